@@ -1,0 +1,56 @@
+import { existsSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { playwright } from "@vitest/browser-playwright";
+import { defineConfig } from "vitest/config";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+const chromium = process.env.HTA_CHROMIUM ?? "/usr/bin/chromium";
+if (!existsSync(chromium)) {
+  throw new Error(`no browser at ${chromium}: install Debian's chromium or set HTA_CHROMIUM`);
+}
+
+// No sandbox because containers run as root; the rest keeps the browser from asking the network.
+const flags = [
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+];
+
+export default defineConfig({
+  root,
+  // ipywidgets' packages expect Node's names.
+  define: { "process.env": "{}", global: "globalThis" },
+  test: {
+    projects: [
+      {
+        extends: true,
+        test: {
+          name: "unit",
+          environment: "jsdom",
+          include: ["js/src/**/*.test.ts"],
+          exclude: ["js/src/**/*.browser.test.ts"],
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: "browser",
+          include: ["js/src/**/*.browser.test.ts"],
+          browser: {
+            enabled: true,
+            headless: true,
+            screenshotFailures: false,
+            viewport: { width: 1280, height: 800 },
+            api: { host: "127.0.0.1" },
+            provider: playwright({ launchOptions: { executablePath: chromium, args: flags } }),
+            instances: [{ browser: "chromium" }],
+          },
+        },
+      },
+    ],
+  },
+});
