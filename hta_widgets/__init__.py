@@ -1,0 +1,25 @@
+"""Interactive, linked analysis of distributed training traces inside the notebook."""
+
+from importlib.metadata import version as _version
+
+from hta_widgets import taxonomy
+from hta_widgets.errors import TraceError
+from hta_widgets.export import ExportReport, export_trace
+from hta_widgets.model import Selection, Trace, TraceSet
+from hta_widgets.readers import load
+from hta_widgets.widgets import Timeline
+
+__version__ = _version("hta_widgets")
+
+__all__ = [
+    "ExportReport",
+    "Selection",
+    "Timeline",
+    "Trace",
+    "TraceError",
+    "TraceSet",
+    "__version__",
+    "export_trace",
+    "load",
+    "taxonomy",
+]

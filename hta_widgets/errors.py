@@ -1,0 +1,58 @@
+"""The one exception that users of the package have to know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = ["TraceError"]
+
+
+class TraceError(ValueError):
+    """Nothing could be read, and what to do about it.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong, as one sentence without the file's name.
+    path : path-like, optional
+        The file or directory that it is about.
+    place : str, optional
+        Where in the file, for example ``"byte 1 048 576"`` or ``"line 12"``.
+    remedy : str, optional
+        What to do next, as one sentence.
+
+    Examples
+    --------
+    >>> raise TraceError("is empty", path="rank-3.json", remedy="Copy the file again.")
+    Traceback (most recent call last):
+    ...
+    hta_widgets.errors.TraceError: rank-3.json: is empty. Copy the file again.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str | Path | None = None,
+        place: str | None = None,
+        remedy: str | None = None,
+    ) -> None:
+        self.message = message
+        self.path = None if path is None else str(path)
+        self.place = place
+        self.remedy = remedy
+        where = ": ".join(part for part in (self.path, place) if part)
+        text = f"{where}: {message}" if where else message
+        if remedy:
+            text = f"{text.rstrip('.')}. {remedy}"
+        super().__init__(text)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exceptions with keyword arguments do not survive a process pool without this.
+        return (_rebuild, (self.message, self.path, self.place, self.remedy))
+
+
+def _rebuild(
+    message: str, path: str | None, place: str | None, remedy: str | None
+) -> TraceError:
+    return TraceError(message, path=path, place=place, remedy=remedy)

@@ -1,0 +1,231 @@
+"""The columns of one rank: what a reader hands in, and what the model keeps.
+
+Readers fill a `RankColumns` with one entry per record of the file, in file order. `build_trace`
+turns it into an `EventTable` of complete events, sorted by start, and small tables of the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "KINDS",
+    "AsyncTable",
+    "CounterTable",
+    "EventTable",
+    "FlowTable",
+    "InstantTable",
+    "Pool",
+    "RankColumns",
+    "RecordSource",
+    "Track",
+    "TrackRole",
+]
+
+Ints = npt.NDArray[np.int64]
+
+#: Every kind, in the order of its code. The taxonomy decides which event is which.
+KINDS: tuple[str, ...] = (
+    "compute",
+    "communication",
+    "memory",
+    "sync",
+    "cpu",
+    "annotation",
+    "other",
+)
+
+TrackRole = Literal["thread", "stream", "annotation", "other"]
+
+
+class Pool:
+    """A dictionary of strings: `add` gives the code of a string, `values` lists them by code."""
+
+    __slots__ = ("_codes", "values")
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        self.values: list[str] = list(values)
+        self._codes: dict[str, int] = {value: code for code, value in enumerate(self.values)}
+
+    def add(self, value: str) -> int:
+        code = self._codes.setdefault(value, len(self.values))
+        if code == len(self.values):
+            self.values.append(value)
+        return code
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, code: int) -> str:
+        return self.values[code]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Pool, (self.values,))
+
+
+class RecordSource(Protocol):
+    """Gives back the file's own bytes of a record; implemented by the readers."""
+
+    path: str
+
+    def record(self, index: int) -> bytes:
+        """Return the verbatim JSON object of record `index` (its position in ``traceEvents``)."""
+
+    def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:
+        """Yield ``(index, bytes)`` of the records asked for, in file order."""
+
+
+@dataclass(slots=True)
+class RankColumns:
+    """One file's records of all phases, decoded, in file order.
+
+    Times are absolute nanoseconds on the recorded clock (``baseTimeNanoseconds`` already added).
+    `start_ns` is meaningless where `timed` is False (metadata records).
+    """
+
+    phase: npt.NDArray[np.uint8]  # ord of the phase letter; 0 where the record has none
+    start_ns: Ints
+    dur_ns: Ints  # -1 where the record states none
+    timed: npt.NDArray[np.bool_]
+    name: npt.NDArray[np.int32]  # codes into `names`
+    category: npt.NDArray[np.int32]  # codes into `categories`
+    pid: npt.NDArray[np.int32]  # codes into `pids`
+    tid: npt.NDArray[np.int32]  # codes into `tids`
+    stream: npt.NDArray[np.int32]  # args.stream, -1 where absent
+    correlation: Ints  # args.correlation, -1 where absent
+    flow: npt.NDArray[np.int32]  # the top-level "id" as a code into `flow_ids`, -1 where absent
+    names: Pool
+    categories: Pool
+    pids: Pool
+    tids: Pool
+    flow_ids: Pool  # ids keep their JSON text, so 7 and "7" stay apart
+    #: args of phase M and C records, by record number (the value in `record`)
+    small_args: dict[int, dict[str, Any]] = field(default_factory=dict)
+    #: position in the file's traceEvents of each row
+    record: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    #: nanoseconds of the last digit that the file's times carry: 1000 for whole microseconds
+    resolution_ns: int = 1
+    #: rows (not record numbers) of the ``f`` records without ``"bp": "e"``: their arrow ends at
+    #: the next event of the thread instead of the enclosing one
+    ends_at_next: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    #: scope of instants by row, where it is not the default ``"t"``
+    scope: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True, frozen=True)
+class Track:
+    """One row group of the timeline: a thread, a device stream, or its annotations."""
+
+    pid: str
+    tid: str
+    role: TrackRole
+    label: str  # e.g. "thread 25738 (python)" or "stream 7"
+    process: str  # e.g. "python" or "GPU 0"
+    stream: int  # -1 for host tracks
+    sort: tuple[int, ...]  # display order: process sort index, thread sort index, first start
+    nested: int  # lanes 0 .. nested-1 hold properly nested events
+    lanes: int  # lanes nested .. lanes-1 are spill lanes
+
+    @property
+    def key(self) -> str:
+        """Name of the track, unique within a rank: what the ``track`` column shows."""
+        suffix = " annotations" if self.role == "annotation" else ""
+        return f"{self.process} · {self.label}{suffix}"
+
+
+@dataclass(slots=True)
+class EventTable:
+    """Complete and paired events of one rank, sorted by (start, longest first, file order)."""
+
+    start_ns: Ints  # since Trace.zero_ns
+    dur_ns: Ints
+    name: npt.NDArray[np.int32]
+    category: npt.NDArray[np.int16]
+    kind: npt.NDArray[np.uint8]  # codes into KINDS
+    track: npt.NDArray[np.int32]  # position in `tracks`
+    depth: npt.NDArray[np.int16]
+    parent: npt.NDArray[np.int32]  # row, -1 for none
+    stream: npt.NDArray[np.int32]
+    correlation: Ints
+    step: npt.NDArray[np.int64]
+    phase: npt.NDArray[np.uint8]  # 0: X, 1: B
+    record: Ints  # of the X or B record
+    names: Pool
+    categories: Pool
+    tracks: list[Track]
+    #: for B/E pairs: row → record of the E, whose args belong to the event as well
+    end_record: dict[int, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @property
+    def end_ns(self) -> Ints:
+        return self.start_ns + self.dur_ns
+
+
+@dataclass(slots=True)
+class FlowTable:
+    """Arrows between events; `source` and `target` are rows of the EventTable."""
+
+    kind: npt.NDArray[np.uint8]  # codes into `kinds`
+    source: npt.NDArray[np.int64]
+    target: npt.NDArray[np.int64]
+    kinds: list[str]
+    #: file records of the s/f (and t) events of each arrow, -1 for arrows joined by correlation
+    source_record: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    target_record: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+@dataclass(slots=True)
+class CounterTable:
+    """Samples of counters (phase C); one row per series and sample, sorted by series, time."""
+
+    time_ns: Ints  # since Trace.zero_ns
+    series_id: npt.NDArray[np.int32]  # position in `series`
+    value: npt.NDArray[np.float64]
+    series: list[tuple[str, str, str]]  # (pid, counter name, series name)
+    record: Ints
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+
+@dataclass(slots=True)
+class InstantTable:
+    """Instant events (phases i, I, R), sorted by time."""
+
+    time_ns: Ints
+    name: npt.NDArray[np.int32]  # codes into EventTable.names
+    category: npt.NDArray[np.int16]
+    pid: list[str]
+    tid: list[str]
+    scope: list[str]
+    record: Ints
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+
+@dataclass(slots=True)
+class AsyncTable:
+    """Async intervals (phases b/n/e and S/T/F), paired by category, id and name."""
+
+    start_ns: Ints
+    dur_ns: Ints  # -1 where no end was found
+    name: npt.NDArray[np.int32]
+    category: npt.NDArray[np.int16]
+    async_id: list[str]
+    pid: list[str]
+    record: Ints
+
+    def __len__(self) -> int:
+        return len(self.start_ns)

@@ -1,0 +1,6 @@
+"""The widgets: thin classes that connect tiles and analyses to the page."""
+
+from hta_widgets.widgets.state import State
+from hta_widgets.widgets.timeline import Timeline
+
+__all__ = ["State", "Timeline"]

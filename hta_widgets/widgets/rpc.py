@@ -1,0 +1,46 @@
+"""Answers the page's requests that arrive as custom messages of a widget."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from hta_widgets.errors import TraceError
+
+__all__ = ["Answer", "serve"]
+
+Answer = tuple[dict[str, Any], bytes | None]
+
+
+class _Messenger(Protocol):
+    def send(self, content: Any, buffers: list[Any] | None = None) -> None: ...
+
+    def on_msg(self, callback: Callable[[Any, Any, list[Any]], None]) -> None: ...
+
+
+def serve(widget: _Messenger, answer: Callable[[dict[str, Any]], Answer]) -> None:
+    """Answer every ``{"rpc", "op", …}`` message of `widget` with `answer`, errors included.
+
+    A failure must reach the page: what a message handler raises is seen by nobody.
+    """
+
+    def handle(_widget: Any, content: Any, _buffers: list[Any]) -> None:
+        if not isinstance(content, dict) or "rpc" not in content:
+            return
+        token = content["rpc"]
+        try:
+            reply, buffer = answer(content)
+        except TraceError as error:
+            widget.send({"rpc": token, "ok": False, "error": {"message": str(error)}})
+        except Exception as error:
+            message = f"{type(error).__name__}: {error}"
+            detail = traceback.format_exc(limit=-6)
+            widget.send(
+                {"rpc": token, "ok": False, "error": {"message": message, "detail": detail}}
+            )
+        else:
+            buffers = [] if buffer is None else [buffer]
+            widget.send({"rpc": token, "ok": True, "reply": reply}, buffers)
+
+    widget.on_msg(handle)

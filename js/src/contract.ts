@@ -1,0 +1,234 @@
+/** The types that the parts of the page share. Times are integer nanoseconds since the origin. */
+
+export type Kind =
+  | "compute"
+  | "communication"
+  | "memory"
+  | "sync"
+  | "cpu"
+  | "annotation"
+  | "other";
+
+/** Half-open window of time. */
+export type Span = readonly [start: number, end: number];
+
+export type TableName = "events" | "asyncs" | "instants";
+
+export interface Problem {
+  kind: string;
+  count: number;
+  detail: string;
+  rank: number | null;
+  file: string | null;
+}
+
+export interface SceneTrack {
+  /** Unique within the rank; the value of the events' `track` column. */
+  key: string;
+  process: string;
+  label: string;
+  role: "thread" | "stream" | "annotation" | "counter" | "async" | "instant" | "other";
+  stream: number;
+  lane0: number;
+  lanes: number;
+  /** Lanes from here on hold events that overlap without nesting. */
+  nested: number;
+  events: number;
+  /** True if the track has communication kernels only. */
+  communication: boolean;
+  /** Counters only: the range of the values. */
+  range?: [number, number];
+  unit?: string;
+}
+
+export interface SceneRank {
+  rank: number;
+  label: string;
+  host: string | null;
+  file: string;
+  events: number;
+  /** First start and last end: outside there is no data, which is not the same as idle. */
+  range: [number, number];
+  /** Set where the file ends early. */
+  truncated: string | null;
+  problems: number;
+  /** Lanes of the folded row. `gpu` and `comm` only where the rank has such events. */
+  summary: { lane: number; role: "gpu" | "comm" | "cpu"; label: string }[];
+  tracks: SceneTrack[];
+}
+
+export interface SceneStep {
+  name: string;
+  start: number;
+  dur: number;
+}
+
+export interface Scene {
+  version: 1;
+  title: string;
+  events: number;
+  range: [number, number];
+  kinds: Kind[];
+  ranks: SceneRank[];
+  lanes: number;
+  /** The rank whose steps and phases the strip shows: the one of median length. */
+  steps_rank: number | null;
+  steps: SceneStep[];
+  phases: SceneStep[];
+  truth: { level: "ok" | "warn"; text: string; problems: Problem[] };
+}
+
+export interface Brief {
+  rank: number;
+  table: TableName;
+  id: number;
+  lane: number;
+  name: string;
+  short: string;
+  kind: Kind;
+  start: number;
+  dur: number;
+}
+
+export interface SelectionJson {
+  start_ns: number | null;
+  end_ns: number | null;
+  ranks: number[] | null;
+  tracks: string[] | null;
+  query: string | null;
+  ids: [number, number][] | null;
+}
+
+/** What every view of one job shares; lives in the state widget. */
+export interface SharedState {
+  view: [number, number] | null;
+  selection: SelectionJson | null;
+  selected_event: [number, number] | null;
+  search: string;
+  color: "kind" | "name";
+  pinned: string[];
+}
+
+export interface Reply {
+  reply: Record<string, unknown>;
+  buffer: ArrayBuffer | null;
+}
+
+/** Whoever answers: the kernel, or data embedded in the page. */
+export interface Source {
+  /** Rejects with an Error whose message can be shown; aborts by signal. */
+  ask(op: string, request: Record<string, unknown>, signal?: AbortSignal): Promise<Reply>;
+  /** "live": a kernel answers; "busy": it has not answered for a while; "none": no kernel. */
+  readonly status: "live" | "busy" | "none";
+  onStatus(listener: (status: "live" | "busy" | "none") => void, signal: AbortSignal): void;
+}
+
+export type ThemeName = "light" | "dark";
+
+/** One drawn event rectangle. */
+export interface Slice {
+  lane: number;
+  id: number;
+  name: string;
+  kind: Kind;
+  start: number;
+  dur: number;
+  flags: number;
+}
+
+/** One line of the layout: a rank's head, a track, or a folded rank. */
+export interface RowInfo {
+  rank: number;
+  /** null for the folded or opened rank's own head. */
+  track: SceneTrack | null;
+  top: number;
+  height: number;
+  open: boolean;
+  pinned: boolean;
+}
+
+/** What lies under a point of the canvas. */
+export interface Hit {
+  region: "gutter" | "lanes" | "margin" | "axis" | "minimap" | "strip" | "none";
+  time: number;
+  row: RowInfo | null;
+  lane: number | null;
+  slice: Slice | null;
+  /** The cell under the pointer where no rectangle is: its exact window and what the tile says. */
+  cell: { start: number; end: number; busy: number; count: number; kind: Kind | null } | null;
+  step: SceneStep | null;
+}
+
+/** Everything drawn on top of the lanes. */
+export interface Overlay {
+  hover: { lane: number; start: number; dur: number } | null;
+  selected: Brief | null;
+  flows: { kind: string; from: Brief; to: Brief }[];
+  selection: SelectionJson | null;
+  /** While a drag goes on: a box in time, and optionally rows. */
+  brush: { start: number; end: number; ranks: number[] | null; tracks: string[] | null } | null;
+  ruler: { start: number; end: number; y: number } | null;
+  /** Vertical marks set with M; `kept` ones stay. */
+  notes: { start: number; end: number; kept: boolean }[];
+  /** Search text whose hits are marked above the lanes; "" for none. */
+  search: string;
+  /** Kinds that the user switched off in the legend: drawn pale, never removed from the numbers. */
+  dimmed: ReadonlySet<Kind>;
+}
+
+export interface RowState {
+  /** Ranks that are opened into their tracks. */
+  open: ReadonlySet<number>;
+  /** "5" for a rank, "5/GPU 0 · stream 7" for a track. */
+  pinned: readonly string[];
+  /** Regular expression over "rank 5", process, label and host; "" shows all. */
+  filter: string;
+}
+
+export interface FrameStats {
+  work_ms: number;
+  lanes: number;
+  rects: number;
+  labels: number;
+  pending: boolean;
+}
+
+/**
+ * The drawn part: minimap, axis, steps, gutter, lanes, margin. It owns its canvases, the tile
+ * store and scrolling; it knows nothing of toolbars, panels, keys or shared state.
+ */
+export interface Stage {
+  readonly el: HTMLElement;
+  readonly scene: Scene;
+  /** Replace the scene (another TraceSet in the same widget). */
+  setScene(scene: Scene): void;
+  setTheme(theme: ThemeName): void;
+  setColor(color: "kind" | "name"): void;
+  setRows(rows: RowState): void;
+  rows(): readonly RowInfo[];
+  /** The view as shown now (it may be on its way to the view that was set). */
+  view(): Span;
+  /** Show a window; `animate` in ms, 0 at once. Clamped to a little beyond the job. */
+  setView(view: Span, animate?: number): void;
+  /** Called on every change of the shown view. */
+  onView(listener: (view: Span, done: boolean) => void): void;
+  zoomBy(factor: number, atTime: number, animate?: number): void;
+  panBy(fraction: number): void;
+  setOverlay(overlay: Partial<Overlay>): void;
+  scrollBy(pixels: number): boolean;
+  /** Bring a lane's row into sight, opening nothing. False if the row is folded or filtered away. */
+  reveal(lane: number): boolean;
+  /** Coordinates relative to `el`, CSS pixels. */
+  hit(x: number, y: number): Hit;
+  timeAt(x: number): number;
+  xOf(time: number): number;
+  /** Slices of a lane that are loaded and overlap the view, by start. */
+  slices(lane: number): Slice[];
+  /** CSS pixel height that the content would like to have (all rows). */
+  contentHeight(): number;
+  /** The last frame's figures, for benchmarks. */
+  onFrame(listener: (stats: FrameStats) => void): void;
+  /** Repaint after a change that no setter covers. */
+  invalidate(): void;
+  destroy(): void;
+}
