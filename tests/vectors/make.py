@@ -1,0 +1,623 @@
+"""Writes the test vectors that both languages read, by brute force.
+
+Plain integers and loops, straight from docs/protocol.md, and nothing of the package: a mistake in
+the engine cannot hide in its own expectation. Run ``python tests/vectors/make.py`` after a change
+of the protocol; a test checks that the files are what this script writes.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import math
+import random
+import struct
+from fractions import Fraction
+from pathlib import Path
+
+HERE = Path(__file__).parent
+CELLS = 256
+COMPUTE, COMMUNICATION, MEMORY, SYNC, CPU, ANNOTATION, OTHER = range(7)
+KINDS = ["compute", "communication", "memory", "sync", "cpu", "annotation", "other"]
+
+
+# --- the definitions ------------------------------------------------------------------------
+
+
+def overlaps(event, a, b):
+    start, dur, _kind = event
+    if dur == 0:
+        return a <= start < b
+    return start < b and start + dur > a
+
+
+def union(events, a, b):
+    """Nanoseconds of [a, b) that at least one of the events covers."""
+    clipped = sorted((max(s, a), min(s + d, b)) for s, d, _k in events if s < b and s + d > a)
+    total, reached = 0, a
+    for start, end in clipped:
+        total += max(0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
+
+
+def quantise(covered, cell):
+    if covered == 0:
+        return 0
+    if covered == cell:
+        return 65535
+    nearest = (Fraction(covered, cell) * 65535 + Fraction(1, 2)).__floor__()
+    return min(max(nearest, 1), 65534)
+
+
+def kind_of(events, a, b):
+    """Kind that covers most of the cell, the lowest code among equals; see the protocol."""
+    inside = [e for e in events if overlaps(e, a, b)]
+    if not inside:
+        return 255
+    times = {k: union([e for e in inside if e[2] == k], a, b) for k in {e[2] for e in inside}}
+    most = max(times.values())
+    if most == 0:
+        return min(inside, key=lambda e: (e[0], e[2]))[2]
+    return min(k for k, time in times.items() if time == most)
+
+
+def cell_of(events, a, b):
+    """What a cell says: exact time, the four columns, and the longest event's position."""
+    inside = [i for i, e in enumerate(events) if overlaps(e, a, b)]
+    if not inside:
+        return None
+    covered = union(events, a, b)
+    mask = 0
+    for i in inside:
+        mask |= 1 << events[i][2]
+    longest = min(inside, key=lambda i: (-events[i][1], events[i][0], i))
+    return {
+        "covered": covered,
+        "busy": quantise(covered, b - a),
+        "count": min(len(inside), 65535),
+        "kind": kind_of(events, a, b),
+        "mask": mask,
+        "longest": longest,
+    }
+
+
+def tile_of(lane, level, index):
+    """One tile as sparse cells and positions of its slices; None where it is empty."""
+    events, cell = lane["events"], 1 << level
+    first = index * CELLS
+    cells = []
+    for c in range(CELLS):
+        found = cell_of(events, (first + c) * cell, (first + c + 1) * cell)
+        if found:
+            cells.append({"cell": c, **found})
+    if not cells:
+        return None
+    a, b = first * cell, (first + CELLS) * cell
+    long = [
+        i for i, e in enumerate(events) if overlaps(e, a, b) and e[1] >= 2 * cell and lane["slices"]
+    ]
+    long.sort(key=lambda i: (events[i][0], -events[i][1], i))
+    return {"lane": lane["lane"], "index": index, "cells": cells, "slices": long}
+
+
+def counter_tile_of(lane, level, index, end):
+    """Smallest and largest value in each cell of a step function; None where it has none."""
+    samples, cell = lane["samples"], 1 << level
+    first = index * CELLS
+    cells = []
+    for c in range(CELLS):
+        a, b = (first + c) * cell, (first + c + 1) * cell
+        if a >= end:
+            continue
+        values = [v for t, v in samples if a <= t < b]
+        # Without a sample at its very start, a cell begins with the value that came before.
+        if not any(t == a for t, _v in samples):
+            values += [v for t, v in samples if t < a][-1:]
+        if values:
+            cells.append({"cell": c, "min": min(values), "max": max(values)})
+    if not cells:
+        return None
+    return {"lane": lane["lane"], "index": index, "cells": cells}
+
+
+# --- cases ----------------------------------------------------------------------------------
+
+
+def lane(number, events, slices=True):
+    return {
+        "lane": number,
+        "slices": slices,
+        "events": [list(e) for e in sorted(events, key=by_start)],
+    }
+
+
+def by_start(event):
+    return (event[0], -event[1], event[2])
+
+
+def case(name, why, level, tiles, lanes, counters=(), end=None):
+    answered = [t for one in lanes for i in range(*tiles) if (t := tile_of(one, level, i))]
+    counted = [
+        t for one in counters for i in range(*tiles) if (t := counter_tile_of(one, level, i, end))
+    ]
+    return {
+        "name": name,
+        "why": why,
+        "level": level,
+        "first": tiles[0],
+        "last": tiles[1],
+        "end": end,
+        "lanes": list(lanes),
+        "counters": list(counters),
+        "tiles": answered,
+        "counter_tiles": counted,
+    }
+
+
+def random_events(rng, count, longest, gap, kinds):
+    events, now = [], 0
+    for _ in range(count):
+        now += rng.randrange(gap)
+        dur = rng.randrange(longest) if rng.random() > 0.15 else 0
+        events.append((now, dur, rng.choice(kinds)))
+        now += dur
+    return events
+
+
+def cases():
+    rng = random.Random(20240229)
+    yield case(
+        "nested lanes and their summary",
+        "Each depth is a lane; the thread's summary covers their union once and has no slices.",
+        4,
+        (0, 2),
+        [
+            lane(0, [(3, 4000, CPU), (4100, 1500, ANNOTATION)]),
+            lane(1, [(10, 900, CPU), (1000, 2800, CPU), (4200, 30, SYNC)]),
+            lane(2, [(20, 5, CPU), (1100, 1000, SYNC), (2200, 7, CPU)]),
+            lane(
+                3,
+                [
+                    (3, 4000, CPU),
+                    (10, 900, CPU),
+                    (20, 5, CPU),
+                    (1000, 2800, CPU),
+                    (1100, 1000, SYNC),
+                    (2200, 7, CPU),
+                    (4200, 30, SYNC),
+                ],
+                slices=False,
+            ),
+        ],
+    )
+    yield case(
+        "overlapping streams in one summary lane",
+        "Two streams run at once: time is counted once, events twice.",
+        5,
+        (0, 1),
+        [
+            lane(
+                7,
+                [
+                    (0, 640, COMPUTE),
+                    (320, 640, COMPUTE),
+                    (900, 20, MEMORY),
+                    (960, 64, COMPUTE),
+                    (1000, 1000, MEMORY),
+                    (1500, 900, COMPUTE),
+                    (3000, 1, COMPUTE),
+                    (3001, 1, MEMORY),
+                ],
+            )
+        ],
+    )
+    yield case(
+        "events without length",
+        "They belong to the cell of their instant, give no time, and decide the kind only alone.",
+        3,
+        (0, 1),
+        [
+            lane(
+                0,
+                [
+                    (0, 0, CPU),
+                    (7, 0, CPU),
+                    (8, 0, SYNC),
+                    (15, 0, CPU),
+                    (16, 0, CPU),
+                    (16, 0, SYNC),
+                    (40, 4, COMPUTE),
+                    (42, 0, MEMORY),
+                    (63, 0, OTHER),
+                    (64, 8, CPU),
+                    (72, 0, SYNC),
+                    (100, 0, SYNC),
+                    (98, 0, CPU),
+                    (2047, 0, CPU),
+                    (2048, 0, CPU),
+                ],
+            ),
+            lane(1, [(1024, 0, ANNOTATION)]),
+        ],
+    )
+    yield case(
+        "events across tiles",
+        "An event travels with each tile that it overlaps; touching a tile is not overlapping.",
+        2,
+        (0, 5),
+        [
+            lane(0, [(100, 2900, COMPUTE), (3000, 72, MEMORY), (3072, 1024, COMPUTE)]),
+            lane(
+                1, [(1016, 8, COMPUTE), (1024, 7, COMPUTE), (1031, 8, COMPUTE), (2047, 2, MEMORY)]
+            ),
+        ],
+    )
+    yield case(
+        "exactly full, almost full, almost empty",
+        "65535 means full and 0 means empty, however close the rounding comes.",
+        20,
+        (0, 1),
+        [
+            lane(
+                0,
+                [
+                    (0, 1 << 20, COMPUTE),
+                    (1 << 20, (1 << 20) - 1, COMPUTE),
+                    ((2 << 20) + 5, 1, COMPUTE),
+                    ((3 << 20) + 1, (1 << 20) - 1, COMPUTE),
+                    ((4 << 20) + 7, 8, COMPUTE),
+                    ((5 << 20) + 7, 24, COMPUTE),
+                    (6 << 20, 1 << 19, COMPUTE),
+                    (7 << 20, 3 << 18, COMPUTE),
+                ],
+            )
+        ],
+    )
+    yield case(
+        "mixed kinds and ties",
+        "Most time wins, not the longest or the first event; among equals the lowest code.",
+        4,
+        (0, 1),
+        [
+            lane(
+                0,
+                [
+                    (0, 4, MEMORY),
+                    (4, 4, COMPUTE),
+                    (8, 5, OTHER),
+                    (16, 3, ANNOTATION),
+                    (19, 2, CPU),
+                    (21, 2, CPU),
+                    (32, 8, CPU),
+                    (40, 8, SYNC),
+                    (48, 2, CPU),
+                    (50, 1, SYNC),
+                    (51, 2, SYNC),
+                    (60, 20, OTHER),
+                    (80, 16, COMMUNICATION),
+                ],
+            )
+        ],
+    )
+    yield case(
+        "deepest zoom",
+        "At level 0 a cell is one nanosecond: each is full or empty, and slices begin at 2 ns.",
+        0,
+        (4, 6),
+        [
+            lane(
+                0, [(1020, 6, CPU), (1026, 1, CPU), (1028, 2, CPU), (1100, 0, CPU), (1278, 4, CPU)]
+            ),
+            lane(1, [(1000, 2000, ANNOTATION)]),
+        ],
+    )
+    yield case(
+        "far out",
+        "A cell of 2^31 ns holds thousands of events; nothing is lost and nothing is a slice.",
+        31,
+        (0, 2),
+        [
+            lane(
+                0,
+                [(k * 700_000_003, 90_000_001, COMPUTE) for k in range(300)]
+                + [(900_000_000_000 + k, 1, MEMORY) for k in range(0, 40, 2)],
+            ),
+            lane(1, [(1 << 39, 0, SYNC)]),
+        ],
+    )
+    yield case(
+        "rounding overlap",
+        "Events of one lane that overlap by the file's own rounding: time once, both counted.",
+        3,
+        (0, 1),
+        [
+            lane(
+                0,
+                [
+                    (0, 10, COMPUTE),
+                    (9, 11, MEMORY),
+                    (19, 2, COMPUTE),
+                    (64, 24, MEMORY),
+                    (87, 1, CPU),
+                ],
+            )
+        ],
+    )
+    yield case(
+        "random lane",
+        "Gaps, points and durations of all sizes.",
+        6,
+        (0, 3),
+        [
+            lane(0, random_events(rng, 250, 400, 90, [CPU, CPU, CPU, SYNC, ANNOTATION])),
+            lane(1, random_events(rng, 180, 700, 40, [COMPUTE])),
+            lane(
+                2,
+                random_events(rng, 90, 500, 300, [COMPUTE, MEMORY])
+                + random_events(rng, 90, 500, 300, [COMPUTE, MEMORY, OTHER]),
+            ),
+        ],
+    )
+    yield case(
+        "counters",
+        "A value holds until the next sample, up to the end of the rank's data.",
+        4,
+        (0, 2),
+        [],
+        counters=[
+            {"lane": 0, "samples": [[100, 1.5], [104, 8.0], [111, -2.25], [112, 3.0], [512, 3.5]]},
+            {"lane": 1, "samples": [[4096, 1.0], [4096, 2.0], [4099, 0.5]]},
+            {"lane": 2, "samples": [[9000, 1.0]]},
+        ],
+        end=6000,
+    )
+
+
+# --- packed replies ---------------------------------------------------------------------------
+
+FORMATS = {"u8": "B", "u16": "H", "u32": "I", "i32": "i", "f32": "f", "f64": "d"}
+
+
+def pack(columns):
+    """``[(name, dtype, values)]`` to the header and the one buffer."""
+    header, buffer = {}, b""
+    for name, dtype, values in columns:
+        buffer += b"\0" * (-len(buffer) % 8)
+        header[name] = [dtype, len(buffer), len(values)]
+        buffer += struct.pack(f"<{len(values)}{FORMATS[dtype]}", *values)
+    return header, buffer
+
+
+def packed_tiles(source):
+    """The whole answer to a case's request, as the engine would send it."""
+    tiles, counters = source["tiles"], source["counter_tiles"]
+    events = {one["lane"]: one["events"] for one in source["lanes"]}
+    ids, first, running = {}, [0], 0
+    for one in source["lanes"]:
+        for i in range(len(one["events"])):
+            ids[one["lane"], i] = running
+            running += 1
+
+    def column(field, empty):
+        out = []
+        for tile in tiles:
+            by_cell = {c["cell"]: c[field] for c in tile["cells"]}
+            out += [by_cell.get(c, empty) for c in range(CELLS)]
+        return out
+
+    def counter_column(field):
+        out = []
+        for tile in counters:
+            by_cell = {c["cell"]: c[field] for c in tile["cells"]}
+            out += [by_cell.get(c, float("nan")) for c in range(CELLS)]
+        return out
+
+    slices = []
+    for tile in tiles:
+        slices += [(tile["lane"], i) for i in tile["slices"]]
+        first.append(len(slices))
+    chosen = [events[number][i] for number, i in slices]
+    columns = [
+        ("tile_lane", "u32", [t["lane"] for t in tiles]),
+        ("tile_index", "f64", [float(t["index"]) for t in tiles]),
+        ("busy", "u16", column("busy", 0)),
+        ("count", "u16", column("count", 0)),
+        ("kind", "u8", column("kind", 255)),
+        ("mask", "u8", column("mask", 0)),
+        ("slice_first", "u32", first),
+        ("slice_start", "f64", [float(e[0]) for e in chosen]),
+        ("slice_dur", "f64", [float(e[1]) for e in chosen]),
+        ("slice_id", "u32", [ids[key] for key in slices]),
+        ("slice_name", "u32", [e[2] for e in chosen]),
+        ("slice_kind", "u8", [e[2] for e in chosen]),
+        ("slice_flags", "u8", [0 for _ in chosen]),
+        ("counter_lane", "u32", [t["lane"] for t in counters]),
+        ("counter_index", "f64", [float(t["index"]) for t in counters]),
+        ("counter_min", "f32", counter_column("min")),
+        ("counter_max", "f32", counter_column("max")),
+    ]
+    header, buffer = pack(columns)
+    names = {str(e[2]): KINDS[e[2]] for e in chosen}
+    return {
+        "name": source["name"],
+        "reply": {"level": source["level"], "columns": header, "names": names},
+        "buffer": base64.b64encode(buffer).decode("ascii"),
+        # JSON has no NaN: null stands for it in the expected columns only.
+        "columns": {
+            name: [None if isinstance(v, float) and math.isnan(v) else v for v in values]
+            for name, _, values in columns
+        },
+    }
+
+
+def packed_types():
+    columns = [
+        ("bytes", "u8", [0, 1, 255]),
+        ("shorts", "u16", [0, 65535, 256]),
+        ("empty", "f64", []),
+        ("words", "u32", [4294967295, 1]),
+        ("signed", "i32", [-1, -2147483648, 2147483647]),
+        ("floats", "f32", [0.5, -3.25]),
+        ("doubles", "f64", [float(2**53 - 1), 0.1]),
+    ]
+    header, buffer = pack(columns)
+    return {
+        "name": "every type, an empty column, and padding to 8 bytes",
+        "reply": {"columns": header},
+        "buffer": base64.b64encode(buffer).decode("ascii"),
+        "columns": {name: values for name, _, values in columns},
+    }
+
+
+# --- statistics of a window -------------------------------------------------------------------
+
+
+def stats_case(name, ranks, windows, bins):
+    def parts(rank, a, b):
+        kinds = {k: [e for e in rank["device"] if e[2] == k] for k in range(3)}
+        compute = union(kinds[COMPUTE], a, b)
+        both = union(kinds[COMPUTE] + kinds[COMMUNICATION], a, b)
+        all_three = union(kinds[COMPUTE] + kinds[COMMUNICATION] + kinds[MEMORY], a, b)
+        low, high = rank["range"]
+        data = max(0, min(high, b) - max(low, a))
+        return {
+            "compute": compute,
+            "communication": union(kinds[COMMUNICATION], a, b),
+            "exposed": both - compute,
+            "memory": all_three - both,
+            "idle": data - all_three,
+            "data": data,
+            "memory_union": union(kinds[MEMORY], a, b),
+        }
+
+    answers = []
+    for a, b in windows:
+        rows = [parts(rank, a, b) for rank in ranks]
+        data = sum(row["data"] for row in rows)
+        fields = ("compute", "communication", "exposed", "memory", "idle", "data")
+        kinds = {}
+        if data and any(rank["device"] for rank in ranks):
+            kinds = {
+                "compute": sum(row["compute"] for row in rows) / data,
+                "communication": sum(row["communication"] for row in rows) / data,
+                "memory": sum(row["memory_union"] for row in rows) / data,
+            }
+        answers.append(
+            {
+                "start": a,
+                "end": b,
+                **{field: [row[field] for row in rows] for field in fields},
+                "kinds": kinds,
+            }
+        )
+    low = min(rank["range"][0] for rank in ranks)
+    high = max(rank["range"][1] for rank in ranks)
+    edges = [low + (high - low) * i // bins for i in range(bins + 1)]
+    columns = {"compute": [], "exposed": [], "memory": []}
+    for a, b in itertools.pairwise(edges):
+        rows = [parts(rank, a, b) for rank in ranks]
+        for field, values in columns.items():
+            total = sum(row[field] for row in rows)
+            values.append(total / ((b - a) * len(ranks)) if b > a else 0.0)
+    return {
+        "name": name,
+        "ranks": ranks,
+        "windows": answers,
+        "minimap": {"start": low, "end": high, "bins": bins, **columns},
+    }
+
+
+def stats_cases():
+    rng = random.Random(5)
+    first = [(0, 100, 0), (50, 100, 1), (140, 30, 2), (160, 40, 0), (300, 50, 1), (340, 20, 2)]
+    second = [(10, 90, 0), (80, 10, 0), (120, 60, 1), (150, 60, 1), (400, 0, 0), (410, 5, 6)]
+    yield stats_case(
+        "two ranks by hand",
+        [
+            {"rank": 0, "range": [0, 500], "device": [list(e) for e in first]},
+            {"rank": 3, "range": [5, 420], "device": [list(e) for e in second]},
+        ],
+        [(0, 500), (60, 150), (0, 1), (-50, 1000), (499, 500), (450, 460)],
+        37,
+    )
+    ranks = []
+    for rank in range(3):
+        device = []
+        for kind in (0, 0, 1, 2, 6):
+            busy = random_events(rng, 60, 900, 500, [0])
+            device += [(s + rank * 11, d, kind) for s, d, _ in busy]
+        device.sort(key=by_start)
+        end = max(s + d for s, d, _ in device) + 1000
+        ranks.append({"rank": rank, "range": [0, end], "device": [list(e) for e in device]})
+    yield stats_case("random streams", ranks, [(0, 40_000), (3_333, 7_777), (20_001, 20_002)], 100)
+    yield stats_case(
+        "no device events",
+        [{"rank": 0, "range": [0, 100], "device": []}],
+        [(0, 100), (20, 300)],
+        10,
+    )
+
+
+# --- search texts -------------------------------------------------------------------------------
+
+
+def search_cases():
+    names = [
+        "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+        "aten::copy_",
+        "aten::/odd/",
+        "Memcpy DtoH (Device -> Pageable)",
+        "<img src=x onerror=alert(1)>",
+        "CUDAFunctor_add<float>",
+        "größe",
+        "",
+    ]
+    texts = {
+        "nccl": [0],
+        "NCCL": [0],
+        "aten::": [1, 2],
+        "/^aten/": [1, 2],
+        "/ATEN/": [],
+        "/ATEN/i": [1, 2],
+        "/f32|float/": [0, 5],
+        "(": [0, 3, 4],
+        "->": [3],
+        "/": [2],
+        "/odd": [2],
+        "//": [],
+        "GRÖSSE": [],
+        "GRÖßE": [6],
+        "": [],
+        "zzz": [],
+    }
+    return {"names": names, "texts": texts, "bad": ["/(/", "/[z-a]/", "/*/i"]}
+
+
+def documents():
+    tiles = list(cases())
+    by_name = {one["name"]: one for one in tiles}
+    packed = [
+        packed_types(),
+        packed_tiles(by_name["events across tiles"]),
+        packed_tiles(by_name["events without length"]),
+        packed_tiles(by_name["counters"]),
+    ]
+    return {
+        "tiles.json": {"kinds": KINDS, "cells": CELLS, "cases": tiles},
+        "packed.json": {"replies": packed},
+        "stats.json": {"cases": list(stats_cases())},
+        "search.json": search_cases(),
+    }
+
+
+def text_of(document):
+    """JSON with one innermost list or object a line: small diffs without endless lines."""
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    return text.replace('},{"', '},\n{"') + "\n"
+
+
+if __name__ == "__main__":
+    for file_name, document in documents().items():
+        (HERE / file_name).write_text(text_of(document), encoding="utf-8")
