@@ -1,6 +1,6 @@
 // Bundles every js/src/entries/NAME.ts into hta_widgets/static/NAME.js: an ES module that anywidget
 // imports as it is. An entry says `import "./NAME.css"` for styles that go to static/NAME.css
-// (anywidget's `_css`), and `import text from "./x.css?text"` for styles that it wants as a string.
+// (anywidget's `_css`), and `import text from "../x.css?raw"` for styles (or any text) as a string, as Vite has it.
 import { mkdir, readdir, readFile, rm } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -15,8 +15,8 @@ const watch = process.argv.includes("--watch");
 const textImports = {
   name: "text-imports",
   setup(api) {
-    api.onResolve({ filter: /\?text$/ }, (args) => ({
-      path: resolve(args.resolveDir, args.path.replace(/\?text$/, "")),
+    api.onResolve({ filter: /\?raw$/ }, (args) => ({
+      path: resolve(args.resolveDir, args.path.replace(/\?raw$/, "")),
       namespace: "text",
     }));
     api.onLoad({ filter: /.*/, namespace: "text" }, async (args) => {

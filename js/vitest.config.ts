@@ -22,8 +22,6 @@ const flags = [
 
 export default defineConfig({
   root,
-  // ipywidgets' packages expect Node's names.
-  define: { "process.env": "{}", global: "globalThis" },
   test: {
     projects: [
       {
@@ -37,9 +35,11 @@ export default defineConfig({
       },
       {
         extends: true,
+        // ipywidgets' packages expect Node's names.
+        define: { "process.env": "{}", global: "globalThis" },
         test: {
           name: "browser",
-          include: ["js/src/**/*.browser.test.ts"],
+          include: ["js/{src,test}/**/*.browser.test.ts"],
           browser: {
             enabled: true,
             headless: true,

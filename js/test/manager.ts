@@ -1,0 +1,153 @@
+/**
+ * The real anywidget runtime on the real ipywidgets manager, in a browser without Jupyter: what a
+ * module must live with, at the price of a unit test.
+ */
+import * as base from "@jupyter-widgets/base";
+import { ManagerBase } from "@jupyter-widgets/base-manager";
+
+type Factory = (base: unknown) => Record<string, unknown>;
+
+/** npm's anywidget is an AMD module; the manager of a notebook defines it the same way. */
+async function loadAnywidget(): Promise<Record<string, unknown>> {
+  const scope = globalThis as { define?: unknown };
+  let factory: Factory | undefined;
+  const before = scope.define;
+  scope.define = (_names: string[], make: Factory) => {
+    factory = make;
+  };
+  try {
+    // @ts-expect-error: the package has no types of its runtime
+    await import("anywidget");
+  } finally {
+    scope.define = before;
+  }
+  if (!factory) throw new Error("anywidget did not define itself");
+  return factory(base);
+}
+
+const anywidget = loadAnywidget();
+
+export interface Sent {
+  model: string;
+  content: Record<string, unknown>;
+  buffers: ArrayBuffer[];
+}
+
+export interface Saved {
+  model: string;
+  state: Record<string, unknown>;
+}
+
+type WireMessage =
+  | { method: "custom"; content: Record<string, unknown> }
+  | { method: "update"; state: Record<string, unknown> };
+
+/** What stands where a kernel's end of the wire would be. */
+class LoopComm {
+  readonly target_name = "jupyter.widget";
+  private onMessage: ((message: unknown) => void) | undefined;
+
+  constructor(
+    readonly comm_id: string,
+    private readonly log: (message: WireMessage, buffers: ArrayBuffer[]) => void,
+  ) {}
+
+  on_open(): void {}
+  on_close(): void {}
+  on_msg(callback: (message: unknown) => void): void {
+    this.onMessage = callback;
+  }
+  open(): string {
+    return "";
+  }
+  close(): string {
+    return "";
+  }
+  send(data: unknown, callbacks?: base.ICallbacks, _metadata?: unknown, buffers: unknown = []) {
+    this.log(data as WireMessage, buffers as ArrayBuffer[]);
+    // The kernel reports idle after each message; without it the model holds back the next one.
+    queueMicrotask(() =>
+      callbacks?.iopub?.status?.({ content: { execution_state: "idle" } } as never),
+    );
+    return "";
+  }
+  receive(data: Record<string, unknown>, buffers: DataView[]): void {
+    this.onMessage?.({ content: { comm_id: this.comm_id, data }, buffers });
+  }
+}
+
+export interface Live {
+  readonly model: base.DOMWidgetModel;
+  /** Show one view of the model in the document. */
+  show(): Promise<{ readonly el: HTMLElement; remove(): void }>;
+  /** A custom message from the kernel. */
+  receive(content: unknown, buffers?: DataView[]): void;
+}
+
+/** A page with widgets; `sent` and `saved` collect what they tell the kernel. */
+export class WidgetPage extends ManagerBase {
+  /** Custom messages. */
+  readonly sent: Sent[] = [];
+  /** Changed traits, by `save_changes`. */
+  readonly saved: Saved[] = [];
+  private readonly comms = new Map<string, LoopComm>();
+
+  protected override async loadClass(className: string, moduleName: string): Promise<never> {
+    const source = moduleName === "anywidget" ? await anywidget : base;
+    return (source as Record<string, unknown>)[className] as never;
+  }
+
+  protected override async _create_comm(_target: string, id: string): Promise<never> {
+    const comm = new LoopComm(id, (message, buffers) => {
+      if (message.method === "custom") {
+        this.sent.push({ model: id, content: message.content, buffers });
+      } else {
+        this.saved.push({ model: id, state: message.state });
+      }
+    });
+    this.comms.set(id, comm);
+    return comm as never;
+  }
+
+  protected override async _get_comm_info(): Promise<Record<string, never>> {
+    return {};
+  }
+
+  /** Make a model from a module's source (`import source from "…?raw"`) and its traits. */
+  async make(id: string, esm: string, state: Record<string, unknown>): Promise<Live> {
+    const module = "anywidget";
+    const version = "0.11.0";
+    const names = { model_name: "AnyModel", view_name: "AnyView" };
+    const model = (await this.new_widget(
+      {
+        ...names,
+        model_module: module,
+        model_module_version: version,
+        view_module: module,
+        view_module_version: version,
+        model_id: id,
+      },
+      {
+        _model_name: names.model_name,
+        _model_module: module,
+        _model_module_version: version,
+        _view_name: names.view_name,
+        _view_module: module,
+        _view_module_version: version,
+        _anywidget_id: `test.${id}`,
+        _esm: esm,
+        ...state,
+      },
+    )) as base.DOMWidgetModel;
+    return {
+      model,
+      show: async () => {
+        const view = await this.create_view(model);
+        document.body.append(view.el);
+        return { el: view.el, remove: () => view.remove() };
+      },
+      receive: (content, buffers = []) =>
+        this.comms.get(id)?.receive({ method: "custom", content }, buffers),
+    };
+  }
+}
