@@ -452,6 +452,10 @@ def packed_tiles(source):
     }
 
 
+def none_if_nan(value):
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
 def packed_types():
     columns = [
         ("bytes", "u8", [0, 1, 255]),
