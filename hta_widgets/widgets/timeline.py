@@ -97,7 +97,7 @@ class Timeline(anywidget.AnyWidget):
             height=height,
             _scene=scene,
             view=self._whole,
-            selection=Selection().bind(self.traces),
+            selection=Selection(traces=self.traces),
             color=color,
         )
         self._follow(self.state)
@@ -139,9 +139,9 @@ class Timeline(anywidget.AnyWidget):
             What is selected now.
         """
         if what is None:
-            self.selection = Selection().bind(self.traces)
+            self.selection = Selection(traces=self.traces)
         elif isinstance(what, Selection):
-            self.selection = what.bind(self.traces)
+            self.selection = what.of(self.traces)
         else:
             self.selection = self.traces.select(what)
         return self.selection
@@ -213,8 +213,9 @@ class Timeline(anywidget.AnyWidget):
             self.view = self.state.view or self._whole
             for name in _PLAIN:
                 setattr(self, name, getattr(self.state, name))
-            if (self.selection.to_json() or None) != (self.state.selection or None):
-                self.selection = Selection.from_json(self.state.selection).bind(self.traces)
+            selection = Selection.from_json(self.state.selection, self.traces)
+            if selection != self.selection:
+                self.selection = selection
         finally:
             self._mirroring = False
 
@@ -222,7 +223,9 @@ class Timeline(anywidget.AnyWidget):
         if self._mirroring:
             return
         name, value = change["name"], change["new"]
-        setattr(self.state, name, value.to_json() if name == "selection" else value)
+        if name == "selection":
+            value = None if value.is_everything else value.to_json()
+        setattr(self.state, name, value)
 
     @t.validate("view")
     def _whole_if_none(self, proposal: Mapping[str, Any]) -> tuple[int, int]:
@@ -240,7 +243,7 @@ class Timeline(anywidget.AnyWidget):
         report = export_trace(
             self.traces,
             os.path.expanduser(str(request["path"])),
-            Selection.from_json(request.get("selection")).bind(self.traces),
+            Selection.from_json(request.get("selection"), self.traces),
             clip=bool(request.get("clip", False)),
             counters=bool(request.get("counters", False)),
             scrub=bool(request.get("scrub", False)),
@@ -258,7 +261,7 @@ def _as_traces(source: TraceSet | Trace | Selection) -> TraceSet:
     if isinstance(source, TraceSet):
         return source
     if isinstance(source, Trace):
-        return TraceSet({source.rank: source})
+        return TraceSet([source])
     if isinstance(source, Selection) and source.traces is not None:
         return source.traces.subset(
             ranks=source.ranks, start_ns=source.start_ns, end_ns=source.end_ns
