@@ -13,6 +13,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from ..taxonomy import KINDS
+
 __all__ = [
     "KINDS",
     "AsyncTable",
@@ -28,17 +30,6 @@ __all__ = [
 ]
 
 Ints = npt.NDArray[np.int64]
-
-#: Every kind, in the order of its code. The taxonomy decides which event is which.
-KINDS: tuple[str, ...] = (
-    "compute",
-    "communication",
-    "memory",
-    "sync",
-    "cpu",
-    "annotation",
-    "other",
-)
 
 TrackRole = Literal["thread", "stream", "annotation", "other"]
 

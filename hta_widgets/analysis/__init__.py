@@ -1,0 +1,1 @@
+"""Plain functions from traces to DataFrames, one module per question."""

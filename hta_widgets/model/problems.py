@@ -1,0 +1,99 @@
+"""What was skipped, repaired or guessed while a set was loaded: counted, never silent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import pandas as pd
+
+__all__ = ["PROBLEM_KINDS", "Problem", "ProblemKind", "Problems"]
+
+ProblemKind = Literal[
+    "skipped",
+    "repaired",
+    "rounding",
+    "truncated",
+    "empty",
+    "foreign",
+    "duplicate_rank",
+    "guessed_rank",
+    "overlap",
+    "unpaired",
+    "overflow",
+    "stale",
+    "clock",
+]
+
+PROBLEM_KINDS: tuple[ProblemKind, ...] = get_args(ProblemKind)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is not as the files should have it."""
+
+    kind: ProblemKind
+    count: int
+    detail: str
+    rank: int | None = None
+    file: str | None = None
+
+
+class Problems:
+    """Collects problems; equal ones of the same file are added up."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: dict[Problem, int] = {}
+
+    def add(
+        self,
+        kind: ProblemKind,
+        count: int,
+        detail: str,
+        rank: int | None = None,
+        file: str | None = None,
+    ) -> None:
+        """Count `count` problems of `kind`; zero of them leave no trace."""
+        if kind not in PROBLEM_KINDS:
+            raise ValueError(
+                f"unknown kind of problem {kind!r}; the kinds are {', '.join(PROBLEM_KINDS)}"
+            )
+        if count:
+            key = Problem(kind, 0, detail, rank, file)
+            self._counts[key] = self._counts.get(key, 0) + int(count)
+
+    def merge(self, other: Problems, rank: int | None = None) -> None:
+        """Take over all of `other`; `rank` is given to those that state none."""
+        for problem in other:
+            self.add(
+                problem.kind,
+                problem.count,
+                problem.detail,
+                rank if problem.rank is None else problem.rank,
+                problem.file,
+            )
+
+    def __iter__(self) -> Iterator[Problem]:
+        return (replace(key, count=count) for key, count in self._counts.items())
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def __repr__(self) -> str:
+        return f"Problems({list(self)!r})"
+
+    def frame(self) -> pd.DataFrame:
+        """Return one row per problem: ``rank`` (-1 for none), ``file, kind, count, detail``."""
+        rows = list(self)
+        return pd.DataFrame(
+            {
+                "rank": pd.array([-1 if p.rank is None else p.rank for p in rows], dtype="int64"),
+                "file": pd.Series([p.file for p in rows], dtype=object),
+                "kind": pd.Series([p.kind for p in rows], dtype=object),
+                "count": pd.array([p.count for p in rows], dtype="int64"),
+                "detail": pd.Series([p.detail for p in rows], dtype=object),
+            }
+        )

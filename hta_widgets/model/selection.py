@@ -1,0 +1,198 @@
+"""What is selected: an immutable value that all views, analyses and exports share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from ..errors import TraceError
+from .frames import columns_in, event_frame, events_of, run_query
+
+if TYPE_CHECKING:
+    from .trace import Trace
+    from .traceset import TraceSet
+
+__all__ = ["Selection"]
+
+#: Set by the package: writes a selection to a trace file. Rooms above this one are not imported.
+exporter: Callable[..., Any] | None = None
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A part of a `TraceSet`; each field is None for "all".
+
+    Parameters
+    ----------
+    start_ns, end_ns : int, optional
+        Half-open window; events that overlap it are members, an event without duration is a
+        member where its instant lies in the window.
+    ranks : iterable of int, optional
+    tracks : iterable of str or of (rank, str), optional
+        Values of the ``track`` column, on all ranks or on the one given.
+    query : str, optional
+        A pandas query over event columns.
+    ids : iterable of (rank, id), optional
+    """
+
+    start_ns: int | None = None
+    end_ns: int | None = None
+    ranks: tuple[int, ...] | None = None
+    tracks: frozenset[str | tuple[int, str]] | None = None
+    query: str | None = None
+    ids: frozenset[tuple[int, int]] | None = None
+    traces: TraceSet | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        def put(name: str, value: object) -> None:
+            object.__setattr__(self, name, value)
+
+        for name in ("start_ns", "end_ns"):
+            value = getattr(self, name)
+            put(name, None if value is None else int(value))
+        if self.start_ns is not None and self.end_ns is not None and self.end_ns < self.start_ns:
+            raise TraceError(
+                f"the window ends ({self.end_ns} ns) before it starts ({self.start_ns} ns)",
+                remedy="Swap start_ns and end_ns.",
+            )
+        if self.ranks is not None:
+            ranks = [self.ranks] if isinstance(self.ranks, (int, np.integer)) else self.ranks
+            put("ranks", tuple(sorted({int(rank) for rank in ranks})))
+        if self.tracks is not None:
+            tracks = [self.tracks] if isinstance(self.tracks, str) else self.tracks
+            put("tracks", frozenset(_track(item) for item in tracks))
+        if self.ids is not None:
+            put("ids", frozenset((int(rank), int(row)) for rank, row in self.ids))
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether nothing restricts it."""
+        return self == Selection()
+
+    # --- members ----------------------------------------------------------------------------------
+
+    def mask(self, trace: Trace) -> npt.NDArray[np.bool_]:
+        """Return which events of `trace` are members, by id."""
+        table = trace.table
+        if self.ranks is not None and trace.rank not in self.ranks:
+            return np.zeros(len(table), dtype=bool)
+        member = self._in_window(trace)
+        if self.tracks is not None:
+            wanted = np.array(
+                [
+                    track.key in self.tracks or (trace.rank, track.key) in self.tracks
+                    for track in table.tracks
+                ],
+                dtype=bool,
+            )
+            member &= wanted[table.track] if len(wanted) else False
+        if self.ids is not None:
+            chosen = np.zeros(len(table), dtype=bool)
+            rows = [row for rank, row in self.ids if rank == trace.rank and 0 <= row < len(table)]
+            chosen[rows] = True
+            member &= chosen
+        if self.query is not None:
+            rows_left = np.flatnonzero(member)
+            frame = event_frame(trace, rows_left, columns_in(self.query))
+            frame.insert(0, "rank", trace.rank)
+            member[rows_left] = run_query(frame, self.query)
+        return member
+
+    def _in_window(self, trace: Trace) -> npt.NDArray[np.bool_]:
+        table = trace.table
+        member = np.ones(len(table), dtype=bool)
+        if self.end_ns is not None:
+            # Sorted by start: all from here on start too late.
+            first_late = np.searchsorted(table.start_ns, self.end_ns - trace.shift_ns, "left")
+            member[first_late:] = False
+        if self.start_ns is not None:
+            start = self.start_ns - trace.shift_ns
+            started = np.searchsorted(table.start_ns, start, "left")
+            member[:started] &= table.end_ns[:started] > start
+        return member
+
+    def events(self, columns: Iterable[str] | None = None) -> pd.DataFrame:
+        """Return the member events, whole, with their ``rank``; the index is ``id``."""
+        members = self._owner().values()
+        return events_of(list(members), columns, lambda trace: np.flatnonzero(self.mask(trace)))
+
+    def export(self, path: str | Path, **options: Any) -> Any:
+        """Write the member events as a trace file; options as `hta_widgets.export_trace`."""
+        if exporter is None:
+            raise TraceError("exporting needs the whole package", remedy="import hta_widgets")
+        return exporter(self._owner(), path, selection=self, **options)
+
+    def _owner(self) -> TraceSet:
+        if self.traces is None:
+            raise TraceError(
+                "this selection belongs to no traces",
+                remedy="Make it with traces.select(...), or bind it with selection.of(traces).",
+            )
+        return self.traces
+
+    def of(self, traces: TraceSet) -> Selection:
+        """Return the same selection of other `traces`."""
+        return Selection(
+            self.start_ns, self.end_ns, self.ranks, self.tracks, self.query, self.ids, traces
+        )
+
+    # --- as text ----------------------------------------------------------------------------------
+
+    def to_code(self, name: str = "traces") -> str:
+        """Return the Python expression that makes this selection of the set called `name`."""
+        parts = [] if self.query is None else [repr(self.query)]
+        for key, value in self.to_json().items():
+            if key == "query" or value is None:
+                continue
+            if key in {"tracks", "ids"}:
+                value = [tuple(item) if isinstance(item, list) else item for item in value]
+            parts.append(f"{key}={value!r}")
+        return f"{name}.select({', '.join(parts)})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a plain dict of numbers, strings and lists, without the traces."""
+        return {
+            "start_ns": self.start_ns,
+            "end_ns": self.end_ns,
+            "ranks": None if self.ranks is None else list(self.ranks),
+            "tracks": None
+            if self.tracks is None
+            else [
+                item if isinstance(item, str) else list(item)
+                for item in sorted(self.tracks, key=lambda t: ("", t) if isinstance(t, str) else t[::-1])
+            ],
+            "query": self.query,
+            "ids": None if self.ids is None else [list(item) for item in sorted(self.ids)],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any] | None, traces: TraceSet | None = None) -> Selection:
+        """Return the selection that `to_json` described; None and missing keys mean "all"."""
+        known = ("start_ns", "end_ns", "ranks", "tracks", "query", "ids")
+        unknown = set(value or ()) - set(known)
+        if unknown:
+            raise TraceError(
+                f"a selection has no {', '.join(sorted(map(repr, unknown)))}",
+                remedy=f"Its fields are {', '.join(known)}.",
+            )
+        return cls(**{key: (value or {}).get(key) for key in known}, traces=traces)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "traces": None}
+
+
+def _track(item: object) -> str | tuple[int, str]:
+    if isinstance(item, str):
+        return item
+    if isinstance(item, (tuple, list)) and len(item) == 2:
+        return int(item[0]), str(item[1])
+    raise TraceError(
+        f"{item!r} is no track",
+        remedy="Give values of the track column, or pairs (rank, track).",
+    )

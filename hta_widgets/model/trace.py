@@ -1,0 +1,257 @@
+"""One rank: its events, what hangs on them, and the file that they come from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from html import escape
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from .. import taxonomy
+from ..errors import TraceError
+from .frames import event_frame, side_frame
+from .table import (
+    AsyncTable,
+    CounterTable,
+    EventTable,
+    FlowTable,
+    InstantTable,
+    RecordSource,
+    Track,
+)
+
+__all__ = ["Trace"]
+
+
+@dataclass(eq=False, repr=False)
+class Trace:
+    """One rank of a job.
+
+    Users meet it as a value of a `TraceSet`. Times in its frames are nanoseconds since the
+    earliest event of that set.
+
+    Attributes
+    ----------
+    rank : int
+        The key in the set.
+    path : str
+        The file that it was read from.
+    format : str
+        Name of the file's format, for example ``"kineto"``.
+    metadata : dict
+        The file's own top-level keys, without the events.
+    zero_ns : int
+        Absolute time of the rank's earliest event on the clock that the file records.
+    shift_ns : int
+        To be added to the times of `table` for the times that users see.
+    resolution_ns : int
+        Nanoseconds of the last digit that the file's times carry.
+    """
+
+    rank: int
+    path: str
+    metadata: dict[str, Any]
+    flow_table: FlowTable
+    counter_table: CounterTable
+    instant_table: InstantTable
+    async_table: AsyncTable
+    zero_ns: int
+    source: RecordSource | None = None
+    format: str = "kineto"
+    resolution_ns: int = 1
+    shift_ns: int = 0
+    stated_rank: int | None = None
+    job: str | None = None
+    host: str | None = None
+    worker: int = -1
+    local_rank: int = -1
+    server: int = -1
+    _table: EventTable = field(kw_only=True)
+    _rules_version: int = field(default=-1, kw_only=True)
+    _frame: pd.DataFrame | None = field(default=None, init=False)
+
+    # --- columns ----------------------------------------------------------------------------------
+
+    @property
+    def table(self) -> EventTable:
+        """The columns behind `events`; times are since `zero_ns`."""
+        version = taxonomy.version()
+        if self._rules_version != version:
+            kind = taxonomy.kind_codes(
+                self._table.category,
+                self._table.name,
+                self._table.categories.values,
+                self._table.names.values,
+            )
+            self._table = replace(self._table, kind=kind)
+            self._rules_version = version
+            self._frame = None
+        return self._table
+
+    @property
+    def tracks(self) -> list[Track]:
+        """Threads, device streams and their annotations, in display order."""
+        return self._table.tracks
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    @property
+    def start_ns(self) -> int:
+        """Start of the earliest event."""
+        return int(self._table.start_ns[0]) + self.shift_ns if len(self) else self.shift_ns
+
+    @property
+    def end_ns(self) -> int:
+        """End of the last event."""
+        return int(self._table.end_ns.max()) + self.shift_ns if len(self) else self.shift_ns
+
+    # --- frames -----------------------------------------------------------------------------------
+
+    @property
+    def events(self) -> pd.DataFrame:
+        """Complete events and paired begin/end events, sorted by start; the index is ``id``."""
+        table = self.table
+        if self._frame is None or len(self._frame) != len(table):
+            self._frame = event_frame(self)
+        return self._frame
+
+    def frame(
+        self,
+        rows: npt.NDArray[np.intp] | slice | None = None,
+        columns: Iterable[str] | None = None,
+    ) -> pd.DataFrame:
+        """Return some `rows` and `columns` of `events` without building the rest."""
+        return event_frame(self, rows, columns)
+
+    @property
+    def instants(self) -> pd.DataFrame:
+        """Instant events: ``time_ns, name, category, pid, tid, scope``."""
+        table = self.instant_table
+        names, categories = self._table.names, self._table.categories
+        return side_frame(
+            {
+                "time_ns": table.time_ns + self.shift_ns,
+                "name": [names[code] for code in table.name],
+                "category": [categories[code] for code in table.category],
+                "pid": table.pid,
+                "tid": table.tid,
+                "scope": table.scope,
+            }
+        )
+
+    @property
+    def asyncs(self) -> pd.DataFrame:
+        """Async intervals: ``start_ns, dur_ns`` (-1: no end found)``, name, category, id, pid``."""
+        table = self.async_table
+        names, categories = self._table.names, self._table.categories
+        return side_frame(
+            {
+                "start_ns": table.start_ns + self.shift_ns,
+                "dur_ns": table.dur_ns,
+                "name": [names[code] for code in table.name],
+                "category": [categories[code] for code in table.category],
+                "id": table.async_id,
+                "pid": table.pid,
+            }
+        )
+
+    @property
+    def counters(self) -> pd.DataFrame:
+        """Samples of counters: ``time_ns, name, series, value, pid``."""
+        table = self.counter_table
+        series = [table.series[code] for code in table.series_id]
+        return side_frame(
+            {
+                "time_ns": table.time_ns + self.shift_ns,
+                "name": [name for _, name, _ in series],
+                "series": [label for _, _, label in series],
+                "value": table.value,
+                "pid": [pid for pid, _, _ in series],
+            }
+        )
+
+    @property
+    def flows(self) -> pd.DataFrame:
+        """Arrows between events: ``kind`` (``launch``, ``fwdbwd``, …)``, source, target`` (ids)."""
+        table = self.flow_table
+        return pd.DataFrame(
+            {
+                "kind": pd.Categorical.from_codes(
+                    table.kind, dtype=pd.CategoricalDtype(pd.Index(table.kinds, dtype=object))
+                ),
+                "source": table.source,
+                "target": table.target,
+            }
+        )
+
+    # --- one event --------------------------------------------------------------------------------
+
+    def args(self, id: int) -> dict[str, Any]:  # noqa: A002 - the index is called id
+        """Return the event's own args, as the file has them.
+
+        Parameters
+        ----------
+        id : int
+            The event's index in `events`.
+
+        Returns
+        -------
+        dict
+            For an event that was begun and ended by two records: the args of both.
+        """
+        row = int(id)
+        if not 0 <= row < len(self):
+            raise TraceError(
+                f"rank {self.rank} has no event {id}",
+                path=self.path,
+                remedy=f"Ids go from 0 to {len(self) - 1}."
+                if len(self)
+                else "It holds no complete events.",
+            )
+        if self.source is None:
+            return {}
+        args = self._record_args(int(self._table.record[row]))
+        end = self._table.end_record.get(row)
+        return args if end is None else {**args, **self._record_args(end)}
+
+    def _record_args(self, record: int) -> dict[str, Any]:
+        assert self.source is not None
+        text = self.source.record(record).decode("utf-8", "replace")
+        try:
+            event = json.loads(text, strict=False)
+        except ValueError as cause:
+            raise TraceError(
+                f"the record cannot be decoded ({cause})",
+                path=self.path,
+                place=f"record {record}",
+                remedy="Was the file changed after it was loaded? Load it again.",
+            ) from None
+        args = event.get("args") if isinstance(event, dict) else None
+        if args is None:
+            return {}
+        return args if isinstance(args, dict) else {"args": args}
+
+    # --- copies -----------------------------------------------------------------------------------
+
+    def replace(self, **changes: Any) -> Trace:
+        """Return the same events under other terms, for example ``rank=3``; arrays are shared."""
+        return replace(self, **changes)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Another process may hold other rules; and frames are cheaper to build than to send.
+        return {**self.__dict__, "_frame": None, "_rules_version": 0}
+
+    def __repr__(self) -> str:
+        return (
+            f"<Trace rank {self.rank}: {len(self):,} events on {len(self.tracks)} tracks, "
+            f"{(self.end_ns - self.start_ns) / 1e6:,.3f} ms, {self.path}>"
+        )
+
+    def _repr_html_(self) -> str:
+        return f"<code>{escape(repr(self))}</code>"

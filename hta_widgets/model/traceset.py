@@ -1,0 +1,309 @@
+"""All ranks of what was loaded, on one time axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from html import escape
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..errors import TraceError
+from .clocks import common_clock
+from .frames import events_of, run_query
+from .frames import event_frame
+from .problems import Problems
+from .selection import Selection
+from .subset import trace_within
+from .trace import Trace
+
+__all__ = ["TraceSet"]
+
+
+class TraceSet(Mapping[int, Trace]):
+    """The ranks of what was loaded, by rank.
+
+    Times are nanoseconds since the earliest event of what was loaded; parts made with `subset`
+    keep that origin.
+
+    Parameters
+    ----------
+    traces : iterable of Trace
+        Their ranks must differ.
+    problems : Problems, optional
+        What was found while they were read.
+    """
+
+    def __init__(self, traces: Iterable[Trace], *, problems: Problems | None = None) -> None:
+        ordered = sorted(traces, key=lambda trace: trace.rank)
+        ranks = [trace.rank for trace in ordered]
+        if len(set(ranks)) != len(ranks):
+            raise ValueError(f"ranks must differ: {ranks}")
+        found = Problems()
+        by_file = {trace.path: trace.rank for trace in ordered}
+        for problem in problems or ():
+            rank = problem.rank if problem.rank is not None else by_file.get(problem.file or "")
+            found.add(problem.kind, problem.count, problem.detail, rank, problem.file)
+        clock = common_clock(ordered, found)
+        self._traces = {
+            trace.rank: trace.replace(shift_ns=shift)
+            for trace, shift in zip(ordered, clock.shifts_ns, strict=True)
+        }
+        self._origin_ns = clock.origin_ns
+        self._problems = found
+
+    @classmethod
+    def _part(cls, whole: TraceSet, traces: Iterable[Trace]) -> TraceSet:
+        part = cls.__new__(cls)
+        part._traces = {trace.rank: trace for trace in traces}
+        part._origin_ns = whole._origin_ns
+        part._problems = Problems()
+        for problem in whole._problems:
+            if problem.rank is None or problem.rank in part._traces:
+                part._problems.add(
+                    problem.kind, problem.count, problem.detail, problem.rank, problem.file
+                )
+        return part
+
+    # --- mapping ----------------------------------------------------------------------------------
+
+    def __getitem__(self, rank: int) -> Trace:
+        try:
+            return self._traces[rank]
+        except KeyError:
+            raise KeyError(f"no rank {rank!r}; the ranks are {_short(self.ranks)}") from None
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._traces)
+
+    def __len__(self) -> int:
+        return len(self._traces)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    # --- facts ------------------------------------------------------------------------------------
+
+    @property
+    def ranks(self) -> list[int]:
+        """The ranks, ascending."""
+        return list(self._traces)
+
+    @property
+    def formats(self) -> list[str]:
+        """Names of the formats found."""
+        return sorted({trace.format for trace in self.values()})
+
+    @property
+    def format(self) -> str:
+        """Name of the format, or ``"mixed"``."""
+        formats = self.formats
+        return formats[0] if len(formats) == 1 else "mixed" if formats else "none"
+
+    @property
+    def origin_ns(self) -> int | None:
+        """Epoch time of instant 0, or None where the files do not say."""
+        return self._origin_ns
+
+    @property
+    def start_ns(self) -> int:
+        """Start of the earliest event."""
+        return min((trace.start_ns for trace in self.values() if len(trace)), default=0)
+
+    @property
+    def end_ns(self) -> int:
+        """End of the last event."""
+        return max((trace.end_ns for trace in self.values() if len(trace)), default=0)
+
+    @property
+    def problems(self) -> pd.DataFrame:
+        """What was skipped, repaired or guessed: ``rank, file, kind, count, detail``."""
+        return self._problems.frame()
+
+    def summary(self) -> pd.DataFrame:
+        """Return one row per rank: where it comes from and what it holds."""
+        traces = list(self.values())
+
+        def text(values: Iterable[str | None]) -> pd.Series[Any]:
+            return pd.Series(list(values), dtype=object)
+
+        def numbers(values: Iterable[int]) -> Any:
+            return np.array(list(values), dtype=np.int64)
+
+        return pd.DataFrame(
+            {
+                "rank": numbers(t.rank for t in traces),
+                "job": text(t.job for t in traces),
+                "worker": numbers(t.worker for t in traces),
+                "local_rank": numbers(t.local_rank for t in traces),
+                "server": numbers(t.server for t in traces),
+                "host": text(t.host for t in traces),
+                "file": text(t.path for t in traces),
+                "format": text(t.format for t in traces),
+                "events": numbers(len(t) for t in traces),
+                "start_ns": numbers(t.start_ns for t in traces),
+                "end_ns": numbers(t.end_ns for t in traces),
+                "stated_rank": numbers(
+                    -1 if t.stated_rank is None else t.stated_rank for t in traces
+                ),
+            }
+        )
+
+    # --- events and parts -------------------------------------------------------------------------
+
+    def events(
+        self, ranks: Iterable[int] | None = None, columns: Iterable[str] | None = None
+    ) -> pd.DataFrame:
+        """Return the events of all ranks, or of `ranks`, with a ``rank`` column.
+
+        Parameters
+        ----------
+        ranks : iterable of int, optional
+        columns : iterable of str, optional
+            Of `Trace.events`; the ``rank`` is always there.
+
+        Returns
+        -------
+        DataFrame
+            Rank by rank, by start within a rank; the index ``id`` is unique within a rank.
+        """
+        return events_of([self[rank] for rank in self._chosen(ranks)], columns)
+
+    def subset(
+        self,
+        ranks: Iterable[int] | None = None,
+        start_ns: int | None = None,
+        end_ns: int | None = None,
+    ) -> TraceSet:
+        """Return some ranks, or the events that overlap a window, as a set of its own.
+
+        The origin of time stays. Events are whole. With a window, events are numbered anew.
+        """
+        chosen = [self[rank] for rank in self._chosen(ranks)]
+        if start_ns is not None or end_ns is not None:
+            window = Selection(start_ns, end_ns)
+            chosen = [trace_within(trace, window.mask(trace), window) for trace in chosen]
+        return TraceSet._part(self, chosen)
+
+    def _chosen(self, ranks: Iterable[int] | None) -> list[int]:
+        if ranks is None:
+            return self.ranks
+        asked = [ranks] if isinstance(ranks, (int, np.integer)) else list(ranks)
+        missing = [rank for rank in asked if rank not in self._traces]
+        if missing:
+            raise TraceError(
+                f"no rank {_short(missing)}", remedy=f"The ranks are {_short(self.ranks)}."
+            )
+        return sorted({int(rank) for rank in asked})
+
+    def select(
+        self,
+        query: str | pd.DataFrame | Selection | None = None,
+        *,
+        start_ns: int | None = None,
+        end_ns: int | None = None,
+        ranks: Iterable[int] | None = None,
+        tracks: Iterable[str | tuple[int, str]] | None = None,
+        ids: Iterable[tuple[int, int]] | None = None,
+    ) -> Selection:
+        """Return the selection of what satisfies all that is given.
+
+        Parameters
+        ----------
+        query : str, DataFrame or Selection, optional
+            A pandas query over event columns; or events (their ``rank`` and ``id`` count); or a
+            selection to narrow.
+        start_ns, end_ns, ranks, tracks, ids
+            See `Selection`.
+
+        Raises
+        ------
+        TraceError
+            Where the query does not work on events, or a rank is not there.
+        """
+        if isinstance(query, Selection):
+            given = query.of(self)
+            base = {name: getattr(given, name) for name in
+                    ("start_ns", "end_ns", "ranks", "tracks", "query", "ids")}
+            new = {"start_ns": start_ns, "end_ns": end_ns, "ranks": ranks, "tracks": tracks, "ids": ids}
+            return Selection(
+                **{**base, **{key: value for key, value in new.items() if value is not None}},
+                traces=self,
+            )
+        if isinstance(query, pd.DataFrame):
+            ids = _ids_of(query, self.ranks) if ids is None else ids
+            query = None
+        if query is not None:
+            nothing = events_of([])
+            for trace in list(self.values())[:1]:
+                nothing = event_frame(trace, slice(0, 0))
+                nothing.insert(0, "rank", trace.rank)
+            run_query(nothing, query)
+        return Selection(
+            start_ns,
+            end_ns,
+            None if ranks is None else tuple(self._chosen(ranks)),
+            tracks,  # type: ignore[arg-type]
+            query,
+            ids,  # type: ignore[arg-type]
+            self,
+        )
+
+    # --- looks ------------------------------------------------------------------------------------
+
+    def _facts(self) -> list[str]:
+        events = sum(len(trace) for trace in self.values())
+        problems = sum(problem.count for problem in self._problems)
+        return [
+            f"{self.format}",
+            f"{len(self)} rank{'' if len(self) == 1 else 's'}",
+            f"{events:,} events",
+            f"{(self.end_ns - self.start_ns) / 1e6:,.3f} ms",
+            f"{problems:,} problems" if problems else "no problems",
+        ]
+
+    def __repr__(self) -> str:
+        return f"<TraceSet {' · '.join(self._facts())}>"
+
+    def _repr_html_(self) -> str:
+        summary = self.summary()
+        shown = summary[["rank", "file", "format", "events", "start_ns", "end_ns"]].head(16)
+        parts = [f"<p><b>TraceSet</b> {escape(' · '.join(self._facts()))}</p>", _table(shown)]
+        if len(summary) > len(shown):
+            parts.append(f"<p>and {len(summary) - len(shown)} ranks more: .summary()</p>")
+        if len(self._problems):
+            problems = self.problems
+            parts.append("<p>Problems found: .problems</p>" + _table(problems.head(8)))
+        return "".join(parts)
+
+
+def _ids_of(frame: pd.DataFrame, ranks: list[int]) -> frozenset[tuple[int, int]]:
+    if "rank" in frame.columns:
+        rank = frame["rank"].to_numpy(dtype=np.int64)
+    elif len(ranks) == 1:
+        rank = np.full(len(frame), ranks[0], dtype=np.int64)
+    else:
+        raise TraceError(
+            "the frame does not say which rank its events are of",
+            remedy='Keep the column "rank".',
+        )
+    ids = frame["id"] if "id" in frame.columns else frame.index.to_series()
+    return frozenset(zip(rank.tolist(), ids.to_numpy(dtype=np.int64).tolist(), strict=True))
+
+
+def _short(values: list[int]) -> str:
+    if len(values) <= 16:
+        return ", ".join(map(str, values)) or "none"
+    return f"{', '.join(map(str, values[:12]))}, … {values[-1]} ({len(values)} in all)"
+
+
+def _table(frame: pd.DataFrame) -> str:
+    def row(cells: Iterable[object], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
+
+    body = "".join(row(values, "td") for values in frame.itertuples(index=False, name=None))
+    return f"<table><thead>{row(frame.columns, 'th')}</thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,295 @@
+"""What kind of work an event is: one readable table that users can extend.
+
+The first rule that matches decides. A rule looks at the event's category, at its name, or at
+both. Rules added with `add` come before the built-in ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from .errors import TraceError
+
+__all__ = ["KINDS", "add", "is_device_category", "kind_codes", "kind_of", "reset", "version"]
+
+#: Every kind, in the order of its code.
+KINDS: Final[tuple[str, ...]] = (
+    "compute",
+    "communication",
+    "memory",
+    "sync",
+    "cpu",
+    "annotation",
+    "other",
+)
+
+#: Categories of rows that are the device's own work. Without regard to case: files of 2021 write
+#: "Kernel" and "Memcpy", later ones "kernel" and "gpu_memcpy".
+_DEVICE_WORK: Final = r"(concurrent_)?kernel|mtia_ccp_events|hpu_op"
+_COPIES: Final = r"(gpu_)?(memcpy|memset)"
+_SYNCS: Final = r"(cuda|hip|gpu|xpu|mtia)_(sync|event)"
+_ANNOTATIONS: Final = r"(gpu_)?user_annotation"
+
+_DEVICE_CATEGORY: Final = re.compile(
+    rf"{_DEVICE_WORK}|{_COPIES}|{_SYNCS}|gpu_user_annotation|collective_comm", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`kind` is the answer where `category` matches whole and `name` is found; None: any."""
+
+    kind: str
+    category: str | None
+    name: str | None
+    note: str
+    ignore_case: bool = True
+
+    def category_matches(self, category: str) -> bool:
+        # Categories have no meaning in their case; names do where the rule says so.
+        return (
+            self.category is None
+            or re.fullmatch(self.category, category, re.IGNORECASE) is not None
+        )
+
+    def name_pattern(self) -> re.Pattern[str] | None:
+        if self.name is None:
+            return None
+        return re.compile(self.name, re.IGNORECASE if self.ignore_case else 0)
+
+
+_BUILT_IN: Final[tuple[Rule, ...]] = (
+    # Decided by the category alone.
+    Rule("sync", _SYNCS, None, "waits and event records on a stream"),
+    Rule("annotation", _ANNOTATIONS, None, "ranges that the program names"),
+    Rule("memory", _COPIES, None, "copies and fills"),
+    Rule("communication", "collective_comm", None, "collectives"),
+    # Device work, by name.
+    Rule("memory", _DEVICE_WORK, r"^(hip|cuda|cu)?mem(cpy|set)", "copies and fills"),
+    Rule("memory", _DEVICE_WORK, r"^copy(host|device)to(host|device)", "ROCm's copies"),
+    Rule("memory", _DEVICE_WORK, r"^__amd_rocclr_(copy|fill)", "ROCm's copy and fill kernels"),
+    Rule("memory", _DEVICE_WORK, r"^dma", "MTIA's copies"),
+    Rule("sync", _DEVICE_WORK, r"^(stream|event|context|device) (sync|wait)", "waits"),
+    Rule("sync", _DEVICE_WORK, r"^event_(wait|record)$", "MTIA's waits and records"),
+    Rule(
+        "compute",
+        _DEVICE_WORK,
+        r"(block|warp|wave|wavefront|cta|thread|lane|quad|subgroup)_?all_?(reduce|gather)",
+        "reductions inside a kernel, whatever their names say",
+    ),
+    Rule(
+        "communication",
+        _DEVICE_WORK,
+        r"(?<![a-z])(sym)?(nccl|rccl|hccl|xccl|eccl|cncl|flagcx)",
+        "NCCL (ncclKernel_*, ncclDevKernel_*, ncclSymDevKernel_*), RCCL, HCCL and kin",
+    ),
+    Rule("communication", _DEVICE_WORK, r"(?<![a-z])(one)?ccl(::|_)", "oneCCL"),
+    Rule("communication", _DEVICE_WORK, r"(?<![a-z])mscclp?p?(?![a-z])", "MSCCL, MSCCL++"),
+    Rule("communication", _DEVICE_WORK, r"(?<![a-z])(nv|roc|i)shmem", "NVSHMEM, rocSHMEM, ISHMEM"),
+    Rule("communication", _DEVICE_WORK, r"(?<![a-z])(deep_?ep|dpsk::ep)::", "DeepEP"),
+    Rule(
+        "communication",
+        _DEVICE_WORK,
+        r"(?<![a-z])(inter|intra)node(_ll)?::|(?<![a-z])notify_dispatch",
+        "DeepEP's kernels without their namespace",
+    ),
+    Rule(
+        "communication",
+        _DEVICE_WORK,
+        r"cross_device_(reduce|gather|scatter)|reduce_scatter_cross_device",
+        "vLLM, SGLang, AITER: custom all-reduces",
+    ),
+    Rule("communication", _DEVICE_WORK, r"multimem_|symmetric_memory::", "PyTorch symmetric memory"),
+    Rule("communication", _DEVICE_WORK, r"userbuffers", "Transformer Engine's user buffers"),
+    Rule("communication", _DEVICE_WORK, r"(one|two)_?shot_?all_?reduce", "one- and two-shot"),
+    Rule("communication", _DEVICE_WORK, r"quick_?reduce::|lamport", "quick and Lamport all-reduces"),
+    Rule(
+        "communication",
+        _DEVICE_WORK,
+        r"all[-_]?reduce|all[-_]?gather|reduce[-_]?scatter|all[-_]?to[-_]?all",
+        "collectives by name (TensorRT-LLM, FlashInfer, XLA …)",
+    ),
+    Rule("communication", _DEVICE_WORK, r"^hcom_|^collective_subgraph", "Ascend, MTIA"),
+    Rule("compute", _DEVICE_WORK, None, "all other device work"),
+    # The host.
+    Rule("annotation", r"cpu_op|operator", r"^nccl:", "NCCL's ranges on the host", False),
+    Rule(
+        "cpu",
+        r"cpu_op|operator|python_function|cpu_instant_event|overhead|(.+_)?(runtime|driver)",
+        None,
+        "operators, Python, runtime and driver calls",
+    ),
+    Rule("other", None, None, "everything else"),
+)
+
+_added: list[Rule] = []
+_version = 0
+
+
+def version() -> int:
+    """Return a number that grows with every change of the rules; 0 are the built-in ones."""
+    return _version
+
+
+def add(
+    kind: str,
+    pattern: str,
+    *,
+    category: str | None = None,
+    ignore_case: bool = False,
+    note: str = "added",
+) -> None:
+    """Put a rule before all others.
+
+    Loaded sets follow: kinds are decided anew the next time that their events are asked for.
+    Tracks stay as they were loaded.
+
+    Parameters
+    ----------
+    kind : str
+        One of ``compute, communication, memory, sync, cpu, annotation, other``.
+    pattern : str
+        Regular expression, searched for in the event's name.
+    category : str, optional
+        Regular expression that the whole category must match, case ignored. By default the
+        rule holds for device work (kernels and their like), and for every category where `kind`
+        is ``cpu``, ``annotation`` or ``other``.
+    ignore_case : bool, default False
+        Whether the case of the name is ignored.
+    note : str, optional
+        Shown in `rules`.
+
+    Examples
+    --------
+    >>> import hta_widgets as hw
+    >>> hw.taxonomy.add("communication", r"^my_ring_exchange")
+    """
+    global _version  # noqa: PLW0603 - the table is one for the process, as users expect
+    if kind not in KINDS:
+        raise TraceError(f"there is no kind {kind!r}", remedy=f"The kinds are {', '.join(KINDS)}.")
+    for text in (pattern, category):
+        try:
+            re.compile(text or "")
+        except re.error as cause:
+            raise TraceError(f"{text!r} is no regular expression ({cause})") from None
+    if category is None and kind in {"compute", "communication", "memory", "sync"}:
+        category = _DEVICE_WORK
+    _added.insert(0, Rule(kind, category, pattern, note, ignore_case))
+    _version += 1
+
+
+def reset() -> None:
+    """Take back everything that was added."""
+    global _version  # noqa: PLW0603
+    if _added:
+        _added.clear()
+        _version += 1
+
+
+def _all_rules() -> tuple[Rule, ...]:
+    return (*_added, *_BUILT_IN)
+
+
+def _frame() -> pd.DataFrame:
+    rules = _all_rules()
+    return pd.DataFrame(
+        {
+            "kind": [rule.kind for rule in rules],
+            "category": [rule.category or "" for rule in rules],
+            "name": [rule.name or "" for rule in rules],
+            "ignore_case": [rule.ignore_case for rule in rules],
+            "note": [rule.note for rule in rules],
+            "added": [rule in _added for rule in rules],
+        }
+    )
+
+
+def __getattr__(name: str) -> Any:
+    # `rules` is a fresh frame each time: writing into it changes nothing, `add` does.
+    if name == "rules":
+        return _frame()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def is_device_category(category: str) -> bool:
+    """Whether rows of this category are the device's, provided that they state a stream."""
+    return _DEVICE_CATEGORY.fullmatch(category) is not None
+
+
+def kind_of(category: str, name: str) -> str:
+    """Return the kind of an event.
+
+    Examples
+    --------
+    >>> kind_of("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096>)")
+    'communication'
+    >>> kind_of("cpu_op", "aten::add_")
+    'cpu'
+    """
+    return KINDS[int(_codes_of_names(category, [name])[0])]
+
+
+def _codes_of_names(category: str, names: Sequence[str]) -> npt.NDArray[np.uint8]:
+    codes = np.full(len(names), KINDS.index("other"), dtype=np.uint8)
+    open_rows = list(range(len(names)))
+    for rule in _all_rules():
+        if not rule.category_matches(category):
+            continue
+        code = KINDS.index(rule.kind)
+        pattern = rule.name_pattern()
+        if pattern is None:
+            codes[open_rows] = code
+            break
+        hits = {row for row in open_rows if pattern.search(names[row])}
+        codes[list(hits)] = code
+        open_rows = [row for row in open_rows if row not in hits]
+    return codes
+
+
+def kind_codes(
+    category: npt.NDArray[Any],
+    name: npt.NDArray[Any],
+    categories: Sequence[str],
+    names: Sequence[str],
+) -> npt.NDArray[np.uint8]:
+    """Return the code of the kind (its position in `KINDS`) of every event.
+
+    Parameters
+    ----------
+    category, name : arrays of int
+        Codes into `categories` and `names`.
+    """
+    result = np.empty(len(category), dtype=np.uint8)
+    if not len(category):
+        return result
+    fixed = [_kind_without_name(text) for text in categories]
+    if all(code is not None for code in fixed):
+        return np.array(fixed, dtype=np.uint8)[category]
+    lookup = np.array([255 if code is None else code for code in fixed], dtype=np.uint8)
+    result = lookup[category]
+    undecided = np.flatnonzero(result == 255)
+    open_categories = category[undecided]
+    for code in np.unique(open_categories):
+        rows = undecided[open_categories == code]
+        used = np.zeros(len(names), dtype=bool)
+        used[name[rows]] = True
+        unique = np.flatnonzero(used)
+        by_name = np.zeros(len(names), dtype=np.uint8)
+        by_name[unique] = _codes_of_names(categories[code], [names[i] for i in unique])
+        result[rows] = by_name[name[rows]]
+    return result
+
+
+def _kind_without_name(category: str) -> int | None:
+    """Return the kind's code where the category alone decides it."""
+    for rule in _all_rules():
+        if rule.category_matches(category):
+            return None if rule.name is not None else KINDS.index(rule.kind)
+    return KINDS.index("other")
