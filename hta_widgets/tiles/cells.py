@@ -1,0 +1,223 @@
+"""Exact contents of the cells of a lane, and the tiles that carry them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets.tiles.lane_index import CounterLane, Kinds, Lane, Positions
+from hta_widgets.tiles.spans import Ints
+
+__all__ = [
+    "CELLS",
+    "MAX_LEVEL",
+    "NO_KIND",
+    "Cells",
+    "CounterTiles",
+    "Slices",
+    "Tiles",
+    "counter_tiles",
+    "kind_times",
+    "longest",
+    "measure",
+    "quantise",
+    "tiles",
+]
+
+CELLS = 256
+TILE_BITS = 8
+MAX_LEVEL = 52
+NO_KIND = 255
+FULL = 65535
+
+Bytes = npt.NDArray[np.uint8]
+Words = npt.NDArray[np.uint16]
+
+
+@dataclass(slots=True, frozen=True)
+class Cells:
+    """Exact contents of neighbouring cells: ns covered, events, main kind, bits of all kinds."""
+
+    covered: Ints
+    count: Ints
+    kind: Bytes
+    mask: Bytes
+
+
+def measure(lane: Lane, edges: Ints) -> Cells:
+    """Return the contents of the cells between neighbouring `edges`."""
+    covered, count = lane.spans.measure(edges)
+    some = count > 0
+    if lane.kinds is None:
+        kind = np.where(some, np.uint8(lane.kind), np.uint8(NO_KIND))
+        return Cells(covered, count, kind, some.astype(np.uint8) << np.uint8(lane.kind))
+    codes, times, counts = _by_kind(lane.kinds, edges, covered, count)
+    kind = codes[times.argmax(axis=0)]
+    instants = some & (times.max(axis=0) == 0)
+    if instants.any():
+        at = lane.spans.points.searchsorted(edges[:-1][instants])
+        kind[instants] = lane.kinds.of_points[at]
+    kind[~some] = NO_KIND
+    mask = ((counts > 0) << codes[:, None]).sum(axis=0, dtype=np.uint8)
+    return Cells(covered, count, kind, mask)
+
+
+def _by_kind(kinds: Kinds, edges: Ints, covered: Ints, count: Ints) -> tuple[Bytes, Ints, Ints]:
+    """Return the codes of a mixed lane's kinds, ascending, and time and events of each per cell."""
+    parts = {code: spans.measure(edges) for code, spans in kinds.minor}
+    time, events = covered, count
+    for part_time, part_events in parts.values():
+        time, events = time - part_time, events - part_events
+    if kinds.major_cover is not None:
+        time = np.diff(kinds.major_cover.before(edges)[1])
+    parts[kinds.major] = time, events
+    codes = sorted(parts)
+    return (
+        np.array(codes, np.uint8),
+        np.stack([parts[code][0] for code in codes]),
+        np.stack([parts[code][1] for code in codes]),
+    )
+
+
+def kind_times(lane: Lane, start: int, end: int) -> dict[int, int]:
+    """Return the time that each kind covers in a window, of kinds that have an event there."""
+    edges = np.array((start, end), np.int64)
+    covered, count = lane.spans.measure(edges)
+    if lane.kinds is None:
+        return {lane.kind: int(covered[0])} if count[0] else {}
+    codes, times, counts = _by_kind(lane.kinds, edges, covered, count)
+    return {
+        code: int(time)
+        for code, time, events in zip(codes.tolist(), times[:, 0], counts[:, 0], strict=True)
+        if events
+    }
+
+
+def longest(lane: Lane, start: int, end: int) -> int | None:
+    """Return the position in ``lane.rows`` of the longest event of a window, the first of equals.
+
+    None where no event with a length overlaps the window.
+    """
+    at = lane.long_events(start, end, 1)
+    if not len(at):
+        return None
+    return int(at[lane.durations(at).argmax()])
+
+
+def quantise(covered: Ints, level: int) -> Words:
+    """Return shares of cells of 2^level ns as 0 (exactly empty) … 65535 (exactly full)."""
+    # floor((covered·65535 + half a cell) / cell), in two steps so that it never leaves int64.
+    low_bits = max(0, level - 46)
+    low = covered & ((1 << low_bits) - 1)
+    half = (1 << level) >> 1
+    nearest = ((covered >> low_bits) * FULL + ((low * FULL + half) >> low_bits)) >> (
+        level - low_bits
+    )
+    shares: Words = np.minimum(
+        np.maximum(nearest, covered > 0), FULL - (covered < (1 << level))
+    ).astype(np.uint16)
+    return shares
+
+
+@dataclass(slots=True, frozen=True)
+class Slices:
+    """Long events per tile: tile position, and position in ``lane.rows``."""
+
+    tile: Positions
+    at: Positions
+
+
+@dataclass(slots=True, frozen=True)
+class Tiles:
+    """Tiles of one lane that hold anything; the columns have one row of 256 cells per tile."""
+
+    index: Ints
+    busy: Words
+    count: Words
+    kind: Bytes
+    mask: Bytes
+    slices: Slices
+
+
+def tiles(lane: Lane, level: int, first: int, last: int, shift: int = 0) -> Tiles | None:
+    """Return tiles `first` … `last` - 1 of a lane without the empty ones; None if all are.
+
+    Parameters
+    ----------
+    lane : Lane
+    level : int
+        Cells are ``2**level`` ns wide.
+    first, last : int
+        Indices of tiles on the axis that the page sees.
+    shift : int
+        To be added to the lane's times to get those that the page sees.
+    """
+    begin, end = lane.spans.extent
+    if begin == end:
+        return None
+    first, last = _clip(begin + shift, end + shift, level, first, last)
+    if last <= first:
+        return None
+    edges = np.arange(first * CELLS, last * CELLS + 1, dtype=np.int64) * (1 << level) - shift
+    cells = measure(lane, edges)
+    count = np.minimum(cells.count, FULL).astype(np.uint16).reshape(-1, CELLS)
+    kept = np.flatnonzero(count.any(axis=1))
+    if not len(kept):
+        return None
+    at = lane.long_events(int(edges[0]), int(edges[-1]), 2 << level)
+    busy = quantise(cells.covered, level).reshape(-1, CELLS)[kept]
+    kind, mask = (column.reshape(-1, CELLS)[kept] for column in (cells.kind, cells.mask))
+    slices = _by_tile(lane, at, shift, bits=level + TILE_BITS, first=first, last=last)
+    # Tiles with a slice have a count, so those that are kept hold all slices.
+    position = np.searchsorted(kept, slices.tile)
+    return Tiles(kept + first, busy, count[kept], kind, mask, Slices(position, slices.at))
+
+
+def _clip(begin: int, end: int, level: int, first: int, last: int) -> tuple[int, int]:
+    bits = level + TILE_BITS
+    return max(first, begin >> bits), min(last, ((end - 1) >> bits) + 1)
+
+
+def _by_tile(lane: Lane, at: Positions, shift: int, *, bits: int, first: int, last: int) -> Slices:
+    """Repeat each event for every tile that it overlaps; tiles count from `first`."""
+    if not len(at):
+        return Slices(at, at)
+    starts = lane.spans.begins[at] + shift
+    ends = starts + lane.durations(at)
+    low = np.maximum((starts >> bits) - first, 0)
+    high = np.minimum(((ends - 1) >> bits) - first, last - first - 1)
+    repeats = high - low + 1
+    within = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+    tile = np.repeat(low, repeats) + within
+    order = np.argsort(tile, kind="stable")
+    return Slices(tile[order].astype(np.intp), np.repeat(at, repeats)[order])
+
+
+@dataclass(slots=True, frozen=True)
+class CounterTiles:
+    """Tiles of a counter lane that hold a value; one row of 256 cells per tile."""
+
+    index: Ints
+    smallest: npt.NDArray[np.float32]
+    largest: npt.NDArray[np.float32]
+
+
+def counter_tiles(
+    lane: CounterLane, level: int, first: int, last: int, shift: int = 0
+) -> CounterTiles | None:
+    """Return tiles of a counter lane, as `tiles` does for events."""
+    if not len(lane.times):
+        return None
+    first, last = _clip(int(lane.times[0]) + shift, lane.end + shift, level, first, last)
+    if last <= first:
+        return None
+    edges = np.arange(first * CELLS, last * CELLS + 1, dtype=np.int64) * (1 << level) - shift
+    smallest, largest = (
+        column.astype(np.float32).reshape(-1, CELLS) for column in lane.measure(edges)
+    )
+    kept = np.flatnonzero(~np.isnan(smallest).all(axis=1))
+    if not len(kept):
+        return None
+    return CounterTiles(kept + first, smallest[kept], largest[kept])

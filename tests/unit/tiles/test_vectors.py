@@ -1,0 +1,116 @@
+"""The engine's cells and buffers against vectors that no engine made."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hta_widgets.tiles.cells import CELLS, counter_tiles, longest, measure, tiles
+from hta_widgets.tiles.lane_index import index_counter, index_lane
+from hta_widgets.tiles.protocol import pack, unpack
+
+VECTORS = Path(__file__).parents[2] / "vectors"
+
+
+def read(name):
+    return json.loads((VECTORS / name).read_text("utf-8"))
+
+
+CASES = read("tiles.json")["cases"]
+REPLIES = read("packed.json")["replies"]
+
+
+def lane_of(events, slices=True):
+    starts, durs, kinds = np.array(events, np.int64).reshape(-1, 3).T.copy()
+    rows = np.arange(len(starts)) if slices else None
+    return index_lane(starts, durs, kinds.astype(np.uint8), rows, durs)
+
+
+def test_the_files_are_what_the_script_writes():
+    spec = importlib.util.spec_from_file_location("make_vectors", VECTORS / "make.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    for name, document in script.documents().items():
+        assert (VECTORS / name).read_text("utf-8") == script.text_of(document), name
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@pytest.mark.parametrize("shift", [0, 12_345])
+def test_tiles(case, shift):
+    expected = {(tile["lane"], tile["index"]): tile for tile in case["tiles"]}
+    found = set()
+    for one in case["lanes"]:
+        moved = [[start - shift, dur, kind] for start, dur, kind in one["events"]]
+        lane = lane_of(moved, one["slices"])
+        made = tiles(lane, case["level"], case["first"], case["last"], shift)
+        for row, index in enumerate([] if made is None else made.index.tolist()):
+            tile = expected[one["lane"], index]
+            found.add((one["lane"], index))
+            columns = {"busy": 0, "count": 0, "kind": 255, "mask": 0}
+            for name, empty in columns.items():
+                want = np.full(CELLS, empty)
+                for cell in tile["cells"]:
+                    want[cell["cell"]] = cell[name]
+                np.testing.assert_array_equal(getattr(made, name)[row], want, name)
+            assert made.slices.at[made.slices.tile == row].tolist() == positions(lane, one, tile)
+    assert found == set(expected)
+
+
+def positions(lane, one, tile):
+    """Rows of a lane skip events without length, which are never slices."""
+    if not tile["slices"]:
+        return []
+    rows = lane.rows.tolist()
+    return [rows.index(i) for i in tile["slices"]]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_exact_time_and_longest_event(case):
+    width = 1 << case["level"]
+    for tile in case["tiles"]:
+        one = next(one for one in case["lanes"] if one["lane"] == tile["lane"])
+        lane = lane_of(one["events"])
+        for cell in tile["cells"]:
+            start = (tile["index"] * CELLS + cell["cell"]) * width
+            edges = np.array([start, start + width])
+            assert measure(lane, edges).covered.tolist() == [cell["covered"]]
+            at = longest(lane, start, start + width)
+            if one["events"][cell["longest"]][1]:
+                assert int(lane.rows[at]) == cell["longest"]
+            else:
+                assert at is None
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_counter_tiles(case):
+    expected = {(tile["lane"], tile["index"]): tile for tile in case["counter_tiles"]}
+    found = set()
+    for one in case["counters"]:
+        times, values = np.array(one["samples"]).T
+        lane = index_counter(times.astype(np.int64), values, case["end"])
+        made = counter_tiles(lane, case["level"], case["first"], case["last"])
+        for row, index in enumerate([] if made is None else made.index.tolist()):
+            found.add((one["lane"], index))
+            for name, column in (("min", made.smallest), ("max", made.largest)):
+                want = np.full(CELLS, np.nan, np.float32)
+                for cell in expected[one["lane"], index]["cells"]:
+                    want[cell["cell"]] = cell[name]
+                np.testing.assert_array_equal(column[row], want, name)
+    assert found == set(expected)
+
+
+@pytest.mark.parametrize("reply", REPLIES, ids=lambda reply: reply["name"])
+def test_packed_bytes(reply):
+    header, buffer = reply["reply"]["columns"], base64.b64decode(reply["buffer"])
+    columns = unpack(header, buffer)
+    assert list(columns) == list(reply["columns"])
+    for name, values in reply["columns"].items():
+        want = [np.nan if value is None else value for value in values]
+        np.testing.assert_array_equal(columns[name], want, name)
+    again = {name: (dtype, columns[name]) for name, (dtype, _, _) in header.items()}
+    assert pack(again) == (header, buffer)
