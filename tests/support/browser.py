@@ -1,0 +1,124 @@
+"""A browser that never leaves this machine, and hands that move like a user's."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from playwright.sync_api import BrowserContext, Error, Locator, Page
+
+CHROMIUM = Path(os.environ.get("HTA_CHROMIUM", "/usr/bin/chromium"))
+
+FLAGS = [
+    "--no-sandbox",  # containers run as root
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    # Whatever a page asks for: nothing beyond this machine is reachable.
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1 , EXCLUDE localhost",
+]
+
+LOCAL_SCHEMES = {"about", "blob", "chrome-extension", "data", "file"}
+LOCAL_HOSTS = {"127.0.0.1", "localhost"}
+
+
+def is_local(url: str) -> bool:
+    """Whether a request stays on this machine."""
+    parts = urlsplit(url)
+    return parts.scheme in LOCAL_SCHEMES or parts.hostname in LOCAL_HOSTS
+
+
+@dataclass
+class Guard:
+    """Remembers what pages ask for beyond this machine, and exceptions that nobody caught."""
+
+    outside: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def watch(self, context: BrowserContext) -> None:
+        context.on("request", lambda request: self._note(request.url))
+        context.on("page", self._watch_sockets)
+        context.on("weberror", lambda event: self._note_error(event.error))
+
+    def _watch_sockets(self, page: Page) -> None:
+        page.on("websocket", lambda socket: self._note(socket.url))
+
+    def _note_error(self, error: Error) -> None:
+        # Notebook 7 throws two of its own at each start; ours come from Blob or file addresses.
+        stack = error.stack or ""
+        if "/static/notebook/" not in stack or "blob:" in stack:
+            self.errors.append(error.message)
+
+    def _note(self, url: str) -> None:
+        if not is_local(url):
+            self.outside.append(url)
+
+
+def _point(target: Locator, at: tuple[float, float]) -> tuple[float, float]:
+    """Pixels from the target's top left; negative ones from its far edge."""
+    box = target.bounding_box()
+    assert box is not None, f"{target} is not on the screen"
+    x = box["x"] + at[0] + (box["width"] if at[0] < 0 else 0)
+    y = box["y"] + at[1] + (box["height"] if at[1] < 0 else 0)
+    return x, y
+
+
+def _hold(page: Page, keys: Sequence[str], *, down: bool) -> None:
+    for key in keys:
+        (page.keyboard.down if down else page.keyboard.up)(key)
+
+
+def drag(
+    target: Locator,
+    start: tuple[float, float],
+    end: tuple[float, float],
+    *,
+    keys: Sequence[str] = (),
+    button: str = "left",
+    steps: int = 8,
+) -> None:
+    """Drag within a target, in steps, since a leap is not what a hand does."""
+    page = target.page
+    target.scroll_into_view_if_needed()
+    page.mouse.move(*_point(target, start))
+    _hold(page, keys, down=True)
+    page.mouse.down(button=button)
+    page.mouse.move(*_point(target, end), steps=steps)
+    page.mouse.up(button=button)
+    _hold(page, keys, down=False)
+
+
+def wheel(
+    target: Locator,
+    at: tuple[float, float],
+    delta_y: float,
+    *,
+    delta_x: float = 0,
+    keys: Sequence[str] = (),
+) -> None:
+    """Turn the wheel over a point of the target, while keys are held."""
+    page = target.page
+    page.mouse.move(*_point(target, at))
+    _hold(page, keys, down=True)
+    page.mouse.wheel(delta_x, delta_y)
+    _hold(page, keys, down=False)
+
+
+def hover(target: Locator, at: tuple[float, float]) -> None:
+    """Move the pointer to a point of the target."""
+    target.page.mouse.move(*_point(target, at), steps=4)
+
+
+def click(
+    target: Locator, at: tuple[float, float], *, keys: Sequence[str] = (), count: int = 1
+) -> None:
+    """Click a point of the target, while keys are held."""
+    page = target.page
+    x, y = _point(target, at)
+    _hold(page, keys, down=True)
+    page.mouse.click(x, y, click_count=count)
+    _hold(page, keys, down=False)

@@ -1,0 +1,122 @@
+"""Notebooks in a real browser: run cells, read the kernel's state, switch the theme."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import nbformat
+from playwright.sync_api import Page
+from support.servers import Lab
+
+RUN_S = 120
+
+_KERNEL_READY = """() => {
+  const app = window.jupyterapp;
+  const panel = app?.shell.currentWidget;
+  return Boolean(panel?.sessionContext?.isReady && panel.sessionContext.session?.kernel
+    && panel.content?.model?.cells?.length);
+}"""
+
+_RUN_ALL = """async seconds => {
+  const panel = jupyterapp.shell.currentWidget;
+  const late = new Promise(resolve => setTimeout(resolve, seconds * 1000, "late"));
+  const run = jupyterapp.commands.execute("notebook:run-all-cells").then(() => "done");
+  const how = await Promise.race([run, late]);
+  const errors = [];
+  for (const cell of panel.content.widgets) {
+    for (const output of cell.model.toJSON().outputs ?? []) {
+      if (output.output_type === "error") errors.push(output.traceback.join("\\n"));
+    }
+  }
+  return { how, errors };
+}"""
+
+_EXECUTE = """async ([code, seconds]) => {
+  const { kernel } = jupyterapp.shell.currentWidget.sessionContext.session;
+  const late = new Promise(resolve => setTimeout(resolve, seconds * 1000, "late"));
+  const future = kernel.requestExecute({ code, store_history: false, allow_stdin: false });
+  let out = "", error = null;
+  future.onIOPub = ({ header, content }) => {
+    if (header.msg_type === "stream") out += content.text;
+    if (header.msg_type === "error") error = content.traceback.join("\\n");
+  };
+  const how = await Promise.race([future.done.then(() => "done"), late]);
+  return { how, out, error };
+}"""
+
+_THEME = "name => jupyterapp.commands.execute('apputils:change-theme', { theme: name })"
+
+
+def write_notebook(lab: Lab, name: str, cells: tuple[str, ...]) -> None:
+    """Write a notebook of code cells where the server sees it."""
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(source) for source in cells],
+        metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
+    )
+    nbformat.write(notebook, lab.folder / name)
+
+
+def run_notebook(lab: Lab, page: Page, name: str, *, app: str) -> Page:
+    """Open a notebook in `lab` or `notebook` and run all of its cells; errors are errors."""
+    path = {"lab": f"lab/tree/{name}?reset", "notebook": f"notebooks/{name}?"}[app]
+    page.goto(f"{lab.url}/{path}&token={lab.token}")
+    page.wait_for_function(_KERNEL_READY, timeout=RUN_S * 1000)
+    result = page.evaluate(_RUN_ALL, RUN_S)
+    if result["errors"]:
+        raise AssertionError("a cell failed:\n" + "\n".join(result["errors"]))
+    if result["how"] == "late":
+        raise AssertionError(f"the cells of {name} still run after {RUN_S} s")
+    return page
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The kernel of the notebook that a page shows."""
+
+    page: Page
+
+    def __call__(self, code: str) -> str:
+        """Run code; gives what it printed. An exception there is one here."""
+        result = self.page.evaluate(_EXECUTE, [code, RUN_S])
+        if result["error"] is not None:
+            raise AssertionError(f"in the kernel:\n{result['error']}")
+        if result["how"] == "late":
+            raise AssertionError(f"the kernel has not answered for {RUN_S} s: {code}")
+        return result["out"].strip()
+
+    def value(self, expression: str) -> Any:
+        """Give an expression's value; it must be plain enough for JSON."""
+        return json.loads(self(f"import json; print(json.dumps({expression}))"))
+
+    def wait_for(self, condition: str, *, seconds: float = 20) -> None:
+        """Wait until an expression is true, while messages from the page are handled.
+
+        A cell that waited in Python would block just those messages, so each look is one request.
+        """
+        found = self.page.evaluate(
+            """async ([condition, seconds]) => {
+              const { kernel } = jupyterapp.shell.currentWidget.sessionContext.session;
+              const end = performance.now() + seconds * 1000;
+              let last = "";
+              while (performance.now() < end) {
+                const future = kernel.requestExecute({
+                  code: "", store_history: false, user_expressions: { c: `bool(${condition})` },
+                });
+                const reply = await future.done;
+                const value = reply.content.user_expressions?.c;
+                last = value?.data?.["text/plain"] ?? value?.evalue ?? "no answer";
+                if (last === "True") return true;
+              }
+              return last;
+            }""",
+            [condition, seconds],
+        )
+        if found is not True:
+            raise AssertionError(f"not within {seconds} s: {condition} (last: {found})")
+
+
+def set_theme(page: Page, theme: str) -> None:
+    """Switch JupyterLab to `light` or `dark`, and wait until it is."""
+    page.evaluate(_THEME, {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}[theme])
+    flag = "true" if theme == "light" else "false"
+    page.wait_for_function("flag => document.body.dataset.jpThemeLight === flag", arg=flag)

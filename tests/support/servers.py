@@ -1,0 +1,124 @@
+"""Servers on loopback that tests talk to."""
+
+import functools
+import http.server
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+START_S = 60
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A running JupyterLab, which serves Notebook 7 as well."""
+
+    url: str
+    folder: Path
+    token: str = "t"
+
+    def api(self, path: str, method: str = "GET") -> object:
+        request = urllib.request.Request(
+            f"{self.url}/api/{path}",
+            method=method,
+            headers={"Authorization": f"token {self.token}"},
+        )
+        with urllib.request.urlopen(request, timeout=30) as reply:
+            body = reply.read()
+        return json.loads(body) if body else None
+
+    def end_sessions(self) -> None:
+        """End all kernels, so that the next test starts with fresh modules."""
+        for session in self.api("sessions"):
+            self.api(f"sessions/{session['id']}", "DELETE")
+
+
+def _settings(config: Path) -> None:
+    """Keep JupyterLab from asking its makers for news."""
+    folder = config / "lab/user-settings/@jupyterlab/apputils-extension"
+    folder.mkdir(parents=True)
+    quiet = {"fetchNews": "false", "checkForUpdates": False}
+    (folder / "notification.jupyterlab-settings").write_text(json.dumps(quiet))
+
+
+@contextmanager
+def jupyterlab(root: Path) -> Iterator[Lab]:
+    """Run JupyterLab with all of its folders under `root` and kernels of this interpreter."""
+    folder = root / "notebooks"
+    config = root / "config"
+    runtime = root / "runtime"
+    log = root / "jupyterlab.log"
+    folder.mkdir(parents=True)
+    _settings(config)
+    env = os.environ | {
+        "JUPYTER_CONFIG_DIR": str(config),
+        "JUPYTER_DATA_DIR": str(root / "data"),
+        "JUPYTER_RUNTIME_DIR": str(runtime),
+        "JUPYTERLAB_SETTINGS_DIR": str(config / "lab/user-settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(config / "lab/workspaces"),
+        "IPYTHONDIR": str(root / "ipython"),
+    }
+    command = [
+        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"),
+        *("--ip=127.0.0.1", "--ServerApp.port=0", f"--IdentityProvider.token={Lab.token}"),
+        *("--expose-app-in-browser", "--JupyterNotebookApp.expose_app_in_browser=True"),
+        *("--LabApp.extension_manager=readonly", f"--ServerApp.root_dir={folder}"),
+    ]
+    with log.open("w") as stream:
+        server = subprocess.Popen(command, env=env, stdout=stream, stderr=stream)
+        try:
+            yield Lab(_address(server, runtime, log), folder)
+        finally:
+            server.terminate()
+            try:
+                server.wait(20)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait()
+
+
+def _address(server: subprocess.Popen, runtime: Path, log: Path) -> str:
+    """Wait until the server answers; it chose its port itself."""
+    note = runtime / f"jpserver-{server.pid}.json"
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline and server.poll() is None:
+        try:
+            url = f"http://127.0.0.1:{json.loads(note.read_text())['port']}"
+            urllib.request.urlopen(f"{url}/api", timeout=5).close()
+        except (OSError, ValueError):
+            time.sleep(0.05)
+        else:
+            return url
+    raise RuntimeError(f"JupyterLab did not start:\n{log.read_text()[-4000:]}")
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    extensions_map = http.server.SimpleHTTPRequestHandler.extensions_map | {
+        ".js": "text/javascript",
+        ".wasm": "application/wasm",
+    }
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def static_files(folder: Path) -> Iterator[str]:
+    """Serve a folder on loopback; gives the address."""
+    handler = functools.partial(_Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
