@@ -1,0 +1,290 @@
+"""Short names of kernels and operators, for labels; the full name stays one click away.
+
+What is kept is what tells kernels apart: algorithm, direction, type, tile. Wrappers such as
+``vectorized_elementwise_kernel`` say nothing; their functor does.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+__all__ = ["short_name"]
+
+#: Kernels that only apply a functor, and what they add to its name.
+_WRAPPERS = {
+    "vectorized_elementwise_kernel": "",
+    "unrolled_elementwise_kernel": "",
+    "unrolled_elementwise_kernel_for_multi_outputs": "",
+    "elementwise_kernel": "",
+    "elementwise_kernel_with_index": "",
+    "index_elementwise_kernel": "index",
+    "distribution_elementwise_grid_stride_kernel": "random",
+    "reduce_kernel": "reduce",
+    "multi_tensor_apply_kernel": "multi_tensor",
+}
+#: Templates that wrap the functor once more.
+_TRANSPARENT = {
+    "gpu_kernel_impl",
+    "gpu_kernel_impl_nocast",
+    "func_wrapper_t",
+    "ReduceOp",
+    "UnaryFunctor",
+    "BinaryFunctor",
+    "AUnaryFunctor",
+    "BUnaryFunctor",
+    "BinaryOpListAlphaFunctor",
+    "BinaryOpScalarFunctor",
+    "BinaryOpScalarFunctor_",
+    "UnaryOpFunctor",
+    "UnaryOpFunctor_",
+}
+_NO_FUNCTOR = re.compile(
+    r"^(\d|float\b|double\b|int\b|long\b|short\b|bool\b|char\b|unsigned\b|signed\b|void\b|true\b|false\b"
+    r"|c10::(Half|BFloat16|complex|Float8|Scalar)|__half|__nv_bfloat16|half\b"
+    r"|.*(^|::)(Array|\w*OffsetCalculator|TensorListMetadata|TensorListScalarListMetadata"
+    r"|\w*WithCast|\w*WithoutCast|\w*Metadata|\w*PackedTensorAccessor\d*|Tensor|OpaqueType)\b)"
+)
+_TYPES = {
+    "float": "f32", "double": "f64", "half": "f16", "bfloat16": "bf16", "int8_t": "i8",
+    "uint8_t": "u8", "int32_t": "i32", "uint32_t": "u32", "int64_t": "i64", "uint64_t": "u64",
+}  # fmt: skip
+
+_ANONYMOUS = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\(anonymous\)::")
+_NCCL = re.compile(r"^[nr]ccl(?:Sym)?(?:Dev)?Kernel_(\w+)")
+_NCCL_OLD = re.compile(r"^nccl([A-Z][a-z]+(?:[A-Z][a-z]+)*?)(Ring|Tree|CollNet)(LL128|LL)?Kernel_?(\w*)")
+_NCCL_ALGORITHM = re.compile(r"^(RING|TREE|NVLS\w*|COLLNET\w*|PAT)$")
+_XMMA = re.compile(r"^sm\d+_xmma_(?P<what>[a-z]+)_(?P<rest>.*)$")
+_XMMA_TYPE = re.compile(r"(?:^|_)(tf32|bf16|f16|f32|f64|e4m3|e5m2|i8|s8|u8)")
+_TILE = re.compile(r"tilesize(\d+x\d+x\d+)")
+_CUTLASS = re.compile(r"^cutlass\w*_")
+_ARCHITECTURE = re.compile(r"^(?:cudnn_(?:infer_|train_)?)?(?:volta|turing|ampere|ada|hopper|maxwell|pascal)_")
+_TENSILE = re.compile(r"^(Cijk_\w+?_[A-Z]\w+?)_(\w+?)_.*?MT(\d+x\d+x\d+)")
+_PYTHON = re.compile(r"^[^\s()]+\.pyx?\(\d+\): (.+)$")
+_BUILT_IN = re.compile(r"^<built-in (?:method|function) (\w+)\b.*>$")
+_QUALIFIED = re.compile(r"^[A-Za-z_$~][\w$]*(?:::[A-Za-z_$~][\w$]*)*")
+
+
+@lru_cache(maxsize=1 << 16)
+def short_name(full: str) -> str:
+    """Return a short name that still tells what the event does.
+
+    Parameters
+    ----------
+    full : str
+        Name of a kernel, operator, copy or range; any text is fine.
+
+    Examples
+    --------
+    >>> short_name("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long)")
+    'AllReduce ring LL sum f32'
+    >>> short_name("autograd::engine::evaluate_function: ConvolutionBackward0")
+    'ConvolutionBackward0'
+    """
+    text = full.strip()
+    for rule in (_host, _nccl, _copy, _mangled, _gemm, _kernel):
+        short = rule(text)
+        if short:
+            return short
+    return text or full
+
+
+def _host(text: str) -> str:
+    if text.startswith("autograd::engine::evaluate_function: "):
+        return text.partition(": ")[2]
+    if text.startswith("Optimizer.") and "#" in text:
+        return text.partition("#")[2]
+    match = _PYTHON.match(text) or _BUILT_IN.match(text)
+    return match[1] if match else ""
+
+
+def _nccl(text: str) -> str:
+    old = _NCCL_OLD.match(text)
+    if old:
+        words = [old[1], old[2].upper(), (old[3] or "").upper(), *old[4].split("_")]
+    else:
+        match = _NCCL.match(text)
+        if not match:
+            return ""
+        words = match[1].replace("_t_", "_").removesuffix("_t").split("_")
+    kind, *rest = words
+    algorithm, protocol, operation, dtype, other = "", "", "", "", []
+    for word in filter(None, rest):
+        if _NCCL_ALGORITHM.match(word):
+            algorithm = word.lower()
+        elif word in {"LL", "LL128", "SIMPLE"}:
+            protocol = word
+        elif word.lower() in {"sum", "prod", "min", "max", "minmax", "premulsum", "sumpostdiv", "avg"}:
+            operation = word.lower()
+        elif _is_type(word):
+            dtype = _type(word)
+        else:
+            other.append(word)
+    return " ".join(filter(None, (kind, algorithm, protocol, operation, dtype, *other)))
+
+
+def _is_type(word: str) -> bool:
+    return _type(word) != word or re.fullmatch(r"(b?f|[iu])\d+", word) is not None
+
+
+def _type(word: str) -> str:
+    return _TYPES.get(word) or _TYPES.get(f"{word}_t") or word
+
+
+def _copy(text: str) -> str:
+    if text.startswith(("Memcpy", "Memset")):
+        return text.partition(" (")[0]
+    return ""
+
+
+def _mangled(text: str) -> str:
+    if not text.startswith("_Z"):
+        return ""
+    tile = re.search(r"GemmShapeILi(\d+)ELi(\d+)ELi(\d+)E", text)
+    shape = "x".join(tile.groups()) if tile else ""
+    convolution = re.search(r"Conv(\dd)(Fprop|Dgrad|Wgrad)", text)
+    if convolution:
+        return " ".join(filter(None, (f"conv{convolution[1]}", convolution[2].lower(), shape)))
+    if shape:
+        return f"gemm {shape}"
+    names = _source_names(text)
+    if not names:
+        return ""
+    wrapped = next((name for name in names if name in _WRAPPERS), None)
+    if wrapped:
+        inner = names[names.index(wrapped) + 1 :]
+        functor = next(
+            (n for n in inner if n not in _TRANSPARENT and re.search(r"unctor|Ops?$|_kernel", n)), ""
+        )
+        if functor:
+            return " ".join(filter(None, (_functor_name(functor), _WRAPPERS[wrapped])))
+    return _tidy(names[0])
+
+
+def _source_names(text: str) -> list[str]:
+    """Return the identifiers of a mangled name; the first is the function's own."""
+    names: list[str] = []
+    head: list[str] = []
+    at = 3 if text.startswith("_ZN") else 2
+    in_head = True
+    while at < len(text):
+        number = re.match(r"\d+", text[at:])
+        if number:
+            start = at + len(number[0])
+            end = start + int(number[0][:6])
+            name = text[start:end]
+            if name and not name.startswith("_GLOBAL_"):
+                (head if in_head else names).append(name)
+            at = end
+        else:
+            in_head = in_head and text[at] not in "IE"
+            at += 1
+    return [*head[-1:], *names]
+
+
+def _gemm(text: str) -> str:
+    xmma = _XMMA.match(text)
+    if xmma:
+        rest = xmma["rest"]
+        dtype, tile = _XMMA_TYPE.search(rest), _TILE.search(rest)
+        words = (
+            xmma["what"],
+            "implicit_gemm" if rest.startswith("implicit_gemm") else "",
+            dtype[1] if dtype else "",
+            tile[1] if tile else "",
+        )
+        return " ".join(filter(None, words))
+    tensile = _TENSILE.match(text)
+    if tensile:
+        return f"{tensile[1]} {tensile[2].partition('_')[0]} {tensile[3]}"
+    if _CUTLASS.match(text) and re.fullmatch(r"\w+", text):
+        return _cutlass(text)
+    architecture = _ARCHITECTURE.match(text)
+    if architecture and re.fullmatch(r"\w+", text):
+        return re.sub(r"_v\d+$", "", text[architecture.end() :])
+    return ""
+
+
+def _cutlass(name: str) -> str:
+    name = re.sub(r"^cutlass\w*?_(?:\d+_)?(?:(?:wmma_)?tensorop_|simt_)?", "", name)
+    name = re.sub(r"_(?:optimized|analytic|unity_stride|align\d+)(?=_|$)", "", name)
+    return name.replace("_", " ")
+
+
+def _kernel(text: str) -> str:
+    body = _ANONYMOUS.sub("", re.sub(r"^(?:static )?(?:__global__ )?void ", "", text))
+    head = _QUALIFIED.match(body)
+    if not head or body[head.end() : head.end() + 1] not in {"<", "("}:
+        # Not a function's signature, unless it was announced as one.
+        return _tidy(head[0].rpartition("::")[2]) if head and body != text else ""
+    if body == text and "<" not in body and "::" not in head[0] and not body.endswith(")"):
+        return ""
+    name = head[0].rpartition("::")[2]
+    arguments = _template_arguments(body, head.end())
+    if name in {"Kernel", "Kernel2", "device_kernel"} and arguments:
+        inner = _last_word(arguments[0])
+        return _cutlass(inner) if inner.startswith("cutlass") else _tidy(inner)
+    if name in _WRAPPERS:
+        functor = _functor(arguments)
+        if functor:
+            return " ".join(filter(None, (functor, _WRAPPERS[name])))
+    tile = next((a for a in arguments if re.fullmatch(r"\d{2,4}", a)), "")
+    return " ".join(filter(None, (_tidy(name), tile)))
+
+
+def _template_arguments(text: str, at: int) -> list[str]:
+    """Return the arguments of the template that opens at `at`; a cut-off text is fine."""
+    if text[at : at + 1] != "<":
+        return []
+    arguments, depth, start = [], 0, at + 1
+    for k in range(at, len(text)):
+        char = text[k]
+        if char in "<({[":
+            depth += 1
+        elif char in ">)}]" and text[k - 1 : k + 1] != "->":
+            depth -= 1
+            if depth == 0:
+                arguments.append(text[start:k].strip())
+                return arguments
+        elif char == "," and depth == 1:
+            arguments.append(text[start:k].strip())
+            start = k + 1
+    arguments.append(text[start:].strip())
+    return arguments
+
+
+def _functor(arguments: list[str]) -> str:
+    """Return the name of the functor among template arguments, looking through wrappers."""
+    seen_through = ""
+    for argument in arguments:
+        if _NO_FUNCTOR.match(argument):
+            continue
+        head = _QUALIFIED.match(argument)
+        if not head:
+            continue
+        name = head[0].rpartition("::")[2]
+        if name in _TRANSPARENT:
+            inner = _functor(_template_arguments(argument, head.end()))
+            if inner:
+                return inner
+            seen_through = seen_through or _functor_name(name)
+            continue
+        return _functor_name(name)
+    return seen_through
+
+
+def _functor_name(name: str) -> str:
+    name = re.sub(r"^CUDAFunctor(?:OnSelf)?_|^launch_", "", name)
+    name = re.sub(r"(?:_?[Ff]unctor_?|Ops?|_scalar)$", "", name) or name
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    return _tidy(name).lower()
+
+
+def _tidy(name: str) -> str:
+    short = re.sub(r"_(?:cuda_kernel|kernel_cuda|kernel_impl|kernel)(?=_|$)|Kernel$", "", name)
+    return short.strip("_") or name
+
+
+def _last_word(argument: str) -> str:
+    head = _QUALIFIED.match(argument)
+    return head[0].rpartition("::")[2] if head else argument
