@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
+from .ordering import dense, group_order, stable_order
 from .problems import Problems
 from .table import EventTable, FlowTable, RankColumns
 
@@ -52,39 +51,53 @@ def flow_table(
 
     pair_code, kind_of_pair = _pairs(columns, rows, kinds)
     start_rows, end_rows = _join(columns, rows, pair_code, problems)
-    flow_kind = kind_of_pair[pair_code[start_rows]]
+    kind = kind_of_pair[pair_code[start_rows]]
     start_at, end_at = rows[start_rows], rows[end_rows]
-    by_id = _numbers(columns)
-    is_launch = flow_kind == 0
-    tail = finder.find(columns, start_at, by_id, is_launch)
-    head = finder.find(columns, end_at, by_id, is_launch)
-    bound = (tail >= 0) & (head >= 0)
-    problems.add(
-        "unpaired", int((~bound).sum()), "flows whose ends meet no event; no arrow is drawn"
-    )
-    tail, head, flow_kind = tail[bound], head[bound], flow_kind[bound]
-    records = columns.record[start_at[bound]], columns.record[end_at[bound]]
+    tail, head = finder.find(columns, start_at), finder.find(columns, end_at)
+    launch = _Arrows(source, target, len(table))
+    known = launch.place(tail, head)
+    unsure = np.flatnonzero((kind == 0) & (known < 0))
+    if len(unsure):
+        tail[unsure] = finder.by_correlation(columns, start_at[unsure], tail[unsure])
+        head[unsure] = finder.by_correlation(columns, end_at[unsure], head[unsure])
+        known[unsure] = launch.place(tail[unsure], head[unsure])
+    lost = (tail < 0) | (head < 0)
+    problems.add("unpaired", int(lost.sum()), "flows whose ends meet no event; no arrow is drawn")
 
-    size = len(table) + 1
-    own = source * size + target
-    said = tail * size + head
-    order = np.argsort(own, kind="stable")
-    place = np.searchsorted(own[order], said)
-    place = np.minimum(place, max(len(own) - 1, 0))
-    same = (flow_kind == 0) & (own[order][place] == said if len(own) else False)
-    known = order[place[same]] if len(own) else place[:0]
+    new = ~lost & ((known < 0) | (kind != 0))
+    same = ~lost & ~new
+    said_at, said_to = columns.record[start_at], columns.record[end_at]
     source_record = np.full(len(source), -1, dtype=np.int64)
     target_record = np.full(len(source), -1, dtype=np.int64)
-    source_record[known], target_record[known] = records[0][same], records[1][same]
-    new = ~same
+    source_record[known[same]] = said_at[same]
+    target_record[known[same]] = said_to[same]
     return FlowTable(
-        kind=np.concatenate((np.zeros(len(source), np.uint8), flow_kind[new].astype(np.uint8))),
+        kind=np.concatenate((np.zeros(len(source), np.uint8), kind[new].astype(np.uint8))),
         source=np.concatenate((source, tail[new])),
         target=np.concatenate((target, head[new])),
         kinds=kinds,
-        source_record=np.concatenate((source_record, records[0][new])),
-        target_record=np.concatenate((target_record, records[1][new])),
+        source_record=np.concatenate((source_record, said_at[new])),
+        target_record=np.concatenate((target_record, said_to[new])),
     )
+
+
+class _Arrows:
+    """Finds an arrow by its two ends."""
+
+    def __init__(self, source: Ints, target: Ints, events: int) -> None:
+        self._size = events + 1
+        ends = source * self._size + target
+        self._order = stable_order(ends)
+        self._ends = ends[self._order]
+
+    def place(self, source: Ints, target: Ints) -> Ints:
+        """Return the position of each arrow, -1 for one that is not there."""
+        if not len(self._ends):
+            return np.full(len(source), -1, dtype=np.int64)
+        asked = source * self._size + target
+        at = np.minimum(np.searchsorted(self._ends, asked), len(self._ends) - 1)
+        found = (self._ends[at] == asked) & (source >= 0) & (target >= 0)
+        return np.where(found, self._order[at], -1)
 
 
 def _pairs(
@@ -92,7 +105,7 @@ def _pairs(
 ) -> tuple[Ints, npt.NDArray[np.int64]]:
     """Return a code of (category, name) for each record, and the kind of each code."""
     both = columns.category[rows].astype(np.int64) * len(columns.names) + columns.name[rows]
-    unique, code = np.unique(both, return_inverse=True)
+    code, unique = dense(both, len(columns.categories) * len(columns.names))
     kind_of_pair = []
     for value in unique.tolist():
         category, name = divmod(value, len(columns.names))
@@ -100,7 +113,7 @@ def _pairs(
         if kind not in kinds:
             kinds.append(kind)
         kind_of_pair.append(kinds.index(kind))
-    return code.reshape(-1), np.array(kind_of_pair, dtype=np.int64)
+    return code.astype(np.int64), np.array(kind_of_pair, dtype=np.int64)
 
 
 def _join(
@@ -178,45 +191,39 @@ def _chains(
     return ordered[tail_at[paired]], ordered[position[paired]], lost
 
 
-def _numbers(columns: RankColumns) -> Ints:
-    """Return the flow ids as numbers, -1 for those that are none."""
-    values = np.full(len(columns.flow_ids), -1, dtype=np.int64)
-    for code, text in enumerate(columns.flow_ids.values):
-        digits = text.strip('"')
-        if digits.isascii() and digits.isdigit() and len(digits) < 19:
-            values[code] = int(digits)
-    return values
-
-
-@dataclass(slots=True)
 class Finder:
-    """Finds the event that a flow record at a (thread, time) means."""
+    """Finds the events that flow records mean by a thread and a time.
 
-    table: EventTable
-    of_thread: dict[tuple[int, int], int]  # (pid code, tid code) → track
-    zero_ns: int
+    Parameters
+    ----------
+    table : EventTable
+    of_thread : dict
+        (pid code, tid code) → track.
+    zero_ns : int
+        To be subtracted from the times of records.
+    """
 
-    def find(
-        self,
-        columns: RankColumns,
-        rows: Rows,
-        number_of_id: Ints,
-        is_launch: npt.NDArray[np.bool_],
-    ) -> Ints:
-        """Return the row of the event for each flow record, -1 for none."""
+    def __init__(self, table: EventTable, of_thread: dict[tuple[int, int], int], zero_ns: int):
+        self.table, self.of_thread, self.zero_ns = table, of_thread, zero_ns
+        self._by_track: tuple[Rows, Ints] | None = None
+
+    def find(self, columns: RankColumns, rows: Rows) -> Ints:
+        """Return the row of the event for each flow record, -1 for none.
+
+        The innermost event that runs at that time; where the file asks for it, the next one.
+        """
         table = self.table
         track = self._tracks(columns, rows)
         time = columns.start_ns[rows] - self.zero_ns
-        order = np.argsort(table.track, kind="stable")
+        order, first = self._events_by_track()
         result = np.full(len(rows), -1, dtype=np.int64)
-        first = np.searchsorted(table.track[order], np.arange(len(table.tracks) + 1))
         to_next = np.zeros(len(rows), dtype=bool)
         if len(columns.ends_at_next):
             to_next = np.isin(rows, columns.ends_at_next)
-        by_track = np.argsort(track, kind="stable")
-        bounds = np.searchsorted(track[by_track], np.arange(len(table.tracks) + 1))
+        asked_by_track = group_order(track + 1, len(table.tracks) + 1)
+        bounds = np.searchsorted(track[asked_by_track], np.arange(len(table.tracks) + 1))
         for number in range(len(table.tracks)):
-            asked = by_track[bounds[number] : bounds[number + 1]]
+            asked = asked_by_track[bounds[number] : bounds[number + 1]]
             if not len(asked):
                 continue
             events = order[first[number] : first[number + 1]]
@@ -229,15 +236,47 @@ class Finder:
                 last = len(events) - 1
                 result[following] = np.where(at <= last, events[np.minimum(at, last)], -1)
         self._climb(result, time, np.flatnonzero(~to_next))
-        self._prefer_correlated(result, time, track, number_of_id[columns.flow[rows]], is_launch)
         return result
 
-    def _tracks(self, columns: RankColumns, rows: Rows) -> npt.NDArray[np.int64]:
+    def by_correlation(self, columns: RankColumns, rows: Rows, found: Ints) -> Ints:
+        """Return `found`, corrected where the flow's id is the correlation of another event.
+
+        Times alone do not tell apart events that start at once.
+        """
+        table = self.table
+        ids = np.array([_number(columns.flow_ids[code]) for code in columns.flow[rows]], np.int64)
+        wrong = np.flatnonzero((ids >= 0) & ((found < 0) | (table.correlation[found] != ids)))
+        result = found.copy()
+        if not len(wrong):
+            return result
+        track = self._tracks(columns, rows)
+        time = columns.start_ns[rows] - self.zero_ns
+        candidates = np.flatnonzero(np.isin(table.correlation, ids[wrong]))
+        candidates = candidates[np.argsort(table.correlation[candidates], kind="stable")]
+        sorted_ids = table.correlation[candidates]
+        low = np.searchsorted(sorted_ids, ids[wrong])
+        high = np.searchsorted(sorted_ids, ids[wrong], "right")
+        for at, a, b in zip(wrong.tolist(), low.tolist(), high.tolist(), strict=True):
+            rows_at = candidates[a:b]
+            fits = (table.track[rows_at] == track[at]) & (table.start_ns[rows_at] == time[at])
+            if fits.any():
+                result[at] = rows_at[fits][0]
+        return result
+
+    def _events_by_track(self) -> tuple[Rows, Ints]:
+        if self._by_track is None:
+            count = len(self.table.tracks)
+            order = group_order(self.table.track, count)
+            sizes = np.bincount(self.table.track, minlength=count)
+            self._by_track = order, np.concatenate(([0], np.cumsum(sizes)))
+        return self._by_track
+
+    def _tracks(self, columns: RankColumns, rows: Rows) -> Ints:
         threads = len(columns.tids)
         slot = columns.pid[rows].astype(np.int64) * threads + columns.tid[rows]
-        unique, inverse = np.unique(slot, return_inverse=True)
-        of_slot = [self.of_thread.get(divmod(int(s), threads), -1) for s in unique]
-        return np.array(of_slot, dtype=np.int64)[inverse.reshape(-1)]
+        position, slots = dense(slot, len(columns.pids) * threads)
+        of_slot = [self.of_thread.get(divmod(int(value), threads), -1) for value in slots]
+        return np.array(of_slot, dtype=np.int64)[position]
 
     def _climb(self, result: Ints, time: Ints, which: Rows) -> None:
         """Go from the last event that started to the innermost that still runs."""
@@ -251,28 +290,7 @@ class Finder:
             result[open_at] = table.parent[result[open_at]]
             open_at = open_at[result[open_at] >= 0]
 
-    def _prefer_correlated(
-        self,
-        result: Ints,
-        time: Ints,
-        track: Ints,
-        number: Ints,
-        is_launch: npt.NDArray[np.bool_],
-    ) -> None:
-        """Among events that start at once, take the one whose correlation is the flow's id."""
-        table = self.table
-        found = np.maximum(result, 0)
-        wrong = np.flatnonzero(is_launch & (number >= 0) & (table.correlation[found] != number))
-        if not len(wrong):
-            return
-        ids = number[wrong]
-        candidates = np.flatnonzero(np.isin(table.correlation, ids))
-        order = np.lexsort((candidates, table.correlation[candidates]))
-        candidates = candidates[order]
-        sorted_ids = table.correlation[candidates]
-        low, high = np.searchsorted(sorted_ids, ids), np.searchsorted(sorted_ids, ids, "right")
-        for at, a, b in zip(wrong.tolist(), low.tolist(), high.tolist(), strict=True):
-            for row in candidates[a:b].tolist():
-                if table.track[row] == track[at] and table.start_ns[row] == time[at]:
-                    result[at] = row
-                    break
+
+def _number(text: str) -> int:
+    digits = text.strip('"')
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else -1

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import numpy.typing as npt
 
+from .ordering import sorted_unique, stable_order
 from .table import Pool
 
 __all__ = ["launch_links"]
@@ -46,7 +47,7 @@ def launch_links(
     none = np.empty(0, dtype=np.int64)
     if not len(device) or not len(host):
         return none, none
-    wanted = np.unique(correlation[device])
+    wanted = sorted_unique(correlation[device])
     code, known = _codes(correlation[host], wanted)
     host, code = host[known], code[known]
     if not len(host):
@@ -54,7 +55,7 @@ def launch_links(
     host, code = _prefer_launching(host, code, name, names, len(wanted))
     host, code = _drop_shared_zero(host, code, wanted)
 
-    by_code = np.argsort(code, kind="stable")
+    by_code = stable_order(code)
     host, code = host[by_code], code[by_code]
     low = np.searchsorted(code, np.arange(len(wanted) + 1))
     device_code = np.searchsorted(wanted, correlation[device])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["dense", "event_order", "group_order", "stable_order"]
+__all__ = ["dense", "event_order", "group_order", "sorted_unique", "stable_order"]
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
@@ -54,6 +54,14 @@ def group_order(group: npt.NDArray[Any], groups: int) -> Rows:
     small = np.uint8 if groups <= 1 << 8 else np.uint16 if groups <= 1 << 16 else None
     # numpy sorts 8 and 16 bits by counting.
     return np.argsort(group.astype(small) if small else group, kind="stable")
+
+
+def sorted_unique(values: Ints) -> Ints:
+    """Return the distinct values, ascending; faster than hashing where values can be sorted."""
+    ordered = np.sort(values)
+    first = np.ones(len(ordered), dtype=bool)
+    first[1:] = ordered[1:] != ordered[:-1]
+    return ordered[first]
 
 
 def dense(codes: Ints, size: int) -> tuple[npt.NDArray[np.int32], Ints]:
