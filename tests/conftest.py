@@ -15,6 +15,12 @@ hypothesis.settings.register_profile("long", deadline=None, print_blob=True, max
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+def pytest_collection_modifyitems(items):
+    # What is quick comes first. And Playwright leaves its event loop running in this thread, which
+    # other tests cannot share.
+    items.sort(key=lambda item: "e2e" in item.path.parts)
+
+
 @pytest.fixture(scope="session")
 def repo() -> Path:
     """The root of the checkout."""

@@ -77,7 +77,7 @@ class LoopComm {
 }
 
 export interface Live {
-  readonly model: base.DOMWidgetModel;
+  readonly model: base.WidgetModel;
   /** Show one view of the model in the document. */
   show(): Promise<{ readonly el: HTMLElement; remove(): void }>;
   /** A custom message from the kernel. */
@@ -118,7 +118,7 @@ export class WidgetPage extends ManagerBase {
     const module = "anywidget";
     const version = "0.11.0";
     const names = { model_name: "AnyModel", view_name: "AnyView" };
-    const model = (await this.new_widget(
+    const model = await this.new_widget(
       {
         ...names,
         model_module: module,
@@ -138,11 +138,11 @@ export class WidgetPage extends ManagerBase {
         _esm: esm,
         ...state,
       },
-    )) as base.DOMWidgetModel;
+    );
     return {
       model,
       show: async () => {
-        const view = await this.create_view(model);
+        const view = await this.create_view<base.DOMWidgetView>(model as base.DOMWidgetModel);
         document.body.append(view.el);
         return { el: view.el, remove: () => view.remove() };
       },

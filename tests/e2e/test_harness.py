@@ -47,6 +47,7 @@ def test_widget_and_kernel_talk(request, fixture, kernel):
     assert kernel.value("[1, 'a', None]") == [1, "a", None]
 
 
+@pytest.mark.screenshots
 def test_theme_and_screenshot(notebook, theme, screenshot):
     page = notebook("1 + 1")
     shades = {}

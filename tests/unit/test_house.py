@@ -1,0 +1,89 @@
+"""Rules of the house that a machine can check."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parents[2]
+LONGEST = 500
+
+# Where packages come from is the business of each machine's configuration. Put together here, so
+# that this file does not name them either.
+HOSTS = [
+    ".".join(parts)
+    for parts in (
+        ("pypi", "org"),
+        ("pythonhosted", "org"),
+        ("npmjs", "org"),
+        ("npmjs", "com"),
+        ("yarnpkg", "com"),
+        ("deb", "debian", "org"),
+        ("archive", "ubuntu", "com"),
+        ("download", "pytorch", "org"),
+        # Pages work without a network, so neither do they name where copies of libraries lie.
+        ("jsdelivr", "net"),
+        ("unpkg", "com"),
+        ("cdnjs", "cloudflare", "com"),
+        ("cdn", "bokeh", "org"),
+        ("esm", "sh"),
+    )
+]
+
+
+@pytest.fixture(scope="module")
+def files() -> list[Path]:
+    """What git has or would take."""
+    if not (REPO / ".git").exists():
+        pytest.skip("not a checkout")
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listing = subprocess.run(command, cwd=REPO, check=True, capture_output=True, text=True).stdout
+    return [path for name in listing.splitlines() if (path := REPO / name).is_file()]
+
+
+def test_no_address_of_a_package_registry(files):
+    found = []
+    for path in files:
+        text = path.read_bytes().decode("utf-8", "replace").lower()
+        found += [f"{path.relative_to(REPO)}: {host}" for host in HOSTS if host in text]
+    assert found == []
+
+
+def test_modules_stay_readable(files):
+    sources = {".py", ".ts", ".css"}
+    long = {}
+    for path in files:
+        name = path.relative_to(REPO).as_posix()
+        if name.startswith(("hta_widgets/", "js/src/")) and path.suffix in sources:
+            lines = len(path.read_text("utf-8").splitlines())
+            if lines > LONGEST:
+                long[name] = lines
+    assert long == {}
+
+
+def test_nothing_built_is_tracked(files):
+    folders = {"node_modules", "dist", "build", "static", "labextension", "screenshots"}
+    built = [path for path in files if folders & set(path.relative_to(REPO).parts[:-1])]
+    assert built == []
+
+
+def test_readme_is_short_and_names_both_commands():
+    text = (REPO / "README.md").read_text("utf-8")
+    assert "make demo" in text
+    assert "make test" in text
+    assert len(text.splitlines()) <= 120
+
+
+def test_the_readme_links_to_what_exists():
+    text = (REPO / "README.md").read_text("utf-8")
+    targets = [part.split(")")[0] for part in text.split("](")[1:]]
+    local = [target.split("#")[0] for target in targets if "://" not in target]
+    assert local
+    assert [target for target in local if target and not (REPO / target).exists()] == []
+
+
+def test_the_version_stands_in_one_place():
+    assert "version" not in json.loads((REPO / "package.json").read_text("utf-8"))
+    for path in (REPO / "hta_widgets").rglob("*.py"):
+        assert '__version__ = "' not in path.read_text("utf-8"), path
