@@ -142,9 +142,9 @@ export class WidgetPage extends ManagerBase {
     return {
       model,
       show: async () => {
-        const view = await this.create_view<base.DOMWidgetView>(model as base.DOMWidgetModel);
+        const view = await this.create_view(model as never);
         document.body.append(view.el);
-        return { el: view.el, remove: () => view.remove() };
+        return { el: view.el, remove: () => void view.remove() };
       },
       receive: (content, buffers = []) =>
         this.comms.get(id)?.receive({ method: "custom", content }, buffers),
