@@ -1,0 +1,315 @@
+"""Decoded records become columns, slice by slice; no Python object per record outlives its slice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Raw
+
+from ..model.table import Ints, Pool, RankColumns
+from .exact_time import BAD, OK, TOO_LARGE, nanoseconds, resolution
+from .flow_ids import FlowIds
+from .notes import Notes
+from .records import Record, loads_loosely
+
+__all__ = ["Columns"]
+
+_PHASES = "XBEiIRCstfbneSTFM"
+_M, _X, _C = ord("M"), ord("X"), ord("C")
+_KNOWN = np.zeros(256, np.bool_)
+_KNOWN[np.frombuffer(_PHASES.encode(), np.uint8)] = True
+_WITH_ARGS = np.zeros(256, np.bool_)
+_WITH_ARGS[[_M, _C]] = True
+_INT64_MAX = (1 << 63) - 1
+
+class _Column:
+    """A column in parts, one per slice; put together at the end, when its parts can go."""
+
+    __slots__ = ("_dtype", "_parts")
+
+    def __init__(self, dtype: type[np.generic]) -> None:
+        self._dtype = dtype
+        self._parts: list[npt.NDArray[Any]] = []
+
+    def extend(self, values: npt.NDArray[Any]) -> None:
+        self._parts.append(values.astype(self._dtype, copy=False))
+
+    def since(self, part: int) -> list[npt.NDArray[Any]]:
+        return self._parts[part:]
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def take(self) -> npt.NDArray[Any]:
+        parts, self._parts = self._parts, []
+        return np.concatenate(parts) if parts else np.empty(0, self._dtype)
+
+
+class _Codes(dict[Any, int]):
+    """Codes of values by their text; a value that is met for the first time gets one."""
+
+    __slots__ = ("pool",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool = Pool()
+
+    def __missing__(self, value: Any) -> int:
+        code = self.pool.add("" if value is None else str(value))
+        self[value] = code
+        return code
+
+
+class Columns:
+    """Collects the records of one file.
+
+    Parameters
+    ----------
+    notes : Notes
+        Takes what is skipped and repaired.
+    """
+
+    def __init__(self, notes: Notes) -> None:
+        self.notes = notes
+        self._names, self._categories = _Codes(), _Codes()
+        self._pids, self._tids = _Codes(), _Codes()
+        self._flow_ids = FlowIds()
+        self._phase = _Column(np.uint8)
+        self._start, self._dur = _Column(np.int64), _Column(np.int64)
+        self._name, self._category = _Column(np.int32), _Column(np.int32)
+        self._pid, self._tid = _Column(np.int32), _Column(np.int32)
+        self._stream, self._correlation = _Column(np.int32), _Column(np.int64)
+        self._flow, self._record = _Column(np.int64), _Column(np.int64)
+        self._small_args: dict[int, dict[str, Any]] = {}
+        self._resolution_ns = 1000
+        self._based = 0
+        #: how many records were taken so far
+        self.rows = 0
+
+    def append(
+        self,
+        records: Sequence[Record],
+        numbers: Ints,
+        bodies: Callable[[], Sequence[Any]],
+        offset_of: Callable[[int], int],
+    ) -> None:
+        """Take over a slice's records.
+
+        Parameters
+        ----------
+        records : sequence of Record
+        numbers : int64 array
+            Their positions in the file's list of events.
+        bodies : callable
+            Gives the JSON text of each, if it is asked for.
+        offset_of : callable
+            Gives the byte offset in the file of the record at a position of `records`.
+        """
+        if not records:
+            return
+        phase = _phases(records)
+        start, start_state = nanoseconds([record.ts for record in records])
+        dur, dur_state = nanoseconds([record.dur for record in records])
+        is_metadata = phase == _M
+        keep = _KNOWN[phase]
+        if start_state is not None:
+            keep &= is_metadata | (start_state == OK)
+        if not keep.all():
+            self._note_skipped(records, phase, start_state, keep, offset_of)
+        if dur_state is not None:
+            self._note_durations(dur_state, keep, offset_of)
+            dur[dur_state != OK] = -1
+        negative = dur < 0
+        if dur_state is not None:
+            negative &= dur_state == OK
+        if negative.any():
+            self._repair_negative(dur, negative, keep, offset_of)
+        self._note_resolution(start, dur, dur_state, keep & ~is_metadata)
+
+        count = len(records)
+        columns = (
+            (self._phase, phase),
+            (self._start, start),
+            (self._dur, dur),
+            (self._name, _codes(self._names, [record.name for record in records])),
+            (self._category, _codes(self._categories, [record.cat for record in records])),
+            (self._pid, _codes(self._pids, [record.pid for record in records])),
+            (self._tid, _codes(self._tids, [record.tid for record in records])),
+            *self._arg_columns(records, count),
+            (self._flow, self._flow_ids.codes([record.id for record in records])),
+            (self._record, numbers),
+        )
+        everything = bool(keep.all())
+        for column, values in columns:
+            column.extend(values if everything else values[keep])
+        self.rows += count if everything else int(keep.sum())
+        self._keep_small_args(np.flatnonzero(keep & _WITH_ARGS[phase]), numbers, bodies)
+
+    def add_base(self, base_ns: int) -> None:
+        """Shift the records taken since the last call by the file's own base time."""
+        parts = [part for part in self._start.since(self._based) if len(part)]
+        self._based = len(self._start)
+        if not base_ns or not parts:
+            return
+        earliest = min(int(part.min()) for part in parts) + base_ns
+        latest = max(int(part.max()) for part in parts) + base_ns
+        if earliest < -_INT64_MAX or latest > _INT64_MAX:
+            self.notes.add("overflow", "baseTimeNanoseconds is too large and was left out", None)
+            return
+        for part in parts:
+            part += base_ns
+
+    def finish(self) -> RankColumns:
+        """Give away the columns."""
+        phase = self._phase.take()
+        flow, flow_ids = self._flow_ids.finish(self._flow.take())
+        return RankColumns(
+            phase=phase,
+            start_ns=self._start.take(),
+            dur_ns=self._dur.take(),
+            timed=phase != _M,
+            name=self._name.take(),
+            category=self._category.take(),
+            pid=self._pid.take(),
+            tid=self._tid.take(),
+            stream=self._stream.take(),
+            correlation=self._correlation.take(),
+            flow=flow,
+            names=self._names.pool,
+            categories=self._categories.pool,
+            pids=self._pids.pool,
+            tids=self._tids.pool,
+            flow_ids=flow_ids,
+            small_args=self._small_args,
+            record=self._record.take(),
+            resolution_ns=self._resolution_ns,
+        )
+
+    def _arg_columns(
+        self, records: Sequence[Record], count: int
+    ) -> tuple[tuple[_Column, npt.NDArray[Any]], ...]:
+        args = [record.args for record in records]
+        streams = [-1 if arg is None else arg.stream for arg in args]
+        correlations = [-1 if arg is None else arg.correlation for arg in args]
+        return (
+            (self._stream, _integers(streams, np.int32, count)),
+            (self._correlation, _integers(correlations, np.int64, count)),
+        )
+
+    def _keep_small_args(
+        self, rows: npt.NDArray[np.intp], numbers: Ints, bodies: Callable[[], Sequence[Any]]
+    ) -> None:
+        if not len(rows):
+            return
+        texts = bodies()
+        for row in rows.tolist():
+            args = _args_of(bytes(texts[row]))
+            if args:
+                self._small_args[int(numbers[row])] = args
+
+    def _note_resolution(
+        self, start: Ints, dur: Ints, dur_state: npt.NDArray[Any] | None, timed: npt.NDArray[np.bool_]
+    ) -> None:
+        if self._resolution_ns == 1 or not timed.any():
+            return
+        has_dur = timed if dur_state is None else timed & (dur_state == OK)
+        step = resolution(start[timed], dur[has_dur])
+        self._resolution_ns = min(self._resolution_ns, step)
+
+    def _note_skipped(
+        self,
+        records: Sequence[Record],
+        phase: npt.NDArray[np.uint8],
+        start_state: npt.NDArray[np.uint8] | None,
+        keep: npt.NDArray[np.bool_],
+        offset_of: Callable[[int], int],
+    ) -> None:
+        for row in np.flatnonzero(~keep).tolist():
+            kind = "skipped"
+            if not _KNOWN[phase[row]]:
+                letter = records[row].ph
+                reason = f"records of phase {letter!r}" if letter else "records without a phase"
+            elif start_state is not None and start_state[row] == TOO_LARGE:
+                kind, reason = "overflow", "records whose time is beyond 64 bits"
+            elif start_state is not None and start_state[row] == BAD:
+                reason = "records whose time is not a number"
+            else:
+                reason = "records without a time"
+            known = self.notes.knows(kind, reason)  # type: ignore[arg-type]
+            self.notes.add(kind, reason, None if known else offset_of(row))  # type: ignore[arg-type]
+
+    def _note_durations(
+        self,
+        state: npt.NDArray[np.uint8],
+        keep: npt.NDArray[np.bool_],
+        offset_of: Callable[[int], int],
+    ) -> None:
+        for code, reason in (
+            (BAD, "durations that are not numbers, taken as missing"),
+            (TOO_LARGE, "durations beyond 64 bits, taken as missing"),
+        ):
+            rows = np.flatnonzero((state == code) & keep)
+            if len(rows):
+                self.notes.add("repaired", reason, offset_of(int(rows[0])), len(rows))
+
+    def _repair_negative(
+        self,
+        dur: Ints,
+        negative: npt.NDArray[np.bool_],
+        keep: npt.NDArray[np.bool_],
+        offset_of: Callable[[int], int],
+    ) -> None:
+        dur[negative] = 0
+        rows = np.flatnonzero(negative & keep)
+        if len(rows):
+            reason = "negative durations, taken as 0"
+            self.notes.add("repaired", reason, offset_of(int(rows[0])), len(rows))
+
+
+def _phases(records: Sequence[Record]) -> npt.NDArray[np.uint8]:
+    letters = [record.ph for record in records]
+    text = "".join(letters)
+    if not text.isascii() or "" in letters or len(text) != len(letters):
+        text = "".join(
+            letter if len(letter) == 1 and letter.isascii() else "\0" for letter in letters
+        )
+    return np.frombuffer(text.encode(), np.uint8)
+
+
+def _codes(codes: _Codes, values: list[Any]) -> npt.NDArray[np.int32]:
+    return np.fromiter([codes[value] for value in values], np.int32, len(values))
+
+
+def _integers(values: list[Any], dtype: Any, count: int) -> npt.NDArray[Any]:
+    try:
+        return np.fromiter(values, dtype, count)
+    except (TypeError, ValueError, OverflowError):
+        return np.array([_wrapped(value, dtype) for value in values], dtype)
+
+
+def _wrapped(value: Any, dtype: Any) -> int:
+    """Ids beyond the type keep their bits; what is no integer is as good as absent."""
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        return -1
+    bits = 8 * np.dtype(dtype).itemsize
+    if -(1 << (bits - 1)) <= number < 1 << (bits - 1):
+        return number
+    return number - (1 << bits) if 0 <= number < 1 << bits else -1
+
+
+def _args_of(body: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(body)
+    except ValueError:
+        try:
+            value = json.loads(body.decode("utf-8", "replace"), strict=False)
+        except ValueError:
+            value = loads_loosely(body)
+    args = value.get("args") if isinstance(value, dict) else None
+    return args if isinstance(args, dict) else {}

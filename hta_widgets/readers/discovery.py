@@ -1,0 +1,165 @@
+"""Which files a source names, and which of them may hold traces."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import TraceError
+from ..model.problems import Problems
+from .formats import remedy_for, sniff
+
+__all__ = ["Found", "find_files", "natural_key"]
+
+_MOST_FOREIGN_ROWS = 50
+_DIGITS = re.compile(r"(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file that may hold a trace."""
+
+    path: str
+    #: the rank that the caller gave it
+    rank: int | None = None
+    #: whether it was named itself; errors in others are problems, not exceptions
+    named: bool = True
+
+
+def find_files(source: Any, problems: Problems) -> list[Found]:
+    """List the files that a source names, in natural order, and report those of other formats.
+
+    Parameters
+    ----------
+    source : path-like, iterable of path-like, or mapping of int to path-like
+        Files, directories (searched recursively), or glob patterns.
+    problems : Problems
+        Takes files in directories that hold something else.
+
+    Raises
+    ------
+    TraceError
+        Where nothing is left to read.
+    """
+    found = list(_named(source))
+    sole = len(found) == 1 and found[0].named
+    readable: list[Found] = []
+    foreign: list[tuple[str, str]] = []
+    for file in found:
+        kind, name = sniff(file.path)
+        if kind == "json":
+            readable.append(file)
+        elif sole or (file.named and kind == "foreign"):
+            if kind == "empty":
+                raise TraceError("is empty", path=file.path, remedy="Copy the file again.")
+            raise TraceError(f"is {name}", path=file.path, remedy=remedy_for(name or ""))
+        elif kind == "empty":
+            problems.add("empty", 1, "the file is empty", file=file.path)
+        else:
+            foreign.append((file.path, f"is {name}"))
+    report_foreign(foreign, problems)
+    if not readable:
+        if not found:
+            raise TraceError(
+                "holds no files" if isinstance(source, (str, os.PathLike)) else "no files given",
+                path=str(source) if isinstance(source, (str, os.PathLike)) else None,
+                remedy="Load a trace file, a directory of them, or a glob pattern.",
+            )
+        raise TraceError(
+            f"none of its {len(found):,} files is a trace: {_listed(foreign, found)}",
+            path=str(source) if isinstance(source, (str, os.PathLike)) else None,
+            remedy="Load Kineto or other Chrome trace-event JSON, plain or gzip.",
+        )
+    return readable
+
+
+def report_foreign(foreign: list[tuple[str, str]], problems: Problems) -> None:
+    """Report files of other formats one by one, but not thousands of them."""
+    for path, detail in foreign[:_MOST_FOREIGN_ROWS]:
+        problems.add("foreign", 1, detail, file=path)
+    rest = len(foreign) - _MOST_FOREIGN_ROWS
+    if rest > 0:
+        problems.add("foreign", rest, "further files that are no traces")
+
+
+def natural_key(path: str) -> list[tuple[int, int, str]]:
+    """Sort ``rank-10`` behind ``rank-9``."""
+    return [
+        (0, int(part), "") if part.isdigit() else (1, 0, part) for part in _DIGITS.split(path)
+    ]
+
+
+def _named(source: Any) -> Iterable[Found]:
+    if isinstance(source, (str, os.PathLike)):
+        yield from _from_path(os.fspath(source))
+    elif isinstance(source, Mapping):
+        for rank, path in source.items():
+            if isinstance(rank, bool) or not hasattr(rank, "__index__"):
+                raise TraceError(
+                    f"{rank!r} is not a rank", remedy="Give a mapping of int ranks to paths."
+                )
+            path = os.fspath(path)
+            if os.path.isdir(path):
+                raise TraceError(
+                    "is a directory", path=path, remedy=f"Name the one file of rank {rank}."
+                )
+            yield Found(path, rank.__index__())
+    elif isinstance(source, Iterable):
+        for part in source:
+            yield from _from_path(os.fspath(part))
+    else:
+        raise TraceError(
+            f"cannot load a {type(source).__name__}",
+            remedy="Give a path, a directory, a glob pattern, a list, a {rank: path} mapping, "
+            "or a torch.profiler.profile.",
+        )
+
+
+def _from_path(path: str | bytes) -> Iterable[Found]:
+    path = os.path.expanduser(os.fsdecode(path))
+    if os.path.isdir(path):
+        yield from (Found(name, named=False) for name in _files_below(path))
+    elif os.path.exists(path) or not glob.has_magic(path):
+        yield Found(path)
+    else:
+        matches = sorted(glob.glob(path, recursive=True), key=natural_key)
+        if not matches:
+            raise TraceError("matches no files", path=path, remedy="Check the pattern.")
+        for match in matches:
+            if os.path.isdir(match):
+                yield from (Found(name, named=False) for name in _files_below(match))
+            else:
+                yield Found(match, named=False)
+
+
+def _files_below(directory: str) -> list[str]:
+    """List the files below a directory, hidden ones left out, in natural order."""
+
+    def fail(cause: OSError) -> None:
+        raise TraceError(
+            f"cannot be listed: {cause.strerror or cause}",
+            path=cause.filename or directory,
+            remedy="Check its permissions.",
+        )
+
+    names = []
+    for folder, below, files in os.walk(directory, onerror=fail, followlinks=True):
+        below[:] = [name for name in below if not name.startswith(".")]
+        names += [
+            str(Path(folder, name))
+            for name in files
+            if not name.startswith(".") and Path(folder, name).is_file()
+        ]
+    return sorted(names, key=natural_key)
+
+
+def _listed(foreign: list[tuple[str, str]], found: list[Found]) -> str:
+    if not foreign:
+        return f"{Path(found[0].path).name} is empty"
+    shown = "; ".join(f"{Path(path).name} {detail}" for path, detail in foreign[:3])
+    return f"{shown}; …" if len(foreign) > 3 else shown

@@ -1,0 +1,254 @@
+"""Exact nanoseconds from the decimal text of microseconds.
+
+A double cannot hold an epoch time with nanosecond digits (1712195495997093.2 µs), so times are
+never decoded as floats. The JSON text of a slice's times is joined with commas and parsed with
+integer arithmetic, eight digits of all values at a time; what is not a plain decimal goes through
+`Decimal`, value by value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets.model.table import Ints
+
+__all__ = [
+    "BAD",
+    "MISSING",
+    "OK",
+    "TOO_LARGE",
+    "Times",
+    "nanoseconds",
+    "plain_integers",
+    "resolution",
+]
+
+OK, MISSING, BAD, TOO_LARGE = 0, 1, 2, 3
+
+Bytes = npt.NDArray[np.uint8]
+
+_DIGITS = b"0123456789"
+_COMMA, _DOT = ord(","), ord(".")
+#: room for the words that reach back before the first value
+_LEAD = 24
+#: that many digits fit an int64 whatever they are
+_MOST_DIGITS = 18
+_POWERS = 10 ** np.arange(_MOST_DIGITS + 1, dtype=np.int64)
+_LARGEST = (1 << 63) - 1
+_DECIMALS = Context(prec=400, rounding=ROUND_HALF_EVEN)
+
+_IS_ODD = np.ones(256, np.bool_)
+_IS_ODD[np.frombuffer(_DIGITS + b".,", np.uint8)] = False
+
+
+class Times(NamedTuple):
+    """Nanoseconds, and for each value whether they mean anything."""
+
+    ns: Ints
+    #: one of OK, MISSING, BAD, TOO_LARGE; None when all are OK
+    state: Bytes | None
+
+
+def nanoseconds(texts: Sequence[Any]) -> Times:
+    """Parse JSON numbers of microseconds into nanoseconds, half-even below a nanosecond.
+
+    Parameters
+    ----------
+    texts : sequence of buffers
+        The JSON text of each value: a number, a string that holds one, or nothing at all.
+
+    Returns
+    -------
+    Times
+        `ns` is 0 where `state` is not OK.
+    """
+    count = len(texts)
+    if not count:
+        return Times(np.empty(0, np.int64), None)
+    joined = b",".join(texts)
+    # What is left of plain decimals without their digits shows how they are built.
+    skeleton = joined.translate(None, _DIGITS)
+    odd = skeleton.translate(None, b".,")
+    if odd and not odd.strip(b'"'):
+        joined = joined.translate(None, b'"')
+        odd = b""
+    if skeleton.count(b",") != count - 1:
+        return _one_by_one(texts)
+
+    text = np.frombuffer(b"".join((b"0" * _LEAD, joined, b",")), np.uint8)
+    alike = None if odd else _alike(text, skeleton, count)
+    if alike is not None:
+        return Times(alike, None)
+    return _varied(text, texts, has_odd=bool(odd))
+
+
+def plain_integers(texts: Sequence[Any], absent: int) -> Ints | None:
+    """Parse unsigned integers of up to 18 digits, `absent` for empty texts; None for any other."""
+    joined = b",".join(texts)
+    if len(joined) == len(texts) - 1:
+        return np.full(len(texts), absent, np.int64)
+    skeleton = joined.translate(None, _DIGITS)
+    if len(skeleton) != len(texts) - 1 or skeleton.strip(b","):
+        return None
+    text = np.frombuffer(b"".join((b"0" * _LEAD, joined, b",")), np.uint8)
+    ends = np.flatnonzero(text == _COMMA)
+    digits = np.diff(ends, prepend=_LEAD - 1) - 1
+    if digits.max() > _MOST_DIGITS:
+        return None
+    value = np.full(len(texts), absent, np.int64)
+    rows = np.flatnonzero(digits)
+    value[rows] = _integers(text, ends[rows], digits[rows])
+    return value
+
+
+def resolution(*times: Ints) -> int:
+    """Return the power of ten (1, 10, 100 or 1000) that divides all of `times`."""
+    step = 1000
+    for values in times:
+        while step > 1 and (values % step).any():
+            step //= 10
+    return step
+
+
+def _alike(text: Bytes, skeleton: bytes, count: int) -> Ints | None:
+    """Values of one width with 0 or 3 decimals, as times of a trace mostly are; else None."""
+    pitch, rest = divmod(len(text) - _LEAD, count)
+    width = pitch - 1
+    whole = width
+    if rest or width < 1:
+        return None
+    if len(skeleton) == 2 * count - 1:
+        whole = width - 4
+        if whole < 1 or skeleton != (b".," * count)[:-1]:
+            return None
+        if not (text[_LEAD + whole :: pitch] == _DOT).all():
+            return None
+    elif len(skeleton) != count - 1:
+        return None
+    if whole > _MOST_DIGITS or not (text[_LEAD + width :: pitch] == _COMMA).all():
+        return None
+
+    def column(end: int, digits: int) -> Ints:
+        words = np.ndarray((count,), "<u8", text, _LEAD + end - 8, (pitch,)).astype(np.uint64)
+        return _eight_digits(words, 8 - min(digits, 8))
+
+    value = column(whole, whole)
+    if whole > 8:
+        value += column(whole - 8, min(whole - 8, 8)) * 10**8
+    if whole > 16:
+        value += column(whole - 16, whole - 16) * 10**16
+    if whole > _MOST_DIGITS - 3 and value.max() >= _LARGEST // 1000:
+        return None
+    value *= 1000
+    if whole < width:
+        value += column(width, 3)
+    return value
+
+
+def _varied(text: Bytes, texts: Sequence[Any], *, has_odd: bool) -> Times:
+    """Values of any width and number of decimals."""
+    count = len(texts)
+    ends = np.flatnonzero(text == _COMMA)
+    starts = np.empty_like(ends)
+    starts[0] = _LEAD
+    np.add(ends[:-1], 1, out=starts[1:])
+    state = np.zeros(count, np.uint8)
+    state[starts == ends] = MISSING
+
+    dots = np.flatnonzero(text == _DOT)
+    points = ends.copy()  # where the whole part ends
+    if len(dots):
+        owners = np.searchsorted(ends, dots)
+        points[owners] = dots
+        if len(dots) > 1 and not np.diff(owners).all():
+            state[owners[1:][owners[1:] == owners[:-1]]] = BAD
+    wholes = points - starts
+    decimals = np.maximum(ends - points - 1, 0)
+    most_decimals = int(decimals.max())
+
+    value = _integers(text, points, wholes)
+    longest = int(wholes.max())
+    if longest + 3 > _MOST_DIGITS:
+        state[(value >= _LARGEST // 1000) | (wholes > _MOST_DIGITS)] = TOO_LARGE
+    value *= 1000
+    if most_decimals:
+        fraction = _integers(text, ends, decimals)
+        if most_decimals != 3 or not ((decimals == 3) | (decimals == 0)).all():
+            state[decimals > _MOST_DIGITS] = TOO_LARGE
+            fraction *= _POWERS[np.maximum(3 - decimals, 0)]
+            fraction = _divided(fraction, _POWERS[np.clip(decimals - 3, 0, _MOST_DIGITS)])
+        value += fraction
+
+    if has_odd:
+        odd_rows = np.searchsorted(ends, np.flatnonzero(_IS_ODD[text]))
+        state[odd_rows] = TOO_LARGE
+    value[state != OK] = 0
+    for row in np.flatnonzero(state == TOO_LARGE).tolist():
+        value[row], state[row] = _exact(bytes(texts[row]))
+    return Times(value, state if state.any() else None)
+
+
+def _divided(value: Ints, unit: Ints) -> Ints:
+    """Divide with ties to even; what it is added to is a multiple of 1000, hence even."""
+    quotient, rest = np.divmod(value, unit)
+    half = unit // 2
+    up = (rest > half) | ((rest == half) & (unit > 1) & (quotient & 1 == 1))
+    return quotient + up
+
+
+def _integers(text: Bytes, ends: Ints, digits: Ints) -> Ints:
+    """Return the values of runs of digits; of those longer than 18, anything."""
+    # A view of the word at every byte: a gather from it costs one load per value.
+    words = np.ndarray((len(text) - 7,), "<u8", text, 0, (1,))
+    longest = min(int(digits.max()), _MOST_DIGITS)
+    value = _eight_digits(words[ends - 8], 8 - np.minimum(digits, 8))
+    for done in range(8, longest, 8):
+        part = _eight_digits(words[ends - (8 + done)], 8 - np.clip(digits - done, 0, 8))
+        value += part * 10**done
+    return value
+
+
+def _eight_digits(words: npt.NDArray[np.uint64], absent: int | Ints) -> Ints:
+    """Read little-endian words of eight ASCII digits, of which the first `absent` do not count."""
+    bits = np.uint64(4 * absent) if isinstance(absent, int) else (4 * absent).astype(np.uint64)
+    if np.any(bits):
+        # Shifting a word by 64 is undefined, by 32 twice is not.
+        words = words >> bits >> bits << bits << bits
+    words = words & np.uint64(0x0F0F0F0F0F0F0F0F)
+    words *= np.uint64(2561)
+    words >>= np.uint64(8)
+    words &= np.uint64(0x00FF00FF00FF00FF)
+    words *= np.uint64(6553601)
+    words >>= np.uint64(16)
+    words &= np.uint64(0x0000FFFF0000FFFF)
+    words *= np.uint64(42949672960001)
+    words >>= np.uint64(32)
+    return words.view(np.int64)
+
+
+def _one_by_one(texts: Sequence[Any]) -> Times:
+    ns = np.zeros(len(texts), np.int64)
+    state = np.zeros(len(texts), np.uint8)
+    for row, text in enumerate(texts):
+        ns[row], state[row] = _exact(bytes(text))
+    return Times(ns, state if state.any() else None)
+
+
+def _exact(text: bytes) -> tuple[int, int]:
+    if not text or text == b"null":
+        return 0, MISSING
+    try:
+        value = Decimal(text.decode().strip('" \t\n\r'), _DECIMALS)
+        if not value.is_finite():
+            return 0, BAD
+        if value.adjusted() > 18:  # also keeps 1e999999 from being written out
+            return 0, TOO_LARGE
+        ns = int((value * 1000).quantize(Decimal(1), context=_DECIMALS))
+    except (InvalidOperation, UnicodeDecodeError, ValueError):
+        return 0, BAD
+    return (ns, OK) if abs(ns) <= _LARGEST else (0, TOO_LARGE)

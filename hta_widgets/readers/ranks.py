@@ -1,0 +1,128 @@
+"""Which rank a file is: what it states, else what its name says, else its place in the order."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from ..model.problems import Problems
+
+__all__ = ["assign_ranks", "stated_rank"]
+
+_RANK = re.compile(r"(?i)(?<![a-z])rank[-_ ]?\[?(\d+)\]?")
+_WORKER = re.compile(r"(?i)(?<![a-z])worker[-_ ]?(\d+)")
+#: -TP-0-DP-1-PP-0-EP-0, dp0_tp1 …: a coordinate per kind of parallelism
+_DIMENSIONS = re.compile(r"(?i)(?<![a-z])(dp|pp|tp|ep|cp|sp|ip)[-_]?(\d+)(?!\d)")
+_ORDER = ("pp", "dp", "ip", "cp", "sp", "ep", "tp")
+
+
+def stated_rank(metadata: Mapping[str, Any]) -> int | None:
+    """Return the rank that a file's metadata state."""
+    for holder in (metadata.get("distributedInfo"), metadata):
+        rank = holder.get("rank") if isinstance(holder, Mapping) else None
+        if isinstance(rank, str) and rank.isdigit():
+            rank = int(rank)
+        if isinstance(rank, int) and not isinstance(rank, bool) and rank >= 0:
+            return rank
+    return None
+
+
+def assign_ranks(
+    paths: Sequence[str],
+    given: Sequence[int | None],
+    stated: Sequence[int | None],
+    problems: Problems,
+) -> list[int]:
+    """Give every file a rank of its own.
+
+    Parameters
+    ----------
+    paths : sequence of str
+        In order.
+    given, stated : sequence of int or None
+        What the caller and what the files say.
+    problems : Problems
+        Takes guesses and duplicates.
+    """
+    keys: list[int | None] = list(given)
+    taken = {key for key in given if key is not None}
+    duplicates = []
+    for place, rank in enumerate(stated):
+        if keys[place] is not None or rank is None:
+            continue
+        if rank in taken:
+            duplicates.append(place)
+        else:
+            keys[place] = rank
+            taken.add(rank)
+
+    unknown = [place for place, rank in enumerate(stated) if keys[place] is None and rank is None]
+    guesses, how = _guessed([paths[place] for place in unknown], taken)
+    for place, guess in zip(unknown, guesses, strict=True):
+        keys[place] = guess
+        taken.add(guess)
+        problems.add("guessed_rank", 1, f"states no rank; taken as {guess} {how}", guess, paths[place])
+    for place in duplicates:
+        key = _free(taken)
+        keys[place] = key
+        taken.add(key)
+        problems.add(
+            "duplicate_rank",
+            1,
+            f"states rank {stated[place]}, as another file does; kept as {key}",
+            key,
+            paths[place],
+        )
+    return [key for key in keys if key is not None]
+
+
+def _guessed(paths: Sequence[str], taken: set[int]) -> tuple[list[int], str]:
+    """Return a rank for each path, and how it was found."""
+    for pattern, how in ((_RANK, "from its name"), (_WORKER, "from its name")):
+        ranks = [_last_number(pattern, path) for path in paths]
+        if _usable(ranks, taken):
+            return [rank for rank in ranks if rank is not None], how
+    tuples = [_coordinates(path) for path in paths]
+    if paths and all(tuples) and len({frozenset(t) for t in tuples}) == 1:
+        keys = [tuple(t[name] for name in _ORDER if name in t) for t in tuples]
+        if len(set(keys)) == len(keys):
+            order = {key: place for place, key in enumerate(sorted(keys))}
+            ranks = [order[key] for key in keys]
+            if _usable(ranks, taken):
+                return [order[key] for key in keys], "from the coordinates in its name"
+    guesses: list[int] = []
+    used = set(taken)
+    for _ in paths:
+        guesses.append(_free(used))
+        used.add(guesses[-1])
+    return guesses, "from its place in the order of names"
+
+
+def _usable(ranks: Sequence[int | None], taken: set[int]) -> bool:
+    counts = Counter(ranks)
+    return (
+        bool(ranks) and None not in counts and max(counts.values()) == 1 and not taken & set(counts)
+    )
+
+
+def _last_number(pattern: re.Pattern[str], path: str) -> int | None:
+    for part in reversed(PurePath(path).parts):
+        matches = pattern.findall(part)
+        if matches:
+            return int(matches[-1])
+    return None
+
+
+def _coordinates(path: str) -> dict[str, int]:
+    name = PurePath(path).name
+    return {kind.lower(): int(number) for kind, number in _DIMENSIONS.findall(name)}
+
+
+def _free(taken: set[int]) -> int:
+    key = 0
+    while key in taken:
+        key += 1
+    return key

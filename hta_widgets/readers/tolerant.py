@@ -1,0 +1,254 @@
+"""Records of text that the strict decoder refuses: one by one, dropping only what is broken.
+
+Positions are bytes throughout: text is scanned as Latin-1, where a byte is a character, and only a
+record's own span is then decoded as UTF-8.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+from .notes import Notes
+from .records import Record, loads_loosely, plain_json, record_of, with_backslashes_escaped
+
+__all__ = ["Reading", "TopLevel", "is_clean", "read_records", "read_top_level", "tidied"]
+
+_scan = json.JSONDecoder(strict=False, parse_int=len, parse_float=len, parse_constant=len).raw_decode
+_decode_record = msgspec.json.Decoder(Record).decode
+_decode_raw = msgspec.json.Decoder(Raw).decode
+
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_START = r'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp|tts|sf|cname)"\s*:'
+_RECORD = re.compile(_START)
+_NEXT_RECORD = re.compile(rf"\}}\s*,?\s*(?={_START})")
+_LIST_END = re.compile(r"\}\s*(?=\])")
+_UNREADABLE = (ValueError, RecursionError, StopIteration)
+
+#: Failed attempts may look at this many times the text: hostile input gets no more.
+_PATIENCE = 32
+_MOST_LIST_ENDS = 64
+
+
+@dataclass(slots=True)
+class Reading:
+    """What was read from a stretch of text."""
+
+    records: list[Record] = field(default_factory=list)
+    #: their positions in the text, and their places in the list
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    #: how many entries the list had in this stretch, records or not
+    entries: int = 0
+    #: where to read on
+    end: int = 0
+    #: "more": records follow; "closed": `end` is behind the bracket; "starved": the text ended
+    outcome: Literal["more", "closed", "starved"] = "more"
+
+
+class TopLevel(NamedTuple):
+    """Keys of the outermost object and the JSON text of their values."""
+
+    values: dict[str, bytes]
+    end: int
+    complete: bool
+
+
+def read_records(
+    text: bytes, at: int, stop: int, notes: Notes, base: int, *, last: bool
+) -> Reading:
+    """Read records from `at` until one ends at or behind `stop`.
+
+    Parameters
+    ----------
+    text : bytes
+        Part of a file; `at` is where a record may begin.
+    at, stop : int
+    notes : Notes
+        Takes what is skipped and repaired.
+    base : int
+        Offset of `text` in the file.
+    last : bool
+        Whether the file ends where the text ends.
+    """
+    return _Walk(text, notes, base, last).read(at, stop)
+
+
+class _Walk:
+    def __init__(self, text: bytes, notes: Notes, base: int, last: bool) -> None:  # noqa: FBT001
+        self.text = text
+        self.chars = text.decode("latin-1")
+        self.notes = notes
+        self.base = base
+        self.last = last
+        self.reading = Reading()
+        self.patience = _PATIENCE * len(text) + 4096
+
+    def read(self, at: int, stop: int) -> Reading:
+        chars, reading = self.chars, self.reading
+        reading.outcome = "starved"
+        position = at
+        while True:
+            position = reading.end = self._skip(position)
+            if position >= len(chars):
+                return reading
+            if chars[position] == "]":
+                reading.end, reading.outcome = position + 1, "closed"
+                return reading
+            if chars[position] == ",":
+                self._note("repaired", "commas without a record", position)
+                position += 1
+                continue
+            end, whole = self._end_of_entry(position)
+            if end < 0:
+                return reading
+            after = self._skip(end)
+            if after >= len(chars) and not self.last:
+                return reading  # what separates it from the next is not here yet
+            self._take(position, end, whole=whole)
+
+            position = after
+            if after >= len(chars):
+                reading.end = after
+                return reading
+            if chars[after] == ",":
+                position = after + 1
+                following = self._skip(position)
+                if following < len(chars) and chars[following] == "]":
+                    self._note("repaired", "a comma after the last record", after)
+                    continue
+            elif chars[after] == "{":
+                self._note("repaired", "commas missing between records", after)
+            elif chars[after] != "]":
+                self._note("skipped", "text between records", after)
+                start = _RECORD.search(chars, after)
+                position = start.start() if start else len(chars)
+            else:
+                continue
+            if end >= stop:
+                reading.end, reading.outcome = position, "more"
+                return reading
+
+    def _end_of_entry(self, position: int) -> tuple[int, bool]:
+        """Return where the entry ends and whether it is whole; -1 where the text does not say."""
+        if self.patience < 0:
+            self._note("skipped", "a stretch too broken to be understood", position)
+            self.reading.end = len(self.chars)
+            return -1, False
+        try:
+            return _scan(self.chars, position)[1], True
+        except _UNREADABLE as failure:
+            self.patience -= max(getattr(failure, "pos", position) - position, 4096)
+        following = _NEXT_RECORD.search(self.chars, position)
+        if following is not None:
+            return following.start() + 1, False
+        if not self.last:
+            return -1, False
+        for number, bracket in enumerate(_LIST_END.finditer(self.chars, position)):
+            end = bracket.end() + 1
+            rest = self.text[end:]
+            if not rest.strip() or read_top_level(rest, 0).complete:
+                return bracket.start() + 1, False
+            if number == _MOST_LIST_ENDS:
+                break
+        self._note("truncated", "the last record is cut off", position)
+        self.reading.end = len(self.chars)
+        return -1, False
+
+    def _take(self, start: int, end: int, *, whole: bool) -> None:
+        reading = self.reading
+        place = reading.entries
+        reading.entries += 1
+        body = self.text[start:end]
+        record: Record | None = None
+        if whole and is_utf8(body):
+            try:
+                record = _decode_record(body)
+            except (msgspec.DecodeError, RecursionError):
+                record = None
+        if record is None:
+            value = _understood(body)
+            if not isinstance(value, dict):
+                broken = "records too broken to be read" if not whole else "entries that are no records"
+                self._note("skipped", broken, start)
+                return
+            if not is_clean(body):
+                self._note("repaired", "records that are not valid JSON", start)
+            record = record_of(value)
+        reading.records.append(record)
+        reading.spans.append((start, end))
+        reading.places.append(place)
+
+    def _skip(self, position: int) -> int:
+        blanks = _BLANKS.match(self.chars, position)
+        return blanks.end() if blanks else position
+
+    def _note(self, kind: Any, reason: str, position: int) -> None:
+        self.notes.add(kind, reason, self.base + position)
+
+
+def read_top_level(text: bytes, at: int) -> TopLevel:
+    """Read ``"key": value`` pairs of the outermost object from `at` to its closing brace."""
+    chars = text.decode("latin-1")
+    values: dict[str, bytes] = {}
+
+    def skip(position: int) -> int:
+        blanks = _BLANKS.match(chars, position)
+        return blanks.end() if blanks else position
+
+    position = good = skip(at)
+    try:
+        while chars[position] != "}":
+            if chars[position] == ",":
+                position = skip(position + 1)
+                continue
+            _, end = _scan(chars, position)
+            key = loads_loosely(text[position:end])
+            start = skip(end)
+            if chars[start] != ":" or not isinstance(key, str):
+                return TopLevel(values, good, complete=False)
+            start = skip(start + 1)
+            _, end = _scan(chars, start)
+            position = good = skip(end)
+            values[key] = text[start:end]
+    except (*_UNREADABLE, IndexError):
+        return TopLevel(values, good, complete=False)
+    return TopLevel(values, position + 1, complete=True)
+
+
+def is_utf8(body: bytes) -> bool:
+    if body.isascii():
+        return True
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def is_clean(body: bytes) -> bool:
+    """Whether other programs will accept the JSON text as it is."""
+    try:
+        _decode_raw(body)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return is_utf8(body)
+
+
+def tidied(body: bytes) -> bytes:
+    """Return the JSON text as it is where it is valid, else a valid text of the same meaning."""
+    return body if is_clean(body) else plain_json(_understood(body))
+
+
+def _understood(body: bytes) -> Any:
+    for attempt in (body, with_backslashes_escaped(body)):
+        try:
+            return loads_loosely(attempt)
+        except _UNREADABLE:
+            continue
+    return None
