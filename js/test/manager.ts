@@ -142,7 +142,7 @@ export class WidgetPage extends ManagerBase {
     return {
       model,
       show: async () => {
-        const view = await this.create_view(model as never);
+        const view = await this.create_view(model);
         document.body.append(view.el);
         return { el: view.el, remove: () => void view.remove() };
       },
