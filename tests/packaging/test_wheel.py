@@ -1,0 +1,112 @@
+"""What is shipped: built once, complete, and of use on a machine without Node."""
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+CPU = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1}
+TRACE = {
+    "distributedInfo": {"rank": 3, "world_size": 4},
+    "traceEvents": [
+        {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}},
+        CPU | {"name": "aten::mm", "ts": 10.5, "dur": 4},
+        CPU | {"name": "aten::add", "ts": 11, "dur": 0.25},
+    ],
+}
+
+USE = """
+import hta_widgets as hw
+traces = hw.load("trace.json", cache=False, progress=False)
+events = traces.events()
+assert traces.ranks == [3], traces.ranks
+assert dict(zip(events["name"], events["dur_ns"])) == {"aten::mm": 4000, "aten::add": 250}, events
+assert hw.__version__ == VERSION, hw.__version__
+state = hw.Timeline(traces).get_state()
+assert len(str(state["_esm"])) > 1000 and "export" in str(state["_esm"]), "no front end"
+print("fine")
+"""
+
+
+def run(*command: object, **options: object) -> str:
+    words = [str(part) for part in command]
+    result = subprocess.run(words, capture_output=True, text=True, check=False, **options)
+    assert result.returncode == 0, f"{command[0]}\n{result.stdout[-2000:]}\n{result.stderr[-4000:]}"
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def built(repo) -> set[str]:
+    """The names of the front end's built files."""
+    names = {path.name for path in (repo / "hta_widgets/static").glob("*")}
+    if not names:
+        pytest.skip("the front end is not built (`make build`)")
+    return names
+
+
+@pytest.fixture(scope="module")
+def dist(repo, built, tmp_path_factory) -> Path:
+    """An sdist, and the wheel that is built from that sdist rather than from the checkout."""
+    folder = tmp_path_factory.mktemp("dist")
+    # Whatever asks for Node on the way finds none that works.
+    broken = tmp_path_factory.mktemp("bin")
+    for tool in ("node", "npm"):
+        (broken / tool).write_text(f"#!/bin/sh\necho 'nobody should need {tool}' >&2\nexit 1\n")
+        (broken / tool).chmod(0o755)
+    env = {"PATH": f"{broken}:/usr/bin:/bin"} | pip_environment()
+    run(sys.executable, "-m", "build", "--outdir", folder, repo, env=env)
+    return folder
+
+
+def pip_environment() -> dict[str, str]:
+    """What pip's own configuration needs of the environment, and nothing else of it."""
+    kept = ("PIP_", "SSL_", "REQUESTS_", "HTTP", "http", "NO_PROXY", "no_proxy", "HOME", "TMPDIR")
+    return {name: value for name, value in os.environ.items() if name.startswith(kept)}
+
+
+def only(dist: Path, pattern: str) -> Path:
+    (path,) = dist.glob(pattern)
+    return path
+
+
+def test_wheel_holds_the_package_and_each_built_file_once(dist, built):
+    with zipfile.ZipFile(only(dist, "*.whl")) as wheel:
+        names = wheel.namelist()
+    static = [name for name in names if "/static/" in name]
+    assert sorted(static) == sorted(f"hta_widgets/static/{name}" for name in built)
+    assert len(names) == len(set(names))
+    assert "hta_widgets/py.typed" in names
+    info = [name for name in names if ".dist-info/" in name]
+    assert any(name.endswith("LICENSE") for name in info)
+    assert {name.split("/")[0] for name in names if name not in info} == {"hta_widgets"}
+
+
+def test_sdist_builds_without_node(dist, built):
+    with tarfile.open(only(dist, "*.tar.gz")) as sdist:
+        names = {name.partition("/")[2] for name in sdist.getnames()}
+    assert {f"hta_widgets/static/{name}" for name in built} <= names
+    assert {"package.json", "package-lock.json", "js/build.mjs", "LICENSE"} <= names
+    unwanted = ("node_modules", ".venv", "screenshots", "tests", "demo-job", ".tools")
+    assert not [name for name in names if name.startswith(unwanted)]
+
+
+def test_wheel_works_in_a_clean_environment_without_node(dist, tmp_path):
+    venv.create(tmp_path / "clean", with_pip=True)
+    bin_ = tmp_path / "clean/bin"
+    env = {"PATH": str(bin_), "HTA_WIDGETS_CACHE": str(tmp_path / "cache")} | pip_environment()
+    run(bin_ / "python", "-m", "pip", "install", "-q", only(dist, "*.whl"), env=env)
+
+    (tmp_path / "trace.json").write_text(json.dumps(TRACE))
+    version = only(dist, "*.whl").name.split("-")[1]
+    use = USE.replace("VERSION", repr(version))
+    assert run(bin_ / "python", "-W", "error", "-c", use, cwd=tmp_path, env=env) == "fine\n"
+    summary = run(bin_ / "hta-widgets", "summary", "trace.json", cwd=tmp_path, env=env)
+    assert "kineto" in summary
