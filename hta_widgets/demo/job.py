@@ -1,0 +1,207 @@
+"""Write a made-up training job whose truth is known."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any, Literal, cast
+
+import numpy as np
+
+from hta_widgets.demo import document
+from hta_widgets.demo.operators import Model
+from hta_widgets.demo.physics import Ranks, simulate
+from hta_widgets.demo.plan import Plan
+from hta_widgets.demo.program import Program
+from hta_widgets.demo.template import StepTemplate, step_template
+from hta_widgets.demo.transformer import training_step
+from hta_widgets.demo.truth import Truth
+from hta_widgets.errors import TraceError
+
+__all__ = ["write_demo"]
+
+_JOB_NS = 5_184_000_000_000_000  # from baseTimeNanoseconds to the job's start: 60 days
+_MARGIN_NS = 400_000  # the profiler's own span begins and ends this much beside the steps
+_FILES_AT_ONCE = 200  # below what systems let a process hold open
+
+
+def write_demo(
+    directory: str | Path,
+    *,
+    ranks: int = 8,
+    steps: int = 5,
+    seed: int = 0,
+    straggler: int | None = 5,
+    factor: float = 1.25,
+    skew_us: float = 200.0,
+    tensor_ranks: int | None = None,
+    strided: bool = False,
+    missing: Sequence[int] = (),
+    uneven_us: float = 0.0,
+    events_per_step: int | None = None,
+    format: Literal["json.gz", "json"] = "json.gz",  # noqa: A002 - the name that a caller expects
+    truth_path: str | Path | None = None,
+) -> dict[str, Any]:
+    """Write one Kineto file a rank of a data-parallel training job, and the truth about it.
+
+    A small transformer trains: every rank loads a batch, runs forward, backward and optimizer,
+    and waits for the device to read the loss. Gradients are reduced bucket by bucket beside the
+    backward pass. A collective ends on all its members at once, a transfer time after the last
+    has arrived.
+    The same arguments give the same bytes.
+
+    Parameters
+    ----------
+    directory : path-like
+        Where the files ``rank-0.json.gz`` … go; made if it is not there.
+    ranks, steps : int
+        Size of the job.
+    seed : int
+        Of all noise.
+    straggler : int or None, default 5
+        The slow rank; the last one if there are fewer, none if None.
+    factor : float, default 1.25
+        How many times longer the straggler's host and kernels take.
+    skew_us : float, default 200
+        Clocks are off by up to this much; rank 0's is right.
+    tensor_ranks : int, optional
+        Neighbours that split sequences among them and gather them again in every layer, in process
+        groups of their own. Default 2 where `ranks` is even and at least 4, else 1, for none.
+    strided : bool, default False
+        Reduce gradients among the ranks of the same place in their tensor group, not among all.
+    missing : sequence of int
+        Ranks that take part but leave no file.
+    uneven_us : float, default 0
+        Recording begins up to this much after the job, differently on each rank; what began
+        before is not in the file.
+    events_per_step : int, optional
+        Roughly how many records a rank writes in a step; decides the number of layers. The default
+        is 12 layers, about 5 000 records.
+    format : {"json.gz", "json"}
+        Compressed or plain.
+    truth_path : path-like, optional
+        Where the truth goes. Default ``<directory>_truth.json``, beside the directory, because
+        profilers take every JSON file in it for a trace.
+
+    Returns
+    -------
+    dict
+        The truth, as in the file. By rank: ``speed``, ``skew_us`` (what its clock shows too much),
+        ``wait_us_total``, ``imposed_wait_us`` (what the others waited where it came last),
+        ``last_arrivals``, ``records`` and ``events`` (complete events) in its file. ``collectives``
+        is their number; ``observed`` has the same figures over what the files hold.
+        ``collective_list`` has members, arrivals and end of each, ns since ``zero_ns``, the job's
+        start on the true clock.
+
+    Raises
+    ------
+    TraceError
+        If the job cannot be.
+
+    Examples
+    --------
+    >>> truth = write_demo("demo-job", ranks=8, steps=5, seed=0)
+    >>> truth["straggler"]
+    5
+    """
+    if format not in {"json.gz", "json"}:
+        raise TraceError(
+            f"a demo cannot be written as {format!r}", remedy='Use "json.gz" or "json".'
+        )
+    plan = Plan.draw(
+        ranks,
+        steps,
+        seed,
+        straggler=straggler,
+        factor=factor,
+        skew_us=skew_us,
+        tensor_ranks=tensor_ranks,
+        strided=strided,
+        missing=missing,
+        uneven_us=uneven_us,
+    )
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {rank: f"rank-{rank}.{format}" for rank in plan.written}
+    program, nodes = training_step(_model(plan, events_per_step))
+    template = step_template(program, nodes)
+    truth = Truth(plan, program)
+    for first in range(0, len(plan.written), _FILES_AT_ONCE):
+        written = plan.written[first : first + _FILES_AT_ONCE]
+        _write(folder, {rank: files[rank] for rank in written}, plan, program, template, truth)
+    known = truth.as_dict(document.BASE_NS + _JOB_NS, files)
+    path = Path(truth_path) if truth_path is not None else _beside(folder)
+    path.write_text(json.dumps(known), encoding="utf-8")
+    return known
+
+
+def _beside(folder: Path) -> Path:
+    folder = folder.resolve()
+    return folder.with_name(f"{folder.name}_truth.json")
+
+
+def _model(plan: Plan, events_per_step: int | None) -> Model:
+    groups = {way: len(groups[0].ranks) for way, groups in plan.groups.items()}
+    model = Model(ranks=groups["world"], tensor_ranks=groups.get("tensor", 1))
+    if events_per_step is None:
+        return model
+    two, three = (_records(replace(model, layers=layers)) for layers in (2, 3))
+    layers = 2 + round((events_per_step - two) / (three - two))
+    return replace(model, layers=max(1, layers))
+
+
+def _records(model: Model) -> int:
+    return len(step_template(*training_step(model)).records)
+
+
+def _write(
+    folder: Path,
+    files: dict[int, str],
+    plan: Plan,
+    program: Program,
+    template: StepTemplate,
+    truth: Truth,
+) -> None:
+    """Run the whole job, and write the files of some of its ranks."""
+    physics = Ranks(plan.speed, plan.start_ns, plan.partitions())
+    rng = np.random.default_rng([plan.seed, 1])
+    own_ns = _JOB_NS + plan.skew_ns
+    first_pass = plan.written[0] in files
+    with ExitStack() as stack:
+        out = {rank: stack.enter_context(_opened(folder / name)) for rank, name in files.items()}
+        named = {rank: template.of_rank(plan.names_of(rank)) for rank in files}
+        for rank, file in out.items():
+            head = document.header(rank, plan.ranks, plan.configs_of(rank), plan.seed)
+            file.write(head.encode())
+        for step, times in enumerate(simulate(program, physics, plan.steps, rng)):
+            if first_pass:
+                truth.add(step, times)
+            for rank, file in out.items():
+                now = times.times_ns[rank]
+                records = named[rank]
+                if now.min() < plan.record_from_ns[rank]:
+                    records = records.since(now, plan.record_from_ns[rank])
+                file.write(records.fill(now + own_ns[rank], step))
+                truth.count(rank, len(records.records), int(records.complete.sum()))
+        ends_ns = times.times_ns[:, len(program.costs) - 1]
+        for rank, file in out.items():
+            start_ns = own_ns[rank] + plan.record_from_ns[rank] - _MARGIN_NS
+            end_ns = own_ns[rank] + ends_ns[rank] + _MARGIN_NS
+            tail, records_left, events = document.footer(rank, int(start_ns), int(end_ns))
+            file.write(tail.encode())
+            truth.count(rank, records_left, events)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    with path.open("wb") as raw:
+        if path.suffix != ".gz":
+            yield raw
+            return
+        # Neither a time nor a name in the header: the same job gives the same bytes.
+        with gzip.GzipFile(filename="", mode="wb", compresslevel=4, fileobj=raw, mtime=0) as packed:
+            yield cast("IO[bytes]", packed)

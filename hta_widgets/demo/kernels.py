@@ -1,0 +1,164 @@
+"""Device work of the demo job: names, launch shapes and durations on an imagined A100."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = [
+    "Work",
+    "collective_transfer_ns",
+    "copy",
+    "elementwise",
+    "flash_attention",
+    "gemm",
+    "layer_norm",
+    "memset",
+    "multi_tensor",
+    "nccl",
+    "reduce",
+    "softmax",
+]
+
+_FLOPS_PER_NS = 190_000.0  # what bf16 matrix products reach, of 312 peak
+_BYTES_PER_NS = 1_350.0  # high-bandwidth memory
+_PCIE_BYTES_PER_NS = 22.0
+_NVLINK_BYTES_PER_NS = 230.0
+_MULTIPROCESSORS = 108
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One piece of work for a device stream."""
+
+    name: str
+    category: str  # kernel, gpu_memcpy or gpu_memset
+    base_ns: float  # duration before a rank's speed and noise; transfer time for collectives
+    details: str  # the part of its args that no run changes, as JSON members
+
+
+def _kernel(name: str, base_ns: float, grid: tuple[int, int, int], threads: int) -> Work:
+    blocks = grid[0] * grid[1] * grid[2] / _MULTIPROCESSORS
+    warps = blocks * threads / 32
+    occupancy = min(100, round(warps / 64 * 100))
+    details = (
+        f'"registers per thread": {32 + threads % 97}, "shared memory": {threads * 16 % 49152},\n'
+        f'      "blocks per SM": {blocks:.6f}, "warps per SM": {warps:.6f},\n'
+        f'      "grid": [{grid[0]}, {grid[1]}, {grid[2]}], "block": [{threads}, 1, 1],\n'
+        f'      "est. achieved occupancy %": {occupancy}'
+    )
+    return Work(name, "kernel", base_ns, details)
+
+
+def gemm(m: int, n: int, k: int, layout: str = "tn") -> Work:
+    """Multiply matrices of (m, k) and (k, n) in bf16."""
+    tile = (256, 128) if m * n >= 1 << 22 else (128, 64)
+    name = f"ampere_bf16_s16816gemm_bf16_{tile[0]}x{tile[1]}_ldg8_f2f_stages_64x3_{layout}"
+    grid = (-(-m // tile[0]), -(-n // tile[1]), 1)
+    return _kernel(name, 4_000 + 2.0 * m * n * k / _FLOPS_PER_NS, grid, 256)
+
+
+def elementwise(functor: str, size_bytes: int) -> Work:
+    """Run over elements, reading and writing `size_bytes` in all."""
+    name = (
+        f"void at::native::vectorized_elementwise_kernel<4, {functor}, at::detail::Array<char*, 3>"
+        f" >(int, {functor}, at::detail::Array<char*, 3>)"
+    )
+    return _kernel(name, 1_600 + size_bytes / _BYTES_PER_NS, (max(1, size_bytes >> 12), 1, 1), 128)
+
+
+def reduce(operation: str, size_bytes: int) -> Work:
+    """Reduce `size_bytes`."""
+    name = (
+        "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::"
+        f"func_wrapper_t<float, at::native::{operation}<float, float, float, float> >, unsigned"
+        " int, float, 4> >(at::native::ReduceOp<float, at::native::func_wrapper_t<float,"
+        f" at::native::{operation}<float, float, float, float> >, unsigned int, float, 4>)"
+    )
+    return _kernel(name, 3_000 + size_bytes / _BYTES_PER_NS, (max(1, size_bytes >> 15), 1, 1), 512)
+
+
+def layer_norm(rows: int, width: int, *, backward: str = "") -> Work:
+    """Normalise layers; `backward` is "", "input" or "gamma"."""
+    size_bytes = rows * width * 4
+    if backward == "input":
+        name = (
+            "void at::native::(anonymous namespace)::layer_norm_grad_input_kernel_vectorized"
+            "<c10::BFloat16, float>(c10::BFloat16 const*, c10::BFloat16 const*, float const*,"
+            " float const*, c10::BFloat16 const*, c10::BFloat16*, int)"
+        )
+    elif backward == "gamma":
+        name = (
+            "void at::native::(anonymous namespace)::GammaBetaBackwardCUDAKernel<c10::BFloat16,"
+            " float>(long, long, c10::BFloat16 const*, c10::BFloat16 const*, float const*,"
+            " float const*, c10::BFloat16*, c10::BFloat16*)"
+        )
+    else:
+        name = (
+            "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<c10::BFloat16,"
+            " float>(int, float, c10::BFloat16 const*, c10::BFloat16 const*, c10::BFloat16 const*,"
+            " float*, float*, c10::BFloat16*)"
+        )
+    return _kernel(name, 2_500 + 1.4 * size_bytes / _BYTES_PER_NS, (rows, 1, 1), 128)
+
+
+def flash_attention(heads: int, tokens: int, width: int, *, backward: bool = False) -> Work:
+    """Attend in one kernel, with `heads` heads over sequences of `tokens`."""
+    traits = "Flash_{}_kernel_traits<64, 128, 128, {}, 0, cutlass::bfloat16_t>".format(
+        *(("bwd", "8, 4, 4, 4, false, false") if backward else ("fwd", "4, false, false"))
+    )
+    kernel = "flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel" if backward else "flash_fwd_kernel"
+    params = "Flash_bwd_params" if backward else "Flash_fwd_params"
+    name = f"void pytorch_flash::{kernel}<pytorch_flash::{traits}, false, true, false, true, true>"
+    flops = 4.0 * heads * tokens * tokens * width * (2.5 if backward else 1.0) * 0.5
+    base_ns = 5_000 + flops / (_FLOPS_PER_NS * 0.6)
+    return _kernel(f"{name}(pytorch_flash::{params})", base_ns, (tokens // 128, 1, heads), 128)
+
+
+def softmax(rows: int, width: int, *, backward: bool = False) -> Work:
+    """Take the softmax of rows, as the loss does."""
+    which = "Backward" if backward else "Forward"
+    name = (
+        f"void at::native::(anonymous namespace)::cunn_SoftMax{which}<4, float, float, float,"
+        f" at::native::(anonymous namespace)::LogSoftMax{which}Epilogue>(float*, float const*, int)"
+    )
+    return _kernel(name, 4_000 + rows * width * 4 / _BYTES_PER_NS, (rows, 1, 1), 1024)
+
+
+def multi_tensor(functor: str, size_bytes: int) -> Work:
+    """Update many tensors in one launch of a fused optimizer."""
+    name = (
+        "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous"
+        f" namespace)::FusedOptimizerTensorListMetadata<4>, {functor}, float*, double>(at::native::"
+        f"(anonymous namespace)::FusedOptimizerTensorListMetadata<4>, {functor}, float*, double)"
+    )
+    return _kernel(name, 3_000 + size_bytes / _BYTES_PER_NS, (320, 1, 1), 512)
+
+
+def nccl(operation: str, size_bytes: int, ranks: int) -> Work:
+    """Communicate; the duration is the transfer that follows the last arrival."""
+    name = f"ncclDevKernel_{operation}(ncclDevKernelArgsStorage<4096ul>)"
+    share = (2.0 if operation.startswith("AllReduce") else 1.0) * (ranks - 1) / ranks
+    transfer_ns = collective_transfer_ns(size_bytes, share)
+    return _kernel(name, transfer_ns, (24, 1, 1), 544)
+
+
+def collective_transfer_ns(size_bytes: int, share: float) -> float:
+    """Return the time of a ring that moves `share` of the message over each link."""
+    return 14_000 + share * size_bytes / _NVLINK_BYTES_PER_NS
+
+
+def copy(direction: str, size_bytes: int) -> Work:
+    """Copy; `direction` is "HtoD (Pinned -> Device)" or the like."""
+    speed = _BYTES_PER_NS / 2 if direction.startswith("DtoD") else _PCIE_BYTES_PER_NS
+    base_ns = 1_200 + size_bytes / speed
+    details = (
+        f'"bytes": {size_bytes}, "memory bandwidth (GB/s)": {size_bytes / base_ns:.6f}'  # B/ns
+    )
+    return Work(f"Memcpy {direction}", "gpu_memcpy", base_ns, details)
+
+
+def memset(size_bytes: int) -> Work:
+    """Clear memory of the device."""
+    base_ns = 1_100 + size_bytes / _BYTES_PER_NS
+    details = f'"bytes": {size_bytes}, "memory bandwidth (GB/s)": {size_bytes / base_ns:.6f}'
+    return Work("Memset (Device)", "gpu_memset", base_ns, details)

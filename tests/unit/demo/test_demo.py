@@ -1,0 +1,338 @@
+"""The demo job: the same bytes again, physics in every file, and a truth that agrees with them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import defaultdict
+from decimal import Decimal
+from itertools import pairwise
+
+import pytest
+
+from hta_widgets.demo import job, write_demo
+from hta_widgets.errors import TraceError
+
+RANKS, STEPS = 4, 2
+DEVICE = {"kernel", "gpu_memcpy", "gpu_memset"}
+
+
+def _ns(text):
+    whole = Decimal(str(text)) * 1000
+    assert whole == int(whole)
+    return int(whole)
+
+
+def _document(path):
+    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    return json.loads(data, parse_float=Decimal)
+
+
+def _events(document):
+    for event in document["traceEvents"]:
+        if event["ph"] == "X":
+            yield event, _ns(event["ts"]), _ns(event["ts"]) + _ns(event["dur"])
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demo") / "job"
+    truth = write_demo(folder, ranks=RANKS, steps=STEPS, seed=3)
+    return (
+        truth,
+        {rank: _document(folder / f"rank-{rank}.json.gz") for rank in range(RANKS)},
+        folder,
+    )
+
+
+def _job_ns(truth, document):
+    """What to take from a file's times for ns since the job's start on the file's own clock."""
+    return truth["zero_ns"] - document["baseTimeNanoseconds"]
+
+
+def test_the_same_arguments_give_the_same_bytes(demo, tmp_path):
+    _, _, folder = demo
+    write_demo(tmp_path / "job", ranks=RANKS, steps=STEPS, seed=3)
+    for path in folder.iterdir():
+        assert (tmp_path / "job" / path.name).read_bytes() == path.read_bytes()
+    assert (tmp_path / "job_truth.json").read_bytes() == folder.with_name(
+        "job_truth.json"
+    ).read_bytes()
+
+
+def test_another_seed_gives_another_job(demo, tmp_path):
+    _, _, folder = demo
+    write_demo(tmp_path / "job", ranks=RANKS, steps=STEPS, seed=4)
+    assert (tmp_path / "job/rank-1.json.gz").read_bytes() != (
+        folder / "rank-1.json.gz"
+    ).read_bytes()
+
+
+def test_plain_files_hold_the_same_text(demo, tmp_path):
+    _, _, folder = demo
+    write_demo(tmp_path / "job", ranks=RANKS, steps=STEPS, seed=3, format="json")
+    packed = gzip.decompress((folder / "rank-2.json.gz").read_bytes())
+    assert (tmp_path / "job/rank-2.json").read_bytes() == packed
+
+
+def test_many_ranks_are_written_in_batches(demo, tmp_path, monkeypatch):
+    truth, _, folder = demo
+    monkeypatch.setattr(job, "_FILES_AT_ONCE", 3)
+    assert write_demo(tmp_path / "job", ranks=RANKS, steps=STEPS, seed=3) == truth
+    assert (tmp_path / "job/rank-3.json.gz").read_bytes() == (
+        folder / "rank-3.json.gz"
+    ).read_bytes()
+
+
+def test_the_truth_counts_what_is_in_the_files(demo):
+    truth, documents, folder = demo
+    assert json.loads(folder.with_name("job_truth.json").read_text()) == truth
+    for rank, document in documents.items():
+        assert document["distributedInfo"]["rank"] == rank
+        assert len(document["traceEvents"]) == truth["records"][rank]
+        assert sum(e["ph"] == "X" for e in document["traceEvents"]) == truth["events"][rank]
+
+
+def test_the_default_job_has_the_size_that_was_promised(tmp_path):
+    truth = write_demo(tmp_path / "job")
+    assert len(truth["files"]) == 8
+    assert all(15_000 <= count <= 30_000 for count in truth["records"])
+
+
+def test_work_on_a_stream_never_overlaps(demo):
+    _, documents, _ = demo
+    for document in documents.values():
+        streams = defaultdict(list)
+        for event, start, end in _events(document):
+            if event.get("cat") in DEVICE:
+                assert end > start
+                streams[event["tid"]].append((start, end))
+        assert set(streams) == {7, 20, 24, 28}
+        for spans in streams.values():
+            for (_, end), (start, _) in pairwise(sorted(spans)):
+                assert end <= start
+
+
+def test_host_events_nest(demo):
+    _, documents, _ = demo
+    for document in documents.values():
+        threads = defaultdict(list)
+        for event, start, end in _events(document):
+            if event.get("cat") in {"cpu_op", "cuda_runtime", "user_annotation"}:
+                threads[event["tid"]].append((start, -end))
+        assert len(threads) == 3
+        for spans in threads.values():
+            ends: list[int] = []
+            for start, minus_end in sorted(spans):
+                while ends and ends[-1] <= start:
+                    ends.pop()
+                assert not ends or -minus_end <= ends[-1]
+                ends.append(-minus_end)
+
+
+def test_every_launch_precedes_its_kernels(demo):
+    _, documents, _ = demo
+    for document in documents.values():
+        calls = {}
+        works = defaultdict(list)
+        for event, start, end in _events(document):
+            if event.get("cat") == "cuda_runtime":
+                assert event["args"]["correlation"] not in calls
+                calls[event["args"]["correlation"]] = (event, start, end)
+            elif event.get("cat") in DEVICE:
+                works[event["args"]["correlation"]].append((event, start))
+        for correlation, kernels in works.items():
+            call, start, _ = calls[correlation]
+            assert all(begin > start for _, begin in kernels)
+            assert all(k["args"]["External id"] == call["args"]["External id"] for k, _ in kernels)
+        graphs = [c for c, (event, *_) in calls.items() if event["name"] == "cudaGraphLaunch"]
+        assert len(graphs) == STEPS
+        assert all(len(works[correlation]) > 2 for correlation in graphs)
+
+
+def test_the_host_waits_for_the_device_once_a_step(demo):
+    _, documents, _ = demo
+    for document in documents.values():
+        waits = [
+            (s, e) for event, s, e in _events(document) if event["name"] == "cudaDeviceSynchronize"
+        ]
+        works = sorted(e for event, _, e in _events(document) if event.get("cat") in DEVICE)
+        starts = [s for event, s, _ in _events(document) if event.get("cat") in DEVICE]
+        assert len(waits) == STEPS
+        for begin, end in waits:
+            assert not any(begin < s < end and s > end for s in starts)
+            # All that was launched before is done when the call returns.
+            assert max(e for e in works if e <= end) > begin
+            assert not any(s < end < e for s, e in _works(document))
+
+
+def _works(document):
+    return [(s, e) for event, s, e in _events(document) if event.get("cat") in DEVICE]
+
+
+def test_flows_have_both_ends(demo):
+    _, documents, _ = demo
+    for document in documents.values():
+        ends = defaultdict(lambda: defaultdict(list))
+        for event in document["traceEvents"]:
+            if event["ph"] in "sf":
+                ends[event["cat"], event["id"]][event["ph"]].append(event)
+        assert {cat for cat, _ in ends} == {"ac2g", "fwdbwd"}
+        for (cat, _), both in ends.items():
+            assert len(both["s"]) == 1
+            assert both["f"]
+            if cat == "fwdbwd":
+                assert both["s"][0]["tid"] != both["f"][0]["tid"]
+                assert both["s"][0]["ts"] < both["f"][0]["ts"]
+
+
+def test_gradients_are_reduced_beside_the_backward_pass(demo):
+    _, documents, _ = demo
+    for document in documents.values():
+        spans = {7: [], 20: []}
+        for event, start, end in _events(document):
+            if event.get("cat") == "kernel" and event["tid"] in spans:
+                spans[event["tid"]].append((start, end))
+        beside = sum(
+            max(0, min(e, end) - max(s, start)) for s, e in spans[20] for start, end in spans[7]
+        )
+        assert beside > 0.3 * sum(e - s for s, e in spans[20])
+
+
+def _collectives(documents, truth):
+    """Rank → (group, sequence number) → start and end since the job's start, on the true clock."""
+    found = defaultdict(dict)
+    for rank, document in documents.items():
+        skew_ns = _ns(truth["skew_us"][rank])
+        for event, start, end in _events(document):
+            if "ncclDevKernel" in event["name"]:
+                args = event["args"]
+                key = (args["Process Group Name"], args["Seq"])
+                off = _job_ns(truth, document) + skew_ns
+                assert key not in found[rank]
+                found[rank][key] = (start - off, end - off, args)
+    return found
+
+
+def test_the_truth_gives_every_arrival_and_end(demo):
+    truth, documents, _ = demo
+    found = _collectives(documents, truth)
+    waits = [0] * RANKS
+    for one in truth["collective_list"]:
+        last = max(one["arrival_ns"])
+        for rank, arrival in zip(one["ranks"], one["arrival_ns"], strict=True):
+            start, end, args = found[rank].pop((one["group"], one["seq"]))
+            assert start == arrival
+            assert end == one["end_ns"] > last
+            assert json.loads(args["Process Group Ranks"]) == one["ranks"]
+            assert args["Group size"] == len(one["ranks"])
+            assert args["Collective name"] == one["name"]
+            waits[rank] += last - arrival
+    assert not any(found.values())
+    assert [wait / 1000 for wait in waits] == pytest.approx(truth["wait_us_total"])
+    assert truth["observed"]["wait_us_total"] == truth["wait_us_total"]
+    assert sum(truth["last_arrivals"]) == truth["collectives"] == len(truth["collective_list"])
+    assert sum(truth["imposed_wait_us"]) == pytest.approx(sum(truth["wait_us_total"]))
+
+
+def test_groups_are_those_that_the_header_names(demo):
+    truth, documents, _ = demo
+    for rank, document in documents.items():
+        groups = {g["pg_name"]: g for g in document["distributedInfo"]["pg_config"]}
+        assert set(groups) == {"0", str(1 + rank // 2)}
+        assert groups[str(1 + rank // 2)]["ranks"] == [rank // 2 * 2, rank // 2 * 2 + 1]
+    assert truth["groups"]["0"]["ranks"] == list(range(RANKS))
+
+
+def test_the_straggler_imposes_the_waits(demo):
+    truth, _, _ = demo
+    assert truth["straggler"] == 3
+    imposed = truth["imposed_wait_us"]
+    assert imposed[3] > 5 * max(imposed[:3])
+
+
+def test_nobody_stands_out_in_a_healthy_job(tmp_path):
+    truth = write_demo(tmp_path / "job", ranks=4, steps=2, straggler=None, tensor_ranks=1)
+    assert truth["straggler"] is None
+    assert max(truth["speed"]) < 1.04
+    assert sum(truth["wait_us_total"]) < 200_000
+
+
+def test_strided_groups_reduce_gradients_among_peers(tmp_path):
+    truth = write_demo(tmp_path / "job", ranks=4, steps=1, strided=True)
+    reduced = {tuple(c["ranks"]) for c in truth["collective_list"] if c["name"] == "allreduce"}
+    assert reduced == {(0, 2), (1, 3)}
+    assert {g["description"] for g in truth["groups"].values()} == {"mesh_tp", "mesh_dp"}
+
+
+def test_missing_ranks_leave_no_file_and_no_observation(tmp_path):
+    truth = write_demo(tmp_path / "job", ranks=4, steps=1, missing=[3, 1], tensor_ranks=1)
+    assert sorted(p.name for p in (tmp_path / "job").iterdir()) == [
+        "rank-0.json.gz",
+        "rank-2.json.gz",
+    ]
+    assert truth["missing"] == [1, 3]
+    assert truth["last_arrivals"][3] > 0
+    assert truth["observed"]["last_arrivals"][3] == 0
+    assert {tuple(c["in_files"]) for c in truth["collective_list"]} == {(0, 2)}
+
+
+def test_uneven_starts_cut_the_beginning_off(tmp_path):
+    truth = write_demo(tmp_path / "job", ranks=4, steps=2, uneven_us=20_000)
+    whole = write_demo(tmp_path / "whole", ranks=4, steps=2)
+    documents = {rank: _document(tmp_path / f"job/rank-{rank}.json.gz") for rank in range(4)}
+    found = _collectives(documents, truth)
+    for rank, document in documents.items():
+        begin = truth["record_from_ns"][rank]
+        off = _job_ns(truth, document) + _ns(truth["skew_us"][rank])
+        times = [
+            _ns(e["ts"]) - off
+            for e in document["traceEvents"]
+            if e["ph"] in "XsfiC" and "Spans" not in str(e) and e.get("s") != "g"
+        ]
+        assert begin <= min(times) < begin + 1_000_000
+        assert truth["records"][rank] == len(document["traceEvents"])
+        if begin > 1_000_000:
+            assert truth["records"][rank] < whole["records"][rank]
+    for one in truth["collective_list"]:
+        key = (one["group"], one["seq"])
+        assert one["in_files"] == [rank for rank in one["ranks"] if key in found[rank]]
+    assert truth["observed"]["collectives"] < truth["collectives"]
+
+
+def test_the_number_of_records_can_be_chosen(tmp_path):
+    truth = write_demo(tmp_path / "job", ranks=2, steps=3, events_per_step=9_000)
+    assert all(abs(count / 3 - 9_000) < 300 for count in truth["records"])
+
+
+def test_memory_is_counted_and_comes_back(demo):
+    _, documents, _ = demo
+    for rank, document in documents.items():
+        samples = [e["args"] for e in document["traceEvents"] if e["ph"] == "C"]
+        assert all(0 < s["allocated"] <= s["reserved"] for s in samples)
+        instants = [e for e in document["traceEvents"] if e["name"] == "[memory]"]
+        assert sum(e["args"]["Bytes"] for e in instants) == 0
+        assert {e["args"]["Device Id"] for e in instants} == {rank}
+
+
+def test_one_rank_trains_alone(tmp_path):
+    truth = write_demo(tmp_path / "job", ranks=1, steps=1)
+    assert truth["collectives"] == 0
+    assert truth["straggler"] is None
+    assert "nccl:" not in (tmp_path / "job_truth.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"ranks": 0}, "at least 1"),
+        ({"steps": 0}, "at least 1"),
+        ({"ranks": 6, "tensor_ranks": 4}, "groups of 4"),
+        ({"ranks": 2, "missing": [0, 1]}, "every rank is missing"),
+        ({"factor": 0}, "positive factor"),
+        ({"format": "parquet"}, "json.gz"),
+    ],
+)
+def test_impossible_jobs_are_refused(tmp_path, arguments, says):
+    with pytest.raises(TraceError, match=says):
+        write_demo(tmp_path / "job", **arguments)
