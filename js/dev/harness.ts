@@ -1,0 +1,77 @@
+/** The stage alone on a page, driven by the dev scripts through `globalThis.harness`. */
+
+import type { FrameStats, Overlay, Scene, Source, Stage, ThemeName } from "../src/contract";
+import { createStage } from "../src/stage";
+import { BridgeSource } from "./bridge_source";
+import { fakeJob } from "./fake_job";
+import { FakeSource } from "./fake_source";
+
+const query = new URLSearchParams(location.search);
+const number = (name: string, other: number) => Number(query.get(name) ?? other);
+
+async function open(): Promise<{ scene: Scene; source: Source }> {
+  const bridge = query.get("bridge");
+  if (bridge !== null) {
+    const source = new BridgeSource(bridge);
+    return { scene: await source.scene(), source };
+  }
+  const job = fakeJob(number("ranks", 8), number("steps", 3), number("dense", 1));
+  return { scene: job.scene, source: new FakeSource(job) };
+}
+
+export interface Harness {
+  stage: Stage;
+  frames: FrameStats[];
+  intervals: number[];
+  settled(): Promise<void>;
+  replay(views: [number, number][]): Promise<void>;
+  overlay(overlay: Partial<Overlay>): void;
+}
+
+const { scene, source } = await open();
+const theme = (query.get("theme") ?? "light") as ThemeName;
+document.body.style.cssText = "margin:0;background:#888";
+const box = document.createElement("div");
+box.style.cssText = `width:${number("width", 1100)}px;height:${number("height", 445)}px`;
+document.body.append(box);
+const stage = createStage(scene, source, theme);
+box.append(stage.el);
+
+const frames: FrameStats[] = [];
+const intervals: number[] = [];
+stage.onFrame((stats) => frames.push(stats));
+
+const nextFrame = () => new Promise<number>((resolve) => requestAnimationFrame(resolve));
+const rest = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+async function settled(): Promise<void> {
+  // Until nothing new has been drawn for a while and no tile is missing.
+  for (let quiet = 0; quiet < 4;) {
+    const before = frames.length;
+    await rest(80);
+    quiet = frames.length === before && frames.at(-1)?.pending !== true ? quiet + 1 : 0;
+  }
+}
+
+async function replay(views: [number, number][]): Promise<void> {
+  frames.length = 0;
+  intervals.length = 0;
+  let last = await nextFrame();
+  for (const view of views) {
+    stage.setView(view);
+    const now = await nextFrame();
+    intervals.push(now - last);
+    last = now;
+  }
+}
+
+const harness: Harness = {
+  stage,
+  frames,
+  intervals,
+  settled,
+  replay,
+  overlay: (overlay) => stage.setOverlay(overlay),
+};
+Object.assign(globalThis, { harness });
+document.body.dataset.ready = "1";

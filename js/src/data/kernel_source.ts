@@ -1,0 +1,136 @@
+/** Asks the kernel over a widget's custom messages. */
+
+import type { Reply, Source } from "../contract";
+
+/** What is used of an anywidget model. */
+export interface MessageModel {
+  send(content: unknown, callbacks?: unknown, buffers?: ArrayBuffer[]): void;
+  on(event: "msg:custom", listener: (content: unknown, buffers: DataView[]) => void): void;
+  off(event: "msg:custom", listener: (content: unknown, buffers: DataView[]) => void): void;
+}
+
+/** A kernel that has not answered for this long is running a cell. */
+export const BUSY_AFTER_MS = 700;
+
+interface Waiting {
+  resolve(reply: Reply): void;
+  reject(error: Error): void;
+}
+
+type Status = Source["status"];
+
+/** Two views of one model hear each other's answers: tokens must not collide. */
+function viewToken(): string {
+  const words = new Uint32Array(2);
+  // getRandomValues, unlike randomUUID, also exists on plain http.
+  globalThis.crypto.getRandomValues(words);
+  return Array.from(words, (word) => word.toString(36)).join("");
+}
+
+function aborted(): Error {
+  return new DOMException("The request was abandoned.", "AbortError");
+}
+
+/** The bytes alone: a DataView may be a part of a larger buffer. */
+function bytesOf(view: DataView | undefined): ArrayBuffer | null {
+  if (view === undefined) return null;
+  const { buffer, byteOffset, byteLength } = view;
+  if (byteOffset === 0 && byteLength === buffer.byteLength) return buffer as ArrayBuffer;
+  return buffer.slice(byteOffset, byteOffset + byteLength) as ArrayBuffer;
+}
+
+export class KernelSource implements Source {
+  private readonly token = viewToken();
+  private readonly waiting = new Map<string, Waiting>();
+  private readonly listeners = new Set<(status: Status) => void>();
+  private asked = 0;
+  private current: Status = "live";
+  private busyTimer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(
+    private readonly model: MessageModel,
+    private readonly signal: AbortSignal,
+  ) {
+    const hear = (content: unknown, buffers: DataView[]) => this.hear(content, buffers);
+    model.on("msg:custom", hear);
+    signal.addEventListener(
+      "abort",
+      () => {
+        model.off("msg:custom", hear);
+        clearTimeout(this.busyTimer);
+        for (const { reject } of this.waiting.values()) reject(aborted());
+        this.waiting.clear();
+        this.listeners.clear();
+      },
+      { once: true },
+    );
+  }
+
+  get status(): Status {
+    return this.current;
+  }
+
+  onStatus(listener: (status: Status) => void, signal: AbortSignal): void {
+    this.listeners.add(listener);
+    signal.addEventListener("abort", () => this.listeners.delete(listener), { once: true });
+  }
+
+  ask(op: string, request: Record<string, unknown>, signal?: AbortSignal): Promise<Reply> {
+    if (this.signal.aborted || signal?.aborted) return Promise.reject(aborted());
+    this.asked += 1;
+    const rpc = `${this.token}.${this.asked}`;
+    return new Promise<Reply>((resolve, reject) => {
+      const abandon = () => {
+        this.waiting.delete(rpc);
+        this.watch();
+        reject(aborted());
+      };
+      signal?.addEventListener("abort", abandon, { once: true });
+      const settle =
+        <T>(then: (value: T) => void) =>
+        (value: T) => {
+          signal?.removeEventListener("abort", abandon);
+          then(value);
+        };
+      this.waiting.set(rpc, { resolve: settle(resolve), reject: settle(reject) });
+      this.model.send({ ...request, rpc, op });
+      if (this.busyTimer === undefined) this.watch();
+    });
+  }
+
+  private hear(content: unknown, buffers: DataView[]): void {
+    if (content === null || typeof content !== "object" || !("rpc" in content)) return;
+    const { rpc, ok, reply, error } = content as {
+      rpc: string;
+      ok: boolean;
+      reply?: Record<string, unknown>;
+      error?: { message?: string };
+    };
+    // An answer to another view shows as well that the kernel is free.
+    this.become("live");
+    const waiting = this.waiting.get(rpc);
+    this.waiting.delete(rpc);
+    this.watch();
+    if (waiting === undefined) return;
+    if (ok) waiting.resolve({ reply: reply ?? {}, buffer: bytesOf(buffers[0]) });
+    else waiting.reject(new Error(error?.message ?? "The kernel gave no reason."));
+  }
+
+  /** Start the clock anew while something is asked, stop it when nothing is. */
+  private watch(): void {
+    clearTimeout(this.busyTimer);
+    this.busyTimer = undefined;
+    if (this.waiting.size === 0) {
+      // Nothing is known of a kernel that is not asked.
+      this.become("live");
+      return;
+    }
+    this.busyTimer = setTimeout(() => this.become("busy"), BUSY_AFTER_MS);
+  }
+
+  private become(status: Status): void {
+    if (status === this.current) return;
+    this.current = status;
+    for (const listener of this.listeners) listener(status);
+  }
+}

@@ -1,0 +1,131 @@
+/** Numbers as words. Spaces within a number or before its unit are thin and do not break. */
+
+const THIN = "\u2009";
+const GROUP = "\u202f";
+const MINUS = "\u2212";
+const UNKNOWN = "–";
+
+const TIME_UNITS: readonly (readonly [name: string, ns: number])[] = [
+  ["s", 1e9],
+  ["ms", 1e6],
+  ["µs", 1e3],
+];
+
+/** Digits of the integer part in groups of three from four digits on. */
+export function group(digits: string): string {
+  const [whole = "", fraction] = digits.split(".");
+  const grouped = whole.replace(/\B(?=(\d{3})+(?!\d))/g, GROUP);
+  return fraction === undefined ? grouped : `${grouped}.${fraction}`;
+}
+
+function significant(value: number, digits: number): string {
+  const whole = Math.max(1, Math.floor(Math.log10(value) + 1e-12) + 1);
+  const text = value.toFixed(Math.max(0, digits - whole));
+  // Rounding may add a digit: 9.996 is 10.0, not 10.00.
+  return text.replace(".", "").length > digits && text.includes(".")
+    ? value.toFixed(Math.max(0, digits - whole - 1))
+    : text;
+}
+
+/** `1.21 ms`, `148 ms`, `415 ns`: three significant digits. */
+export function formatDuration(ns: number | null): string {
+  if (ns === null || !Number.isFinite(ns)) return UNKNOWN;
+  const size = Math.abs(ns);
+  const sign = ns < 0 ? MINUS : "";
+  for (const [unit, scale] of TIME_UNITS) {
+    if (size >= scale * 0.9995)
+      return `${sign}${group(significant(size / scale, 3))}${THIN}${unit}`;
+  }
+  const text = Number.isInteger(size) ? String(size) : significant(Math.max(size, 0.001), 3);
+  return `${sign}${text}${THIN}ns`;
+}
+
+/** `+24.8 ms`, `−3.00 µs`, `±0 ns`. */
+export function formatDurationDelta(ns: number): string {
+  if (ns === 0) return `±0${THIN}ns`;
+  return (ns > 0 ? "+" : MINUS) + formatDuration(Math.abs(ns));
+}
+
+/** A point in time with its microseconds: `451.975 ms`, from a second on `3.451 975 s`. */
+export function formatTime(ns: number): string {
+  const size = Math.abs(ns);
+  const sign = ns < 0 ? MINUS : "";
+  if (size < 1e9) return `${sign}${(size / 1e6).toFixed(3)}${THIN}ms`;
+  const [whole = "", fraction = ""] = (size / 1e9).toFixed(6).split(".");
+  return `${sign}${group(whole)}.${fraction.slice(0, 3)}${GROUP}${fraction.slice(3)}${THIN}s`;
+}
+
+/** Every nanosecond: `451 975 123 ns`. */
+export function formatExact(ns: number): string {
+  return `${ns < 0 ? MINUS : ""}${group(String(Math.abs(Math.round(ns))))}${THIN}ns`;
+}
+
+/** Label of an axis tick: the unit and the decimals that the step between ticks needs. */
+export function formatAxis(ns: number, step: number): string {
+  const [unit, scale] =
+    step >= 1e9 ? TIME_UNITS[0]! : step >= 1e5 ? TIME_UNITS[1]! : TIME_UNITS[2]!;
+  const decimals = Math.max(0, Math.ceil(-Math.log10(step / scale) - 1e-9));
+  const text = (Math.abs(ns) / scale).toFixed(decimals);
+  return `${ns < 0 && Number(text) !== 0 ? MINUS : ""}${group(text)}${THIN}${unit}`;
+}
+
+/** `66 %`, `2.8 %`, `<1 %`; nothing known is `–`, never `0`. */
+export function formatShare(share: number | null): string {
+  if (share === null || !Number.isFinite(share)) return UNKNOWN;
+  if (share <= 0) return `0${THIN}%`;
+  if (share < 0.01) return `<1${THIN}%`;
+  return `${(share * 100).toFixed(share >= 0.0995 ? 0 : 1)}${THIN}%`;
+}
+
+/** `+60 %`, `−2.8 %`, `±0 %`. */
+export function formatShareDelta(share: number): string {
+  const size = Math.abs(share);
+  const text = size >= 0.0995 ? (size * 100).toFixed(0) : (size * 100).toFixed(1);
+  if (Number(text) === 0) return `±0${THIN}%`;
+  return `${share > 0 ? "+" : MINUS}${group(text)}${THIN}%`;
+}
+
+/** `215 456`. */
+export function formatCount(count: number | null): string {
+  if (count === null || !Number.isFinite(count)) return UNKNOWN;
+  return (count < 0 ? MINUS : "") + group(String(Math.abs(Math.round(count))));
+}
+
+const BYTE_UNITS = ["B", "kB", "MB", "GB", "TB", "PB"] as const;
+
+/** Decimal: `26.6 MB`. */
+export function formatBytes(bytes: number | null): string {
+  if (bytes === null || !Number.isFinite(bytes)) return UNKNOWN;
+  let value = Math.abs(bytes);
+  let unit = 0;
+  while (value >= 999.5 && unit < BYTE_UNITS.length - 1) {
+    value /= 1000;
+    unit += 1;
+  }
+  const text = unit === 0 || value === 0 ? String(Math.round(value)) : significant(value, 3);
+  return `${bytes < 0 ? MINUS : ""}${text}${THIN}${BYTE_UNITS[unit]}`;
+}
+
+/** Decimal: `22.0 GB/s`. */
+export function formatRate(bytesPerSecond: number | null): string {
+  return bytesPerSecond === null ? UNKNOWN : `${formatBytes(bytesPerSecond)}/s`;
+}
+
+/** A value of a counter: up to four significant digits, large ones in groups. */
+export function formatValue(value: number, unit = ""): string {
+  if (!Number.isFinite(value)) return UNKNOWN;
+  if (unit === "bytes" || unit === "B") return formatBytes(value);
+  const size = Math.abs(value);
+  const text =
+    size === 0 || Number.isInteger(value)
+      ? group(String(size))
+      : size >= 1000
+        ? group(size.toFixed(0))
+        : String(Number(size.toPrecision(4)));
+  return `${value < 0 ? MINUS : ""}${text}${unit === "" ? "" : THIN + unit}`;
+}
+
+/** "1 problem", "3 problems". */
+export function plural(count: number, noun: string): string {
+  return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
+}

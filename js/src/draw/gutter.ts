@@ -1,0 +1,183 @@
+/** The column of names on the left. */
+
+import type { SceneRank } from "../contract";
+import type { Geometry } from "../layout/geometry";
+import type { Layout, PlacedRow } from "../layout/rows";
+import type { Stats } from "../protocol/decode";
+import { formatDuration, formatShare, formatTime } from "./format";
+import type { Pen } from "./pen";
+import { FONT, type Theme } from "./theme";
+
+export interface GutterScene {
+  geometry: Geometry;
+  theme: Theme;
+  layout: Layout;
+  placed: readonly PlacedRow[];
+  stats: StatsByRank | null;
+}
+
+/** Stats with a way to the entry of a rank. */
+export interface StatsByRank {
+  stats: Stats;
+  at: ReadonlyMap<number, number>;
+}
+
+export function statsByRank(stats: Stats): StatsByRank {
+  return { stats, at: new Map(stats.ranks.map((rank, index) => [rank, index])) };
+}
+
+interface Fact {
+  text: string;
+  warn: boolean;
+}
+
+/** The one thing worth saying of a rank in this view. */
+export function factOf(rank: SceneRank, known: StatsByRank | null, hasMargin: boolean): Fact {
+  if (rank.truncated !== null) {
+    return { text: `ends at ${formatTime(rank.range[1])}`, warn: true };
+  }
+  const index = known?.at.get(rank.rank);
+  const device = rank.summary.some(({ role }) => role !== "cpu");
+  if (known !== null && index !== undefined && device) {
+    const { stats } = known;
+    const data = stats.data[index] ?? 0;
+    if (data <= 0) return { text: "no data here", warn: false };
+    // The margin has the shares already.
+    if (!hasMargin)
+      return { text: `idle ${formatShare((stats.idle[index] ?? 0) / data)}`, warn: false };
+    const exposed = stats.exposed[index] ?? 0;
+    if (exposed > 0) return { text: `exposed ${formatDuration(exposed)}`, warn: false };
+    return { text: `busy ${formatDuration(data - (stats.idle[index] ?? 0))}`, warn: false };
+  }
+  if (device) return { text: "", warn: false };
+  return { text: rank.host ?? "CPU only", warn: false };
+}
+
+const BASELINE = 4;
+
+export function drawGutter(pen: Pen, gutter: GutterScene): void {
+  const { geometry, theme, layout, placed } = gutter;
+  const { rowsTop, rowsHeight } = geometry;
+  pen.rect(0, rowsTop, geometry.gutter, rowsHeight, theme.bg);
+  // Rows come from back to front; each clip range is one run of them.
+  let from = 0;
+  while (from < placed.length) {
+    const { clipTop, clipBottom } = placed[from]!;
+    let to = from;
+    while (
+      to < placed.length &&
+      placed[to]!.clipTop === clipTop &&
+      placed[to]!.clipBottom === clipBottom
+    ) {
+      to += 1;
+    }
+    const run = placed.slice(from, to);
+    pen.clipped(0, clipTop, geometry.gutter, clipBottom - clipTop, () => {
+      for (const row of run) drawRow(pen, gutter, row);
+    });
+    from = to;
+  }
+  pen.vertical(geometry.gutter - 1, rowsTop, rowsTop + rowsHeight, theme.rule);
+  if (layout.sticky > 0) {
+    const y = rowsTop + layout.stickyHeight;
+    pen.horizontal(y - 1, 0, geometry.gutter, theme.ruleStrong);
+  }
+}
+
+function drawRow(pen: Pen, gutter: GutterScene, placed: PlacedRow): void {
+  const { row } = placed;
+  if (row.track === null) drawRankNames(pen, gutter, placed);
+  else drawTrackNames(pen, gutter, placed);
+  if (row.pinned && (row.track === null || !isPinnedBelowHead(gutter, placed))) {
+    drawPin(pen, gutter.theme, 4, placed.y + Math.min(9, row.height / 2));
+  }
+}
+
+/** A track that is pinned only because its rank is. */
+function isPinnedBelowHead({ layout }: GutterScene, { row }: PlacedRow): boolean {
+  const at = layout.rows.indexOf(row);
+  for (let i = at - 1; i >= 0; i -= 1) {
+    const before = layout.rows[i]!;
+    if (before.rank !== row.rank || !before.pinned) return false;
+    if (before.track === null) return true;
+  }
+  return false;
+}
+
+function drawRankNames(pen: Pen, gutter: GutterScene, { row, y }: PlacedRow): void {
+  const { geometry, theme, layout, stats } = gutter;
+  const { fold } = layout;
+  pen.rect(0, y, geometry.gutter, row.height, theme.bg);
+  pen.horizontal(y, 0, geometry.gutter, theme.rule);
+  const right = geometry.gutter - 8;
+  const fact = factOf(row.rank, stats, geometry.margin > 0);
+  const ink = fact.warn ? theme.warnInk : theme.ink2;
+  if (fold.mode === "full") {
+    const names = row.bands().filter(({ label }) => label !== "");
+    const widest = geometry.narrow
+      ? 0
+      : Math.max(0, ...names.map(({ label }) => pen.width(label, FONT.label)));
+    const room = right - 12 - (widest > 0 ? widest + 8 : 0);
+    pen.fitted(row.name, 12, y + 14, room, FONT.bodyStrong, theme.ink);
+    pen.fitted(fact.text, 12, y + 28, room, FONT.label, ink);
+    if (geometry.narrow) return;
+    for (const { label, top, height } of names) {
+      const middle = y + top + (height < 8 ? 4 : height / 2);
+      pen.text(label, right, middle + BASELINE, FONT.label, theme.ink3, "right");
+    }
+    return;
+  }
+  const baseline = y + Math.round(row.height / 2) + BASELINE;
+  const font = row.open ? FONT.bodyStrong : FONT.body;
+  const arrow = fold.mode === "line";
+  if (arrow) drawArrow(pen, theme, 14, baseline - 4, row.open);
+  const x = arrow ? 24 : 12;
+  const used = pen.fitted(row.name, x, baseline, right - x, font, theme.ink);
+  pen.fitted(fact.text, right, baseline, right - x - used - 8, FONT.label, ink, "right");
+}
+
+function drawTrackNames(pen: Pen, gutter: GutterScene, placed: PlacedRow): void {
+  const { geometry, theme } = gutter;
+  const { row, y, clipTop, clipBottom } = placed;
+  const right = geometry.gutter - 8;
+  const room = right - (row.pinned ? 14 : 10);
+  const bands = row.bands();
+  const spill = bands.find(({ label }, index) => index > 0 && label !== "");
+  const last = spill === undefined ? y + row.height - 4 : y + spill.top;
+  const top = Math.max(y, clipTop);
+  const bottom = Math.min(last, clipBottom);
+  const name = geometry.narrow ? row.name.replace(/^(CPU|GPU) {2}/, "") : row.name;
+  if (bottom - top >= 11) {
+    pen.fitted(name, right, (top + bottom) / 2 + BASELINE, room, FONT.label, theme.ink2, "right");
+  }
+  for (const band of bands) {
+    if (band.label === "" || band === bands[0] || band.height < 11) continue;
+    const middle = y + band.top + band.height / 2;
+    pen.text(band.label, right, middle + BASELINE, FONT.label, theme.ink3, "right");
+  }
+}
+
+function drawArrow(pen: Pen, theme: Theme, x: number, y: number, open: boolean): void {
+  const { ctx } = pen;
+  pen.fill(theme.ink2);
+  ctx.beginPath();
+  if (open) {
+    ctx.moveTo(x - 3.5, y - 2);
+    ctx.lineTo(x + 3.5, y - 2);
+    ctx.lineTo(x, y + 3.5);
+  } else {
+    ctx.moveTo(x - 2, y - 3.5);
+    ctx.lineTo(x + 3.5, y);
+    ctx.lineTo(x - 2, y + 3.5);
+  }
+  ctx.fill();
+}
+
+function drawPin(pen: Pen, theme: Theme, x: number, y: number): void {
+  const { ctx } = pen;
+  pen.fill(theme.focus);
+  ctx.beginPath();
+  ctx.arc(x, y - 2, 2.5, 0, 2 * Math.PI);
+  ctx.fill();
+  ctx.fillRect(x - 0.5, y, 1, 5);
+}

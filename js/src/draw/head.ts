@@ -1,0 +1,218 @@
+/** Minimap, time axis, steps and phases: what stands above the rows. */
+
+import type { Scene, SceneStep, Span } from "../contract";
+import { type Geometry, xAtTime } from "../layout/geometry";
+import type { Minimap } from "../protocol/decode";
+import { timeTicks } from "./axis";
+import { formatAxis, formatDuration } from "./format";
+import { mix, pack, rgb } from "./paints";
+import type { Pen } from "./pen";
+import { FONT, type Theme } from "./theme";
+
+/** Steps nearer than this are not parted by lines through the rows. */
+const STEP_LINES_FROM_PX = 16;
+
+export interface HeadScene {
+  geometry: Geometry;
+  theme: Theme;
+  scene: Scene;
+  job: Span;
+  view: Span;
+  minimap: MinimapPicture | null;
+}
+
+/** The minimap's bars as a bitmap, made once for its data, size and theme. */
+export class MinimapPicture {
+  readonly canvas: HTMLCanvasElement;
+
+  constructor(
+    readonly data: Minimap,
+    readonly theme: Theme,
+    readonly width: number,
+    readonly height: number,
+  ) {
+    this.canvas = document.createElement("canvas");
+    this.canvas.width = Math.max(1, width);
+    this.canvas.height = Math.max(1, height);
+    this.draw();
+  }
+
+  private draw(): void {
+    const { data, theme, canvas } = this;
+    const { width, height } = canvas;
+    const image = new ImageData(width, height);
+    const px = new Uint32Array(image.data.buffer);
+    const lane = rgb(theme.lane);
+    px.fill(pack(lane));
+    const layers: [Float32Array, number][] = [
+      [data.compute, pack(rgb(theme.kind.compute))],
+      [data.exposed, pack(rgb(theme.kind.communication))],
+      [data.memory, pack(rgb(theme.kind.memory))],
+    ];
+    if (data.cpu !== null) layers.push([data.cpu, pack(mix(rgb(theme.kind.cpu), lane, 0.6))]);
+    const scale = (height - 2) / 1;
+    for (let x = 0; x < width; x += 1) {
+      const from = Math.floor((x * data.bins) / width);
+      const to = Math.max(from + 1, Math.floor(((x + 1) * data.bins) / width));
+      let base = height;
+      let sum = 0;
+      for (const [values, colour] of layers) {
+        let value = 0;
+        for (let bin = from; bin < to; bin += 1) value += values[bin] ?? 0;
+        sum += value / (to - from);
+        const top = Math.max(0, height - Math.round(sum * scale));
+        for (let y = top; y < base; y += 1) px[y * width + x] = colour;
+        base = Math.min(base, top);
+      }
+    }
+    canvas.getContext("2d")?.putImageData(image, 0, 0);
+  }
+}
+
+export function drawMinimap(pen: Pen, head: HeadScene): void {
+  const { geometry, theme, job, view, minimap } = head;
+  const { lanesX, lanesWidth, minimapTop, minimapHeight, gutter } = geometry;
+  pen.rect(0, 0, geometry.width, geometry.axisTop - 1, theme.bg);
+  pen.horizontal(geometry.axisTop - 1, 0, geometry.width, theme.rule);
+  const length = formatDuration(job[1] - job[0]);
+  const right = gutter - 10;
+  const used = pen.width(length, FONT.label);
+  pen.text(length, right, 20, FONT.label, theme.ink2, "right");
+  pen.fitted("whole job", 12, 20, right - used - 20, FONT.label, theme.ink3);
+  if (lanesWidth <= 0) return;
+  pen.rect(lanesX, minimapTop, lanesWidth, minimapHeight, theme.lane);
+  if (minimap !== null) {
+    pen.ctx.drawImage(minimap.canvas, lanesX, minimapTop, lanesWidth, minimapHeight);
+  }
+  const at = (time: number) => {
+    const share = (time - job[0]) / (job[1] - job[0]);
+    return lanesX + Math.min(1, Math.max(0, share)) * lanesWidth;
+  };
+  const x0 = at(view[0]);
+  const x1 = at(view[1]);
+  const veil = `${theme.bg}b8`;
+  pen.rect(lanesX, minimapTop, x0 - lanesX, minimapHeight, veil);
+  pen.rect(x1, minimapTop, lanesX + lanesWidth - x1, minimapHeight, veil);
+  const width = Math.max(x1 - x0, 3);
+  const left = Math.min(x0, lanesX + lanesWidth - width);
+  pen.frame(left, minimapTop, width, minimapHeight, theme.brushLine, 1.5);
+  if (width < 20) return;
+  const middle = minimapTop + minimapHeight / 2;
+  pen.rect(left, middle - 6, 3, 12, theme.brushLine);
+  pen.rect(left + width - 3, middle - 6, 3, 12, theme.brushLine);
+}
+
+/** Draws the axis and returns the times of its ticks. */
+export function drawAxis(pen: Pen, head: HeadScene): number[] {
+  const { geometry, theme, view } = head;
+  const { axisTop, axisHeight, lanesX, lanesWidth } = geometry;
+  const bottom = axisTop + axisHeight;
+  pen.rect(0, axisTop, geometry.width, axisHeight, theme.bg);
+  const { times, step } = timeTicks(view[0], view[1], lanesWidth, (label) =>
+    pen.width(label, FONT.label),
+  );
+  const end = lanesX + lanesWidth;
+  for (const time of times) {
+    const x = xAtTime(geometry, view, time);
+    pen.vertical(x, bottom - 4, bottom, theme.ruleStrong);
+    const label = formatAxis(time, step);
+    if (x + 4 + pen.width(label, FONT.label) > end) continue;
+    pen.text(label, x + 4, bottom - 7, FONT.label, theme.ink2);
+  }
+  pen.vertical(lanesX - 1, axisTop, bottom, theme.rule);
+  if (geometry.margin > 0) pen.vertical(end, axisTop, bottom, theme.rule);
+  return times;
+}
+
+export function drawStrip(pen: Pen, head: HeadScene): void {
+  const { geometry, theme, scene } = head;
+  const { stripTop, stripHeight, rowsTop, lanesX, lanesWidth, gutter } = geometry;
+  pen.rect(0, stripTop, geometry.width, rowsTop - stripTop, theme.bg);
+  if (geometry.stripRows === 0) return;
+  const names: string[] = [];
+  if (scene.steps.length > 0) {
+    names.push(scene.ranks.length > 1 && !geometry.narrow ? "steps, median rank" : "steps");
+  }
+  if (scene.phases.length > 0) names.push("phases");
+  for (const [row, name] of names.entries()) {
+    const y = stripTop + row * 16 + 11;
+    pen.fitted(name, 12, y, gutter - 20, FONT.label, theme.ink3);
+  }
+  pen.clipped(lanesX, stripTop, lanesWidth, stripHeight, () => {
+    let y = stripTop;
+    if (scene.steps.length > 0) {
+      drawSteps(pen, head, y);
+      y += 16;
+    }
+    if (scene.phases.length > 0) drawPhases(pen, head, y);
+  });
+  pen.vertical(lanesX - 1, stripTop, rowsTop, theme.rule);
+  if (geometry.margin === 0) return;
+  const x = lanesX + lanesWidth;
+  pen.vertical(x, stripTop, rowsTop, theme.rule);
+}
+
+function inView(steps: readonly SceneStep[], view: Span): SceneStep[] {
+  return steps.filter(({ start, dur }) => start < view[1] && start + dur > view[0]);
+}
+
+function drawSteps(pen: Pen, head: HeadScene, y: number): void {
+  const { geometry, theme, scene, view } = head;
+  const tint = mixed(theme.kind.annotation, theme.bg, theme.annotationTint);
+  const left = geometry.lanesX;
+  const right = left + geometry.lanesWidth;
+  let lastEdge = Number.NEGATIVE_INFINITY;
+  for (const step of inView(scene.steps, view)) {
+    const x0 = xAtTime(geometry, view, step.start);
+    const x1 = Math.min(xAtTime(geometry, view, step.start + step.dur), right);
+    const from = Math.max(x0, left);
+    pen.rect(from, y, Math.max(x1 - from - (x1 < right ? 1 : 0), 1), 15, tint);
+    if (x0 - lastEdge >= 4) {
+      pen.rect(x0, y, 2, 15, theme.kind.annotation);
+      lastEdge = x0;
+    }
+    const begun = x0 < left;
+    const name = begun ? `‹ ${step.name}` : step.name;
+    const used = pen.fitted(name, from + 6, y + 11, x1 - from - 10, FONT.labelStrong, theme.ink);
+    const length = formatDuration(step.dur);
+    const room = x1 - from - used - 24;
+    if (used > 0 && !begun && pen.width(length, FONT.label) <= room) {
+      pen.text(length, x1 - 6, y + 11, FONT.label, theme.ink2, "right");
+    }
+  }
+}
+
+function drawPhases(pen: Pen, head: HeadScene, y: number): void {
+  const { geometry, theme, scene, view } = head;
+  const left = geometry.lanesX;
+  const right = left + geometry.lanesWidth;
+  let reached = Number.NEGATIVE_INFINITY;
+  for (const phase of inView(scene.phases, view)) {
+    const x0 = xAtTime(geometry, view, phase.start);
+    const x1 = Math.min(xAtTime(geometry, view, phase.start + phase.dur), right);
+    if (x1 - reached < 3) continue;
+    if (x0 >= left) pen.vertical(x0, y, y + 14, theme.ruleStrong);
+    const from = Math.max(x0, left, reached);
+    const name = x0 < left ? `‹ ${phase.name}` : phase.name;
+    if (x1 - from >= 26) pen.fitted(name, from + 5, y + 11, x1 - from - 9, FONT.label, theme.ink2);
+    reached = x1;
+  }
+}
+
+/** Where steps begin, through all rows. */
+export function drawStepLines(pen: Pen, head: HeadScene): void {
+  const { geometry, theme, scene, view } = head;
+  let last = Number.NEGATIVE_INFINITY;
+  for (const { start } of scene.steps) {
+    if (start <= view[0] || start >= view[1]) continue;
+    const x = xAtTime(geometry, view, start);
+    if (x - last < STEP_LINES_FROM_PX) continue;
+    pen.dashed(x, geometry.rowsTop, geometry.height, theme.kind.annotation);
+    last = x;
+  }
+}
+
+export function mixed(a: string, b: string, share: number): string {
+  const { r, g, b: blue } = mix(rgb(a), rgb(b), share);
+  return `rgb(${r} ${g} ${blue})`;
+}

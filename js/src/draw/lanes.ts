@@ -1,0 +1,234 @@
+/** Draws one lane into the raster: ground, columns of cells, rectangles, counters. */
+
+import { type LaneWindow, SLOT } from "../data/lane_window";
+import { takeOut } from "../data/residual";
+import type { Form } from "../layout/bands";
+import { TILE_CELLS } from "../protocol/decode";
+import { type Paints, STEPS } from "./paints";
+import type { Raster } from "./raster";
+
+/** All in device px; x from the left edge of the lanes. */
+export interface LanePlace {
+  form: Form;
+  y0: number;
+  y1: number;
+  dpr: number;
+  /** Time at x = 0 and ns per device px. */
+  start: number;
+  resolution: number;
+  /** Where the rank has data. */
+  dataStart: number;
+  dataEnd: number;
+  /** Where anybody has data. */
+  jobStart: number;
+  jobEnd: number;
+  /** Counters only. */
+  valueRange: readonly [number, number] | null;
+}
+
+/** Rectangles begin at this width; shorter events are columns. */
+const RECT_PX = 2;
+
+const hatchPitch = 5;
+let share = new Float32Array(0);
+let counts = new Int32Array(0);
+
+/** Counts what is drawn, for the frame's figures. */
+export interface LaneCounts {
+  rects: number;
+}
+
+export type ShadeOfName = (name: number) => number;
+
+export function drawLane(
+  raster: Raster,
+  place: LanePlace,
+  lane: LaneWindow,
+  paints: Paints,
+  shade: ShadeOfName | null,
+  counted: LaneCounts,
+): void {
+  drawGround(raster, place, paints);
+  if (lane.empty || place.y1 <= place.y0) return;
+  if (place.form === "counter") {
+    drawCounter(raster, place, lane, paints);
+    return;
+  }
+  const leastNs = RECT_PX * place.resolution;
+  drawColumns(raster, place, lane, paints, leastNs);
+  counted.rects += drawRects(raster, place, lane, paints, leastNs, shade);
+}
+
+function drawGround(raster: Raster, place: LanePlace, paints: Paints): void {
+  const { y0, y1, dpr } = place;
+  const xOf = (time: number) => Math.round((time - place.start) / place.resolution);
+  const from = Math.max(0, xOf(place.dataStart));
+  const to = Math.min(raster.width, xOf(place.dataEnd));
+  raster.rect(from, y0, to, y1, paints.lane);
+  const { hatchGround: ground, hatchLine: line } = paints;
+  const pitch = Math.round(hatchPitch * dpr);
+  const thick = Math.max(1, Math.round(dpr));
+  raster.hatch(Math.max(0, xOf(place.jobStart)), y0, from, y1, ground, line, pitch, thick);
+  const end = Math.min(raster.width, xOf(place.jobEnd));
+  raster.hatch(Math.max(0, to), y0, end, y1, ground, line, pitch, thick);
+}
+
+/** Cells as shares and counts, less the slices that get a rectangle of their own. */
+function residual(lane: LaneWindow, leastNs: number): void {
+  const tiles = lane.last - lane.first;
+  const cells = tiles * TILE_CELLS;
+  if (share.length < cells) {
+    share = new Float32Array(cells);
+    counts = new Int32Array(cells);
+  }
+  const { busy, count } = lane;
+  for (let k = 0; k < cells; k += 1) {
+    share[k] = busy[k]! / 65535;
+    counts[k] = count[k]!;
+  }
+  if (lane.slices === 0) return;
+  let slot = 0;
+  while (slot < tiles) {
+    if (lane.slots[slot] !== SLOT.exact) {
+      slot += 1;
+      continue;
+    }
+    const from = slot;
+    while (slot < tiles && lane.slots[slot] === SLOT.exact) slot += 1;
+    const a = from * TILE_CELLS;
+    const b = slot * TILE_CELLS;
+    takeOut(
+      share.subarray(a, b),
+      counts.subarray(a, b),
+      b - a,
+      lane.start + a * lane.cell,
+      lane.cell,
+      lane,
+      0,
+      lane.slices,
+      leastNs,
+    );
+  }
+}
+
+function drawColumns(
+  raster: Raster,
+  place: LanePlace,
+  lane: LaneWindow,
+  paints: Paints,
+  leastNs: number,
+): void {
+  residual(lane, leastNs);
+  const cells = (lane.last - lane.first) * TILE_CELLS;
+  const exact = paints.columns[place.form];
+  const pending = paints.pendingColumns[place.form];
+  const high = place.y1 - place.y0;
+  const least = Math.min(high, Math.max(1, Math.round(place.dpr)));
+  const perPx = place.resolution / lane.cell;
+  const origin = (place.start - lane.start) / lane.cell;
+  const first = Math.max(0, Math.floor(-origin / perPx));
+  const last = Math.min(raster.width, Math.ceil((cells - origin) / perPx));
+  const { kind, slots } = lane;
+  for (let x = first; x < last; x += 1) {
+    const from = origin + x * perPx;
+    const to = from + perPx;
+    const a = Math.max(0, Math.floor(from));
+    const b = Math.min(cells - 1, Math.ceil(to) - 1);
+    let covered = 0;
+    let most = -1;
+    let hue = 255;
+    let marked = false;
+    for (let k = a; k <= b; k += 1) {
+      if (counts[k]! <= 0) continue;
+      // A cell marks the one pixel that holds its middle: a lone event is never two pixels wide.
+      const mine = k + 0.5 >= from && k + 0.5 < to;
+      if (mine) marked = true;
+      const part = share[k]! * (Math.min(to, k + 1) - Math.max(from, k));
+      if (part > 0) covered += part;
+      if (part > most && (mine || part > 0)) {
+        most = part;
+        hue = kind[k]!;
+      }
+    }
+    if (hue === 255) continue;
+    let size = (covered / perPx) * high;
+    if (marked && size < least) size = least;
+    else if (size > high) size = high;
+    if (size * STEPS < 0.5) continue;
+    const ramp = slots[a >> 8] === SLOT.exact ? exact : pending;
+    raster.column(x, place.y1, size, ramp, hue * (STEPS + 1), STEPS);
+  }
+}
+
+function drawRects(
+  raster: Raster,
+  place: LanePlace,
+  lane: LaneWindow,
+  paints: Paints,
+  leastNs: number,
+  shade: ShadeOfName | null,
+): number {
+  const { sliceStart, sliceDur, sliceKind, sliceName } = lane;
+  const { y0, y1, dpr, start, resolution, form } = place;
+  const { width } = raster;
+  const gap = Math.max(1, Math.round(dpr));
+  const end = start + width * resolution;
+  let rects = 0;
+  for (let i = 0; i < lane.slices; i += 1) {
+    const dur = sliceDur[i]!;
+    const from = sliceStart[i]!;
+    if (from >= end) break;
+    if (dur < leastNs || from + dur <= start) continue;
+    const x0 = Math.max(-2, Math.round((from - start) / resolution));
+    const x1 = Math.min(width + 2, Math.round((from + dur - start) / resolution));
+    const right = x1 - x0 >= 3 * dpr ? x1 - gap : x1;
+    const kind = sliceKind[i]!;
+    const code = kind * 3 + (shade === null ? 0 : shade(sliceName[i]!));
+    rects += 1;
+    if (right < x1) raster.rect(right, y0, x1, y1, paints.lane);
+    if (form !== "pale" && paints.isPale[kind] === 0) {
+      raster.rect(x0, y0, right, y1, paints.solid[code]!);
+      continue;
+    }
+    const edge = edgeWidth(x1 - x0, paints.edgePx[kind]!, dpr);
+    if (from >= start) {
+      raster.rect(x0, y0, Math.min(x0 + edge, right), y1, paints.edge[code]!);
+      raster.rect(x0 + edge, y0, right, y1, paints.tint[code]!);
+    } else {
+      raster.rect(x0, y0, right, y1, paints.tint[code]!);
+    }
+  }
+  return rects;
+}
+
+/** The dark left edge, thinner on marks that it would fill. */
+function edgeWidth(width: number, cssPx: number, dpr: number): number {
+  if (width <= 8 * dpr) return Math.max(1, Math.round(dpr));
+  return Math.max(1, Math.round(cssPx * dpr));
+}
+
+function drawCounter(raster: Raster, place: LanePlace, lane: LaneWindow, paints: Paints): void {
+  const [low, high] = place.valueRange ?? [0, 1];
+  const floor = Math.min(0, low);
+  const scale = high > floor ? (place.y1 - place.y0 - 1) / (high - floor) : 0;
+  const perPx = place.resolution / lane.cell;
+  const origin = (place.start - lane.start) / lane.cell;
+  const cells = (lane.last - lane.first) * TILE_CELLS;
+  const line = Math.max(1, Math.round(place.dpr));
+  for (let x = 0; x < raster.width; x += 1) {
+    const from = origin + x * perPx;
+    const a = Math.max(0, Math.floor(from));
+    const b = Math.min(cells - 1, Math.ceil(from + perPx) - 1);
+    let min = Number.POSITIVE_INFINITY;
+    let max = Number.NEGATIVE_INFINITY;
+    for (let k = a; k <= b; k += 1) {
+      if (lane.min[k]! < min) min = lane.min[k]!;
+      if (lane.max[k]! > max) max = lane.max[k]!;
+    }
+    if (max < min) continue;
+    const top = place.y1 - line - Math.round((max - floor) * scale);
+    const bottom = place.y1 - Math.round((min - floor) * scale);
+    raster.rect(x, bottom, x + 1, place.y1, paints.counterFill);
+    raster.rect(x, top, x + 1, Math.max(bottom, top + line), paints.counterLine);
+  }
+}

@@ -1,0 +1,86 @@
+/** The column of totals on the right: where each rank's device time goes in this view. */
+
+import type { Geometry } from "../layout/geometry";
+import type { PlacedRow } from "../layout/rows";
+import { formatShare } from "./format";
+import type { StatsByRank } from "./gutter";
+import type { Pen } from "./pen";
+import { FONT, type Theme } from "./theme";
+
+const PAD = 12;
+
+export interface MarginScene {
+  geometry: Geometry;
+  theme: Theme;
+  placed: readonly PlacedRow[];
+  stats: StatsByRank | null;
+  /** The figures are of another view than the one shown. */
+  stale: boolean;
+}
+
+export function drawMargin(pen: Pen, scene: MarginScene): void {
+  const { geometry, theme, placed } = scene;
+  if (geometry.margin === 0) return;
+  const x = geometry.width - geometry.margin;
+  pen.rect(x, geometry.stripTop, geometry.margin, geometry.height - geometry.stripTop, theme.bg);
+  drawTitle(pen, scene, x);
+  pen.clipped(x, geometry.rowsTop, geometry.margin, geometry.rowsHeight, () => {
+    for (const row of placed) drawRow(pen, scene, row, x);
+  });
+  pen.vertical(x, geometry.stripTop, geometry.height, theme.rule);
+}
+
+function drawTitle(pen: Pen, { geometry, theme }: MarginScene, x: number): void {
+  const room = geometry.margin - PAD;
+  if (geometry.stripRows === 0) return;
+  const y = geometry.stripTop + 11;
+  pen.fitted("GPU time in view", x + PAD, y, room, FONT.label, theme.ink3);
+  if (geometry.stripRows > 1) {
+    pen.fitted("compute · comm · idle", x + PAD, y + 16, room, FONT.label, theme.ink3);
+  }
+}
+
+function drawRow(pen: Pen, scene: MarginScene, placed: PlacedRow, x: number): void {
+  const { geometry, theme, stats } = scene;
+  const { row, y, clipTop } = placed;
+  if (row.track !== null) return;
+  const height = Math.min(row.height, placed.clipBottom - y);
+  pen.rect(x, Math.max(y, clipTop), geometry.margin, height, theme.bg);
+  if (y >= clipTop) pen.horizontal(y, x, geometry.width, theme.rule);
+  const index = stats?.at.get(row.rank.rank);
+  if (stats === null || index === undefined) return;
+  if (row.rank.summary.every(({ role }) => role === "cpu")) return;
+  const { compute, exposed, memory, idle, data } = stats.stats;
+  const whole = data[index] ?? 0;
+  const left = x + PAD;
+  const width = geometry.margin - 2 * PAD;
+  const compact = row.height < 24;
+  const barHeight = row.height >= 36 ? 11 : 8;
+  const top = compact
+    ? y + Math.round((row.height - barHeight) / 2)
+    : y + (row.height >= 36 ? 3 : 4);
+  pen.ctx.globalAlpha = scene.stale ? 0.4 : 1;
+  if (whole > 0) {
+    let from = left;
+    for (const [ns, colour] of [
+      [compute[index] ?? 0, theme.kind.compute],
+      [exposed[index] ?? 0, theme.kind.communication],
+      [memory[index] ?? 0, theme.kind.memory],
+    ] as const) {
+      const to = from + (ns / whole) * width;
+      pen.rect(from, top, to - from, barHeight, colour);
+      from = to;
+    }
+  }
+  pen.frame(left, top, width, barHeight, theme.idleLine, 1);
+  if (!compact) {
+    const baseline = top + barHeight + (row.height >= 36 ? 14 : 12);
+    const idleWords = whole > 0 ? `idle ${formatShare((idle[index] ?? 0) / whole)}` : "no data";
+    pen.text(idleWords, left + width, baseline, FONT.label, theme.ink3, "right");
+    const share = whole > 0 ? (exposed[index] ?? 0) / whole : 0;
+    if (share > 0) {
+      pen.text(`comm ${formatShare(share)}`, left, baseline, FONT.label, theme.ink2);
+    }
+  }
+  pen.ctx.globalAlpha = 1;
+}

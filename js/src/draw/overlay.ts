@@ -1,0 +1,237 @@
+/** What lies over the rows: selection, hover, brush, ruler, notes, search marks. */
+
+import type { Brief, Overlay, SelectionJson, Span } from "../contract";
+import type { PlacedMarks } from "../data/stage_data";
+import { type Geometry, xAtTime } from "../layout/geometry";
+import type { Sightings } from "../layout/sight";
+import { drawFlows } from "./flows";
+import { formatDuration } from "./format";
+import { mixed } from "./head";
+import type { Pen } from "./pen";
+import { FONT, type Theme } from "./theme";
+
+export interface OverlayScene {
+  geometry: Geometry;
+  theme: Theme;
+  view: Span;
+  sight: Sightings;
+  overlay: Overlay;
+  searched: PlacedMarks | null;
+  chosen: PlacedMarks | null;
+}
+
+export function drawOverlay(pen: Pen, scene: OverlayScene): void {
+  const { geometry, overlay } = scene;
+  const { lanesX, lanesWidth, rowsTop, rowsHeight, axisTop } = geometry;
+  if (lanesWidth <= 0) return;
+  const lanesTop = rowsTop;
+  pen.clipped(lanesX, lanesTop, lanesWidth, rowsHeight, () => {
+    if (overlay.selection !== null) drawSelection(pen, scene, overlay.selection);
+    if (overlay.brush !== null) {
+      const { start, end, ranks, tracks } = overlay.brush;
+      drawArea(pen, scene, start, end, ranks, tracks);
+    }
+  });
+  pen.clipped(lanesX, axisTop, lanesWidth, geometry.height - axisTop, () => {
+    for (const note of overlay.notes) drawNote(pen, scene, note);
+  });
+  pen.clipped(lanesX, lanesTop - 6, lanesWidth, rowsHeight + 6, () => {
+    if (scene.chosen !== null) drawMarks(pen, scene, scene.chosen, scene.theme.brushLine);
+    if (scene.searched !== null) drawMarks(pen, scene, scene.searched, scene.theme.hit);
+  });
+  pen.clipped(lanesX, lanesTop, lanesWidth, rowsHeight, () => {
+    if (overlay.hover !== null) drawHover(pen, scene, overlay.hover);
+    if (overlay.selected !== null) drawSelected(pen, scene, overlay.selected);
+    drawFlows(pen, scene);
+    if (overlay.ruler !== null) drawRuler(pen, scene, overlay.ruler);
+  });
+}
+
+function drawSelection(pen: Pen, scene: OverlayScene, selection: SelectionJson): void {
+  const { start_ns, end_ns, ranks, tracks } = selection;
+  if (start_ns === null && end_ns === null && ranks === null && tracks === null) return;
+  const start = start_ns ?? Number.NEGATIVE_INFINITY;
+  const end = end_ns ?? Number.POSITIVE_INFINITY;
+  drawArea(pen, scene, start, end, ranks, tracks);
+}
+
+/** A window over the rows that it holds for: a light fill between two edges. */
+function drawArea(
+  pen: Pen,
+  scene: OverlayScene,
+  start: number,
+  end: number,
+  ranks: readonly number[] | null,
+  tracks: readonly string[] | null,
+): void {
+  const { geometry, theme, view } = scene;
+  const left = geometry.lanesX - 4;
+  const right = geometry.lanesX + geometry.lanesWidth + 4;
+  const x0 = Math.max(left, Number.isFinite(start) ? xAtTime(geometry, view, start) : left);
+  const x1 = Math.min(right, Number.isFinite(end) ? xAtTime(geometry, view, end) : right);
+  if (x1 < left || x0 > right) return;
+  for (const [top, bottom] of stretches(scene, ranks, tracks)) {
+    pen.rect(x0, top, Math.max(x1 - x0, 1), bottom - top, theme.brush);
+    pen.rect(x0 - 1, top, 2, bottom - top, theme.brushLine);
+    pen.rect(x1 - 1, top, 2, bottom - top, theme.brushLine);
+    if (ranks === null && tracks === null) continue;
+    pen.rect(x0, top, x1 - x0, 1, theme.brushLine);
+    pen.rect(x0, bottom - 1, x1 - x0, 1, theme.brushLine);
+  }
+}
+
+/** Heights of the rows that belong, neighbours joined. */
+function stretches(
+  { sight, geometry }: OverlayScene,
+  ranks: readonly number[] | null,
+  tracks: readonly string[] | null,
+): [number, number][] {
+  if (ranks === null && tracks === null) {
+    return [[geometry.rowsTop, geometry.rowsTop + geometry.rowsHeight]];
+  }
+  const out: [number, number][] = [];
+  const rows = sight.placed
+    .filter(({ row }) => ranks === null || ranks.includes(row.rank.rank))
+    .filter(({ row }) => {
+      if (tracks === null) return true;
+      // A folded rank stands for its tracks.
+      if (row.track === null)
+        return row.rank.tracks.some(({ key }) => tracks.includes(key)) && !row.open;
+      return tracks.includes(row.track.key);
+    })
+    .map(({ row, y, clipTop, clipBottom }): [number, number] => [
+      Math.max(y, clipTop),
+      Math.min(y + row.height, clipBottom),
+    ])
+    .filter(([top, bottom]) => bottom > top)
+    .sort((a, b) => a[0] - b[0]);
+  for (const [top, bottom] of rows) {
+    const last = out[out.length - 1];
+    if (last !== undefined && top - last[1] < 1) last[1] = Math.max(last[1], bottom);
+    else out.push([top, bottom]);
+  }
+  return out;
+}
+
+/** Left and right of an event as it is drawn. */
+export function extentOf(scene: OverlayScene, start: number, dur: number): [number, number] {
+  const { geometry, view } = scene;
+  const { dpr } = geometry;
+  const snap = (x: number) => Math.round(x * dpr) / dpr;
+  const far = 10_000;
+  const x0 = Math.max(-far, snap(xAtTime(geometry, view, start)));
+  const x1 = Math.min(far + geometry.width, snap(xAtTime(geometry, view, start + dur)));
+  return [x0, Math.max(x1, x0 + 1 / dpr)];
+}
+
+function drawHover(pen: Pen, scene: OverlayScene, hover: NonNullable<Overlay["hover"]>): void {
+  const spot = scene.sight.lane(hover.lane);
+  if (spot === null) return;
+  const [x0, x1] = extentOf(scene, hover.start, hover.dur);
+  const { ctx } = pen;
+  ctx.strokeStyle = scene.theme.hover;
+  ctx.lineWidth = 1.5;
+  ctx.strokeRect(x0 - 0.75, spot.y - 0.75, x1 - x0 + 1.5, spot.band.height + 1.5);
+}
+
+function drawSelected(pen: Pen, scene: OverlayScene, event: Brief): void {
+  const spot = scene.sight.lane(event.lane) ?? scene.sight.standIn(event.rank, event.kind);
+  if (spot === null) return;
+  const [x0, x1] = extentOf(scene, event.start, event.dur);
+  const { ctx } = pen;
+  const { selection, selectionHalo } = scene.theme;
+  const box = [x0 - 2, spot.y - 2, x1 - x0 + 4, spot.band.height + 4] as const;
+  ctx.strokeStyle = selectionHalo;
+  ctx.lineWidth = 4;
+  ctx.strokeRect(...box);
+  ctx.strokeStyle = selection;
+  ctx.lineWidth = 2;
+  ctx.strokeRect(...box);
+}
+
+function drawRuler(pen: Pen, scene: OverlayScene, ruler: NonNullable<Overlay["ruler"]>): void {
+  const { geometry, theme, view } = scene;
+  const a = xAtTime(geometry, view, Math.min(ruler.start, ruler.end));
+  const b = xAtTime(geometry, view, Math.max(ruler.start, ruler.end));
+  pen.rect(a, ruler.y - 1, b - a, 2, theme.ink);
+  pen.rect(a - 1, ruler.y - 6, 2, 12, theme.ink);
+  pen.rect(b - 1, ruler.y - 6, 2, 12, theme.ink);
+  plate(pen, scene, formatDuration(Math.abs(ruler.end - ruler.start)), (a + b) / 2, ruler.y - 18);
+}
+
+/** Words on a ground of their own, kept within the lanes. */
+function plate(pen: Pen, { geometry, theme }: OverlayScene, words: string, x: number, y: number) {
+  const width = pen.width(words, FONT.labelStrong) + 10;
+  const { lanesX, lanesWidth, axisTop } = geometry;
+  const left = Math.min(Math.max(x - width / 2, lanesX + 2), lanesX + lanesWidth - width - 2);
+  const top = Math.max(y, axisTop);
+  pen.rect(left, top, width, 15, theme.ink);
+  pen.text(words, left + 5, top + 11, FONT.labelStrong, theme.bg);
+}
+
+function drawNote(pen: Pen, scene: OverlayScene, note: Overlay["notes"][number]): void {
+  const { geometry, theme, view } = scene;
+  const top = geometry.axisTop + geometry.axisHeight - 7;
+  const x0 = xAtTime(geometry, view, note.start);
+  const x1 = xAtTime(geometry, view, note.end);
+  const colour = note.kept ? theme.focus : theme.ink2;
+  const spans = note.end > note.start;
+  if (spans) pen.rect(x0, top, x1 - x0, 7, mixed(colour, theme.bg, 0.25));
+  for (const x of spans ? [x0, x1] : [x0]) {
+    if (note.kept) pen.vertical(x, top, geometry.height, colour);
+    else pen.dashed(x, top, geometry.height, colour);
+    pen.rect(x, top, 5, 7, colour);
+  }
+  if (!spans) return;
+  const words = formatDuration(note.end - note.start);
+  if (x1 - x0 >= pen.width(words, FONT.labelStrong) + 24) {
+    plate(pen, scene, words, (x0 + x1) / 2, top - 5);
+  }
+}
+
+const MARK_WIDTH = 7;
+const MARK_HEIGHT = 6;
+/** Marks nearer than this are drawn as one, as wide as they reach. */
+const MARK_STEP = 4;
+
+/** Triangles above the lanes. They stay however far out the view is. */
+function drawMarks(pen: Pen, scene: OverlayScene, placed: PlacedMarks, colour: string): void {
+  const { sight, theme, geometry, view } = scene;
+  const { marks, start, end, bins } = placed;
+  const { ctx } = pen;
+  const half = MARK_WIDTH / 2;
+  const path = (x0: number, x1: number, y: number) => {
+    ctx.moveTo(x0 - half, y - MARK_HEIGHT);
+    ctx.lineTo(x1 + half, y - MARK_HEIGHT);
+    ctx.lineTo(x1, y);
+    ctx.lineTo(x0, y);
+    ctx.closePath();
+  };
+  ctx.beginPath();
+  let i = 0;
+  while (i < marks.lane.length) {
+    const lane = marks.lane[i]!;
+    const spot = sight.lane(lane);
+    let x0 = Number.NaN;
+    let x1 = Number.NaN;
+    for (; i < marks.lane.length && marks.lane[i] === lane; i += 1) {
+      if (spot === null || spot.top > spot.y + 1) continue;
+      const time = start + ((marks.bin[i]! + 0.5) / bins) * (end - start);
+      const x = pen.snap(xAtTime(geometry, view, time)) + 0.5;
+      if (x - x1 <= MARK_STEP) {
+        x1 = x;
+        continue;
+      }
+      if (!Number.isNaN(x0)) path(x0, x1, spot.y + 2.5);
+      x0 = x;
+      x1 = x;
+    }
+    if (spot !== null && !Number.isNaN(x0)) path(x0, x1, spot.y + 2.5);
+  }
+  ctx.lineJoin = "round";
+  ctx.lineWidth = 2;
+  ctx.strokeStyle = theme.hitLine;
+  ctx.stroke();
+  pen.fill(colour);
+  ctx.fill();
+}

@@ -1,0 +1,221 @@
+/** Paints a frame: the parts that have changed, on two canvases. */
+
+import type { Scene, Span } from "../contract";
+import type { LaneWindow } from "../data/lane_window";
+import type { Geometry } from "../layout/geometry";
+import type { LaneSpot, Sightings } from "../layout/sight";
+import { drawGutter, type GutterScene } from "./gutter";
+import { drawAxis, drawMinimap, drawStepLines, drawStrip, type HeadScene } from "./head";
+import { LABEL_FROM_PX } from "./labels";
+import { drawLane, type LanePlace, type ShadeOfName } from "./lanes";
+import { drawMargin, type MarginScene } from "./margin";
+import { drawOverlay, type OverlayScene } from "./overlay";
+import type { Paints } from "./paints";
+import { Pen } from "./pen";
+import { Raster } from "./raster";
+import { FONT, type Theme } from "./theme";
+
+/** Lanes lower than this have no labels: the letters would touch both edges. */
+const LABEL_FROM_HEIGHT = 12;
+
+export interface Dirty {
+  head: boolean;
+  gutter: boolean;
+  lanes: boolean;
+  margin: boolean;
+  overlay: boolean;
+}
+
+export interface LanesScene {
+  geometry: Geometry;
+  theme: Theme;
+  paints: Paints;
+  scene: Scene;
+  job: Span;
+  view: Span;
+  sight: Sightings;
+  shade: ShadeOfName | null;
+  window(lane: number): LaneWindow | null;
+  nameOf(key: number): string;
+}
+
+export interface Frame {
+  head: HeadScene;
+  gutter: GutterScene;
+  lanes: LanesScene;
+  margin: MarginScene;
+  overlay: OverlayScene;
+}
+
+export interface Painted {
+  lanes: number;
+  rects: number;
+  labels: number;
+}
+
+export class Painter {
+  readonly base = document.createElement("canvas");
+  readonly over = document.createElement("canvas");
+  private readonly baseCtx: CanvasRenderingContext2D;
+  private readonly overCtx: CanvasRenderingContext2D;
+  private pen: Pen;
+  private overPen: Pen;
+  private raster: Raster | null = null;
+
+  constructor() {
+    for (const canvas of [this.base, this.over]) {
+      Object.assign(canvas.style, { position: "absolute", left: "0", top: "0", display: "block" });
+    }
+    this.over.style.pointerEvents = "none";
+    this.baseCtx = context(this.base, { alpha: false });
+    this.overCtx = context(this.over, {});
+    this.pen = new Pen(this.baseCtx, 1);
+    this.overPen = new Pen(this.overCtx, 1);
+  }
+
+  resize({ width, height, dpr, lanesX, lanesWidth, rowsTop, rowsHeight }: Geometry): void {
+    for (const canvas of [this.base, this.over]) {
+      canvas.width = Math.max(1, Math.round(width * dpr));
+      canvas.height = Math.max(1, Math.round(height * dpr));
+      canvas.style.width = `${width}px`;
+      canvas.style.height = `${height}px`;
+    }
+    this.pen = new Pen(this.baseCtx, dpr);
+    this.overPen = new Pen(this.overCtx, dpr);
+    const left = Math.round(lanesX * dpr);
+    const top = Math.round(rowsTop * dpr);
+    const across = Math.round((lanesX + lanesWidth) * dpr) - left;
+    const down = Math.round((rowsTop + rowsHeight) * dpr) - top;
+    this.raster = across > 0 && down > 0 ? new Raster(across, down) : null;
+  }
+
+  paint(frame: Frame, dirty: Dirty): Painted {
+    const { pen } = this;
+    let painted: Painted = { lanes: 0, rects: 0, labels: 0 };
+    if (dirty.head) {
+      drawMinimap(pen, frame.head);
+      drawStrip(pen, frame.head);
+    }
+    if (dirty.gutter) drawGutter(pen, frame.gutter);
+    if (dirty.lanes || dirty.head) {
+      const ticks = drawAxis(pen, frame.head);
+      painted = this.paintLanes(frame.lanes, frame.head, ticks);
+    }
+    if (dirty.margin || dirty.head) drawMargin(pen, frame.margin);
+    if (dirty.overlay) {
+      this.overCtx.clearRect(0, 0, frame.head.geometry.width, frame.head.geometry.height);
+      drawOverlay(this.overPen, frame.overlay);
+    }
+    return painted;
+  }
+
+  private paintLanes(lanes: LanesScene, head: HeadScene, ticks: readonly number[]): Painted {
+    const { raster, pen } = this;
+    if (raster === null) return { lanes: 0, rects: 0, labels: 0 };
+    const { geometry, theme, sight, view } = lanes;
+    const { dpr, lanesX, lanesWidth, rowsTop, rowsHeight } = geometry;
+    const counted = { rects: 0 };
+    this.rasterise(raster, lanes, counted);
+    this.baseCtx.putImageData(raster.image, Math.round(lanesX * dpr), Math.round(rowsTop * dpr));
+    let labels = 0;
+    pen.clipped(lanesX, rowsTop, lanesWidth, rowsHeight, () => {
+      const grid = `${theme.ruleStrong}30`;
+      for (const time of ticks) {
+        if (time <= view[0]) continue;
+        const x = lanesX + ((time - view[0]) / (view[1] - view[0])) * lanesWidth;
+        pen.vertical(x, rowsTop, rowsTop + rowsHeight, grid);
+      }
+      drawStepLines(pen, head);
+      for (const spot of sight.spots) labels += this.label(lanes, spot);
+    });
+    return { lanes: sight.spots.length, rects: counted.rects, labels };
+  }
+
+  private rasterise(raster: Raster, lanes: LanesScene, counted: { rects: number }): void {
+    const { geometry, paints, sight, view, job } = lanes;
+    const { dpr, rowsTop } = geometry;
+    const px = (y: number) => Math.round((y - rowsTop) * dpr);
+    raster.clip(0, raster.height);
+    raster.clear(paints.bg);
+    const place: LanePlace = {
+      form: "solid",
+      y0: 0,
+      y1: 0,
+      dpr,
+      start: view[0],
+      resolution: (view[1] - view[0]) / raster.width,
+      dataStart: 0,
+      dataEnd: 0,
+      jobStart: job[0],
+      jobEnd: job[1],
+      valueRange: null,
+    };
+    const line = Math.max(1, Math.round(dpr));
+    let at = 0;
+    for (const placed of sight.placed) {
+      const { row, y, clipTop, clipBottom } = placed;
+      raster.clip(px(clipTop), px(clipBottom));
+      const top = px(y);
+      raster.rect(0, top, raster.width, px(y + row.height), paints.bg);
+      if (row.track === null) raster.rect(0, top, raster.width, top + line, paints.rule);
+      for (; at < sight.spots.length && sight.spots[at]!.placed === placed; at += 1) {
+        const { band, y: bandY } = sight.spots[at]!;
+        const window = lanes.window(band.lane);
+        if (window === null) continue;
+        place.form = band.form;
+        place.y0 = px(bandY);
+        place.y1 = Math.max(place.y0 + 1, px(bandY + band.height));
+        [place.dataStart, place.dataEnd] = row.rank.range;
+        place.valueRange = band.track?.range ?? null;
+        drawLane(raster, place, window, paints, lanes.shade, counted);
+      }
+    }
+  }
+
+  /** Names on the rectangles of a lane that have room for them. */
+  private label(lanes: LanesScene, spot: LaneSpot): number {
+    const { band, y, top, bottom } = spot;
+    if (band.height < LABEL_FROM_HEIGHT || band.form === "bar" || band.form === "counter") return 0;
+    // A name of which a part is scrolled away would be cut through.
+    if (bottom - top < band.height - 2) return 0;
+    const lane = lanes.window(band.lane);
+    if (lane === null || lane.slices === 0) return 0;
+    const { pen } = this;
+    const { geometry, view, paints, theme, shade } = lanes;
+    const { lanesX, lanesWidth } = geometry;
+    const perPx = (view[1] - view[0]) / lanesWidth;
+    const least = LABEL_FROM_PX * perPx;
+    const fitter = pen.fitter(FONT.label);
+    const baseline = Math.round(y + band.height / 2 + 4);
+    let labels = 0;
+    for (let i = 0; i < lane.slices; i += 1) {
+      const dur = lane.sliceDur[i]!;
+      const start = lane.sliceStart[i]!;
+      if (start >= view[1]) break;
+      if (dur < least || start + dur <= view[0]) continue;
+      const x0 = lanesX + Math.max(0, (start - view[0]) / perPx);
+      const x1 = lanesX + Math.min(lanesWidth, (start + dur - view[0]) / perPx);
+      if (x1 - x0 < LABEL_FROM_PX) continue;
+      const kind = lane.sliceKind[i]!;
+      const pale = band.form === "pale" || paints.isPale[kind] === 1;
+      const name = lane.sliceName[i]!;
+      const label = fitter.fit(lanes.nameOf(name), x1 - x0 - 8);
+      if (label === "") continue;
+      const colour = pale
+        ? theme.ink
+        : paints.textOn[kind * 3 + (shade === null ? 0 : shade(name))]!;
+      pen.text(label, x0 + (pale ? 5 : 4), baseline, FONT.label, colour);
+      labels += 1;
+    }
+    return labels;
+  }
+}
+
+function context(
+  canvas: HTMLCanvasElement,
+  settings: CanvasRenderingContext2DSettings,
+): CanvasRenderingContext2D {
+  const ctx = canvas.getContext("2d", settings);
+  if (ctx === null) throw new Error("This browser gives no 2D canvas.");
+  return ctx;
+}

@@ -1,0 +1,163 @@
+/** The theme's colours as packed pixels, by form, kind and shade, ready for the rasteriser. */
+
+import type { Kind } from "../contract";
+import type { Theme } from "./theme";
+
+/** Steps between a lane's colour and full: how far the topmost pixel of a column is covered. */
+export const STEPS = 16;
+const SHADES = 3;
+/** Alpha of cells that stand in for a level that is not loaded yet. */
+const PENDING = 0.55;
+const DIMMED = 0.22;
+/** Host events too short for a tint and an edge. */
+const PALE_COLUMN = 0.55;
+const BAR = 0.75;
+
+export interface Rgb {
+  r: number;
+  g: number;
+  b: number;
+}
+
+export function rgb(hex: string): Rgb {
+  const value = Number.parseInt(hex.slice(1, 7), 16);
+  return { r: (value >> 16) & 255, g: (value >> 8) & 255, b: value & 255 };
+}
+
+/** `share` of `a` over `b`. */
+export function mix(a: Rgb, b: Rgb, share: number): Rgb {
+  const blend = (x: number, y: number) => Math.round(x * share + y * (1 - share));
+  return { r: blend(a.r, b.r), g: blend(a.g, b.g), b: blend(a.b, b.b) };
+}
+
+/** As a pixel of ImageData read in 32 bits, which are little-endian wherever browsers run. */
+export function pack({ r, g, b }: Rgb): number {
+  return (0xff000000 | (b << 16) | (g << 8) | r) >>> 0;
+}
+
+/** FNV-1a over the UTF-8 bytes. */
+export function fnv1a32(text: string): number {
+  let hash = 0x811c9dc5;
+  for (const byte of new TextEncoder().encode(text)) {
+    hash = Math.imul(hash ^ byte, 0x01000193);
+  }
+  return hash >>> 0;
+}
+
+function luminance({ r, g, b }: Rgb): number {
+  const linear = (value: number) => {
+    const share = value / 255;
+    return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+  };
+  return 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+}
+
+/** WCAG's ratio. */
+export function contrast(a: Rgb, b: Rgb): number {
+  const [dark, light] = [luminance(a), luminance(b)].sort((x, y) => x - y) as [number, number];
+  return (light + 0.05) / (dark + 0.05);
+}
+
+function betterOn(ground: Rgb, texts: readonly [string, string]): string {
+  const [a, b] = texts;
+  return contrast(rgb(a), ground) >= contrast(rgb(b), ground) ? a : b;
+}
+
+/** The theme's dark text, which in the dark theme is not its ink. */
+function onDark(theme: Theme): string {
+  return theme.name === "dark" ? theme.onKind.compute : theme.ink;
+}
+
+export function shadeOf(name: string): number {
+  return fnv1a32(name) % SHADES;
+}
+
+/** Colours of columns: entry `kind · (STEPS + 1) + step`. */
+type Ramp = Uint32Array;
+
+export interface Paints {
+  readonly bg: number;
+  readonly lane: number;
+  readonly rule: number;
+  readonly hatchLine: number;
+  readonly hatchGround: number;
+  readonly columns: Readonly<Record<"solid" | "pale" | "bar" | "counter", Ramp>>;
+  readonly pendingColumns: Readonly<Record<"solid" | "pale" | "bar" | "counter", Ramp>>;
+  /** Rectangles: entry `kind · 3 + shade`. */
+  readonly solid: Uint32Array;
+  readonly tint: Uint32Array;
+  readonly edge: Uint32Array;
+  /** By kind: drawn as a tint with an edge even among device events. */
+  readonly isPale: Uint8Array;
+  /** By kind: width of the edge in CSS px. */
+  readonly edgePx: Float32Array;
+  /** Text on a solid rectangle: entry `kind · 3 + shade`. */
+  readonly textOn: readonly string[];
+  readonly counterFill: number;
+  readonly counterLine: number;
+}
+
+export function paintsOf(theme: Theme, kinds: readonly Kind[], dimmed: ReadonlySet<Kind>): Paints {
+  const lane = rgb(theme.lane);
+  const bg = rgb(theme.bg);
+  const colourOf = (kind: Kind, shade: number): Rgb => {
+    const colour = rgb(theme.nameShades[kind][shade as 0 | 1 | 2]);
+    return dimmed.has(kind) ? mix(colour, lane, DIMMED) : colour;
+  };
+  const ramp = (strength: (kind: Kind) => number, alpha: number): Ramp => {
+    const out = new Uint32Array(kinds.length * (STEPS + 1));
+    for (const [code, kind] of kinds.entries()) {
+      const full = mix(mix(colourOf(kind, 0), lane, strength(kind)), lane, alpha);
+      for (let step = 0; step <= STEPS; step += 1) {
+        out[code * (STEPS + 1) + step] = pack(mix(full, lane, step / STEPS));
+      }
+    }
+    return out;
+  };
+  const tintShare = (kind: Kind) => (kind === "annotation" ? theme.annotationTint : theme.cpuTint);
+  const paleKind = (kind: Kind) => kind === "cpu" || kind === "annotation";
+  const rampsAt = (alpha: number) => {
+    const solid = ramp((kind) => (paleKind(kind) ? PALE_COLUMN : 1), alpha);
+    return {
+      solid,
+      pale: ramp(() => PALE_COLUMN, alpha),
+      bar: ramp(() => BAR, alpha),
+      counter: solid,
+    };
+  };
+  const table = (of: (kind: Kind, shade: number) => Rgb) => {
+    const out = new Uint32Array(kinds.length * SHADES);
+    for (const [code, kind] of kinds.entries()) {
+      for (let shade = 0; shade < SHADES; shade += 1) {
+        out[code * SHADES + shade] = pack(of(kind, shade));
+      }
+    }
+    return out;
+  };
+  const ink = rgb(theme.ink2);
+  return {
+    bg: pack(bg),
+    lane: pack(lane),
+    rule: pack(rgb(theme.rule)),
+    hatchLine: pack(mix(rgb(theme.ruleStrong), bg, 0.45)),
+    hatchGround: pack(bg),
+    columns: rampsAt(1),
+    pendingColumns: rampsAt(PENDING),
+    solid: table(colourOf),
+    tint: table((kind, shade) => mix(colourOf(kind, shade), lane, tintShare(kind))),
+    edge: table(colourOf),
+    isPale: Uint8Array.from(kinds, (kind) => (paleKind(kind) ? 1 : 0)),
+    edgePx: Float32Array.from(kinds, (kind) => (kind === "annotation" ? 2 : 1.5)),
+    textOn: kinds.flatMap((kind) =>
+      [0, 1, 2].map((shade) =>
+        dimmed.has(kind)
+          ? theme.ink2
+          : shade === 0
+            ? theme.onKind[kind]
+            : betterOn(rgb(theme.nameShades[kind][shade as 0 | 1 | 2]), ["#ffffff", onDark(theme)]),
+      ),
+    ),
+    counterFill: pack(mix(ink, lane, 0.2)),
+    counterLine: pack(mix(ink, lane, 0.8)),
+  };
+}

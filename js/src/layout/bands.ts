@@ -1,0 +1,199 @@
+/** How high the lanes of a row are, and where in it they lie. CSS px. */
+
+import type { SceneRank, SceneTrack } from "../contract";
+
+/**
+ * How marks of a band look: `solid` is device time, `pale` is host time (a tint with a dark left
+ * edge), `bar` is a thread of a folded rank.
+ */
+export type Form = "solid" | "pale" | "bar" | "counter";
+
+export interface Band {
+  lane: number;
+  /** From the top of the row. */
+  top: number;
+  height: number;
+  form: Form;
+  /** Name in the gutter, "" for none. */
+  label: string;
+  track: SceneTrack | null;
+}
+
+/** Sizes of a folded rank, the same for all ranks of a layout. */
+export interface Fold {
+  mode: "full" | "line" | "compact";
+  height: number;
+  pad: number;
+  gpu: number;
+  comm: number;
+  /** Threads shown as bars. */
+  cpuBars: number;
+}
+
+const FULL = { pad: 3, gpu: 16, comm: 12, gap: 1, beforeCpu: 3, below: 2 };
+const GROWN = { gpu: 24, comm: 15 };
+const BAR = 3;
+const MOST_BARS = 3;
+/** Beside an opened rank. */
+const LINE = { pad: 3, gpu: 9, comm: 13, height: 27 };
+const COMPACT = { pad: 2, gpu: 8, comm: 6, height: 18 };
+/** From this many ranks on, threads are left to the opened rank. */
+const MANY_RANKS = 40;
+/** Two lines of text in the gutter. */
+const TWO_LINES = 36;
+
+const PITCH = { thread: 17, stream: 21, annotation: 16, async: 17, instant: 12, counter: 30 };
+const BELOW = { thread: 4, stream: 4, annotation: 2, async: 4, instant: 3, counter: 4 };
+
+function lanesOf(rank: SceneRank, role: "gpu" | "comm" | "cpu") {
+  return rank.summary.filter((lane) => lane.role === role);
+}
+
+/** Sizes that let `count` folded ranks use `room`; never smaller than legible, then they scroll. */
+export function foldOf(
+  ranks: readonly SceneRank[],
+  count: number,
+  room: number,
+  anyOpen: boolean,
+): Fold {
+  if (anyOpen) return { mode: "line", ...LINE, cpuBars: MOST_BARS };
+  const hasComm = ranks.some((rank) => lanesOf(rank, "comm").length > 0);
+  const hasGpu = hasComm || ranks.some((rank) => lanesOf(rank, "gpu").length > 0);
+  const threads = Math.max(0, ...ranks.map((rank) => lanesOf(rank, "cpu").length));
+  const each = count > 0 ? Math.floor(room / count) : room;
+  const gpuHeight = hasGpu ? FULL.gpu : 0;
+  const commHeight = hasComm ? FULL.comm + FULL.gap : 0;
+
+  if (count > MANY_RANKS && hasGpu) {
+    const height = Math.max(TWO_LINES - 2, FULL.pad + gpuHeight + commHeight + FULL.below);
+    if (each < height) return compactFold(each, hasComm);
+    return grown({ mode: "full", height, pad: FULL.pad, gpu: 16, comm: 12, cpuBars: 0 }, each);
+  }
+  if (count > MANY_RANKS) {
+    return { mode: "compact", ...COMPACT, cpuBars: Math.min(threads, MOST_BARS) };
+  }
+  const cpuBars = Math.min(threads, MOST_BARS);
+  const cpu = cpuBars > 0 ? FULL.beforeCpu + cpuBars * BAR + cpuBars - 1 : 0;
+  const height = Math.max(TWO_LINES, FULL.pad + gpuHeight + commHeight + cpu + FULL.below);
+  return grown({ mode: "full", height, pad: FULL.pad, gpu: 16, comm: 12, cpuBars }, each);
+}
+
+function compactFold(each: number, hasComm: boolean): Fold {
+  const extra = Math.max(0, Math.min(each - COMPACT.height, 14));
+  const forComm = hasComm ? Math.floor(extra * 0.43) : 0;
+  return {
+    mode: "compact",
+    height: COMPACT.height + extra,
+    pad: COMPACT.pad,
+    gpu: COMPACT.gpu + extra - forComm + (hasComm ? 0 : COMPACT.comm),
+    comm: COMPACT.comm + forComm,
+    cpuBars: 0,
+  };
+}
+
+/** Give room that is left to the device lanes, as far as they may grow. */
+function grown(fold: Fold, each: number): Fold {
+  const most = GROWN.gpu - fold.gpu + (GROWN.comm - fold.comm);
+  const extra = Math.max(0, Math.min(each - fold.height, most));
+  const forGpu = Math.round((extra * (GROWN.gpu - fold.gpu)) / most);
+  return {
+    ...fold,
+    height: fold.height + extra,
+    gpu: fold.gpu + forGpu,
+    comm: fold.comm + extra - forGpu,
+  };
+}
+
+/** Bands of a folded rank, or of the head of an opened one. */
+export function foldedBands(rank: SceneRank, fold: Fold): Band[] {
+  const bands: Band[] = [];
+  const [gpu] = lanesOf(rank, "gpu");
+  const [comm] = lanesOf(rank, "comm");
+  const threads = lanesOf(rank, "cpu");
+  const named = fold.mode === "full";
+  let top = fold.pad;
+  if (gpu === undefined && comm === undefined) return cpuOnlyBands(threads, fold);
+  const wide = comm === undefined && fold.mode !== "full" ? fold.comm : 0;
+  if (gpu !== undefined) {
+    const height = fold.gpu + wide;
+    bands.push({
+      lane: gpu.lane,
+      top,
+      height,
+      form: "solid",
+      label: named ? gpu.label : "",
+      track: null,
+    });
+    top += height + FULL.gap;
+  }
+  if (comm !== undefined) {
+    bands.push({
+      lane: comm.lane,
+      top,
+      height: fold.comm,
+      form: "solid",
+      label: named ? comm.label : "",
+      track: null,
+    });
+    top += fold.comm + FULL.gap;
+  }
+  if (fold.mode !== "full" || fold.cpuBars === 0) return bands;
+  top += FULL.beforeCpu - FULL.gap;
+  const shown = threads.slice(0, fold.cpuBars);
+  const label = threads.length > shown.length ? `CPU ${shown.length} of ${threads.length}` : "CPU";
+  for (const [index, thread] of shown.entries()) {
+    bands.push({
+      lane: thread.lane,
+      top,
+      height: BAR,
+      form: "bar",
+      label: index === 0 ? label : "",
+      track: null,
+    });
+    top += BAR + 1;
+  }
+  return bands;
+}
+
+function cpuOnlyBands(threads: SceneRank["summary"], fold: Fold): Band[] {
+  const shown = threads.slice(0, Math.max(1, Math.min(fold.cpuBars, MOST_BARS)));
+  if (shown.length === 0) return [];
+  const room = fold.height - 2 * fold.pad - (shown.length - 1);
+  const height = Math.max(2, Math.min(12, Math.floor(room / shown.length)));
+  return shown.map((thread, index) => ({
+    lane: thread.lane,
+    top: fold.pad + index * (height + 1),
+    height,
+    form: "bar",
+    label: index === 0 && fold.mode === "full" ? "CPU" : "",
+    track: null,
+  }));
+}
+
+type Sized = keyof typeof PITCH;
+
+function sizeOf(role: SceneTrack["role"]): Sized {
+  return role === "other" ? "thread" : role;
+}
+
+export function trackHeight(track: SceneTrack): number {
+  const size = sizeOf(track.role);
+  return PITCH[size] * Math.max(1, track.lanes) + BELOW[size];
+}
+
+/** Bands of an opened rank's track: one per depth, then one per spill lane. */
+export function trackBands(track: SceneTrack, name: string): Band[] {
+  const size = sizeOf(track.role);
+  const pitch = PITCH[size];
+  const form: Form =
+    size === "counter" ? "counter" : size === "thread" || size === "annotation" ? "pale" : "solid";
+  const spillsFrom = size === "counter" ? track.lanes : Math.max(1, track.nested);
+  return Array.from({ length: track.lanes }, (_, depth) => ({
+    lane: track.lane0 + depth,
+    top: depth * pitch + 1,
+    height: size === "stream" && track.lanes === 1 ? pitch : pitch - 1,
+    form,
+    label: depth === 0 ? name : depth >= spillsFrom ? `+${depth - spillsFrom + 1}` : "",
+    track,
+  }));
+}

@@ -1,0 +1,459 @@
+/** The drawn part of a timeline: minimap, axis, steps, gutter, lanes, margin. */
+
+import type {
+  FrameStats,
+  Hit,
+  Overlay,
+  RowInfo,
+  RowState,
+  Scene,
+  Slice,
+  Source,
+  Span,
+  Stage,
+  ThemeName,
+} from "./contract";
+import { type DataPart, StageData } from "./data/stage_data";
+import { type StatsByRank, statsByRank } from "./draw/gutter";
+import { MinimapPicture } from "./draw/head";
+import { type Paints, paintsOf, shadeOf } from "./draw/paints";
+import { type Dirty, type Frame, Painter } from "./draw/painter";
+import { Scrollbar } from "./draw/scrollbar";
+import { type Theme, THEMES } from "./draw/theme";
+import { Camera } from "./layout/camera";
+import { type Geometry, geometryOf, timeAtX, xAtTime } from "./layout/geometry";
+import { type HitScene, hitAt, slicesIn } from "./layout/hit";
+import { type Layout, layoutRows, naturalHeight, placeRows, rowInfo } from "./layout/rows";
+import { anchored, clampScroll, scrollTo } from "./layout/scroll";
+import { Sightings } from "./layout/sight";
+
+const NO_OVERLAY: Overlay = {
+  hover: null,
+  selected: null,
+  flows: [],
+  selection: null,
+  brush: null,
+  ruler: null,
+  notes: [],
+  search: "",
+  dimmed: new Set(),
+};
+
+const ALL: Dirty = { head: true, gutter: true, lanes: true, margin: true, overlay: true };
+
+export function createStage(scene: Scene, source: Source, theme: ThemeName = "light"): Stage {
+  return new DrawnStage(scene, source, theme);
+}
+
+function stripRows(scene: Scene): number {
+  return (scene.steps.length > 0 ? 1 : 0) + (scene.phases.length > 0 ? 1 : 0);
+}
+
+class DrawnStage implements Stage {
+  readonly el = document.createElement("div");
+  private readonly painter = new Painter();
+  private readonly camera: Camera;
+  private readonly ended = new AbortController();
+  private readonly resizes: ResizeObserver;
+  private readonly scrollbar: Scrollbar;
+  private readonly calm = matchMedia("(prefers-reduced-motion: reduce)");
+  private readonly viewListeners: ((view: Span, done: boolean) => void)[] = [];
+  private readonly frameListeners: ((stats: FrameStats) => void)[] = [];
+  private data: StageData;
+  private theme: Theme;
+  private paints: Paints;
+  private byName = false;
+  private shades: number[] = [];
+  private rowState: RowState = { open: new Set(), pinned: [], filter: "" };
+  private overlay: Overlay = NO_OVERLAY;
+  private geometry: Geometry;
+  private layout: Layout;
+  private sight: Sightings;
+  private nearby: number[] = [];
+  private scroll = 0;
+  private stats: StatsByRank | null = null;
+  private minimap: MinimapPicture | null = null;
+  private dirty: Dirty = { ...ALL };
+  private frame = 0;
+  private told: Span | null = null;
+
+  constructor(
+    public scene: Scene,
+    private readonly source: Source,
+    theme: ThemeName,
+  ) {
+    this.theme = THEMES[theme];
+    this.camera = new Camera(scene.range);
+    this.data = this.openData();
+    this.paints = paintsOf(this.theme, scene.kinds, this.overlay.dimmed);
+    this.geometry = geometryOf(0, 0, 1, stripRows(scene));
+    this.layout = layoutRows(scene, this.rowState, 0);
+    this.sight = new Sightings([]);
+    const { signal } = this.ended;
+    this.scrollbar = new Scrollbar((scroll) => this.scrollTo(scroll), signal);
+    this.scrollbar.theme(this.theme);
+    this.el.className = "hta-stage";
+    Object.assign(this.el.style, {
+      position: "relative",
+      overflow: "hidden",
+      width: "100%",
+      height: "100%",
+      background: this.theme.bg,
+    });
+    this.el.append(this.painter.base, this.painter.over, this.scrollbar.el);
+    this.resizes = new ResizeObserver(() => this.measure());
+    this.resizes.observe(this.el);
+    this.watchDpr(signal);
+    source.onStatus(() => this.touch({ margin: true }), signal);
+  }
+
+  setScene(scene: Scene): void {
+    this.data.destroy();
+    this.scene = scene;
+    this.data = this.openData();
+    this.camera.reset(scene.range);
+    this.shades = [];
+    this.stats = null;
+    this.minimap = null;
+    this.scroll = 0;
+    this.told = null;
+    this.paints = paintsOf(this.theme, scene.kinds, this.overlay.dimmed);
+    this.measure(true);
+  }
+
+  setTheme(theme: ThemeName): void {
+    if (this.theme === THEMES[theme]) return;
+    this.theme = THEMES[theme];
+    this.paints = paintsOf(this.theme, this.scene.kinds, this.overlay.dimmed);
+    this.el.style.background = this.theme.bg;
+    this.scrollbar.theme(this.theme);
+    this.pictureMinimap();
+    this.touch(ALL);
+  }
+
+  setColor(color: "kind" | "name"): void {
+    this.byName = color === "name";
+    this.touch({ lanes: true });
+  }
+
+  setRows(rows: RowState): void {
+    this.rowState = rows;
+    this.relayout();
+  }
+
+  rows(): readonly RowInfo[] {
+    const { layout, geometry, scroll } = this;
+    const shown = new Map(this.sight.placed.map(({ row, y }) => [row, y]));
+    return layout.rows.map((row, i) => {
+      const y = geometry.rowsTop + row.top - (i < layout.sticky ? 0 : scroll);
+      return rowInfo(row, shown.get(row) ?? y);
+    });
+  }
+
+  view(): Span {
+    return this.camera.view;
+  }
+
+  setView(view: Span, animate = 0): void {
+    this.moved(this.camera.go(view, this.calm.matches ? 0 : animate, performance.now()));
+  }
+
+  onView(listener: (view: Span, done: boolean) => void): void {
+    this.viewListeners.push(listener);
+  }
+
+  zoomBy(factor: number, atTime: number, animate = 0): void {
+    const length = this.calm.matches ? 0 : animate;
+    this.moved(this.camera.zoom(factor, atTime, length, performance.now()));
+  }
+
+  panBy(fraction: number): void {
+    const [start, end] = this.camera.target;
+    const by = (end - start) * fraction;
+    this.setView([start + by, end + by]);
+  }
+
+  setOverlay(overlay: Partial<Overlay>): void {
+    const before = this.overlay;
+    this.overlay = { ...before, ...overlay };
+    if (this.overlay.dimmed !== before.dimmed) {
+      this.paints = paintsOf(this.theme, this.scene.kinds, this.overlay.dimmed);
+      this.touch({ lanes: true });
+    }
+    if (this.overlay.search !== before.search || this.overlay.selection !== before.selection) {
+      this.request();
+    }
+    this.touch({ overlay: true });
+  }
+
+  scrollBy(pixels: number): boolean {
+    return this.scrollTo(this.scroll + pixels);
+  }
+
+  reveal(lane: number): boolean {
+    const scroll = scrollTo(this.layout, this.geometry.rowsHeight, this.scroll, lane);
+    if (scroll === null) return false;
+    this.scrollTo(scroll);
+    return true;
+  }
+
+  hit(x: number, y: number): Hit {
+    return hitAt(this.hitScene(), x, y);
+  }
+
+  timeAt(x: number): number {
+    return timeAtX(this.geometry, this.camera.view, x);
+  }
+
+  xOf(time: number): number {
+    return xAtTime(this.geometry, this.camera.view, time);
+  }
+
+  slices(lane: number): Slice[] {
+    const window = this.data.windows.get(lane);
+    return window === null ? [] : slicesIn(this.hitScene(), window);
+  }
+
+  contentHeight(): number {
+    return this.geometry.rowsTop + naturalHeight(this.scene, this.rowState);
+  }
+
+  onFrame(listener: (stats: FrameStats) => void): void {
+    this.frameListeners.push(listener);
+  }
+
+  invalidate(): void {
+    this.measure();
+    this.touch(ALL);
+  }
+
+  destroy(): void {
+    this.ended.abort();
+    this.resizes.disconnect();
+    cancelAnimationFrame(this.frame);
+    this.data.destroy();
+    this.viewListeners.length = 0;
+    this.frameListeners.length = 0;
+    this.el.remove();
+  }
+
+  private openData(): StageData {
+    const data = new StageData(this.scene, this.source, (part) => this.arrived(part));
+    return data;
+  }
+
+  private arrived(part: DataPart): void {
+    if (part === "stats") {
+      this.stats = this.data.stats === null ? null : statsByRank(this.data.stats);
+      this.touch({ gutter: true, margin: true });
+    } else if (part === "minimap") {
+      this.pictureMinimap();
+      this.touch({ head: true });
+    } else if (part === "marks") {
+      this.touch({ overlay: true });
+    } else {
+      this.touch({ lanes: true });
+    }
+  }
+
+  private pictureMinimap(): void {
+    const { lanesWidth, minimapHeight, dpr } = this.geometry;
+    const { minimap } = this.data;
+    this.minimap =
+      minimap === null || lanesWidth <= 0
+        ? null
+        : new MinimapPicture(
+            minimap,
+            this.theme,
+            Math.round(lanesWidth * dpr),
+            Math.round(minimapHeight * dpr),
+          );
+  }
+
+  /** A display of another pixel density asks for other canvases; each density is asked for anew. */
+  private watchDpr(signal: AbortSignal): void {
+    const query = matchMedia(`(resolution: ${devicePixelRatio}dppx)`);
+    const changed = () => {
+      this.measure();
+      this.watchDpr(signal);
+    };
+    query.addEventListener("change", changed, { once: true, signal });
+  }
+
+  private measure(force = false): void {
+    const width = this.el.clientWidth;
+    const height = this.el.clientHeight;
+    // Hidden outputs have no size; what is drawn stays for when they show again.
+    if (width === 0 || height === 0) return;
+    const dpr = window.devicePixelRatio || 1;
+    const { geometry } = this;
+    const same = width === geometry.width && height === geometry.height && dpr === geometry.dpr;
+    if (same && !force) return;
+    this.geometry = geometryOf(width, height, dpr, stripRows(this.scene));
+    this.painter.resize(this.geometry);
+    this.pictureMinimap();
+    this.relayout();
+    this.touch(ALL);
+  }
+
+  private relayout(): void {
+    const before = this.layout;
+    this.layout = layoutRows(this.scene, this.rowState, this.geometry.rowsHeight);
+    this.scroll = anchored(before, this.layout, this.scroll);
+    this.place();
+  }
+
+  private scrollTo(scroll: number): boolean {
+    const before = this.scroll;
+    this.scroll = clampScroll(this.layout, this.geometry.rowsHeight, scroll);
+    if (this.scroll === before) return false;
+    this.place();
+    return true;
+  }
+
+  /** Find out anew which rows are in sight. */
+  private place(): void {
+    const { layout, geometry } = this;
+    const { rowsTop, rowsHeight } = geometry;
+    this.scroll = clampScroll(layout, rowsHeight, this.scroll);
+    this.sight = new Sightings(placeRows(layout, this.scroll, rowsTop, rowsHeight));
+    const seen = new Set(this.sight.spots.map(({ band }) => band.lane));
+    this.nearby = [];
+    for (const scroll of [this.scroll + rowsHeight, this.scroll - rowsHeight]) {
+      for (const { row } of placeRows(layout, scroll, rowsTop, rowsHeight)) {
+        for (const { lane } of row.bands()) if (!seen.has(lane)) this.nearby.push(lane);
+      }
+    }
+    this.scrollbar.update(geometry, layout.height, this.scroll);
+    this.request();
+    this.touch({ gutter: true, lanes: true, margin: true, overlay: true });
+  }
+
+  private moved(changed: boolean): void {
+    if (changed) {
+      this.request();
+      this.tell(true);
+      this.touch({ head: true, lanes: true, overlay: true });
+    } else if (this.camera.moving) {
+      this.request();
+      this.schedule();
+    }
+  }
+
+  private request(): void {
+    const { lanesWidth, dpr } = this.geometry;
+    if (lanesWidth <= 0) return;
+    const view = this.camera.view;
+    const sight = {
+      view,
+      resolution: (view[1] - view[0]) / Math.round(lanesWidth * dpr),
+      lanes: this.sight.spots.map(({ band }) => band.lane),
+      nearby: this.nearby,
+      range: this.scene.range,
+    };
+    this.data.show(sight, this.camera.target, lanesWidth, this.overlay);
+  }
+
+  private tell(done: boolean): void {
+    const { view } = this.camera;
+    if (done && this.told === view) return;
+    this.told = view;
+    for (const listener of this.viewListeners) listener(view, done);
+  }
+
+  private touch(parts: Partial<Dirty>): void {
+    Object.assign(this.dirty, parts);
+    this.schedule();
+  }
+
+  private schedule(): void {
+    if (this.frame !== 0 || this.ended.signal.aborted) return;
+    this.frame = requestAnimationFrame((now) => {
+      this.frame = 0;
+      this.draw(now);
+    });
+  }
+
+  private draw(now: number): void {
+    const began = performance.now();
+    if (this.camera.step(now)) {
+      Object.assign(this.dirty, { head: true, lanes: true, overlay: true });
+      this.request();
+      this.tell(!this.camera.moving);
+    }
+    if (this.geometry.lanesWidth > 0) {
+      const { dirty } = this;
+      this.dirty = { head: false, gutter: false, lanes: false, margin: false, overlay: false };
+      if (dirty.lanes || dirty.head) this.updateWindows();
+      const painted = this.painter.paint(this.picture(), dirty);
+      const { pending } = this.data.windows;
+      const stats = { work_ms: performance.now() - began, pending, ...painted };
+      for (const listener of this.frameListeners) listener(stats);
+    }
+    if (this.camera.moving) this.schedule();
+  }
+
+  private updateWindows(): void {
+    const { view } = this.camera;
+    const { lanesWidth, dpr } = this.geometry;
+    const lanes = this.sight.spots.map(({ band }) => band.lane);
+    const resolution = (view[1] - view[0]) / Math.round(lanesWidth * dpr);
+    this.data.windows.update(lanes, view, resolution, this.scene.range);
+  }
+
+  private picture(): Frame {
+    const { geometry, theme, paints, scene, layout, sight, stats, data, overlay } = this;
+    const view = this.camera.view;
+    const job = this.camera.job;
+    const { placed } = sight;
+    const shown = data.stats;
+    const stale =
+      this.source.status !== "live" &&
+      shown !== null &&
+      (shown.start !== Math.floor(view[0]) || shown.end !== Math.ceil(view[1]));
+    return {
+      head: { geometry, theme, scene, job, view, minimap: this.minimap },
+      gutter: { geometry, theme, layout, placed, stats },
+      lanes: {
+        geometry,
+        theme,
+        paints,
+        scene,
+        job,
+        view,
+        sight,
+        shade: this.byName ? (key) => this.shade(key) : null,
+        window: (lane) => data.windows.get(lane),
+        nameOf: (key) => data.store.names.get(key) ?? "",
+      },
+      margin: { geometry, theme, placed, stats, stale },
+      overlay: {
+        geometry,
+        theme,
+        view,
+        sight,
+        overlay,
+        searched: data.searched,
+        chosen: data.chosen,
+      },
+    };
+  }
+
+  private shade(key: number): number {
+    this.shades[key] ??= shadeOf(this.data.store.names.get(key) ?? "");
+    return this.shades[key];
+  }
+
+  private hitScene(): HitScene {
+    const { geometry, scene, sight, data } = this;
+    return {
+      geometry,
+      scene,
+      view: this.camera.view,
+      job: this.camera.job,
+      sight,
+      store: data.store,
+      window: (lane) => data.windows.get(lane),
+    };
+  }
+}
