@@ -106,10 +106,14 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
         r"cross_device_(reduce|gather|scatter)|reduce_scatter_cross_device",
         "vLLM, SGLang, AITER: custom all-reduces",
     ),
-    Rule("communication", _DEVICE_WORK, r"multimem_|symmetric_memory::", "PyTorch symmetric memory"),
+    Rule(
+        "communication", _DEVICE_WORK, r"multimem_|symmetric_memory::", "PyTorch symmetric memory"
+    ),
     Rule("communication", _DEVICE_WORK, r"userbuffers", "Transformer Engine's user buffers"),
     Rule("communication", _DEVICE_WORK, r"(one|two)_?shot_?all_?reduce", "one- and two-shot"),
-    Rule("communication", _DEVICE_WORK, r"quick_?reduce::|lamport", "quick and Lamport all-reduces"),
+    Rule(
+        "communication", _DEVICE_WORK, r"quick_?reduce::|lamport", "quick and Lamport all-reduces"
+    ),
     Rule(
         "communication",
         _DEVICE_WORK,
@@ -266,24 +270,24 @@ def kind_codes(
     category, name : arrays of int
         Codes into `categories` and `names`.
     """
-    result = np.empty(len(category), dtype=np.uint8)
+    undecided = 255
+    by_category = np.array(
+        [undecided if (code := _kind_without_name(text)) is None else code for text in categories],
+        dtype=np.uint8,
+    )
     if not len(category):
-        return result
-    fixed = [_kind_without_name(text) for text in categories]
-    if all(code is not None for code in fixed):
-        return np.array(fixed, dtype=np.uint8)[category]
-    lookup = np.array([255 if code is None else code for code in fixed], dtype=np.uint8)
-    result = lookup[category]
-    undecided = np.flatnonzero(result == 255)
-    open_categories = category[undecided]
-    for code in np.unique(open_categories):
-        rows = undecided[open_categories == code]
+        return np.empty(0, dtype=np.uint8)
+    result: npt.NDArray[np.uint8] = by_category[category]
+    rows = np.flatnonzero(result == undecided)
+    of_rows = category[rows]
+    for code in np.flatnonzero(by_category == undecided).tolist():
+        those = rows[of_rows == code]
         used = np.zeros(len(names), dtype=bool)
-        used[name[rows]] = True
-        unique = np.flatnonzero(used)
+        used[name[those]] = True
+        unique = np.flatnonzero(used).tolist()
         by_name = np.zeros(len(names), dtype=np.uint8)
-        by_name[unique] = _codes_of_names(categories[code], [names[i] for i in unique])
-        result[rows] = by_name[name[rows]]
+        by_name[unique] = _codes_of_names(categories[code], [names[k] for k in unique])
+        result[those] = by_name[name[those]]
     return result
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .. import taxonomy
+from hta_widgets import taxonomy
+
 from . import side_tables
 from .flows import Finder, flow_table
 from .lanes import assign_lanes
@@ -17,9 +18,9 @@ from .ordering import event_order
 from .pairs import match_brackets
 from .problems import Problems
 from .steps import assign_steps
-from .table import EventTable, Pool, RankColumns, RecordSource
-from .tracks import device_streams, find_tracks
+from .table import EventTable, RankColumns, RecordSource
 from .trace import Trace
+from .tracks import device_streams, find_tracks
 
 __all__ = ["build_trace"]
 
@@ -68,15 +69,13 @@ def build_trace(
     zero_ns = _zero(columns, (rows, instant_rows, async_rows, counter_rows))
     order = event_order(columns.start_ns[rows] - zero_ns, dur)
     rows, dur, phase = rows[order], dur[order], phase[order]
-    table, of_thread = _table(columns, rows, dur, phase, zero_ns, found)
+    table, device, of_thread = _table(columns, rows, dur, phase, zero_ns, found)
     if len(end_rows):
         table.end_record = _end_records(columns, order, end_rows)
 
-    launches = launch_links(
-        table.start_ns, table.name, table.names, table.stream, table.correlation
-    )
+    launches = launch_links(table.start_ns, table.name, table.names, device, table.correlation)
     table.step = assign_steps(
-        table.start_ns, table.end_ns, table.name, table.names, table.stream, launches
+        table.start_ns, table.end_ns, table.name, table.names, device, launches
     )
     finder = Finder(table, of_thread, zero_ns)
     trace = Trace(
@@ -186,7 +185,7 @@ def _table(
     phase: npt.NDArray[np.uint8],
     zero_ns: int,
     problems: Problems,
-) -> tuple[EventTable, dict[tuple[int, int], int]]:
+) -> tuple[EventTable, npt.NDArray[np.bool_], dict[tuple[int, int], int]]:
     start = columns.start_ns[rows] - zero_ns
     name, category = columns.name[rows], columns.category[rows]
     pid, tid = columns.pid[rows], columns.tid[rows]
@@ -196,9 +195,7 @@ def _table(
     )
     device = of_device[category] if len(of_device) else np.zeros(len(rows), dtype=bool)
     stream = device_streams(columns.stream[rows], device, pid, tid, columns)
-    places = find_tracks(
-        pid, tid, stream, device & (kind == _ANNOTATION), start, columns
-    )
+    places = find_tracks(pid, tid, stream, device, device & (kind == _ANNOTATION), start, columns)
     lanes = assign_lanes(start, dur, places.track, len(places.tracks), columns.resolution_ns)
     problems.add("overlap", lanes.overlaps, "events that overlap without nesting; in spill lanes")
     problems.add(
@@ -211,12 +208,11 @@ def _table(
         replace(track, nested=int(nested), lanes=int(all_lanes))
         for track, nested, all_lanes in zip(places.tracks, lanes.nested, lanes.lanes, strict=True)
     ]
-    small = len(columns.categories) <= np.iinfo(np.int16).max
     table = EventTable(
         start_ns=start,
         dur_ns=dur,
         name=name,
-        category=category.astype(np.int16) if small else category,  # type: ignore[arg-type]
+        category=side_tables.category_codes(columns, rows),
         kind=kind,
         track=places.track,
         depth=lanes.depth,
@@ -230,7 +226,7 @@ def _table(
         categories=columns.categories,
         tracks=tracks,
     )
-    return table, places.of_thread
+    return table, device, places.of_thread
 
 
 def _end_records(columns: RankColumns, order: Rows, end_rows: Rows) -> dict[int, int]:

@@ -78,11 +78,9 @@ def _groups(traces: Sequence[Trace]) -> list[list[Trace]]:
 
 
 def _apart(start_ns: int, origin_ns: int) -> str:
-    if is_epoch(start_ns) != is_epoch(origin_ns):
-        return (
-            "its clock does not count from the epoch, other ranks' clocks do; moved to start with them"
-            if is_epoch(origin_ns)
-            else "its clock counts from the epoch, other ranks' clocks do not; moved to start with them"
-        )
-    apart_s = (start_ns - origin_ns) / 1e9
-    return f"its clock is {apart_s:+,.0f} s from the other ranks'; moved to start with them"
+    moved = "moved to start with them"
+    if is_epoch(start_ns) and not is_epoch(origin_ns):
+        return f"its clock counts from the epoch, other ranks' clocks do not; {moved}"
+    if is_epoch(origin_ns) and not is_epoch(start_ns):
+        return f"its clock does not count from the epoch, other ranks' clocks do; {moved}"
+    return f"its clock is {(start_ns - origin_ns) / 1e9:+,.0f} s from other ranks'; {moved}"

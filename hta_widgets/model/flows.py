@@ -51,12 +51,12 @@ def flow_table(
 
     pair_code, kind_of_pair = _pairs(columns, rows, kinds)
     start_rows, end_rows = _join(columns, rows, pair_code, problems)
-    kind = kind_of_pair[pair_code[start_rows]]
+    flow_kind = kind_of_pair[pair_code[start_rows]]
     start_at, end_at = rows[start_rows], rows[end_rows]
     tail, head = finder.find(columns, start_at), finder.find(columns, end_at)
     launch = _Arrows(source, target, len(table))
     known = launch.place(tail, head)
-    unsure = np.flatnonzero((kind == 0) & (known < 0))
+    unsure = np.flatnonzero((flow_kind == 0) & (known < 0))
     if len(unsure):
         tail[unsure] = finder.by_correlation(columns, start_at[unsure], tail[unsure])
         head[unsure] = finder.by_correlation(columns, end_at[unsure], head[unsure])
@@ -64,7 +64,7 @@ def flow_table(
     lost = (tail < 0) | (head < 0)
     problems.add("unpaired", int(lost.sum()), "flows whose ends meet no event; no arrow is drawn")
 
-    new = ~lost & ((known < 0) | (kind != 0))
+    new = ~lost & ((known < 0) | (flow_kind != 0))
     same = ~lost & ~new
     said_at, said_to = columns.record[start_at], columns.record[end_at]
     source_record = np.full(len(source), -1, dtype=np.int64)
@@ -72,7 +72,7 @@ def flow_table(
     source_record[known[same]] = said_at[same]
     target_record[known[same]] = said_to[same]
     return FlowTable(
-        kind=np.concatenate((np.zeros(len(source), np.uint8), kind[new].astype(np.uint8))),
+        kind=np.concatenate((np.zeros(len(source), np.uint8), flow_kind[new].astype(np.uint8))),
         source=np.concatenate((source, tail[new])),
         target=np.concatenate((target, head[new])),
         kinds=kinds,
@@ -203,7 +203,9 @@ class Finder:
         To be subtracted from the times of records.
     """
 
-    def __init__(self, table: EventTable, of_thread: dict[tuple[int, int], int], zero_ns: int):
+    def __init__(
+        self, table: EventTable, of_thread: dict[tuple[int, int], int], zero_ns: int
+    ) -> None:
         self.table, self.of_thread, self.zero_ns = table, of_thread, zero_ns
         self._by_track: tuple[Rows, Ints] | None = None
 

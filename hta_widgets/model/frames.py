@@ -10,13 +10,22 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from ..errors import TraceError
+from hta_widgets.errors import TraceError
+
 from .table import KINDS, Pool
 
 if TYPE_CHECKING:
     from .trace import Trace
 
-__all__ = ["EVENT_COLUMNS", "columns_in", "event_frame", "events_of", "run_query", "side_frame"]
+__all__ = [
+    "EVENT_COLUMNS",
+    "columns_in",
+    "dtype_of",
+    "event_frame",
+    "events_of",
+    "run_query",
+    "side_frame",
+]
 
 Rows = npt.NDArray[np.intp] | slice
 
@@ -66,7 +75,8 @@ def _plain(trace: Trace, column: str, rows: Rows) -> npt.NDArray[Any]:
     if column == "parent":
         return table.parent[rows].astype(np.int64)
     values: npt.NDArray[Any] = getattr(table, column)[rows]
-    return values
+    # Users may write into their frames, not into the table.
+    return values.copy() if isinstance(rows, slice) else values
 
 
 def _compressed(
@@ -80,7 +90,7 @@ def _compressed(
     if used.all():
         return codes, list(values)
     lookup = np.cumsum(used, dtype=np.int32) - 1
-    return lookup[codes], [values[code] for code in np.flatnonzero(used)]
+    return lookup[codes], [values[code] for code in np.flatnonzero(used).tolist()]
 
 
 def _categorical(parts: list[tuple[npt.NDArray[Any], Sequence[str]]], column: str) -> Any:
@@ -88,6 +98,7 @@ def _categorical(parts: list[tuple[npt.NDArray[Any], Sequence[str]]], column: st
     if len(parts) == 1 or keep_all:
         codes = parts[0][0] if len(parts) == 1 else np.concatenate([part[0] for part in parts])
         codes, values = _compressed(codes, parts[0][1], keep_all=keep_all)
+        codes = codes.copy() if codes is parts[0][0] else codes
     else:
         pool = Pool()
         merged = []
@@ -96,8 +107,16 @@ def _categorical(parts: list[tuple[npt.NDArray[Any], Sequence[str]]], column: st
             lookup = np.array([pool.add(value) for value in used], dtype=np.int32)
             merged.append(lookup[part_codes] if len(lookup) else part_codes.astype(np.int32))
         codes, values = np.concatenate(merged), pool.values
-    dtype = pd.CategoricalDtype(pd.Index(values, dtype=object))
-    return pd.Categorical.from_codes(codes, dtype=dtype)
+    return pd.Categorical.from_codes(codes, dtype=dtype_of(values))
+
+
+def dtype_of(values: Sequence[str]) -> pd.CategoricalDtype:
+    """Return the categorical dtype of some strings."""
+    try:
+        return pd.CategoricalDtype(pd.Index(values))
+    except UnicodeError:
+        # Arrow-backed strings refuse what is no valid Unicode; files hold it all the same.
+        return pd.CategoricalDtype(pd.Index(values, dtype=object))
 
 
 def _checked(columns: Iterable[str] | None, extra: Collection[str] = ()) -> list[str]:
@@ -189,12 +208,12 @@ def run_query(frame: pd.DataFrame, query: str) -> npt.NDArray[np.bool_]:
     """
     try:
         result = frame.eval(query, engine="python", local_dict={}, global_dict={})
-    except Exception as cause:
+    except Exception as cause:  # noqa: BLE001 - a query is code of the user's
         raise _bad_query(query, f"{type(cause).__name__}: {cause}") from None
     if isinstance(result, (bool, np.bool_)):
         return np.full(len(frame), bool(result))
     values = np.asarray(result)
-    if values.shape != (len(frame),) or not (values.dtype == bool or values.dtype == object):
+    if values.shape != (len(frame),) or values.dtype not in (bool, object):
         raise _bad_query(query, "it is no condition")
     return values.astype(bool)
 

@@ -29,6 +29,7 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _MAX_DEPTH = np.iinfo(np.int16).max
+_EXTENSIONS = 8
 
 
 @dataclass(slots=True)
@@ -63,17 +64,21 @@ def assign_lanes(
         none = np.zeros(tracks, dtype=np.int64)
         return Lanes(np.empty(0, np.int16), np.empty(0, np.int32), none, none.copy(), 0, 0, 0)
     order = group_order(track, tracks)
-    first = np.searchsorted(track[order], np.arange(tracks + 1)) if tracks > 1 else [0, count]
-    first = np.asarray(first, dtype=np.int64)
+    first = np.concatenate(([0], np.cumsum(np.bincount(track, minlength=tracks))))
     begin, end = start[order], (start + dur)[order]
 
     stop, rounded = _subtree_ends(begin, end, first, resolution_ns)
-    depth = _depth(stop)
-    parent = _parents(depth)
-    crossing, child_rounded = _crossings(begin, end, stop, parent, resolution_ns)
+    depth, parent, crossing, late = _nest(end, stop)
+    for _ in range(_EXTENSIONS):
+        longer = _longer_parents(crossing, late, track[order], resolution_ns)
+        if not len(longer):
+            break
+        np.maximum.at(stop, parent[longer], stop[longer])
+        depth, parent, crossing, late = _nest(end, stop)
+    crossing |= late > resolution_ns
+    rounded |= (late > 0) & ~crossing
 
     overlaps = np.empty(0, dtype=np.int64)
-    rounded |= child_rounded
     if crossing.any():
         found = settle(
             Crossing(begin, end, stop, depth, parent), np.flatnonzero(crossing), resolution_ns
@@ -123,9 +128,7 @@ def _subtree_ends_of_one(begin: Ints, end: Ints, unit: int) -> tuple[Ints, Bools
     holds_next = np.zeros(count, dtype=bool)
     holds_next[:-1] = end[:-1] > begin[1:]
     open_rows = np.flatnonzero(holds_next)
-    stop[open_rows] = np.maximum(
-        np.searchsorted(begin, end[open_rows], side="left"), open_rows + 1
-    )
+    stop[open_rows] = np.maximum(np.searchsorted(begin, end[open_rows], side="left"), open_rows + 1)
     # The last event of the subtree starts within a unit of its end and outlasts it: a sibling.
     rounded = np.zeros(count, dtype=bool)
     last = stop[open_rows] - 1
@@ -165,18 +168,30 @@ def _parents(depth: Ints) -> Ints:
     return parent
 
 
-def _crossings(
-    begin: Ints, end: Ints, stop: Ints, parent: Ints, unit: int
-) -> tuple[Bools, Bools]:
-    """Return which events do not lie in their parent, and which do within a unit only."""
+def _nest(end: Ints, stop: Ints) -> tuple[Ints, Ints, Bools, Ints]:
+    """Return depth, parent, whose subtree leaves its parent's, and how late each ends in it."""
+    depth = _depth(stop)
+    parent = _parents(depth)
     child = np.flatnonzero(parent >= 0)
     above = parent[child]
-    late = end[child] - end[above]
-    crossing = np.zeros(len(begin), dtype=bool)
-    rounded = np.zeros(len(begin), dtype=bool)
-    crossing[child] = (late > unit) | (stop[child] > stop[above])
-    rounded[child] = late > 0
-    return crossing, rounded
+    crossing = np.zeros(len(stop), dtype=bool)
+    crossing[child] = stop[child] > stop[above]
+    late = np.zeros(len(stop), dtype=np.int64)
+    late[child] = end[child] - end[above]
+    return depth, parent, crossing, late
+
+
+def _longer_parents(crossing: Bools, late: Ints, track: npt.NDArray[np.int32], unit: int) -> Ints:
+    """Return children whose parents have to last until they end.
+
+    A child that ends a unit late, with an event of its own in that unit: the event lies in both.
+    Only on tracks where nothing really crosses, since counting is exact only up to there.
+    """
+    crosses = late > unit
+    rows = np.flatnonzero(crossing & ~crosses)
+    if len(rows) and crosses.any():
+        rows = rows[~np.isin(track[rows], track[crosses])]
+    return rows
 
 
 def _count_lanes(depth: Ints, spilled: Ints, first: Ints) -> tuple[Ints, Ints]:

@@ -22,7 +22,7 @@ def launch_links(
     start: Ints,
     name: npt.NDArray[np.int32],
     names: Pool,
-    stream: npt.NDArray[np.int32],
+    device: npt.NDArray[np.bool_],
     correlation: Ints,
 ) -> tuple[Ints, Ints]:
     """Join host calls and device events by correlation id.
@@ -33,8 +33,10 @@ def launch_links(
 
     Parameters
     ----------
-    start, name, stream, correlation : arrays
+    start, name, correlation : arrays
         Columns sorted by (start, longest first).
+    device : array of bool
+        Events of the device; the others are calls.
 
     Returns
     -------
@@ -42,12 +44,12 @@ def launch_links(
         Rows of calls and of what they launched, by target. Each device event occurs at most once.
     """
     linked = correlation >= 0
-    device = np.flatnonzero(linked & (stream >= 0))
-    host = np.flatnonzero(linked & (stream < 0))
+    work = np.flatnonzero(linked & device)
+    host = np.flatnonzero(linked & ~device)
     none = np.empty(0, dtype=np.int64)
-    if not len(device) or not len(host):
+    if not len(work) or not len(host):
         return none, none
-    wanted = sorted_unique(correlation[device])
+    wanted = sorted_unique(correlation[work])
     code, known = _codes(correlation[host], wanted)
     host, code = host[known], code[known]
     if not len(host):
@@ -58,17 +60,17 @@ def launch_links(
     by_code = stable_order(code)
     host, code = host[by_code], code[by_code]
     low = np.searchsorted(code, np.arange(len(wanted) + 1))
-    device_code = np.searchsorted(wanted, correlation[device])
-    first, after = low[device_code], low[device_code + 1]
+    work_code = np.searchsorted(wanted, correlation[work])
+    first, after = low[work_code], low[work_code + 1]
     has_call = after > first
-    device, first, after = device[has_call], first[has_call], after[has_call]
+    work, first, after = work[has_call], first[has_call], after[has_call]
     chosen = after - 1
     several = np.flatnonzero(after - first > 1)
     for k in several.tolist():
         calls = host[first[k] : after[k]]
-        before = int(np.searchsorted(start[calls], start[device[k]], side="right"))
+        before = int(np.searchsorted(start[calls], start[work[k]], side="right"))
         chosen[k] = first[k] + max(before - 1, 0)
-    return host[chosen].astype(np.int64), device.astype(np.int64)
+    return host[chosen].astype(np.int64), work.astype(np.int64)
 
 
 def _codes(values: Ints, wanted: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:

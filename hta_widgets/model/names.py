@@ -52,13 +52,17 @@ _TYPES = {
 
 _ANONYMOUS = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\(anonymous\)::")
 _NCCL = re.compile(r"^[nr]ccl(?:Sym)?(?:Dev)?Kernel_(\w+)")
-_NCCL_OLD = re.compile(r"^nccl([A-Z][a-z]+(?:[A-Z][a-z]+)*?)(Ring|Tree|CollNet)(LL128|LL)?Kernel_?(\w*)")
+_NCCL_OLD = re.compile(
+    r"^nccl([A-Z][a-z]+(?:[A-Z][a-z]+)*?)(Ring|Tree|CollNet)(LL128|LL)?Kernel_?(\w*)"
+)
 _NCCL_ALGORITHM = re.compile(r"^(RING|TREE|NVLS\w*|COLLNET\w*|PAT)$")
 _XMMA = re.compile(r"^sm\d+_xmma_(?P<what>[a-z]+)_(?P<rest>.*)$")
 _XMMA_TYPE = re.compile(r"(?:^|_)(tf32|bf16|f16|f32|f64|e4m3|e5m2|i8|s8|u8)")
 _TILE = re.compile(r"tilesize(\d+x\d+x\d+)")
 _CUTLASS = re.compile(r"^cutlass\w*_")
-_ARCHITECTURE = re.compile(r"^(?:cudnn_(?:infer_|train_)?)?(?:volta|turing|ampere|ada|hopper|maxwell|pascal)_")
+_ARCHITECTURE = re.compile(
+    r"^(?:cudnn_(?:infer_|train_)?)?(?:volta|turing|ampere|ada|hopper|maxwell|pascal)_"
+)
 _TENSILE = re.compile(r"^(Cijk_\w+?_[A-Z]\w+?)_(\w+?)_.*?MT(\d+x\d+x\d+)")
 _PYTHON = re.compile(r"^[^\s()]+\.pyx?\(\d+\): (.+)$")
 _BUILT_IN = re.compile(r"^<built-in (?:method|function) (\w+)\b.*>$")
@@ -114,7 +118,16 @@ def _nccl(text: str) -> str:
             algorithm = word.lower()
         elif word in {"LL", "LL128", "SIMPLE"}:
             protocol = word
-        elif word.lower() in {"sum", "prod", "min", "max", "minmax", "premulsum", "sumpostdiv", "avg"}:
+        elif word.lower() in {
+            "sum",
+            "prod",
+            "min",
+            "max",
+            "minmax",
+            "premulsum",
+            "sumpostdiv",
+            "avg",
+        }:
             operation = word.lower()
         elif _is_type(word):
             dtype = _type(word)
@@ -154,7 +167,8 @@ def _mangled(text: str) -> str:
     if wrapped:
         inner = names[names.index(wrapped) + 1 :]
         functor = next(
-            (n for n in inner if n not in _TRANSPARENT and re.search(r"unctor|Ops?$|_kernel", n)), ""
+            (n for n in inner if n not in _TRANSPARENT and re.search(r"unctor|Ops?$|_kernel", n)),
+            "",
         )
         if functor:
             return " ".join(filter(None, (_functor_name(functor), _WRAPPERS[wrapped])))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from ..errors import TraceError
+from hta_widgets.errors import TraceError
+
 from .frames import columns_in, event_frame, events_of, run_query
 
 if TYPE_CHECKING:
@@ -93,9 +95,9 @@ class Selection:
             )
             member &= wanted[table.track] if len(wanted) else False
         if self.ids is not None:
+            rows = self._rows_by_rank.get(trace.rank, np.empty(0, dtype=np.int64))
             chosen = np.zeros(len(table), dtype=bool)
-            rows = [row for rank, row in self.ids if rank == trace.rank and 0 <= row < len(table)]
-            chosen[rows] = True
+            chosen[rows[(rows >= 0) & (rows < len(table))]] = True
             member &= chosen
         if self.query is not None:
             rows_left = np.flatnonzero(member)
@@ -103,6 +105,13 @@ class Selection:
             frame.insert(0, "rank", trace.rank)
             member[rows_left] = run_query(frame, self.query)
         return member
+
+    @cached_property
+    def _rows_by_rank(self) -> dict[int, npt.NDArray[np.int64]]:
+        rows: dict[int, list[int]] = {}
+        for rank, row in self.ids or ():
+            rows.setdefault(rank, []).append(row)
+        return {rank: np.array(values, dtype=np.int64) for rank, values in rows.items()}
 
     def _in_window(self, trace: Trace) -> npt.NDArray[np.bool_]:
         table = trace.table
@@ -150,9 +159,10 @@ class Selection:
         for key, value in self.to_json().items():
             if key == "query" or value is None:
                 continue
+            shown = value
             if key in {"tracks", "ids"}:
-                value = [tuple(item) if isinstance(item, list) else item for item in value]
-            parts.append(f"{key}={value!r}")
+                shown = [tuple(item) if isinstance(item, list) else item for item in value]
+            parts.append(f"{key}={shown!r}")
         return f"{name}.select({', '.join(parts)})"
 
     def to_json(self) -> dict[str, Any]:
@@ -165,14 +175,18 @@ class Selection:
             if self.tracks is None
             else [
                 item if isinstance(item, str) else list(item)
-                for item in sorted(self.tracks, key=lambda t: ("", t) if isinstance(t, str) else t[::-1])
+                for item in sorted(
+                    self.tracks, key=lambda t: ("", t) if isinstance(t, str) else t[::-1]
+                )
             ],
             "query": self.query,
             "ids": None if self.ids is None else [list(item) for item in sorted(self.ids)],
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any] | None, traces: TraceSet | None = None) -> Selection:
+    def from_json(
+        cls, value: Mapping[str, Any] | None, traces: TraceSet | None = None
+    ) -> Selection:
         """Return the selection that `to_json` described; None and missing keys mean "all"."""
         known = ("start_ns", "end_ns", "ranks", "tracks", "query", "ids")
         unknown = set(value or ()) - set(known)
@@ -184,7 +198,9 @@ class Selection:
         return cls(**{key: (value or {}).get(key) for key in known}, traces=traces)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "traces": None}
+        state = {**self.__dict__, "traces": None}
+        state.pop("_rows_by_rank", None)
+        return state
 
 
 def _track(item: object) -> str | tuple[int, str]:

@@ -10,13 +10,25 @@ import numpy.typing as npt
 
 from .pairs import match_brackets
 from .problems import Problems
-from .table import AsyncTable, CounterTable, InstantTable, Pool, RankColumns
+from .table import (
+    AsyncTable,
+    CategoryCodes,
+    CounterTable,
+    InstantTable,
+    Pool,
+    RankColumns,
+)
 
-__all__ = ["asyncs", "counters", "instants"]
+__all__ = ["asyncs", "category_codes", "counters", "instants"]
 
 Rows = npt.NDArray[np.intp]
 
-_PHASES = np.frombuffer(b"bneSTFp", dtype=np.uint8)
+
+def category_codes(columns: RankColumns, rows: Rows) -> CategoryCodes:
+    """Return the categories of `rows`, in two bytes each where they fit."""
+    codes = columns.category[rows]
+    fits = len(columns.categories) <= np.iinfo(np.int16).max
+    return codes.astype(np.int16) if fits else codes
 
 
 def instants(columns: RankColumns, rows: Rows, zero_ns: int) -> InstantTable:
@@ -25,7 +37,7 @@ def instants(columns: RankColumns, rows: Rows, zero_ns: int) -> InstantTable:
     return InstantTable(
         time_ns=columns.start_ns[rows] - zero_ns,
         name=columns.name[rows],
-        category=columns.category[rows],
+        category=category_codes(columns, rows),
         pid=[columns.pids[code] for code in columns.pid[rows]],
         tid=[columns.tids[code] for code in columns.tid[rows]],
         scope=[columns.scope.get(row, "t") for row in rows.tolist()],
@@ -107,7 +119,7 @@ def asyncs(columns: RankColumns, rows: Rows, zero_ns: int, problems: Problems) -
         start_ns=columns.start_ns[first] - zero_ns,
         dur_ns=dur,
         name=columns.name[first],
-        category=columns.category[first],
+        category=category_codes(columns, first),
         async_id=[_text(columns.flow_ids, code) for code in columns.flow[first]],
         pid=[columns.pids[code] for code in columns.pid[first]],
         record=columns.record[first],

@@ -21,7 +21,7 @@ def assign_steps(
     end: Ints,
     name: npt.NDArray[np.int32],
     names: Pool,
-    stream: npt.NDArray[np.int32],
+    device: npt.NDArray[np.bool_],
     launch_of: tuple[Ints, Ints],
 ) -> Ints:
     """Return n of the enclosing ``ProfilerStep#n`` for every event, -1 outside of steps.
@@ -33,6 +33,8 @@ def assign_steps(
     ----------
     start, end : arrays of int64
         Sorted by start.
+    device : array of bool
+        Events of the device.
     launch_of : (sources, targets)
         Rows of launching calls and of what they launched.
     """
@@ -46,12 +48,11 @@ def assign_steps(
                 numbers[code] = int(match[1])
     if not (numbers >= 0).any():
         return step
-    on_host = stream < 0
     # Painted in order of start, so that of steps within steps the innermost stays.
-    for row in np.flatnonzero((numbers[name] >= 0) & on_host).tolist():
+    for row in np.flatnonzero((numbers[name] >= 0) & ~device).tolist():
         low, high = np.searchsorted(start, (start[row], end[row]))
         step[low:high] = numbers[name[row]]
-    step[~on_host] = -1
+    step[device] = -1
     source, target = launch_of
     step[target] = step[source]
     return step

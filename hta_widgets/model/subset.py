@@ -38,8 +38,18 @@ def _events(
     columns: dict[str, Any] = {
         name: getattr(table, name)[rows]
         for name in (
-            "start_ns", "dur_ns", "name", "category", "kind", "track", "depth", "stream",
-            "correlation", "step", "phase", "record",
+            "start_ns",
+            "dur_ns",
+            "name",
+            "category",
+            "kind",
+            "track",
+            "depth",
+            "stream",
+            "correlation",
+            "step",
+            "phase",
+            "record",
         )
     }
     return EventTable(

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..taxonomy import KINDS
+from hta_widgets.taxonomy import KINDS
 
 __all__ = [
     "KINDS",
@@ -30,6 +30,8 @@ __all__ = [
 ]
 
 Ints = npt.NDArray[np.int64]
+#: int16; int32 where a file has more categories than that
+CategoryCodes = npt.NDArray[np.int16] | npt.NDArray[np.int32]
 
 TrackRole = Literal["thread", "stream", "annotation", "other"]
 
@@ -44,6 +46,7 @@ class Pool:
         self._codes: dict[str, int] = {value: code for code, value in enumerate(self.values)}
 
     def add(self, value: str) -> int:
+        """Return the code of `value`; a new one gets the next."""
         code = self._codes.setdefault(value, len(self.values))
         if code == len(self.values):
             self.values.append(value)
@@ -136,7 +139,7 @@ class EventTable:
     start_ns: Ints  # since Trace.zero_ns
     dur_ns: Ints
     name: npt.NDArray[np.int32]
-    category: npt.NDArray[np.int16]
+    category: CategoryCodes
     kind: npt.NDArray[np.uint8]  # codes into KINDS
     track: npt.NDArray[np.int32]  # position in `tracks`
     depth: npt.NDArray[np.int16]
@@ -157,6 +160,7 @@ class EventTable:
 
     @property
     def end_ns(self) -> Ints:
+        """Ends, since Trace.zero_ns."""
         return self.start_ns + self.dur_ns
 
 
@@ -196,7 +200,7 @@ class InstantTable:
 
     time_ns: Ints
     name: npt.NDArray[np.int32]  # codes into EventTable.names
-    category: npt.NDArray[np.int16]
+    category: CategoryCodes
     pid: list[str]
     tid: list[str]
     scope: list[str]
@@ -213,7 +217,7 @@ class AsyncTable:
     start_ns: Ints
     dur_ns: Ints  # -1 where no end was found
     name: npt.NDArray[np.int32]
-    category: npt.NDArray[np.int16]
+    category: CategoryCodes
     async_id: list[str]
     pid: list[str]
     record: Ints

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from .. import taxonomy
-from ..errors import TraceError
-from .frames import event_frame, side_frame
+from hta_widgets import taxonomy
+from hta_widgets.errors import TraceError
+
+from .frames import dtype_of, event_frame, side_frame
 from .table import (
     AsyncTable,
     CounterTable,
@@ -26,6 +27,9 @@ from .table import (
 )
 
 __all__ = ["Trace"]
+
+#: Since pandas 3 copies are made when someone writes.
+_COPY_FRAMES = int(pd.__version__.partition(".")[0]) < 3
 
 
 @dataclass(eq=False, repr=False)
@@ -119,7 +123,7 @@ class Trace:
         table = self.table
         if self._frame is None or len(self._frame) != len(table):
             self._frame = event_frame(self)
-        return self._frame
+        return self._frame.copy(deep=_COPY_FRAMES)
 
     def frame(
         self,
@@ -182,9 +186,7 @@ class Trace:
         table = self.flow_table
         return pd.DataFrame(
             {
-                "kind": pd.Categorical.from_codes(
-                    table.kind, dtype=pd.CategoricalDtype(pd.Index(table.kinds, dtype=object))
-                ),
+                "kind": pd.Categorical.from_codes(table.kind, dtype=dtype_of(table.kinds)),
                 "source": table.source,
                 "target": table.target,
             }
@@ -216,13 +218,12 @@ class Trace:
             )
         if self.source is None:
             return {}
-        args = self._record_args(int(self._table.record[row]))
+        args = self._record_args(self.source, int(self._table.record[row]))
         end = self._table.end_record.get(row)
-        return args if end is None else {**args, **self._record_args(end)}
+        return args if end is None else {**args, **self._record_args(self.source, end)}
 
-    def _record_args(self, record: int) -> dict[str, Any]:
-        assert self.source is not None
-        text = self.source.record(record).decode("utf-8", "replace")
+    def _record_args(self, source: RecordSource, record: int) -> dict[str, Any]:
+        text = source.record(record).decode("utf-8", "replace")
         try:
             event = json.loads(text, strict=False)
         except ValueError as cause:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..errors import TraceError
+from hta_widgets.errors import TraceError
+
 from .clocks import common_clock
-from .frames import events_of, run_query
-from .frames import event_frame
+from .frames import event_frame, events_of, run_query
 from .problems import Problems
 from .selection import Selection
 from .subset import trace_within
@@ -33,9 +33,17 @@ class TraceSet(Mapping[int, Trace]):
         Their ranks must differ.
     problems : Problems, optional
         What was found while they were read.
+    like : TraceSet, optional
+        A set whose time axis these traces already lie on, and keep.
     """
 
-    def __init__(self, traces: Iterable[Trace], *, problems: Problems | None = None) -> None:
+    def __init__(
+        self,
+        traces: Iterable[Trace],
+        *,
+        problems: Problems | None = None,
+        like: TraceSet | None = None,
+    ) -> None:
         ordered = sorted(traces, key=lambda trace: trace.rank)
         ranks = [trace.rank for trace in ordered]
         if len(set(ranks)) != len(ranks):
@@ -45,26 +53,17 @@ class TraceSet(Mapping[int, Trace]):
         for problem in problems or ():
             rank = problem.rank if problem.rank is not None else by_file.get(problem.file or "")
             found.add(problem.kind, problem.count, problem.detail, rank, problem.file)
-        clock = common_clock(ordered, found)
-        self._traces = {
-            trace.rank: trace.replace(shift_ns=shift)
-            for trace, shift in zip(ordered, clock.shifts_ns, strict=True)
-        }
-        self._origin_ns = clock.origin_ns
+        if like is None:
+            clock = common_clock(ordered, found)
+            self._origin_ns = clock.origin_ns
+            ordered = [
+                trace.replace(shift_ns=shift)
+                for trace, shift in zip(ordered, clock.shifts_ns, strict=True)
+            ]
+        else:
+            self._origin_ns = like.origin_ns
+        self._traces = {trace.rank: trace for trace in ordered}
         self._problems = found
-
-    @classmethod
-    def _part(cls, whole: TraceSet, traces: Iterable[Trace]) -> TraceSet:
-        part = cls.__new__(cls)
-        part._traces = {trace.rank: trace for trace in traces}
-        part._origin_ns = whole._origin_ns
-        part._problems = Problems()
-        for problem in whole._problems:
-            if problem.rank is None or problem.rank in part._traces:
-                part._problems.add(
-                    problem.kind, problem.count, problem.detail, problem.rank, problem.file
-                )
-        return part
 
     # --- mapping ----------------------------------------------------------------------------------
 
@@ -187,18 +186,25 @@ class TraceSet(Mapping[int, Trace]):
         if start_ns is not None or end_ns is not None:
             window = Selection(start_ns, end_ns)
             chosen = [trace_within(trace, window.mask(trace), window) for trace in chosen]
-        return TraceSet._part(self, chosen)
+        kept = {trace.rank for trace in chosen}
+        problems = Problems()
+        for problem in self._problems:
+            if problem.rank is None or problem.rank in kept:
+                problems.add(
+                    problem.kind, problem.count, problem.detail, problem.rank, problem.file
+                )
+        return TraceSet(chosen, problems=problems, like=self)
 
     def _chosen(self, ranks: Iterable[int] | None) -> list[int]:
         if ranks is None:
             return self.ranks
-        asked = [ranks] if isinstance(ranks, (int, np.integer)) else list(ranks)
+        asked = [int(rank) for rank in ranks]
         missing = [rank for rank in asked if rank not in self._traces]
         if missing:
             raise TraceError(
                 f"no rank {_short(missing)}", remedy=f"The ranks are {_short(self.ranks)}."
             )
-        return sorted({int(rank) for rank in asked})
+        return sorted(set(asked))
 
     def select(
         self,
@@ -227,9 +233,17 @@ class TraceSet(Mapping[int, Trace]):
         """
         if isinstance(query, Selection):
             given = query.of(self)
-            base = {name: getattr(given, name) for name in
-                    ("start_ns", "end_ns", "ranks", "tracks", "query", "ids")}
-            new = {"start_ns": start_ns, "end_ns": end_ns, "ranks": ranks, "tracks": tracks, "ids": ids}
+            base = {
+                name: getattr(given, name)
+                for name in ("start_ns", "end_ns", "ranks", "tracks", "query", "ids")
+            }
+            new = {
+                "start_ns": start_ns,
+                "end_ns": end_ns,
+                "ranks": ranks,
+                "tracks": tracks,
+                "ids": ids,
+            }
             return Selection(
                 **{**base, **{key: value for key, value in new.items() if value is not None}},
                 traces=self,

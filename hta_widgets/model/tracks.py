@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,13 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from .ordering import dense
-from .table import KINDS, RankColumns, Track, TrackRole
+from .table import RankColumns, Track, TrackRole
 
-__all__ = ["Places", "device_streams", "find_tracks", "naming"]
+__all__ = ["Naming", "Places", "device_streams", "find_tracks", "naming"]
 
 Ints = npt.NDArray[np.int64]
 
-_ANNOTATION = KINDS.index("annotation")
 _STREAM_TID = re.compile(r"(?:stream\s*)?(\d+)\s*", re.IGNORECASE)
 _SPANS = {"Spans", "Traces"}
 
@@ -110,6 +110,7 @@ def find_tracks(
     pid: npt.NDArray[np.int32],
     tid: npt.NDArray[np.int32],
     stream: npt.NDArray[np.int32],
+    device: npt.NDArray[np.bool_],
     device_annotation: npt.NDArray[np.bool_],
     start: Ints,
     columns: RankColumns,
@@ -122,6 +123,8 @@ def find_tracks(
         Codes into the pools of `columns`.
     stream : array of int32
         The device stream of each event, -1 on the host.
+    device : array of bool
+        Events of a device.
     device_annotation : array of bool
         Events that name ranges on a device; they get tracks of their own, so that a stream's
         busy time is its kernels'.
@@ -136,62 +139,75 @@ def find_tracks(
     on_device = np.flatnonzero(stream >= 0)[::-1]
     track_stream[track[on_device]] = stream[on_device]
 
+    of_device = np.zeros(count, dtype=bool)
+    of_device[track[device]] = True
+
     names = naming(columns)
-    device_pids = {
-        columns.pids[int(slot) // 2 // threads]
-        for slot, number in zip(slots, track_stream, strict=True)
-        if number >= 0 or slot % 2
-    }
-    found = []
-    for number in range(count):
-        thread_slot, annotation = divmod(int(slots[number]), 2)
-        pid_text = columns.pids[thread_slot // threads]
-        tid_text = columns.tids[thread_slot % threads]
-        found.append(
-            _track(
-                pid_text, tid_text, int(track_stream[number]), bool(annotation), names,
-                pid_text in device_pids, int(start[first_row[number]]),
-            )
+    device_pids = {columns.pids[int(slot) // 2 // threads] for slot in slots[of_device]}
+    threads_of = [divmod(int(slot) // 2, threads) for slot in slots]
+    found = [
+        _track(
+            columns.pids[pid_code],
+            columns.tids[tid_code],
+            _role(
+                columns.pids[pid_code],
+                stream=int(track_stream[number]),
+                of_device=bool(of_device[number]),
+                annotation=bool(slots[number] % 2),
+            ),
+            int(track_stream[number]),
+            names,
+            int(start[first_row[number]]),
+            device=columns.pids[pid_code] in device_pids,
         )
+        for number, (pid_code, tid_code) in enumerate(threads_of)
+    ]
     order = sorted(range(count), key=lambda number: found[number].sort)
     position = np.empty(count, dtype=np.int32)
     position[order] = np.arange(count, dtype=np.int32)
     of_thread: dict[tuple[int, int], int] = {}
-    for number in range(count):
-        thread_slot, annotation = divmod(int(slots[number]), 2)
-        key = (thread_slot // threads, thread_slot % threads)
-        if not annotation or key not in of_thread:
-            of_thread[key] = int(position[number])
+    for number, thread in enumerate(threads_of):
+        # The annotations of a thread come after its other events, and give way to them.
+        if thread not in of_thread:
+            of_thread[thread] = int(position[number])
     return Places(
-        position[track] if count else track, _distinct([found[number] for number in order]), of_thread
+        position[track] if count else track,
+        _distinct([found[number] for number in order]),
+        of_thread,
     )
 
 
-def _track(
-    pid: str, tid: str, stream: int, annotation: bool, names: Naming, device: bool, first_ns: int
-) -> Track:
-    role: TrackRole
+def _role(pid: str, *, stream: int, of_device: bool, annotation: bool) -> TrackRole:
     if annotation:
-        role = "annotation"
-    elif stream >= 0:
-        role = "stream"
-    elif pid in _SPANS:
-        role = "other"
-    else:
-        role = "thread"
+        return "annotation"
+    if stream >= 0:
+        return "stream"
+    # A device as a whole has rows as well, such as waits for all its streams.
+    return "other" if of_device or pid in _SPANS else "thread"
+
+
+def _track(
+    pid: str,
+    tid: str,
+    role: TrackRole,
+    stream: int,
+    names: Naming,
+    first_ns: int,
+    *,
+    device: bool,
+) -> Track:
     process = names.process.get(pid, "")
     label = names.labels.get(pid, "")
     if device:
         process = label if label not in {"", "CPU"} else process or f"device {pid}"
-    process = process or (pid if role == "other" else f"process {pid}")
+    process = process or (pid if pid in _SPANS else f"process {pid}")
     thread = names.thread.get((pid, tid), "")
     if not thread:
-        number = _STREAM_TID.fullmatch(tid)
-        if role in {"stream", "annotation"}:
-            thread = f"stream {stream if stream >= 0 else tid}" if number else tid
+        if stream >= 0:
+            thread = f"stream {stream}"
         else:
-            thread = f"thread {tid}" if number else tid
-    missing = _SPANS_SORT if role == "other" else _DEVICE_SORT if device else 0
+            thread = f"thread {tid}" if tid.lstrip("-").isdigit() else tid
+    missing = _SPANS_SORT if pid in _SPANS else _DEVICE_SORT if device else 0
     thread_sort = names.thread_sort.get((pid, tid))
     if thread_sort is None:
         number = _STREAM_TID.fullmatch(tid)
@@ -206,7 +222,7 @@ def _track(
         sort=(
             names.process_sort.get(pid, missing),
             thread_sort,
-            0 if annotation else 1,
+            0 if role == "annotation" else 1,
             first_ns,
         ),
         nested=0,
@@ -215,17 +231,18 @@ def _track(
 
 
 def _distinct(tracks: list[Track]) -> list[Track]:
-    """Tell apart tracks whose names are the same."""
-    def repeated() -> set[str]:
-        seen: set[str] = set()
-        return {t.key for t in tracks if t.key in seen or seen.add(t.key)}  # type: ignore[func-returns-value]
-
-    for change in (
-        lambda t: replace(t, label=f"{t.label} [{t.tid}]"),
-        lambda t: replace(t, process=f"{t.process} [{t.pid}]"),
-    ):
-        again = repeated()
-        if not again:
+    """Tell apart tracks whose names are the same: by tid, then by pid, then by number."""
+    for what in ("tid", "pid", "number"):
+        seen = Counter(track.key for track in tracks)
+        if len(seen) == len(tracks):
             break
-        tracks = [change(t) if t.key in again else t for t in tracks]
+        for number, track in enumerate(tracks):
+            if seen[track.key] == 1:
+                continue
+            if what == "tid":
+                tracks[number] = replace(track, label=f"{track.label} [{track.tid}]")
+            elif what == "pid":
+                tracks[number] = replace(track, process=f"{track.process} [{track.pid}]")
+            else:
+                tracks[number] = replace(track, label=f"{track.label} #{number}")
     return tracks

@@ -1,0 +1,145 @@
+"""Lanes on random tracks, against a plain stack and against what lanes promise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from hta_widgets.model.lanes import assign_lanes
+from hta_widgets.model.ordering import event_order
+
+TIMES = st.tuples(st.integers(0, 40), st.integers(0, 15))
+
+
+def arranged(events, tracks=1, unit=1):
+    """Sort (start, dur, track) triples as the model does and assign lanes."""
+    rows = [(*event, 0) if len(event) == 2 else event for event in events]
+    start = np.array([row[0] for row in rows], dtype=np.int64)
+    dur = np.array([row[1] for row in rows], dtype=np.int64)
+    track = np.array([row[2] for row in rows], dtype=np.int32)
+    order = event_order(start, dur)
+    start, dur, track = start[order], dur[order], track[order]
+    return start, start + dur, track, assign_lanes(start, dur, track, tracks, unit)
+
+
+def plain_stack(start, end):
+    """Depth and parent of properly nested events, by the book."""
+    depth, parent, open_rows = [], [], []
+    for row, begin in enumerate(start):
+        while open_rows and end[open_rows[-1]] <= begin:
+            open_rows.pop()
+        depth.append(len(open_rows))
+        parent.append(open_rows[-1] if open_rows else -1)
+        open_rows.append(row)
+    return depth, parent
+
+
+def stack_with_rounding(start, end, unit):
+    """The rules of the module's docstring, one event at a time."""
+    depth, parent, spilled, open_rows = {}, {}, [], []
+    for row, (begin, stop) in enumerate(zip(start, end, strict=True)):
+        while open_rows:
+            top = open_rows[-1]
+            over = end[top] <= begin
+            sibling = end[top] - begin <= unit and stop > end[top] and begin > start[top]
+            if not (over or sibling):
+                break
+            open_rows.pop()
+        if open_rows and stop > end[open_rows[-1]] + unit:
+            spilled.append(row)
+            continue
+        depth[row] = len(open_rows)
+        parent[row] = open_rows[-1] if open_rows else -1
+        open_rows.append(row)
+    return depth, parent, spilled
+
+
+@st.composite
+def nested(draw):
+    """Properly nested events: intervals split into parts, again and again."""
+    events = []
+
+    def fill(low, high, level):
+        at = low
+        while at < high and len(events) < 60:
+            begin = draw(st.integers(at, high))
+            end = draw(st.integers(begin, high))
+            events.append((begin, end - begin))
+            if level < 4 and end > begin:
+                fill(begin, end, level + 1)
+            at = max(end, at + 1)
+
+    fill(0, draw(st.integers(1, 60)), 0)
+    return events
+
+
+@given(nested())
+def test_depth_and_parent_of_nested_events_are_those_of_a_stack(events):
+    start, end, _, lanes = arranged(events)
+    depth, parent = plain_stack(start.tolist(), end.tolist())
+    assert lanes.depth.tolist() == depth
+    assert lanes.parent.tolist() == parent
+    assert lanes.overlaps == 0
+    assert lanes.rounded == 0
+    assert lanes.nested[0] == lanes.lanes[0] == max(depth) + 1
+
+
+@given(st.lists(TIMES, min_size=1, max_size=40))
+def test_any_track_follows_the_rules(events):
+    start, end, _, lanes = arranged(events)
+    depth, parent, spilled = stack_with_rounding(start.tolist(), end.tolist(), 1)
+    assert np.flatnonzero(lanes.depth >= lanes.nested[0]).tolist() == spilled
+    assert {row: int(lanes.depth[row]) for row in depth} == depth
+    for row, above in parent.items():
+        # A spilled event can enclose more closely than the nested ones.
+        assert lanes.parent[row] == above or lanes.parent[row] in spilled
+    assert lanes.overlaps == len(spilled)
+
+
+@pytest.mark.parametrize("unit", [1, 10])
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 30), st.integers(0, 12), st.integers(0, 2)),
+        min_size=1,
+        max_size=60,
+    )
+)
+@settings(max_examples=200)
+def test_lanes_keep_their_promises(unit, events):
+    start, end, track, lanes = arranged([(s * unit, d * unit, t) for s, d, t in events], 3, unit)
+    for number in range(3):
+        on_track = np.flatnonzero(track == number)
+        for lane in range(int(lanes.lanes[number])):
+            in_lane = on_track[lanes.depth[on_track] == lane]
+            assert len(in_lane)
+            ends = np.maximum.accumulate(end[in_lane])
+            assert (start[in_lane][1:] >= ends[:-1] - unit).all()
+        assert (lanes.depth[on_track] < lanes.lanes[number]).all()
+    for row, above in enumerate(lanes.parent.tolist()):
+        if above >= 0:
+            assert above < row
+            assert track[above] == track[row]
+            assert start[above] <= start[row]
+            assert end[above] + unit >= end[row]
+    for row in range(len(start)):
+        encloses = (
+            (np.arange(len(start)) < row)
+            & (track == track[row])
+            & (start <= start[row])
+            & (end > start[row])
+            & (end >= end[row])
+        )
+        if encloses.any():
+            assert lanes.parent[row] >= 0
+    assert lanes.overlaps == (lanes.depth >= lanes.nested[track]).sum()
+
+
+@given(st.lists(st.tuples(st.integers(0, 1 << 40), st.integers(0, 1 << 35)), max_size=50))
+def test_order_is_by_start_then_longest_then_position(events):
+    start = np.array([event[0] >> 36 for event in events], dtype=np.int64)
+    dur = np.array([event[1] >> 33 for event in events], dtype=np.int64)
+    expected = sorted(range(len(events)), key=lambda k: (start[k], -dur[k], k))
+    assert event_order(start, dur).tolist() == expected
+    big = start + (1 << 61)
+    assert event_order(big, dur).tolist() == expected
