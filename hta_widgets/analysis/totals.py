@@ -1,0 +1,249 @@
+"""How much time a selection holds, by kind and by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.model import KINDS, Selection, Trace, TraceSet
+from hta_widgets.model.names import short_name
+
+__all__ = ["totals", "totals_by_kind", "totals_by_name"]
+
+Ints = npt.NDArray[np.int64]
+
+_MEASURES = ("count", "sum_ns", "mean_ns", "min_ns", "max_ns", "device_ns", "host_ns")
+_MOST = np.iinfo(np.int64).max
+
+
+def totals_by_kind(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: tuple[int, int] | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return the time of the selected events, added up by kind.
+
+    Durations are added as they are: time in which events overlap or enclose each other counts
+    for each of them. Durations are clipped to the window; counts are of the events that overlap
+    it.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection : Selection, optional
+        The events to work on; all by default.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
+
+    Returns
+    -------
+    DataFrame
+        One row per kind that occurs, by time: ``kind, count, sum_ns, mean_ns, min_ns, max_ns``;
+        ``device_ns`` and ``host_ns`` are the parts of ``sum_ns`` on device streams and elsewhere.
+    """
+    chosen = _narrowed(traces, selection, window, ranks)
+    sums = _sum_up(traces, chosen)
+    return _frame(_by_kind(sums), sums).reset_index(drop=True)
+
+
+def totals_by_name(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: tuple[int, int] | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return the time of the selected events, added up by kind and name.
+
+    Parameters and meaning as in `totals_by_kind`.
+
+    Returns
+    -------
+    DataFrame
+        One row per kind and name, by time: ``kind, name, count, sum_ns, mean_ns, min_ns, max_ns,
+        device_ns, host_ns``.
+    """
+    chosen = _narrowed(traces, selection, window, ranks)
+    sums = _sum_up(traces, chosen)
+    frame = _frame(sums, sums)
+    frame.insert(1, "name", pd.Series(sums.names, dtype=object)[frame.index].to_numpy())
+    return frame.reset_index(drop=True)
+
+
+def totals(traces: TraceSet, selection: Selection | None = None, most: int = 200) -> dict[str, Any]:
+    """Return both tables as JSON values, for the panel beside a selection.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection : Selection, optional
+        The events to work on; all by default.
+    most : int, default 200
+        How many names at most, those with most time.
+    """
+    sums = _sum_up(traces, _narrowed(traces, selection, None, None))
+    by_kind, by_name = _frame(_by_kind(sums), sums), _frame(sums, sums)
+    return {
+        "events": int(sums.count.sum()),
+        "kinds": _records(by_kind),
+        "names": [
+            {"name": sums.names[row], "short": short_name(sums.names[row]), **record}
+            for row, record in zip(by_name.index[:most], _records(by_name.head(most)), strict=True)
+        ],
+        "names_total": len(by_name),
+    }
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Sums of groups of events; group k is of kind ``kind[k]`` and, if any, name ``names[k]``."""
+
+    kind: Ints
+    names: list[str]
+    count: Ints
+    sum: Ints
+    least: Ints
+    most: Ints
+    device: Ints
+
+
+def _narrowed(
+    traces: TraceSet,
+    selection: Selection | None,
+    window: tuple[int, int] | None,
+    ranks: Iterable[int] | None,
+) -> Selection:
+    chosen = Selection() if selection is None else selection
+    start, end = chosen.start_ns, chosen.end_ns
+    if window is not None:
+        start = window[0] if start is None else max(start, window[0])
+        end = window[1] if end is None else min(end, window[1])
+        end = max(start, end)
+    if ranks is not None and chosen.ranks is not None:
+        ranks = set(ranks) & set(chosen.ranks)
+    return traces.select(chosen, start_ns=start, end_ns=end, ranks=ranks)
+
+
+def _sum_up(traces: TraceSet, selection: Selection) -> _Sums:
+    """Add up by kind and name, over all ranks."""
+    groups: dict[tuple[int, str], int] = {}
+    parts = [_of_rank(trace, selection, groups) for trace in traces.values()]
+    size = len(groups)
+    whole = _Sums(
+        np.array([kind for kind, _ in groups], dtype=np.int64),
+        [name for _, name in groups],
+        np.zeros(size, np.int64),
+        np.zeros(size, np.int64),
+        np.full(size, _MOST),
+        np.zeros(size, np.int64),
+        np.zeros(size, np.int64),
+    )
+    for group, part in parts:
+        whole.count[group] += part.count
+        whole.sum[group] += part.sum
+        whole.device[group] += part.device
+        whole.least[group] = np.minimum(whole.least[group], part.least)
+        whole.most[group] = np.maximum(whole.most[group], part.most)
+    return whole
+
+
+def _of_rank(
+    trace: Trace, selection: Selection, groups: dict[tuple[int, str], int]
+) -> tuple[Ints, _Sums]:
+    """Add up one rank; return the number of each of its groups in `groups`, and their sums."""
+    table = trace.table
+    rows = np.flatnonzero(selection.mask(trace))
+    start, end = table.start_ns[rows], table.end_ns[rows]
+    if selection.start_ns is not None:
+        start = np.maximum(start, selection.start_ns - trace.shift_ns)
+    if selection.end_ns is not None:
+        end = np.minimum(end, selection.end_ns - trace.shift_ns)
+    inside = end - start
+    key = table.name[rows].astype(np.int64) * len(KINDS) + table.kind[rows]
+    sums = _grouped(key, inside, table.stream[rows] >= 0, len(table.names) * len(KINDS))
+    occurring = np.flatnonzero(sums.count)
+    names = [table.names[code] for code in (occurring // len(KINDS)).tolist()]
+    kinds = occurring % len(KINDS)
+    number = np.array(
+        [
+            groups.setdefault((kind, name), len(groups))
+            for kind, name in zip(kinds.tolist(), names, strict=True)
+        ],
+        dtype=np.int64,
+    )
+    return number, _Sums(
+        kinds,
+        names,
+        sums.count[occurring],
+        sums.sum[occurring],
+        sums.least[occurring],
+        sums.most[occurring],
+        sums.device[occurring],
+    )
+
+
+def _grouped(key: Ints, inside: Ints, on_device: npt.NDArray[np.bool_], size: int) -> _Sums:
+    total = np.zeros(size, dtype=np.int64)
+    least = np.full(size, _MOST)
+    most = np.zeros(size, dtype=np.int64)
+    device = np.zeros(size, dtype=np.int64)
+    # In integers: sums of doubles would lose nanoseconds on long runs.
+    np.add.at(total, key, inside)
+    np.minimum.at(least, key, inside)
+    np.maximum.at(most, key, inside)
+    np.add.at(device, key[on_device], inside[on_device])
+    count = np.bincount(key, minlength=size)
+    return _Sums(np.arange(size), [], count, total, least, most, device)
+
+
+def _by_kind(sums: _Sums) -> _Sums:
+    size = len(KINDS)
+    count, total, device = (np.zeros(size, np.int64) for _ in range(3))
+    least, most = np.full(size, _MOST), np.zeros(size, np.int64)
+    np.add.at(count, sums.kind, sums.count)
+    np.add.at(total, sums.kind, sums.sum)
+    np.add.at(device, sums.kind, sums.device)
+    np.minimum.at(least, sums.kind, sums.least)
+    np.maximum.at(most, sums.kind, sums.most)
+    return _Sums(np.arange(size), [], count, total, least, most, device)
+
+
+def _frame(groups: _Sums, matched: _Sums) -> pd.DataFrame:
+    """Return the groups that occur, by time; the index is their number."""
+    rows = np.flatnonzero(groups.count)
+    rows = rows[np.lexsort((groups.kind[rows], -groups.count[rows], -groups.sum[rows]))]
+    count, total = groups.count[rows], groups.sum[rows]
+    frame = pd.DataFrame(
+        {
+            "kind": pd.Categorical.from_codes(groups.kind[rows], categories=KINDS),
+            "count": count,
+            "sum_ns": total,
+            "mean_ns": total / np.maximum(count, 1),
+            "min_ns": groups.least[rows],
+            "max_ns": groups.most[rows],
+            "device_ns": groups.device[rows],
+            "host_ns": total - groups.device[rows],
+        },
+        index=rows,
+    )
+    of_kind = np.bincount(matched.kind, weights=matched.count, minlength=len(KINDS))
+    frame.attrs["matched"] = {
+        kind: int(of_kind[code]) for code, kind in enumerate(KINDS) if of_kind[code]
+    }
+    if not len(frame):
+        frame.attrs["note"] = "no events are selected"
+    return frame
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    renamed = frame.rename(columns=lambda name: name.removesuffix("_ns"))
+    return [{**record, "kind": str(record["kind"])} for record in renamed.to_dict(orient="records")]
