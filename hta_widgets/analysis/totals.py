@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.model import KINDS, Selection, Trace, TraceSet
+from hta_widgets.model.frames import dtype_of
 from hta_widgets.model.names import short_name
 
 __all__ = ["totals", "totals_by_kind", "totals_by_name"]
@@ -224,7 +225,7 @@ def _frame(groups: _Sums, matched: _Sums) -> pd.DataFrame:
     count, total = groups.count[rows], groups.sum[rows]
     frame = pd.DataFrame(
         {
-            "kind": pd.Categorical.from_codes(groups.kind[rows], categories=KINDS),
+            "kind": pd.Categorical.from_codes(groups.kind[rows], dtype=dtype_of(KINDS)),
             "count": count,
             "sum_ns": total,
             "mean_ns": total / np.maximum(count, 1),
@@ -245,5 +246,7 @@ def _frame(groups: _Sums, matched: _Sums) -> pd.DataFrame:
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    renamed = frame.rename(columns=lambda name: name.removesuffix("_ns"))
-    return [{**record, "kind": str(record["kind"])} for record in renamed.to_dict(orient="records")]
+    columns = {
+        str(column).removesuffix("_ns"): frame[column].astype(object).tolist() for column in frame
+    }
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
