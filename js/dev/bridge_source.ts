@@ -23,8 +23,9 @@ export class BridgeSource implements Source {
     const bytes = await answer.arrayBuffer();
     // [length of the JSON, u32][JSON][padding to 8][buffer]
     const size = new DataView(bytes).getUint32(0, true);
-    const json = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 4, size)));
-    if (!answer.ok) throw new Error(json.message);
+    const text = new TextDecoder().decode(new Uint8Array(bytes, 4, size));
+    const json = JSON.parse(text) as Record<string, unknown>;
+    if (!answer.ok) throw new Error(String(json.message as string));
     const from = Math.ceil((4 + size) / 8) * 8;
     return { reply: json, buffer: from < bytes.byteLength ? bytes.slice(from) : null };
   }

@@ -196,7 +196,7 @@ export function fakeJob(
     const summary: SceneRank["summary"] = [
       { lane: add(made.compute), role: "gpu", label: "compute" },
       { lane: add(made.nccl), role: "comm", label: "NCCL" },
-      { lane: add(made.main.flat(), false), role: "cpu", label: "main" },
+      { lane: add(made.main.slice(1).flat(), false), role: "cpu", label: "main" },
       { lane: add(made.backward.flat(), false), role: "cpu", label: "autograd" },
     ];
     const track = (label: string, role: SceneTrack["role"], levels: FakeEvent[][]): SceneTrack => {

@@ -296,7 +296,7 @@ export class FakeSource implements Source {
       bins: number;
       lanes: number[];
     };
-    const text = String(request.text ?? "").toLowerCase();
+    const text = ((request.text ?? "") as string).toLowerCase();
     const lane: number[] = [];
     const bin: number[] = [];
     for (const id of lanes) {

@@ -1,6 +1,7 @@
 /** The column of names on the left. */
 
 import type { SceneRank } from "../contract";
+import type { Band } from "../layout/bands";
 import type { Geometry } from "../layout/geometry";
 import type { Layout, PlacedRow } from "../layout/rows";
 import type { Stats } from "../protocol/decode";
@@ -27,30 +28,31 @@ export function statsByRank(stats: Stats): StatsByRank {
 }
 
 interface Fact {
-  text: string;
+  /** The words, then what may stand instead of them where there is less room. */
+  texts: string[];
   warn: boolean;
+}
+
+function fact(word: string, number: string, warn = false): Fact {
+  return { texts: [`${word} ${number}`, number], warn };
 }
 
 /** The one thing worth saying of a rank in this view. */
 export function factOf(rank: SceneRank, known: StatsByRank | null, hasMargin: boolean): Fact {
-  if (rank.truncated !== null) {
-    return { text: `ends at ${formatTime(rank.range[1])}`, warn: true };
-  }
-  const index = known?.at.get(rank.rank);
+  if (rank.truncated !== null) return fact("ends at", formatTime(rank.range[1]), true);
   const device = rank.summary.some(({ role }) => role !== "cpu");
-  if (known !== null && index !== undefined && device) {
-    const { stats } = known;
-    const data = stats.data[index] ?? 0;
-    if (data <= 0) return { text: "no data here", warn: false };
-    // The margin has the shares already.
-    if (!hasMargin)
-      return { text: `idle ${formatShare((stats.idle[index] ?? 0) / data)}`, warn: false };
-    const exposed = stats.exposed[index] ?? 0;
-    if (exposed > 0) return { text: `exposed ${formatDuration(exposed)}`, warn: false };
-    return { text: `busy ${formatDuration(data - (stats.idle[index] ?? 0))}`, warn: false };
-  }
-  if (device) return { text: "", warn: false };
-  return { text: rank.host ?? "CPU only", warn: false };
+  if (!device) return { texts: [rank.host ?? "CPU only"], warn: false };
+  const index = known?.at.get(rank.rank);
+  if (known === null || index === undefined) return { texts: [], warn: false };
+  const { stats } = known;
+  const data = stats.data[index] ?? 0;
+  const idle = stats.idle[index] ?? 0;
+  if (data <= 0) return { texts: ["no data here"], warn: false };
+  // The margin has the shares already.
+  if (!hasMargin) return fact("idle", formatShare(idle / data));
+  const exposed = stats.exposed[index] ?? 0;
+  if (exposed > 0) return fact("exposed", formatDuration(exposed));
+  return fact("busy", formatDuration(data - idle));
 }
 
 const BASELINE = 4;
@@ -78,6 +80,8 @@ export function drawGutter(pen: Pen, gutter: GutterScene): void {
     from = to;
   }
   pen.vertical(geometry.gutter - 1, rowsTop, rowsTop + rowsHeight, theme.rule);
+  const end = Math.max(0, ...placed.map(({ row, y }) => y + row.height));
+  if (end < rowsTop + rowsHeight) pen.horizontal(end, 0, geometry.gutter, theme.rule);
   if (layout.sticky > 0) {
     const y = rowsTop + layout.stickyHeight;
     pen.horizontal(y - 1, 0, geometry.gutter, theme.ruleStrong);
@@ -110,20 +114,19 @@ function drawRankNames(pen: Pen, gutter: GutterScene, { row, y }: PlacedRow): vo
   pen.rect(0, y, geometry.gutter, row.height, theme.bg);
   pen.horizontal(y, 0, geometry.gutter, theme.rule);
   const right = geometry.gutter - 8;
-  const fact = factOf(row.rank, stats, geometry.margin > 0);
-  const ink = fact.warn ? theme.warnInk : theme.ink2;
+  const said = factOf(row.rank, stats, geometry.margin > 0);
+  const ink = said.warn ? theme.warnInk : theme.ink2;
   if (fold.mode === "full") {
-    const names = row.bands().filter(({ label }) => label !== "");
-    const widest = geometry.narrow
-      ? 0
-      : Math.max(0, ...names.map(({ label }) => pen.width(label, FONT.label)));
-    const room = right - 12 - (widest > 0 ? widest + 8 : 0);
-    pen.fitted(row.name, 12, y + 14, room, FONT.bodyStrong, theme.ink);
-    pen.fitted(fact.text, 12, y + 28, room, FONT.label, ink);
-    if (geometry.narrow) return;
-    for (const { label, top, height } of names) {
-      const middle = y + top + (height < 8 ? 4 : height / 2);
-      pen.text(label, right, middle + BASELINE, FONT.label, theme.ink3, "right");
+    const names = geometry.narrow ? [] : row.bands().filter(({ label }) => label !== "");
+    const room = (baseline: number) => {
+      const beside = names.filter((band) => Math.abs(nameBaseline(band) - baseline) < 9);
+      const taken = Math.max(0, ...beside.map(({ label }) => pen.width(label, FONT.label) + 8));
+      return right - 12 - taken;
+    };
+    pen.fitted(row.name, 12, y + 14, room(14), FONT.bodyStrong, theme.ink);
+    pen.firstFit(said.texts, 12, y + 28, room(28), FONT.label, ink);
+    for (const band of names) {
+      pen.text(band.label, right, y + nameBaseline(band), FONT.label, theme.ink3, "right");
     }
     return;
   }
@@ -133,7 +136,12 @@ function drawRankNames(pen: Pen, gutter: GutterScene, { row, y }: PlacedRow): vo
   if (arrow) drawArrow(pen, theme, 14, baseline - 4, row.open);
   const x = arrow ? 24 : 12;
   const used = pen.fitted(row.name, x, baseline, right - x, font, theme.ink);
-  pen.fitted(fact.text, right, baseline, right - x - used - 8, FONT.label, ink, "right");
+  pen.firstFit(said.texts, right, baseline, right - x - used - 8, FONT.label, ink, "right");
+}
+
+/** Baseline of a lane's name, from the top of the row; names of bars stand beside the first. */
+function nameBaseline({ top, height }: Band): number {
+  return top + (height < 8 ? 3 : height / 2) + BASELINE;
 }
 
 function drawTrackNames(pen: Pen, gutter: GutterScene, placed: PlacedRow): void {

@@ -200,14 +200,14 @@ function drawPhases(pen: Pen, head: HeadScene, y: number): void {
 }
 
 /** Where steps begin, through all rows. */
-export function drawStepLines(pen: Pen, head: HeadScene): void {
+export function drawStepLines(pen: Pen, head: HeadScene, bottom: number): void {
   const { geometry, theme, scene, view } = head;
   let last = Number.NEGATIVE_INFINITY;
   for (const { start } of scene.steps) {
     if (start <= view[0] || start >= view[1]) continue;
     const x = xAtTime(geometry, view, start);
     if (x - last < STEP_LINES_FROM_PX) continue;
-    pen.dashed(x, geometry.rowsTop, geometry.height, theme.kind.annotation);
+    pen.dashed(x, geometry.rowsTop, bottom, theme.kind.annotation);
     last = x;
   }
 }

@@ -64,7 +64,7 @@ function drawGround(raster: Raster, place: LanePlace, paints: Paints): void {
   const xOf = (time: number) => Math.round((time - place.start) / place.resolution);
   const from = Math.max(0, xOf(place.dataStart));
   const to = Math.min(raster.width, xOf(place.dataEnd));
-  raster.rect(from, y0, to, y1, paints.lane);
+  raster.rect(from, y0, to, y1, paints.ground[place.form]);
   const { hatchGround: ground, hatchLine: line } = paints;
   const pitch = Math.round(hatchPitch * dpr);
   const thick = Math.max(1, Math.round(dpr));
@@ -185,7 +185,7 @@ function drawRects(
     const kind = sliceKind[i]!;
     const code = kind * 3 + (shade === null ? 0 : shade(sliceName[i]!));
     rects += 1;
-    if (right < x1) raster.rect(right, y0, x1, y1, paints.lane);
+    if (right < x1) raster.rect(right, y0, x1, y1, paints.ground[form]);
     if (form !== "pale" && paints.isPale[kind] === 0) {
       raster.rect(x0, y0, right, y1, paints.solid[code]!);
       continue;

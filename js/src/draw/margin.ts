@@ -27,16 +27,19 @@ export function drawMargin(pen: Pen, scene: MarginScene): void {
   pen.clipped(x, geometry.rowsTop, geometry.margin, geometry.rowsHeight, () => {
     for (const row of placed) drawRow(pen, scene, row, x);
   });
+  const end = Math.max(0, ...placed.map(({ row, y }) => y + row.height));
+  if (end < geometry.height) pen.horizontal(end, x, geometry.width, theme.rule);
   pen.vertical(x, geometry.stripTop, geometry.height, theme.rule);
 }
 
 function drawTitle(pen: Pen, { geometry, theme }: MarginScene, x: number): void {
-  const room = geometry.margin - PAD;
+  const room = geometry.margin - PAD - 4;
   if (geometry.stripRows === 0) return;
   const y = geometry.stripTop + 11;
   pen.fitted("GPU time in view", x + PAD, y, room, FONT.label, theme.ink3);
   if (geometry.stripRows > 1) {
-    pen.fitted("compute · comm · idle", x + PAD, y + 16, room, FONT.label, theme.ink3);
+    const keys = ["compute · comm · idle", "comp · comm · idle"];
+    pen.firstFit(keys, x + PAD, y + 16, room, FONT.label, theme.ink3);
   }
 }
 
@@ -75,12 +78,37 @@ function drawRow(pen: Pen, scene: MarginScene, placed: PlacedRow, x: number): vo
   pen.frame(left, top, width, barHeight, theme.idleLine, 1);
   if (!compact) {
     const baseline = top + barHeight + (row.height >= 36 ? 14 : 12);
-    const idleWords = whole > 0 ? `idle ${formatShare((idle[index] ?? 0) / whole)}` : "no data";
-    pen.text(idleWords, left + width, baseline, FONT.label, theme.ink3, "right");
-    const share = whole > 0 ? (exposed[index] ?? 0) / whole : 0;
-    if (share > 0) {
-      pen.text(`comm ${formatShare(share)}`, left, baseline, FONT.label, theme.ink2);
+    if (whole > 0) {
+      const share = (exposed[index] ?? 0) / whole;
+      const words = share > 0 ? formatShare(share) : "";
+      const idleWords = formatShare((idle[index] ?? 0) / whole);
+      drawPair(pen, theme, left, baseline, width, words, idleWords);
+    } else {
+      pen.text("no data", left, baseline, FONT.label, theme.ink3);
     }
   }
   pen.ctx.globalAlpha = 1;
+}
+
+/** The exposed share on the left, the idle one on the right; without room only the numbers. */
+function drawPair(
+  pen: Pen,
+  theme: Theme,
+  x: number,
+  y: number,
+  width: number,
+  exposed: string,
+  idle: string,
+): void {
+  const forms = [
+    [exposed === "" ? "" : `comm ${exposed}`, `idle ${idle}`],
+    [exposed, `idle ${idle}`],
+    [exposed, idle],
+  ] as const;
+  const fits = forms.find(
+    ([a, b]) => pen.width(a, FONT.label) + pen.width(b, FONT.label) + 8 <= width,
+  );
+  if (fits === undefined) return;
+  pen.text(fits[0], x, y, FONT.label, theme.ink2);
+  pen.text(fits[1], x + width, y, FONT.label, theme.ink3, "right");
 }

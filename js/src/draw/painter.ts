@@ -120,12 +120,13 @@ export class Painter {
     let labels = 0;
     pen.clipped(lanesX, rowsTop, lanesWidth, rowsHeight, () => {
       const grid = `${theme.ruleStrong}30`;
+      const bottom = sight.bottom;
       for (const time of ticks) {
         if (time <= view[0]) continue;
         const x = lanesX + ((time - view[0]) / (view[1] - view[0])) * lanesWidth;
-        pen.vertical(x, rowsTop, rowsTop + rowsHeight, grid);
+        pen.vertical(x, rowsTop, bottom, grid);
       }
-      drawStepLines(pen, head);
+      drawStepLines(pen, head, bottom);
       for (const spot of sight.spots) labels += this.label(lanes, spot);
     });
     return { lanes: sight.spots.length, rects: counted.rects, labels };
@@ -151,6 +152,7 @@ export class Painter {
       valueRange: null,
     };
     const line = Math.max(1, Math.round(dpr));
+    raster.rect(0, px(sight.bottom), raster.width, px(sight.bottom) + line, paints.rule);
     let at = 0;
     for (const placed of sight.placed) {
       const { row, y, clipTop, clipBottom } = placed;

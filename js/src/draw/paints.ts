@@ -1,6 +1,7 @@
 /** The theme's colours as packed pixels, by form, kind and shade, ready for the rasteriser. */
 
 import type { Kind } from "../contract";
+import type { Form } from "../layout/bands";
 import type { Theme } from "./theme";
 
 /** Steps between a lane's colour and full: how far the topmost pixel of a column is covered. */
@@ -77,12 +78,13 @@ type Ramp = Uint32Array;
 
 export interface Paints {
   readonly bg: number;
-  readonly lane: number;
+  /** What is behind the marks: a device lane has a ground of its own, as its idle time counts. */
+  readonly ground: Readonly<Record<Form, number>>;
   readonly rule: number;
   readonly hatchLine: number;
   readonly hatchGround: number;
-  readonly columns: Readonly<Record<"solid" | "pale" | "bar" | "counter", Ramp>>;
-  readonly pendingColumns: Readonly<Record<"solid" | "pale" | "bar" | "counter", Ramp>>;
+  readonly columns: Readonly<Record<Form, Ramp>>;
+  readonly pendingColumns: Readonly<Record<Form, Ramp>>;
   /** Rectangles: entry `kind · 3 + shade`. */
   readonly solid: Uint32Array;
   readonly tint: Uint32Array;
@@ -104,12 +106,12 @@ export function paintsOf(theme: Theme, kinds: readonly Kind[], dimmed: ReadonlyS
     const colour = rgb(theme.nameShades[kind][shade as 0 | 1 | 2]);
     return dimmed.has(kind) ? mix(colour, lane, DIMMED) : colour;
   };
-  const ramp = (strength: (kind: Kind) => number, alpha: number): Ramp => {
+  const ramp = (strength: (kind: Kind) => number, ground: Rgb, alpha: number): Ramp => {
     const out = new Uint32Array(kinds.length * (STEPS + 1));
     for (const [code, kind] of kinds.entries()) {
-      const full = mix(mix(colourOf(kind, 0), lane, strength(kind)), lane, alpha);
+      const full = mix(colourOf(kind, 0), ground, strength(kind) * alpha);
       for (let step = 0; step <= STEPS; step += 1) {
-        out[code * (STEPS + 1) + step] = pack(mix(full, lane, step / STEPS));
+        out[code * (STEPS + 1) + step] = pack(mix(full, ground, step / STEPS));
       }
     }
     return out;
@@ -117,11 +119,11 @@ export function paintsOf(theme: Theme, kinds: readonly Kind[], dimmed: ReadonlyS
   const tintShare = (kind: Kind) => (kind === "annotation" ? theme.annotationTint : theme.cpuTint);
   const paleKind = (kind: Kind) => kind === "cpu" || kind === "annotation";
   const rampsAt = (alpha: number) => {
-    const solid = ramp((kind) => (paleKind(kind) ? PALE_COLUMN : 1), alpha);
+    const solid = ramp((kind) => (paleKind(kind) ? PALE_COLUMN : 1), lane, alpha);
     return {
       solid,
-      pale: ramp(() => PALE_COLUMN, alpha),
-      bar: ramp(() => BAR, alpha),
+      pale: ramp(() => PALE_COLUMN, bg, alpha),
+      bar: ramp(() => BAR, bg, alpha),
       counter: solid,
     };
   };
@@ -137,14 +139,14 @@ export function paintsOf(theme: Theme, kinds: readonly Kind[], dimmed: ReadonlyS
   const ink = rgb(theme.ink2);
   return {
     bg: pack(bg),
-    lane: pack(lane),
+    ground: { solid: pack(lane), counter: pack(lane), pale: pack(bg), bar: pack(bg) },
     rule: pack(rgb(theme.rule)),
-    hatchLine: pack(mix(rgb(theme.ruleStrong), bg, 0.45)),
+    hatchLine: pack(mix(rgb(theme.ruleStrong), bg, 0.32)),
     hatchGround: pack(bg),
     columns: rampsAt(1),
     pendingColumns: rampsAt(PENDING),
     solid: table(colourOf),
-    tint: table((kind, shade) => mix(colourOf(kind, shade), lane, tintShare(kind))),
+    tint: table((kind, shade) => mix(colourOf(kind, shade), bg, tintShare(kind))),
     edge: table(colourOf),
     isPale: Uint8Array.from(kinds, (kind) => (paleKind(kind) ? 1 : 0)),
     edgePx: Float32Array.from(kinds, (kind) => (kind === "annotation" ? 2 : 1.5)),

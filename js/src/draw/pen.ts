@@ -111,6 +111,25 @@ export class Pen {
     return Math.min(room, this.width(label, font));
   }
 
+  /** Draw the first of `texts` that fits whole: a number is dropped rather than cut. */
+  firstFit(
+    texts: readonly string[],
+    x: number,
+    y: number,
+    room: number,
+    font: string,
+    colour: string,
+    align: Align = "left",
+  ): number {
+    for (const text of texts) {
+      const width = this.width(text, font);
+      if (width > room) continue;
+      this.text(text, x, y, font, colour, align);
+      return width;
+    }
+    return 0;
+  }
+
   width(text: string, font: string): number {
     return this.fitter(font).width(text);
   }

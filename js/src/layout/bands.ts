@@ -34,6 +34,8 @@ const FULL = { pad: 3, gpu: 16, comm: 12, gap: 1, beforeCpu: 3, below: 2 };
 const GROWN = { gpu: 24, comm: 15 };
 const BAR = 3;
 const MOST_BARS = 3;
+/** More threads are shown as bars only where every rank still fits. */
+const BARS = 2;
 /** Beside an opened rank. */
 const LINE = { pad: 3, gpu: 9, comm: 13, height: 27 };
 const COMPACT = { pad: 2, gpu: 8, comm: 6, height: 18 };
@@ -67,15 +69,19 @@ export function foldOf(
   if (count > MANY_RANKS && hasGpu) {
     const height = Math.max(TWO_LINES - 2, FULL.pad + gpuHeight + commHeight + FULL.below);
     if (each < height) return compactFold(each, hasComm);
-    return grown({ mode: "full", height, pad: FULL.pad, gpu: 16, comm: 12, cpuBars: 0 }, each);
+    const { pad, gpu, comm } = FULL;
+    return grown({ mode: "full", height, pad, gpu, comm, cpuBars: 0 }, each);
   }
   if (count > MANY_RANKS) {
     return { mode: "compact", ...COMPACT, cpuBars: Math.min(threads, MOST_BARS) };
   }
-  const cpuBars = Math.min(threads, MOST_BARS);
-  const cpu = cpuBars > 0 ? FULL.beforeCpu + cpuBars * BAR + cpuBars - 1 : 0;
-  const height = Math.max(TWO_LINES, FULL.pad + gpuHeight + commHeight + cpu + FULL.below);
-  return grown({ mode: "full", height, pad: FULL.pad, gpu: 16, comm: 12, cpuBars }, each);
+  const full = (cpuBars: number): Fold => {
+    const cpu = cpuBars > 0 ? FULL.beforeCpu + cpuBars * (BAR + 1) - 1 : 0;
+    const height = Math.max(TWO_LINES, FULL.pad + gpuHeight + commHeight + cpu + FULL.below);
+    return { mode: "full", height, pad: FULL.pad, gpu: FULL.gpu, comm: FULL.comm, cpuBars };
+  };
+  const all = full(Math.min(threads, MOST_BARS));
+  return grown(all.height <= each ? all : full(Math.min(threads, BARS)), each);
 }
 
 function compactFold(each: number, hasComm: boolean): Fold {
@@ -112,7 +118,7 @@ export function foldedBands(rank: SceneRank, fold: Fold): Band[] {
   const threads = lanesOf(rank, "cpu");
   const named = fold.mode === "full";
   let top = fold.pad;
-  if (gpu === undefined && comm === undefined) return cpuOnlyBands(threads, fold);
+  if (gpu === undefined && comm === undefined) return cpuOnlyBands(rank, threads, fold);
   const wide = comm === undefined && fold.mode !== "full" ? fold.comm : 0;
   if (gpu !== undefined) {
     const height = fold.gpu + wide;
@@ -139,8 +145,8 @@ export function foldedBands(rank: SceneRank, fold: Fold): Band[] {
   }
   if (fold.mode !== "full" || fold.cpuBars === 0) return bands;
   top += FULL.beforeCpu - FULL.gap;
-  const shown = threads.slice(0, fold.cpuBars);
-  const label = threads.length > shown.length ? `CPU ${shown.length} of ${threads.length}` : "CPU";
+  const shown = busiest(rank, threads, fold.cpuBars);
+  const label = threads.length > shown.length ? `CPU +${threads.length - shown.length}` : "CPU";
   for (const [index, thread] of shown.entries()) {
     bands.push({
       lane: thread.lane,
@@ -155,8 +161,18 @@ export function foldedBands(rank: SceneRank, fold: Fold): Band[] {
   return bands;
 }
 
-function cpuOnlyBands(threads: SceneRank["summary"], fold: Fold): Band[] {
-  const shown = threads.slice(0, Math.max(1, Math.min(fold.cpuBars, MOST_BARS)));
+/** The threads with most events, in the scene's order. */
+function busiest(rank: SceneRank, threads: SceneRank["summary"], most: number) {
+  if (threads.length <= most) return threads;
+  const events = (label: string) =>
+    rank.tracks.find((track) => track.role === "thread" && track.label === label)?.events ?? 0;
+  const byEvents = [...threads].sort((a, b) => events(b.label) - events(a.label));
+  const kept = new Set(byEvents.slice(0, most));
+  return threads.filter((thread) => kept.has(thread));
+}
+
+function cpuOnlyBands(rank: SceneRank, threads: SceneRank["summary"], fold: Fold): Band[] {
+  const shown = busiest(rank, threads, Math.max(1, fold.cpuBars));
   if (shown.length === 0) return [];
   const room = fold.height - 2 * fold.pad - (shown.length - 1);
   const height = Math.max(2, Math.min(12, Math.floor(room / shown.length)));

@@ -93,6 +93,10 @@ export function trackName(rank: SceneRank, track: SceneTrack): string {
     return `${device}  ${track.label}${track.communication ? " · NCCL" : ""}`;
   }
   if (track.role === "thread") return `CPU  ${track.label}`;
+  if (track.role === "instant" || track.role === "async") {
+    const process = track.process.replace(/^process\b/, "").trim();
+    return process === "" ? track.label : `${process}  ${track.label}`;
+  }
   return track.label;
 }
 

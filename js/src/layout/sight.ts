@@ -19,8 +19,13 @@ export class Sightings {
   private readonly byLane = new Map<number, LaneSpot>();
   private readonly heads = new Map<number, PlacedRow>();
 
+  /** Where the last row ends. */
+  readonly bottom: number;
+
   constructor(readonly placed: readonly PlacedRow[]) {
+    let bottom = 0;
     for (const row of placed) {
+      bottom = Math.max(bottom, Math.min(row.y + row.row.height, row.clipBottom));
       if (row.row.track === null) this.heads.set(row.row.rank.rank, row);
       for (const band of row.row.bands()) {
         const y = row.y + band.top;
@@ -32,6 +37,7 @@ export class Sightings {
         this.byLane.set(band.lane, spot);
       }
     }
+    this.bottom = bottom;
   }
 
   lane(lane: number): LaneSpot | null {
