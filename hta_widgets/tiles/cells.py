@@ -13,6 +13,7 @@ from hta_widgets.tiles.spans import Ints
 __all__ = [
     "CELLS",
     "MAX_LEVEL",
+    "MAX_TILES",
     "NO_KIND",
     "Cells",
     "CounterTiles",
@@ -29,6 +30,7 @@ __all__ = [
 CELLS = 256
 TILE_BITS = 8
 MAX_LEVEL = 52
+MAX_TILES = 65_536
 NO_KIND = 255
 FULL = 65535
 
@@ -176,8 +178,12 @@ def tiles(lane: Lane, level: int, first: int, last: int, shift: int = 0) -> Tile
 
 
 def _clip(begin: int, end: int, level: int, first: int, last: int) -> tuple[int, int]:
+    """Return the asked range without the tiles before and after the lane's events."""
     bits = level + TILE_BITS
-    return max(first, begin >> bits), min(last, ((end - 1) >> bits) + 1)
+    first, last = max(first, begin >> bits), min(last, ((end - 1) >> bits) + 1)
+    if last - first > MAX_TILES:
+        raise ValueError(f"{last - first} tiles of one lane; ask for {MAX_TILES} at most")
+    return first, last
 
 
 def _by_tile(lane: Lane, at: Positions, shift: int, *, bits: int, first: int, last: int) -> Slices:

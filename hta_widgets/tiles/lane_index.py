@@ -78,11 +78,15 @@ class Lane:
         kinds = 0 if self.kinds is None else self.kinds.nbytes
         return self.spans.nbytes + rows + kinds + self.longest.nbytes
 
-    def durations(self, at: Positions) -> Ints:
-        """Return durations of the events at these positions in `rows`."""
+    def rows_of(self, at: Positions) -> Rows:
+        """Return the rows of the events at these positions in `rows`."""
         if self.rows is None:
             raise ValueError("this lane sends no slices and keeps no rows")
-        return self.durs[self.rows[at]]
+        return self.rows[at]
+
+    def durations(self, at: Positions) -> Ints:
+        """Return durations of the events at these positions in `rows`."""
+        return self.durs[self.rows_of(at)]
 
     def long_events(self, start: int, end: int, at_least: int) -> Positions:
         """Return positions in `rows` of events of that length that overlap a window, in order."""

@@ -15,7 +15,7 @@ MAY_IMPORT = {
     "model": BASE,
     "readers": BASE | {"model"},
     "analysis": BASE | {"model"},
-    "tiles": BASE | {"model"},
+    "tiles": BASE | {"model", "analysis"},
     "demo": BASE | {"model"},
     "charts": BASE | {"model", "analysis"},
     "export": BASE | {"model", "analysis", "tiles", "charts"},

@@ -1,0 +1,186 @@
+"""Answers what the page asks: the one object between a `TraceSet` and what draws it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from hta_widgets.analysis.totals import totals
+from hta_widgets.model import Selection, TraceSet
+from hta_widgets.tiles.briefs import checked_row
+from hta_widgets.tiles.details import details
+from hta_widgets.tiles.lay_out import lay_out
+from hta_widgets.tiles.layout import Job
+from hta_widgets.tiles.marks import Members, View, marks
+from hta_widgets.tiles.names import NameKeys
+from hta_widgets.tiles.rank_index import Budget, RankIndex
+from hta_widgets.tiles.scene import describe, whole_range
+from hta_widgets.tiles.search import TABLES, Search
+from hta_widgets.tiles.spots import cell, neighbor, snap
+from hta_widgets.tiles.stats import DeviceTime, minimap, stats
+from hta_widgets.tiles.tile_op import Answer, answer_tiles
+
+__all__ = ["TileEngine"]
+
+Request = Mapping[str, Any]
+
+BYTES_PER_EVENT = 24
+LEAST_BYTES = 64 << 20
+
+
+class TileEngine:
+    """Tiles, figures and details of a job, made when they are asked for.
+
+    Parameters
+    ----------
+    traces : TraceSet
+        The job. Kinds are taken as they are now: rules added to the taxonomy later show in a
+        new engine.
+
+    Examples
+    --------
+    >>> engine = TileEngine(traces)
+    >>> lanes = [row["lane"] for row in engine.scene()["ranks"][0]["summary"]]
+    >>> reply, buffer = engine.answer(
+    ...     {"op": "tiles", "level": 16, "parts": [{"lanes": lanes, "first": 0, "last": 8}]}
+    ... )
+    """
+
+    def __init__(self, traces: TraceSet) -> None:
+        self.traces = traces
+        self.job: Job = lay_out(traces)
+        events = sum(len(rank.table) for rank in self.job.ranks)
+        self._budget = Budget(max(LEAST_BYTES, BYTES_PER_EVENT * events))
+        self._indices = {rank.rank: RankIndex(rank, self._budget) for rank in self.job.ranks}
+        self._names = NameKeys()
+        self._search = Search(list(self._indices.values()))
+        self._ops: dict[str, tuple[Callable[[Request], Answer], set[str]]] = {
+            "tiles": (self._tiles, {"level", "parts"}),
+            "stats": (self._stats, {"start", "end"}),
+            "minimap": (self._minimap, {"bins"}),
+            "event": (self._event, {"rank", "id"}),
+            "cell": (self._cell, {"lane", "start", "end"}),
+            "search": (self._summary, {"text"}),
+            "find": (self._find, {"text"}),
+            "marks": (self._marks, {"start", "end", "bins", "lanes"}),
+            "totals": (self._totals, set()),
+            "neighbor": (self._neighbor, {"rank", "id"}),
+            "snap": (self._snap, {"lane", "time", "tolerance"}),
+        }
+
+    def scene(self) -> dict[str, Any]:
+        """Return what does not change with the view, as JSON values."""
+        return self._scene
+
+    @cached_property
+    def _scene(self) -> dict[str, Any]:
+        return describe(self.job, self.traces)
+
+    def answer(self, request: Request) -> Answer:
+        """Answer one request of docs/protocol.md.
+
+        Parameters
+        ----------
+        request : mapping
+            With the name of the operation as ``op``.
+
+        Returns
+        -------
+        reply : dict
+            JSON values.
+        buffer : bytes or None
+            The columns that ``reply["columns"]`` names.
+
+        Raises
+        ------
+        ValueError
+            If there is no such operation, or it cannot be answered as asked.
+        """
+        op = request.get("op")
+        if op not in self._ops:
+            raise ValueError(f"unknown op {op!r}; the ops are {', '.join(self._ops)}")
+        handler, fields = self._ops[op]
+        missing = sorted(fields - request.keys())
+        if missing:
+            raise ValueError(f"a request for {op} also needs {', '.join(missing)}")
+        return handler(request)
+
+    # --- operations -------------------------------------------------------------------------------
+
+    def _tiles(self, request: Request) -> Answer:
+        return answer_tiles(request, self._of_lane, self._names)
+
+    def _stats(self, request: Request) -> Answer:
+        return stats(int(request["start"]), int(request["end"]), self._device_times), None
+
+    def _minimap(self, request: Request) -> Answer:
+        start, end = whole_range(self.job)
+        return minimap(start, end, int(request["bins"]), self._device_times)
+
+    def _event(self, request: Request) -> Answer:
+        return details(*self._row(request)), None
+
+    def _cell(self, request: Request) -> Answer:
+        lane = int(request["lane"])
+        return cell(self._of_lane(lane), lane, int(request["start"]), int(request["end"])), None
+
+    def _summary(self, request: Request) -> Answer:
+        return self._search.summary(str(request["text"])), None
+
+    def _find(self, request: Request) -> Answer:
+        text, direction = str(request["text"]), int(request.get("direction", 1))
+        return self._search.step(text, request.get("from"), direction), None
+
+    def _marks(self, request: Request) -> Answer:
+        view = View.of(
+            int(request["start"]), int(request["end"]), int(request["bins"]), request["lanes"]
+        )
+        if request.get("selection") is not None:
+            members, error = self._selected(request["selection"]), None
+        else:
+            hits = self._search.hits(str(request.get("text", "")))
+            error = hits.error
+            members = (
+                Members(one.index, one.index.rows(table), one.rows(table))
+                for one in hits.ranks
+                if one.count
+                for table in TABLES
+            )
+        reply, buffer = marks(view, members)
+        return {**reply, "error": error}, buffer
+
+    def _totals(self, request: Request) -> Answer:
+        selection = Selection.from_json(request.get("selection"))
+        return totals(self.traces, selection), None
+
+    def _neighbor(self, request: Request) -> Answer:
+        found = neighbor(*self._row(request), int(request.get("direction", 1)))
+        return {"brief": found}, None
+
+    def _snap(self, request: Request) -> Answer:
+        lane = int(request["lane"])
+        time, tolerance = int(request["time"]), int(request["tolerance"])
+        return {"time": snap(self._of_lane(lane), lane, time, tolerance)}, None
+
+    # --- what requests name -----------------------------------------------------------------------
+
+    def _of_lane(self, lane: int) -> RankIndex:
+        return self._indices[self.job.of_lane(lane).rank]
+
+    def _row(self, request: Request) -> tuple[RankIndex, Any, int]:
+        index = self._indices[self.job.of_rank(int(request["rank"])).rank]
+        table = index.rows(str(request.get("table", "events")))
+        return index, table, checked_row(index, table, request["id"])
+
+    def _selected(self, value: Mapping[str, Any]) -> Iterator[Members]:
+        selection = Selection.from_json(value)
+        for index in self._indices.values():
+            rows = np.flatnonzero(selection.mask(index.rank.trace))
+            yield Members(index, index.events, rows)
+
+    @cached_property
+    def _device_times(self) -> list[tuple[RankIndex, DeviceTime]]:
+        return [(index, DeviceTime.of(index)) for index in self._indices.values()]

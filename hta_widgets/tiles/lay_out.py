@@ -1,0 +1,296 @@
+"""Decides which lanes there are, from counts alone: one pass over each rank, no lane is filled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets.model import Trace
+from hta_widgets.model.table import KINDS, CounterTable, EventTable, Track
+from hta_widgets.tiles import labels
+from hta_widgets.tiles.asyncs import AsyncGroup, async_groups
+from hta_widgets.tiles.layout import Job, Rank, SummaryRole, SummaryRow, TrackRow
+
+__all__ = ["MAX_CPU_LANES", "lay_out"]
+
+_COMMUNICATION = KINDS.index("communication")
+_ANNOTATION = KINDS.index("annotation")
+_CPU = KINDS.index("cpu")
+
+#: A folded rank shows that many host threads; the last lane stands for all that are left.
+MAX_CPU_LANES = 3
+
+_SIDE_ROLES = {"counter", "async", "instant"}
+_STEP, _AUTOGRAD = 1, 2
+_STEP_NAME = re.compile(r"ProfilerStep\s*#\s*\d+")
+_AUTOGRAD_NAME = "autograd::engine::evaluate_function"
+
+
+def lay_out(traces: Mapping[int, Trace]) -> Job:
+    """Give every lane of every rank its number."""
+    ranks: list[Rank] = []
+    lane = 0
+    for number in sorted(traces):
+        ranks.append(_lay_out_rank(number, traces[number], lane))
+        lane += ranks[-1].lanes
+    return Job(ranks)
+
+
+@dataclass(slots=True, frozen=True)
+class _Counts:
+    """Events of a rank by (track, kind, flag of the name)."""
+
+    tracks: list[Track]
+    events: npt.NDArray[np.int64]
+    nccl: bool
+
+    def of(self, track: int) -> int:
+        return int(self.events[track].sum())
+
+    def of_kind(self, track: int, kind: int) -> int:
+        return int(self.events[track, kind].sum())
+
+    def flagged(self, track: int, flag: int) -> int:
+        return int(self.events[track, :, flag].sum())
+
+    def communicates(self, track: int) -> bool:
+        """Whether a track has communication kernels only."""
+        return self.of_kind(track, _COMMUNICATION) == self.of(track) > 0
+
+    def with_role(self, *roles: str) -> list[int]:
+        return [at for at, track in enumerate(self.tracks) if track.role in roles]
+
+
+def _lay_out_rank(number: int, trace: Trace, lane0: int) -> Rank:
+    table = trace.table
+    counts, steps = _count(table)
+    threads = _threads(counts)
+    summary = _summary(counts, threads, lane0)
+    asyncs = async_groups(trace.async_table, table.categories)
+    instants = _instant_groups(trace)
+    process_of = {track.pid: track.process for track in reversed(table.tracks)}
+
+    def process(pid: str) -> str:
+        # Some tools write a word where a number belongs; it is a name already.
+        return process_of.get(pid) or (f"process {pid}" if pid.lstrip("-").isdigit() else pid)
+
+    rows: list[TrackRow] = []
+    track_lane0 = np.zeros(len(table.tracks), np.int64)
+    lane = lane0 + len(summary)
+    for row in (
+        *(_track_row(counts, at, label) for at, label in threads.items()),
+        *(_track_row(counts, at) for at in _streams(counts)),
+        *_counter_rows(trace.counter_table, process),
+        *_async_rows(asyncs, process),
+        *_instant_rows(instants, process),
+        *(_track_row(counts, at) for at in counts.with_role("other")),
+    ):
+        if row.role not in _SIDE_ROLES:
+            track_lane0[row.source] = lane
+        rows.append(replace(row, lane0=lane))
+        lane += row.lanes
+    return Rank(
+        rank=number,
+        trace=trace,
+        range_ns=_range(trace),
+        table=table,
+        lane0=lane0,
+        summary=summary,
+        tracks=_with_distinct_keys(rows),
+        steps=steps,
+        async_groups=asyncs,
+        instant_groups=list(instants.values()),
+        track_lane0=track_lane0,
+    )
+
+
+def _range(trace: Trace) -> tuple[int, int]:
+    if len(trace):
+        return trace.start_ns, trace.end_ns
+    asyncs = trace.async_table
+    times = [
+        trace.instant_table.time_ns,
+        trace.counter_table.time_ns,
+        asyncs.start_ns,
+        asyncs.start_ns + np.maximum(asyncs.dur_ns, 0),
+    ]
+    low = [int(column.min()) for column in times if len(column)]
+    high = [int(column.max()) for column in times if len(column)]
+    return min(low, default=0) + trace.shift_ns, max(high, default=0) + trace.shift_ns
+
+
+def _count(table: EventTable) -> tuple[_Counts, npt.NDArray[np.intp]]:
+    """Count the events of each track, and find the rows of steps on the host."""
+    flags = np.zeros(len(table.names), np.uint8)
+    nccl = False
+    for code, name in enumerate(table.names.values):
+        if name.startswith("ProfilerStep") and _STEP_NAME.match(name):
+            flags[code] = _STEP
+        elif name.startswith(_AUTOGRAD_NAME):
+            flags[code] = _AUTOGRAD
+        nccl = nccl or name.startswith("nccl")
+    shape = (len(table.tracks), 8, 4)
+    if not len(table):
+        return _Counts(table.tracks, np.zeros(shape, np.int64), nccl), np.empty(0, np.intp)
+    flag = flags[table.name]
+    cell = (table.track.astype(np.intp) << 5) | (table.kind << np.uint8(2)) | flag
+    events = np.bincount(cell, minlength=shape[0] * 32).reshape(shape)
+    steps = np.flatnonzero(flag == _STEP) if (flags == _STEP).any() else np.empty(0, np.intp)
+    on_host = np.array([track.role == "thread" for track in table.tracks])
+    return _Counts(table.tracks, events, nccl), steps[on_host[table.track[steps]]]
+
+
+def _threads(counts: _Counts) -> dict[int, str]:
+    """Host threads and their labels: the main one, those of the backward pass, the others.
+
+    The main thread is the one with the steps, or with most calls.
+    """
+    threads = counts.with_role("thread")
+    if not threads:
+        return {}
+    calls = {at: counts.of_kind(at, _CPU) for at in threads}
+    main = max(threads, key=lambda at: (counts.flagged(at, _STEP), calls[at], counts.of(at)))
+    backward = [at for at in threads if at != main and counts.flagged(at, _AUTOGRAD)]
+    ordered = [main, *backward, *(at for at in threads if at != main and at not in backward)]
+    named = [
+        labels.thread_label(
+            counts.tracks[at],
+            # A file that is no program's has no main thread.
+            main=at == main and calls[main] > 0,
+            autograd=counts.flagged(at, _AUTOGRAD) > 0,
+        )
+        for at in ordered
+    ]
+    return dict(zip(ordered, labels.distinct(named), strict=True))
+
+
+def _streams(counts: _Counts) -> list[int]:
+    """Device streams by device and number, communication last, annotations above their stream."""
+    tracks = counts.tracks
+    devices: dict[str, int] = {}
+    for track in sorted(tracks, key=lambda track: track.sort[0]):
+        devices.setdefault(track.pid, len(devices))
+    communication = {
+        (tracks[at].pid, tracks[at].stream): counts.communicates(at)
+        for at in counts.with_role("stream")
+    }
+
+    def order(at: int) -> tuple[object, ...]:
+        track = tracks[at]
+        last = communication.get((track.pid, track.stream), False)
+        return devices[track.pid], last, track.stream, track.role == "stream", track.sort
+
+    return sorted(counts.with_role("stream", "annotation"), key=order)
+
+
+def _track_row(counts: _Counts, at: int, label: str | None = None) -> TrackRow:
+    track = counts.tracks[at]
+    return TrackRow(
+        key=track.key,
+        process=track.process,
+        label=labels.track_label(track) if label is None else label,
+        role=track.role,
+        stream=track.stream,
+        lane0=0,
+        lanes=track.lanes,
+        nested=track.nested,
+        events=counts.of(at),
+        communication=counts.communicates(at),
+        source=at,
+    )
+
+
+def _counter_rows(table: CounterTable, process: labels.ProcessName) -> Iterator[TrackRow]:
+    count = len(table.series)
+    first = np.searchsorted(table.series_id, np.arange(count + 1))
+    for at, (pid, name, series) in enumerate(table.series):
+        values = table.value[first[at] : first[at + 1]]
+        label = labels.counter_label(name, series)
+        yield TrackRow(
+            key=f"{process(pid)} · {label}",
+            process=process(pid),
+            label=label,
+            role="counter",
+            lane0=0,
+            source=at,
+            events=len(values),
+            range=(float(values.min()), float(values.max())) if len(values) else (0.0, 0.0),
+            unit=labels.counter_unit(name, series),
+        )
+
+
+def _async_rows(groups: list[AsyncGroup], process: labels.ProcessName) -> Iterator[TrackRow]:
+    for at, group in enumerate(groups):
+        label = group.category or "async"
+        yield TrackRow(
+            key=f"{process(group.pid)} · {label} async",
+            process=process(group.pid),
+            label=label,
+            role="async",
+            lane0=0,
+            source=at,
+            events=len(group.rows),
+            lanes=group.layers,
+            nested=group.layers,
+        )
+
+
+def _instant_groups(trace: Trace) -> dict[str, npt.NDArray[np.intp]]:
+    members: dict[str, list[int]] = {}
+    for row, pid in enumerate(trace.instant_table.pid):
+        members.setdefault(pid, []).append(row)
+    return {pid: np.array(rows, np.intp) for pid, rows in members.items()}
+
+
+def _instant_rows(
+    groups: Mapping[str, npt.NDArray[np.intp]], process: labels.ProcessName
+) -> Iterator[TrackRow]:
+    for at, (pid, rows) in enumerate(groups.items()):
+        yield TrackRow(
+            key=" · ".join(filter(None, (process(pid), "instants"))),
+            process=process(pid),
+            label="instants",
+            role="instant",
+            lane0=0,
+            source=at,
+            events=len(rows),
+        )
+
+
+def _with_distinct_keys(rows: list[TrackRow]) -> list[TrackRow]:
+    """Tell repeated keys apart by a number; the table's own are unique and must stay."""
+    ordered = sorted(rows, key=lambda row: row.role in _SIDE_ROLES)
+    keys = labels.distinct([row.key for row in ordered])
+    by_lane = {row.lane0: key for row, key in zip(ordered, keys, strict=True)}
+    return [replace(row, key=by_lane[row.lane0]) for row in rows]
+
+
+def _summary(counts: _Counts, threads: Mapping[int, str], lane0: int) -> list[SummaryRow]:
+    """Lanes of the folded rank: device work, communication, a few host threads."""
+    rows: list[SummaryRow] = []
+
+    def add(
+        role: SummaryRole, label: str, tracks: Iterable[int] = (), *, annotations: bool = False
+    ) -> None:
+        rows.append(SummaryRow(lane0 + len(rows), role, label, tuple(tracks), annotations))
+
+    streams = counts.with_role("stream")
+    communication = sum(counts.of_kind(at, _COMMUNICATION) for at in streams)
+    if sum(counts.of(at) for at in streams) > communication:
+        add("gpu", "compute")
+    if communication:
+        add("comm", "NCCL" if counts.nccl else "comm")
+    working = [at for at in threads if counts.of(at) > counts.of_kind(at, _ANNOTATION)]
+    alone = working if len(working) <= MAX_CPU_LANES else working[: MAX_CPU_LANES - 1]
+    for at in alone:
+        add("cpu", threads[at], (at,))
+    if len(working) > len(alone):
+        add("cpu", f"{len(working) - len(alone)} other threads", working[len(alone) :])
+    if not rows and counts.events.any():
+        # Neither device nor host work that we know: all there is, rather than an empty row.
+        add("cpu", "all events", range(len(counts.tracks)), annotations=True)
+    return rows

@@ -1,0 +1,312 @@
+"""The lanes of one rank, indexed when they are first asked for, forgotten when memory runs out."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets.model.table import KINDS, Pool
+from hta_widgets.tiles.lane_index import (
+    CounterLane,
+    Lane,
+    Positions,
+    index_counter,
+    index_lane,
+)
+from hta_widgets.tiles.layout import LaneRef, Rank
+from hta_widgets.tiles.spans import Ints
+
+__all__ = ["Budget", "RankIndex", "Rows"]
+
+_COMMUNICATION = KINDS.index("communication")
+_ANNOTATION = KINDS.index("annotation")
+_OTHER = KINDS.index("other")
+_OPEN_BLOCK = 4096
+
+AnyLane = Lane | CounterLane
+
+
+class Budget:
+    """Keeps what was made last within a number of bytes.
+
+    Parameters
+    ----------
+    limit : int
+        Bytes; the newest entry stays even if it alone is larger.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self._kept: OrderedDict[Hashable, tuple[list[AnyLane], int]] = OrderedDict()
+
+    def get(self, key: Hashable) -> list[AnyLane] | None:
+        """Return an entry, and count it as used just now."""
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        self._kept.move_to_end(key)
+        return found[0]
+
+    def put(self, key: Hashable, lanes: list[AnyLane]) -> list[AnyLane]:
+        """Keep an entry; those that were not used for longest make room."""
+        size = sum(lane.nbytes for lane in lanes)
+        self._kept[key] = (lanes, size)
+        self.used += size
+        while self.used > self.limit and len(self._kept) > 1:
+            _, (_, old_size) = self._kept.popitem(last=False)
+            self.used -= old_size
+        return lanes
+
+
+@dataclass(slots=True, frozen=True)
+class Rows:
+    """One of a rank's tables as intervals: events, asyncs or instants."""
+
+    table: str
+    start_ns: Ints  # since the trace's own zero
+    dur_ns: Ints
+    name: npt.NDArray[np.integer]
+    category: npt.NDArray[np.integer]
+    kind: npt.NDArray[np.uint8]
+    record: Ints
+    names: Pool
+    categories: Pool
+
+
+class RankIndex:
+    """Fills lanes of a rank from its table.
+
+    Parameters
+    ----------
+    rank : Rank
+        Its lanes.
+    budget : Budget
+        Shared by all ranks.
+    """
+
+    def __init__(self, rank: Rank, budget: Budget) -> None:
+        self.rank = rank
+        self._budget = budget
+
+    # --- tables -----------------------------------------------------------------------------------
+
+    def rows(self, table: str) -> Rows:
+        """Return a table by its name in the protocol."""
+        match table:
+            case "events":
+                return self.events
+            case "asyncs":
+                return self.asyncs
+            case "instants":
+                return self.instants
+            case _:
+                raise ValueError(f"no table {table!r}; the tables are events, asyncs, instants")
+
+    @cached_property
+    def events(self) -> Rows:
+        """Complete events."""
+        t = self.rank.table
+        return Rows(
+            "events",
+            t.start_ns,
+            t.dur_ns,
+            t.name,
+            t.category,
+            t.kind,
+            t.record,
+            t.names,
+            t.categories,
+        )
+
+    @cached_property
+    def asyncs(self) -> Rows:
+        """Async intervals; where no end was found, without length."""
+        t, table = self.rank.trace.async_table, self.rank.table
+        kind = np.full(len(t), _OTHER, np.uint8)
+        durs = np.maximum(t.dur_ns, 0)
+        return Rows(
+            "asyncs",
+            t.start_ns,
+            durs,
+            t.name,
+            t.category,
+            kind,
+            t.record,
+            table.names,
+            table.categories,
+        )
+
+    @cached_property
+    def instants(self) -> Rows:
+        """Instants, as intervals without length."""
+        t, table = self.rank.trace.instant_table, self.rank.table
+        kind = np.full(len(t), _OTHER, np.uint8)
+        durs = np.zeros(len(t), np.int64)
+        return Rows(
+            "instants",
+            t.time_ns,
+            durs,
+            t.name,
+            t.category,
+            kind,
+            t.record,
+            table.names,
+            table.categories,
+        )
+
+    @cached_property
+    def name_counts(self) -> list[Ints]:
+        """How many events, asyncs and instants have each name, by the name's code."""
+        size = len(self.rank.table.names)
+        return [
+            np.bincount(table.name, minlength=size)
+            for table in (self.events, self.asyncs, self.instants)
+        ]
+
+    def table_of(self, ref: LaneRef) -> Rows:
+        """Return the table that a lane's rows belong to."""
+        return self.rows({"async": "asyncs", "instant": "instants"}.get(ref.role, "events"))
+
+    # --- lanes ------------------------------------------------------------------------------------
+
+    def lane(self, lane: int) -> tuple[LaneRef, AnyLane]:
+        """Return what a lane holds and its index, made now if need be."""
+        ref = self.rank.ref(lane)
+        # All depths of a track are made at once: whoever sees one sees the others.
+        key = (self.rank.rank, ref.role, ref.sources)
+        lanes = self._budget.get(key)
+        if lanes is None:
+            lanes = self._budget.put(key, self._make(ref))
+        return ref, lanes[ref.depth]
+
+    def members(self, ref: LaneRef) -> Positions:
+        """Return the rows of a lane of events, asyncs or instants, in lane order."""
+        table, rank = self.rank.table, self.rank
+        rows: Positions
+        match ref.role:
+            case "events":
+                rows = np.flatnonzero(table.track == ref.sources[0])
+                rows = rows[table.depth[rows] == ref.depth]
+            case "gpu":
+                rows = self.device_rows[table.kind[self.device_rows] != _COMMUNICATION]
+            case "comm":
+                rows = self.device_rows[table.kind[self.device_rows] == _COMMUNICATION]
+            case "cpu":
+                rows = np.flatnonzero(self._host_members(ref))
+            case "async":
+                group = rank.async_groups[ref.sources[0]]
+                rows = group.rows[group.layer == ref.depth]
+            case "instant":
+                rows = rank.instant_groups[ref.sources[0]]
+            case _:
+                raise ValueError("a counter lane has samples, not events")
+        return rows
+
+    def side_lanes(self, table: str) -> Ints:
+        """Return the lane of each async or instant."""
+        return self._async_lanes if table == "asyncs" else self._instant_lanes
+
+    @cached_property
+    def _async_lanes(self) -> Ints:
+        lanes = np.full(len(self.rank.trace.async_table), -1, np.int64)
+        for track in self.rank.tracks:
+            if track.role == "async":
+                group = self.rank.async_groups[track.source]
+                lanes[group.rows] = track.lane0 + group.layer
+        return lanes
+
+    @cached_property
+    def _instant_lanes(self) -> Ints:
+        lanes = np.full(len(self.rank.trace.instant_table), -1, np.int64)
+        for track in self.rank.tracks:
+            if track.role == "instant":
+                lanes[self.rank.instant_groups[track.source]] = track.lane0
+        return lanes
+
+    @cached_property
+    def device_rows(self) -> Positions:
+        """Rows of the events on device streams."""
+        table = self.rank.table
+        on_stream = np.array([track.role == "stream" for track in table.tracks], np.bool_)
+        if not on_stream.any():
+            return np.empty(0, np.intp)
+        return np.flatnonzero(on_stream[table.track])
+
+    def _host_members(self, ref: LaneRef) -> npt.NDArray[np.bool_]:
+        table = self.rank.table
+        member: npt.NDArray[np.bool_]
+        if len(ref.sources) == 1:
+            member = table.track == ref.sources[0]
+        else:
+            chosen = np.zeros(len(table.tracks), np.bool_)
+            chosen[list(ref.sources)] = True
+            member = chosen[table.track]
+        return member if ref.annotations else member & (table.kind != _ANNOTATION)
+
+    def _make(self, ref: LaneRef) -> list[AnyLane]:
+        match ref.role:
+            case "counter":
+                return [self._counter(ref.sources[0])]
+            case "events":
+                return self._by_depth(ref.sources[0])
+            case "async":
+                layers = self.rank.async_groups[ref.sources[0]].layers
+                refs = [LaneRef("async", ref.sources, depth) for depth in range(layers)]
+                return [self._lane(self.asyncs, self.members(one)) for one in refs]
+            case _:
+                rows = self.members(ref)
+                return [self._lane(self.table_of(ref), rows, slices=ref.role != "cpu")]
+
+    def _by_depth(self, track: int) -> list[AnyLane]:
+        table = self.rank.table
+        rows = np.flatnonzero(table.track == track)
+        depth = table.depth[rows]
+        order = np.argsort(depth, kind="stable")
+        rows = rows[order]
+        first = np.searchsorted(depth[order], np.arange(table.tracks[track].lanes + 1))
+        return [
+            self._lane(self.events, rows[first[k] : first[k + 1]]) for k in range(len(first) - 1)
+        ]
+
+    @staticmethod
+    def _lane(table: Rows, rows: Positions, *, slices: bool = True) -> Lane:
+        return index_lane(
+            table.start_ns[rows],
+            table.dur_ns[rows],
+            table.kind[rows],
+            rows if slices else None,
+            table.dur_ns,
+        )
+
+    def _counter(self, series: int) -> CounterLane:
+        table = self.rank.trace.counter_table
+        first, last = np.searchsorted(table.series_id, (series, series + 1))
+        end = self.rank.range_ns[1] - self.rank.shift_ns
+        return index_counter(table.time_ns[first:last], table.value[first:last], end)
+
+    # --- what is open at an instant ---------------------------------------------------------------
+
+    def open_at(self, time_ns: int) -> Positions:
+        """Return the rows of events that began before an instant and still run then."""
+        table = self.rank.table
+        before = int(table.start_ns.searchsorted(time_ns))
+        blocks = np.flatnonzero(self._last_ends[: -(-before // _OPEN_BLOCK)] > time_ns)
+        if not len(blocks):
+            return np.empty(0, np.intp)
+        at = (blocks[:, None] * _OPEN_BLOCK + np.arange(_OPEN_BLOCK)).ravel()
+        at = at[at < before]
+        still: Positions = at[table.start_ns[at] + table.dur_ns[at] > time_ns]
+        return still
+
+    @cached_property
+    def _last_ends(self) -> Ints:
+        table = self.rank.table
+        if not len(table):
+            return np.empty(0, np.int64)
+        return np.maximum.reduceat(table.end_ns, np.arange(0, len(table), _OPEN_BLOCK))

@@ -1,0 +1,99 @@
+"""The scene: all that the page needs to know before it asks for the first tile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from hta_widgets.model import Problem, TraceSet
+from hta_widgets.model.table import KINDS
+from hta_widgets.tiles.labels import job_title
+from hta_widgets.tiles.layout import Job, Rank, TrackRow
+from hta_widgets.tiles.strip import strip
+from hta_widgets.tiles.truth import is_harmless, truth
+
+__all__ = ["describe", "whole_range"]
+
+VERSION = 1
+
+
+def describe(job: Job, traces: TraceSet) -> dict[str, Any]:
+    """Return the scene of a job as JSON values; see ``Scene`` in ``js/src/contract.ts``."""
+    problems = _problems(traces)
+    events = sum(len(rank.table) for rank in job.ranks)
+    counts: Counter[int | None] = Counter()
+    cut: dict[int | None, str] = {}
+    for problem in problems:
+        if not is_harmless(problem):
+            counts[problem.rank] += problem.count
+        if problem.kind == "truncated":
+            cut.setdefault(problem.rank, problem.detail)
+    return {
+        "version": VERSION,
+        "title": job_title([rank.trace.path for rank in job.ranks]),
+        "events": events,
+        "range": list(whole_range(job)),
+        "kinds": list(KINDS),
+        "ranks": [
+            _rank(rank, problems=counts[rank.rank], truncated=cut.get(rank.rank))
+            for rank in job.ranks
+        ],
+        "lanes": job.lanes,
+        **strip(job),
+        "truth": truth(events, problems),
+    }
+
+
+def whole_range(job: Job) -> tuple[int, int]:
+    """Return the first start and the last end of all ranks; at least a nanosecond."""
+    filled = [rank.range_ns for rank in job.ranks if rank.tracks]
+    start = min((low for low, _ in filled), default=0)
+    return start, max(max((high for _, high in filled), default=0), start + 1)
+
+
+def _rank(rank: Rank, *, problems: int, truncated: str | None) -> dict[str, Any]:
+    return {
+        "rank": rank.rank,
+        "label": f"rank {rank.rank}",
+        "host": rank.trace.host,
+        "file": Path(rank.trace.path).name,
+        "events": len(rank.table),
+        "range": list(rank.range_ns),
+        "truncated": truncated,
+        "problems": problems,
+        "summary": [
+            {"lane": row.lane, "role": row.role, "label": row.label} for row in rank.summary
+        ],
+        "tracks": [_track(row) for row in rank.tracks],
+    }
+
+
+def _track(row: TrackRow) -> dict[str, Any]:
+    track: dict[str, Any] = {
+        "key": row.key,
+        "process": row.process,
+        "label": row.label,
+        "role": row.role,
+        "stream": row.stream,
+        "lane0": row.lane0,
+        "lanes": row.lanes,
+        "nested": row.nested,
+        "events": row.events,
+        "communication": row.communication,
+    }
+    if row.range is not None:
+        track["range"] = list(row.range)
+    if row.unit:
+        track["unit"] = row.unit
+    return track
+
+
+def _problems(traces: TraceSet) -> list[Problem]:
+    columns = traces.problems.to_dict("list")
+    return [
+        Problem(kind, int(count), str(detail), None if rank < 0 else int(rank), file)
+        for kind, count, detail, rank, file in zip(
+            *(columns[name] for name in ("kind", "count", "detail", "rank", "file")), strict=True
+        )
+    ]

@@ -1,0 +1,152 @@
+"""A small job of two ranks whose every figure can be checked by hand."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hta_widgets.readers import load
+from hta_widgets.tiles import TileEngine, unpack
+
+KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>()"
+REDUCE = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long)"
+
+
+def event(name, cat, tid, ts, dur, *, pid=10, **args):
+    return {
+        "ph": "X", "name": name, "cat": cat, "pid": pid, "tid": tid, "ts": ts, "dur": dur,
+        "args": args,
+    }  # fmt: skip
+
+
+def meta(kind, pid, tid=0, **args):
+    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "ts": 0, "args": args}
+
+
+def rank_events(late=0):
+    """Times in µs. `late` moves all of it."""
+    host = [
+        event("ProfilerStep#1", "user_annotation", 100, 0, 100),
+        event("## forward ##", "user_annotation", 100, 5, 40),
+        event("aten::add", "cpu_op", 100, 10, 20),
+        event("cudaLaunchKernel", "cuda_runtime", 100, 15, 5, correlation=1),
+        event("cudaLaunchKernel", "cuda_runtime", 100, 22, 4, correlation=2),
+        event("cudaDeviceSynchronize", "cuda_runtime", 100, 60, 35, correlation=9),
+        event("tiny", "user_annotation", 100, 50, 0.1),
+        event("autograd::engine::evaluate_function: AddBackward0", "cpu_op", 200, 46, 8, Fwd=7),
+        event("worker", "cpu_op", 300, 1, 2),
+    ]
+    device = [
+        event(KERNEL, "kernel", 7, 30, 20, pid=0, stream=7, correlation=1, grid=[8, 1, 1]),
+        event(KERNEL, "kernel", 7, 60, 10, pid=0, stream=7, correlation=3),
+        event("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", 7, 75, 10, pid=0, stream=7),
+        event(
+            REDUCE,
+            "kernel",
+            40,
+            40,
+            25,
+            pid=0,
+            stream=40,
+            correlation=2,
+            **{
+                "In msg nelems": 12345678901234567890,
+                "ratio": 1.50,
+                "note": 'say "a"',
+            },
+        ),
+        event("## forward ##", "gpu_user_annotation", 7, 30, 20, pid=0, stream=7),
+    ]
+    flows = [
+        {"ph": "s", "id": 1, "pid": 10, "tid": 100, "ts": 15, "cat": "ac2g", "name": "ac2g"},
+        {
+            "ph": "f",
+            "id": 1,
+            "pid": 0,
+            "tid": 7,
+            "ts": 30,
+            "cat": "ac2g",
+            "name": "ac2g",
+            "bp": "e",
+        },
+        {"ph": "s", "id": 2, "pid": 10, "tid": 100, "ts": 22, "cat": "ac2g", "name": "ac2g"},
+        {
+            "ph": "f",
+            "id": 2,
+            "pid": 0,
+            "tid": 40,
+            "ts": 40,
+            "cat": "ac2g",
+            "name": "ac2g",
+            "bp": "e",
+        },
+    ]
+    side = [
+        {"ph": "C", "name": "memory (MB)", "pid": 10, "ts": 10, "args": {"used": 5}},
+        {"ph": "C", "name": "memory (MB)", "pid": 10, "ts": 50, "args": {"used": 9}},
+        {"ph": "i", "name": "marker", "pid": 10, "tid": 100, "ts": 33, "s": "t", "cat": "note"},
+        {"ph": "b", "name": "request", "cat": "io", "id": 1, "pid": 10, "tid": 1, "ts": 20},
+        {"ph": "b", "name": "request", "cat": "io", "id": 2, "pid": 10, "tid": 1, "ts": 25},
+        {"ph": "e", "name": "request", "cat": "io", "id": 1, "pid": 10, "tid": 1, "ts": 40},
+        {"ph": "e", "name": "request", "cat": "io", "id": 2, "pid": 10, "tid": 1, "ts": 45},
+    ]
+    names = [
+        meta("process_name", 10, name="python"),
+        meta("process_labels", 10, labels="CPU"),
+        meta("process_name", 0, name="python"),
+        meta("process_labels", 0, labels="GPU 0"),
+        meta("thread_name", 10, 100, name="thread 100 (python)"),
+        meta("thread_name", 10, 200, name="thread 200 (pt_autograd_0)"),
+        meta("thread_name", 10, 300, name="thread 300 (python)"),
+        meta("thread_name", 0, 7, name="stream 7 "),
+        meta("thread_name", 0, 40, name="stream 40 "),
+    ]
+    timed = host + device + flows + side
+    for record in timed:
+        record["ts"] = record["ts"] + late
+    return names + timed
+
+
+def _write_job(folder, lates=(0, 3)):
+    for rank, late in enumerate(lates):
+        trace = {
+            "schemaVersion": 1,
+            "distributedInfo": {"rank": rank},
+            "baseTimeNanoseconds": 1_700_000_000_000_000_000,
+            "traceEvents": rank_events(late),
+        }
+        (folder / f"rank-{rank}.json").write_text(json.dumps(trace))
+    return load(folder, cache=False, progress=False)
+
+
+@pytest.fixture(scope="session")
+def write_job():
+    """Write and load the job; one rank for each of `lates`."""
+    return _write_job
+
+
+@pytest.fixture(scope="session")
+def traces(tmp_path_factory):
+    return _write_job(tmp_path_factory.mktemp("two_ranks"))
+
+
+@pytest.fixture(scope="session")
+def engine(traces):
+    return TileEngine(traces)
+
+
+@pytest.fixture(scope="session")
+def scene(engine):
+    return engine.scene()
+
+
+@pytest.fixture(scope="session")
+def ask(engine):
+    """Reply, or reply and columns where there are any."""
+
+    def ask(op, **request):
+        reply, buffer = engine.answer({"rpc": "1", "op": op, **request})
+        return reply if buffer is None else (reply, unpack(reply["columns"], buffer))
+
+    return ask

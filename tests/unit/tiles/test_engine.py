@@ -1,0 +1,433 @@
+"""Every operation of the protocol, on a job whose figures can be checked by hand."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from hta_widgets.readers import load
+from hta_widgets.tiles import TileEngine, unpack
+from hta_widgets.tiles.cells import tiles
+from hta_widgets.tiles.lane_index import index_lane
+
+KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>()"
+REDUCE = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long)"
+
+
+@pytest.fixture
+def lane(scene):
+    """Lane by rank and label: of a track, or of the folded rank."""
+
+    def find(label, rank=0, depth=0, *, folded=False):
+        one = scene["ranks"][rank]
+        if folded:
+            return next(row["lane"] for row in one["summary"] if row["label"] == label)
+        return next(t["lane0"] for t in one["tracks"] if t["label"] == label) + depth
+
+    return find
+
+
+def the(traces, name, rank=0, nth=0):
+    events = traces[rank].events
+    return int(events.index[events["name"] == name][nth])
+
+
+# --- tiles ------------------------------------------------------------------------------------
+
+
+def one_tile(ask, lane, level, index=0):
+    reply, columns = ask(
+        "tiles", level=level, parts=[{"lanes": [lane], "first": index, "last": index + 1}]
+    )
+    return reply, columns
+
+
+def test_cells_of_a_stream(ask, lane):
+    # Cells of 1024 ns: kernels at 30-50 and 60-70 µs, a copy at 75-85 µs.
+    _, columns = one_tile(ask, lane("stream 7"), 10)
+    assert columns["tile_lane"].tolist() == [lane("stream 7")]
+    assert columns["count"][29] == 1
+    assert columns["busy"][29] == round(65535 * (30 * 1024 - 30_000) / 1024)
+    assert columns["busy"][28] == 0
+    assert columns["busy"][30] == 65535
+    assert columns["kind"][30] == 0
+    assert columns["kind"][75] == 2
+    assert columns["kind"][55] == 255
+
+
+def test_slices_carry_names_and_ids(ask, lane, traces):
+    reply, columns = one_tile(ask, lane("stream 7"), 10)
+    assert columns["slice_first"].tolist() == [0, 3]
+    assert columns["slice_start"].tolist() == [30_000, 60_000, 75_000]
+    assert columns["slice_dur"].tolist() == [20_000, 10_000, 10_000]
+    names = [reply["names"][str(key)] for key in columns["slice_name"].tolist()]
+    assert names == ["add", "add", "Memcpy DtoH"]
+    assert columns["slice_id"].tolist() == [
+        the(traces, KERNEL),
+        the(traces, KERNEL, nth=1),
+        the(traces, "Memcpy DtoH (Device -> Pageable)"),
+    ]
+    assert columns["slice_kind"].tolist() == [0, 0, 2]
+    assert columns["slice_flags"].tolist() == [0, 0, 0]
+
+
+def test_the_other_rank_is_shifted(ask, lane):
+    _, columns = one_tile(ask, lane("stream 7", rank=1), 10)
+    assert columns["slice_start"].tolist() == [33_000, 63_000, 78_000]
+
+
+def test_folded_lanes(ask, lane):
+    _, columns = one_tile(ask, lane("NCCL", folded=True), 10)
+    assert columns["slice_start"].tolist() == [40_000]
+    _, columns = one_tile(ask, lane("main thread", folded=True), 10)
+    assert len(columns["slice_id"]) == 0
+    # aten::add 10-30 µs around two launches, then the synchronising call at 60-95 µs.
+    assert columns["count"][15] == 2
+    assert columns["busy"][15] == 65535
+    assert columns["count"].astype(bool).sum() == len({*range(9, 30), *range(58, 93)})
+
+
+def test_empty_tiles_are_left_out(ask, lane):
+    reply, columns = ask(
+        "tiles",
+        level=0,
+        parts=[{"lanes": [lane("stream 7"), lane("stream 40")], "first": 0, "last": 100}],
+    )
+    assert reply["level"] == 0
+    assert len(columns["tile_lane"]) == 0
+    assert columns["slice_first"].tolist() == [0]
+
+
+def test_asyncs_overlap_on_two_lanes(ask, lane):
+    _, first = one_tile(ask, lane("io"), 10)
+    _, second = one_tile(ask, lane("io", depth=1), 10)
+    assert (first["slice_start"].tolist(), first["slice_dur"].tolist()) == ([20_000], [20_000])
+    assert (second["slice_start"].tolist(), second["slice_dur"].tolist()) == ([25_000], [20_000])
+
+
+def test_instants_are_events_without_length(ask, lane):
+    _, columns = one_tile(ask, lane("instants"), 10)
+    assert np.flatnonzero(columns["count"]).tolist() == [33_000 // 1024]
+    assert columns["busy"].sum() == 0
+    assert len(columns["slice_id"]) == 0
+
+
+def test_counters(ask, lane):
+    _, columns = one_tile(ask, lane("memory (MB) used"), 10)
+    assert columns["counter_lane"].tolist() == [lane("memory (MB) used")]
+    low, high = columns["counter_min"], columns["counter_max"]
+    assert np.isnan(low[8])
+    assert (low[9], high[9]) == (5, 5)
+    assert (low[48], high[48]) == (5, 9)
+    assert (low[97], high[97]) == (9, 9)
+    assert np.isnan(low[98])  # the rank's data ends at 100 µs
+
+
+@pytest.mark.parametrize("level", [-1, 53])
+def test_levels_out_of_range(ask, level):
+    with pytest.raises(ValueError, match="level"):
+        ask("tiles", level=level, parts=[])
+
+
+def test_too_much_at_once(ask, scene):
+    # 100 µs are few tiles; a job of a day at level 0 would be billions.
+    ends = np.array([0, 10**14])
+    lane = index_lane(ends, np.array([5, 5]), np.zeros(2, np.uint8), np.arange(2), ends)
+    with pytest.raises(ValueError, match="ask for 65536 at most"):
+        tiles(lane, 0, 0, 10**12)
+
+
+# --- figures ----------------------------------------------------------------------------------
+
+
+def test_stats_of_the_whole_job(ask):
+    found = ask("stats", start=0, end=103_000)
+    assert found["ranks"] == [0, 1]
+    assert found["compute"] == [30_000, 30_000]
+    assert found["communication"] == [25_000, 25_000]
+    assert found["exposed"] == [10_000, 10_000]  # 50 to 60 µs; the rest is under compute
+    assert found["memory"] == [10_000, 10_000]
+    assert found["data"] == [100_000, 100_000]
+    assert found["idle"] == [50_000, 50_000]
+    assert found["kinds"] == {"compute": 0.3, "communication": 0.25, "memory": 0.1}
+
+
+def test_stats_outside_the_data(ask):
+    found = ask("stats", start=-50, end=-10)
+    assert found["data"] == [0, 0]
+    assert found["idle"] == [0, 0]
+    assert found["kinds"] == {}
+    with pytest.raises(ValueError, match="after it starts"):
+        ask("stats", start=5, end=5)
+
+
+def test_minimap(ask):
+    reply, columns = ask("minimap", bins=103)
+    assert (reply["start"], reply["end"], reply["bins"]) == (0, 103_000, 103)
+    assert columns["compute"][31] == 0.5  # rank 1 starts 3 µs later
+    assert columns["compute"][40] == 1
+    assert columns["exposed"][55] == 1
+    assert columns["memory"][80] == 1
+    assert columns["compute"][100] == 0
+    with pytest.raises(ValueError, match="bins"):
+        ask("minimap", bins=0)
+
+
+def test_minimap_without_devices(tmp_path):
+    event = {"ph": "X", "cat": "cpu_op", "name": "f", "pid": 1, "tid": 1, "ts": 0, "dur": 25}
+    (tmp_path / "cpu.json").write_text(json.dumps([event, event | {"ts": 75}]))
+    engine = TileEngine(load(tmp_path, cache=False, progress=False))
+    reply, buffer = engine.answer({"op": "minimap", "bins": 4})
+    assert unpack(reply["columns"], buffer)["cpu"].tolist() == [1, 0, 0, 1]
+    assert engine.answer({"op": "stats", "start": 0, "end": 100})[0]["kinds"] == {}
+
+
+def test_cell(ask, lane, traces):
+    found = ask("cell", lane=lane("stream 7"), start=45_000, end=80_000)
+    assert (found["count"], found["busy"]) == (3, 20_000)
+    assert found["kinds"] == {"compute": 15_000, "memory": 5_000}
+    assert found["longest"]["id"] == the(traces, KERNEL)
+    assert found["longest"]["short"] == "add"
+    folded = ask("cell", lane=lane("main thread", folded=True), start=14_000, end=23_000)
+    assert (folded["count"], folded["busy"]) == (3, 9_000)
+    assert folded["longest"]["name"] == "aten::add"
+    nothing = ask("cell", lane=lane("stream 7"), start=50_000, end=60_000)
+    assert nothing == {"count": 0, "busy": 0, "longest": None, "kinds": {}}
+    instant = ask("cell", lane=lane("instants"), start=33_000, end=33_001)
+    assert (instant["count"], instant["longest"]["name"]) == (1, "marker")
+    counter = ask("cell", lane=lane("memory (MB) used"), start=20_000, end=60_000)
+    assert (counter["count"], counter["min"], counter["max"]) == (1, 5.0, 9.0)
+    before = ask("cell", lane=lane("memory (MB) used"), start=0, end=10)
+    assert (before["min"], before["max"]) == (None, None)
+
+
+def test_totals(ask):
+    window = {"start_ns": 0, "end_ns": 55_000, "ranks": [0], "tracks": ["GPU 0 · stream 7"]}
+    found = ask("totals", selection={**window, "query": None, "ids": None})
+    assert found["events"] == 1
+    assert found["names"][0]["short"] == "add"
+    assert found["kinds"][0]["sum"] == 20_000
+
+
+# --- one event --------------------------------------------------------------------------------
+
+
+def test_event(ask, traces):
+    found = ask("event", rank=0, table="events", id=the(traces, REDUCE))
+    event = found["event"]
+    assert (event["start"], event["dur"], event["kind"]) == (40_000, 25_000, "communication")
+    assert event["short"] == "AllReduce ring LL sum f32"
+    assert (event["stream"], event["correlation"], event["step"]) == (40, 2, 1)
+    assert (event["process"], event["track"]) == ("GPU 0", "GPU 0 · stream 40")
+    assert found["parents"] == []
+    assert found["args_error"] is None
+    assert found["args"] == [
+        ["stream", "40"],
+        ["correlation", "2"],
+        ["In msg nelems", "12345678901234567890"],
+        ["ratio", "1.5"],
+        ["note", 'say "a"'],
+    ]
+
+
+def test_flows_both_ways(ask, traces):
+    launch = ask("event", rank=0, table="events", id=the(traces, "cudaLaunchKernel", nth=1))
+    (out,) = [flow for flow in launch["flows"] if flow["direction"] == "out"]
+    assert (out["kind"], out["brief"]["name"], out["delay"]) == ("launch", REDUCE, 14_000)
+    assert [one["name"] for one in launch["parents"]] == [
+        "aten::add",
+        "## forward ##",
+        "ProfilerStep#1",
+    ]
+    kernel = ask("event", rank=0, table="events", id=the(traces, REDUCE))
+    (back,) = kernel["flows"]
+    assert (back["direction"], back["delay"]) == ("in", 14_000)
+    assert back["brief"]["id"] == launch["event"]["id"]
+
+
+def test_events_of_the_same_name(ask, traces):
+    same = ask("event", rank=0, table="events", id=the(traces, KERNEL))["same"]
+    assert (same["count"], same["sum"], same["mean"], same["median"]) == (2, 30_000, 15e3, 15e3)
+    assert (same["min"], same["max"]) == (10_000, 20_000)
+    assert sum(same["counts"]) == 2
+    assert len(same["edges"]) == len(same["counts"]) + 1
+    # The annotation on the stream has the same name as the one on the thread, not the category.
+    forward = ask("event", rank=0, table="events", id=the(traces, "## forward ##"))["same"]
+    assert (forward["count"], forward["sum"]) == (1, 40_000)
+    assert (forward["edges"], forward["counts"]) == ([40_000, 40_001], [1])
+
+
+def test_event_of_the_small_tables(ask, lane):
+    instant = ask("event", rank=0, table="instants", id=0)
+    assert instant["event"]["name"] == "marker"
+    assert instant["event"]["lane"] == lane("instants")
+    assert instant["event"]["track"] == "python · instants"
+    assert instant["event"]["category"] == "note"
+    asynchronous = ask("event", rank=1, table="asyncs", id=1)
+    assert asynchronous["event"]["start"] == 28_000
+    assert asynchronous["event"]["depth"] == 1
+    assert asynchronous["event"]["stream"] is None
+    assert asynchronous["same"]["count"] == 2
+
+
+def test_args_that_cannot_be_read(tmp_path, write_job):
+    traces = write_job(tmp_path, lates=(0,))
+    engine = TileEngine(traces)
+    (tmp_path / "rank-0.json").unlink()
+    reply, _ = engine.answer({"op": "event", "rank": 0, "id": 0})
+    assert reply["args"] == []
+    assert "rank-0.json" in reply["args_error"]
+    assert reply["event"]["name"] == "ProfilerStep#1"
+
+
+def test_neighbor(ask, traces):
+    first = the(traces, KERNEL)
+    after = ask("neighbor", rank=0, table="events", id=first, direction=1)["brief"]
+    assert after["id"] == the(traces, KERNEL, nth=1)
+    assert (
+        ask("neighbor", rank=0, table="events", id=after["id"], direction=-1)["brief"]["id"]
+        == first
+    )
+    assert ask("neighbor", rank=0, table="events", id=first, direction=-1)["brief"] is None
+    # Another depth of the same thread is another lane.
+    forward = the(traces, "## forward ##")
+    follows = ask("neighbor", rank=0, table="events", id=forward, direction=1)["brief"]
+    assert follows["name"] == "tiny"
+
+
+def test_snap(ask, lane):
+    stream = lane("stream 7")
+    assert ask("snap", lane=stream, time=49_600, tolerance=500)["time"] == 50_000
+    assert ask("snap", lane=stream, time=30_300, tolerance=500)["time"] == 30_000
+    assert ask("snap", lane=stream, time=55_000, tolerance=5_000)["time"] == 50_000
+    assert ask("snap", lane=stream, time=55_000, tolerance=4_999)["time"] is None
+    assert ask("snap", lane=lane("instants"), time=33_010, tolerance=10)["time"] == 33_000
+    folded = lane("main thread", folded=True)
+    assert ask("snap", lane=folded, time=20_100, tolerance=500)["time"] == 20_000
+    assert ask("snap", lane=lane("memory (MB) used"), time=50_001, tolerance=5)["time"] == 50_000
+
+
+# --- names ------------------------------------------------------------------------------------
+
+
+def test_search(ask):
+    found = ask("search", text="cudalaunch")
+    assert found == {"total": 4, "names": 1, "ranks": [[0, 2], [1, 2]], "error": None}
+    assert ask("search", text="marker")["total"] == 2
+    assert ask("search", text="request")["total"] == 4
+    assert ask("search", text="/^cuda[LD]/")["names"] == 2
+    assert ask("search", text="process_name")["names"] == 0
+    assert ask("search", text="")["total"] == 0
+
+
+def test_a_bad_expression_is_an_answer(ask):
+    for text in ("/(/", "/*/i"):
+        found = ask("search", text=text)
+        assert (found["total"], found["ranks"]) == (0, [])
+        assert "regular expression" in found["error"]
+        assert ask("find", text=text, **{"from": None}, direction=1)["error"] == found["error"]
+
+
+def test_find_walks_through_all_ranks(ask):
+    seen, origin = [], None
+    for position in range(1, 7):
+        step = ask("find", text="/^(cuda|marker)/", **{"from": origin}, direction=1)
+        assert (step["index"], step["total"], step["wrapped"]) == (position, 8, False)
+        origin = step["brief"]
+        seen.append((origin["rank"], origin["name"], origin["start"]))
+    assert seen == [
+        (0, "cudaLaunchKernel", 15_000),
+        (0, "cudaLaunchKernel", 22_000),
+        (0, "marker", 33_000),
+        (0, "cudaDeviceSynchronize", 60_000),
+        (1, "cudaLaunchKernel", 18_000),
+        (1, "cudaLaunchKernel", 25_000),
+    ]
+    back = ask("find", text="/^(cuda|marker)/", **{"from": origin}, direction=-1)
+    assert back["brief"]["start"] == 18_000
+
+
+def test_find_goes_around(ask):
+    last = ask("find", text="/^cuda/", **{"from": None}, direction=-1)
+    assert (last["index"], last["wrapped"]) == (6, False)
+    around = ask("find", text="/^cuda/", **{"from": last["brief"]}, direction=1)
+    assert (around["index"], around["wrapped"]) == (1, True)
+    again = ask("find", text="/^cuda/", **{"from": around["brief"]}, direction=-1)
+    assert (again["index"], again["wrapped"]) == (6, True)
+    nothing = ask("find", text="zzz", **{"from": None}, direction=1)
+    assert (nothing["brief"], nothing["total"]) == (None, 0)
+
+
+def test_find_from_a_place(ask):
+    place = {"rank": 0, "start": 20_000}
+    assert ask("find", text="/^cuda/", **{"from": place}, direction=1)["brief"]["start"] == 22_000
+    assert ask("find", text="/^cuda/", **{"from": place}, direction=-1)["brief"]["start"] == 15_000
+
+
+def marks_of(found):
+    reply, columns = found
+    return reply, list(zip(columns["lane"].tolist(), columns["bin"].tolist(), strict=True))
+
+
+def test_marks_of_a_text(ask, lane):
+    launches, folded = lane("main thread", depth=3), lane("main thread", folded=True)
+    reply, places = marks_of(
+        ask("marks", text="cudaLaunch", start=0, end=100_000, bins=10, lanes=[launches, folded])
+    )
+    assert (reply["total"], reply["in_view"], reply["error"]) == (4, 4, None)
+    assert places == [(folded, 1), (folded, 2), (launches, 1), (launches, 2)]
+
+
+def test_marks_of_what_began_before_the_view(ask, lane):
+    stream = lane("stream 7")
+    reply, places = marks_of(
+        ask("marks", text="elementwise", start=40_000, end=65_000, bins=5, lanes=[stream])
+    )
+    # Both ranks: 30-50 reaches in, 60-70 begins inside.
+    assert (reply["total"], reply["in_view"]) == (4, 4)
+    assert places == [(stream, 0), (stream, 4)]
+    reply, places = marks_of(
+        ask("marks", text="elementwise", start=50_000, end=60_000, bins=5, lanes=[stream])
+    )
+    assert (reply["in_view"], places) == (1, [])  # rank 1's until 53 µs, on another lane
+
+
+def test_marks_of_a_selection(ask, lane, scene):
+    selection = {"query": "kind == 'communication'", "ranks": [1]}
+    everything = list(range(scene["lanes"]))
+    reply, places = marks_of(
+        ask("marks", selection=selection, start=0, end=103_000, bins=103, lanes=everything)
+    )
+    assert (reply["total"], reply["in_view"]) == (1, 1)
+    assert places == [(lane("NCCL", rank=1, folded=True), 43), (lane("stream 40", rank=1), 43)]
+
+
+def test_marks_of_instants_and_asyncs(ask, lane):
+    lanes = [lane("instants"), lane("io"), lane("io", depth=1)]
+    _, places = marks_of(
+        ask("marks", text="/marker|request/", start=0, end=100_000, bins=10, lanes=lanes)
+    )
+    assert places == [(lanes[1], 2), (lanes[2], 2), (lanes[0], 3)]
+
+
+# --- requests that make no sense ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        ({"op": "fly"}, "unknown op 'fly'; the ops are tiles, stats"),
+        ({}, "unknown op None"),
+        ({"op": "stats", "start": 1}, "a request for stats also needs end"),
+        ({"op": "event", "rank": 9, "id": 0}, "no rank 9"),
+        ({"op": "event", "rank": 0, "id": 99}, "rank 0 has no event 99: it has 14"),
+        ({"op": "event", "rank": 0, "id": 0, "table": "rows"}, "no table 'rows'"),
+        ({"op": "cell", "lane": 999, "start": 0, "end": 1}, "no lane 999"),
+        ({"op": "cell", "lane": 0, "start": 1, "end": 1}, "after it starts"),
+    ],
+)
+def test_requests_that_make_no_sense(engine, request_, words):
+    with pytest.raises(ValueError, match=words):
+        engine.answer(request_)

@@ -1,0 +1,212 @@
+"""Which tracks and lanes there are, in which order, and what the strip and the badge say."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hta_widgets.model import Problem, Problems, TraceSet
+from hta_widgets.readers import load
+from hta_widgets.tiles import TileEngine
+from hta_widgets.tiles.labels import counter_label, counter_unit, job_title
+from hta_widgets.tiles.strip import phase_name
+from hta_widgets.tiles.truth import truth
+
+
+def tracks(scene, rank=0):
+    return {track["label"]: track for track in scene["ranks"][rank]["tracks"]}
+
+
+def test_it_is_json(scene):
+    assert json.loads(json.dumps(scene)) == scene
+
+
+def test_order_of_tracks(scene):
+    assert list(tracks(scene)) == [
+        "main thread",
+        "autograd thread",
+        "thread 300",
+        "stream 7 annotations",
+        "stream 7",
+        "stream 40",
+        "memory (MB) used",
+        "io",
+        "instants",
+    ]
+
+
+def test_lanes_are_numbered_without_gaps(scene):
+    seen = []
+    for rank in scene["ranks"]:
+        seen += [row["lane"] for row in rank["summary"]]
+        for track in rank["tracks"]:
+            seen += range(track["lane0"], track["lane0"] + track["lanes"])
+    assert seen == list(range(scene["lanes"]))
+
+
+def test_keys_are_those_of_the_track_column(scene, traces):
+    keys = [track["key"] for track in scene["ranks"][0]["tracks"]]
+    assert len(set(keys)) == len(keys)
+    assert set(traces[0].events["track"].unique()) <= set(keys)
+
+
+def test_what_a_track_says(scene):
+    by_label = tracks(scene)
+    assert by_label["stream 40"]["communication"]
+    assert not by_label["stream 7"]["communication"]
+    assert by_label["stream 7"]["process"] == "GPU 0"
+    assert by_label["main thread"]["lanes"] == 4
+    assert by_label["stream 7"]["events"] == 3
+    counter = by_label["memory (MB) used"]
+    assert (counter["range"], counter["unit"]) == ([5.0, 9.0], "MB")
+    assert by_label["io"]["lanes"] == 2
+
+
+def test_lanes_of_a_folded_rank(scene):
+    assert [(row["role"], row["label"]) for row in scene["ranks"][0]["summary"]] == [
+        ("gpu", "compute"),
+        ("comm", "NCCL"),
+        ("cpu", "main thread"),
+        ("cpu", "autograd thread"),
+        ("cpu", "thread 300"),
+    ]
+
+
+def test_range_and_steps(scene):
+    assert scene["range"] == [0, 103_000]
+    assert [rank["range"] for rank in scene["ranks"]] == [[0, 100_000], [3_000, 103_000]]
+    assert scene["steps_rank"] == 0
+    assert scene["steps"] == [{"name": "ProfilerStep#1", "start": 0, "dur": 100_000}]
+    # "tiny" is shorter than half a percent of the step.
+    assert scene["phases"] == [{"name": "forward", "start": 5_000, "dur": 40_000}]
+
+
+def test_the_median_rank_shows_its_steps(tmp_path):
+    for rank, durs in enumerate([(90, 10), (30, 31), (20, 20)]):
+        events = [
+            {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{n}", "pid": 1, "tid": 1}
+            | {"ts": 1000 * n, "dur": dur}
+            for n, dur in enumerate(durs)
+        ]
+        document = {"distributedInfo": {"rank": rank}, "traceEvents": events}
+        (tmp_path / f"{rank}.json").write_text(json.dumps(document))
+    scene = TileEngine(load(tmp_path, cache=False, progress=False)).scene()
+    assert scene["steps_rank"] == 1
+    assert [step["dur"] for step in scene["steps"]] == [30_000, 31_000]
+
+
+def test_without_steps_the_outermost_annotations_are_the_phases(tmp_path):
+    events = [
+        {
+            "ph": "X",
+            "cat": "user_annotation",
+            "name": name,
+            "pid": 1,
+            "tid": 1,
+            "ts": ts,
+            "dur": dur,
+        }
+        for name, ts, dur in [("load#1", 0, 50), ("inner", 10, 20), ("Optimizer.step#SGD", 60, 30)]
+    ]
+    path = tmp_path / "one.pt.trace.json"
+    path.write_text(json.dumps(events))
+    scene = TileEngine(load(path, cache=False, progress=False)).scene()
+    assert scene["title"] == "one"
+    assert scene["steps"] == []
+    assert [phase["name"] for phase in scene["phases"]] == ["load", "Optimizer.step"]
+
+
+def test_many_host_threads_share_the_last_lane(tmp_path):
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": "work", "pid": 1, "tid": tid, "ts": tid, "dur": 5}
+        for tid in range(1, 9)
+    ]
+    path = tmp_path / "threads.json"
+    path.write_text(json.dumps(events))
+    engine = TileEngine(load(path, cache=False, progress=False))
+    summary = engine.scene()["ranks"][0]["summary"]
+    assert [row["label"] for row in summary] == ["main thread", "thread 2", "6 other threads"]
+    cell, _ = engine.answer({"op": "cell", "lane": summary[2]["lane"], "start": 0, "end": 10**6})
+    # Threads 3 to 8: from 3 to 13 µs after zero, which thread 1 sets at 1 µs.
+    assert (cell["count"], cell["busy"]) == (6, 10_000)
+
+
+def test_a_file_that_is_no_programs_still_has_a_folded_row(tmp_path):
+    events = [
+        {
+            "ph": "X",
+            "cat": "user_annotation",
+            "name": "job",
+            "pid": "ci",
+            "tid": "a",
+            "ts": 5,
+            "dur": 5,
+        }
+    ]
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(events))
+    rank = TileEngine(load(path, cache=False, progress=False)).scene()["ranks"][0]
+    assert [(row["role"], row["label"]) for row in rank["summary"]] == [("cpu", "all events")]
+    assert [track["label"] for track in rank["tracks"]] == ["a"]
+
+
+def test_an_empty_set():
+    scene = TileEngine(TraceSet([])).scene()
+    assert (scene["ranks"], scene["lanes"], scene["range"]) == ([], 0, [0, 1])
+    assert scene["truth"]["text"] == "exact: 0 events, 0 dropped"
+
+
+def test_the_badge_is_green_where_every_event_is_there():
+    problems = [
+        Problem("rounding", 70, "events that nest only within 1000 ns"),
+        Problem("unpaired", 4878, "flow ends without a start; kept, no arrow is drawn"),
+    ]
+    badge = truth(215_456, problems)
+    assert badge["level"] == "ok"
+    assert badge["text"] == "exact: 215\u202f456 events, 0 dropped"
+    assert [problem["count"] for problem in badge["problems"]] == [70, 4878]
+
+
+@pytest.mark.parametrize(
+    ("problems", "words"),
+    [
+        ([("skipped", 1200, "numbers")], "1\u202f200 records skipped"),
+        ([("truncated", 1, "cut at byte 7")], "1 file ends early"),
+        ([("unpaired", 2, "begin records (B) without an end")], "2 records unpaired"),
+        ([("clock", 3, "apart")], "clocks not aligned"),
+    ],
+)
+def test_the_badge_says_what_is_missing(problems, words):
+    badge = truth(10, [Problem(*problem) for problem in problems])
+    assert badge["level"] == "warn"
+    assert badge["text"] == f"10 events · {words}"
+
+
+def test_very_many_problems_are_added_up():
+    listed = truth(1, [Problem("skipped", 2, "bad", rank) for rank in range(300)])["problems"]
+    assert listed == [
+        {"kind": "skipped", "count": 600, "detail": "bad (300 ranks)", "rank": None, "file": None}
+    ]
+
+
+def test_a_truncated_rank_says_so(traces):
+    problems = Problems()
+    problems.add("truncated", 1, "the list of events does not end", None, traces[1].path)
+    scene = TileEngine(TraceSet(traces.values(), problems=problems)).scene()
+    assert [rank["truncated"] for rank in scene["ranks"]] == [
+        None,
+        "the list of events does not end",
+    ]
+    assert [rank["problems"] for rank in scene["ranks"]] == [0, 1]
+
+
+def test_small_words():
+    assert phase_name("## backward ##") == "backward"
+    assert counter_label("GPU memory", "value") == "GPU memory"
+    assert counter_label("memory", "used") == "memory used"
+    assert counter_unit("clock", "sm (MHz)") == "MHz"
+    assert counter_unit("plain", "series") == ""
+    assert job_title(["/runs/llama/rank-0.json.gz", "/runs/llama/rank-1.json.gz"]) == "llama"
+    assert job_title(["worker0.1623.pt.trace.json.gz"]) == "worker0.1623"
+    assert job_title([]) == "empty"
