@@ -30,6 +30,7 @@ Bools = npt.NDArray[np.bool_]
 
 _MAX_DEPTH = np.iinfo(np.int16).max
 _EXTENSIONS = 8
+_FEW_TRACKS = 256
 
 
 @dataclass(slots=True)
@@ -70,6 +71,8 @@ def assign_lanes(
     stop, rounded = _subtree_ends(begin, end, first, resolution_ns)
     depth, parent, crossing, late = _nest(end, stop)
     for _ in range(_EXTENSIONS):
+        if not crossing.any():
+            break
         longer = _longer_parents(crossing, late, track[order], resolution_ns)
         if not len(longer):
             break
@@ -93,8 +96,9 @@ def assign_lanes(
     result_depth = np.empty(count, dtype=np.int16)
     result_depth[order] = np.minimum(depth, _MAX_DEPTH) if too_deep else depth
     result_parent = np.empty(count, dtype=np.int32)
-    has_parent = parent >= 0
-    result_parent[order] = np.where(has_parent, order[parent], -1)
+    # Of the last event where there is no parent: overwritten next.
+    result_parent[order] = order[parent]
+    result_parent[order[parent < 0]] = -1
     return Lanes(
         result_depth, result_parent, nested, lanes, len(overlaps), int(rounded.sum()), too_deep
     )
@@ -103,21 +107,19 @@ def assign_lanes(
 def _subtree_ends(begin: Ints, end: Ints, first: Ints, unit: int) -> tuple[Ints, Bools]:
     """Return for each event where its subtree ends, and which end was moved by rounding."""
     sizes = np.diff(first)
-    if len(sizes) == 1:
-        return _subtree_ends_of_one(begin, end, unit)
     span = int(end.max()) + 1 + unit
-    if span.bit_length() + len(sizes).bit_length() <= 62:
+    if len(sizes) > _FEW_TRACKS and span.bit_length() + len(sizes).bit_length() <= 62:
         # The tracks behind each other in time, so that one search serves all of them.
         offset = np.repeat(np.arange(len(sizes)) * span, sizes)
         return _subtree_ends_of_one(begin + offset, end + offset, unit)
-    parts = [
-        _subtree_ends_of_one(begin[low:high], end[low:high], unit)
-        for low, high in pairwise(first.tolist())
-    ]
-    return (
-        np.concatenate([stop + low for (stop, _), low in zip(parts, first, strict=False)]),
-        np.concatenate([rounded for _, rounded in parts]),
-    )
+    stop = np.empty(len(begin), dtype=np.int64)
+    rounded = np.zeros(len(begin), dtype=bool)
+    for low, high in pairwise(first.tolist()):
+        if low < high:
+            part = _subtree_ends_of_one(begin[low:high], end[low:high], unit)
+            np.add(part[0], low, out=stop[low:high])
+            rounded[low:high] = part[1]
+    return stop, rounded
 
 
 def _subtree_ends_of_one(begin: Ints, end: Ints, unit: int) -> tuple[Ints, Bools]:
@@ -146,8 +148,9 @@ def _subtree_ends_of_one(begin: Ints, end: Ints, unit: int) -> tuple[Ints, Bools
 def _depth(stop: Ints) -> Ints:
     """Return how many subtrees each event lies in."""
     count = len(stop)
-    closed = np.cumsum(np.bincount(stop, minlength=count + 1)[:count])
-    depth: Ints = np.arange(count) - closed
+    closed = np.bincount(stop, minlength=count + 1)[:count]
+    np.cumsum(closed, out=closed)
+    depth: Ints = np.subtract(np.arange(count), closed, out=closed)
     return depth
 
 
@@ -161,10 +164,10 @@ def _parents(depth: Ints) -> Ints:
     by_depth = group_order(depth, deepest + 1)
     deeper = np.zeros(count, dtype=bool)
     deeper[1:] = depth[1:] > depth[:-1]
-    first_child = deeper[by_depth]
-    latest = np.maximum.accumulate(np.where(first_child, np.arange(count), 0))
-    parent[by_depth] = by_depth[latest] - 1
-    parent[depth == 0] = -1
+    # Depth by depth, the siblings of a first child follow it.
+    first_child = np.flatnonzero(deeper[by_depth])
+    siblings = np.diff(first_child, append=count)
+    parent[by_depth[first_child[0] :]] = np.repeat(by_depth[first_child] - 1, siblings)
     return parent
 
 
@@ -172,12 +175,10 @@ def _nest(end: Ints, stop: Ints) -> tuple[Ints, Ints, Bools, Ints]:
     """Return depth, parent, whose subtree leaves its parent's, and how late each ends in it."""
     depth = _depth(stop)
     parent = _parents(depth)
-    child = np.flatnonzero(parent >= 0)
-    above = parent[child]
-    crossing = np.zeros(len(stop), dtype=bool)
-    crossing[child] = stop[child] > stop[above]
-    late = np.zeros(len(stop), dtype=np.int64)
-    late[child] = end[child] - end[above]
+    inner = parent >= 0
+    crossing = (stop > stop[parent]) & inner
+    late = end - end[parent]
+    late[~inner] = 0
     return depth, parent, crossing, late
 
 

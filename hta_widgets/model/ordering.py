@@ -25,9 +25,11 @@ def stable_order(key: Ints) -> Rows:
     position_bits = int(count - 1).bit_length()
     if int(key.max()).bit_length() + position_bits > 63:
         return np.argsort(key, kind="stable")
-    packed = (key << position_bits) | np.arange(count)
+    packed = key << position_bits
+    packed |= np.arange(count)
     packed.sort()
-    return packed & ((1 << position_bits) - 1)
+    packed &= (1 << position_bits) - 1
+    return packed
 
 
 def event_order(start: Ints, dur: Ints) -> Rows:

@@ -29,6 +29,7 @@ def trace_within(trace: Trace, member: npt.NDArray[np.bool_], window: Selection)
         counter_table=_counters(trace.counter_table, low, high),
         instant_table=_instants(trace.instant_table, low, high),
         async_table=_asyncs(trace.async_table, low, high),
+        part=True,
     )
 
 

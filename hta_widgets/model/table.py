@@ -67,6 +67,9 @@ class RecordSource(Protocol):
 
     path: str
 
+    def __len__(self) -> int:
+        """Return the number of records."""
+
     def record(self, index: int) -> bytes:
         """Return the verbatim JSON object of record `index` (its position in ``traceEvents``)."""
 

@@ -75,6 +75,8 @@ class Trace:
     worker: int = -1
     local_rank: int = -1
     server: int = -1
+    #: whether the file holds events of this rank that are not in `table`
+    part: bool = False
     _table: EventTable = field(kw_only=True)
     _rules_version: int = field(default=-1, kw_only=True)
     _frame: pd.DataFrame | None = field(default=None, init=False)
