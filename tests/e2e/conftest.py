@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from support import browser as hands
+from support import browser as hands, perfetto as ui
 from support.notebooks import Kernel, run_notebook, set_theme, write_notebook
 from support.servers import jupyterlab, static_files
 
@@ -101,3 +101,21 @@ def perfetto_url(perfetto_dir):
     """The address of Perfetto's UI on loopback."""
     with static_files(perfetto_dir) as url:
         yield url
+
+
+@pytest.fixture
+def perfetto(perfetto_url, new_context):
+    """`perfetto(path)` opens a file in Perfetto's UI and gives what it says is wrong with it.
+
+    `perfetto.query(sql)` asks about the trace that was opened last.
+    """
+    # Without the guard: it is not our page that asks who its user is, and nothing answers.
+    page = new_context().new_page()
+
+    def open_trace(path):
+        ui.start(page, perfetto_url)
+        ui.open_trace(page, path)
+        return ui.import_errors(page)
+
+    open_trace.query = lambda sql: ui.query(page, sql)
+    return open_trace

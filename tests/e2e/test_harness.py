@@ -1,7 +1,9 @@
 """The fixtures themselves: what other tests rely on must be able to fail."""
 
+import json
+
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Error, expect
 from support.browser import Guard, click, drag, is_local, wheel
 
 PAD = """
@@ -82,3 +84,20 @@ def test_guard_sees_what_leaves_the_machine(new_context):
     assert guard.outside == ["http://192.0.2.1/x.png", "ws://192.0.2.1/socket"]
     assert is_local("http://127.0.0.1:8888/lab")
     assert not is_local("http://127.0.0.1.example/lab")
+
+
+def test_perfetto_judges(perfetto, tmp_path):
+    first = {"ph": "X", "name": "mm", "pid": 1, "tid": 1, "ts": 10, "dur": 4}
+    crossing = first | {"name": "add", "ts": 12}
+    path = tmp_path / "trace.json"
+
+    path.write_text(json.dumps({"traceEvents": [first]}))
+    assert perfetto(path) == {}
+    assert perfetto.query("SELECT name, dur FROM slice") == [["mm", "4000"]]
+
+    path.write_text(json.dumps({"traceEvents": [first, crossing]}))
+    assert perfetto(path) == {"slice_drop_overlapping_complete_event": 1}
+
+    path.write_text("no trace")
+    with pytest.raises(Error, match="Cannot open this file"):
+        perfetto(path)
