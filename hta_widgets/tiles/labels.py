@@ -24,6 +24,8 @@ ProcessName = Callable[[str], str]
 
 _NUMBERED = re.compile(r"thread (\S+)(?: \((.*)\))?")
 _AUTOGRAD_NAME = re.compile(r"(pt_)?autograd", re.IGNORECASE)
+#: Names that threads inherit from the program, and that so tell nothing of them.
+_INHERITED = re.compile(r"(pt_)?main_?thread|python[\d.]*|", re.IGNORECASE)
 _UNIT = re.compile(r"\(([^()]{1,8})\)$")
 _SUFFIXES = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?$", re.IGNORECASE)
 
@@ -36,10 +38,9 @@ def thread_label(track: Track, *, main: bool, autograd: bool) -> str:
         return "main thread"
     if autograd or _AUTOGRAD_NAME.match(own):
         return "autograd thread"
-    # Threads that nobody named carry the name of their program.
-    if own and own != track.process:
+    if own != track.process and not _INHERITED.fullmatch(own):
         return own
-    return f"thread {named[1]}" if named else track.label
+    return f"thread {named[1] if named else track.tid}"
 
 
 def track_label(track: Track) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -156,16 +157,20 @@ def _threads(counts: _Counts) -> dict[int, str]:
     main = max(threads, key=lambda at: (counts.flagged(at, _STEP), calls[at], counts.of(at)))
     backward = [at for at in threads if at != main and counts.flagged(at, _AUTOGRAD)]
     ordered = [main, *backward, *(at for at in threads if at != main and at not in backward)]
-    named = [
-        labels.thread_label(
+    named = {
+        at: labels.thread_label(
             counts.tracks[at],
             # A file that is no program's has no main thread.
             main=at == main and calls[main] > 0,
             autograd=counts.flagged(at, _AUTOGRAD) > 0,
         )
         for at in ordered
-    ]
-    return dict(zip(ordered, labels.distinct(named), strict=True))
+    }
+    often = {label for label, times in Counter(named.values()).items() if times > 1}
+    for at, label in named.items():
+        if label in often and at not in backward:
+            named[at] = f"{label} {counts.tracks[at].tid}"
+    return dict(zip(named, labels.distinct(list(named.values())), strict=True))
 
 
 def _streams(counts: _Counts) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from hta_widgets.model.table import KINDS
 from hta_widgets.tiles.protocol import pack
-from hta_widgets.tiles.rank_index import RankIndex, Rows
+from hta_widgets.tiles.rank_index import RankIndex, RowIds, Rows
 from hta_widgets.tiles.spans import Ints
 
 __all__ = ["Members", "View", "marks"]
@@ -20,7 +20,7 @@ _COMMUNICATION = KINDS.index("communication")
 _ANNOTATION = KINDS.index("annotation")
 MAX_BINS = 1 << 16
 
-RowIds = npt.NDArray[np.intp]
+Positions = npt.NDArray[np.intp]
 
 
 @dataclass(slots=True, frozen=True)
@@ -39,7 +39,7 @@ class View:
     start: int
     end: int
     bins: int
-    lanes: npt.NDArray[np.int64]  # sorted
+    lanes: Ints  # sorted
 
     @classmethod
     def of(cls, start: int, end: int, bins: int, lanes: Iterable[int]) -> View:
@@ -50,13 +50,24 @@ class View:
             raise ValueError(f"bins must be within 1 … {MAX_BINS}, not {bins}")
         return cls(start, end, bins, np.unique(np.fromiter(lanes, np.int64)))
 
-    def bin_of(self, times: Ints) -> Ints:
-        """Return the bin of each time; what is before the window goes into the first."""
+    @property
+    def edges(self) -> Ints:
+        """First instant of each bin."""
         whole, rest = divmod(self.end - self.start, self.bins)
         steps = np.arange(self.bins, dtype=np.int64)
-        # First instant of each bin, rounded up; products of times and bins could leave int64.
-        edges = whole * steps - (-rest * steps // self.bins)
-        return edges.searchsorted(np.maximum(times - self.start, 0), "right") - 1
+        # Rounded up, in two parts: products of times and bins could leave int64.
+        return self.start + whole * steps - (-rest * steps // self.bins)
+
+    def position_of(self, index: RankIndex) -> Positions | None:
+        """Return the position in `lanes` of each lane of a rank, -1 if unseen; None if all are."""
+        rank = index.rank
+        first, last = self.lanes.searchsorted((rank.lane0, rank.lane0 + rank.lanes))
+        if first == last:
+            return None
+        # One more, for rows that are on no lane: -1 looks there.
+        position = np.full(rank.lanes + 1, -1, np.intp)
+        position[self.lanes[first:last] - rank.lane0] = np.arange(first, last)
+        return position
 
 
 def marks(view: View, members: Iterable[Members]) -> tuple[dict[str, Any], bytes]:
@@ -65,51 +76,73 @@ def marks(view: View, members: Iterable[Members]) -> tuple[dict[str, Any], bytes
     total = in_view = 0
     for one in members:
         total += len(one.rows)
-        shown = _in_window(one, view)
-        in_view += len(shown)
-        if len(shown) and len(view.lanes):
-            bins = view.bin_of(one.table.start_ns[shown] + one.index.rank.shift_ns)
-            for lanes in _lanes_of(one, shown):
-                at = np.searchsorted(view.lanes, lanes)
-                at = np.minimum(at, len(view.lanes) - 1)
-                seen = view.lanes[at] == lanes
-                grid[at[seen], bins[seen]] = True
+        earlier, begun = _in_window(one, view)
+        in_view += len(earlier) + len(begun)
+        position = view.position_of(one.index)
+        if position is None:
+            continue
+        rows = np.concatenate((earlier, begun))
+        bins = _bins(one, view, len(earlier), begun)
+        for lanes in _lanes_of(one, rows):
+            at = position[lanes]
+            seen = at >= 0
+            grid[at[seen], bins[seen]] = True
     lane, bin_ = np.nonzero(grid)
     header, buffer = pack({"lane": ("u32", view.lanes[lane]), "bin": ("u32", bin_)})
     return {"columns": header, "in_view": in_view, "total": total}, buffer
 
 
-def _in_window(one: Members, view: View) -> RowIds:
-    """Return the rows that overlap the window."""
+def _in_window(one: Members, view: View) -> tuple[RowIds, RowIds]:
+    """Return rows that began before the window and reach into it, and those that begin in it."""
     shift, table = one.index.rank.shift_ns, one.table
-    start, end = view.start - shift, view.end - shift
-    low, high = table.start_ns.searchsorted((start, end))
-    begun = one.rows[np.searchsorted(one.rows, low) : np.searchsorted(one.rows, high)]
+    low, high = table.start_ns.searchsorted((view.start - shift, view.end - shift)).tolist()
+    first, last = np.searchsorted(one.rows, low), np.searchsorted(one.rows, high)
     if table.table == "events":
-        earlier = one.index.open_at(start)
-        earlier = earlier[np.isin(earlier, one.rows, assume_unique=True)]
+        still = one.index.open_at(view.start - shift).astype(one.rows.dtype)
+        at = np.minimum(np.searchsorted(one.rows, still), max(len(one.rows) - 1, 0))
+        earlier = still[one.rows[at] == still] if len(one.rows) else still[:0]
     else:
-        earlier = one.rows[: np.searchsorted(one.rows, low)]
-        earlier = earlier[table.start_ns[earlier] + table.dur_ns[earlier] > start]
-    return np.concatenate((earlier, begun))
+        earlier = one.rows[:first]
+        ends = table.start_ns[earlier] + table.dur_ns[earlier]
+        earlier = earlier[ends > view.start - shift]
+    return earlier, one.rows[first:last]
 
 
-def _lanes_of(one: Members, rows: RowIds) -> Sequence[Ints]:
-    """Return the lane of each row; events are on a summary lane as well (-1 where on none)."""
+def _bins(one: Members, view: View, earlier: int, begun: RowIds) -> Positions:
+    """Return the bin of each row; those that began earlier come first."""
+    # Rows are in order of their start, so it takes a search per bin, not one per row.
+    starts = one.table.start_ns[begun]
+    first = starts.searchsorted(view.edges - one.index.rank.shift_ns)
+    counts = np.diff(np.append(first, len(begun)))
+    counts[0] += earlier
+    return np.repeat(np.arange(view.bins), counts)
+
+
+def _lanes_of(one: Members, rows: RowIds) -> Iterator[Ints]:
+    """Yield the lane of each row within its rank; for events also their summary lane, or -1."""
     rank = one.index.rank
     if one.table.table != "events":
-        return [one.index.side_lanes(one.table.table)[rows]]
+        yield one.index.side_lanes(one.table.table)[rows] - rank.lane0
+        return
     table = rank.table
     track, kind = table.track[rows], table.kind[rows]
-    own = rank.track_lane0[track] + table.depth[rows]
-    folded = np.full((len(table.tracks), len(KINDS)), -1, np.int64)
-    streams = [at for at, one_track in enumerate(table.tracks) if one_track.role == "stream"]
+    yield (rank.track_lane0 - rank.lane0)[track] + table.depth[rows]
+    yield _folded_lanes(one.index)[track, kind]
+
+
+def _folded_lanes(index: RankIndex) -> Ints:
+    """Return the summary lane of events by track and kind, within the rank; -1 for none."""
+    rank = index.rank
+    tracks = rank.table.tracks
+    folded = np.full((len(tracks), len(KINDS)), -1, np.int64)
+    streams = [at for at, track in enumerate(tracks) if track.role == "stream"]
     for row in rank.summary:
+        lane = row.lane - rank.lane0
         if row.role == "comm":
-            folded[streams, _COMMUNICATION] = row.lane
+            folded[streams, _COMMUNICATION] = lane
         else:
             members = streams if row.role == "gpu" else list(row.tracks)
             skipped = _COMMUNICATION if row.role == "gpu" else _ANNOTATION
             kinds = [k for k in range(len(KINDS)) if k != skipped or row.annotations]
-            folded[np.ix_(members, kinds)] = row.lane
-    return [own, folded[track, kind]]
+            folded[np.ix_(members, kinds)] = lane
+    return folded

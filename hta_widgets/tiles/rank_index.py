@@ -21,7 +21,7 @@ from hta_widgets.tiles.lane_index import (
 from hta_widgets.tiles.layout import LaneRef, Rank
 from hta_widgets.tiles.spans import Ints
 
-__all__ = ["Budget", "RankIndex", "Rows"]
+__all__ = ["Budget", "RankIndex", "RowIds", "Rows"]
 
 _COMMUNICATION = KINDS.index("communication")
 _ANNOTATION = KINDS.index("annotation")
@@ -29,6 +29,7 @@ _OTHER = KINDS.index("other")
 _OPEN_BLOCK = 4096
 
 AnyLane = Lane | CounterLane
+RowIds = npt.NDArray[np.integer]
 
 
 class Budget:
@@ -185,10 +186,10 @@ class RankIndex:
             lanes = self._budget.put(key, self._make(ref))
         return ref, lanes[ref.depth]
 
-    def members(self, ref: LaneRef) -> Positions:
+    def members(self, ref: LaneRef) -> RowIds:
         """Return the rows of a lane of events, asyncs or instants, in lane order."""
         table, rank = self.rank.table, self.rank
-        rows: Positions
+        rows: RowIds
         match ref.role:
             case "events":
                 rows = np.flatnonzero(table.track == ref.sources[0])
@@ -230,13 +231,13 @@ class RankIndex:
         return lanes
 
     @cached_property
-    def device_rows(self) -> Positions:
+    def device_rows(self) -> npt.NDArray[np.int32]:
         """Rows of the events on device streams."""
         table = self.rank.table
         on_stream = np.array([track.role == "stream" for track in table.tracks], np.bool_)
         if not on_stream.any():
-            return np.empty(0, np.intp)
-        return np.flatnonzero(on_stream[table.track])
+            return np.empty(0, np.int32)
+        return np.flatnonzero(on_stream[table.track]).astype(np.int32)
 
     def _host_members(self, ref: LaneRef) -> npt.NDArray[np.bool_]:
         table = self.rank.table
@@ -275,7 +276,7 @@ class RankIndex:
         ]
 
     @staticmethod
-    def _lane(table: Rows, rows: Positions, *, slices: bool = True) -> Lane:
+    def _lane(table: Rows, rows: RowIds, *, slices: bool = True) -> Lane:
         return index_lane(
             table.start_ns[rows],
             table.dur_ns[rows],

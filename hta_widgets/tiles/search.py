@@ -38,6 +38,7 @@ class RankHits:
     def __init__(self, index: RankIndex, named: Bools) -> None:
         self.index = index
         self.named = named
+        self._rows: dict[str, npt.NDArray[np.int32]] = {}
 
     @cached_property
     def count(self) -> int:
@@ -46,11 +47,13 @@ class RankHits:
             return 0
         return sum(int(per_name[self.named].sum()) for per_name in self.index.name_counts)
 
-    def rows(self, table: str) -> npt.NDArray[np.intp]:
+    def rows(self, table: str) -> npt.NDArray[np.int32]:
         """Return the matching rows of a table, ascending."""
-        if not self.named.any():
-            return np.empty(0, np.intp)
-        return np.flatnonzero(self.named[self.index.rows(table).name])
+        found = self._rows.get(table)
+        if found is None:
+            matching = self.named[self.index.rows(table).name] if self.count else self.named[:0]
+            found = self._rows[table] = np.flatnonzero(matching).astype(np.int32)
+        return found
 
     @cached_property
     def ordered(self) -> tuple[Ints, npt.NDArray[np.uint8], Ints]:

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from hta_widgets.model.intervals import Covered, union
+from hta_widgets.model.intervals import Intervals, subtract, union
 from hta_widgets.model.table import KINDS
 from hta_widgets.tiles.lane_index import CounterLane
 from hta_widgets.tiles.protocol import pack
 from hta_widgets.tiles.rank_index import RankIndex
-from hta_widgets.tiles.spans import Ints
+from hta_widgets.tiles.spans import Cover, Ints, cover_of
 
 __all__ = ["DeviceTime", "minimap", "stats"]
 
@@ -23,65 +22,56 @@ _COMPUTE, _COMMUNICATION, _MEMORY = (
 )
 MAX_BINS = 1 << 16
 
-#: One row per union, one column per window.
-Times = dict[str, npt.NDArray[np.int64]]
-
 
 @dataclass(slots=True, frozen=True)
 class DeviceTime:
-    """Unions of a rank's device work; each is exact before any instant.
+    """A rank's device work, as times that add up; each is exact before any instant.
 
     Parameters
     ----------
-    compute, communication, memory : Covered
-        Of one kind each.
-    both : Covered
-        Compute and communication.
-    busy : Covered
-        All three kinds.
+    compute, communication, memory : Cover
+        Unions of one kind each.
+    exposed : Cover
+        Communication that is not under compute.
+    memory_alone : Cover
+        Memory that is under neither.
+    any : bool
+        Whether the rank has device events at all.
     """
 
-    compute: Covered
-    communication: Covered
-    memory: Covered
-    both: Covered
-    busy: Covered
+    compute: Cover
+    communication: Cover
+    memory: Cover
+    exposed: Cover
+    memory_alone: Cover
     any: bool
 
     @classmethod
     def of(cls, index: RankIndex) -> DeviceTime:
-        """Return the unions of a rank, on the times that users see."""
+        """Return the times of a rank, on the clock that users see."""
         table, rows = index.rank.table, index.device_rows
         kind = table.kind[rows]
-        start = table.start_ns[rows] + index.rank.shift_ns
-        end = start + table.dur_ns[rows]
 
-        def covered(*kinds: int) -> Covered:
-            chosen = np.isin(kind, kinds)
-            return Covered(*union(start[chosen], end[chosen]))
+        def united(code: int) -> Intervals:
+            chosen = rows[kind == code]
+            start = table.start_ns[chosen] + index.rank.shift_ns
+            return union(start, start + table.dur_ns[chosen])
 
+        compute, communication, memory = map(united, (_COMPUTE, _COMMUNICATION, _MEMORY))
         return cls(
-            covered(_COMPUTE),
-            covered(_COMMUNICATION),
-            covered(_MEMORY),
-            covered(_COMPUTE, _COMMUNICATION),
-            covered(_COMPUTE, _COMMUNICATION, _MEMORY),
-            bool(len(rows)),
+            compute=cover_of(*compute),
+            communication=cover_of(*communication),
+            memory=cover_of(*memory),
+            exposed=cover_of(*subtract(communication, compute)),
+            memory_alone=cover_of(*subtract(subtract(memory, compute), communication)),
+            any=len(rows) > 0,
         )
 
-    def between(self, edges: Ints) -> Times:
+    def between(self, edges: Ints) -> dict[str, Ints]:
         """Return the time of each part between neighbouring `edges`."""
-        compute, communication, memory, both, busy = (
-            np.diff(part(edges))
-            for part in (self.compute, self.communication, self.memory, self.both, self.busy)
-        )
         return {
-            "compute": compute,
-            "communication": communication,
-            "exposed": both - compute,
-            "memory": busy - both,
-            "busy": busy,
-            "memory_union": memory,
+            name: np.diff(getattr(self, name).before(edges)[1])
+            for name in ("compute", "communication", "memory", "exposed", "memory_alone")
         }
 
 
@@ -95,18 +85,24 @@ def stats(start: int, end: int, ranks: Sequence[tuple[RankIndex, DeviceTime]]) -
         for _, device in ranks
     ]
     data = [_inside(index, start, end) for index, _ in ranks]
-    reply: dict[str, Any] = {"ranks": [index.rank.rank for index, _ in ranks]}
-    for name in ("compute", "communication", "exposed", "memory"):
-        reply[name] = [part[name] for part in parts]
-    reply["data"] = data
-    reply["idle"] = [inside - part["busy"] for inside, part in zip(data, parts, strict=True)]
+    columns = {name: [part[name] for part in parts] for name in parts[0]} if parts else {}
+    reply: dict[str, Any] = {
+        "ranks": [index.rank.rank for index, _ in ranks],
+        "compute": columns.get("compute", []),
+        "communication": columns.get("communication", []),
+        "exposed": columns.get("exposed", []),
+        "memory": columns.get("memory_alone", []),
+        "data": data,
+        "idle": [
+            inside - part["compute"] - part["exposed"] - part["memory_alone"]
+            for inside, part in zip(data, parts, strict=True)
+        ],
+        "kinds": {},
+    }
     whole = sum(data)
-    reply["kinds"] = {}
     if whole and any(device.any for _, device in ranks):
         reply["kinds"] = {
-            "compute": sum(reply["compute"]) / whole,
-            "communication": sum(reply["communication"]) / whole,
-            "memory": sum(part["memory_union"] for part in parts) / whole,
+            name: sum(columns[name]) / whole for name in ("compute", "communication", "memory")
         }
     return reply
 
@@ -132,8 +128,9 @@ def minimap(
         totals = {name: np.zeros(bins, np.int64) for name in ("compute", "exposed", "memory")}
         for _, device in ranks:
             parts = device.between(edges)
-            for name in totals:
-                totals[name] += parts[name]
+            totals["compute"] += parts["compute"]
+            totals["exposed"] += parts["exposed"]
+            totals["memory"] += parts["memory_alone"]
     else:
         totals = {
             "cpu": sum((_host_time(index, edges) for index, _ in ranks), np.zeros(bins, np.int64))
