@@ -40,8 +40,6 @@ class State(anywidget.AnyWidget):
         ``"5"`` for rank 5, ``"5/GPU 0 · stream 7"`` for one of its tracks.
     """
 
-    _esm = t.Unicode()
-
     view = t.Tuple(t.Int(), t.Int(), allow_none=True, default_value=None).tag(sync=True)
     selection = t.Dict(allow_none=True, default_value=None).tag(sync=True)
     selected_event = t.Tuple(t.Int(), t.Int(), allow_none=True, default_value=None).tag(sync=True)

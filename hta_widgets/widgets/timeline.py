@@ -13,7 +13,6 @@ import traitlets as t
 
 from hta_widgets.errors import TraceError
 from hta_widgets.export import ExportReport, export_trace
-from hta_widgets.export.html import save_html
 from hta_widgets.model import Selection, Trace, TraceSet
 from hta_widgets.tiles import TileEngine
 from hta_widgets.widgets.assets import asset
@@ -85,8 +84,8 @@ class Timeline(anywidget.AnyWidget):
         height: int = 480,
         color: str = "kind",
     ) -> None:
-        self._esm = asset("timeline.js")
-        self._css = asset("timeline.css")
+        self._esm = asset("timeline.js").read_text("utf-8")
+        self._css = asset("timeline.css").read_text("utf-8")
         self.traces = _as_traces(traces)
         self.engine = TileEngine(self.traces)
         self._whole = (int(self.traces.start_ns), max(int(self.traces.end_ns), 1))
@@ -184,6 +183,8 @@ class Timeline(anywidget.AnyWidget):
         str
             The path that was written.
         """
+        from hta_widgets.export.html import save_html
+
         return save_html(path, self.engine, self._scene, self.state.snapshot(), max_mb=max_mb)
 
     def link(self, other: Timeline) -> None:
