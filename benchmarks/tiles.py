@@ -29,10 +29,11 @@ from hta_widgets.model.table import (
 from hta_widgets.readers import load
 from hta_widgets.tiles import TileEngine
 from hta_widgets.tiles.rank_index import RankIndex
-from hta_widgets.tiles.stats import DeviceTime
+from hta_widgets.tiles.stats import DeviceTimes
 
 PIXELS = 1600
 LANES = 60
+MOST_LANES = 400  # no page asks for more at once
 COMPUTE, COMMUNICATION, MEMORY, SYNC, CPU, ANNOTATION = range(6)
 NAMES = [
     *(f"aten::operator_{k}" for k in range(400)),
@@ -125,8 +126,10 @@ def index_rows(traces: TraceSet, events: int) -> list[tuple[str, ...]]:
     ):
         spent, size = fill(chosen)
         rows.append((what, ms(spent), f"{size / events:.1f} B/event"))
-    device, _ = timed(lambda: [DeviceTime.of(RankIndex(r, _Unlimited())) for r in engine.job.ranks])
-    rows.append(("unions of device time", ms(device), "–"))
+    indices = [RankIndex(rank, _Unlimited()) for rank in engine.job.ranks]
+    device, made = timed(lambda: DeviceTimes.of(indices))
+    size = sum(cover.nbytes for cover in made.covers.values())
+    rows.append(("unions of device time", ms(device), f"{size / events:.1f} B/event"))
     return rows
 
 
@@ -140,7 +143,9 @@ def view_rows(engine: TileEngine, options: argparse.Namespace) -> list[tuple[str
         for track in rank["tracks"]
         for lane in range(track["lane0"], track["lane0"] + track["lanes"])
     ]
-    every = [("folded", folded[:LANES]), ("opened", opened[:LANES]), ("all folded", folded)]
+    every = [("folded", folded[:LANES]), ("opened", opened[:LANES])]
+    if len(folded) <= MOST_LANES:
+        every.append(("all folded", folded))
     return [
         one_view(
             f"{title}, {len(lanes)} lanes, {share:.4g} of the job",

@@ -20,7 +20,7 @@ from hta_widgets.tiles.rank_index import Budget, RankIndex
 from hta_widgets.tiles.scene import describe, whole_range
 from hta_widgets.tiles.search import TABLES, Search
 from hta_widgets.tiles.spots import cell, neighbor, snap
-from hta_widgets.tiles.stats import DeviceTime, minimap, stats
+from hta_widgets.tiles.stats import DeviceTimes, minimap, stats
 from hta_widgets.tiles.tile_op import Answer, answer_tiles
 
 __all__ = ["TileEngine"]
@@ -114,11 +114,13 @@ class TileEngine:
         return answer_tiles(request, self._of_lane, self._names)
 
     def _stats(self, request: Request) -> Answer:
-        return stats(int(request["start"]), int(request["end"]), self._device_times), None
+        start, end = int(request["start"]), int(request["end"])
+        return stats(start, end, list(self._indices.values()), self._device_times), None
 
     def _minimap(self, request: Request) -> Answer:
         start, end = whole_range(self.job)
-        return minimap(start, end, int(request["bins"]), self._device_times)
+        bins, indices = int(request["bins"]), list(self._indices.values())
+        return minimap(start, end, bins, indices=indices, device=self._device_times)
 
     def _event(self, request: Request) -> Answer:
         return details(*self._row(request)), None
@@ -182,5 +184,5 @@ class TileEngine:
             yield Members(index, index.events, rows)
 
     @cached_property
-    def _device_times(self) -> list[tuple[RankIndex, DeviceTime]]:
-        return [(index, DeviceTime.of(index)) for index in self._indices.values()]
+    def _device_times(self) -> DeviceTimes:
+        return DeviceTimes.of(list(self._indices.values()))

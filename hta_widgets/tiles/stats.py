@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,106 +15,132 @@ from hta_widgets.tiles.protocol import pack
 from hta_widgets.tiles.rank_index import RankIndex
 from hta_widgets.tiles.spans import Cover, Ints, cover_of
 
-__all__ = ["DeviceTime", "minimap", "stats"]
+__all__ = ["DeviceTimes", "minimap", "stats"]
 
 _COMPUTE, _COMMUNICATION, _MEMORY = (
     KINDS.index(kind) for kind in ("compute", "communication", "memory")
 )
 MAX_BINS = 1 << 16
 
+#: Ranks are measured together as long as that many edges suffice.
+_EDGES_AT_ONCE = 1 << 20
+
+#: Unions of one kind each; communication that is not under compute; memory under neither.
+_PARTS = ("compute", "communication", "memory", "exposed", "memory_alone")
+
 
 @dataclass(slots=True, frozen=True)
-class DeviceTime:
-    """A rank's device work, as times that add up; each is exact before any instant.
+class DeviceTimes:
+    """Device work of all ranks, as times that add up; each is exact before any instant.
+
+    The ranks' data is laid end to end, so that one search answers for all of them.
 
     Parameters
     ----------
-    compute, communication, memory : Cover
-        Unions of one kind each.
-    exposed : Cover
-        Communication that is not under compute.
-    memory_alone : Cover
-        Memory that is under neither.
-    any : bool
-        Whether the rank has device events at all.
+    low, high : array of int64
+        Range of each rank.
+    covers : dict of str to Cover
+        By name of the part.
+    present : bool
+        Whether there is device work at all.
     """
 
-    compute: Cover
-    communication: Cover
-    memory: Cover
-    exposed: Cover
-    memory_alone: Cover
-    any: bool
+    low: Ints
+    high: Ints
+    covers: dict[str, Cover]
+    present: bool
 
     @classmethod
-    def of(cls, index: RankIndex) -> DeviceTime:
-        """Return the times of a rank, on the clock that users see."""
-        table, rows = index.rank.table, index.device_rows
-        kind = table.kind[rows]
+    def of(cls, indices: Sequence[RankIndex]) -> DeviceTimes:
+        """Return the device work of ranks."""
+        ranges = np.array([index.rank.range_ns for index in indices], np.int64).reshape(-1, 2)
+        times = cls(ranges[:, 0], ranges[:, 1], {}, any(len(i.device_rows) for i in indices))
+        pieces: dict[str, list[Intervals]] = {name: [] for name in _PARTS}
+        for index, offset in zip(indices, times.offsets.tolist(), strict=True):
+            move = index.rank.shift_ns + offset
+            for name, part in zip(_PARTS, _parts_of(index), strict=True):
+                pieces[name].append(Intervals(part.start + move, part.end + move))
+        times.covers.update({name: _joined(parts) for name, parts in pieces.items()})
+        return times
 
-        def united(code: int) -> Intervals:
-            chosen = rows[kind == code]
-            start = table.start_ns[chosen] + index.rank.shift_ns
-            return union(start, start + table.dur_ns[chosen])
+    @property
+    def offsets(self) -> Ints:
+        """What to add to a rank's times for those in the covers."""
+        lengths = self.high - self.low
+        before: Ints = np.cumsum(lengths) - lengths
+        return before - self.low
 
-        compute, communication, memory = map(united, (_COMPUTE, _COMMUNICATION, _MEMORY))
-        return cls(
-            compute=cover_of(*compute),
-            communication=cover_of(*communication),
-            memory=cover_of(*memory),
-            exposed=cover_of(*subtract(communication, compute)),
-            memory_alone=cover_of(*subtract(subtract(memory, compute), communication)),
-            any=len(rows) > 0,
-        )
+    def between(self, edges: Ints, names: Sequence[str] = _PARTS) -> Iterator[dict[str, Ints]]:
+        """Yield for some ranks at a time the parts between `edges`: one row per rank."""
+        at_once = max(1, _EDGES_AT_ONCE // len(edges))
+        for first in range(0, len(self.low), at_once):
+            ranks = slice(first, first + at_once)
+            inside = np.clip(edges, self.low[ranks, None], self.high[ranks, None])
+            inside += self.offsets[ranks, None]
+            yield {
+                name: np.diff(self.covers[name].before(inside.ravel())[1].reshape(inside.shape))
+                for name in names
+            }
 
-    def between(self, edges: Ints) -> dict[str, Ints]:
-        """Return the time of each part between neighbouring `edges`."""
-        return {
-            name: np.diff(getattr(self, name).before(edges)[1])
-            for name in ("compute", "communication", "memory", "exposed", "memory_alone")
-        }
+    def data_within(self, start: int, end: int) -> list[int]:
+        """Return how much of a window lies within each rank's data."""
+        inside = np.minimum(self.high, end) - np.maximum(self.low, start)
+        return [int(time) for time in np.maximum(inside, 0)]
 
 
-def stats(start: int, end: int, ranks: Sequence[tuple[RankIndex, DeviceTime]]) -> dict[str, Any]:
+def _parts_of(index: RankIndex) -> tuple[Intervals, ...]:
+    table, rows = index.rank.table, index.device_rows
+    kind = table.kind[rows]
+
+    def united(code: int) -> Intervals:
+        chosen = rows[kind == code]
+        start = table.start_ns[chosen]
+        return union(start, start + table.dur_ns[chosen])
+
+    compute, communication, memory = map(united, (_COMPUTE, _COMMUNICATION, _MEMORY))
+    exposed = subtract(communication, compute)
+    memory_alone = subtract(subtract(memory, compute), communication)
+    return compute, communication, memory, exposed, memory_alone
+
+
+def _joined(parts: list[Intervals]) -> Cover:
+    none = Intervals.none()
+    return cover_of(
+        np.concatenate([none.start, *(part.start for part in parts)]),
+        np.concatenate([none.end, *(part.end for part in parts)]),
+    )
+
+
+def stats(
+    start: int, end: int, indices: Sequence[RankIndex], device: DeviceTimes
+) -> dict[str, Any]:
     """Answer ``stats``: the parts of a window, by rank and as shares of all ranks."""
     if end <= start:
         raise ValueError(f"a window must end after it starts, not {start} to {end}")
-    edges = np.array((start, end), np.int64)
-    parts = [
-        {name: int(values[0]) for name, values in device.between(edges).items()}
-        for _, device in ranks
-    ]
-    data = [_inside(index, start, end) for index, _ in ranks]
-    columns = {name: [part[name] for part in parts] for name in parts[0]} if parts else {}
-    reply: dict[str, Any] = {
-        "ranks": [index.rank.rank for index, _ in ranks],
-        "compute": columns.get("compute", []),
-        "communication": columns.get("communication", []),
-        "exposed": columns.get("exposed", []),
-        "memory": columns.get("memory_alone", []),
-        "data": data,
-        "idle": [
-            inside - part["compute"] - part["exposed"] - part["memory_alone"]
-            for inside, part in zip(data, parts, strict=True)
-        ],
-        "kinds": {},
-    }
+    columns: dict[str, list[int]] = {name: [] for name in _PARTS}
+    for parts in device.between(np.array((start, end), np.int64)):
+        for name, times in parts.items():
+            columns[name] += times[:, 0].tolist()
+    data = device.data_within(start, end)
+    busy = zip(columns["compute"], columns["exposed"], columns["memory_alone"], strict=True)
+    kinds = ("compute", "communication", "memory")
     whole = sum(data)
-    if whole and any(device.any for _, device in ranks):
-        reply["kinds"] = {
-            name: sum(columns[name]) / whole for name in ("compute", "communication", "memory")
-        }
-    return reply
-
-
-def _inside(index: RankIndex, start: int, end: int) -> int:
-    """Return how much of a window lies within the rank's data."""
-    low, high = index.rank.range_ns
-    return max(0, min(high, end) - max(low, start))
+    return {
+        "ranks": [index.rank.rank for index in indices],
+        "compute": columns["compute"],
+        "communication": columns["communication"],
+        "exposed": columns["exposed"],
+        "memory": columns["memory_alone"],
+        "data": data,
+        "idle": [inside - sum(parts) for inside, parts in zip(data, busy, strict=True)],
+        "kinds": {name: sum(columns[name]) / whole for name in kinds}
+        if whole and device.present
+        else {},
+    }
 
 
 def minimap(
-    start: int, end: int, bins: int, ranks: Sequence[tuple[RankIndex, DeviceTime]]
+    start: int, end: int, bins: int, *, indices: Sequence[RankIndex], device: DeviceTimes
 ) -> tuple[dict[str, Any], bytes]:
     """Answer ``minimap``: the mean of all ranks over the whole job."""
     if not 1 <= bins <= MAX_BINS:
@@ -123,23 +149,23 @@ def minimap(
     # In two parts, so that a long job times many bins stays within int64.
     whole, rest = divmod(end - start, bins)
     edges = start + whole * steps + rest * steps // bins
-    weight = np.diff(edges).astype(np.float64) * len(ranks)
-    if any(device.any for _, device in ranks):
-        totals = {name: np.zeros(bins, np.int64) for name in ("compute", "exposed", "memory")}
-        for _, device in ranks:
-            parts = device.between(edges)
-            totals["compute"] += parts["compute"]
-            totals["exposed"] += parts["exposed"]
-            totals["memory"] += parts["memory_alone"]
+    if device.present:
+        shown = {"compute": "compute", "exposed": "exposed", "memory": "memory_alone"}
+        totals = {name: np.zeros(bins, np.int64) for name in shown}
+        for parts in device.between(edges, tuple(shown.values())):
+            for name, part in shown.items():
+                totals[name] += parts[part].sum(axis=0)
     else:
-        totals = {
-            "cpu": sum((_host_time(index, edges) for index, _ in ranks), np.zeros(bins, np.int64))
+        totals = {"cpu": np.zeros(bins, np.int64)}
+        for index in indices:
+            totals["cpu"] += _host_time(index, edges)
+    weight = np.diff(edges).astype(np.float64) * len(indices)
+    header, buffer = pack(
+        {
+            name: ("f32", np.divide(total, weight, out=np.zeros(bins), where=weight > 0))
+            for name, total in totals.items()
         }
-    shares = {
-        name: np.divide(total, weight, out=np.zeros(bins), where=weight > 0)
-        for name, total in totals.items()
-    }
-    header, buffer = pack({name: ("f32", share) for name, share in shares.items()})
+    )
     return {"start": start, "end": end, "bins": bins, "columns": header}, buffer
 
 
