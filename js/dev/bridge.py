@@ -1,10 +1,12 @@
 """Serves a tile engine on loopback for the dev page: python js/dev/bridge.py TRACE… [--port 0]."""
 
+# ruff: noqa: INP001 - a script beside the page that it serves, not a part of the package
 from __future__ import annotations
 
 import argparse
 import json
 import struct
+import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock
 from typing import Any
@@ -21,6 +23,7 @@ def framed(reply: dict[str, Any], buffer: bytes | None) -> bytes:
 
 
 def handler(engine: TileEngine) -> type[BaseHTTPRequestHandler]:
+    """Make the handler class that answers from `engine`, one request at a time."""
     lock = Lock()
 
     class Handler(BaseHTTPRequestHandler):
@@ -37,7 +40,7 @@ def handler(engine: TileEngine) -> type[BaseHTTPRequestHandler]:
             try:
                 with lock:
                     reply, buffer = engine.answer(json.loads(body))
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the page shows it
                 message = {"message": f"{type(error).__name__}: {error}"}
                 self._send(500, framed(message, None))
             else:
@@ -58,13 +61,15 @@ def handler(engine: TileEngine) -> type[BaseHTTPRequestHandler]:
 
 
 def main() -> None:
+    """Load the traces and serve until interrupted."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("traces", nargs="+")
     parser.add_argument("--port", type=int, default=0)
     arguments = parser.parse_args()
     engine = TileEngine(hw.load(arguments.traces))
     server = ThreadingHTTPServer(("127.0.0.1", arguments.port), handler(engine))
-    print(f"http://127.0.0.1:{server.server_port}", flush=True)
+    sys.stdout.write(f"http://127.0.0.1:{server.server_port}\n")
+    sys.stdout.flush()
     server.serve_forever()
 
 

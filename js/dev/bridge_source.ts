@@ -25,7 +25,7 @@ export class BridgeSource implements Source {
     const size = new DataView(bytes).getUint32(0, true);
     const text = new TextDecoder().decode(new Uint8Array(bytes, 4, size));
     const json = JSON.parse(text) as Record<string, unknown>;
-    if (!answer.ok) throw new Error(String(json.message as string));
+    if (!answer.ok) throw new Error(json.message as string);
     const from = Math.ceil((4 + size) / 8) * 8;
     return { reply: json, buffer: from < bytes.byteLength ? bytes.slice(from) : null };
   }

@@ -59,6 +59,11 @@ export class FakeSource implements Source {
     signal.addEventListener("abort", () => this.listeners.delete(listener), { once: true });
   }
 
+  /** Answer for another lane as well, or instead. */
+  adopt(lane: FakeLane): void {
+    this.lanes.set(lane.lane, lane);
+  }
+
   get listenerCount(): number {
     return this.listeners.size;
   }

@@ -1,4 +1,4 @@
-/* global harness, getComputedStyle */
+/* global harness */
 // Times the page's own work per frame while panning and zooming: node js/dev/frames.mjs [query…]
 // Queries are key=value pairs of the harness, e.g. ranks=64 dense=2 bridge=http://127.0.0.1:8911
 import { launch, openStage, serveHarness } from "./shoot.mjs";

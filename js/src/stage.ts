@@ -23,9 +23,8 @@ import { type Theme, THEMES } from "./draw/theme";
 import { Camera } from "./layout/camera";
 import { type Geometry, geometryOf, timeAtX, xAtTime } from "./layout/geometry";
 import { type HitScene, hitAt, slicesIn } from "./layout/hit";
-import { type Layout, layoutRows, naturalHeight, placeRows, rowInfo } from "./layout/rows";
-import { anchored, clampScroll, scrollTo } from "./layout/scroll";
-import { Sightings } from "./layout/sight";
+import { RowsView } from "./layout/rows_view";
+import { sizeOf, watchSize } from "./layout/size_watcher";
 
 const NO_OVERLAY: Overlay = {
   hover: null,
@@ -54,7 +53,6 @@ class DrawnStage implements Stage {
   private readonly painter = new Painter();
   private readonly camera: Camera;
   private readonly ended = new AbortController();
-  private readonly resizes: ResizeObserver;
   private readonly scrollbar: Scrollbar;
   private readonly calm = matchMedia("(prefers-reduced-motion: reduce)");
   private readonly viewListeners: ((view: Span, done: boolean) => void)[] = [];
@@ -64,13 +62,9 @@ class DrawnStage implements Stage {
   private paints: Paints;
   private byName = false;
   private shades: number[] = [];
-  private rowState: RowState = { open: new Set(), pinned: [], filter: "" };
   private overlay: Overlay = NO_OVERLAY;
   private geometry: Geometry;
-  private layout: Layout;
-  private sight: Sightings;
-  private nearby: number[] = [];
-  private scroll = 0;
+  private readonly rowsView: RowsView;
   private stats: StatsByRank | null = null;
   private minimap: MinimapPicture | null = null;
   private dirty: Dirty = { ...ALL };
@@ -87,8 +81,7 @@ class DrawnStage implements Stage {
     this.data = this.openData();
     this.paints = paintsOf(this.theme, scene.kinds, this.overlay.dimmed);
     this.geometry = geometryOf(0, 0, 1, stripRows(scene));
-    this.layout = layoutRows(scene, this.rowState, 0);
-    this.sight = new Sightings([]);
+    this.rowsView = new RowsView(scene, this.geometry);
     const { signal } = this.ended;
     this.scrollbar = new Scrollbar((scroll) => this.scrollTo(scroll), signal);
     this.scrollbar.theme(this.theme);
@@ -101,9 +94,7 @@ class DrawnStage implements Stage {
       background: this.theme.bg,
     });
     this.el.append(this.painter.base, this.painter.over, this.scrollbar.el);
-    this.resizes = new ResizeObserver(() => this.measure());
-    this.resizes.observe(this.el);
-    this.watchDpr(signal);
+    watchSize(this.el, () => this.measure(), signal);
     source.onStatus(() => this.touch({ margin: true }), signal);
   }
 
@@ -115,7 +106,6 @@ class DrawnStage implements Stage {
     this.shades = [];
     this.stats = null;
     this.minimap = null;
-    this.scroll = 0;
     this.told = null;
     this.paints = paintsOf(this.theme, scene.kinds, this.overlay.dimmed);
     this.measure(true);
@@ -137,17 +127,12 @@ class DrawnStage implements Stage {
   }
 
   setRows(rows: RowState): void {
-    this.rowState = rows;
+    this.rowsView.state = rows;
     this.relayout();
   }
 
   rows(): readonly RowInfo[] {
-    const { layout, geometry, scroll } = this;
-    const shown = new Map(this.sight.placed.map(({ row, y }) => [row, y]));
-    return layout.rows.map((row, i) => {
-      const y = geometry.rowsTop + row.top - (i < layout.sticky ? 0 : scroll);
-      return rowInfo(row, shown.get(row) ?? y);
-    });
+    return this.rowsView.infos();
   }
 
   view(): Span {
@@ -187,11 +172,11 @@ class DrawnStage implements Stage {
   }
 
   scrollBy(pixels: number): boolean {
-    return this.scrollTo(this.scroll + pixels);
+    return this.scrollTo(this.rowsView.scroll + pixels);
   }
 
   reveal(lane: number): boolean {
-    const scroll = scrollTo(this.layout, this.geometry.rowsHeight, this.scroll, lane);
+    const scroll = this.rowsView.scrollFor(lane);
     if (scroll === null) return false;
     this.scrollTo(scroll);
     return true;
@@ -215,7 +200,7 @@ class DrawnStage implements Stage {
   }
 
   contentHeight(): number {
-    return this.geometry.rowsTop + naturalHeight(this.scene, this.rowState);
+    return this.geometry.rowsTop + this.rowsView.naturalHeight;
   }
 
   onFrame(listener: (stats: FrameStats) => void): void {
@@ -229,7 +214,6 @@ class DrawnStage implements Stage {
 
   destroy(): void {
     this.ended.abort();
-    this.resizes.disconnect();
     cancelAnimationFrame(this.frame);
     this.data.destroy();
     this.viewListeners.length = 0;
@@ -238,8 +222,7 @@ class DrawnStage implements Stage {
   }
 
   private openData(): StageData {
-    const data = new StageData(this.scene, this.source, (part) => this.arrived(part));
-    return data;
+    return new StageData(this.scene, this.source, (part) => this.arrived(part));
   }
 
   private arrived(part: DataPart): void {
@@ -251,7 +234,7 @@ class DrawnStage implements Stage {
       this.touch({ head: true });
     } else if (part === "marks") {
       this.touch({ overlay: true });
-    } else {
+    } else if (this.data.windows.pending) {
       this.touch({ lanes: true });
     }
   }
@@ -270,24 +253,13 @@ class DrawnStage implements Stage {
           );
   }
 
-  /** A display of another pixel density asks for other canvases; each density is asked for anew. */
-  private watchDpr(signal: AbortSignal): void {
-    const query = matchMedia(`(resolution: ${devicePixelRatio}dppx)`);
-    const changed = () => {
-      this.measure();
-      this.watchDpr(signal);
-    };
-    query.addEventListener("change", changed, { once: true, signal });
-  }
-
   private measure(force = false): void {
-    const width = this.el.clientWidth;
-    const height = this.el.clientHeight;
-    // Hidden outputs have no size; what is drawn stays for when they show again.
-    if (width === 0 || height === 0) return;
-    const dpr = window.devicePixelRatio || 1;
-    const { geometry } = this;
-    const same = width === geometry.width && height === geometry.height && dpr === geometry.dpr;
+    const size = sizeOf(this.el);
+    // What is drawn stays for when a hidden output shows again.
+    if (size === null) return;
+    const { width, height, dpr } = size;
+    const now = this.geometry;
+    const same = width === now.width && height === now.height && dpr === now.dpr;
     if (same && !force) return;
     this.geometry = geometryOf(width, height, dpr, stripRows(this.scene));
     this.painter.resize(this.geometry);
@@ -297,34 +269,19 @@ class DrawnStage implements Stage {
   }
 
   private relayout(): void {
-    const before = this.layout;
-    this.layout = layoutRows(this.scene, this.rowState, this.geometry.rowsHeight);
-    this.scroll = anchored(before, this.layout, this.scroll);
-    this.place();
+    this.rowsView.update(this.scene, this.geometry);
+    this.placed();
   }
 
   private scrollTo(scroll: number): boolean {
-    const before = this.scroll;
-    this.scroll = clampScroll(this.layout, this.geometry.rowsHeight, scroll);
-    if (this.scroll === before) return false;
-    this.place();
+    if (!this.rowsView.scrollTo(scroll)) return false;
+    this.placed();
     return true;
   }
 
-  /** Find out anew which rows are in sight. */
-  private place(): void {
-    const { layout, geometry } = this;
-    const { rowsTop, rowsHeight } = geometry;
-    this.scroll = clampScroll(layout, rowsHeight, this.scroll);
-    this.sight = new Sightings(placeRows(layout, this.scroll, rowsTop, rowsHeight));
-    const seen = new Set(this.sight.spots.map(({ band }) => band.lane));
-    this.nearby = [];
-    for (const scroll of [this.scroll + rowsHeight, this.scroll - rowsHeight]) {
-      for (const { row } of placeRows(layout, scroll, rowsTop, rowsHeight)) {
-        for (const { lane } of row.bands()) if (!seen.has(lane)) this.nearby.push(lane);
-      }
-    }
-    this.scrollbar.update(geometry, layout.height, this.scroll);
+  /** Other rows are in sight, or they are elsewhere. */
+  private placed(): void {
+    this.scrollbar.update(this.geometry, this.rowsView.layout.height, this.rowsView.scroll);
     this.request();
     this.touch({ gutter: true, lanes: true, margin: true, overlay: true });
   }
@@ -341,16 +298,12 @@ class DrawnStage implements Stage {
   }
 
   private request(): void {
-    const { lanesWidth, dpr } = this.geometry;
+    const { lanesWidth } = this.geometry;
     if (lanesWidth <= 0) return;
     const view = this.camera.view;
-    const sight = {
-      view,
-      resolution: (view[1] - view[0]) / Math.round(lanesWidth * dpr),
-      lanes: this.sight.spots.map(({ band }) => band.lane),
-      nearby: this.nearby,
-      range: this.scene.range,
-    };
+    const { lanes, nearby } = this.rowsView;
+    const resolution = this.resolution(view);
+    const sight = { view, resolution, lanes, nearby, range: this.scene.range };
     this.data.show(sight, this.camera.target, lanesWidth, this.overlay);
   }
 
@@ -384,7 +337,11 @@ class DrawnStage implements Stage {
     if (this.geometry.lanesWidth > 0) {
       const { dirty } = this;
       this.dirty = { head: false, gutter: false, lanes: false, margin: false, overlay: false };
-      if (dirty.lanes || dirty.head) this.updateWindows();
+      if (dirty.lanes || dirty.head) {
+        const { view } = this.camera;
+        const { windows } = this.data;
+        windows.update(this.rowsView.lanes, view, this.resolution(view), this.scene.range);
+      }
       const painted = this.painter.paint(this.picture(), dirty);
       const { pending } = this.data.windows;
       const stats = { work_ms: performance.now() - began, pending, ...painted };
@@ -393,16 +350,14 @@ class DrawnStage implements Stage {
     if (this.camera.moving) this.schedule();
   }
 
-  private updateWindows(): void {
-    const { view } = this.camera;
-    const { lanesWidth, dpr } = this.geometry;
-    const lanes = this.sight.spots.map(({ band }) => band.lane);
-    const resolution = (view[1] - view[0]) / Math.round(lanesWidth * dpr);
-    this.data.windows.update(lanes, view, resolution, this.scene.range);
+  /** ns per device px. */
+  private resolution(view: Span): number {
+    return (view[1] - view[0]) / Math.round(this.geometry.lanesWidth * this.geometry.dpr);
   }
 
   private picture(): Frame {
-    const { geometry, theme, paints, scene, layout, sight, stats, data, overlay } = this;
+    const { geometry, theme, paints, scene, stats, data, overlay } = this;
+    const { layout, sight } = this.rowsView;
     const view = this.camera.view;
     const job = this.camera.job;
     const { placed } = sight;
@@ -445,13 +400,13 @@ class DrawnStage implements Stage {
   }
 
   private hitScene(): HitScene {
-    const { geometry, scene, sight, data } = this;
+    const { geometry, scene, data } = this;
     return {
       geometry,
       scene,
       view: this.camera.view,
       job: this.camera.job,
-      sight,
+      sight: this.rowsView.sight,
       store: data.store,
       window: (lane) => data.windows.get(lane),
     };

@@ -141,7 +141,7 @@ function drawColumns(
     for (let k = a; k <= b; k += 1) {
       if (counts[k]! <= 0) continue;
       // A cell marks the one pixel that holds its middle: a lone event is never two pixels wide.
-      const mine = k + 0.5 >= from && k + 0.5 < to;
+      const mine = (k + 0.5 >= from || x === 0) && (k + 0.5 < to || x === raster.width - 1);
       if (mine) marked = true;
       const part = share[k]! * (Math.min(to, k + 1) - Math.max(from, k));
       if (part > 0) covered += part;
