@@ -13,7 +13,7 @@ updated=
 apt_install() {
   local why=$1
   shift
-  if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+  if [ "$EUID" != 0 ] || ! command -v apt-get >/dev/null; then
     fail "$why. Install it, on Debian with: apt-get install --no-install-recommends $*"
   fi
   echo "$why: installing $* …" >&2
@@ -67,7 +67,7 @@ need_node() {
   node_fits && return
   local offered=
   if command -v apt-cache >/dev/null; then
-    [ "$(id -u)" != 0 ] || { apt-get update -qq >&2 && updated=1; }
+    [ "$EUID" != 0 ] || { apt-get update -qq >&2 && updated=1; }
     offered=$(apt-cache policy nodejs | awk '/Candidate:/ { print $2 }')
   fi
   if command -v dpkg >/dev/null && [ -n "$offered" ] && dpkg --compare-versions "$offered" ge 20.19; then
