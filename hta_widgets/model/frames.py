@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from pandas.api.types import is_bool_dtype
 
 from hta_widgets.errors import TraceError
 
@@ -210,12 +211,16 @@ def run_query(frame: pd.DataFrame, query: str) -> npt.NDArray[np.bool_]:
         result = frame.eval(query, engine="python", local_dict={}, global_dict={})
     except Exception as cause:  # noqa: BLE001 - a query is code of the user's
         raise _bad_query(query, f"{type(cause).__name__}: {cause}") from None
-    if isinstance(result, (bool, np.bool_)):
+    if isinstance(result, bool | np.bool_):
         return np.full(len(frame), bool(result))
-    values = np.asarray(result)
-    if values.shape != (len(frame),) or values.dtype not in (bool, object):
+    answers = result if isinstance(result, pd.Series) else None
+    if answers is None or not (answers.dtype == object or is_bool_dtype(answers.dtype)):
         raise _bad_query(query, "it is no condition")
-    return values.astype(bool)
+    try:
+        # What cannot be told, such as a comparison with nothing, does not hold.
+        return answers.astype("boolean").to_numpy(dtype=bool, na_value=False)
+    except (TypeError, ValueError):
+        raise _bad_query(query, "it is no condition") from None
 
 
 def _bad_query(query: str, reason: str) -> TraceError:

@@ -48,6 +48,10 @@ def settle(found: Crossing, crossing: Ints, unit: int) -> Settled:
         if row < done:
             continue
         above, low, high = _window(found, row, unit, cuts)
+        # A wider window settles again what a narrower one before it did.
+        while spilled and spilled[-1] >= low:
+            spilled.pop()
+        rounded[low:high] = False
         _stack(found, above, low, high, unit, depth, parent, rounded, spilled)
         settled[low:high] = True
         done = high

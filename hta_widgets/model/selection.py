@@ -34,7 +34,7 @@ class Selection:
     ----------
     start_ns, end_ns : int, optional
         Half-open window; events that overlap it are members, an event without duration is a
-        member where its instant lies in the window.
+        member where its instant lies in the window. An empty window has no members.
     ranks : iterable of int, optional
     tracks : iterable of str or of (rank, str), optional
         Values of the ``track`` column, on all ranks or on the one given.
@@ -115,6 +115,8 @@ class Selection:
 
     def _in_window(self, trace: Trace) -> npt.NDArray[np.bool_]:
         table = trace.table
+        if self.start_ns is not None and self.start_ns == self.end_ns:
+            return np.zeros(len(table), dtype=bool)
         member = np.ones(len(table), dtype=bool)
         if self.end_ns is not None:
             # Sorted by start: all from here on start too late.

@@ -85,7 +85,17 @@ def test_depth_and_parent_of_nested_events_are_those_of_a_stack(events):
     assert lanes.nested[0] == lanes.lanes[0] == max(depth) + 1
 
 
-@given(st.lists(TIMES, min_size=1, max_size=40))
+@st.composite
+def nearly_nested(draw):
+    """Nested events, some edges a unit off, and a few events that fit nowhere."""
+    moved = [
+        (start + draw(st.sampled_from([0, 0, 0, 1])), dur + draw(st.sampled_from([0, 0, 0, 1])))
+        for start, dur in draw(nested())
+    ]
+    return moved + draw(st.lists(TIMES, max_size=4))
+
+
+@given(st.one_of(st.lists(TIMES, min_size=1, max_size=40), nearly_nested()))
 def test_any_track_follows_the_rules(events):
     start, end, _, lanes = arranged(events)
     depth, parent, spilled = stack_with_rounding(start.tolist(), end.tolist(), 1)

@@ -1,0 +1,123 @@
+import pytest
+from hypothesis import given, strategies as st
+
+from hta_widgets.model.names import short_name
+
+
+# The first six are the table of the visual design.
+@pytest.mark.parametrize(
+    ("full", "short"),
+    [
+        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, …)", "AllReduce ring LL sum f32"),
+        (
+            (
+                "void at::native::vectorized_elementwise_kernel<4, "
+                "at::native::CUDAFunctor_add<float>, …>"
+            ),
+            "add",
+        ),
+        (
+            "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x64_16x4_nn_align4>(…)",
+            "s1688gemm 256x64 16x4 nn",
+        ),
+        (
+            "sm80_xmma_wgrad_implicit_gemm_indexed_tf32f32_…_tilesize128x128x16_stage4_…",
+            "wgrad implicit_gemm tf32 128x128x16",
+        ),
+        (
+            "_ZN19cutlass_cudnn_train6Kernel…Conv2dWgradOutputGradient…GemmShapeILi128ELi128ELi32E…",
+            "conv2d wgrad 128x128x32",
+        ),
+        ("autograd::engine::evaluate_function: ConvolutionBackward0", "ConvolutionBackward0"),
+        # Real names of traces.
+        (
+            "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096>)",
+            "AllReduce ring LL sum f32",
+        ),
+        ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)", "SendRecv ring SIMPLE sum i8"),
+        ("ncclDevKernel_SendRecv(ncclDevComm*)", "SendRecv"),
+        (
+            (
+                "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, "
+                "at::native::func_wrapper_t<float, at::native::sum_functor<float, float, float>::"
+                "operator()(at::TensorIterator&)::{lambda(float, float)#1}>, unsigned int, "
+                "float, 4> >(at::native::ReduceOp<float>)"
+            ),
+            "sum reduce",
+        ),
+        (
+            (
+                "void at::native::elementwise_kernel<128, 2, at::native::gpu_kernel_impl_nocast<"
+                "at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}::"
+                "operator()() const::{lambda(float)#1}>(at::TensorIteratorBase&)::"
+                "{lambda(int)#1}>(int)"
+            ),
+            "direct_copy",
+        ),
+        (
+            (
+                "void at::native::vectorized_elementwise_kernel<4, "
+                "at::native::BinaryFunctor<float, float, float, "
+                "at::native::binary_internal::MulFunctor<float> >, "
+                "at::detail::Array<char*, 3> >(int)"
+            ),
+            "mul",
+        ),
+        (
+            (
+                "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::"
+                "(anonymous namespace)::TensorListMetadata<2>, at::native::(anonymous namespace)::"
+                "BinaryOpListAlphaFunctor<float, 2, 2, 0>, std::plus<float>, float>(X)"
+            ),
+            "plus multi_tensor",
+        ),
+        (
+            "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 512, true, 1, true>(X)",
+            "bn_fw_tr_1C11_NCHW 512",
+        ),
+        ("void cudnn::ops::nchwToNhwcKernel<float, float, float, false>(X)", "nchwToNhwc"),
+        (
+            "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, true>(X)",
+            "softmax_warp_forward 10",
+        ),
+        ("at::cuda::(anonymous namespace)::spin_kernel(long)", "spin"),
+        ("volta_scudnn_128x64_relu_xregs_large_nn_v1", "scudnn_128x64_relu_xregs_large_nn"),
+        (
+            "Cijk_Ailk_Bjlk_SB_Bias_AS_SAV_UserArgs_MT64x16x16_MI16x16x1_SN_LDSB0",
+            "Cijk_Ailk_Bjlk SB 64x16x16",
+        ),
+        (
+            "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_15CUDAFunctor_addIfEEEEviT0_T1_",
+            "add",
+        ),
+        ("Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD"),
+        ("Memset (Device)", "Memset"),
+        ("torch/nn/modules/module.py(1501): _call_impl", "_call_impl"),
+        ("<built-in method conv2d of type object at 0x7f0>", "conv2d"),
+        ("Optimizer.step#SGD.step", "SGD.step"),
+        # What says all already.
+        ("aten::add_", "aten::add_"),
+        ("ProfilerStep#4", "ProfilerStep#4"),
+        ("nccl:all_reduce", "nccl:all_reduce"),
+        ("triton_poi_fused_add_cos_sin_0", "triton_poi_fused_add_cos_sin_0"),
+        ("enumerate(DataLoader)#_It.__next__", "enumerate(DataLoader)#_It.__next__"),
+        ("PyTorch Profiler (0)", "PyTorch Profiler (0)"),
+        ("<img src=x onerror=alert(1)>", "<img src=x onerror=alert(1)>"),
+        ("", ""),
+    ],
+)
+def test_short_names(full, short):
+    assert short_name(full) == short
+
+
+PARTS = st.sampled_from(
+    ["void ", "_ZN", "nccl", "Kernel", "ncclDevKernel_", "<", ">", "(", ")", "::", ",", "_", "12",
+     "at::native::", "reduce_kernel", "Functor", "{lambda", "}", "->", "sm80_xmma_", "é", " "]
+)  # fmt: skip
+
+
+@given(st.one_of(st.text(), st.lists(PARTS, max_size=20).map("".join)))
+def test_any_text_has_a_short_name(text):
+    short = short_name(text)
+    assert bool(short) == bool(text)
+    assert len(short) <= max(len(text), 4)

@@ -1,0 +1,172 @@
+"""What is a member of a selection, and that it survives as text."""
+
+import pickle
+
+import pytest
+
+from hta_widgets.errors import TraceError
+from hta_widgets.model import Selection, TraceSet, selection as room
+
+
+@pytest.fixture
+def traces(make, records):
+    def rank(number, first):
+        events = [
+            records.op("a", first, 10),
+            records.op("b", first + 2, 3),
+            records.op("tick", first + 10, 0),
+            records.kernel("k", first + 12, 4),
+        ]
+        return make(events, rank=number)
+
+    return TraceSet([rank(0, 0), rank(2, 5)])
+
+
+def names(selection):
+    frame = selection.events()
+    return [f"{rank}{name}" for rank, name in zip(frame["rank"], frame["name"], strict=True)]
+
+
+def test_the_empty_value_selects_everything(traces):
+    everything = traces.select()
+    assert everything == Selection()
+    assert everything.is_everything
+    assert len(everything.events()) == 8
+    assert everything.events().index.tolist() == [0, 1, 2, 3] * 2
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        (0, 5_000, ["0a", "0b"]),
+        (5_000, 10_000, ["0a", "2a", "2b"]),
+        (10_000, 10_001, ["0tick", "2a"]),
+        (10_000, 10_000, []),
+        (9_999, 10_000, ["0a", "2a", "2b"]),
+        (16_000, None, ["2k"]),
+        (None, 2_000, ["0a"]),
+        (None, 2_001, ["0a", "0b"]),
+        (21_000, None, []),
+    ],
+)
+def test_windows_are_half_open(traces, start, end, expected):
+    got = names(traces.select(start_ns=start, end_ns=end))
+    assert got == expected
+    frame = traces.events()
+    low = -1 if start is None else start
+    high = 10**9 if end is None else end
+    by_hand = [
+        f"{row.rank}{row.name}"
+        for row in frame.rename_axis(None).itertuples(index=False)
+        if low < high
+        and row.start_ns < high
+        and (row.start_ns + row.dur_ns > low or (row.dur_ns == 0 and row.start_ns >= low))
+    ]
+    assert got == by_hand
+
+
+def test_events_come_whole(traces):
+    frame = traces.select(start_ns=4_000, end_ns=4_001).events()
+    assert frame["dur_ns"].tolist() == [10_000, 3_000]
+
+
+def test_all_that_is_given_must_hold(traces):
+    assert names(traces.select(ranks=[2], start_ns=0, end_ns=8_000)) == ["2a", "2b"]
+    assert names(traces.select(ranks=[])) == []
+    host = "process 7 · thread 1"
+    assert names(traces.select(tracks=[host], ranks=[0])) == ["0a", "0b", "0tick"]
+    assert names(traces.select(tracks=[(2, host)])) == ["2a", "2b", "2tick"]
+    assert names(traces.select(tracks=[(2, host), "device 0 · stream 7"])) == [
+        "0k", "2a", "2b", "2tick", "2k",
+    ]  # fmt: skip
+    assert names(traces.select(ids=[(2, 1), (0, 3), (0, 99), (7, 0)])) == ["0k", "2b"]
+    assert names(traces.select("kind == 'cpu' and dur_ns > 0", ids=[(0, 1), (0, 2)])) == ["0b"]
+    assert names(traces.select("name.str.contains('[ab]') & rank == 2")) == ["2a", "2b"]
+    assert names(traces.select("True")) == names(traces.select())
+
+
+def test_a_frame_of_events_selects_them(traces):
+    frame = traces.events()
+    assert names(traces.select(frame[frame["name"] == "k"])) == ["0k", "2k"]
+    assert names(traces.select(frame.reset_index()[4:6])) == ["2a", "2b"]
+    assert names(traces.select(frame[:0])) == []
+    one = traces.subset([2])
+    assert names(one.select(one[2].events[1:2])) == ["2b"]
+    with pytest.raises(TraceError, match=r'does not say which rank.*"rank"'):
+        traces.select(traces[0].events)
+
+
+def test_a_selection_narrows_another(traces):
+    first = traces.select("kind == 'cpu'", ranks=[0])
+    both = traces.select(first, start_ns=0, end_ns=1)
+    assert (both.query, both.ranks, both.end_ns) == ("kind == 'cpu'", (0,), 1)
+    assert names(both) == ["0a"]
+
+
+@pytest.mark.parametrize("query", ["nme == 'a'", "name ==", "dur_ns.nothing > 1", "@x > 1"])
+def test_a_query_that_does_not_work_names_the_columns(traces, query):
+    with pytest.raises(
+        TraceError, match=r"does not work on events.*The columns are rank, start_ns"
+    ):
+        traces.select(query)
+
+
+def test_a_query_that_is_no_condition_is_refused(traces):
+    with pytest.raises(TraceError, match="no condition"):
+        traces.select("dur_ns + 1")
+    with pytest.raises(TraceError, match="no condition"):
+        traces.select("name")
+
+
+def test_bad_windows_tracks_and_ranks_are_refused(traces):
+    with pytest.raises(TraceError, match=r"ends .*before it starts"):
+        traces.select(start_ns=5, end_ns=4)
+    with pytest.raises(TraceError, match="3 is no track"):
+        traces.select(tracks=[3])
+    with pytest.raises(TraceError, match=r"no rank 5. The ranks are 0, 2"):
+        traces.select(ranks=[0, 5])
+
+
+def test_values_survive_as_json_code_and_pickle(traces):
+    selection = traces.select(
+        'kind == "cpu"', start_ns=1, end_ns=20_000, ranks=(2, 0), tracks=["x", (2, "y")],
+        ids=[(2, 1), (0, 0)],
+    )  # fmt: skip
+    text = selection.to_json()
+    assert text == {
+        "start_ns": 1, "end_ns": 20_000, "ranks": [0, 2], "tracks": ["x", [2, "y"]],
+        "query": 'kind == "cpu"', "ids": [[0, 0], [2, 1]],
+    }  # fmt: skip
+    assert Selection.from_json(text) == selection
+    assert eval(selection.to_code(), {"traces": traces}) == selection
+    copy = pickle.loads(pickle.dumps(selection))
+    assert copy == selection
+    assert copy.traces is None
+    with pytest.raises(TraceError, match="belongs to no traces"):
+        copy.events()
+    assert names(copy.of(traces)) == names(selection)
+    assert hash(copy) == hash(selection)
+
+
+def test_from_json_takes_parts_and_refuses_strangers():
+    assert Selection.from_json(None) == Selection.from_json({}) == Selection()
+    assert Selection.from_json({"start_ns": 5}).start_ns == 5
+    with pytest.raises(TraceError, match=r"no 'begin'. Its fields are start_ns"):
+        Selection.from_json({"begin": 5})
+
+
+def test_code_of_everything():
+    assert Selection().to_code() == "traces.select()"
+
+
+def test_selections_do_not_change(traces):
+    with pytest.raises(AttributeError):
+        traces.select().start_ns = 5
+
+
+def test_export_goes_through_what_the_package_sets(traces, monkeypatch):
+    calls = []
+    monkeypatch.setattr(room, "exporter", lambda *args, **options: calls.append((args, options)))
+    selection = traces.select(ranks=[0])
+    selection.export("out.json", clip=True)
+    assert calls == [((traces, "out.json"), {"selection": selection, "clip": True})]

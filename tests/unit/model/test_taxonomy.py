@@ -1,0 +1,189 @@
+"""What kind an event is: real names of many libraries, and rules that users add."""
+
+import numpy as np
+import pytest
+
+from hta_widgets import taxonomy
+from hta_widgets.errors import TraceError
+from hta_widgets.model import KINDS
+
+COMMUNICATION = [
+    "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)",
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+    "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)",
+    "ncclDevKernel_Generic_1(ncclDevComm*, unsigned long, ncclWork*)",
+    "ncclSymDevKernel_AllReduce_AGxLLMC_R(ncclSymDevArgs)",
+    "ncclAllReduceRingLLKernel_sum_f32(ncclColl)",
+    "nccldevkernel_allgather_ring_ll",
+    "void rcclGenericKernel<1, false>(ncclDevKernelArgsStorage<4096ul>)",
+    "rccl_something",
+    "hcclAllReduce",
+    "hcom_allReduce__123_0_1",
+    "collective_subgraph_execution",
+    "oneccl_allreduce_sycl",
+    "ccl::v1::reduce_scatter_kernel",
+    "mscclKernel_Sum_half_Simple_false(ncclDevComm*, mscclAlgo*, mscclWork*)",
+    "void mscclpp::allreduce7<float>(float*)",
+    "void nvshmemi_transfer_rma_nbi<(threadgroup_t)2>",
+    "void rocshmem::barrier_all()",
+    "void deep_ep::internode::dispatch<false, 8, true, 4096>(int4*, float*)",
+    "void deep_ep::intranode::combine<nv_bfloat16, 8, 768, 4096>(nv_bfloat16*)",
+    "void deep_ep::internode_ll::combine<7168>(void*)",
+    "void dpsk::ep::internode::notify_dispatch<4>(int const*)",
+    "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*)",
+    "void sglang::cross_device_reduce_2stage<half, 4>(sglang::RankData*)",
+    "void aiter::reduce_scatter_cross_device_store<float>(float*)",
+    "multimem_all_reduce_kernel<c10::BFloat16, 16>",
+    "void (anonymous namespace)::two_shot_all_reduce_kernel_inplace<float>(float*)",
+    "void c10d::symmetric_memory::barrier_kernel<true>(unsigned int**)",
+    "void tensorrt_llm::kernels::oneShotAllReduceKernel<half, 8, true>(AllReduceParams)",
+    "void tensorrt_llm::kernels::twoShotAllReduceKernel<half, 8>(AllReduceParams)",
+    "void tensorrt_llm::kernels::ar_fusion::allreduce_fusion_kernel_oneshot_lamport<half>(X)",
+    "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_twoshot_sync<half>(X)",
+    "void quickreduce::allreduce_prototype_twoshot<Q4>(half*)",
+    "userbuffers_fp16_sum_inplace_gpu_rw_ag",
+    "all-reduce.17",
+]
+
+COMPUTE = [
+    "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x64_16x4_nn_align4>(Params)",
+    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)",
+    "Cijk_Ailk_Bjlk_SB_MT64x16x16_MI16x16x1_SN",
+    "void at::native::(anonymous namespace)::CatArrayBatchedCopy<float, unsigned int, 1, 128>",
+    "void softmax_warp_allreduce<float>(float*)",
+    "void blockAllReduceSum<float, 256>(float*)",
+    "block_all_reduce_kernel",
+    "void recat_copy_async_kernel<float>(long const*)",
+    "void cub::DeviceScanKernel<cub::AgentScanPolicy<128>>(int)",
+    "triton_poi_fused_add_cos_sin_0",
+    "void cudnn::cnn::wgrad_alg0_engine_dma<float>(float*)",
+    "void gather_kernel<float>(float*)",
+    "SyncBatchNormForward",
+    "pe_exe",
+]
+
+MEMORY = [
+    "Memcpy HtoD (Pageable -> Device)",
+    "Memset (Device)",
+    "hipMemcpyDtoH",
+    "CopyHostToDevice",
+    "__amd_rocclr_copyBuffer",
+    "__amd_rocclr_fillBufferAligned",
+    "dma_request",
+]
+
+
+@pytest.mark.parametrize("name", COMMUNICATION)
+def test_communication_by_name(name):
+    assert taxonomy.kind_of("kernel", name) == "communication"
+
+
+@pytest.mark.parametrize("name", COMPUTE)
+def test_compute_is_what_is_left(name):
+    assert taxonomy.kind_of("kernel", name) == "compute"
+
+
+@pytest.mark.parametrize("name", MEMORY)
+def test_copies_by_name(name):
+    assert taxonomy.kind_of("kernel", name) == "memory"
+
+
+@pytest.mark.parametrize(
+    ("category", "name", "kind"),
+    [
+        ("gpu_memcpy", "anything", "memory"),
+        ("gpu_memset", "anything", "memory"),
+        ("Memcpy", "Memcpy DtoD", "memory"),
+        ("cuda_sync", "Stream Wait Event", "sync"),
+        ("cuda_sync", "ncclKernel", "sync"),
+        ("kernel", "Stream Sync", "sync"),
+        ("mtia_ccp_events", "event_wait", "sync"),
+        ("mtia_ccp_events", "merge", "compute"),
+        ("user_annotation", "nccl:all_reduce", "annotation"),
+        ("user_annotation", "ProfilerStep#3", "annotation"),
+        ("gpu_user_annotation", "nccl:all_reduce", "annotation"),
+        ("cpu_op", "nccl:broadcast", "annotation"),
+        ("cpu_op", "c10d::allreduce_", "cpu"),
+        ("cpu_op", "triton_poi_fused_add", "cpu"),
+        ("cpu_op", "ncclDevKernel_AllReduce", "cpu"),
+        ("Operator", "aten::add", "cpu"),
+        ("python_function", "torch/nn/modules/module.py(1501): _call_impl", "cpu"),
+        ("cuda_runtime", "cudaMemcpyAsync", "cpu"),
+        ("Runtime", "cudaLaunchKernel", "cpu"),
+        ("cuda_driver", "cuLaunchKernel", "cpu"),
+        ("mtia_runtime", "recordEvent", "cpu"),
+        ("overhead", "Buffer Flush", "cpu"),
+        ("Trace", "PyTorch Profiler (0)", "other"),
+        ("cuda_profiler_range", "void at::native::kernel", "other"),
+        ("", "anything", "other"),
+        ("kernels", "ncclKernel", "other"),
+    ],
+)
+def test_the_category_decides_first(category, name, kind):
+    assert taxonomy.kind_of(category, name) == kind
+
+
+def test_codes_of_many_events_are_those_of_each():
+    categories = ["kernel", "cpu_op", "gpu_memcpy", ""]
+    names = [*COMMUNICATION[:3], *COMPUTE[:3], "nccl:all_reduce", "Memcpy HtoD"]
+    rng = np.random.default_rng(0)
+    category, name = rng.integers(0, 4, 500), rng.integers(0, len(names), 500)
+    codes = taxonomy.kind_codes(category, name, categories, names)
+    assert [KINDS[code] for code in codes] == [
+        taxonomy.kind_of(categories[c], names[n]) for c, n in zip(category, name, strict=True)
+    ]
+
+
+def test_the_table_can_be_read():
+    rules = taxonomy.rules
+    assert list(rules.columns) == ["kind", "category", "name", "ignore_case", "note", "added"]
+    assert set(rules["kind"]) == set(KINDS)
+    assert not rules["added"].any()
+    assert rules.iloc[-1]["kind"] == "other"
+
+
+@pytest.fixture
+def changed():
+    """Take back the rules that a test adds."""
+    yield taxonomy
+    taxonomy.reset()
+
+
+def test_an_added_rule_comes_first_and_holds_for_device_work(changed):
+    changed.add("communication", r"^my_ring", note="ours")
+    assert changed.kind_of("kernel", "my_ring_exchange<8>") == "communication"
+    assert changed.kind_of("kernel", "My_Ring_exchange<8>") == "compute"
+    assert changed.kind_of("cpu_op", "my_ring_exchange") == "cpu"
+    assert changed.rules.iloc[0].to_dict() == {
+        "kind": "communication", "category": changed.rules.iloc[0]["category"],
+        "name": "^my_ring", "ignore_case": False, "note": "ours", "added": True,
+    }  # fmt: skip
+    changed.reset()
+    assert changed.kind_of("kernel", "my_ring_exchange<8>") == "compute"
+
+
+def test_a_rule_can_be_for_a_category_or_for_all(changed):
+    changed.add("compute", "x", category="hpu_.*")
+    assert changed.kind_of("hpu_something", "x") == "compute"
+    changed.add("annotation", "^## ")
+    assert changed.kind_of("cpu_op", "## forward ##") == "annotation"
+
+
+def test_loaded_ranks_follow_the_rules(changed, make, records):
+    trace = make([records.kernel("my_ring", 0, 5), records.op("a", 0, 1)])
+    kinds = trace.events.set_index("name")["kind"].to_dict()
+    assert kinds == {"my_ring": "compute", "a": "cpu"}
+    changed.add("communication", "my_ring")
+    assert trace.events.set_index("name")["kind"].to_dict()["my_ring"] == "communication"
+    assert KINDS[trace.table.kind[0]] == "communication"
+    changed.reset()
+    assert trace.events.set_index("name")["kind"].to_dict() == kinds
+
+
+def test_bad_rules_are_refused():
+    with pytest.raises(TraceError, match=r"no kind 'comm'.*compute, communication"):
+        taxonomy.add("comm", "x")
+    with pytest.raises(TraceError, match=r"'\(' is no regular expression"):
+        taxonomy.add("compute", "(")
+    assert taxonomy.version() == taxonomy.version()
+    assert not taxonomy.rules["added"].any()

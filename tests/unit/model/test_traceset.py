@@ -1,0 +1,224 @@
+"""Ranks together: one time axis, parts, and what is shown."""
+
+import pickle
+
+import pytest
+
+from hta_widgets.errors import TraceError
+from hta_widgets.model import Problems, TraceSet
+
+EPOCH = 1_700_000_000 * 10**9
+
+
+def problems_of(traces):
+    return [(row.rank, row.kind) for row in traces.problems.itertuples() if row.kind == "clock"]
+
+
+def test_ranks_lie_on_the_clock_that_their_hosts_recorded(make, records):
+    traces = TraceSet(
+        [
+            make([records.op("a", 5, 1)], rank=1, base_ns=EPOCH),
+            make([records.op("a", 2.5, 1)], rank=0, base_ns=EPOCH),
+        ]
+    )
+    assert traces.ranks == [0, 1]
+    assert traces.origin_ns == EPOCH + 2_500
+    assert traces[0].events["start_ns"].tolist() == [0]
+    assert traces[1].events["start_ns"].tolist() == [2_500]
+    assert (traces.start_ns, traces.end_ns) == (0, 3_500)
+    assert not problems_of(traces)
+
+
+def test_without_an_epoch_the_origin_is_not_known(make, records):
+    traces = TraceSet([make([records.op("a", 4_203_669_604_595, 1)])])
+    assert traces.origin_ns is None
+    assert traces.start_ns == 0
+
+
+def test_a_clock_that_has_nothing_in_common_is_moved_and_reported(make, records):
+    traces = TraceSet(
+        [
+            make([records.op("a", 1, 50)], rank=0, base_ns=EPOCH),
+            make([records.op("a", 21, 50)], rank=1, base_ns=EPOCH),
+            make([records.op("a", 10_000_000, 5)], rank=2),
+        ]
+    )
+    assert [trace.start_ns for trace in traces.values()] == [0, 20_000, 0]
+    assert problems_of(traces) == [(2, "clock")]
+    assert traces.origin_ns == EPOCH + 1_000
+    detail = traces.problems["detail"].iloc[0]
+    assert "does not count from the epoch" in detail
+
+
+def test_the_smaller_group_is_moved_as_a_whole(make, records):
+    day = 86_400 * 10**6
+    ranks = [
+        make([records.op("a", first, 10)], rank=k)
+        for k, first in enumerate([day, day + 7, 3, 5, 9])
+    ]
+    traces = TraceSet(ranks)
+    assert [trace.start_ns for trace in traces.values()] == [0, 7_000, 0, 2_000, 6_000]
+    assert problems_of(traces) == [(0, "clock"), (1, "clock")]
+    assert "+86,400 s from other ranks'" in traces.problems["detail"].iloc[0]
+
+
+def test_gaps_that_a_long_job_explains_are_kept(make, records):
+    hour = 3600 * 10**6
+    traces = TraceSet(
+        [
+            make([records.op("a", 0, hour)], rank=0),
+            make([records.op("a", 3 * hour, hour)], rank=1),
+        ]
+    )
+    assert traces[1].start_ns == 3 * hour * 1000
+    assert not problems_of(traces)
+
+
+def test_a_rank_without_events_does_not_set_the_origin(make, records):
+    traces = TraceSet([make([], rank=0), make([records.op("a", 5, 1)], rank=1, base_ns=EPOCH)])
+    assert traces.origin_ns == EPOCH + 5_000
+    assert traces.end_ns == 1_000
+    assert TraceSet([]).origin_ns is None
+
+
+def test_it_is_a_mapping_by_rank(make, records):
+    traces = TraceSet([make([records.op("a", 0, 1)], rank=k) for k in (3, 1)])
+    assert list(traces) == [1, 3]
+    assert 3 in traces
+    assert len(traces) == 2
+    assert [trace.rank for trace in traces.values()] == [1, 3]
+    with pytest.raises(KeyError, match=r"no rank 2; the ranks are 1, 3"):
+        traces[2]
+    with pytest.raises(ValueError, match="must differ"):
+        TraceSet([make([], rank=1), make([], rank=1)])
+
+
+def test_events_of_several_ranks_share_their_categories(make, records):
+    traces = TraceSet(
+        [
+            make([records.op("a", 0, 1), records.op("b", 2, 1)], rank=0),
+            make([records.kernel("k", 1, 1), records.op("b", 2, 1)], rank=1),
+        ]
+    )
+    frame = traces.events()
+    assert frame.columns[0] == "rank"
+    assert frame.index.name == "id"
+    assert frame.index.tolist() == [0, 1, 0, 1]
+    assert frame["name"].tolist() == ["a", "b", "k", "b"]
+    assert str(frame["name"].dtype) == "category"
+    assert sorted(frame["name"].cat.categories) == ["a", "b", "k"]
+    assert frame.groupby("rank")["name"].agg(list).to_dict() == {0: ["a", "b"], 1: ["k", "b"]}
+    for rank, trace in traces.items():
+        part = frame[frame["rank"] == rank].drop(columns="rank")
+        own = trace.events
+        for column in own:
+            assert part[column].tolist() == own[column].tolist()
+            assert str(part[column].dtype) == str(own[column].dtype)
+    some = traces.events(ranks=[1], columns=["name", "dur_ns"])
+    assert list(some.columns) == ["rank", "name", "dur_ns"]
+    with pytest.raises(TraceError, match="no column 'duration'"):
+        traces.events(columns=["duration"])
+    assert TraceSet([]).events().empty
+
+
+def test_summary_tells_where_ranks_come_from(make, records):
+    traces = TraceSet(
+        [
+            make([records.op("a", 0, 1)], rank=0, stated_rank=4, host="node1"),
+            make([records.op("a", 3, 1)], rank=1, format="byteps", worker=2, local_rank=1),
+        ]
+    )
+    frame = traces.summary()
+    assert frame.columns.tolist()[:12] == [
+        "rank", "job", "worker", "local_rank", "server", "host", "file", "format", "events",
+        "start_ns", "end_ns", "stated_rank",
+    ]  # fmt: skip
+    assert frame["file"].tolist() == ["rank-0.json", "rank-1.json"]
+    assert frame["stated_rank"].tolist() == [4, -1]
+    assert frame["worker"].tolist() == [-1, 2]
+    assert frame["host"].tolist() == ["node1", None]
+    assert frame["end_ns"].tolist() == [1_000, 4_000]
+    assert traces.formats == ["byteps", "kineto"]
+    assert traces.format == "mixed"
+    assert traces.subset([0]).format == "kineto"
+
+
+def test_problems_without_a_rank_get_that_of_their_file(make, records):
+    problems = Problems()
+    problems.add("repaired", 2, "control characters", file="rank-1.json")
+    problems.add("foreign", 1, "no trace", file="notes.json")
+    traces = TraceSet([make([records.op("a", 0, 1)], rank=1)], problems=problems)
+    assert traces.problems[["rank", "file"]].values.tolist() == [
+        [1, "rank-1.json"], [-1, "notes.json"],
+    ]  # fmt: skip
+
+
+def test_a_part_keeps_the_origin_and_its_problems(make, records):
+    problems = Problems()
+    for rank in (0, 1):
+        problems.add("repaired", 1, "x", rank=rank)
+    traces = TraceSet(
+        [make([records.op("a", 10 * k, 5)], rank=k, base_ns=EPOCH) for k in (0, 1)],
+        problems=problems,
+    )
+    part = traces.subset([1])
+    assert part.start_ns == 10_000
+    assert part.origin_ns == traces.origin_ns
+    assert part.problems["rank"].tolist() == [1]
+    assert part.subset().ranks == [1]
+    with pytest.raises(TraceError, match="no rank 0"):
+        part.subset([0])
+
+
+def test_a_window_keeps_whole_events_and_what_hangs_on_them(make, records):
+    def flow(phase, ts, ident, tid):
+        return {"ph": phase, "cat": "x", "name": "x", "id": ident, "pid": 7, "tid": tid} | {
+            "ts": ts, "bp": "e",
+        }  # fmt: skip
+
+    events = [
+        records.op("outer", 0, 100),
+        records.op("gone", 1, 5),
+        records.op("child", 50, 10),
+        records.op("other", 55, 20, tid=2, args={"x": 1}),
+        flow("s", 51, 1, 1), flow("f", 56, 1, 2), flow("s", 2, 2, 1), flow("f", 57, 2, 2),
+        {"ph": "i", "name": "early", "pid": 7, "tid": 1, "ts": 5},
+        {"ph": "i", "name": "in", "pid": 7, "tid": 1, "ts": 52},
+        {"ph": "C", "name": "c", "pid": 7, "ts": 53, "args": {"v": 1}},
+        {"ph": "C", "name": "c", "pid": 7, "ts": 70, "args": {"v": 2}},
+        {"ph": "b", "cat": "y", "name": "y", "id": 1, "pid": 7, "ts": 0},
+        {"ph": "e", "cat": "y", "name": "y", "id": 1, "pid": 7, "ts": 60},
+        {"ph": "b", "cat": "y", "name": "z", "id": 1, "pid": 7, "ts": 1},
+    ]  # fmt: skip
+    whole = TraceSet([make(events)])
+    assert len(whole[0].flows) == 2
+    part = whole.subset(start_ns=50_000, end_ns=60_000)[0]
+    assert part.events["name"].tolist() == ["outer", "child", "other"]
+    assert part.events["parent"].tolist() == [-1, 0, -1]
+    assert part.events["start_ns"].tolist() == [0, 50_000, 55_000]
+    assert part.flows[["source", "target"]].values.tolist() == [[1, 2]]
+    assert part.instants["name"].tolist() == ["in"]
+    assert part.counters["value"].tolist() == [1]
+    assert part.asyncs["name"].tolist() == ["y"]
+    assert part.args(2) == {"x": 1}
+
+
+def test_names_show_as_text_in_notebooks(make, records):
+    evil = "<img src=x onerror=alert(1)>"
+    problems = Problems()
+    problems.add("foreign", 1, evil, file=evil)
+    trace = make([records.op(evil, 0, 1)]).replace(path=evil, format=evil)
+    traces = TraceSet([trace], problems=problems)
+    for shown in (traces._repr_html_(), traces[0]._repr_html_()):
+        assert "<img" not in shown
+        assert "&lt;img" in shown
+    assert "1 rank" in repr(traces)
+
+
+def test_sets_and_ranks_survive_another_process(make, records):
+    traces = TraceSet([make([records.op("a", 3, 1)], rank=2, base_ns=EPOCH)])
+    traces[2].source = None
+    copy = pickle.loads(pickle.dumps(traces))
+    assert copy.ranks == [2]
+    assert copy.origin_ns == traces.origin_ns
+    assert copy[2].events.equals(traces[2].events)
