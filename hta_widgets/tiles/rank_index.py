@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.model.table import KINDS, Pool
+from hta_widgets.model.table import KINDS, AsyncTable, InstantTable, Pool
 from hta_widgets.tiles.lane_index import (
     CounterLane,
     Lane,
@@ -128,37 +128,22 @@ class RankIndex:
     @cached_property
     def asyncs(self) -> Rows:
         """Async intervals; where no end was found, without length."""
-        t, table = self.rank.trace.async_table, self.rank.table
-        kind = np.full(len(t), _OTHER, np.uint8)
-        durs = np.maximum(t.dur_ns, 0)
-        return Rows(
-            "asyncs",
-            t.start_ns,
-            durs,
-            t.name,
-            t.category,
-            kind,
-            t.record,
-            table.names,
-            table.categories,
-        )
+        table = self.rank.trace.async_table
+        return self._side_rows("asyncs", table, table.start_ns, np.maximum(table.dur_ns, 0))
 
     @cached_property
     def instants(self) -> Rows:
         """Instants, as intervals without length."""
-        t, table = self.rank.trace.instant_table, self.rank.table
-        kind = np.full(len(t), _OTHER, np.uint8)
-        durs = np.zeros(len(t), np.int64)
+        table = self.rank.trace.instant_table
+        return self._side_rows("instants", table, table.time_ns, np.zeros(len(table), np.int64))
+
+    def _side_rows(
+        self, name: str, table: AsyncTable | InstantTable, starts: Ints, durs: Ints
+    ) -> Rows:
+        names, categories = self.rank.table.names, self.rank.table.categories
+        kind = np.full(len(table), _OTHER, np.uint8)
         return Rows(
-            "instants",
-            t.time_ns,
-            durs,
-            t.name,
-            t.category,
-            kind,
-            t.record,
-            table.names,
-            table.categories,
+            name, starts, durs, table.name, table.category, kind, table.record, names, categories
         )
 
     @cached_property

@@ -147,6 +147,7 @@ def ask(engine):
 
     def ask(op, **request):
         reply, buffer = engine.answer({"rpc": "1", "op": op, **request})
+        assert json.loads(json.dumps(reply, allow_nan=False)) == reply
         return reply if buffer is None else (reply, unpack(reply["columns"], buffer))
 
     return ask
