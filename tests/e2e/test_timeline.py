@@ -1,0 +1,293 @@
+"""The timeline in a real JupyterLab: each gesture reaches Python, each trait reaches the screen."""
+
+import json
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+from support.browser import click, drag, hover, wheel
+
+GUTTER, MARGIN = 164, 128
+HEAD = 32 + 20 + 32  # overview, axis, steps and phases
+NARROW = 900  # below, the gutter is slimmer and the margin gone
+
+
+class Screen:
+    """Where things are on a timeline as drawn."""
+
+    def __init__(self, page: Page, root: Locator, kernel) -> None:
+        self.page, self.root, self.kernel = page, root, kernel
+        self.stage = root.locator(".hta-stage-frame")
+
+    def x(self, time_ns: float) -> float:
+        """Pixels from the stage's left where an instant is drawn."""
+        start, end = self.kernel.value("list(tl.view)")
+        width = self.stage.bounding_box()["width"]
+        assert width >= NARROW, "the test's window is too narrow"
+        return GUTTER + (time_ns - start) / (end - start) * (width - GUTTER - MARGIN)
+
+    def row(self, rank: int) -> float:
+        """Pixels from the stage's top to the top of a folded rank's row."""
+        boxes = self.kernel.value("len(ts)")
+        height = self.stage.bounding_box()["height"] - HEAD
+        pitch = max(44, min(56, height / boxes))
+        return HEAD + pitch * rank
+
+    def focus(self) -> None:
+        """Take the focus without selecting anything."""
+        self.root.focus()
+
+    def words(self) -> str:
+        return self.root.locator(".hta-status .hta-words").inner_text()
+
+
+@pytest.fixture
+def ddp(notebook, kernel, shared, page) -> Screen:
+    job = shared / "traces/made/ddp_8rank"
+    notebook(
+        "import hta_widgets as hw",
+        f"ts = hw.load({str(job)!r}); tl = hw.Timeline(ts, height=560); tl",
+    )
+    root = page.locator(".hta-root")
+    expect(root.locator(".hta-words")).to_contain_text("Whole job")
+    return Screen(page, root, kernel)
+
+
+@pytest.fixture
+def nccl(ddp) -> dict:
+    """The longest collective of rank 0."""
+    rows = ddp.kernel.value(
+        "ts[0].events.query(\"kind == 'communication'\").nlargest(1, 'dur_ns')"
+        ".reset_index()[['id', 'name', 'start_ns', 'dur_ns']].astype({'name': str}).to_dict('records')"
+    )
+    return rows[0]
+
+
+def colors_of(stage: Locator) -> set[str]:
+    """The colours of a drawn stage, from its canvases' pixels."""
+    return set(
+        stage.evaluate(
+            """el => {
+              const seen = new Set();
+              const find = root => {
+                for (const node of root.querySelectorAll("canvas")) {
+                  const g = node.getContext("2d");
+                  if (!g || !node.width) continue;
+                  const { data } = g.getImageData(0, 0, node.width, node.height);
+                  for (let i = 0; i < data.length; i += 4)
+                    if (data[i + 3] === 255)
+                      seen.add("#" + [0, 1, 2].map(k => data[i + k].toString(16).padStart(2, "0")).join(""));
+                }
+              };
+              find(el);
+              return [...seen];
+            }"""
+        )
+    )
+
+
+def test_first_paint_shows_every_rank_in_the_kinds_colours(ddp, screenshot, theme):
+    expect(ddp.root.locator("[role=row]")).to_have_count(8)
+    assert {"#1f77c0", "#e0630f"} <= colors_of(ddp.stage)
+    expect(ddp.root).to_contain_text("215 464 events, 0 dropped")
+    screenshot(ddp.root, "timeline_light")
+    theme("dark")
+    expect(ddp.root).to_have_css("background-color", "rgb(20, 24, 31)")
+    ddp.page.wait_for_function(
+        "el => { const c = el.querySelector('canvas'); return c.getContext('2d') !== null }",
+        arg=ddp.stage.element_handle(),
+    )
+    assert "#3d8ff2" in colors_of(ddp.stage)
+    screenshot(ddp.root, "timeline_dark")
+
+
+def test_ctrl_wheel_zooms_at_the_pointer(ddp):
+    start, end = ddp.kernel.value("list(tl.view)")
+    at = start + (end - start) * 0.25
+    x = ddp.x(at)
+    wheel(ddp.stage, (x, 200), -400, keys=["Control"])
+    ddp.kernel.wait_for(f"tl.view[1] - tl.view[0] < {end - start} * 0.9")
+    ddp.kernel.wait_for("not tl.state._history['past'] == []")
+    assert ddp.x(at) == pytest.approx(x, abs=3)
+
+
+def test_plain_wheel_scrolls_the_notebook_and_says_how_to_zoom(ddp):
+    view = ddp.kernel.value("list(tl.view)")
+    wheel(ddp.stage, (400, 200), 120)
+    expect(ddp.root.locator(".hta-status")).to_contain_text("scroll to zoom")
+    assert ddp.kernel.value("list(tl.view)") == view
+
+
+def test_keys_zoom_pan_and_undo_without_reaching_the_notebook(ddp):
+    cells = ddp.page.locator(".jp-Notebook .jp-Cell").count()
+    whole = ddp.kernel.value("list(tl.view)")
+    ddp.focus()
+    hover(ddp.stage, (ddp.x(400_000_000), 200))
+    ddp.page.keyboard.press("w", delay=120)
+    ddp.kernel.wait_for(f"tl.view[1] - tl.view[0] < {whole[1] - whole[0]} - 1000")
+    ddp.kernel.wait_for("len(tl.state._history['past']) == 1")
+    zoomed = ddp.kernel.value("list(tl.view)")
+    ddp.page.keyboard.press("d", delay=120)
+    ddp.kernel.wait_for(f"tl.view[0] > {zoomed[0]}")
+    ddp.kernel.wait_for("len(tl.state._history['past']) == 2")
+    ddp.page.keyboard.press("Control+z")
+    ddp.kernel.wait_for(f"list(tl.view) == {zoomed}")
+    ddp.page.keyboard.press("Control+z")
+    ddp.kernel.wait_for(f"list(tl.view) == {whole}")
+    ddp.page.keyboard.press("Control+Shift+z")
+    ddp.kernel.wait_for(f"list(tl.view) != {whole}")
+    assert ddp.page.locator(".jp-Notebook .jp-Cell").count() == cells
+
+
+def test_drag_selects_a_window_of_the_rows_crossed(ddp, screenshot):
+    left, right = ddp.x(300_000_000), ddp.x(500_000_000)
+    drag(ddp.stage, (left, ddp.row(2) + 20), (right, ddp.row(3) + 20), keys=["Alt"])
+    ddp.kernel.wait_for("tl.selection.start_ns is not None")
+    found = ddp.kernel.value("tl.selection.to_json()")
+    assert found["start_ns"] == pytest.approx(300_000_000, abs=2_000_000)
+    assert found["end_ns"] == pytest.approx(500_000_000, abs=2_000_000)
+    assert found["ranks"] == [2, 3]
+    panel = ddp.root.locator(".hta-area")
+    events = ddp.kernel.value("len(tl.selected_events())")
+    expect(panel).to_contain_text(f"{events:,}".replace(",", " "))
+    kinds = ddp.kernel.value(
+        "{k: int(v) for k, v in tl.selected_events().groupby('kind', observed=True).size().items()}"
+    )
+    expect(panel).to_contain_text(f"{kinds['communication']}")
+    screenshot(ddp.root, "timeline_selection")
+    ddp.page.keyboard.press("Escape")
+    ddp.page.keyboard.press("Escape")
+    ddp.kernel.wait_for("tl.selection.is_everything")
+
+
+def test_click_on_a_kernel_shows_details_and_the_arrow_to_its_launch(ddp, nccl, screenshot):
+    middle = nccl["start_ns"] + nccl["dur_ns"] // 2
+    ddp.kernel(f"tl.zoom_to({nccl['start_ns'] - 2_000_000}, {nccl['start_ns'] + nccl['dur_ns'] * 2})")
+    expect(ddp.root.locator(".hta-words")).not_to_contain_text("Whole job")
+    click(ddp.stage, (ddp.x(middle), ddp.row(0) + 3 + 24 + 1 + 7))
+    ddp.kernel.wait_for(f"tl.selected_event == (0, {nccl['id']})")
+    details = ddp.root.locator(".hta-details")
+    expect(details).to_contain_text(nccl["name"][:40])
+    for key, value in ddp.kernel.value(f"ts[0].args({nccl['id']})").items():
+        shown = value if isinstance(value, str) else json.dumps(value, separators=(", ", ": "))
+        row = details.locator(".hta-arglist .hta-fact").filter(
+            has=ddp.page.get_by_text(key, exact=True)
+        )
+        expect(row).to_contain_text(shown[:30].split(",")[0])
+    screenshot(ddp.root, "timeline_details")
+    launch = ddp.kernel.value(
+        f"int(ts[0].flows.query(\"kind == 'launch' and target == {nccl['id']}\")['source'].iloc[0])"
+    )
+    ddp.page.keyboard.press("[")
+    ddp.kernel.wait_for(f"tl.selected_event == (0, {launch})")
+    ddp.page.keyboard.press("]")
+    ddp.kernel.wait_for(f"tl.selected_event == (0, {nccl['id']})")
+
+
+def test_search_marks_counts_and_steps_through_hits(ddp, screenshot):
+    ddp.focus()
+    ddp.page.keyboard.press("/")
+    ddp.page.keyboard.type("nccl")
+    total = ddp.kernel.value("int(ts.events()['name'].str.contains('nccl', case=False).sum())")
+    expect(ddp.root.locator(".hta-search .hta-count")).to_contain_text(f"{total}")
+    ddp.page.keyboard.press("Enter")
+    ddp.kernel.wait_for("tl.search == 'nccl' and tl.selected_event is not None")
+    first = ddp.kernel.value("list(tl.selected_event)")
+    ddp.page.keyboard.press("Enter")
+    ddp.kernel.wait_for(f"list(tl.selected_event) != {first}")
+    rank, row = ddp.kernel.value("list(tl.selected_event)")
+    assert "nccl" in ddp.kernel.value(f"ts[{rank}].events.loc[{row}, 'name']").lower()
+    screenshot(ddp.root, "timeline_search")
+
+
+def test_every_trait_set_from_python_changes_the_screen(ddp, nccl):
+    details, words = ddp.root.locator(".hta-details"), ddp.root.locator(".hta-words")
+    ddp.kernel("tl.view = (100_000_000, 200_000_000)")
+    expect(words).to_contain_text("100–200")
+    ddp.kernel(f"tl.selected_event = (0, {nccl['id']})")
+    expect(details).to_contain_text(nccl["name"][:40])
+    ddp.kernel("tl.selected_event = None")
+    expect(details).to_have_count(0)
+    ddp.kernel("tl.search = 'gemm'")
+    expect(ddp.root.locator(".hta-search input").first).to_have_value("gemm")
+    before = colors_of(ddp.stage)
+    ddp.kernel("tl.color = 'name'")
+    ddp.page.wait_for_function(
+        "el => el.getAttribute('aria-pressed') === 'true'",
+        arg=ddp.root.locator(".hta-color").element_handle(),
+    )
+    assert colors_of(ddp.stage) != before
+    ddp.kernel("tl.pinned = ['5']")
+    expect(ddp.root.locator("[role=row]").first).to_contain_text("rank 5")
+    ddp.kernel("tl.search = ''; tl.select(\"kind == 'communication'\")")
+    expect(words).to_contain_text("168 events")
+    ddp.kernel("tl.height = 700")
+    ddp.page.wait_for_function(
+        "el => el.clientHeight > 600", arg=ddp.stage.element_handle()
+    )
+
+
+def test_undo_from_python_moves_the_screen(ddp):
+    whole = ddp.words()
+    ddp.kernel("tl.zoom_to(100_000_000, 200_000_000)")
+    expect(ddp.root.locator(".hta-words")).to_contain_text("100–200")
+    ddp.kernel("tl.undo()")
+    expect(ddp.root.locator(".hta-words")).to_have_text(whole)
+
+
+def test_export_button_writes_what_is_selected(ddp, tmp_path):
+    path = tmp_path / "part.json.gz"
+    ddp.kernel("tl.select(ts.select(start_ns=300_000_000, end_ns=310_000_000, ranks=[2, 3]))")
+    expect(ddp.root.locator(".hta-area")).to_be_visible()
+    ddp.focus()
+    ddp.page.keyboard.press("x")
+    ddp.root.locator(".hta-export .hta-path").fill(str(path))
+    ddp.root.get_by_role("button", name="Write file").click()
+    expect(ddp.root.locator(".hta-result")).to_contain_text("part.json.gz")
+    assert ddp.kernel.value(f"hw.load({str(path)!r}, progress=False).ranks") == [2, 3]
+
+
+def test_two_timelines_linked_in_the_page(ddp):
+    ddp.kernel("other = hw.Timeline(ts); tl.link(other)")
+    ddp.kernel("tl.zoom_to(100_000_000, 200_000_000)")
+    assert ddp.kernel.value("list(other.view)") == [100_000_000, 200_000_000]
+    ddp.kernel("other.undo()")
+    assert ddp.kernel.value("list(tl.view)") == ddp.kernel.value("[ts.start_ns, ts.end_ns]")
+
+
+HOSTILE = "<img src=x onerror=\"document.title='pwned'\">"
+
+
+def test_a_hostile_name_is_text_everywhere(notebook, kernel, page, tmp_path, screenshot):
+    records = [
+        {"ph": "X", "cat": "kernel", "name": HOSTILE, "pid": 0, "tid": 7, "ts": 10 * k, "dur": 8,
+         "args": {"stream": 7, HOSTILE: HOSTILE}}
+        for k in range(3)
+    ]
+    meta = [{"ph": "M", "name": "process_name", "pid": 0, "args": {"name": HOSTILE}}]
+    path = tmp_path / "hostile.json"
+    path.write_text(json.dumps({"traceEvents": records + meta, "distributedInfo": {"rank": 0}}))
+    notebook(
+        "import hta_widgets as hw",
+        f"ts = hw.load({str(path)!r}); display(ts); display(ts.problems); tl = hw.Timeline(ts); tl",
+    )
+    root = page.locator(".hta-root")
+    expect(root).to_be_visible()
+    kernel("tl.selected_event = (0, 1); tl.search = 'img'")
+    expect(root.locator(".hta-details")).to_contain_text("<img src=x")
+    kernel("tl.selected_event = None; tl.select(ts.select(start_ns=0, end_ns=30_000))")
+    expect(root.locator(".hta-area")).to_contain_text("<img src=x")
+    root.focus()
+    page.keyboard.press("?")
+    assert page.locator("img[src='x']").count() == 0
+    assert page.title() != "pwned"
+    screenshot(root, "timeline_hostile")
+
+
+def test_notebook_7_draws_and_links(notebook7, page, shared, screenshot):
+    job = shared / "traces/made/ddp_8rank"
+    notebook7("import hta_widgets as hw", f"tl = hw.Timeline(hw.load({str(job)!r})); tl")
+    root = page.locator(".hta-root")
+    expect(root.locator(".hta-words")).to_contain_text("Whole job")
+    wheel(root.locator(".hta-stage-frame"), (500, 200), -400, keys=["Control"])
+    expect(root.locator(".hta-words")).not_to_contain_text("Whole job")
+    screenshot(root, "timeline_notebook7")
