@@ -13,6 +13,7 @@ import pandas as pd
 from hta_widgets.model import KINDS, Selection, Trace, TraceSet
 from hta_widgets.model.frames import dtype_of
 from hta_widgets.model.names import short_name
+from hta_widgets.model.ordering import dense, group_order
 
 __all__ = ["totals", "totals_by_kind", "totals_by_name"]
 
@@ -168,11 +169,9 @@ def _of_rank(
         start = np.maximum(start, selection.start_ns - trace.shift_ns)
     if selection.end_ns is not None:
         end = np.minimum(end, selection.end_ns - trace.shift_ns)
-    inside = end - start
     key = table.name[rows].astype(np.int64) * len(KINDS) + table.kind[rows]
-    sums = _grouped(key, inside, table.stream[rows] >= 0, len(table.names) * len(KINDS))
-    occurring = np.flatnonzero(sums.count)
-    names = [table.names[code] for code in (occurring // len(KINDS)).tolist()]
+    code, occurring = dense(key, len(table.names) * len(KINDS))
+    names = [table.names[name] for name in (occurring // len(KINDS)).tolist()]
     kinds = occurring % len(KINDS)
     number = np.array(
         [
@@ -181,29 +180,32 @@ def _of_rank(
         ],
         dtype=np.int64,
     )
-    return number, _Sums(
+    return number, _grouped(code, end - start, table.stream[rows] >= 0, kinds, names)
+
+
+def _grouped(
+    code: npt.NDArray[np.int32],
+    inside: Ints,
+    on_device: npt.NDArray[np.bool_],
+    kinds: Ints,
+    names: list[str],
+) -> _Sums:
+    """Add up the durations `inside` of groups that all occur, in integers."""
+    count = np.bincount(code, minlength=len(kinds))
+    if not len(code):
+        return _Sums(kinds, names, count, *(np.empty(0, np.int64) for _ in range(4)))
+    order = group_order(code, len(kinds))
+    first = np.cumsum(count) - count
+    sorted_inside = inside[order]
+    return _Sums(
         kinds,
         names,
-        sums.count[occurring],
-        sums.sum[occurring],
-        sums.least[occurring],
-        sums.most[occurring],
-        sums.device[occurring],
+        count,
+        np.add.reduceat(sorted_inside, first),
+        np.minimum.reduceat(sorted_inside, first),
+        np.maximum.reduceat(sorted_inside, first),
+        np.add.reduceat(sorted_inside * on_device[order], first),
     )
-
-
-def _grouped(key: Ints, inside: Ints, on_device: npt.NDArray[np.bool_], size: int) -> _Sums:
-    total = np.zeros(size, dtype=np.int64)
-    least = np.full(size, _MOST)
-    most = np.zeros(size, dtype=np.int64)
-    device = np.zeros(size, dtype=np.int64)
-    # In integers: sums of doubles would lose nanoseconds on long runs.
-    np.add.at(total, key, inside)
-    np.minimum.at(least, key, inside)
-    np.maximum.at(most, key, inside)
-    np.add.at(device, key[on_device], inside[on_device])
-    count = np.bincount(key, minlength=size)
-    return _Sums(np.arange(size), [], count, total, least, most, device)
 
 
 def _by_kind(sums: _Sums) -> _Sums:

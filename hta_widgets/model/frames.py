@@ -76,8 +76,14 @@ def _plain(trace: Trace, column: str, rows: Rows) -> npt.NDArray[Any]:
     if column == "parent":
         return table.parent[rows].astype(np.int64)
     values: npt.NDArray[Any] = getattr(table, column)[rows]
-    # Users may write into their frames, not into the table.
-    return values.copy() if isinstance(rows, slice) else values
+    return values
+
+
+def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Put columns one below the other, in memory of their own: users may write into frames."""
+    if len(parts) == 1:
+        return parts[0] if parts[0].base is None else parts[0].copy()
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
 def _compressed(
@@ -142,7 +148,7 @@ def event_frame(
     data = {
         column: _categorical([_coded(trace, column, picked)], column)
         if column in _STRINGS
-        else _plain(trace, column, picked)
+        else _joined([_plain(trace, column, picked)])
         for column in wanted
     }
     count = len(trace.table)
@@ -179,7 +185,7 @@ def events_of(
             )
         else:
             plain = [_plain(t, column, row) for t, row in zip(traces, picked, strict=True)]
-            data[column] = np.concatenate(plain) if plain else np.empty(0, np.int64)
+            data[column] = _joined(plain)
     index = pd.Index(np.concatenate(ids) if ids else np.empty(0, np.int64), name="id")
     return pd.DataFrame(data, index=index, copy=False)
 
