@@ -1,0 +1,330 @@
+/** One view of a timeline: puts the parts together and into a page. */
+
+import type { Scene, Source, Stage, ThemeName } from "../contract";
+import { SIZE } from "../draw/theme";
+import { AccessGrid } from "./access";
+import { Commands } from "./commands";
+import { type Context, throttle } from "./context";
+import { aria, focused, h, toggle } from "./dom";
+import { FilterBox } from "./filter_box";
+import { detectTheme, watchTheme } from "./host_theme";
+import { Hover } from "./hover";
+import { listenToKeys } from "./keyboard";
+import { LaneIndex } from "./lane_index";
+import { kindsOf, Legend } from "./legend";
+import { Navigation } from "./navigation";
+import { ErrorStrip } from "./notice";
+import { asError, isAbort, ObservedSource } from "./observed_source";
+import { PanelControl } from "./panel_control";
+import { Dock } from "./panels/dock";
+import { HelpSheet } from "./panels/help";
+import { Picking } from "./picking";
+import { PinButton } from "./pin_button";
+import { Pointer } from "./pointer";
+import { Rows } from "./rows";
+import { Search } from "./search";
+import { SearchBox } from "./search_box";
+import { type Key, type Model, Shared } from "./shared";
+import { StatusLine } from "./status";
+import { applyTheme } from "./theme_vars";
+import { NARROW_PX, Toolbar } from "./toolbar";
+import { Tooltip } from "./tooltip";
+import { listenToWheel } from "./wheel";
+import { ViewFacts } from "./view_facts";
+import { searchWords } from "./words";
+
+export type MakeStage = (scene: Scene, source: Source, theme: ThemeName) => Stage;
+
+export interface AppOptions {
+  scene: Scene;
+  source: Source;
+  state: Model;
+  height: number;
+  signal: AbortSignal;
+  makeStage: MakeStage;
+}
+
+const LEAST_STAGE_PX = 96;
+/** Below this width the hint of keys has no room. */
+const TIGHT_PX = 760;
+/** From this width on the colour mode is written out. */
+const WIDE_PX = 1280;
+const WHEEL_HINTS = 3;
+/** Requests without a place of their own for an error. */
+const DRAWING_OPS = new Set(["tiles", "minimap", "stats", "marks"]);
+
+export class TimelineApp {
+  private readonly root: HTMLElement;
+  private readonly frame: HTMLElement;
+  private readonly ctx: Context;
+  private readonly nav: Navigation;
+  private readonly rows: Rows;
+  private readonly picking: Picking;
+  private readonly search: Search;
+  private readonly legend: Legend;
+  private readonly toolbar: Toolbar;
+  private readonly status: StatusLine;
+  private readonly panels: PanelControl;
+  private readonly hover: Hover;
+  private readonly filter: FilterBox;
+  private readonly searchBox: SearchBox;
+  private readonly commands: Commands;
+  private readonly strip = new ErrorStrip();
+  private readonly grid: AccessGrid;
+  private readonly printGrid: () => void;
+  private readonly facts: ViewFacts;
+  private wheelHints = 0;
+
+  constructor(host: HTMLElement, options: AppOptions) {
+    const { signal, scene } = options;
+    this.root = h("div", {
+      class: "hta-root",
+      tabindex: 0,
+      role: "application",
+      "aria-roledescription": "trace timeline",
+      "data-lm-suppress-shortcuts": "true",
+    });
+    this.frame = h("div", { class: "hta-stage-frame" });
+    host.append(this.root);
+    const theme = detectTheme(this.root);
+    applyTheme(this.root, theme);
+    this.root.append(this.frame);
+    this.setHeight(options.height);
+
+    const source = new ObservedSource(options.source);
+    const shared = new Shared(signal);
+    shared.attach(options.state);
+    const stage = options.makeStage(scene, source, theme);
+    this.frame.append(stage.el);
+    const ctx: Context = {
+      root: this.root,
+      stage,
+      source,
+      shared,
+      signal,
+      scene,
+      lanes: new LaneIndex(scene),
+    };
+    this.ctx = ctx;
+
+    const focus = (): void => this.root.focus({ preventScroll: true });
+    const fail = (title: string, error: unknown): void => this.fail(title, error);
+    const dock = new Dock(focus);
+    const help = new HelpSheet(this.frame, focus);
+    this.nav = new Navigation(ctx);
+    this.rows = new Rows(ctx);
+    this.picking = new Picking(ctx, this.nav, this.rows);
+    this.search = new Search(ctx, this.picking);
+    this.status = new StatusLine(ctx, () => this.panels.openProblems());
+    this.panels = new PanelControl(ctx, dock, this.nav, this.picking, this.search, this.status);
+    const tip = new Tooltip(this.frame);
+    const pin = new PinButton(ctx, this.rows);
+    this.hover = new Hover(ctx, tip, (row, point) => pin.show(row, point));
+    this.legend = new Legend(ctx, signal);
+    this.searchBox = new SearchBox(ctx, this.search, focus, (error) =>
+      fail("The search failed", error),
+    );
+    this.filter = new FilterBox(ctx, this.rows);
+    const parts = {
+      ctx,
+      nav: this.nav,
+      rows: this.rows,
+      picking: this.picking,
+      status: this.status,
+      hover: this.hover,
+    };
+    const pointer = new Pointer({ ...parts, focus, stays: (node) => pin.el.contains(node) });
+    this.commands = new Commands({
+      ...parts,
+      search: this.search,
+      pointer,
+      help,
+      focusSearch: () => this.searchBox.focus(),
+      openExport: () => this.panels.openExport(),
+      closePanel: () => dock.close(),
+      fail,
+    });
+    this.toolbar = new Toolbar(this.legend, this.searchBox, this.filter, (command) =>
+      this.commands.run(command),
+    );
+    this.facts = new ViewFacts(
+      { ctx, nav: this.nav, rows: this.rows, status: this.status, legend: this.legend },
+      { showAllRows: () => this.filter.clear(), back: () => void this.commands.run("undo") },
+    );
+    this.grid = new AccessGrid(ctx);
+    this.printGrid = throttle(250, signal, () =>
+      this.grid.print(this.picking.brief, shared.state.pinned),
+    );
+
+    this.frame.append(pin.el, this.facts.card.el, tip.el);
+    this.root.prepend(this.toolbar.el, this.strip.el);
+    this.root.append(dock.el, this.status.el, this.grid.el);
+
+    this.listen(pointer);
+    this.showScene();
+    this.show(
+      new Set<Key>(["view", "selection", "selected_event", "search", "color", "pinned"]),
+      false,
+    );
+    this.setWidth(this.root.clientWidth);
+    this.facts.renew();
+    watchTheme(this.root, signal, (name) => this.setTheme(name));
+    signal.addEventListener("abort", () => this.close(), { once: true });
+  }
+
+  /** Follow another shared state from now on. */
+  attach(state: Model): void {
+    this.ctx.shared.attach(state);
+  }
+
+  /** Show another job in the same place. */
+  setScene(scene: Scene): void {
+    const { ctx } = this;
+    ctx.scene = scene;
+    ctx.lanes = new LaneIndex(scene);
+    ctx.source.forget();
+    ctx.stage.setScene(scene);
+    this.showScene();
+    this.rows.renew();
+    this.picking.renew();
+    this.panels.renew();
+    this.search.follow();
+    this.nav.follow(ctx.shared.state.view, false);
+    this.facts.renew();
+  }
+
+  /** Height without the panel that opens below. */
+  setHeight(height: number): void {
+    const frame = Math.max(height - SIZE.toolbar - SIZE.status, LEAST_STAGE_PX);
+    this.frame.style.height = `${frame}px`;
+  }
+
+  private setTheme(name: ThemeName): void {
+    applyTheme(this.root, name);
+    this.ctx.stage.setTheme(name);
+  }
+
+  private listen(pointer: Pointer): void {
+    const { ctx, nav, status } = this;
+    const { shared, source, signal } = ctx;
+    shared.onChange((keys) => this.show(keys, true));
+    shared.onHistory(() => this.toolbar.setHistory(shared.canUndo, shared.canRedo));
+    source.onStatus((now) => status.setKernel(now), signal);
+    source.onFailure((op, error) => {
+      if (DRAWING_OPS.has(op)) this.fail("The timeline is not complete", error);
+    });
+    nav.moved.on(() => this.hover.refresh());
+    this.search.changed.on(() => this.saySearch());
+    this.picking.event.on(() => {
+      this.printGrid();
+      // A hit that was stepped to is what the search says; any other event speaks for itself.
+      const { brief } = this.picking;
+      if (brief !== null && !this.search.isAt(brief)) status.say("search", null);
+    });
+    this.rows.changed.on(() => this.printGrid());
+    listenToWheel({
+      ctx,
+      nav,
+      hasFocus: () => this.root.contains(focused(this.root)),
+      hint: () => this.hintWheel(),
+      used: () => {
+        this.wheelHints = WHEEL_HINTS;
+        this.hover.refresh();
+      },
+    });
+    listenToKeys({
+      root: this.root,
+      signal,
+      press: (match, id) => this.commands.press(match, id),
+      release: (id) => this.commands.motion.release(id),
+      releaseAll: () => this.commands.motion.releaseAll(),
+      setSpace: (held) => {
+        pointer.space = held;
+      },
+      anyKey: () => status.setHint(false),
+    });
+    this.root.addEventListener(
+      "focusin",
+      (event) => {
+        if (!this.root.contains(event.relatedTarget as Node | null)) status.setHint(true);
+      },
+      { signal },
+    );
+    this.root.addEventListener(
+      "focusout",
+      (event) => {
+        if (!this.root.contains(event.relatedTarget as Node | null)) status.setHint(false);
+      },
+      { signal },
+    );
+    const resized = new ResizeObserver(() => this.setWidth(this.root.clientWidth));
+    resized.observe(this.root);
+    signal.addEventListener("abort", () => resized.disconnect(), { once: true });
+  }
+
+  /** Show what the shared state says. */
+  private show(keys: ReadonlySet<Key>, animate: boolean): void {
+    const { state, canUndo, canRedo } = this.ctx.shared;
+    if (keys.has("view")) this.nav.follow(state.view, animate);
+    if (keys.has("color")) {
+      this.ctx.stage.setColor(state.color);
+      this.toolbar.setColor(state.color);
+    }
+    if (keys.has("pinned")) this.rows.push();
+    if (keys.has("search")) this.search.follow();
+    if (keys.has("selection") || keys.has("selected_event")) {
+      this.picking.follow({ event: keys.has("selected_event"), selection: keys.has("selection") });
+    }
+    this.toolbar.setHistory(canUndo, canRedo);
+  }
+
+  private showScene(): void {
+    const { scene } = this.ctx;
+    this.toolbar.setScene(scene);
+    this.legend.setKinds(kindsOf(scene));
+    this.status.setTruth(scene.truth);
+    aria(this.root, "label", `${scene.title}, ${scene.ranks.length} ranks, ${scene.events} events`);
+    this.printGrid();
+  }
+
+  /** Width 0 means hidden: nothing is known of the room then. */
+  private setWidth(width: number): void {
+    if (width === 0) return;
+    toggle(this.root, "hta-narrow", width < NARROW_PX);
+    toggle(this.root, "hta-tight", width < TIGHT_PX);
+    toggle(this.root, "hta-wide", width >= WIDE_PX);
+    this.toolbar.setWidth(width);
+  }
+
+  private saySearch(): void {
+    const { hits, text } = this.search;
+    this.status.say("search", hits === null || text === "" ? null : searchWords(hits));
+  }
+
+  private hintWheel(): void {
+    if (this.wheelHints >= WHEEL_HINTS) return;
+    this.wheelHints += 1;
+    this.status.flash([{ key: "Ctrl" }, " + scroll to zoom"]);
+  }
+
+  /** Say in the widget what went wrong. */
+  fail(title: string, error: unknown): void {
+    if (isAbort(error) || this.ctx.signal.aborted) return;
+    this.strip.show(title, asError(error).message, [
+      {
+        text: "Try again",
+        press: () => {
+          this.strip.hide();
+          this.ctx.source.forget();
+          this.ctx.stage.invalidate();
+          this.facts.renew();
+        },
+      },
+    ]);
+  }
+
+  private close(): void {
+    this.ctx.stage.destroy();
+    this.root.remove();
+  }
+}

@@ -1,0 +1,219 @@
+/** Which keys do what. The help sheet, the tooltips and the key handler all read this table. */
+
+export type Command =
+  | "zoom-in"
+  | "zoom-out"
+  | "pan-left"
+  | "pan-right"
+  | "rows-up"
+  | "rows-down"
+  | "previous"
+  | "next"
+  | "previous-event"
+  | "next-event"
+  | "zoom-selection"
+  | "fit"
+  | "undo"
+  | "redo"
+  | "mark"
+  | "mark-keep"
+  | "unmark"
+  | "select-window"
+  | "select-all"
+  | "flow-back"
+  | "flow-forward"
+  | "search"
+  | "hit-next"
+  | "hit-previous"
+  | "pin"
+  | "color"
+  | "open-all"
+  | "export"
+  | "help"
+  | "leave"
+  | "bookmark-go"
+  | "bookmark-set";
+
+/** Commands that go on while their key is held. */
+export const HELD: ReadonlySet<Command> = new Set([
+  "zoom-in",
+  "zoom-out",
+  "pan-left",
+  "pan-right",
+  "rows-up",
+  "rows-down",
+]);
+
+interface Binding {
+  command: Command;
+  /** `KeyboardEvent.code`: the place on the keyboard. */
+  code?: string;
+  /** `KeyboardEvent.key`, lower case: what is printed on it. */
+  key?: string;
+  ctrl?: boolean;
+  /** Undefined: does not matter. */
+  shift?: boolean;
+}
+
+/** Places come before prints: on AZERTY, W zooms although Z is printed on it. */
+const BINDINGS: readonly Binding[] = [
+  { command: "zoom-in", code: "KeyW" },
+  { command: "zoom-out", code: "KeyS" },
+  { command: "pan-left", code: "KeyA" },
+  { command: "pan-right", code: "KeyD" },
+  { command: "rows-up", key: "arrowup" },
+  { command: "rows-down", key: "arrowdown" },
+  { command: "previous", key: "arrowleft" },
+  { command: "next", key: "arrowright" },
+  { command: "previous-event", key: "," },
+  { command: "next-event", key: "." },
+  { command: "zoom-selection", key: "f" },
+  { command: "fit", key: "z" },
+  { command: "fit", key: "0" },
+  { command: "fit", code: "Digit0", shift: false },
+  { command: "undo", key: "backspace" },
+  { command: "undo", key: "z", ctrl: true, shift: false },
+  { command: "undo", key: "b" },
+  { command: "redo", key: "z", ctrl: true, shift: true },
+  { command: "redo", key: "y", ctrl: true },
+  { command: "mark", key: "m", shift: false },
+  { command: "mark-keep", key: "m", shift: true },
+  { command: "unmark", key: "delete" },
+  { command: "select-window", key: "r" },
+  { command: "select-all", key: "a", ctrl: true, shift: false },
+  { command: "flow-back", key: "[" },
+  { command: "flow-forward", key: "]" },
+  { command: "search", key: "/" },
+  { command: "hit-previous", key: "enter", shift: true },
+  { command: "hit-next", key: "enter" },
+  { command: "pin", key: "p" },
+  { command: "color", key: "c" },
+  { command: "open-all", key: "g" },
+  { command: "export", key: "x" },
+  { command: "help", key: "?" },
+  { command: "leave", key: "escape" },
+];
+
+export interface KeyPress {
+  key: string;
+  code: string;
+  ctrlKey: boolean;
+  metaKey: boolean;
+  altKey: boolean;
+  shiftKey: boolean;
+  getModifierState?(name: string): boolean;
+}
+
+export interface Match {
+  command: Command;
+  /** Held with Shift: a bigger step. */
+  fast: boolean;
+  /** For bookmarks: 1 to 9. */
+  digit: number;
+}
+
+/** The command of a key press, or null if the key is not ours. */
+export function match(press: KeyPress): Match | null {
+  // AltGr writes brackets on many layouts and arrives as Ctrl+Alt.
+  const altGr = press.getModifierState?.("AltGraph") ?? false;
+  const ctrl = (press.ctrlKey || press.metaKey) && !altGr;
+  if (press.altKey && !altGr) return null;
+  const digit = /^Digit([1-9])$/.exec(press.code)?.[1];
+  const key = press.key.toLowerCase();
+  const fits = (binding: Binding): boolean =>
+    (binding.ctrl ?? false) === ctrl &&
+    (binding.shift === undefined || binding.shift === press.shiftKey);
+  const found =
+    BINDINGS.find((binding) => binding.code === press.code && fits(binding)) ??
+    BINDINGS.find((binding) => binding.key === key && fits(binding)) ??
+    BINDINGS.find((binding) => letterCode(binding.key) === press.code && fits(binding));
+  if (found !== undefined && (digit === undefined || found.key === key)) {
+    return { command: found.command, fast: press.shiftKey, digit: 0 };
+  }
+  if (digit !== undefined && !press.shiftKey) {
+    const command = ctrl ? "bookmark-set" : "bookmark-go";
+    return { command, fast: false, digit: Number(digit) };
+  }
+  return null;
+}
+
+/** Where a letter lies on a Latin keyboard: for layouts that print other letters there. */
+function letterCode(key: string | undefined): string | null {
+  return key !== undefined && /^[a-z]$/.test(key) ? `Key${key.toUpperCase()}` : null;
+}
+
+export interface HelpLine {
+  /** Alternatives, each a chord of keys: `[["Ctrl", "Z"], ["B"]]`. */
+  keys: string[][];
+  text: string;
+}
+
+export interface HelpGroup {
+  title: string;
+  lines: HelpLine[];
+}
+
+export const HELP: readonly HelpGroup[] = [
+  {
+    title: "Move",
+    lines: [
+      { keys: [["W"], ["S"]], text: "zoom in, out, at the pointer" },
+      { keys: [["A"], ["D"]], text: "pan left, right" },
+      { keys: [["Shift", "W A S D"]], text: "the same, faster" },
+      { keys: [["Ctrl", "wheel"]], text: "zoom at the pointer" },
+      { keys: [["Shift", "wheel"]], text: "pan" },
+      {
+        keys: [
+          ["Shift", "drag"],
+          ["Space", "drag"],
+        ],
+        text: "pan",
+      },
+      { keys: [["↑"], ["↓"]], text: "scroll the rows" },
+      { keys: [["drag axis"], ["middle-drag"]], text: "zoom to that stretch" },
+      { keys: [["F"]], text: "zoom to the selection, again: whole job" },
+      { keys: [["Z"], ["0"]], text: "whole job" },
+      { keys: [["B"], ["⌫"], ["Ctrl", "Z"]], text: "back to the view before" },
+      { keys: [["Ctrl", "Shift", "Z"]], text: "forward again" },
+    ],
+  },
+  {
+    title: "Select",
+    lines: [
+      { keys: [["click"]], text: "an event: its details" },
+      { keys: [["Ctrl", "click"]], text: "add an event, or take it out" },
+      { keys: [["double-click"]], text: "zoom to the event" },
+      { keys: [["Alt", "double-click"]], text: "all events of this name" },
+      { keys: [["drag"]], text: "a window of time in these rows" },
+      { keys: [["Alt"]], text: "while dragging: do not snap to edges" },
+      { keys: [["←"], ["→"], [","], ["."]], text: "previous, next event of the lane" },
+      { keys: [["["], ["]"]], text: "follow an arrow back, forward" },
+      { keys: [["R"]], text: "make the event a window" },
+      { keys: [["Ctrl", "A"]], text: "all ranks, again: whole job" },
+      { keys: [["Esc"]], text: "close the panel, clear, leave" },
+    ],
+  },
+  {
+    title: "Find and mark",
+    lines: [
+      { keys: [["/"]], text: "search; /…/ is a regular expression" },
+      { keys: [["Enter"], ["Shift", "Enter"]], text: "next, previous hit" },
+      { keys: [["M"]], text: "mark the selection, or the pointer" },
+      { keys: [["Shift", "M"]], text: "mark and keep" },
+      { keys: [["Delete"]], text: "remove the mark" },
+      { keys: [["1 – 9"]], text: "go to a bookmark" },
+      { keys: [["Ctrl", "1 – 9"]], text: "bookmark this view" },
+    ],
+  },
+  {
+    title: "Rows and more",
+    lines: [
+      { keys: [["click ▸"]], text: "open or close a rank" },
+      { keys: [["G"]], text: "open or close all ranks" },
+      { keys: [["P"]], text: "pin the row to the top" },
+      { keys: [["C"]], text: "colour by kind or by name" },
+      { keys: [["X"]], text: "export the window as a trace" },
+      { keys: [["?"]], text: "this sheet" },
+    ],
+  },
+];

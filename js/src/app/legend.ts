@@ -1,0 +1,163 @@
+/** Kinds as chips: legend, share of the window in view, and a switch to dim a kind. */
+
+import type { Kind, Scene } from "../contract";
+import { formatShare } from "../draw/format";
+import { type Context, Emitter } from "./context";
+import { button, kindName, swatch } from "./controls";
+import { aria, h, toggle } from "./dom";
+import { Popover } from "./popover";
+import type { Stats } from "../protocol/decode";
+
+const MORE_GAP = 6;
+
+const WORDS: Readonly<Record<Kind, string>> = {
+  compute: "kernels that compute",
+  communication: "NCCL, RCCL and other communication kernels",
+  memory: "copies and memsets on the device",
+  sync: "waiting of the host for the device",
+  cpu: "operators, runtime calls and threads of the host",
+  annotation: "ranges that the program named itself",
+  other: "everything else",
+};
+
+/** Kinds that a job of these tracks can have, those of the device first. */
+export function kindsOf(scene: Scene): Kind[] {
+  const summaries = new Set(scene.ranks.flatMap((rank) => rank.summary.map((row) => row.role)));
+  const roles = new Set(scene.ranks.flatMap((rank) => rank.tracks.map((track) => track.role)));
+  const there: Record<Kind, boolean> = {
+    compute: summaries.has("gpu"),
+    communication: summaries.has("comm"),
+    memory: summaries.has("gpu"),
+    cpu: roles.has("thread"),
+    sync: roles.has("thread") && summaries.has("gpu"),
+    annotation: roles.has("annotation") || scene.steps.length > 0,
+    other: roles.has("other") || roles.has("async") || roles.has("instant"),
+  };
+  return (Object.keys(there) as Kind[]).filter((kind) => there[kind] && scene.kinds.includes(kind));
+}
+
+export class Legend {
+  readonly el: HTMLElement;
+  readonly dimmedChanged = new Emitter();
+  private dimmed: ReadonlySet<Kind> = new Set();
+  private readonly chips = new Map<Kind, HTMLButtonElement[]>();
+  private readonly bar: HTMLElement;
+  private readonly more: HTMLButtonElement;
+  private readonly menu: Popover;
+  private readonly list: HTMLElement;
+  private shown: readonly Kind[] = [];
+  private narrow = false;
+
+  constructor(
+    private readonly ctx: Context,
+    signal: AbortSignal,
+  ) {
+    this.bar = h("div", { class: "hta-chips" });
+    this.list = h("div", { class: "hta-menu", role: "group", "aria-label": "Kinds" });
+    this.more = button({ text: "Kinds", icon: "down", press: () => this.menu.toggle() });
+    this.more.classList.add("hta-more");
+    this.menu = new Popover(ctx.root, this.more, "Kinds of events", this.list, signal);
+    this.el = h(
+      "div",
+      { class: "hta-legend", role: "group", "aria-label": "Kinds: share of the view" },
+      this.bar,
+      this.more,
+    );
+    this.setKinds(kindsOf(ctx.scene));
+  }
+
+  /** Which kinds the chips name. */
+  setKinds(kinds: readonly Kind[]): void {
+    if (kinds.join() === this.shown.join()) return;
+    this.shown = kinds;
+    this.chips.clear();
+    this.bar.replaceChildren(...kinds.map((kind) => this.chip(kind, false)));
+    this.list.replaceChildren(...kinds.map((kind) => this.chip(kind, true)));
+    this.print();
+    this.arrange();
+  }
+
+  /** Shares of the window; null while they are not known. */
+  setStats(stats: Stats | null): void {
+    for (const [kind, chips] of this.chips) {
+      const share = stats?.kinds[kind];
+      const text = share === undefined ? "" : formatShare(share);
+      for (const chip of chips) {
+        const value = chip.querySelector(".hta-share");
+        if (value !== null && value.textContent !== text) value.textContent = text;
+      }
+    }
+    this.arrange();
+  }
+
+  setPending(pending: boolean): void {
+    toggle(this.el, "hta-pending", pending);
+  }
+
+  setNarrow(narrow: boolean): void {
+    this.narrow = narrow;
+    this.arrange();
+  }
+
+  toggleKind(kind: Kind): void {
+    const dimmed = new Set(this.dimmed);
+    if (!dimmed.delete(kind)) dimmed.add(kind);
+    this.dimmed = dimmed;
+    this.ctx.stage.setOverlay({ dimmed });
+    this.print();
+    this.dimmedChanged.emit();
+  }
+
+  /** Chips that do not fit are in the menu only; none is ever cut. */
+  arrange(): void {
+    const chips = [...this.bar.children] as HTMLElement[];
+    for (const chip of chips) chip.hidden = this.narrow;
+    toggle(this.el, "hta-legend-narrow", this.narrow);
+    this.more.hidden = !this.narrow;
+    if (this.narrow) this.label("Kinds");
+    if (this.narrow || this.el.clientWidth === 0) return;
+    const room = this.el.clientWidth;
+    if (this.bar.scrollWidth <= room) return;
+    this.more.hidden = false;
+    this.label(`+${chips.length}`);
+    const left = room - this.more.offsetWidth - MORE_GAP;
+    // Measured before any is hidden: each hidden one moves those behind it.
+    const ends = chips.map((chip) => chip.offsetLeft + chip.offsetWidth - this.bar.offsetLeft);
+    const fit = ends.filter((end) => end <= left).length;
+    for (const chip of chips.slice(fit)) chip.hidden = true;
+    this.label(fit === 0 ? "Kinds" : `+${chips.length - fit}`);
+  }
+
+  private label(text: string): void {
+    const label = this.more.querySelector(".hta-button-text");
+    if (label !== null && label.textContent !== text) label.textContent = text;
+  }
+
+  private chip(kind: Kind, long: boolean): HTMLButtonElement {
+    const chip = h(
+      "button",
+      {
+        type: "button",
+        class: "hta-chip",
+        title: `${kindName(kind)}: ${WORDS[kind]}. Click to dim.`,
+        on: { click: () => this.toggleKind(kind) },
+      },
+      swatch(kind),
+      h("span", {}, kindName(kind)),
+      h("span", { class: "hta-share" }),
+      long && h("span", { class: "hta-note" }, WORDS[kind]),
+    );
+    this.chips.set(kind, [...(this.chips.get(kind) ?? []), chip]);
+    return chip;
+  }
+
+  private print(): void {
+    for (const [kind, chips] of this.chips) {
+      const off = this.dimmed.has(kind);
+      for (const chip of chips) {
+        aria(chip, "pressed", !off);
+        toggle(chip, "hta-off", off);
+      }
+    }
+  }
+}

@@ -1,0 +1,103 @@
+/** Moves the view, and keeps it and the shared state in step without answering its own echo. */
+
+import type { Span } from "../contract";
+import { MOTION } from "../draw/theme";
+import { calm, type Context, debounce, Emitter } from "./context";
+import { nearlySame } from "./selection";
+import { wholeSpan } from "./observed_source";
+
+const SETTLE_MS = 120;
+
+export class Navigation {
+  /** Every frame in which the shown view changes. */
+  readonly moved = new Emitter<Span>();
+  /** The view has come to rest. */
+  readonly settled = new Emitter<Span>();
+  /** True while the view moves by this view's own hand. */
+  private mine = false;
+  private gestures = 0;
+  private readonly settle: (() => void) & { cancel(): void };
+
+  constructor(private readonly ctx: Context) {
+    this.settle = debounce(SETTLE_MS, ctx.signal, () => this.settled.emit(ctx.stage.view()));
+    ctx.stage.onView((view, done) => this.onView(view, done));
+  }
+
+  view(): Span {
+    return this.ctx.stage.view();
+  }
+
+  /** A gesture of many steps begins: its end is known better than each step's. */
+  begin(): void {
+    this.gestures += 1;
+  }
+
+  end(): void {
+    this.gestures = Math.max(0, this.gestures - 1);
+    if (this.gestures === 0) this.rest();
+  }
+
+  /** By the user's hand, at once or over `ms`. */
+  zoomTo(span: Span, ms: number = MOTION.zoomFit): void {
+    this.mine = true;
+    this.ctx.stage.setView(span, calm() ? 0 : ms);
+  }
+
+  zoomBy(factor: number, atTime: number, ms = 0): void {
+    this.mine = true;
+    this.ctx.stage.zoomBy(factor, atTime, calm() ? 0 : ms);
+  }
+
+  panBy(fraction: number): void {
+    this.mine = true;
+    this.ctx.stage.panBy(fraction);
+  }
+
+  fit(): void {
+    this.zoomTo(this.ctx.scene.range);
+  }
+
+  get isFit(): boolean {
+    return nearlySame(this.view(), this.ctx.scene.range);
+  }
+
+  /** Zoom to a window; where it is shown already, to the whole job. */
+  toggleZoom(span: Span | null): void {
+    if (span === null || nearlySame(this.view(), span)) this.fit();
+    else this.zoomTo(span);
+  }
+
+  /** Bring a stretch of time into view without changing the scale, if it is not there. */
+  show(start: number, end: number): void {
+    const [from, to] = this.view();
+    const length = to - from;
+    const seen = Math.min(end, to) - Math.max(start, from);
+    const enough = Math.min(end - start, length) * 0.5;
+    if (start <= to && end >= from && seen >= enough) return;
+    const middle = end - start < length ? (start + end) / 2 : start + length * 0.4;
+    this.zoomTo([middle - length / 2, middle + length / 2]);
+  }
+
+  /** Show what the shared state says; not a change of ours. */
+  follow(view: Span | null, animate: boolean): void {
+    this.mine = false;
+    const target = view ?? this.ctx.scene.range;
+    if (target[0] === this.view()[0] && target[1] === this.view()[1]) return;
+    this.ctx.stage.setView(target, animate && !calm() ? MOTION.zoomFit : 0);
+  }
+
+  private onView(view: Span, done: boolean): void {
+    if (this.mine) {
+      const { start, end } = wholeSpan(view);
+      this.ctx.shared.set({ view: [start, end] }, true);
+      if (done && this.gestures === 0) this.rest();
+    }
+    this.moved.emit(view);
+    this.settle();
+  }
+
+  private rest(): void {
+    this.mine = false;
+    this.ctx.shared.rest();
+  }
+}

@@ -1,0 +1,203 @@
+/** Which panel is open, and what it shows. */
+
+import { type Context, debounce } from "./context";
+import { copyText } from "./clipboard";
+import type { Navigation } from "./navigation";
+import { asError, isAbort } from "./observed_source";
+import { AreaPanel } from "./panels/area";
+import { DetailsPanel } from "./panels/details";
+import type { Dock } from "./panels/dock";
+import { ExportPanel } from "./panels/export";
+import { ProblemsPanel } from "./panels/problems";
+import { readTotals, type Totals, topKind } from "./panels/totals";
+import type { Picking } from "./picking";
+import type { Search } from "./search";
+import { EVERYTHING } from "./selection";
+import type { StatusLine } from "./status";
+import { eventWords, selectionWords } from "./words";
+
+/** A drag of an edge ends in one request, a sequence of clicks in few. */
+const TOTALS_MS = 60;
+
+export class PanelControl {
+  private readonly details: DetailsPanel;
+  private readonly area: AreaPanel;
+  private readonly problems: ProblemsPanel;
+  private readonly exporting: ExportPanel;
+  private totals: Totals | null = null;
+  private totalsError: Error | null = null;
+  private totalsFor = "";
+  private asked: AbortController | null = null;
+  private readonly askLater: () => void;
+  private eventKey = "";
+  private areaKey = "null";
+
+  constructor(
+    private readonly ctx: Context,
+    private readonly dock: Dock,
+    private readonly nav: Navigation,
+    private readonly picking: Picking,
+    search: Search,
+    private readonly status: StatusLine,
+  ) {
+    const close = (): void => void dock.close();
+    const copy = (text: string, what: string): void => void this.copy(text, what);
+    const zoom = (): void => nav.toggleZoom(picking.target());
+    this.details = new DetailsPanel({
+      close,
+      zoom,
+      copy,
+      go: (brief) => picking.go(brief),
+      selectName: () => picking.selectName(),
+      exportWindow: () => this.openExport(),
+      retry: () => picking.retry(),
+      showArea: () => dock.show("area"),
+    });
+    this.area = new AreaPanel({
+      close,
+      zoom: () => nav.toggleZoom(picking.windowTarget() ?? picking.target()),
+      clear: () => picking.clearAll(),
+      exportSelection: () => this.openExport(),
+      search: (name) => search.set(name),
+      retry: () => this.askTotals(),
+      copy,
+      showEvent: () => dock.show("event"),
+    });
+    this.problems = new ProblemsPanel(close);
+    this.exporting = new ExportPanel(ctx.source, { close, copy }, ctx.signal);
+    for (const panel of [this.details, this.area, this.problems, this.exporting]) dock.add(panel);
+    this.askLater = debounce(TOTALS_MS, ctx.signal, () => this.askTotals());
+    ctx.signal.addEventListener("abort", () => this.asked?.abort(), { once: true });
+    picking.event.on(() => this.eventChanged());
+    picking.selection.on(() => this.selectionChanged());
+    nav.moved.on(() => this.sayEvent());
+  }
+
+  openExport(): void {
+    const { scene, shared } = this.ctx;
+    this.exporting.show({ scene, selection: shared.state.selection, view: this.nav.view() });
+    this.dock.show("export");
+    this.exporting.focus();
+  }
+
+  openProblems(): void {
+    if (this.dock.current === "problems") {
+      this.dock.close();
+      return;
+    }
+    this.problems.show(this.ctx.scene);
+    this.dock.show("problems");
+  }
+
+  /** After another scene. */
+  renew(): void {
+    this.totalsFor = "";
+    if (this.dock.current === "problems") this.problems.show(this.ctx.scene);
+    this.selectionChanged();
+  }
+
+  private eventChanged(): void {
+    const { picking, dock } = this;
+    const { brief, detail, error, active } = picking;
+    const hasArea = picking.window !== null;
+    this.details.show({ brief, detail, error, hasArea });
+    this.sayEvent();
+    const shared = this.ctx.shared.state.selected_event;
+    const key = active
+      ? `${brief?.rank ?? shared?.[0]}/${brief?.table ?? "events"}/${brief?.id ?? shared?.[1]}`
+      : "";
+    const other = key !== this.eventKey;
+    this.eventKey = key;
+    if (this.dock.current === "area") this.printArea();
+    if (!other) return;
+    if (active) dock.show("event");
+    else if (dock.current === "event") this.fallBack(hasArea ? "area" : null);
+  }
+
+  private selectionChanged(): void {
+    const { picking, dock } = this;
+    const key = JSON.stringify(picking.window);
+    const other = key !== this.areaKey;
+    this.areaKey = key;
+    if (picking.window === null) {
+      this.asked?.abort();
+      this.totals = null;
+      this.totalsFor = "";
+      this.status.say("area", null);
+      if (dock.current === "area") this.fallBack(picking.active ? "event" : null);
+    } else if (key !== this.totalsFor) {
+      this.totals = null;
+      this.totalsError = null;
+      this.askLater();
+    }
+    this.sayArea();
+    this.printArea();
+    if (dock.current === "event") this.eventChanged();
+    if (other && picking.window !== null) dock.show("area");
+  }
+
+  private fallBack(to: "area" | "event" | null): void {
+    if (to === null) this.dock.close();
+    else this.dock.show(to);
+  }
+
+  private askTotals(): void {
+    const selection = this.picking.window;
+    if (selection === null) return;
+    this.asked?.abort();
+    const asked = new AbortController();
+    this.asked = asked;
+    const key = JSON.stringify(selection);
+    this.totalsFor = key;
+    this.totalsError = null;
+    this.ctx.source
+      .ask("totals", { selection: { ...EVERYTHING, ...selection } }, asked.signal)
+      .then((reply) => {
+        if (asked.signal.aborted) return;
+        this.totals = readTotals(reply);
+      })
+      .catch((error: unknown) => {
+        if (asked.signal.aborted || isAbort(error)) return;
+        this.totalsError = asError(error);
+      })
+      .finally(() => {
+        if (asked.signal.aborted) return;
+        this.sayArea();
+        this.printArea();
+      });
+  }
+
+  private printArea(): void {
+    this.area.show({
+      selection: this.picking.window,
+      scene: this.ctx.scene,
+      totals: this.totals,
+      error: this.totalsError,
+      hasEvent: this.picking.active,
+    });
+  }
+
+  private sayEvent(): void {
+    const { brief } = this.picking;
+    const place = brief === null ? null : this.ctx.lanes.at(brief.lane);
+    const where = place?.track?.label ?? place?.summary?.label ?? null;
+    this.status.say("event", brief === null ? null : eventWords(brief, where, this.nav.view()));
+  }
+
+  private sayArea(): void {
+    const { window } = this.picking;
+    if (window === null) return;
+    const { totals } = this;
+    const brief = totals === null ? null : { events: totals.events, top: topKind(totals) };
+    this.status.say("area", selectionWords(window, this.ctx.scene, brief));
+  }
+
+  private async copy(text: string, what: string): Promise<void> {
+    const done = await copyText(text, this.ctx.root);
+    if (this.ctx.signal.aborted) return;
+    this.status.flash(
+      [done ? `Copied ${what}.` : "The browser does not allow copying here."],
+      1500,
+    );
+  }
+}

@@ -1,0 +1,255 @@
+/** One event: what it is, how it compares, its arguments, and what can be done with it. */
+
+import type { Brief, Kind } from "../../contract";
+import { formatCount, formatDuration, formatExact, formatTime } from "../../draw/format";
+import { button, kbd, kindName, link, swatch } from "../controls";
+import { type Flow, type EventDetail, flowLabel } from "../detail";
+import { type Child, fill, h } from "../dom";
+import { eventCode } from "../python";
+import { histogram } from "./histogram";
+import {
+  closeButton,
+  type Copy,
+  copyButton,
+  eventLink,
+  type Fact,
+  facts,
+  failure,
+  tabs,
+} from "./parts";
+
+/** Arrows listed one by one; a graph launch has thousands. */
+const FLOWS_SHOWN = 4;
+
+export interface DetailsActions {
+  close(): void;
+  go(brief: Brief): void;
+  zoom(): void;
+  selectName(): void;
+  exportWindow(): void;
+  retry(): void;
+  copy: Copy;
+  showArea(): void;
+}
+
+export interface DetailsState {
+  brief: Brief | null;
+  detail: EventDetail | null;
+  error: Error | null;
+  /** A window is selected too: offer to switch. */
+  hasArea: boolean;
+}
+
+export class DetailsPanel {
+  readonly id = "event" as const;
+  readonly name = "Selected event";
+  readonly el: HTMLElement;
+  private shownFor = "";
+  private allFlows = false;
+  private state: DetailsState = { brief: null, detail: null, error: null, hasArea: false };
+
+  constructor(private readonly actions: DetailsActions) {
+    this.el = h("div", { class: "hta-panel hta-details" });
+  }
+
+  show(state: DetailsState): void {
+    const { brief } = state;
+    const key = brief === null ? "" : `${brief.rank}/${brief.table}/${brief.id}`;
+    if (key !== this.shownFor) this.allFlows = false;
+    this.shownFor = key;
+    this.state = state;
+    this.print();
+  }
+
+  private print(): void {
+    const { brief, detail, error } = this.state;
+    fill(
+      this.el,
+      h("div", { class: "hta-column hta-what" }, this.head(), ...this.what()),
+      h(
+        "div",
+        { class: "hta-column hta-compare" },
+        detail !== null && histogram(detail),
+        detail === null && error === null && brief !== null && waiting("This name on its rank"),
+      ),
+      h("div", { class: "hta-column hta-rest" }, this.args(), brief !== null && this.doings()),
+    );
+  }
+
+  private head(): HTMLElement {
+    const { brief, hasArea } = this.state;
+    return h(
+      "div",
+      { class: "hta-head" },
+      brief !== null && swatch(brief.kind),
+      h("h3", { class: "hta-short", title: brief?.name }, brief?.short ?? "Event"),
+      hasArea && tabs("event", (id) => id === "area" && this.actions.showArea()),
+      closeButton(this.actions.close, hasArea ? "" : "selected"),
+    );
+  }
+
+  private what(): Child[] {
+    const { brief, detail, error } = this.state;
+    if (error !== null) return [failure("The event cannot be shown", error, this.actions.retry)];
+    if (brief === null) return [h("p", { class: "hta-note" }, "Asking for the event…")];
+    const name = detail?.event.name ?? brief.name;
+    return [
+      h(
+        "div",
+        { class: "hta-full" },
+        h("code", { title: name }, name),
+        copyButton(this.actions.copy, () => name, "the full name"),
+      ),
+      facts(detail === null ? this.known(brief) : this.all(detail)),
+    ];
+  }
+
+  private known(brief: Brief): Fact[] {
+    return [
+      { name: "Start", value: [formatTime(brief.start)], title: formatExact(brief.start) },
+      { name: "Duration", value: [formatDuration(brief.dur)], title: formatExact(brief.dur) },
+      { name: "Where", value: [`rank ${brief.rank}`] },
+    ];
+  }
+
+  private all(detail: EventDetail): Fact[] {
+    const { event, same, parents } = detail;
+    const where = whereWords(event);
+    const rows = this.known(event).slice(0, 2);
+    rows.push({ name: "Where", value: [where], title: where });
+    rows.push(...this.flowRows(detail.flows));
+    if (parents.length > 0) rows.push(this.inside(parents));
+    if (same !== null) {
+      const others = `${formatCount(same.count)} on this rank · median ${formatDuration(same.median)}`;
+      rows.push({
+        name: "Same name",
+        value: [others],
+        title: `${formatDuration(same.sum)} in all`,
+      });
+    }
+    rows.push({ name: "Kind", value: [kindWords(event.kind, event.category)] });
+    if (event.step !== null && event.step >= 0)
+      rows.push({ name: "Step", value: [`ProfilerStep#${event.step}`] });
+    if (event.correlation !== null && event.correlation >= 0) {
+      rows.push({ name: "Correlation", value: [String(event.correlation)] });
+    }
+    return rows;
+  }
+
+  private inside(parents: readonly Brief[]): Fact {
+    const outermost = [...parents].reverse();
+    const value: Child[] = [];
+    outermost.forEach((parent, at) => {
+      if (at > 0) value.push(" › ");
+      value.push(eventLink(parent, this.actions.go));
+    });
+    return { name: "Inside", value, title: outermost.map((parent) => parent.short).join(" › ") };
+  }
+
+  /** The first arrow in and the first out carry the keys that follow them. */
+  private flowRows(flows: readonly Flow[]): Fact[] {
+    const shown = this.allFlows ? flows : flows.slice(0, FLOWS_SHOWN);
+    const seen = new Set<string>();
+    const rows = shown.map((flow): Fact => {
+      const first = !seen.has(flow.direction);
+      seen.add(flow.direction);
+      const value: Child[] = [eventLink(flow.brief, this.actions.go)];
+      if (flow.delay !== null)
+        value.push(h("span", { class: "hta-note" }, ` ${delayWords(flow)} `));
+      if (first) value.push(" ", kbd(flow.direction === "in" ? "[" : "]"));
+      return { name: flowLabel(flow), value };
+    });
+    if (flows.length > shown.length) {
+      const more = `${formatCount(flows.length - shown.length)} more`;
+      const open = (): void => {
+        this.allFlows = true;
+        this.print();
+      };
+      rows.push({ name: "", value: [link(more, open)] });
+    }
+    return rows;
+  }
+
+  private args(): HTMLElement {
+    const { detail } = this.state;
+    const args = detail?.args ?? [];
+    const lines = (): string => args.map(([key, text]) => `${key}: ${text}`).join("\n");
+    return h(
+      "div",
+      { class: "hta-args" },
+      h(
+        "div",
+        { class: "hta-head" },
+        h("h3", {}, "Arguments"),
+        args.length > 0 && copyButton(this.actions.copy, lines, "all arguments"),
+      ),
+      detail?.args_error && h("p", { class: "hta-error-text" }, detail.args_error),
+      detail !== null &&
+        args.length === 0 &&
+        !detail.args_error &&
+        h("p", { class: "hta-note" }, "None."),
+      h(
+        "div",
+        {
+          class: "hta-scroll",
+          tabindex: args.length > 0 ? 0 : null,
+          role: "group",
+          "aria-label": "Arguments",
+        },
+        h(
+          "dl",
+          { class: "hta-factlist hta-arglist" },
+          ...args.map(([key, text]) =>
+            h(
+              "div",
+              { class: "hta-fact" },
+              h("dt", { title: key }, key),
+              h("dd", { title: text }, text),
+              copyButton(this.actions.copy, () => text, key),
+            ),
+          ),
+        ),
+      ),
+    );
+  }
+
+  private doings(): HTMLElement {
+    const { brief, detail } = this.state;
+    const count = detail?.same?.count;
+    const all = count === undefined ? "All of this name" : `All ${formatCount(count)} of this name`;
+    return h(
+      "div",
+      { class: "hta-doings" },
+      button({ text: "Zoom to it", key: "F", showKey: true, press: () => this.actions.zoom() }),
+      button({ text: all, press: () => this.actions.selectName() }),
+      button({
+        text: "Copy as Python",
+        press: () => brief !== null && this.actions.copy(eventCode(brief), "Python"),
+      }),
+      button({ text: "Export window…", key: "X", press: () => this.actions.exportWindow() }),
+    );
+  }
+}
+
+function waiting(title: string): HTMLElement {
+  return h("div", {}, h("h3", {}, title), h("p", { class: "hta-note" }, "…"));
+}
+
+/** `rank 5 · GPU 0 · stream 7`: a track's key often begins with its process. */
+function whereWords(event: EventDetail["event"]): string {
+  const parts = [`rank ${event.rank}`];
+  const { process, track } = event;
+  if (process && !track?.startsWith(process)) parts.push(process);
+  if (track) parts.push(track);
+  return parts.join(" · ");
+}
+
+function kindWords(kind: Kind, category: string | null): string {
+  return category === null || category === "" ? kindName(kind) : `${kindName(kind)} · ${category}`;
+}
+
+function delayWords(flow: Flow): string {
+  const delay = flow.delay ?? 0;
+  if (delay < 0) return `overlaps by ${formatDuration(-delay)}`;
+  return `${formatDuration(delay)} ${flow.direction === "in" ? "before start" : "after"}`;
+}

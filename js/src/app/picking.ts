@@ -1,0 +1,259 @@
+/** The selected event, its details and arrows; the selected window or set of events. */
+
+import type { Brief, SelectionJson, Slice, Span } from "../contract";
+import { type Context, Emitter } from "./context";
+import { arrows, type EventDetail, readDetail } from "./detail";
+import type { Navigation } from "./navigation";
+import { nameQuery } from "./python";
+import type { Rows } from "./rows";
+import {
+  type EventKey,
+  EVERYTHING,
+  roomAround,
+  rowsChoice,
+  selectionSpan,
+  toggledEvent,
+  windowSelection,
+} from "./selection";
+import { asError, isAbort } from "./observed_source";
+
+export class Picking {
+  /** The event or what is known of it has changed. */
+  readonly event = new Emitter();
+  /** The window or set of events has changed. */
+  readonly selection = new Emitter();
+  brief: Brief | null = null;
+  detail: EventDetail | null = null;
+  error: Error | null = null;
+  private key: EventKey | null = null;
+  private asked: AbortController | null = null;
+  private readonly met = new Map<string, Brief>();
+
+  constructor(
+    private readonly ctx: Context,
+    private readonly nav: Navigation,
+    private readonly rows: Rows,
+  ) {
+    ctx.signal.addEventListener("abort", () => this.asked?.abort(), { once: true });
+  }
+
+  get window(): SelectionJson | null {
+    return this.ctx.shared.state.selection;
+  }
+
+  /** An event is selected, perhaps not known yet. */
+  get active(): boolean {
+    return this.key !== null;
+  }
+
+  /** What a drawn rectangle stands for. */
+  briefOf(slice: Slice): Brief | null {
+    const place = this.ctx.lanes.at(slice.lane);
+    if (place === null) return null;
+    return {
+      rank: place.rank.rank,
+      table: this.ctx.lanes.table(slice),
+      id: slice.id,
+      lane: slice.lane,
+      name: slice.name,
+      short: slice.name,
+      kind: slice.kind,
+      start: slice.start,
+      dur: slice.dur,
+    };
+  }
+
+  /** Select an event and ask for its details. */
+  pick(key: EventKey, known: Brief | null): void {
+    const shared = key.table === "events" ? ([key.rank, key.id] as [number, number]) : null;
+    this.ctx.shared.set({ selected_event: shared });
+    this.load(key, known);
+  }
+
+  /** Select an event that may be out of sight, and go there. */
+  go(brief: Brief): void {
+    this.pick(brief, brief);
+    this.nav.show(brief.start, brief.start + brief.dur);
+    this.rows.show(brief.lane);
+  }
+
+  clearEvent(): void {
+    this.ctx.shared.set({ selected_event: null });
+    this.unload();
+  }
+
+  /** Ask again, after an error. */
+  retry(): void {
+    if (this.key !== null) this.load(this.key, this.brief);
+  }
+
+  setSelection(selection: SelectionJson | null): void {
+    this.ctx.shared.set({ selection });
+    this.showSelection();
+  }
+
+  clearAll(): void {
+    this.ctx.shared.set({ selected_event: null, selection: null });
+    this.unload();
+    this.showSelection();
+  }
+
+  /** Take over what the shared state says. */
+  follow(what: { event: boolean; selection: boolean }): void {
+    if (what.selection) this.showSelection();
+    if (!what.event) return;
+    const event = this.ctx.shared.state.selected_event;
+    if (event === null) {
+      this.unload();
+      return;
+    }
+    const [rank, id] = event;
+    if (this.key?.table === "events" && this.key.rank === rank && this.key.id === id) return;
+    this.load({ rank, table: "events", id }, this.met.get(`${rank}/${id}`) ?? null);
+  }
+
+  /** Add an event to the set of selected events, or take it out. */
+  toggleEvent(brief: Brief): void {
+    if (brief.table !== "events") {
+      this.pick(brief, brief);
+      return;
+    }
+    this.met.set(`${brief.rank}/${brief.id}`, brief);
+    const { selection, selected_event: before } = this.ctx.shared.state;
+    const next = toggledEvent(selection, before, brief);
+    const kept = next?.ids?.some(([rank, id]) => rank === brief.rank && id === brief.id) ?? false;
+    this.ctx.shared.set({ selection: next });
+    if (kept) this.pick(brief, brief);
+    else this.clearEvent();
+    this.showSelection();
+  }
+
+  /** All events of the selected event's name, on its rank. */
+  selectName(): void {
+    if (this.brief === null) return;
+    this.setSelection({
+      ...EVERYTHING,
+      ranks: [this.brief.rank],
+      query: nameQuery(this.detail?.event.name ?? this.brief.name),
+    });
+  }
+
+  /** Make the selected event a window on its track. */
+  eventToWindow(): void {
+    const brief = this.brief;
+    if (brief === null) return;
+    const track = this.ctx.lanes.at(brief.lane)?.track ?? null;
+    this.setSelection({
+      ...EVERYTHING,
+      start_ns: brief.start,
+      end_ns: brief.start + Math.max(brief.dur, 1),
+      ranks: [brief.rank],
+      tracks: track === null ? null : [track.key],
+    });
+  }
+
+  /** The window in view on all ranks; if that is selected, the whole job. */
+  selectAll(): void {
+    const [start, end] = selectionSpan(this.window, this.ctx.scene) ?? this.nav.view();
+    const wide = windowSelection([start, end], { ranks: null, tracks: null });
+    const again = JSON.stringify(wide) === JSON.stringify(this.window);
+    this.setSelection(
+      again ? windowSelection(this.ctx.scene.range, { ranks: null, tracks: null }) : wide,
+    );
+  }
+
+  selectRows(span: Span, rows: Parameters<typeof rowsChoice>[0]): void {
+    this.ctx.shared.set({ selected_event: null });
+    this.unload();
+    this.setSelection(windowSelection(span, rowsChoice(rows, this.ctx.scene)));
+  }
+
+  /** The next or previous event of the lane. */
+  async step(direction: 1 | -1): Promise<boolean> {
+    const from = this.key;
+    if (from === null) return false;
+    const reply = await this.ctx.source.ask(
+      "neighbor",
+      { rank: from.rank, table: from.table, id: from.id, direction },
+      this.ctx.signal,
+    );
+    const brief = (reply.reply.brief ?? null) as Brief | null;
+    if (brief !== null && from === this.key) this.go(brief);
+    return brief !== null;
+  }
+
+  /** Follow the first arrow out of the event, or back into it. */
+  followFlow(direction: "out" | "in"): boolean {
+    const flow = this.detail?.flows.find((one) => one.direction === direction);
+    if (flow === undefined) return false;
+    this.go(flow.brief);
+    return true;
+  }
+
+  /** The time that "zoom to it" shows. */
+  target(): Span | null {
+    if (this.brief !== null) return roomAround(this.brief.start, this.brief.dur);
+    return this.windowTarget();
+  }
+
+  /** The time of the selected window or set of events. */
+  windowTarget(): Span | null {
+    const window = selectionSpan(this.window, this.ctx.scene);
+    if (window !== null) return window;
+    const known = (this.window?.ids ?? [])
+      .map(([rank, id]) => this.met.get(`${rank}/${id}`))
+      .filter((brief) => brief !== undefined);
+    if (known.length === 0) return null;
+    const start = Math.min(...known.map((brief) => brief.start));
+    const end = Math.max(...known.map((brief) => brief.start + brief.dur));
+    return roomAround(start, end - start);
+  }
+
+  /** After another scene: events have other ids now. */
+  renew(): void {
+    this.met.clear();
+    this.key = null;
+    this.follow({ event: true, selection: true });
+  }
+
+  private load(key: EventKey, known: Brief | null): void {
+    this.asked?.abort();
+    const asked = new AbortController();
+    this.asked = asked;
+    this.key = { rank: key.rank, table: key.table, id: key.id };
+    this.brief = known;
+    this.detail = null;
+    this.error = null;
+    this.ctx.stage.setOverlay({ selected: known, flows: [] });
+    this.event.emit();
+    this.ctx.source
+      .ask("event", { ...this.key }, asked.signal)
+      .then((reply) => {
+        if (asked.signal.aborted) return;
+        const detail = readDetail(reply);
+        this.detail = detail;
+        this.brief = detail.event;
+        this.met.set(`${detail.event.rank}/${detail.event.id}`, detail.event);
+        this.ctx.stage.setOverlay({ selected: detail.event, flows: arrows(detail) });
+        this.event.emit();
+      })
+      .catch((error: unknown) => {
+        if (asked.signal.aborted || isAbort(error)) return;
+        this.error = asError(error);
+        this.event.emit();
+      });
+  }
+
+  private unload(): void {
+    if (this.key === null) return;
+    this.asked?.abort();
+    this.key = this.brief = this.detail = this.error = null;
+    this.ctx.stage.setOverlay({ selected: null, flows: [] });
+    this.event.emit();
+  }
+
+  private showSelection(): void {
+    this.ctx.stage.setOverlay({ selection: this.window });
+    this.selection.emit();
+  }
+}

@@ -1,0 +1,309 @@
+/** Mouse, pen and fingers on the stage. */
+
+import type { Hit, Span } from "../contract";
+import {
+  axisWidth,
+  type Drag,
+  type DragParts,
+  EdgeDrag,
+  FrameDrag,
+  PanDrag,
+  Pinch,
+  type Point,
+  SelectDrag,
+  snappedTime,
+  ZoomDrag,
+} from "./drags";
+import { DRAG_PX, EDGE_PX, edgeAt } from "./gesture_maths";
+import type { Hover } from "./hover";
+import type { Rows } from "./rows";
+import { selectionSpan } from "./selection";
+
+export interface PointerParts extends DragParts {
+  rows: Rows;
+  hover: Hover;
+  focus(): void;
+  /** Does the pointer stay with the stage although it is over this element? */
+  stays(node: Node | null): boolean;
+}
+
+interface Press {
+  id: number;
+  point: Point;
+  hit: Hit;
+  button: number;
+  shift: boolean;
+  touch: boolean;
+}
+
+export class Pointer {
+  /** Space is held: drags pan. */
+  space = false;
+  /** Where the pointer is, relative to the stage; null outside. */
+  at: Point | null = null;
+  private press: Press | null = null;
+  private drag: Drag | null = null;
+  private pinch: Pinch | null = null;
+  private readonly fingers = new Map<number, Point>();
+
+  constructor(private readonly parts: PointerParts) {
+    const { stage, signal } = parts.ctx;
+    const on = <K extends keyof HTMLElementEventMap>(
+      type: K,
+      listener: (event: HTMLElementEventMap[K]) => void,
+    ): void => stage.el.addEventListener(type, listener, { signal });
+    on("pointerdown", (event) => this.down(event));
+    on("pointermove", (event) => this.move(event));
+    on("pointerup", (event) => this.up(event));
+    on("pointercancel", (event) => this.lost(event));
+    on("pointerleave", (event) => this.leave(event));
+    on("dblclick", (event) => this.double(event));
+    // The middle button scrolls pages in some browsers and pastes in others.
+    on("mousedown", (event) => event.button === 1 && event.preventDefault());
+  }
+
+  get dragging(): boolean {
+    return this.drag !== null;
+  }
+
+  /** The time that keyboard zoom keeps in place: under the pointer, else the middle. */
+  focusTime(): number {
+    const [start, end] = this.parts.ctx.stage.view();
+    const time = this.at === null ? Number.NaN : this.parts.ctx.stage.timeAt(this.at.x);
+    return time >= start && time <= end ? time : (start + end) / 2;
+  }
+
+  hit(): Hit | null {
+    return this.at === null ? null : this.parts.ctx.stage.hit(this.at.x, this.at.y);
+  }
+
+  /** Escape during a drag. False if there is none. */
+  cancel(): boolean {
+    if (this.drag === null) return false;
+    this.drag.cancel();
+    this.finish();
+    return true;
+  }
+
+  private point(event: MouseEvent): Point {
+    const box = this.parts.ctx.stage.el.getBoundingClientRect();
+    return { x: event.clientX - box.left, y: event.clientY - box.top, alt: event.altKey };
+  }
+
+  private down(event: PointerEvent): void {
+    const { ctx } = this.parts;
+    if (event.button !== 0 && event.button !== 1) return;
+    this.parts.focus();
+    const point = this.point(event);
+    const touch = event.pointerType === "touch";
+    this.parts.hover.leave();
+    try {
+      ctx.stage.el.setPointerCapture(event.pointerId);
+    } catch {
+      // The pointer is gone already.
+    }
+    if (touch) {
+      this.fingers.set(event.pointerId, point);
+      if (this.fingers.size === 2) {
+        this.cancel();
+        this.press = null;
+        this.pinch = new Pinch(this.parts, this.pair());
+        return;
+      }
+    }
+    this.press = {
+      id: event.pointerId,
+      point,
+      hit: ctx.stage.hit(point.x, point.y),
+      button: event.button,
+      shift: event.shiftKey,
+      touch,
+    };
+  }
+
+  private move(event: PointerEvent): void {
+    const point = this.point(event);
+    this.at = point;
+    if (this.fingers.has(event.pointerId)) this.fingers.set(event.pointerId, point);
+    if (this.pinch !== null) {
+      if (this.fingers.size === 2) this.pinch.move(this.pair());
+      return;
+    }
+    const { press } = this;
+    if (press === null || press.id !== event.pointerId) {
+      this.parts.hover.move(point);
+      this.parts.ctx.stage.el.style.cursor = this.cursorAt(point, event.shiftKey);
+      return;
+    }
+    if (this.drag === null) {
+      const far = Math.hypot(point.x - press.point.x, point.y - press.point.y);
+      if (far < DRAG_PX) return;
+      this.drag = this.begin(press);
+      if (this.drag === null) return;
+      this.parts.ctx.stage.el.style.cursor = this.drag.cursor;
+    }
+    this.drag.move(point);
+  }
+
+  private up(event: PointerEvent): void {
+    this.fingers.delete(event.pointerId);
+    if (this.pinch !== null) {
+      if (this.fingers.size < 2) {
+        this.pinch.end();
+        this.pinch = null;
+      }
+      this.press = null;
+      return;
+    }
+    const { press, drag } = this;
+    if (press === null || press.id !== event.pointerId) return;
+    if (drag !== null) {
+      drag.move(this.point(event));
+      drag.end();
+    } else if (press.button === 0) {
+      this.click(press.hit, event);
+    }
+    this.finish();
+  }
+
+  private lost(event: PointerEvent): void {
+    this.fingers.delete(event.pointerId);
+    this.pinch?.end();
+    this.pinch = null;
+    this.cancel();
+    this.press = null;
+  }
+
+  private finish(): void {
+    this.drag = null;
+    this.press = null;
+    this.parts.ctx.stage.el.style.cursor = "";
+  }
+
+  private leave(event: PointerEvent): void {
+    if (this.press !== null || this.parts.stays(event.relatedTarget as Node | null)) return;
+    this.at = null;
+    this.parts.hover.leave();
+  }
+
+  private pair(): [number, number] {
+    const [first, second] = [...this.fingers.values()];
+    return [first?.x ?? 0, second?.x ?? 0];
+  }
+
+  /** What a press becomes once it moves. */
+  private begin(press: Press): Drag | null {
+    const { parts } = this;
+    const { hit, point } = press;
+    const { stage } = parts.ctx;
+    if (hit.region === "minimap") return this.minimapDrag(press);
+    const axis = hit.region === "axis" || hit.region === "strip";
+    const view = stage.view();
+    const inside = (at: Point): number => Math.min(Math.max(stage.timeAt(at.x), view[0]), view[1]);
+    if (this.space || press.shift || (press.touch && !axis)) return new PanDrag(parts, point);
+    if (axis) return new ZoomDrag(parts, inside(point), inside);
+    if (hit.region !== "lanes") return null;
+    if (press.button === 1) return new ZoomDrag(parts, snappedTime(parts.ctx, point), inside);
+    const edge = this.edgeAt(point, hit);
+    if (edge !== null) return edge;
+    return new SelectDrag(parts, point);
+  }
+
+  private minimapDrag(press: Press): Drag {
+    const timeOf = (point: Point): number => this.minimapTime(point.x, press.point.y);
+    const from = press.hit.time;
+    const part = this.framePart(press.point);
+    if (part === null) return new ZoomDrag(this.parts, from, timeOf);
+    return new FrameDrag(this.parts, part, from, timeOf);
+  }
+
+  /** Beside the minimap its time would be the axis': the nearest end is meant. */
+  private minimapTime(x: number, y: number): number {
+    const { stage } = this.parts.ctx;
+    const [start, end] = stage.view();
+    const [left, right] = [stage.xOf(start), stage.xOf(end) - 1];
+    return stage.hit(Math.min(Math.max(x, left), right), y).time;
+  }
+
+  /** Handle or body of the minimap's frame; null beside it, or while it spans everything. */
+  private framePart(point: Point): "start" | "end" | "frame" | null {
+    const { stage, scene } = this.parts.ctx;
+    const [start, end] = stage.view();
+    const time = this.minimapTime(point.x, point.y);
+    const left = this.minimapTime(0, point.y);
+    const right = this.minimapTime(Number.MAX_SAFE_INTEGER, point.y);
+    const reach = ((right - left) / Math.max(axisWidth(this.parts.ctx), 1)) * (EDGE_PX + 1);
+    const edge = edgeAt(time, start, end, reach);
+    if (edge !== null) return edge;
+    const whole = start <= scene.range[0] && end >= scene.range[1];
+    return !whole && time > start && time < end ? "frame" : null;
+  }
+
+  private edgeAt(point: Point, hit: Hit): EdgeDrag | null {
+    const { ctx, picking } = this.parts;
+    const selection = picking.window;
+    const span = selectionSpan(selection, ctx.scene);
+    if (selection === null || span === null || hit.row === null) return null;
+    if (selection.ranks !== null && !selection.ranks.includes(hit.row.rank)) return null;
+    const edge = edgeAt(point.x, ctx.stage.xOf(span[0]), ctx.stage.xOf(span[1]));
+    if (edge === null) return null;
+    const [fixed, moving]: Span = edge === "start" ? [span[1], span[0]] : span;
+    return new EdgeDrag(this.parts, selection, fixed, moving);
+  }
+
+  private click(hit: Hit, event: MouseEvent): void {
+    const { picking, rows, nav, ctx } = this.parts;
+    if (hit.region === "gutter") {
+      if (hit.row !== null && hit.row.track === null) rows.toggle(hit.row.rank);
+      return;
+    }
+    if (hit.region === "minimap") {
+      const [start, end] = ctx.stage.view();
+      if (this.framePart(this.point(event)) === null) {
+        const half = (end - start) / 2;
+        nav.zoomTo([hit.time - half, hit.time + half]);
+      }
+      return;
+    }
+    if (hit.region === "strip" && hit.step !== null) return;
+    if (hit.region !== "lanes") return;
+    const brief = hit.slice === null ? null : picking.briefOf(hit.slice);
+    if (brief === null) {
+      if (!event.ctrlKey && !event.metaKey) picking.clearAll();
+      return;
+    }
+    if (event.ctrlKey || event.metaKey) picking.toggleEvent(brief);
+    else picking.pick(brief, brief);
+  }
+
+  private double(event: MouseEvent): void {
+    const { picking, nav, ctx } = this.parts;
+    const point = this.point(event);
+    const hit = ctx.stage.hit(point.x, point.y);
+    if (hit.region === "strip" && hit.step !== null) {
+      nav.zoomTo([hit.step.start, hit.step.start + hit.step.dur]);
+      return;
+    }
+    if (hit.region !== "lanes") return;
+    const brief = hit.slice === null ? null : picking.briefOf(hit.slice);
+    if (brief === null) return;
+    event.preventDefault();
+    picking.pick(brief, brief);
+    if (event.altKey) picking.selectName();
+    else nav.toggleZoom(picking.target());
+  }
+
+  private cursorAt(point: Point, shift: boolean): string {
+    const hit = this.parts.ctx.stage.hit(point.x, point.y);
+    if (hit.region === "gutter") return hit.row?.track === null ? "pointer" : "";
+    if (hit.region === "minimap") {
+      const part = this.framePart(point);
+      return part === null ? "crosshair" : part === "frame" ? "grab" : "ew-resize";
+    }
+    if (hit.region === "axis" || hit.region === "strip") return "col-resize";
+    if (hit.region !== "lanes") return "";
+    if (this.space || shift) return "grab";
+    if (this.edgeAt(point, hit) !== null) return "ew-resize";
+    return hit.slice === null ? "" : "pointer";
+  }
+}

@@ -1,0 +1,99 @@
+/** Which ranks are open, which rows are pinned, which are filtered away. */
+
+import type { RowInfo } from "../contract";
+import { type Context, Emitter } from "./context";
+
+/** The name of a row in the shared list of pins. */
+export function pinName(row: Pick<RowInfo, "rank" | "track">): string {
+  return row.track === null ? String(row.rank) : `${row.rank}/${row.track.key}`;
+}
+
+/** Why a filter cannot be used, or null. */
+export function filterError(text: string): string | null {
+  try {
+    new RegExp(text, "i");
+    return null;
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+}
+
+export class Rows {
+  readonly changed = new Emitter();
+  open: ReadonlySet<number>;
+  filter = "";
+
+  constructor(private readonly ctx: Context) {
+    const only = ctx.scene.ranks.length === 1 ? ctx.scene.ranks[0] : undefined;
+    this.open = new Set(only === undefined ? [] : [only.rank]);
+    this.push();
+  }
+
+  /** Hand the state to the stage. */
+  push(): void {
+    this.ctx.stage.setRows({
+      open: this.open,
+      pinned: this.ctx.shared.state.pinned,
+      filter: this.filter,
+    });
+    this.changed.emit();
+  }
+
+  toggle(rank: number): void {
+    const open = new Set(this.open);
+    if (!open.delete(rank)) open.add(rank);
+    this.open = open;
+    this.push();
+  }
+
+  /** Open all ranks, or close all if all are open. */
+  toggleAll(): void {
+    const ranks = this.ctx.scene.ranks.map((rank) => rank.rank);
+    this.open = ranks.every((rank) => this.open.has(rank)) ? new Set() : new Set(ranks);
+    this.push();
+  }
+
+  setFilter(text: string): void {
+    if (text === this.filter || filterError(text) !== null) return;
+    this.filter = text;
+    this.push();
+  }
+
+  togglePin(row: Pick<RowInfo, "rank" | "track">): boolean {
+    const name = pinName(row);
+    const pinned = this.ctx.shared.state.pinned;
+    const on = !pinned.includes(name);
+    this.ctx.shared.set({ pinned: on ? [...pinned, name] : pinned.filter((one) => one !== name) });
+    this.push();
+    return on;
+  }
+
+  /**
+   * Bring a lane into sight. A folded rank is opened only where its folded row does not draw the
+   * lane's events. False if the filter hides it.
+   */
+  show(lane: number): boolean {
+    const { stage, lanes } = this.ctx;
+    if (stage.reveal(lane)) return true;
+    const place = lanes.at(lane);
+    if (place === null) return false;
+    const folded = place.rank.summary.find((summary) =>
+      place.track?.role === "stream"
+        ? summary.role === (place.track.communication ? "comm" : "gpu")
+        : false,
+    );
+    if (folded !== undefined && stage.reveal(folded.lane)) return true;
+    if (!this.open.has(place.rank.rank)) {
+      this.toggle(place.rank.rank);
+      return stage.reveal(lane);
+    }
+    return false;
+  }
+
+  /** After another scene: forget ranks that are gone. */
+  renew(): void {
+    const known = new Set(this.ctx.scene.ranks.map((rank) => rank.rank));
+    this.open = new Set([...this.open].filter((rank) => known.has(rank)));
+    this.push();
+  }
+}

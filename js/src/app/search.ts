@@ -1,0 +1,144 @@
+/** Search by name: counts, and stepping from hit to hit. */
+
+import type { Brief } from "../contract";
+import { type Context, debounce, Emitter } from "./context";
+import type { Picking } from "./picking";
+import { asError, isAbort } from "./observed_source";
+import { type HitCount, isWhole } from "./words";
+
+const TYPE_MS = 160;
+
+export class Search {
+  readonly changed = new Emitter();
+  /** What is known of the hits; null while nothing is searched. */
+  hits: HitCount | null = null;
+  /** Why there are none to show: a broken pattern, or a failed request. */
+  error: string | null = null;
+  pending = false;
+  private asked: AbortController | null = null;
+  private readonly later: (() => void) & { cancel(): void };
+  private typed = "";
+  private at: Brief | null = null;
+
+  constructor(
+    private readonly ctx: Context,
+    private readonly picking: Picking,
+  ) {
+    this.later = debounce(TYPE_MS, ctx.signal, () => this.commit());
+    ctx.signal.addEventListener("abort", () => this.asked?.abort(), { once: true });
+    ctx.source.onReply((op, request, reply) => {
+      if (op !== "marks" || request.text !== this.hits?.text || this.hits === null) return;
+      const inView = reply.reply.in_view;
+      if (typeof inView !== "number" || inView === this.hits.inView) return;
+      this.hits = { ...this.hits, inView };
+      this.changed.emit();
+    });
+    if (this.text !== "") this.load();
+  }
+
+  get text(): string {
+    return this.ctx.shared.state.search;
+  }
+
+  /** Is this event the hit that was stepped to? */
+  isAt(brief: Brief): boolean {
+    const { at } = this;
+    return at?.rank === brief.rank && at.table === brief.table && at.id === brief.id;
+  }
+
+  /** The user types. */
+  type(text: string): void {
+    this.typed = text;
+    this.later();
+  }
+
+  /** Search for this now. */
+  set(text: string): void {
+    this.typed = text;
+    this.commit();
+  }
+
+  clear(): void {
+    this.set("");
+  }
+
+  /** The shared state has another text. */
+  follow(): void {
+    this.typed = this.text;
+    this.load();
+  }
+
+  async step(direction: 1 | -1): Promise<void> {
+    if (this.typed !== this.text) this.commit();
+    const text = this.text;
+    if (text === "") return;
+    this.pending = true;
+    this.changed.emit();
+    try {
+      const from = this.picking.brief ?? this.at ?? this.viewStart();
+      const reply = await this.ctx.source.ask("find", { text, from, direction }, this.ctx.signal);
+      if (text !== this.text) return;
+      const brief = (reply.reply.brief ?? null) as Brief | null;
+      const total = Number(reply.reply.total ?? 0);
+      const index = brief === null ? 0 : Number(reply.reply.index ?? 0);
+      this.hits = { text, index, total, inView: this.hits?.inView ?? null };
+      this.error = typeof reply.reply.error === "string" ? reply.reply.error : null;
+      if (brief !== null) {
+        this.at = brief;
+        this.picking.go(brief);
+      }
+    } catch (error) {
+      if (isAbort(error)) return;
+      this.error = asError(error).message;
+    } finally {
+      this.pending = false;
+      this.changed.emit();
+    }
+  }
+
+  /** Where stepping begins: at the view, unless that is the whole job. */
+  private viewStart(): { rank: number; start: number } | null {
+    const { stage, scene } = this.ctx;
+    const rank = scene.ranks[0]?.rank;
+    if (rank === undefined || isWhole(stage.view(), scene)) return null;
+    return { rank, start: Math.round(stage.view()[0]) };
+  }
+
+  private commit(): void {
+    this.later.cancel();
+    if (this.typed === this.text) return;
+    this.ctx.shared.set({ search: this.typed });
+    this.load();
+  }
+
+  private load(): void {
+    this.asked?.abort();
+    const text = this.text;
+    this.at = null;
+    this.error = null;
+    this.ctx.stage.setOverlay({ search: text });
+    this.hits = null;
+    this.pending = text !== "";
+    this.changed.emit();
+    if (text === "") return;
+    const asked = new AbortController();
+    this.asked = asked;
+    this.ctx.source
+      .ask("search", { text }, asked.signal)
+      .then((reply) => {
+        if (asked.signal.aborted) return;
+        const error = reply.reply.error;
+        this.error = typeof error === "string" ? error : null;
+        const total = Number(reply.reply.total ?? 0);
+        this.hits = this.error === null ? { text, index: 0, total, inView: null } : null;
+        this.pending = false;
+        this.changed.emit();
+      })
+      .catch((error: unknown) => {
+        if (asked.signal.aborted || isAbort(error)) return;
+        this.error = asError(error).message;
+        this.pending = false;
+        this.changed.emit();
+      });
+  }
+}

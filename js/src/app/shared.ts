@@ -1,0 +1,266 @@
+/**
+ * Binds a view to the model that linked views share: echo guard, throttled saving, history.
+ *
+ * Linked views in the page hear every `set` at once; the kernel hears of a moving view at most
+ * every `SAVE_MS`, and at once of everything else.
+ */
+
+import type { SelectionJson, SharedState } from "../contract";
+import { type History, pushed, readHistory, redone, same, undone } from "./history";
+
+/** What is used of an anywidget model. */
+export interface Model {
+  get(key: string): unknown;
+  set(key: string, value: unknown): void;
+  on(event: string, listener: () => void): void;
+  off(event: string, listener: () => void): void;
+  save_changes(): void;
+}
+
+export type Key = keyof SharedState;
+export const KEYS: readonly Key[] = [
+  "view",
+  "selection",
+  "selected_event",
+  "search",
+  "color",
+  "pinned",
+];
+
+export const SAVE_MS = 80;
+export const COMMIT_MS = 350;
+
+export const NOTHING: SharedState = {
+  view: null,
+  selection: null,
+  selected_event: null,
+  search: "",
+  color: "kind",
+  pinned: [],
+};
+
+/** A trait's value in our terms, whatever shape a host gave it. */
+export function normal<K extends Key>(key: K, value: unknown): SharedState[K];
+export function normal(key: Key, value: unknown): unknown {
+  if (key === "view" || key === "selected_event") {
+    return Array.isArray(value) && value.length === 2 ? [Number(value[0]), Number(value[1])] : null;
+  }
+  if (key === "selection") return normalSelection(value);
+  if (key === "search") return typeof value === "string" ? value : "";
+  if (key === "color") return value === "name" ? "name" : "kind";
+  return Array.isArray(value) ? value.map(String) : [];
+}
+
+function normalSelection(value: unknown): SelectionJson | null {
+  if (value === null || typeof value !== "object") return null;
+  const given = value as Partial<SelectionJson>;
+  const selection: SelectionJson = {
+    start_ns: given.start_ns ?? null,
+    end_ns: given.end_ns ?? null,
+    ranks: given.ranks ?? null,
+    tracks: given.tracks ?? null,
+    query: given.query ?? null,
+    ids: given.ids ?? null,
+  };
+  return Object.values(selection).every((part) => part === null) ? null : selection;
+}
+
+export class Shared {
+  private model: Model | null = null;
+  private subscription: AbortController | null = null;
+  private known: SharedState = { ...NOTHING };
+  /** The state at the last entry of the history: what the next entry goes back to. */
+  private settled: SharedState = { ...NOTHING };
+  private writing = false;
+  private moving = false;
+  private sent = new Set<string>();
+  private saveTimer = 0;
+  private commitTimer = 0;
+  private listeners: ((keys: ReadonlySet<Key>, state: SharedState) => void)[] = [];
+  private historyListeners: (() => void)[] = [];
+
+  constructor(private readonly signal: AbortSignal) {
+    signal.addEventListener("abort", () => this.close(), { once: true });
+  }
+
+  get state(): Readonly<SharedState> {
+    return this.known;
+  }
+
+  /** Called with what changed elsewhere, or by undo: show it, without writing it back. */
+  onChange(listener: (keys: ReadonlySet<Key>, state: SharedState) => void): void {
+    this.listeners.push(listener);
+  }
+
+  /** Called when undo or redo may have become possible or impossible. */
+  onHistory(listener: () => void): void {
+    this.historyListeners.push(listener);
+  }
+
+  /** Follow this model from now on, and no other. */
+  attach(model: Model): void {
+    if (this.signal.aborted || model === this.model) return;
+    this.flush();
+    this.subscription?.abort();
+    const subscription = new AbortController();
+    this.subscription = subscription;
+    this.model = model;
+    const listen = (event: string, listener: () => void): void => {
+      model.on(event, listener);
+      subscription.signal.addEventListener("abort", () => model.off(event, listener));
+    };
+    for (const key of KEYS) listen(`change:${key}`, () => this.hear(key));
+    listen("change:_history", () => this.tellHistory());
+    const changed = new Set<Key>();
+    for (const key of KEYS) {
+      const value = normal(key, model.get(key));
+      if (!same(value, this.known[key])) changed.add(key);
+      Object.assign(this.known, { [key]: value });
+    }
+    this.settled = { ...this.known };
+    this.tell(changed);
+    this.tellHistory();
+  }
+
+  /**
+   * Change values by the user's hand. `moving`: more of the same gesture follows, so the kernel
+   * need not hear of each step.
+   */
+  set(patch: Partial<SharedState>, moving = false): void {
+    const changed = this.write(patch);
+    this.moving = moving;
+    if (changed.size > 0) this.commitLater();
+    if (moving) {
+      this.saveTimer ||= window.setTimeout(() => this.save(), SAVE_MS);
+    } else {
+      this.save();
+    }
+  }
+
+  /** The gesture is over: let the kernel know where it ended. */
+  rest(): void {
+    this.moving = false;
+    if (this.saveTimer) this.save();
+    this.sent.clear();
+  }
+
+  get canUndo(): boolean {
+    return this.history().past.length > 0 || !same(this.known, this.settled);
+  }
+
+  get canRedo(): boolean {
+    return this.history().future.length > 0;
+  }
+
+  undo(): boolean {
+    return this.step(undone);
+  }
+
+  redo(): boolean {
+    return this.step(redone);
+  }
+
+  /** Write down the gesture that is still settling, and save. */
+  flush(): void {
+    this.commit();
+    this.rest();
+  }
+
+  private step(walk: typeof undone): boolean {
+    this.flush();
+    const step = walk(this.history(), { ...this.known });
+    if (step === null || this.model === null) return false;
+    const target = { ...NOTHING };
+    for (const key of KEYS) Object.assign(target, { [key]: normal(key, step.state[key]) });
+    const changed = this.write(target);
+    this.writeHistory(step.history);
+    this.settled = { ...this.known };
+    this.save();
+    this.tell(changed);
+    this.tellHistory();
+    return true;
+  }
+
+  private history(): History {
+    return readHistory(this.model?.get("_history"));
+  }
+
+  private write(patch: Partial<SharedState>): Set<Key> {
+    const changed = new Set<Key>();
+    this.writing = true;
+    try {
+      for (const [name, value] of Object.entries(patch)) {
+        const key = name as Key;
+        if (same(value, this.known[key])) continue;
+        changed.add(key);
+        Object.assign(this.known, { [key]: value });
+        if (key === "view") this.sent.add(JSON.stringify(value));
+        this.model?.set(key, value);
+      }
+    } finally {
+      this.writing = false;
+    }
+    return changed;
+  }
+
+  private writeHistory(history: History): void {
+    this.writing = true;
+    try {
+      this.model?.set("_history", history);
+    } finally {
+      this.writing = false;
+    }
+  }
+
+  private hear(key: Key): void {
+    if (this.writing || this.model === null) return;
+    const value = normal(key, this.model.get(key));
+    if (same(value, this.known[key])) return;
+    // While the view moves, hosts that echo hand back where it was a moment ago.
+    if (key === "view" && this.moving && this.sent.has(JSON.stringify(value))) return;
+    this.commit();
+    Object.assign(this.known, { [key]: value });
+    Object.assign(this.settled, { [key]: value });
+    this.tell(new Set([key]));
+  }
+
+  private commitLater(): void {
+    clearTimeout(this.commitTimer);
+    this.commitTimer = window.setTimeout(() => this.commit(), COMMIT_MS);
+    this.tellHistory();
+  }
+
+  private commit(): void {
+    if (!this.commitTimer) return;
+    clearTimeout(this.commitTimer);
+    this.commitTimer = 0;
+    if (same(this.known, this.settled)) return;
+    this.writeHistory(pushed(this.history(), this.settled));
+    this.settled = { ...this.known };
+    if (!this.moving) this.save();
+    this.tellHistory();
+  }
+
+  private save(): void {
+    clearTimeout(this.saveTimer);
+    this.saveTimer = 0;
+    this.model?.save_changes();
+  }
+
+  private tell(changed: ReadonlySet<Key>): void {
+    if (changed.size === 0) return;
+    for (const listener of this.listeners) listener(changed, this.known);
+  }
+
+  private tellHistory(): void {
+    for (const listener of this.historyListeners) listener();
+  }
+
+  private close(): void {
+    this.flush();
+    this.subscription?.abort();
+    this.listeners = [];
+    this.historyListeners = [];
+    this.model = null;
+  }
+}

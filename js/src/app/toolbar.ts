@@ -1,0 +1,106 @@
+/** Everything that can be done, as buttons; each names its key. */
+
+import type { Scene } from "../contract";
+import { formatCount, plural } from "../draw/format";
+import type { Command } from "./keymap";
+import { button } from "./controls";
+import { aria, fill, h, toggle } from "./dom";
+import type { FilterBox } from "./filter_box";
+import type { Legend } from "./legend";
+import type { SearchBox } from "./search_box";
+
+/** Below this width chips and search fold into a button each. */
+export const NARROW_PX = 900;
+
+export class Toolbar {
+  readonly el: HTMLElement;
+  private readonly title: HTMLElement;
+  private readonly facts: HTMLElement;
+  private readonly undo: HTMLButtonElement;
+  private readonly redo: HTMLButtonElement;
+  private readonly color: HTMLButtonElement;
+
+  constructor(
+    private readonly legend: Legend,
+    private readonly search: SearchBox,
+    filter: FilterBox,
+    run: (command: Command) => void,
+  ) {
+    this.title = h("b", { class: "hta-title" });
+    this.facts = h("span", { class: "hta-facts" });
+    this.undo = button({ icon: "undo", name: "Undo", key: "Ctrl+Z", press: () => run("undo") });
+    this.redo = button({
+      icon: "redo",
+      name: "Redo",
+      key: "Ctrl+Shift+Z",
+      press: () => run("redo"),
+    });
+    this.color = button({
+      icon: "color",
+      text: "by kind",
+      name: "Colour by kind or by name",
+      key: "C",
+      class: "hta-color",
+      press: () => run("color"),
+    });
+    this.el = h(
+      "div",
+      { class: "hta-toolbar", role: "toolbar", "aria-label": "Timeline" },
+      h("div", { class: "hta-name" }, this.title, this.facts),
+      legend.el,
+      search.el,
+      h("div", { class: "hta-pair" }, this.undo, this.redo),
+      button({
+        text: "Fit",
+        name: "Zoom to the selection, or the whole job",
+        key: "F",
+        showKey: true,
+        press: () => run("zoom-selection"),
+      }),
+      this.color,
+      filter.el,
+      button({
+        text: "Export…",
+        name: "Export a window as a trace",
+        key: "X",
+        press: () => run("export"),
+      }),
+      button({
+        text: "?",
+        name: "Keys and gestures",
+        key: "?",
+        class: "hta-help-button",
+        press: () => run("help"),
+      }),
+    );
+  }
+
+  setScene(scene: Scene): void {
+    fill(this.title, scene.title);
+    this.title.title = scene.title;
+    fill(
+      this.facts,
+      plural(scene.ranks.length, "rank"),
+      h("span", { class: "hta-if-wide" }, ` · ${formatCount(scene.events)} events`),
+    );
+  }
+
+  setHistory(canUndo: boolean, canRedo: boolean): void {
+    // Not `disabled`: a disabled button loses the focus that the next key needs.
+    aria(this.undo, "disabled", !canUndo);
+    aria(this.redo, "disabled", !canRedo);
+  }
+
+  setColor(color: "kind" | "name"): void {
+    const label = this.color.querySelector(".hta-button-text");
+    if (label !== null) label.textContent = `by ${color}`;
+    aria(this.color, "pressed", color === "name");
+  }
+
+  setWidth(width: number): void {
+    const narrow = width < NARROW_PX;
+    toggle(this.el, "hta-narrow", narrow);
+    this.search.setNarrow(narrow);
+    this.legend.setNarrow(narrow);
+  }
+}

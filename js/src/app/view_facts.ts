@@ -1,0 +1,112 @@
+/** What the window in view holds: asked when it rests, said in words, chips and a card. */
+
+import { formatTime } from "../draw/format";
+import { decodeStats, type Stats } from "../protocol/decode";
+import { type Context, throttle } from "./context";
+import type { Legend } from "./legend";
+import type { Navigation } from "./navigation";
+import { Card } from "./notice";
+import { isAbort, wholeSpan } from "./observed_source";
+import type { Rows } from "./rows";
+import type { StatusLine } from "./status";
+import { spanText, viewWords } from "./words";
+
+const SAY_MS = 100;
+
+export interface ViewParts {
+  ctx: Context;
+  nav: Navigation;
+  rows: Rows;
+  status: StatusLine;
+  legend: Legend;
+}
+
+export interface WaysOut {
+  showAllRows(): void;
+  back(): void;
+}
+
+export class ViewFacts {
+  readonly card = new Card();
+  private stats: Stats | null = null;
+
+  constructor(
+    private readonly parts: ViewParts,
+    private readonly ways: WaysOut,
+  ) {
+    const { ctx, nav, rows, legend } = parts;
+    const say = throttle(SAY_MS, ctx.signal, () => this.say());
+    nav.moved.on(() => {
+      legend.setPending(true);
+      this.card.hide();
+      say();
+    });
+    nav.settled.on(() => this.ask());
+    rows.changed.on(() => this.printCard());
+  }
+
+  /** Another scene, or another try. */
+  renew(): void {
+    this.stats = null;
+    this.parts.legend.setStats(null);
+    this.say();
+    this.printCard();
+    this.ask();
+  }
+
+  private ask(): void {
+    const { ctx, legend } = this.parts;
+    const { source, stage, signal } = ctx;
+    const span = wholeSpan(stage.view());
+    source
+      .ask("stats", span, signal)
+      .then((reply) => {
+        const now = wholeSpan(stage.view());
+        if (now.start !== span.start || now.end !== span.end) return;
+        this.stats = decodeStats(reply, span.start, span.end);
+        legend.setPending(false);
+        legend.setStats(this.stats);
+        this.say();
+        this.printCard();
+      })
+      .catch((error: unknown) => {
+        // The failure itself is shown by whoever listens to the source.
+        if (!isAbort(error)) legend.setStats(null);
+      });
+  }
+
+  private say(): void {
+    const { stage, scene } = this.parts.ctx;
+    const view = stage.view();
+    const { start, end } = wholeSpan(view);
+    const known = this.stats?.start === start && this.stats.end === end ? this.stats : null;
+    this.parts.status.say("view", viewWords(view, scene, known));
+  }
+
+  private printCard(): void {
+    const { stage, scene } = this.parts.ctx;
+    const { filter } = this.parts.rows;
+    if (filter !== "" && stage.rows().length === 0) {
+      this.card.show(
+        "filter",
+        "No track matches",
+        `No rank, process, track or host matches ${filter}.`,
+        [{ text: "Show all", press: () => this.ways.showAllRows() }],
+      );
+      return;
+    }
+    const view = stage.view();
+    const { stats } = this;
+    const outside = view[1] <= scene.range[0] || view[0] >= scene.range[1];
+    const empty = stats !== null && stats.data.length > 0 && stats.data.every((ns) => ns <= 0);
+    if (!outside && !empty) {
+      this.card.hide();
+      return;
+    }
+    const where = `${spanText(view)}: the traces end at ${formatTime(scene.range[1])}.`;
+    this.card.show("empty", "No events in this window", where, [
+      { text: "Fit all", key: "Z", press: () => this.parts.nav.fit() },
+      { text: "Back", key: "Backspace", press: () => this.ways.back() },
+    ]);
+  }
+}

@@ -1,0 +1,232 @@
+/** What the view or the selection says, as one sentence: findings first, each with its number. */
+
+import type { Brief, Scene, SelectionJson, Span } from "../contract";
+import { formatCount, formatDuration, formatShare, group, plural } from "../draw/format";
+import type { Stats } from "../protocol/decode";
+
+/** A piece of a sentence: plain, strong, or a key. */
+export type Piece = string | { strong: string } | { key: string };
+export type Words = Piece[];
+
+const THIN = "\u2009";
+
+/** `451.32–453.36 ms`: as many decimals as the length needs, one unit for both ends. */
+export function spanText(span: Span): string {
+  const [start, end] = span;
+  const far = Math.max(Math.abs(start), Math.abs(end));
+  const [unit, scale, most] =
+    far >= 1e9
+      ? (["s", 1e9, 9] as const)
+      : far >= 1e6
+        ? (["ms", 1e6, 6] as const)
+        : far >= 1e3
+          ? (["µs", 1e3, 3] as const)
+          : (["ns", 1, 0] as const);
+  const step = Math.max(end - start, 1) / 100;
+  const decimals = Math.min(Math.max(Math.ceil(-Math.log10(step / scale) - 1e-9), 0), most);
+  const text = (ns: number): string => {
+    const digits = group((Math.abs(ns) / scale).toFixed(decimals));
+    return ns < 0 ? `\u2212${digits}` : digits;
+  };
+  // A dash beside a minus would be read as one.
+  return `${text(start)}${start < 0 ? " to " : "–"}${text(end)}${THIN}${unit}`;
+}
+
+export function plain(words: Words): string {
+  return words
+    .map((piece) =>
+      typeof piece === "string" ? piece : "strong" in piece ? piece.strong : piece.key,
+    )
+    .join("");
+}
+
+export function isWhole(view: Span, scene: Scene): boolean {
+  const slack = (scene.range[1] - scene.range[0]) / 200;
+  return view[0] <= scene.range[0] + slack && view[1] >= scene.range[1] - slack;
+}
+
+/** The one step that fills the view, if there is one. */
+function stepInView(view: Span, scene: Scene): string | null {
+  const length = view[1] - view[0];
+  for (const step of scene.steps) {
+    const shared = Math.min(view[1], step.start + step.dur) - Math.max(view[0], step.start);
+    if (shared >= 0.9 * length && shared >= 0.9 * step.dur) return step.name;
+  }
+  return null;
+}
+
+function head(view: Span, scene: Scene): Piece {
+  const length = formatDuration(view[1] - view[0]);
+  if (isWhole(view, scene)) {
+    return { strong: `Whole job, ${formatDuration(scene.range[1] - scene.range[0])}.` };
+  }
+  const step = stepInView(view, scene);
+  if (step !== null) return { strong: `${step} in view, ${length}.` };
+  return { strong: `${spanText(view)} (${length}).` };
+}
+
+export interface DeviceShares {
+  compute: number;
+  communication: number;
+  exposed: number;
+  memory: number;
+  idle: number;
+  ranks: number;
+}
+
+/** Shares of the time in view that has data, over all ranks with device events; null without. */
+export function deviceShares(scene: Scene, stats: Stats): DeviceShares | null {
+  const device = new Set(
+    scene.ranks.filter((rank) => rank.summary.some((row) => row.role !== "cpu")).map((r) => r.rank),
+  );
+  const sums = { compute: 0, communication: 0, exposed: 0, memory: 0, idle: 0 };
+  let data = 0;
+  let ranks = 0;
+  stats.ranks.forEach((rank, at) => {
+    const known = stats.data[at] ?? 0;
+    if (!device.has(rank) || known <= 0) return;
+    ranks += 1;
+    data += known;
+    for (const key of ["compute", "communication", "exposed", "memory", "idle"] as const) {
+      sums[key] += stats[key][at] ?? 0;
+    }
+  });
+  if (data === 0) return null;
+  return {
+    compute: sums.compute / data,
+    communication: sums.communication / data,
+    exposed: sums.exposed / data,
+    memory: sums.memory / data,
+    idle: sums.idle / data,
+    ranks,
+  };
+}
+
+function who(ranks: number): string {
+  return ranks === 1 ? "The GPU computes" : "GPUs compute";
+}
+
+export function viewWords(view: Span, scene: Scene, stats: Stats | null): Words {
+  const words: Words = [head(view, scene)];
+  if (stats === null) return words;
+  if (view[1] <= scene.range[0] || view[0] >= scene.range[1]) {
+    words.push(` Outside the job: it ends at ${formatDuration(scene.range[1])}.`);
+    return words;
+  }
+  const shares = deviceShares(scene, stats);
+  if (shares === null) {
+    const device = scene.ranks.some((rank) => rank.summary.some((row) => row.role !== "cpu"));
+    words.push(device ? " No rank has data here." : " No GPU events in these files.");
+    return words;
+  }
+  const one = shares.ranks === 1;
+  words.push(` ${who(shares.ranks)} ${formatShare(shares.compute)}`);
+  if (shares.communication > 0) {
+    words.push(
+      ` and ${one ? "communicates" : "communicate"} ${formatShare(shares.communication)} of the time`,
+    );
+    words.push(`, ${formatShare(shares.exposed)} not hidden by compute`);
+  } else {
+    words.push(" of the time");
+  }
+  words.push(`, and ${one ? "sits" : "sit"} idle ${formatShare(shares.idle)}.`);
+  return words;
+}
+
+/** `rank 5, stream 40` or `rank 5, main thread`. */
+export function placeWords(rank: number, track: string | null): string {
+  return track === null || track === "" ? `rank ${rank}` : `rank ${rank}, ${track}`;
+}
+
+export function eventWords(event: Brief, track: string | null, view: Span): Words {
+  return [
+    { strong: event.short },
+    ` on ${placeWords(event.rank, track)}: ${formatDuration(event.dur)}.`,
+    ` View ${spanText(view)} (${formatDuration(view[1] - view[0])}).`,
+  ];
+}
+
+export interface TotalsInBrief {
+  events: number;
+  /** Kind with most time and its share of the kinds' sum. */
+  top: { kind: string; share: number } | null;
+}
+
+/** Which ranks and rows a selection takes in: `all 8 ranks`, `ranks 0–3, 5`, `rank 5, 2 tracks`. */
+export function rowsWords(selection: SelectionJson, scene: Scene): string {
+  const all = scene.ranks.length;
+  const ranks = selection.ranks;
+  const whose =
+    ranks === null || ranks.length === all
+      ? all === 1
+        ? `rank ${scene.ranks[0]?.rank ?? 0}`
+        : `all ${formatCount(all)} ranks`
+      : ranks.length === 0
+        ? "no rank"
+        : `${ranks.length === 1 ? "rank" : "ranks"} ${rangesText(ranks)}`;
+  if (selection.tracks === null) return whose;
+  const only = selection.tracks.length === 1 ? selection.tracks[0] : undefined;
+  return `${whose}, ${only ?? plural(selection.tracks.length, "track")}`;
+}
+
+/** `0–3, 5`; of long lists the first and last. */
+export function rangesText(ranks: readonly number[]): string {
+  const parts: string[] = [];
+  const sorted = [...ranks].sort((a, b) => a - b);
+  for (let at = 0; at < sorted.length;) {
+    let to = at;
+    while (to + 1 < sorted.length && sorted[to + 1] === (sorted[to] ?? 0) + 1) to += 1;
+    const [from, last] = [sorted[at] ?? 0, sorted[to] ?? 0];
+    parts.push(to > at + 1 ? `${from}–${last}` : to > at ? `${from}, ${last}` : String(from));
+    at = to + 1;
+  }
+  if (parts.length <= 4) return parts.join(", ");
+  return `${parts.slice(0, 2).join(", ")}, …, ${parts.at(-1)} (${formatCount(ranks.length)})`;
+}
+
+export function selectionHead(selection: SelectionJson, scene: Scene): string {
+  const { start_ns: start, end_ns: end } = selection;
+  if (selection.ids !== null) return plural(selection.ids.length, "selected event");
+  if (start === null && end === null) {
+    return selection.query === null ? "Selection" : "Events by query";
+  }
+  const span: Span = [start ?? scene.range[0], end ?? scene.range[1]];
+  return `Selection ${spanText(span)} (${formatDuration(span[1] - span[0])})`;
+}
+
+export function selectionWords(
+  selection: SelectionJson,
+  scene: Scene,
+  totals: TotalsInBrief | null,
+): Words {
+  const words: Words = [{ strong: selectionHead(selection, scene) }];
+  if (selection.ids === null) words.push(` on ${rowsWords(selection, scene)}`);
+  if (totals === null) return [...words, "."];
+  words.push(`: ${plural(totals.events, "event")}`);
+  if (totals.top !== null && totals.top.share > 0) {
+    words.push(`, ${formatShare(totals.top.share)} of their time ${totals.top.kind}`);
+  }
+  return [...words, "."];
+}
+
+export interface HitCount {
+  text: string;
+  /** Hit that is shown, from 1; 0 if none is. */
+  index: number;
+  total: number;
+  inView: number | null;
+}
+
+export function searchWords(hits: HitCount): Words {
+  if (hits.total === 0) return ["No name matches ", { strong: hits.text }, "."];
+  const words: Words = ["Search ", { strong: hits.text }, ": "];
+  if (hits.index > 0) words.push(`hit ${formatCount(hits.index)} of ${formatCount(hits.total)}`);
+  else words.push(plural(hits.total, "hit"));
+  if (hits.inView !== null) words.push(`, ${formatCount(hits.inView)} in view`);
+  words.push(" · ", { key: "Enter" }, " next · ", { key: "Esc" }, " leave");
+  return words;
+}
+
+export function brushWords(span: Span): Words {
+  return [{ strong: formatDuration(span[1] - span[0]) }, ` from ${spanText(span)}`];
+}

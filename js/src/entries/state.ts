@@ -1,0 +1,3 @@
+/** The shared state of linked views: it holds traits and shows nothing. */
+
+export default {};

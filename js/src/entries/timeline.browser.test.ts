@@ -1,0 +1,147 @@
+/** The widget as notebooks run it: the real anywidget runtime, models, and messages. */
+
+import { afterEach, expect, test } from "vitest";
+import { freshState } from "../../dev/app_harness";
+import { AppSource } from "../../dev/app_source";
+import { fakeJob } from "../../dev/fake_job";
+import { type Live, WidgetPage } from "../../test/manager";
+import state from "./state";
+import timeline from "./timeline";
+
+const scope = globalThis as { widgetUnderTest?: unknown };
+scope.widgetUnderTest = timeline;
+const ESM = "export default { render: (parts) => globalThis.widgetUnderTest.render(parts) };";
+
+afterEach(() => document.body.replaceChildren());
+
+interface Notebook {
+  page: WidgetPage;
+  state: Live;
+  widget: Live;
+  source: AppSource;
+}
+
+/** A notebook whose kernel answers from a made-up job. */
+async function notebook(traits: Record<string, unknown> = {}): Promise<Notebook> {
+  const page = new WidgetPage();
+  const job = fakeJob(2, 1);
+  const source = new AppSource(job);
+  const values = freshState().values;
+  const shared = await page.make("state", "export default {}", values);
+  await page.make("other", "export default {}", { ...values, search: "other" });
+  const widget = await page.make("timeline", ESM, {
+    _scene: job.scene,
+    state: "anywidget:state",
+    height: 320,
+    ...traits,
+  });
+  const push = page.sent.push.bind(page.sent);
+  page.sent.push = (...messages) => {
+    for (const { content } of messages) {
+      const { rpc, op, ...request } = content as { rpc: string; op: string };
+      source.ask(op, request).then(
+        ({ reply, buffer }) =>
+          widget.receive({ rpc, ok: true, reply }, buffer === null ? [] : [new DataView(buffer)]),
+        (error: unknown) =>
+          widget.receive({ rpc, ok: false, error: { message: (error as Error).message } }),
+      );
+    }
+    return push(...messages);
+  };
+  return { page, state: shared, widget, source };
+}
+
+const said = (el: HTMLElement): string => el.querySelector(".hta-said")?.textContent ?? "";
+
+test("exports are default only, the state has no view", () => {
+  expect(Object.keys(timeline)).toEqual(["render"]);
+  expect(state).toEqual({});
+});
+
+test("it asks the kernel, draws, and tells it of gestures in one save", async () => {
+  const { page, widget } = await notebook();
+  const view = await widget.show();
+  await expect.poll(() => said(view.el)).toContain("GPUs compute");
+  expect(page.sent.map(({ content }) => content.op)).toContain("tiles");
+  page.saved.length = 0;
+  const root = view.el.querySelector<HTMLElement>(".hta-root");
+  root?.focus();
+  for (const type of ["keydown", "keyup"]) {
+    root?.dispatchEvent(new KeyboardEvent(type, { key: "c", code: "KeyC", bubbles: true }));
+  }
+  await expect
+    .poll(() => page.saved.map(({ model, state: saved }) => [model, saved.color]))
+    .toContainEqual(["state", "name"]);
+  await expect
+    .poll(() =>
+      page.saved.some(
+        ({ state: saved }) =>
+          (saved._history as { past: unknown[] } | undefined)?.past.length === 1,
+      ),
+    )
+    .toBe(true);
+});
+
+test("two views of one model move together, and end alone", async () => {
+  const { widget, state: shared } = await notebook();
+  const first = await widget.show();
+  const second = await widget.show();
+  await expect.poll(() => said(second.el)).toContain("GPUs compute");
+  const press = (key: string): void => {
+    const root = first.el.querySelector<HTMLElement>(".hta-root");
+    root?.focus();
+    for (const type of ["keydown", "keyup"]) {
+      root?.dispatchEvent(
+        new KeyboardEvent(type, { key, code: `Key${key.toUpperCase()}`, bubbles: true }),
+      );
+    }
+  };
+  press("w");
+  await expect.poll(() => said(second.el)).toMatch(/^\d/);
+  first.remove();
+  await expect.poll(() => first.el.childElementCount).toBe(0);
+  shared.model.set("search", "AllReduce");
+  await expect
+    .poll(() => second.el.querySelector<HTMLInputElement>(".hta-search input")?.value)
+    .toBe("AllReduce");
+});
+
+test("another state, height and scene take effect in the open view", async () => {
+  const { widget } = await notebook();
+  const { el } = await widget.show();
+  await expect.poll(() => said(el)).toContain("GPUs compute");
+  widget.model.set("state", "anywidget:other");
+  await expect
+    .poll(() => el.querySelector<HTMLInputElement>(".hta-search input")?.value)
+    .toBe("other");
+  widget.model.set("height", 500);
+  const frame = el.querySelector<HTMLElement>(".hta-stage-frame");
+  expect(frame?.style.height).toBe(`${500 - 36 - 28}px`);
+  const next = fakeJob(2, 1).scene;
+  widget.model.set("_scene", { ...next, title: "another job" });
+  expect(el.querySelector(".hta-title")?.textContent).toBe("another job");
+});
+
+test("a scene of another version is refused in words, in the widget", async () => {
+  const { widget } = await notebook({ _scene: { version: 99 } });
+  const { el } = await widget.show();
+  await expect.poll(() => el.textContent).toContain("the scene is of version 99");
+  expect(el.querySelector("[role=alert]")).not.toBeNull();
+});
+
+test("a kernel that does not answer is named", async () => {
+  const { widget, source } = await notebook();
+  const { el } = await widget.show();
+  await expect.poll(() => said(el)).toContain("GPUs compute");
+  source.held = [];
+  const shared = el.querySelector<HTMLElement>(".hta-root");
+  shared?.focus();
+  for (const type of ["keydown", "keyup"]) {
+    shared?.dispatchEvent(new KeyboardEvent(type, { key: "w", code: "KeyW", bubbles: true }));
+  }
+  const badge = el.querySelector<HTMLElement>("span.hta-badge");
+  await expect.poll(() => badge?.hidden, { timeout: 5000 }).toBe(false);
+  expect(badge?.textContent).toContain("Kernel busy");
+  source.release();
+  await expect.poll(() => badge?.hidden, { timeout: 5000 }).toBe(true);
+});
