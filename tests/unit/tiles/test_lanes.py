@@ -159,3 +159,19 @@ def test_histograms_hold_every_event(durs, scale):
     assert figures["edges"] == sorted(set(figures["edges"]))
     assert (figures["edges"][0], figures["min"]) == (min(durs), min(durs))
     assert figures["sum"] == sum(durs)
+
+
+def test_events_that_touch_do_not_overlap():
+    lane = a_lane([0, 10, 20], [10, 10, 10])
+    assert lane.spans.disjoint
+    mixed = a_lane([0, 10, 15, 30], [10, 10, 2, 5])
+    assert mixed.overlapped(mixed.long_events(0, 100, 1)).tolist() == [False, False, True, False]
+
+
+def test_events_open_at_an_instant(engine, traces):
+    index = RankIndex(engine.job.ranks[0], Budget(0))
+    events = traces[0].events
+    end = events["start_ns"] + events["dur_ns"]
+    for time in (0, 1, 5_000, 15_000, 22_001, 50_000, 60_000, 100_000):
+        still = events.index[(events["start_ns"] < time) & (end > time)]
+        assert index.open_at(time).tolist() == still.tolist()
