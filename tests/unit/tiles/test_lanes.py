@@ -10,6 +10,7 @@ from hta_widgets.tiles.args_text import args_of_record
 from hta_widgets.tiles.asyncs import MAX_LAYERS, async_groups
 from hta_widgets.tiles.cells import measure, tiles
 from hta_widgets.tiles.lane_index import index_lane
+from hta_widgets.tiles.names import NameKeys
 from hta_widgets.tiles.rank_index import Budget, RankIndex
 from hta_widgets.tiles.same_name import MAX_HISTOGRAM_BINS, duration_figures
 
@@ -175,3 +176,13 @@ def test_events_open_at_an_instant(engine, traces):
     for time in (0, 1, 5_000, 15_000, 22_001, 50_000, 60_000, 100_000):
         still = events.index[(events["start_ns"] < time) & (end > time)]
         assert index.open_at(time).tolist() == still.tolist()
+
+
+def test_names_keep_their_keys():
+    names = NameKeys()
+    one, other = Pool(["aten::add", "aten::mul"]), Pool(["aten::mul", "aten::add", "aten::div"])
+    first = names.keys(one, np.array([1]))
+    both = names.keys(one, np.array([0, 1, 1]))
+    assert both[1] == both[2] == first[0] != both[0]
+    assert names.keys(other, np.array([0, 1])).tolist() == [both[1], both[0]]
+    assert names.texts(both) == {str(both[0]): "aten::add", str(both[1]): "aten::mul"}
