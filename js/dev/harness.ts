@@ -1,6 +1,7 @@
 /** The stage alone on a page, driven by the dev scripts through `globalThis.harness`. */
 
 import type { FrameStats, Overlay, Scene, Source, Stage, ThemeName } from "../src/contract";
+import { defaultOpen } from "../src/layout/rows";
 import { createStage } from "../src/stage";
 import { BridgeSource } from "./bridge_source";
 import { fakeJob } from "./fake_job";
@@ -31,6 +32,7 @@ interface Measured {
 
 export interface Harness {
   stage: Stage;
+  source: Source;
   frames: FrameStats[];
   settled(): Promise<void>;
   measure(views: [number, number][]): Promise<Measured>;
@@ -45,6 +47,10 @@ box.style.cssText = `width:${number("width", 1100)}px;height:${number("height", 
 document.body.append(box);
 const stage = createStage(scene, source, theme);
 box.append(stage.el);
+if (query.get("open") === "default") {
+  const open = defaultOpen(scene, number("height", 445) - 90);
+  stage.setRows({ open, pinned: [], filter: "" });
+}
 
 const frames: FrameStats[] = [];
 stage.onFrame((stats) => frames.push(stats));
@@ -93,6 +99,7 @@ async function measure(views: [number, number][]): Promise<Measured> {
 
 const harness: Harness = {
   stage,
+  source,
   frames,
   settled,
   measure,

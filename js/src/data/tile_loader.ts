@@ -6,9 +6,9 @@ import { planAhead, planVisible, type Sight, type TileRequest } from "./tile_pla
 import type { TileStore } from "./tile_store";
 
 /** Stillness before tiles are fetched that are not in sight. */
-const IDLE_MS = 90;
-/** After a failure: once more, and then only when the view changes. */
-const RETRY_MS = 1500;
+export const IDLE_MS = 90;
+/** No request for this long after a failure; then once more, and again when the view changes. */
+export const RETRY_MS = 1500;
 
 export class TileLoader {
   /** The last failure, null after a success. */
@@ -16,6 +16,7 @@ export class TileLoader {
   private sight: Sight | null = null;
   private inFlight = false;
   private failures = 0;
+  private retryTimer = 0;
   private idleTimer = 0;
   private readonly aborter = new AbortController();
 
@@ -40,18 +41,20 @@ export class TileLoader {
   destroy(): void {
     this.aborter.abort();
     clearTimeout(this.idleTimer);
+    clearTimeout(this.retryTimer);
   }
 
   private pump(): void {
-    if (this.inFlight || this.sight === null || this.aborter.signal.aborted) return;
     clearTimeout(this.idleTimer);
+    if (this.inFlight || this.retryTimer !== 0) return;
+    if (this.sight === null || this.aborter.signal.aborted) return;
     const visible = planVisible(this.store, this.sight);
     if (visible !== null) {
       void this.fetch(visible);
       return;
     }
     this.idleTimer = window.setTimeout(() => {
-      if (this.inFlight || this.sight === null || this.source.status !== "live") return;
+      if (this.inFlight || this.sight === null || this.source.status === "busy") return;
       const ahead = planAhead(this.store, this.sight);
       if (ahead !== null) void this.fetch(ahead);
     }, IDLE_MS);
@@ -75,7 +78,10 @@ export class TileLoader {
       this.error = error instanceof Error ? error : new Error(String(error));
       this.failures += 1;
       this.onTiles();
-      if (this.failures === 1) this.idleTimer = window.setTimeout(() => this.pump(), RETRY_MS);
+      this.retryTimer = window.setTimeout(() => {
+        this.retryTimer = 0;
+        if (this.failures <= 1) this.pump();
+      }, RETRY_MS);
     }
   }
 }

@@ -82,7 +82,7 @@ export function planVisible(store: TileStore, sight: Sight): TileRequest | null 
 
 /**
  * What is likely to be wanted next, most likely first: a screen to either side, the next level
- * in, the next level out, then the lanes above and below.
+ * in, the next level out, the lanes above and below, the whole job.
  */
 export function planAhead(store: TileStore, sight: Sight): TileRequest | null {
   const { view, lanes, nearby, range } = sight;
@@ -95,8 +95,9 @@ export function planAhead(store: TileStore, sight: Sight): TileRequest | null {
     [lanes, level - 1, inner],
     [lanes, level + 1, wide],
     [nearby, level, view],
-    // Far out, so that a zoom out of a busy kernel's reach has something to stretch.
+    // Farther out, to have something to stretch wherever a view goes while the kernel is busy.
     [lanes, level + 3, [view[0] - 8 * span, view[1] + 8 * span]],
+    [lanes, levelOf((sight.resolution * (range[1] - range[0])) / span), range],
   ];
   for (const [which, at, window] of steps) {
     if (at < 0 || at > MAX_LEVEL) continue;

@@ -58,7 +58,7 @@ export function factOf(rank: SceneRank, known: StatsByRank | null, hasMargin: bo
 const BASELINE = 4;
 
 export function drawGutter(pen: Pen, gutter: GutterScene): void {
-  const { geometry, theme, layout, placed } = gutter;
+  const { geometry, theme, placed } = gutter;
   const { rowsTop, rowsHeight } = geometry;
   pen.rect(0, rowsTop, geometry.gutter, rowsHeight, theme.bg);
   // Rows come from back to front; each clip range is one run of them.
@@ -82,10 +82,6 @@ export function drawGutter(pen: Pen, gutter: GutterScene): void {
   pen.vertical(geometry.gutter - 1, rowsTop, rowsTop + rowsHeight, theme.rule);
   const end = Math.max(0, ...placed.map(({ row, y }) => y + row.height));
   if (end < rowsTop + rowsHeight) pen.horizontal(end, 0, geometry.gutter, theme.rule);
-  if (layout.sticky > 0) {
-    const y = rowsTop + layout.stickyHeight;
-    pen.horizontal(y - 1, 0, geometry.gutter, theme.ruleStrong);
-  }
 }
 
 function drawRow(pen: Pen, gutter: GutterScene, placed: PlacedRow): void {

@@ -172,12 +172,14 @@ function drawSteps(pen: Pen, head: HeadScene, y: number): void {
       lastEdge = x0;
     }
     const begun = x0 < left;
+    const goesOn = step.start + step.dur > view[1];
     const name = begun ? `‹ ${step.name}` : step.name;
     const used = pen.fitted(name, from + 6, y + 11, x1 - from - 10, FONT.labelStrong, theme.ink);
-    const length = formatDuration(step.dur);
-    const room = x1 - from - used - 24;
-    if (used > 0 && !begun && pen.width(length, FONT.label) <= room) {
-      pen.text(length, x1 - 6, y + 11, FONT.label, theme.ink2, "right");
+    if (used === 0) continue;
+    const end = goesOn ? "›" : formatDuration(step.dur);
+    // The length stands at the end of the step: where only a part is in view, it would be of that.
+    if ((!begun || goesOn) && pen.width(end, FONT.label) <= x1 - from - used - 24) {
+      pen.text(end, x1 - 6, y + 11, FONT.label, theme.ink2, "right");
     }
   }
 }

@@ -8,7 +8,7 @@ import { levelOf, tilesOf } from "../data/tile_plan";
 import { TileStore } from "../data/tile_store";
 import type { Form } from "../layout/bands";
 import { decodeTiles } from "../protocol/decode";
-import { drawLane } from "./lanes";
+import { drawBeyond, drawLane } from "./lanes";
 import { mix, pack, paintsOf, rgb } from "./paints";
 import { Raster } from "./raster";
 import { THEMES } from "./theme";
@@ -66,6 +66,7 @@ async function draw(events: FakeEvent[], given: Drawing = {}) {
   };
   const counted = { rects: 0 };
   const used = given.dimmed === undefined ? paints : paintsOf(theme, KINDS, given.dimmed);
+  drawBeyond(raster, place, used);
   drawLane(raster, place, shown, used, null, counted);
   const px = new Uint32Array(raster.image.data.buffer);
   return {

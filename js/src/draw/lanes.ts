@@ -29,7 +29,7 @@ export interface LanePlace {
 /** Rectangles begin at this width; shorter events are columns. */
 const RECT_PX = 2;
 
-const hatchPitch = 5;
+const HATCH_PITCH = 5;
 let share = new Float32Array(0);
 let counts = new Int32Array(0);
 
@@ -59,18 +59,30 @@ export function drawLane(
   counted.rects += drawRects(raster, place, lane, paints, leastNs, shade);
 }
 
+/** Left and right end of the rank's data, in px. */
+function dataExtent(raster: Raster, place: LanePlace): [number, number] {
+  const xOf = (time: number) => Math.round((time - place.start) / place.resolution);
+  const from = Math.min(raster.width, Math.max(0, xOf(place.dataStart)));
+  return [from, Math.max(from, Math.min(raster.width, xOf(place.dataEnd)))];
+}
+
 function drawGround(raster: Raster, place: LanePlace, paints: Paints): void {
+  const [from, to] = dataExtent(raster, place);
+  raster.rect(from, place.y0, to, place.y1, paints.ground[place.form]);
+}
+
+/** Hatch where others have data and this rank has none: not the same as idle. */
+export function drawBeyond(raster: Raster, place: LanePlace, paints: Paints): void {
   const { y0, y1, dpr } = place;
   const xOf = (time: number) => Math.round((time - place.start) / place.resolution);
-  const from = Math.max(0, xOf(place.dataStart));
-  const to = Math.min(raster.width, xOf(place.dataEnd));
-  raster.rect(from, y0, to, y1, paints.ground[place.form]);
+  const [from, to] = dataExtent(raster, place);
   const { hatchGround: ground, hatchLine: line } = paints;
-  const pitch = Math.round(hatchPitch * dpr);
+  const pitch = Math.round(HATCH_PITCH * dpr);
   const thick = Math.max(1, Math.round(dpr));
-  raster.hatch(Math.max(0, xOf(place.jobStart)), y0, from, y1, ground, line, pitch, thick);
-  const end = Math.min(raster.width, xOf(place.jobEnd));
-  raster.hatch(Math.max(0, to), y0, end, y1, ground, line, pitch, thick);
+  const first = Math.max(0, xOf(place.jobStart));
+  const last = Math.min(raster.width, xOf(place.jobEnd));
+  raster.hatch(first, y0, from, y1, ground, line, pitch, thick);
+  raster.hatch(to, y0, last, y1, ground, line, pitch, thick);
 }
 
 /** Cells as shares and counts, less the slices that get a rectangle of their own. */

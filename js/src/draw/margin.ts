@@ -32,9 +32,10 @@ export function drawMargin(pen: Pen, scene: MarginScene): void {
   pen.vertical(x, geometry.stripTop, geometry.height, theme.rule);
 }
 
-function drawTitle(pen: Pen, { geometry, theme }: MarginScene, x: number): void {
+function drawTitle(pen: Pen, { geometry, theme, placed }: MarginScene, x: number): void {
   const room = geometry.margin - PAD - 4;
-  if (geometry.stripRows === 0) return;
+  const device = placed.some(({ row }) => row.rank.summary.some(({ role }) => role !== "cpu"));
+  if (geometry.stripRows === 0 || !device) return;
   const y = geometry.stripTop + 11;
   pen.fitted("GPU time in view", x + PAD, y, room, FONT.label, theme.ink3);
   if (geometry.stripRows > 1) {

@@ -7,7 +7,8 @@ import type { LaneSpot, Sightings } from "../layout/sight";
 import { drawGutter, type GutterScene } from "./gutter";
 import { drawAxis, drawMinimap, drawStepLines, drawStrip, type HeadScene } from "./head";
 import { LABEL_FROM_PX } from "./labels";
-import { drawLane, type LanePlace, type ShadeOfName } from "./lanes";
+import { drawBeyond, drawLane, type LanePlace, type ShadeOfName } from "./lanes";
+import { drawNoData } from "./no_data";
 import { drawMargin, type MarginScene } from "./margin";
 import { drawOverlay, type OverlayScene } from "./overlay";
 import type { Paints } from "./paints";
@@ -102,6 +103,7 @@ export class Painter {
       painted = this.paintLanes(frame.lanes, frame.head, ticks);
     }
     if (dirty.margin || dirty.head) drawMargin(pen, frame.margin);
+    drawStickyEdge(pen, frame.gutter);
     if (dirty.overlay) {
       this.overCtx.clearRect(0, 0, frame.head.geometry.width, frame.head.geometry.height);
       drawOverlay(this.overPen, frame.overlay);
@@ -127,6 +129,7 @@ export class Painter {
         pen.vertical(x, rowsTop, bottom, grid);
       }
       drawStepLines(pen, head, bottom);
+      drawNoData(pen, lanes);
       for (const spot of sight.spots) labels += this.label(lanes, spot);
     });
     return { lanes: sight.spots.length, rects: counted.rects, labels };
@@ -160,6 +163,14 @@ export class Painter {
       const top = px(y);
       raster.rect(0, top, raster.width, px(y + row.height), paints.bg);
       if (row.track === null) raster.rect(0, top, raster.width, top + line, paints.rule);
+      [place.dataStart, place.dataEnd] = row.rank.range;
+      const bands = row.bands();
+      const last = bands[bands.length - 1];
+      if (last !== undefined) {
+        place.y0 = px(y + bands[0]!.top);
+        place.y1 = px(y + last.top + last.height);
+        drawBeyond(raster, place, paints);
+      }
       for (; at < sight.spots.length && sight.spots[at]!.placed === placed; at += 1) {
         const { band, y: bandY } = sight.spots[at]!;
         const window = lanes.window(band.lane);
@@ -167,7 +178,6 @@ export class Painter {
         place.form = band.form;
         place.y0 = px(bandY);
         place.y1 = Math.max(place.y0 + 1, px(bandY + band.height));
-        [place.dataStart, place.dataEnd] = row.rank.range;
         place.valueRange = band.track?.range ?? null;
         drawLane(raster, place, window, paints, lanes.shade, counted);
       }
@@ -211,6 +221,12 @@ export class Painter {
     }
     return labels;
   }
+}
+
+/** Parts the pinned rows from those that scroll under them. */
+function drawStickyEdge(pen: Pen, { geometry, layout, theme }: GutterScene): void {
+  if (layout.sticky === 0) return;
+  pen.horizontal(geometry.rowsTop + layout.stickyHeight - 1, 0, geometry.width, theme.ruleStrong);
 }
 
 function context(

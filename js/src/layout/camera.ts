@@ -45,7 +45,8 @@ export class Camera {
   /** Go to `view` in `length` ms; true if the shown view has changed at once. */
   go(view: Span, length: number, now: number): boolean {
     this.goal = clampView(view, this.job);
-    if (length <= 0) {
+    const here = this.goal[0] === this.shown[0] && this.goal[1] === this.shown[1];
+    if (length <= 0 || here) {
       this.journey = null;
       return this.arrive();
     }
