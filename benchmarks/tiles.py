@@ -1,7 +1,8 @@
 """Times the tile engine: indexing, new views, and what else the page asks for.
 
 Run ``python benchmarks/tiles.py`` for a job made up in memory, or name one on disk:
-``python benchmarks/tiles.py --path demo-job``. Prints Markdown tables. Times are of the processor, on one core.
+``python benchmarks/tiles.py --path demo-job``. Prints Markdown tables. Times are processor time on
+one core.
 """
 
 from __future__ import annotations
