@@ -57,7 +57,7 @@ def flow_table(
     launch = _Arrows(source, target, len(table))
     known = launch.place(tail, head)
     unsure = np.flatnonzero((flow_kind == 0) & (known < 0))
-    if len(unsure):
+    if len(unsure) and len(table):
         tail[unsure] = finder.by_correlation(columns, start_at[unsure], tail[unsure])
         head[unsure] = finder.by_correlation(columns, end_at[unsure], head[unsure])
         known[unsure] = launch.place(tail[unsure], head[unsure])

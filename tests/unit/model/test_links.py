@@ -181,6 +181,12 @@ def test_flows_that_meet_no_event_are_counted(make, records):
     assert trace.found == [("unpaired", 2, "flows whose ends meet no event; no arrow is drawn")]
 
 
+def test_flows_in_a_file_without_events_are_counted(make):
+    trace = make([flow("s", 1, 1), flow("f", 2, 1)])
+    assert len(trace.flows) == 0
+    assert [(kind, count) for kind, count, _ in trace.found] == [("unpaired", 1)]
+
+
 def test_a_flow_without_an_id_is_counted(make, records):
     bare = flow("s", 1, 1)
     del bare["id"]
