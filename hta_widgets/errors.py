@@ -52,7 +52,5 @@ class TraceError(ValueError):
         return (_rebuild, (self.message, self.path, self.place, self.remedy))
 
 
-def _rebuild(
-    message: str, path: str | None, place: str | None, remedy: str | None
-) -> TraceError:
+def _rebuild(message: str, path: str | None, place: str | None, remedy: str | None) -> TraceError:
     return TraceError(message, path=path, place=place, remedy=remedy)

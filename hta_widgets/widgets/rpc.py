@@ -33,7 +33,7 @@ def serve(widget: _Messenger, answer: Callable[[dict[str, Any]], Answer]) -> Non
             reply, buffer = answer(content)
         except TraceError as error:
             widget.send({"rpc": token, "ok": False, "error": {"message": str(error)}})
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the page must hear of it
             message = f"{type(error).__name__}: {error}"
             detail = traceback.format_exc(limit=-6)
             widget.send(

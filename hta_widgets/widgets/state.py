@@ -46,7 +46,7 @@ class State(anywidget.AnyWidget):
     search = t.Unicode("").tag(sync=True)
     color = t.Enum(("kind", "name"), default_value="kind").tag(sync=True)
     pinned = t.List(t.Unicode()).tag(sync=True)
-    _history = t.Dict({"past": [], "future": []}).tag(sync=True)
+    _history: t.Dict[str, Any] = t.Dict({"past": [], "future": []}).tag(sync=True)
 
     def __init__(self, **traits: Any) -> None:
         self._esm = asset("state.js").read_text("utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import anywidget
@@ -157,7 +158,7 @@ class Timeline(anywidget.AnyWidget):
 
     def export(self, path: str | os.PathLike[str], **options: Any) -> ExportReport:
         """Write the selection as a new trace file; see `hta_widgets.export_trace`."""
-        return export_trace(self.traces, path, self.selection, **options)
+        return export_trace(self.traces, Path(path), self.selection, **options)
 
     def undo(self) -> bool:
         """Go back one change of view, selection, search, colour or pins; False if none is left."""
@@ -243,7 +244,7 @@ class Timeline(anywidget.AnyWidget):
     def _export_from_page(self, request: Mapping[str, Any]) -> dict[str, Any]:
         report = export_trace(
             self.traces,
-            os.path.expanduser(str(request["path"])),
+            Path(str(request["path"])).expanduser(),
             Selection.from_json(request.get("selection"), self.traces),
             clip=bool(request.get("clip", False)),
             counters=bool(request.get("counters", False)),

@@ -57,7 +57,8 @@ def nccl(ddp) -> dict:
     """The longest collective of rank 0."""
     rows = ddp.kernel.value(
         "ts[0].events.query(\"kind == 'communication'\").nlargest(1, 'dur_ns')"
-        ".reset_index()[['id', 'name', 'start_ns', 'dur_ns']].astype({'name': str}).to_dict('records')"
+        ".reset_index()[['id', 'name', 'start_ns', 'dur_ns']].astype({'name': str})"
+        ".to_dict('records')"
     )
     return rows[0]
 
@@ -75,11 +76,11 @@ def colors_of(stage: Locator) -> set[str]:
                   const { data } = g.getImageData(0, 0, node.width, node.height);
                   for (let i = 0; i < data.length; i += 4)
                     if (data[i + 3] === 255)
-                      seen.add("#" + [0, 1, 2].map(k => data[i + k].toString(16).padStart(2, "0")).join(""));
+                      seen.add((data[i] << 16) | (data[i + 1] << 8) | data[i + 2]);
                 }
               };
               find(el);
-              return [...seen];
+              return [...seen].map(c => "#" + c.toString(16).padStart(6, "0"));
             }"""
         )
     )
@@ -161,7 +162,9 @@ def test_drag_selects_a_window_of_the_rows_crossed(ddp, screenshot):
 
 def test_click_on_a_kernel_shows_details_and_the_arrow_to_its_launch(ddp, nccl, screenshot):
     middle = nccl["start_ns"] + nccl["dur_ns"] // 2
-    ddp.kernel(f"tl.zoom_to({nccl['start_ns'] - 2_000_000}, {nccl['start_ns'] + nccl['dur_ns'] * 2})")
+    ddp.kernel(
+        f"tl.zoom_to({nccl['start_ns'] - 2_000_000}, {nccl['start_ns'] + nccl['dur_ns'] * 2})"
+    )
     expect(ddp.root.locator(".hta-words")).not_to_contain_text("Whole job")
     click(ddp.stage, (ddp.x(middle), ddp.row(0) + 3 + 24 + 1 + 7))
     ddp.kernel.wait_for(f"tl.selected_event == (0, {nccl['id']})")
@@ -221,9 +224,7 @@ def test_every_trait_set_from_python_changes_the_screen(ddp, nccl):
     ddp.kernel("tl.search = ''; tl.select(\"kind == 'communication'\")")
     expect(words).to_contain_text("168 events")
     ddp.kernel("tl.height = 700")
-    ddp.page.wait_for_function(
-        "el => el.clientHeight > 600", arg=ddp.stage.element_handle()
-    )
+    ddp.page.wait_for_function("el => el.clientHeight > 600", arg=ddp.stage.element_handle())
 
 
 def test_undo_from_python_moves_the_screen(ddp):
@@ -259,8 +260,16 @@ HOSTILE = "<img src=x onerror=\"document.title='pwned'\">"
 
 def test_a_hostile_name_is_text_everywhere(notebook, kernel, page, tmp_path, screenshot):
     records = [
-        {"ph": "X", "cat": "kernel", "name": HOSTILE, "pid": 0, "tid": 7, "ts": 10 * k, "dur": 8,
-         "args": {"stream": 7, HOSTILE: HOSTILE}}
+        {
+            "ph": "X",
+            "cat": "kernel",
+            "name": HOSTILE,
+            "pid": 0,
+            "tid": 7,
+            "ts": 10 * k,
+            "dur": 8,
+            "args": {"stream": 7, HOSTILE: HOSTILE},
+        }
         for k in range(3)
     ]
     meta = [{"ph": "M", "name": "process_name", "pid": 0, "args": {"name": HOSTILE}}]
