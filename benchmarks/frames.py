@@ -124,8 +124,10 @@ def measure(page: Page, kernel: Kernel, move: Callable[[], None]) -> dict[str, A
 def table(results: dict[str, dict[str, Any]]) -> str:
     """Markdown: one row a move."""
     lines = [
-        "| move | frames | work p50 | work p95 | frames over 25 ms "
-        "| tile answers | kernel p50 | kernel max | largest |",
+        (
+            "| move | frames | work p50 | work p95 | frames over 25 ms "
+            "| tile answers | kernel p50 | kernel max | largest |"
+        ),
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name, result in results.items():
