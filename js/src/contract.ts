@@ -1,13 +1,6 @@
 /** The types that the parts of the page share. Times are integer nanoseconds since the origin. */
 
-export type Kind =
-  | "compute"
-  | "communication"
-  | "memory"
-  | "sync"
-  | "cpu"
-  | "annotation"
-  | "other";
+export type Kind = "compute" | "communication" | "memory" | "sync" | "cpu" | "annotation" | "other";
 
 /** Half-open window of time. */
 export type Span = readonly [start: number, end: number];
@@ -51,6 +44,11 @@ export interface SceneRank {
   range: [number, number];
   /** Set where the file ends early. */
   truncated: string | null;
+  /**
+   * Only in saved pages, of ranks without their single events: cells finer than 2^this ns are not
+   * embedded, and what tiles of finer levels say is spread evenly.
+   */
+  overview_level?: number;
   problems: number;
   /** Lanes of the folded row. `gpu` and `comm` only where the rank has such events. */
   summary: { lane: number; role: "gpu" | "comm" | "cpu"; label: string }[];
@@ -76,6 +74,14 @@ export interface Scene {
   steps: SceneStep[];
   phases: SceneStep[];
   truth: { level: "ok" | "warn"; text: string; problems: Problem[] };
+  /** Only in saved pages: what of the job is in the page. */
+  embedded?: {
+    level: "all" | "partial";
+    text: string;
+    /** Ranks with all their events, and those whose arguments are there as well. */
+    ranks_full: number[];
+    ranks_args: number[];
+  };
 }
 
 export interface Brief {
@@ -141,6 +147,7 @@ export interface RowInfo {
   rank: number;
   /** null for the folded or opened rank's own head. */
   track: SceneTrack | null;
+  /** In the stage, CSS px, as the rows are scrolled now. */
   top: number;
   height: number;
   open: boolean;

@@ -283,6 +283,7 @@ export class TimelineApp {
     this.toolbar.setScene(scene);
     this.legend.setKinds(kindsOf(scene));
     this.status.setTruth(scene.truth);
+    this.status.setEmbedded(scene.embedded);
     aria(this.root, "label", `${scene.title}, ${scene.ranks.length} ranks, ${scene.events} events`);
     this.printGrid();
   }

@@ -41,7 +41,7 @@ const KERNEL: Record<Exclude<Source["status"], "live">, { badge: string; words: 
     badge: "Kernel busy",
     words: ["Zoom and pan work; detail follows when the cell ends."],
   },
-  none: { badge: "Saved view", words: ["No kernel: what is not embedded stays coarse."] },
+  none: { badge: "Saved view", words: ["No kernel: the page answers from what it holds."] },
 };
 
 export class StatusLine {
@@ -100,7 +100,15 @@ export class StatusLine {
     const { badge, words } = KERNEL[status];
     fill(this.kernel, status === "busy" ? "● " : "", badge);
     this.kernel.title = plain(words);
-    this.say("kernel", words);
+    // A saved view stays one: its badge says so, and the line is free for what is seen.
+    this.say("kernel", status === "busy" ? words : null);
+  }
+
+  /** Of a saved view: what of the job is in the page. */
+  setEmbedded(embedded: Scene["embedded"]): void {
+    if (embedded === undefined) return;
+    this.kernel.title = `${KERNEL.none.badge}. ${embedded.text}`;
+    if (embedded.level === "partial") fill(this.kernel, this.kernel.title);
   }
 
   setTruth(truth: Scene["truth"]): void {

@@ -9,6 +9,7 @@ import { asError } from "../app/observed_source";
 import type { Model } from "../app/shared";
 import type { Scene } from "../contract";
 import { KernelSource } from "../data/kernel_source";
+import { findPageSource } from "../page/index";
 import { createStage } from "../stage";
 
 interface Traits {
@@ -33,7 +34,7 @@ async function render({ model, el, host, signal }: RenderProps<Traits>): Promise
     const app = new TimelineApp(el, {
       scene,
       state,
-      source: new KernelSource(model, signal),
+      source: findPageSource(model) ?? new KernelSource(model, signal),
       height: model.get("height"),
       signal,
       makeStage: createStage,

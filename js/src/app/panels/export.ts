@@ -203,13 +203,6 @@ export class ExportPanel {
       this.path.focus();
       return;
     }
-    if (this.source.status === "none") {
-      this.say(
-        "hta-error-text",
-        "Writing a file needs a kernel; this is a saved view. Copy as Python instead.",
-      );
-      return;
-    }
     this.busy = true;
     this.write.setAttribute("aria-busy", "true");
     this.say("hta-note", "Writing…");

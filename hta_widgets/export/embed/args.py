@@ -1,0 +1,163 @@
+"""Arguments of a rank's events, as the file has them, in blocks that are unpacked one by one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets.export.embed.blocks import Block, ColumnWriter, packed
+from hta_widgets.model import Trace
+from hta_widgets.model.record_fields import decode_fields
+from hta_widgets.tiles.args_text import args_of_record
+from hta_widgets.tiles.layout import Rank
+
+__all__ = ["ArgsOfRank", "embed_args"]
+
+_BLOCK_BYTES = 256 << 10
+#: So many records tell what the rest will need.
+_SAMPLE = 4000
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class ArgsOfRank:
+    """What became of a rank's arguments.
+
+    Parameters
+    ----------
+    state : str
+        ``embedded``; ``absent``: the file has none; ``left out``: they did not fit;
+        ``unreadable``: see `reason`.
+    """
+
+    state: str
+    reason: str = ""
+    blocks: list[Block] = field(default_factory=list)
+    columns: dict[str, list[int]] = field(default_factory=dict)
+
+    @property
+    def size_bytes(self) -> int:
+        """What they add to the page."""
+        return sum(block.size_bytes for block in self.blocks)
+
+    def header(self) -> dict[str, Any]:
+        """Return what the page's document says of them."""
+        return {
+            "state": self.state,
+            "reason": self.reason,
+            "blocks": max(len(self.blocks) - 1, 0),
+            "columns": self.columns,
+        }
+
+
+def embed_args(rank: Rank, limit_bytes: float) -> ArgsOfRank:
+    """Return a rank's arguments, all of them or, if they need more than `limit_bytes`, none."""
+    trace = rank.trace
+    if trace.source is None:
+        return ArgsOfRank("absent")
+    records, places = _records(rank)
+    if not len(records):
+        return ArgsOfRank("absent")
+    try:
+        if _estimate(trace, records) > 2 * limit_bytes:
+            return ArgsOfRank("left out")
+        return _written(trace, records, places, limit_bytes)
+    except (OSError, ValueError, LookupError, RecursionError) as error:
+        return ArgsOfRank("unreadable", str(error) or type(error).__name__)
+
+
+def _records(rank: Rank) -> tuple[Ints, Ints]:
+    """Return the records that have something to say, and whose rows they are.
+
+    Rows of asyncs count on from the last event, those of instants from the last async.
+    """
+    table, asyncs, instants = rank.table, rank.trace.async_table, rank.trace.instant_table
+    ends = np.array([*table.end_record.items()], np.int64).reshape(-1, 2)
+    side = len(table) + np.arange(len(asyncs) + len(instants))
+    records = np.concatenate([table.record, ends[:, 1], asyncs.record, instants.record])
+    places = np.concatenate([np.arange(len(table)), ends[:, 0], side])
+    known = records >= 0
+    order = np.argsort(records[known], kind="stable")
+    return records[known][order].astype(np.int64), places[known][order].astype(np.int64)
+
+
+def _texts(trace: Trace, records: Ints) -> Iterator[tuple[int, bytes]]:
+    """Yield position in `records` and text of the args, of records that have some."""
+    if trace.source is None:
+        return
+    wanted, first, times = np.unique(records, return_index=True, return_counts=True)
+    found = trace.source.records(wanted)
+    for at, repeats, (_, record) in zip(first.tolist(), times.tolist(), found, strict=True):
+        text = _args_of(record)
+        if text:
+            for place in range(at, at + repeats):
+                yield place, text
+
+
+def _args_of(record: bytes) -> bytes:
+    """Return the text of a record's args; nothing where it has none."""
+    if b'"args"' not in record:
+        return b""
+    fields = decode_fields(record)
+    if fields is None:
+        # Not strict JSON, but nothing of it is to be lost: text that says the same.
+        pairs = args_of_record(record)
+        inner = ",".join(f"{_quoted(key)}:{_quoted(text)}" for key, text in pairs)
+        return f"{{{inner}}}".encode("utf-8", "replace") if pairs else b""
+    text = fields.get("args", b"")
+    return b"" if text in (b"null", b"{}") else text
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=True)
+
+
+def _estimate(trace: Trace, records: Ints) -> float:
+    sample = records[:_SAMPLE]
+    text = b"".join(text for _, text in _texts(trace, sample))
+    return packed("", text).size_bytes * len(records) / len(sample)
+
+
+def _written(trace: Trace, records: Ints, places: Ints, limit_bytes: float) -> ArgsOfRank:
+    made = ArgsOfRank("embedded")
+    rows: list[int] = []
+    sizes: list[int] = []
+    counts: list[int] = []
+    waiting: list[bytes] = []
+    bytes_waiting = used = 0
+
+    def close() -> None:
+        nonlocal used, bytes_waiting
+        block = packed(f"args-{trace.rank}-{len(counts)}", b"".join(waiting))
+        made.blocks.append(block)
+        used += block.size_bytes
+        counts.append(len(waiting))
+        waiting.clear()
+        bytes_waiting = 0
+
+    for at, text in _texts(trace, records):
+        rows.append(int(places[at]))
+        sizes.append(len(text))
+        waiting.append(text)
+        bytes_waiting += len(text)
+        if bytes_waiting >= _BLOCK_BYTES:
+            close()
+            if used > limit_bytes:
+                return ArgsOfRank("left out")
+    if waiting:
+        close()
+    if not counts:
+        return ArgsOfRank("absent")
+    writer = ColumnWriter()
+    writer.ints("row", rows, delta=True)
+    writer.ints("size", sizes)
+    writer.ints("block", counts)
+    made.blocks.append(writer.block(f"args-{trace.rank}-0-directory"))
+    made.columns = writer.specs
+    return made if made.size_bytes <= limit_bytes else ArgsOfRank("left out")

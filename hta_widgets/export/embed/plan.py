@@ -1,0 +1,231 @@
+"""What of a job goes into a page of limited size: events first, then arguments, by importance."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hta_widgets.export.embed.args import ArgsOfRank, embed_args
+from hta_widgets.export.embed.blocks import Block, packed
+from hta_widgets.export.embed.full_rank import FullRank
+from hta_widgets.export.embed.names import Names
+from hta_widgets.export.embed.overview import Overview
+from hta_widgets.tiles.layout import Job
+from hta_widgets.tiles.rank_index import Budget, RankIndex
+
+__all__ = ["Embedded", "embed"]
+
+_LANE_BYTES = 256 << 20
+#: Overviews get finer while they take less than this share of what there is.
+_OVERVIEW_SHARE = 0.4
+#: Cells over the whole range, and whether all lanes are kept.
+_LADDER = (
+    (4096, True),
+    (2048, True),
+    (1024, True),
+    (512, True),
+    (2048, False),
+    (1024, False),
+    (512, False),
+    (256, False),
+)
+
+
+@dataclass(slots=True)
+class Embedded:
+    """What a page holds of a job.
+
+    Attributes
+    ----------
+    document : dict
+        The page's document without scene, state and what is said of the file.
+    blocks : list of Block
+    scene : dict
+        The scene, which now says what is embedded.
+    sizes : list of (str, int)
+        What takes how many bytes.
+    """
+
+    document: dict[str, Any]
+    blocks: list[Block]
+    scene: dict[str, Any]
+    sizes: list[tuple[str, int]]
+
+
+def embed(job: Job, scene: dict[str, Any], state: dict[str, Any], limit_bytes: float) -> Embedded:
+    """Return as much of a job as fits into so many bytes.
+
+    Parameters
+    ----------
+    job : Job
+        The lanes of all ranks.
+    scene, state : dict
+        The scene of the page, and what its views share: selected ranks come first.
+    limit_bytes : float
+        Size of the blocks. An overview of every rank is embedded even where it needs more.
+    """
+    return _Plan(job, scene, state, limit_bytes).carry_out()
+
+
+class _Plan:
+    def __init__(
+        self, job: Job, scene: dict[str, Any], state: dict[str, Any], limit_bytes: float
+    ) -> None:
+        self.scene = scene
+        self.names = Names()
+        budget = Budget(_LANE_BYTES)
+        self.indices = {rank.rank: RankIndex(rank, budget) for rank in job.ranks}
+        self.order = _by_importance(list(self.indices), scene, state)
+        self.limit = limit_bytes - _fixed_bytes(self.indices.values(), scene)
+
+    def carry_out(self) -> Embedded:
+        full = self._full_ranks()
+        overviews: dict[int, Overview] = {}
+        if len(full) < len(self.indices):
+            rest = [rank for rank in self.order if rank not in full]
+            overviews = self._overviews(rest)
+            while full and _size(full.values()) + _size(overviews.values()) > self.limit:
+                last = list(full)[-1]
+                del full[last]
+                overviews |= self._overviews([last])
+        args = self._args(full, self.limit - _size(full.values()) - _size(overviews.values()))
+        ranks = [
+            full[rank].header if rank in full else overviews[rank].header for rank in self.indices
+        ]
+        ranks_blocks = [
+            full[rank].block if rank in full else overviews[rank].block for rank in self.indices
+        ]
+        args_blocks = [block for one in args.values() for block in one.blocks]
+        return Embedded(
+            document={**self.names.document(), "ranks": ranks},
+            blocks=[*ranks_blocks, *args_blocks],
+            scene=_with_coverage(self.scene, list(full), args, overviews),
+            sizes=[
+                ("events", _size(full.values())),
+                ("overviews", _size(overviews.values())),
+                ("arguments", sum(one.size_bytes for one in args.values())),
+            ],
+        )
+
+    def _full_ranks(self) -> dict[int, FullRank]:
+        """Return ranks with all their events, the most important first, while they fit."""
+        full: dict[int, FullRank] = {}
+        used = 0
+        for rank in self.order:
+            made = FullRank(self.indices[rank], self.names)
+            used += made.block.size_bytes
+            if used > self.limit:
+                break
+            full[rank] = made
+        return full
+
+    def _overviews(self, ranks: Sequence[int]) -> dict[int, Overview]:
+        """Return the finest overviews that leave room for more than themselves."""
+        largest = max(ranks, key=lambda rank: len(self.indices[rank].rank.table))
+        most = max(self.limit, 0) * _OVERVIEW_SHARE
+        for cells, whole in _LADDER:
+            make = self._overview(cells, whole=whole)
+            # The largest one stands for all: no rank is made twice for nothing.
+            if make(largest).block.size_bytes * len(ranks) > most and (cells, whole) != _LADDER[-1]:
+                continue
+            made = {rank: make(rank) for rank in ranks}
+            if _size(made.values()) <= most:
+                return made
+        return made
+
+    def _overview(self, cells: int, *, whole: bool) -> Callable[[int], Overview]:
+        return lambda rank: Overview(self.indices[rank], self.names, cells, whole=whole)
+
+    def _args(self, full: dict[int, FullRank], room: float) -> dict[int, ArgsOfRank]:
+        found: dict[int, ArgsOfRank] = {}
+        for rank, made in full.items():
+            args = embed_args(made.rank, room)
+            room -= args.size_bytes
+            made.header["args"] = args.header()
+            found[rank] = args
+        return found
+
+
+def _size(parts: Iterable[FullRank | Overview]) -> int:
+    return sum(part.block.size_bytes for part in parts)
+
+
+def _fixed_bytes(indices: Iterable[RankIndex], scene: dict[str, Any]) -> int:
+    """Return about what the document takes before any rank is in it: the scene and all names."""
+    names = {name for index in indices for name in index.rank.table.names.values}
+    text = json.dumps(scene) + json.dumps(sorted(names, key=repr))
+    return packed("document", text.encode("ascii")).size_bytes
+
+
+def _by_importance(ranks: list[int], scene: dict[str, Any], state: dict[str, Any]) -> list[int]:
+    """Return the ranks: the selected event's, the selection's, the steps' rank, then all others."""
+    wanted: list[int] = []
+    event, selection = state.get("selected_event"), state.get("selection") or {}
+    if event:
+        wanted.append(int(event[0]))
+    wanted += [int(rank) for rank in selection.get("ranks") or ()]
+    wanted += [int(rank) for rank, _ in selection.get("ids") or ()]
+    wanted += [int(pin.partition("/")[0]) for pin in state.get("pinned") or () if pin[:1].isdigit()]
+    if scene.get("steps_rank") is not None:
+        wanted.append(int(scene["steps_rank"]))
+    known = set(ranks)
+    return list(dict.fromkeys(rank for rank in (*wanted, *ranks) if rank in known))
+
+
+def _with_coverage(
+    scene: dict[str, Any],
+    full: list[int],
+    args: dict[int, ArgsOfRank],
+    overviews: dict[int, Overview],
+) -> dict[str, Any]:
+    ranks = [_rank_with_coverage(rank, overviews.get(rank["rank"])) for rank in scene["ranks"]]
+    with_args = [rank for rank, one in args.items() if one.state in {"embedded", "absent"}]
+    return {
+        **scene,
+        "ranks": ranks,
+        "embedded": {
+            "level": "partial" if overviews else "all",
+            "text": _coverage_text(sorted(full), sorted(with_args), overviews),
+            "ranks_full": sorted(full),
+            "ranks_args": sorted(with_args),
+        },
+    }
+
+
+def _rank_with_coverage(rank: dict[str, Any], overview: Overview | None) -> dict[str, Any]:
+    if overview is None:
+        return rank
+    # Rows of which nothing is known would look idle.
+    tracks = rank["tracks"] if overview.whole else []
+    return {**rank, "tracks": tracks, "overview_level": overview.grid.level}
+
+
+def _coverage_text(full: list[int], args: list[int], overviews: dict[int, Overview]) -> str:
+    if not overviews:
+        if len(args) == len(full):
+            return "All events."
+        return f"All events; arguments of {_listed(args)}." if args else "All events, no arguments."
+    if not full:
+        return "Overview only: no single events."
+    what = "all events" if len(args) == len(full) else "all events, no arguments"
+    if args and len(args) < len(full):
+        what = f"all events, arguments of {_listed(args)}"
+    return f"{_listed(full).capitalize()}: {what}. Others: overview only."
+
+
+def _listed(ranks: list[int]) -> str:
+    """Return ranks in words: ``rank 5``, ``ranks 0-3, 5``."""
+    parts: list[list[int]] = []
+    for rank in ranks:
+        if parts and rank == parts[-1][-1] + 1:
+            parts[-1].append(rank)
+        else:
+            parts.append([rank])
+    texts = [
+        f"{part[0]}–{part[-1]}" if len(part) > 2 else ", ".join(map(str, part)) for part in parts
+    ]
+    if len(texts) > 4:
+        texts = [*texts[:3], "…", texts[-1]]
+    return f"rank{'' if len(ranks) == 1 else 's'} {', '.join(texts)}"

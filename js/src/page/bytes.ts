@@ -1,0 +1,42 @@
+/** From the text of a page to bytes: base64 and gzip, with what browsers bring along. */
+
+/** What newer browsers have and the DOM's types do not know yet. */
+interface Base64Reader {
+  fromBase64?(text: string): Uint8Array;
+}
+
+export function fromBase64(text: string): Uint8Array {
+  const native = (Uint8Array as Base64Reader).fromBase64;
+  if (native !== undefined) return native.call(Uint8Array, text);
+  const binary = atob(text);
+  const bytes = new Uint8Array(binary.length);
+  for (let i = 0; i < bytes.length; i += 1) bytes[i] = binary.charCodeAt(i);
+  return bytes;
+}
+
+export function canGunzip(): boolean {
+  return typeof DecompressionStream === "function";
+}
+
+export async function gunzip(bytes: Uint8Array): Promise<Uint8Array> {
+  const stream = new Blob([bytes as Uint8Array<ArrayBuffer>])
+    .stream()
+    .pipeThrough(new DecompressionStream("gzip"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/** Named blocks of base64 text in the page, each a gzip stream. */
+export interface Blocks {
+  /** Null where there is no such block. */
+  text(name: string): string | null;
+}
+
+export async function readBlock(blocks: Blocks, name: string): Promise<Uint8Array> {
+  const text = blocks.text(name);
+  if (text === null) throw new Error(`This page has lost its part "${name}". Save it again.`);
+  try {
+    return await gunzip(fromBase64(text.trim()));
+  } catch {
+    throw new Error(`The part "${name}" of this page is damaged. Save it again.`);
+  }
+}

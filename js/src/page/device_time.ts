@@ -1,0 +1,166 @@
+/** Where the devices' time goes, in any window: unions over all streams of a rank. */
+
+import type { Reply, Scene } from "../contract";
+import { Counter } from "./counter";
+import type { AnyRank } from "./job";
+import { coverOf } from "./lane";
+import { Overview } from "./overview";
+import { packed } from "./pack";
+import type { Rank } from "./rank";
+
+const COMPUTE = 0;
+const COMMUNICATION = 1;
+const MEMORY = 2;
+const MAX_BINS = 1 << 16;
+
+/** Unions of which the page's figures are made; `both`: compute and communication. */
+const UNIONS = {
+  compute: [COMPUTE],
+  communication: [COMMUNICATION],
+  memory: [MEMORY],
+  both: [COMPUTE, COMMUNICATION],
+  busy: [COMPUTE, COMMUNICATION, MEMORY],
+} as const;
+
+type Union = keyof typeof UNIONS;
+type Before = Record<Union, (time: number) => number>;
+
+const PARTS = ["compute", "communication", "exposed", "memory", "busy", "memory_union"] as const;
+type Parts = Record<(typeof PARTS)[number], number>;
+
+export class DeviceTime {
+  readonly rank: number;
+  readonly any: boolean;
+  /** Whether time within a cell of an overview is a mean. */
+  readonly approximate: boolean;
+  private readonly before: Before;
+  private readonly host: (time: number) => number;
+
+  constructor(
+    private readonly source: AnyRank,
+    private readonly range: readonly [number, number],
+  ) {
+    this.rank = source.number;
+    this.approximate = source instanceof Overview;
+    const before = {} as Before;
+    if (source instanceof Overview) {
+      this.any = source.header.has_device;
+      for (const name of Object.keys(UNIONS) as Union[]) before[name] = source.deviceBefore(name);
+    } else {
+      const rows = source.device();
+      this.any = rows.length > 0;
+      for (const [name, kinds] of Object.entries(UNIONS)) {
+        before[name as Union] = unionOf(source, rows, kinds);
+      }
+    }
+    this.before = before;
+    this.host = hostTime(this.source);
+  }
+
+  between(start: number, end: number): Parts {
+    const of = (name: Union): number => this.before[name](end) - this.before[name](start);
+    const [compute, both, busy] = [of("compute"), of("both"), of("busy")];
+    return {
+      compute,
+      communication: of("communication"),
+      exposed: both - compute,
+      memory: busy - both,
+      busy,
+      memory_union: of("memory"),
+    };
+  }
+
+  /** Time of the first host lane. */
+  hostBetween(start: number, end: number): number {
+    return this.host(end) - this.host(start);
+  }
+
+  /** How much of a window lies within the rank's data. */
+  inside(start: number, end: number): number {
+    return Math.max(0, Math.min(this.range[1], end) - Math.max(this.range[0], start));
+  }
+}
+
+function unionOf(rank: Rank, rows: Int32Array, kinds: readonly number[]): (time: number) => number {
+  const { start, dur } = rank.events;
+  const chosen = rows.filter((row) => kinds.includes(rank.kindOf(rank.events, row)));
+  const cover = coverOf(
+    Float64Array.from(chosen, (row) => start[row]!),
+    Float64Array.from(chosen, (row) => dur[row]!),
+  );
+  return (time) => cover.before(time);
+}
+
+function hostTime(rank: AnyRank): (time: number) => number {
+  const first = rank.header.summary.find(({ role }) => role === "cpu");
+  if (first === undefined) return () => 0;
+  if (rank instanceof Overview) return rank.laneBefore(first.lane);
+  return (time) => {
+    const lane = rank.lane(first.lane);
+    return lane instanceof Counter ? 0 : lane.spans.cover.before(time);
+  };
+}
+
+/** Answer `stats`: the parts of a window, by rank and as shares of all ranks. */
+export function stats(devices: readonly DeviceTime[], start: number, end: number): Reply {
+  if (!(end > start)) throw new Error(`a window must end after it starts, not ${start} to ${end}`);
+  const parts = devices.map((device) => whole(device.between(start, end), device.approximate));
+  const data = devices.map((device) => device.inside(start, end));
+  const reply: Record<string, unknown> = { ranks: devices.map(({ rank }) => rank) };
+  for (const name of ["compute", "communication", "exposed", "memory"] as const) {
+    reply[name] = parts.map((part) => part[name]);
+  }
+  reply.data = data;
+  reply.idle = parts.map((part, i) => data[i]! - part.busy);
+  const all = sum(data);
+  reply.kinds = {};
+  if (all > 0 && devices.some(({ any }) => any)) {
+    reply.kinds = {
+      compute: sum(parts.map(({ compute }) => compute)) / all,
+      communication: sum(parts.map(({ communication }) => communication)) / all,
+      memory: sum(parts.map(({ memory_union }) => memory_union)) / all,
+    };
+  }
+  const approximate = devices.filter((device) => device.approximate).map(({ rank }) => rank);
+  if (approximate.length > 0) reply.approximate = approximate;
+  return { reply, buffer: null };
+}
+
+/** Means of an overview as whole nanoseconds. */
+function whole(parts: Parts, approximate: boolean): Parts {
+  if (!approximate) return parts;
+  return Object.fromEntries(PARTS.map((name) => [name, Math.round(parts[name])])) as Parts;
+}
+
+/** Answer `minimap`: the mean of all ranks over the whole job. */
+export function minimap(devices: readonly DeviceTime[], scene: Scene, bins: number): Reply {
+  if (!(bins >= 1 && bins <= MAX_BINS)) {
+    throw new Error(`bins must be within 1 … ${MAX_BINS}, not ${bins}`);
+  }
+  const [start, end] = scene.range;
+  const step = Math.floor((end - start) / bins);
+  const rest = (end - start) % bins;
+  const edge = (k: number): number => start + step * k + Math.floor((rest * k) / bins);
+  const onDevices = devices.some(({ any }) => any);
+  const names = onDevices ? (["compute", "exposed", "memory"] as const) : (["cpu"] as const);
+  const columns: Record<string, Float32Array> = {};
+  for (const name of names) columns[name] = new Float32Array(bins);
+  for (let bin = 0; bin < bins; bin += 1) {
+    const [low, high] = [edge(bin), edge(bin + 1)];
+    const weight = (high - low) * devices.length;
+    if (weight === 0) continue;
+    const totals: Record<string, number> = {};
+    for (const device of devices) {
+      const parts = onDevices ? device.between(low, high) : { cpu: device.hostBetween(low, high) };
+      for (const name of names) {
+        totals[name] = (totals[name] ?? 0) + (parts as Record<string, number>)[name]!;
+      }
+    }
+    for (const name of names) columns[name]![bin] = totals[name]! / weight;
+  }
+  return packed({ start, end, bins }, columns);
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
+}

@@ -1,0 +1,94 @@
+/** What lies in a saved page, as `hta_widgets/export/embed.py` writes it. */
+
+import type { Scene, SharedState } from "../contract";
+import type { ColumnSpec } from "./columns";
+
+/** Positions in `names`, in `categories`, and the code of the kind. */
+export type EventType = readonly [name: number, category: number, kind: number];
+
+export interface TrackHeader {
+  key: string;
+  process: string;
+  role: "thread" | "stream" | "annotation" | "counter" | "async" | "instant" | "other";
+  lane0: number;
+  lanes: number;
+  nested: number;
+  stream: number;
+  pid: string;
+  tid: string;
+  /** The file's own label. */
+  label: string;
+  /** Of counters: their name and series in the file; empty for others. */
+  counter_name: string;
+  counter_series: string;
+}
+
+export interface SummaryHeader {
+  lane: number;
+  role: "gpu" | "comm" | "cpu";
+  /** Positions in `tracks`. */
+  tracks: number[];
+  /** Whether annotations are members of a `cpu` lane. */
+  annotations: boolean;
+}
+
+/** `embedded`: all of them; `absent`: the file has none; `left out`: they did not fit. */
+export type ArgsState = "embedded" | "absent" | "left out" | "unreadable";
+
+export interface RankHeader {
+  rank: number;
+  detail: "full" | "overview";
+  range: [number, number];
+  lane0: number;
+  lanes: number;
+  types: EventType[];
+  tracks: TrackHeader[];
+  summary: SummaryHeader[];
+  columns: Record<string, ColumnSpec>;
+}
+
+export interface FullHeader extends RankHeader {
+  detail: "full";
+  flow_kinds: string[];
+  /** Samples of each counter track, in the order of the tracks. */
+  counters: number[];
+  args: { state: ArgsState; reason: string; blocks: number; columns: Record<string, ColumnSpec> };
+}
+
+/** One lane of an overview: which columns are its. */
+export interface OverviewLane {
+  lane: number;
+  kinds: number[];
+  counter: boolean;
+}
+
+export interface OverviewHeader extends RankHeader {
+  detail: "overview";
+  /** Cells of 2^level ns, from `first` on. */
+  level: number;
+  first: number;
+  cells: number;
+  lanes_kept: OverviewLane[];
+  /** Events, asyncs and instants of each type, to be counted by a search. */
+  counts: number[];
+  has_device: boolean;
+}
+
+export interface SavedFile {
+  name: string;
+  bytes: number | null;
+}
+
+export interface PageDocument {
+  version: 1;
+  scene: Scene;
+  state: Partial<SharedState>;
+  saved: { at: string; by: string; files: SavedFile[]; embedded: [string, number][] };
+  origin_ns: string | null;
+  names: string[];
+  /** Distinct short names, and which of them each name has. */
+  shorts: string[];
+  short_of: number[];
+  categories: string[];
+  ranks: (FullHeader | OverviewHeader)[];
+}

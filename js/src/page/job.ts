@@ -1,0 +1,86 @@
+/** All ranks of the page; each is unpacked when it is first asked for. */
+
+import { type Blocks, readBlock } from "./bytes";
+import { Columns } from "./columns";
+import type { FullHeader, OverviewHeader, PageDocument } from "./document";
+import { Names } from "./names";
+import { Overview } from "./overview";
+import { Rank } from "./rank";
+import { countUpTo } from "./sorted";
+
+export type AnyRank = Rank | Overview;
+
+/** The block that holds a rank's columns. */
+export function blockOf(rank: number): string {
+  return `rank-${rank}`;
+}
+
+export function argsBlockOf(rank: number, block: number): string {
+  return `args-${rank}-${block}`;
+}
+
+export class Job {
+  readonly names: Names;
+  private readonly headers: (FullHeader | OverviewHeader)[];
+  private readonly firstLanes: number[];
+  private readonly ranks = new Map<number, Promise<AnyRank>>();
+
+  constructor(
+    readonly page: PageDocument,
+    readonly blocks: Blocks,
+  ) {
+    this.names = new Names(page);
+    this.headers = page.ranks;
+    this.firstLanes = this.headers.map(({ lane0 }) => lane0);
+  }
+
+  get numbers(): number[] {
+    return this.headers.map(({ rank }) => rank);
+  }
+
+  /** The number of the rank that a lane belongs to. */
+  rankOfLane(lane: number): number {
+    const last = this.headers.at(-1);
+    const lanes = last === undefined ? 0 : last.lane0 + last.lanes;
+    if (!Number.isInteger(lane) || lane < 0 || lane >= lanes) {
+      throw new Error(`no lane ${lane}; lanes go from 0 to ${lanes - 1}`);
+    }
+    return this.headers[countUpTo(this.firstLanes, lane) - 1]!.rank;
+  }
+
+  rank(number: number): Promise<AnyRank> {
+    let rank = this.ranks.get(number);
+    if (rank === undefined) {
+      rank = this.unpack(number);
+      this.ranks.set(number, rank);
+    }
+    return rank;
+  }
+
+  all(): Promise<AnyRank[]> {
+    return Promise.all(this.numbers.map((number) => this.rank(number)));
+  }
+
+  /** Ranks whose events are all in the page. */
+  async full(): Promise<Rank[]> {
+    const full = this.headers.filter(({ detail }) => detail === "full");
+    return (await Promise.all(full.map(({ rank }) => this.rank(rank)))) as Rank[];
+  }
+
+  private async unpack(number: number): Promise<AnyRank> {
+    const header = this.headers.find(({ rank }) => rank === number);
+    if (header === undefined) throw new Error(`no rank ${number}`);
+    const columns = new Columns(await readBlock(this.blocks, blockOf(number)), header.columns);
+    return header.detail === "full"
+      ? new Rank(header, columns, this.names)
+      : new Overview(header, columns, this.names);
+  }
+}
+
+/** What to say where a rank's single events are asked for and are not in the page. */
+export function notEmbedded(rank: number): string {
+  return (
+    `Rank ${rank} is embedded as an overview only: this page does not hold its single events. ` +
+    "Save it again with a larger max_mb, or select in this rank before saving."
+  );
+}

@@ -1,0 +1,145 @@
+/** The answer to `tiles`: cells, slices and counters of many lanes in one buffer. */
+
+import type { Reply } from "../contract";
+import {
+  CELLS,
+  type CounterTileOut,
+  counterTiles,
+  laneTiles,
+  MAX_LEVEL,
+  MAX_TILES,
+  type SliceOut,
+  type TileOut,
+} from "./cells";
+import { Counter } from "./counter";
+import type { AnyRank, Job } from "./job";
+import type { Lane } from "./lane";
+import type { Names } from "./names";
+import { Overview } from "./overview";
+import { packed } from "./pack";
+import type { Rank } from "./rank";
+
+const TRIMMED = 1;
+const SPILLED = 2;
+
+interface Part {
+  lanes: number[];
+  first: number;
+  last: number;
+}
+
+interface Found {
+  tiles: { lane: number; tile: TileOut }[];
+  counters: { lane: number; tile: CounterTileOut }[];
+}
+
+export async function answerTiles(job: Job, request: Record<string, unknown>): Promise<Reply> {
+  const level = Number(request.level);
+  if (!(level >= 0 && level <= MAX_LEVEL)) {
+    throw new Error(`level ${String(request.level)} is not within 0 … ${MAX_LEVEL}`);
+  }
+  const parts = (request.parts as Part[]) ?? [];
+  const wanted = new Set(parts.flatMap(({ lanes }) => lanes.map((lane) => job.rankOfLane(lane))));
+  const ranks = new Map<number, AnyRank>();
+  await Promise.all([...wanted].map(async (rank) => ranks.set(rank, await job.rank(rank))));
+  const found: Found = { tiles: [], counters: [] };
+  for (const { lanes, first, last } of parts) {
+    for (const lane of lanes) {
+      collect(found, ranks.get(job.rankOfLane(lane))!, job.names, { lane, level, first, last });
+      if (found.tiles.length + found.counters.length > MAX_TILES) {
+        throw new Error(`more than ${MAX_TILES} tiles in one answer; ask for fewer at once`);
+      }
+    }
+  }
+  return inOneBuffer(level, found, job.names);
+}
+
+interface Asked {
+  lane: number;
+  level: number;
+  first: number;
+  last: number;
+}
+
+function collect(found: Found, rank: AnyRank, names: Names, asked: Asked): void {
+  const { lane, level, first, last } = asked;
+  if (rank instanceof Overview) {
+    for (const tile of rank.tiles(lane, level, first, last)) found.tiles.push({ lane, tile });
+    for (const tile of rank.counterTiles(lane, level, first, last))
+      found.counters.push({ lane, tile });
+    return;
+  }
+  const index = rank.lane(lane);
+  if (index instanceof Counter) {
+    for (const tile of counterTiles(index, level, first, last)) found.counters.push({ lane, tile });
+    return;
+  }
+  const slice = sliceOf(rank, lane, index, names);
+  for (const tile of laneTiles(index, level, first, last, slice)) found.tiles.push({ lane, tile });
+}
+
+function sliceOf(rank: Rank, lane: number, index: Lane, names: Names): (at: number) => SliceOut {
+  const ref = rank.ref(lane);
+  const rows = rank.tableOf(ref);
+  const spilled = "spilled" in ref && ref.spilled ? SPILLED : 0;
+  return (at) => {
+    const row = index.rows[at]!;
+    const [name, , kind] = rank.typeOf(rows, row);
+    return {
+      start: rows.start[row]!,
+      dur: rows.dur[row]!,
+      id: row,
+      name: names.key(name),
+      kind,
+      flags: spilled | (index.overlapped(at) ? TRIMMED : 0),
+    };
+  };
+}
+
+function inOneBuffer(level: number, { tiles, counters }: Found, names: Names): Reply {
+  const first = new Uint32Array(tiles.length + 1);
+  tiles.forEach(({ tile }, i) => {
+    first[i + 1] = first[i]! + tile.slices.length;
+  });
+  const busy = new Uint16Array(tiles.length * CELLS);
+  const count = new Uint16Array(tiles.length * CELLS);
+  const kind = new Uint8Array(tiles.length * CELLS);
+  const mask = new Uint8Array(tiles.length * CELLS);
+  tiles.forEach(({ tile }, i) => {
+    busy.set(tile.busy, i * CELLS);
+    count.set(tile.count, i * CELLS);
+    kind.set(tile.kind, i * CELLS);
+    mask.set(tile.mask, i * CELLS);
+  });
+  const low = new Float32Array(counters.length * CELLS);
+  const high = new Float32Array(counters.length * CELLS);
+  counters.forEach(({ tile }, i) => {
+    low.set(tile.smallest, i * CELLS);
+    high.set(tile.largest, i * CELLS);
+  });
+  const slices = tiles.flatMap(({ tile }) => tile.slices);
+  const shown: Record<string, string> = {};
+  for (const { name } of slices) shown[String(name)] ??= names.shortOfKey(name);
+  return packed(
+    { level, names: shown },
+    {
+      tile_lane: Uint32Array.from(tiles, ({ lane }) => lane),
+      tile_index: Float64Array.from(tiles, ({ tile }) => tile.index),
+      busy,
+      count,
+      kind,
+      mask,
+      slice_first: first,
+      slice_start: Float64Array.from(slices, ({ start }) => start),
+      slice_dur: Float64Array.from(slices, ({ dur }) => dur),
+      slice_id: Uint32Array.from(slices, ({ id }) => id),
+      slice_name: Uint32Array.from(slices, ({ name }) => name),
+      slice_kind: Uint8Array.from(slices, (slice) => slice.kind),
+      slice_flags: Uint8Array.from(slices, ({ flags }) => flags),
+      counter_lane: Uint32Array.from(counters, ({ lane }) => lane),
+      counter_index: Float64Array.from(counters, ({ tile }) => tile.index),
+      counter_min: low,
+      counter_max: high,
+    },
+  );
+}

@@ -1,0 +1,261 @@
+/** Writes member events as Chrome trace JSON, from what is in the page. */
+
+import type { SelectionJson } from "../contract";
+import type { Args } from "./args";
+import type { TrackHeader } from "./document";
+import { type JsonText, readJson } from "./json_text";
+import type { Names } from "./names";
+import type { Rank } from "./rank";
+import { membersOf } from "./selection";
+
+/** The mark, and the ranges of ids, of files that hold several ranks. */
+const MARK = "hta_widgets";
+const PID_STRIDE = 100_000;
+const ID_STRIDE = 10 ** 12;
+const ID_ARGS = ["correlation", "External id", "external id", "wait_on_cuda_event_record_corr_id"];
+
+export interface FileOptions {
+  clip: boolean;
+  counters: boolean;
+}
+
+export interface RankPart {
+  rank: Rank;
+  args: Args;
+  /** Members and the events that enclose them, ascending. */
+  rows: number[];
+}
+
+export interface Written {
+  events: number;
+  flows: number;
+  dropped: number;
+}
+
+/** The members of a rank; null if there are none. */
+export function partOf(
+  rank: Rank,
+  args: Args,
+  selection: SelectionJson,
+  names: Names,
+): RankPart | null {
+  const members = membersOf(rank, selection, names);
+  if (members.length === 0) return null;
+  const chosen = new Set<number>(members);
+  const parents = rank.parents();
+  for (const row of members) {
+    for (let at = parents[row]!; at >= 0 && !chosen.has(at); at = parents[at]!) chosen.add(at);
+  }
+  return { rank, args, rows: [...chosen].sort((a, b) => a - b) };
+}
+
+/** A time in µs, exactly. */
+export function micros(ns: number): string {
+  const whole = Math.floor(Math.abs(ns) / 1000);
+  const rest = Math.abs(ns) % 1000;
+  const digits = rest === 0 ? String(whole) : `${whole}.${String(rest).padStart(3, "0")}`;
+  return ns < 0 ? `-${digits}` : digits;
+}
+
+export class TraceFile {
+  private readonly records: string[] = [];
+  private readonly written: Written = { events: 0, flows: 0, dropped: 0 };
+  private readonly several: boolean;
+  private flowId = 0;
+
+  constructor(
+    private readonly parts: readonly RankPart[],
+    private readonly selection: SelectionJson,
+    private readonly options: FileOptions,
+    private readonly names: Names,
+  ) {
+    this.several = parts.length > 1;
+  }
+
+  async write(originNs: string | null): Promise<{ text: string; written: Written }> {
+    for (const part of this.parts) {
+      const pids = this.describe(part.rank);
+      await this.events(part, pids);
+      this.flows(part, pids);
+      this.counters(part, pids);
+    }
+    const head: string[] = [];
+    const ranks = this.parts.map(({ rank }) => rank.number);
+    if (this.several) {
+      const told = ranks.map((rank) => ({ rank, file: `rank-${rank}`, shift_ns: 0, metadata: {} }));
+      head.push(`${quoted(MARK)}: ${JSON.stringify({ merged: 1, ranks: told })}`);
+    } else {
+      head.push(`"distributedInfo": {"rank": ${ranks[0]!}}`);
+    }
+    head.push('"schemaVersion": 1', '"displayTimeUnit": "ms"');
+    if (originNs !== null) head.push(`"baseTimeNanoseconds": ${originNs}`);
+    const text = `{\n${head.join(",\n")},\n"traceEvents": [\n${this.records.join(",\n")}\n]\n}\n`;
+    return { text, written: this.written };
+  }
+
+  /** Names of processes and threads; returns the number of each process in the file. */
+  private describe(rank: Rank): Map<string, string> {
+    const pids = new Map<string, string>();
+    const tracks = rank.header.tracks.filter(isOfEvents);
+    for (const track of tracks) {
+      if (pids.has(track.pid)) continue;
+      const own = bare(track.pid);
+      const pid = this.several ? String(rank.number * PID_STRIDE + pids.size + 1) : own;
+      pids.set(track.pid, pid);
+      if (this.several) this.meta(MARK, pid, "0", `{"rank": ${rank.number}, "pid": ${own}}`);
+      const name = this.several ? `rank ${rank.number} · ${track.process}` : track.process;
+      const kept = this.several ? `, ${quoted(MARK)}: {"name": ${quoted(track.process)}}` : "";
+      this.meta("process_name", pid, "0", `{"name": ${quoted(name)}${kept}}`);
+    }
+    for (const track of tracks) {
+      if (track.role === "annotation") continue;
+      this.meta(
+        "thread_name",
+        pids.get(track.pid)!,
+        bare(track.tid),
+        `{"name": ${quoted(track.label)}}`,
+      );
+    }
+    return pids;
+  }
+
+  private meta(name: string, pid: string, tid: string, args: string): void {
+    this.records.push(
+      `{"name": ${quoted(name)}, "ph": "M", "pid": ${pid}, "tid": ${tid}, "args": ${args}}`,
+    );
+  }
+
+  private async events({ rank, args, rows }: RankPart, pids: Map<string, string>): Promise<void> {
+    const { start, dur, lane } = rank.events;
+    for (const row of rows) {
+      const [name, category] = rank.typeOf(rank.events, row);
+      const track = rank.trackAt(lane[row]!)!;
+      const [from, to] = this.clipped(start[row]!, start[row]! + dur[row]!);
+      const texts = await args.texts_of("events", row);
+      const was = this.was(start[row]!, dur[row]!, from, to);
+      const own = this.args(texts, rank, was);
+      this.records.push(
+        `{"ph": "X", "cat": ${quoted(this.names.category(category))}, ` +
+          `"name": ${quoted(this.names.full(name))}, ` +
+          `"pid": ${pids.get(track.pid)!}, "tid": ${bare(track.tid)}, ` +
+          `"ts": ${micros(from)}, "dur": ${micros(to - from)}${own === "" ? "" : `, "args": ${own}`}}`,
+      );
+      this.written.events += 1;
+    }
+  }
+
+  private clipped(start: number, end: number): [number, number] {
+    if (!this.options.clip) return [start, end];
+    const { start_ns: low, end_ns: high } = this.selection;
+    return [low === null ? start : Math.max(start, low), high === null ? end : Math.min(end, high)];
+  }
+
+  /** What a cut event says of what it was. */
+  private was(start: number, dur: number, from: number, to: number): string {
+    const said: string[] = [];
+    if (from !== start) said.push(`"ts": ${micros(start)}`);
+    if (to - from !== dur) said.push(`"dur": ${micros(dur)}`);
+    return said.length === 0 ? "" : `{${said.join(", ")}}`;
+  }
+
+  /** The file's own text of the args, unless something has to be changed in it. */
+  private args(texts: readonly string[], rank: Rank, was: string): string {
+    if (texts.length === 1 && was === "" && !this.several) return texts[0]!;
+    const pairs: [string, JsonText][] = [];
+    for (const text of texts) {
+      const value = readJson(text);
+      if (value.pairs === null) pairs.push(["args", value]);
+      else pairs.push(...value.pairs);
+    }
+    const written = pairs.map(([key, { json }]) => {
+      const scoped = this.several && ID_ARGS.includes(key) ? scopedId(json, rank.number) : json;
+      return `${quoted(key)}: ${scoped}`;
+    });
+    if (was !== "") written.push(`"hta_clipped": ${was}`);
+    return written.length === 0 ? "" : `{${written.join(", ")}}`;
+  }
+
+  /** Arrows that the file states and of which both ends are written. */
+  private flows({ rank, rows }: RankPart, pids: Map<string, string>): void {
+    const { kind, source, target, stated } = rank.flows();
+    const { start, dur, lane } = rank.events;
+    const chosen = new Set(rows);
+    kind.forEach((code, at) => {
+      if (stated[at] === 0) return;
+      const [tail, head] = [source[at]!, target[at]!];
+      const ends = Number(chosen.has(tail)) + Number(chosen.has(head));
+      if (ends < 2) {
+        this.written.dropped += ends;
+        return;
+      }
+      this.flowId += 1;
+      const name = rank.header.flow_kinds[code] ?? "flow";
+      const category = name === "launch" ? "ac2g" : name;
+      const [from, to] = this.clipped(start[tail]!, start[tail]! + dur[tail]!);
+      const write = (phase: string, row: number, time: number): void => {
+        const track = rank.trackAt(lane[row]!)!;
+        this.records.push(
+          `{"ph": ${phase}, "id": ${this.flowId}, "cat": ${quoted(category)}, "name": ${quoted(category)}, ` +
+            `"pid": ${pids.get(track.pid)!}, "tid": ${bare(track.tid)}, "ts": ${micros(time)}}`,
+        );
+      };
+      write('"s"', tail, Math.min(from, to));
+      write('"f", "bp": "e"', head, this.clipped(start[head]!, start[head]! + dur[head]!)[0]);
+      this.written.flows += 1;
+    });
+  }
+
+  private counters({ rank, rows }: RankPart, pids: Map<string, string>): void {
+    const window = this.window(rank, rows);
+    for (const track of rank.header.tracks) {
+      if (track.role !== "counter") continue;
+      const { times, values } = rank.counterOf(track);
+      times.forEach((time, at) => {
+        if (time < window[0] || time >= window[1]) return;
+        if (!this.options.counters) {
+          this.written.dropped += 1;
+          return;
+        }
+        const pid = pids.get(track.pid) ?? bare(track.pid);
+        this.records.push(
+          `{"ph": "C", "name": ${quoted(track.counter_name)}, "pid": ${pid}, "ts": ${micros(time)}, ` +
+            `"args": {${quoted(track.counter_series)}: ${String(values[at]!)}}}`,
+        );
+      });
+    }
+  }
+
+  /** The selection's window; a side that it leaves open ends where its events do. */
+  private window(rank: Rank, rows: readonly number[]): [number, number] {
+    const { start, dur } = rank.events;
+    const { start_ns: low, end_ns: high, query, ids, tracks } = this.selection;
+    const byEvent = query !== null || ids !== null || tracks !== null;
+    const last = (): number => rows.reduce((end, row) => Math.max(end, start[row]! + dur[row]!), 0);
+    return [
+      low ?? (byEvent ? start[rows[0]!]! : Number.NEGATIVE_INFINITY),
+      high ?? (byEvent ? last() + 1 : Number.POSITIVE_INFINITY),
+    ];
+  }
+}
+
+function isOfEvents({ role }: TrackHeader): boolean {
+  return role !== "counter" && role !== "async" && role !== "instant";
+}
+
+function quoted(text: string): string {
+  return JSON.stringify(text);
+}
+
+/** Ids of processes and threads: numbers where the file may have had numbers. */
+function bare(id: string): string {
+  return /^\d+$/.test(id) ? id : quoted(id);
+}
+
+/** An id that no other rank of the file has. */
+function scopedId(json: string, rank: number): string {
+  if (json.startsWith("-") || json === "null") return json;
+  if (/^\d{1,12}$/.test(json) && (rank + 1) * ID_STRIDE < 2 ** 53) {
+    return String(rank * ID_STRIDE + Number(json));
+  }
+  return quoted(`${rank}:${json}`);
+}

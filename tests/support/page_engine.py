@@ -1,0 +1,61 @@
+"""The engine of saved pages, run by Node outside of any browser."""
+
+import base64
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hta_widgets.tiles.protocol import unpack
+
+SCRIPT = Path(__file__).with_suffix(".mjs")
+
+
+class PageEngine:
+    """Answers requests from a page's own data, with the page's own code."""
+
+    def __init__(self, node: str, page: str | Path, bundle: Path) -> None:
+        self._process = subprocess.Popen(
+            [node, str(SCRIPT), str(page), str(bundle)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            cwd=SCRIPT.parents[2],
+        )
+        #: Files that the last answer offered for download, by name.
+        self.files: dict[str, bytes] = {}
+
+    def __enter__(self) -> "PageEngine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(timeout=30)
+
+    def ask(self, op: str, **request: Any) -> dict[str, Any]:
+        """Return the whole answer: ``ok``, ``reply``, ``columns``, ``error``."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"op": op, **request}) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, "the page's engine ended"
+        answer: dict[str, Any] = json.loads(line)
+        self.files = {
+            one["name"]: base64.b64decode(one["data"]) for one in answer.pop("files", [])
+        }
+        buffer = answer.pop("buffer", None)
+        if buffer is not None:
+            columns = answer["reply"].pop("columns")
+            answer["columns"] = unpack(columns, base64.b64decode(buffer))
+        return answer
+
+    def answer(self, op: str, **request: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return reply and columns; what cannot be answered fails."""
+        answer = self.ask(op, **request)
+        assert answer["ok"], answer["error"]
+        return answer["reply"], answer.get("columns", {})
