@@ -49,19 +49,25 @@ class _Column:
         return np.concatenate(parts) if parts else np.empty(0, self._dtype)
 
 
-class _Codes(dict[Any, int]):
-    """Codes of values by their text; a value that is met for the first time gets one."""
+class _Codes:
+    """Codes of values by their text."""
 
-    __slots__ = ("pool",)
+    __slots__ = ("_codes", "pool")
 
     def __init__(self) -> None:
-        super().__init__()
+        self._codes: dict[Any, int] = {}
         self.pool = Pool()
 
-    def __missing__(self, value: Any) -> int:
-        code = self.pool.add("" if value is None else str(value))
-        self[value] = code
-        return code
+    def of(self, values: list[Any]) -> npt.NDArray[np.int32]:
+        codes = self._codes
+        try:
+            found = [codes[value] for value in values]
+        except KeyError:
+            for value in values:
+                if value not in codes:
+                    codes[value] = self.pool.add("" if value is None else str(value))
+            found = [codes[value] for value in values]
+        return np.fromiter(found, np.int32, len(found))
 
 
 class Columns:
@@ -135,10 +141,10 @@ class Columns:
             (self._phase, phase),
             (self._start, start),
             (self._dur, dur),
-            (self._name, _codes(self._names, [record.name for record in records])),
-            (self._category, _codes(self._categories, [record.cat for record in records])),
-            (self._pid, _codes(self._pids, [record.pid for record in records])),
-            (self._tid, _codes(self._tids, [record.tid for record in records])),
+            (self._name, self._names.of([record.name for record in records])),
+            (self._category, self._categories.of([record.cat for record in records])),
+            (self._pid, self._pids.of([record.pid for record in records])),
+            (self._tid, self._tids.of([record.tid for record in records])),
             *self._arg_columns(records, count),
             (self._flow, self._flow_ids.codes([record.id for record in records])),
             (self._record, numbers),
@@ -272,16 +278,13 @@ class Columns:
 
 def _phases(records: Sequence[Record]) -> npt.NDArray[np.uint8]:
     letters = [record.ph for record in records]
-    text = "".join(letters)
-    if not text.isascii() or "" in letters or len(text) != len(letters):
-        text = "".join(
+    count = len(letters)
+    text = ",".join(letters)
+    if len(text) != 2 * count - 1 or not text.isascii() or text[1::2].strip(","):
+        text = ",".join(
             letter if len(letter) == 1 and letter.isascii() else "\0" for letter in letters
         )
-    return np.frombuffer(text.encode(), np.uint8)
-
-
-def _codes(codes: _Codes, values: list[Any]) -> npt.NDArray[np.int32]:
-    return np.fromiter([codes[value] for value in values], np.int32, len(values))
+    return np.frombuffer(text.encode(), np.uint8)[::2]
 
 
 def _integers(values: list[Any], dtype: Any, count: int) -> npt.NDArray[Any]:

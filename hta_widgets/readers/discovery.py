@@ -50,8 +50,16 @@ def find_files(source: Any, problems: Problems) -> list[Found]:
     sole = len(found) == 1 and found[0].named
     readable: list[Found] = []
     foreign: list[tuple[str, str]] = []
+    unreadable: TraceError | None = None
     for file in found:
-        kind, name = sniff(file.path)
+        try:
+            kind, name = sniff(file.path)
+        except TraceError as error:
+            if file.named:
+                raise
+            problems.add("skipped", 1, f"the file {error.message}", file=file.path)
+            unreadable = unreadable or error
+            continue
         if kind == "json":
             readable.append(file)
         elif sole or (file.named and kind == "foreign"):
@@ -64,6 +72,8 @@ def find_files(source: Any, problems: Problems) -> list[Found]:
             foreign.append((file.path, f"is {name}"))
     report_foreign(foreign, problems)
     if not readable:
+        if unreadable is not None:
+            raise unreadable
         if not found:
             raise TraceError(
                 "holds no files" if isinstance(source, (str, os.PathLike)) else "no files given",

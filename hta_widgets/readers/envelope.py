@@ -142,7 +142,7 @@ def _strict_object(text: bytes) -> tuple[dict[str, bytes] | None, int]:
         if end is None:
             return None, 0
         text = text[:end]
-    except RecursionError:
+    except (RecursionError, UnicodeDecodeError):
         return None, 0
     return _strict(text), len(text)
 

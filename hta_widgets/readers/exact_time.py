@@ -34,13 +34,18 @@ Bytes = npt.NDArray[np.uint8]
 
 _DIGITS = b"0123456789"
 _COMMA, _DOT = ord(","), ord(".")
-#: room for the words that reach back before the first value
-_LEAD = 24
+_ZERO = ord("0")
+#: room for the words that reach back before the first value and on behind the last
+_LEAD, _TRAIL = 24, 8
 #: that many digits fit an int64 whatever they are
 _MOST_DIGITS = 18
 _POWERS = 10 ** np.arange(_MOST_DIGITS + 1, dtype=np.int64)
 _LARGEST = (1 << 63) - 1
 _DECIMALS = Context(prec=400, rounding=ROUND_HALF_EVEN)
+
+#: of a little-endian word, the bytes of its first and of its last n characters
+_FIRST_BYTES = np.array([(1 << (8 * n)) - 1 for n in range(9)], np.uint64)
+_LAST_BYTES = ~_FIRST_BYTES[::-1].copy()
 
 _IS_ODD = np.ones(256, np.bool_)
 _IS_ODD[np.frombuffer(_DIGITS + b".,", np.uint8)] = False
@@ -80,7 +85,7 @@ def nanoseconds(texts: Sequence[Any]) -> Times:
     if skeleton.count(b",") != count - 1:
         return _one_by_one(texts)
 
-    text = np.frombuffer(b"".join((b"0" * _LEAD, joined, b",")), np.uint8)
+    text = _padded(joined)
     alike = None if odd else _alike(text, skeleton, count)
     if alike is not None:
         return Times(alike, None)
@@ -95,7 +100,7 @@ def plain_integers(texts: Sequence[Any], absent: int) -> Ints | None:
     skeleton = joined.translate(None, _DIGITS)
     if len(skeleton) != len(texts) - 1 or skeleton.strip(b","):
         return None
-    text = np.frombuffer(b"".join((b"0" * _LEAD, joined, b",")), np.uint8)
+    text = _padded(joined)
     ends = np.flatnonzero(text == _COMMA)
     digits = np.diff(ends, prepend=_LEAD - 1) - 1
     if digits.max() > _MOST_DIGITS:
@@ -115,9 +120,13 @@ def resolution(*times: Ints) -> int:
     return step
 
 
+def _padded(joined: bytes) -> Bytes:
+    return np.frombuffer(b"".join((b"0" * _LEAD, joined, b",", b"0" * _TRAIL)), np.uint8)
+
+
 def _alike(text: Bytes, skeleton: bytes, count: int) -> Ints | None:
     """Values of one width with 0 or 3 decimals, as times of a trace mostly are; else None."""
-    pitch, rest = divmod(len(text) - _LEAD, count)
+    pitch, rest = divmod(len(text) - _LEAD - _TRAIL, count)
     width = pitch - 1
     whole = width
     if rest or width < 1:
@@ -126,22 +135,20 @@ def _alike(text: Bytes, skeleton: bytes, count: int) -> Ints | None:
         whole = width - 4
         if whole < 1 or skeleton != (b".," * count)[:-1]:
             return None
-        if not (text[_LEAD + whole :: pitch] == _DOT).all():
+        if not (text[_LEAD + whole : -_TRAIL : pitch] == _DOT).all():
             return None
     elif len(skeleton) != count - 1:
         return None
-    if whole > _MOST_DIGITS or not (text[_LEAD + width :: pitch] == _COMMA).all():
+    if whole > _MOST_DIGITS or not (text[_LEAD + width : -_TRAIL : pitch] == _COMMA).all():
         return None
 
     def column(end: int, digits: int) -> Ints:
-        words = np.ndarray((count,), "<u8", text, _LEAD + end - 8, (pitch,)).astype(np.uint64)
-        return _eight_digits(words, 8 - min(digits, 8))
+        words = np.ndarray((count,), "<u8", text, _LEAD + end - 8, (pitch,))
+        return _eight_digits(words & _LAST_BYTES[min(digits, 8)])
 
     value = column(whole, whole)
-    if whole > 8:
-        value += column(whole - 8, min(whole - 8, 8)) * 10**8
-    if whole > 16:
-        value += column(whole - 16, whole - 16) * 10**16
+    for done in range(8, whole, 8):
+        value += column(whole - done, whole - done) * 10**done
     if whole > _MOST_DIGITS - 3 and value.max() >= _LARGEST // 1000:
         return None
     value *= 1000
@@ -153,48 +160,65 @@ def _alike(text: Bytes, skeleton: bytes, count: int) -> Ints | None:
 def _varied(text: Bytes, texts: Sequence[Any], *, has_odd: bool) -> Times:
     """Values of any width and number of decimals."""
     count = len(texts)
-    ends = np.flatnonzero(text == _COMMA)
+    marks = np.flatnonzero(text < _ZERO)
+    is_comma = text[marks] == _COMMA
+    commas = np.flatnonzero(is_comma)
+    ends = marks[commas]
     starts = np.empty_like(ends)
     starts[0] = _LEAD
     np.add(ends[:-1], 1, out=starts[1:])
-    state = np.zeros(count, np.uint8)
-    state[starts == ends] = MISSING
+    state = (starts == ends).view(np.uint8)  # an empty value is MISSING, which is 1
 
-    dots = np.flatnonzero(text == _DOT)
-    points = ends.copy()  # where the whole part ends
-    if len(dots):
-        owners = np.searchsorted(ends, dots)
-        points[owners] = dots
-        if len(dots) > 1 and not np.diff(owners).all():
-            state[owners[1:][owners[1:] == owners[:-1]]] = BAD
+    # A value's point is the mark before its comma, unless that is the comma of the value before.
+    points = ends.copy()
+    before = marks[commas - 1]
+    dotted = text[before] == _DOT
+    np.copyto(points, before, where=dotted)
+    has_points = bool(dotted.any())
     wholes = points - starts
-    decimals = np.maximum(ends - points - 1, 0)
-    most_decimals = int(decimals.max())
-
     value = _integers(text, points, wholes)
     longest = int(wholes.max())
     if longest + 3 > _MOST_DIGITS:
         state[(value >= _LARGEST // 1000) | (wholes > _MOST_DIGITS)] = TOO_LARGE
     value *= 1000
-    if most_decimals:
-        fraction = _integers(text, ends, decimals)
-        if most_decimals != 3 or not ((decimals == 3) | (decimals == 0)).all():
+    if has_points:
+        decimals = ends - points - dotted
+        most_decimals = int(decimals.max())
+        if most_decimals > _MOST_DIGITS:
             state[decimals > _MOST_DIGITS] = TOO_LARGE
-            fraction *= _POWERS[np.maximum(3 - decimals, 0)]
-            fraction = _divided(fraction, _POWERS[np.clip(decimals - 3, 0, _MOST_DIGITS)])
-        value += fraction
+        value += _thousandths(text, points, ends, decimals, most_decimals)
+        if len(marks) != count + np.count_nonzero(dotted):
+            state[np.diff(commas, prepend=-1) > 2] = BAD
+        state[(wholes + decimals == 0) & dotted] = BAD
 
     if has_odd:
         odd_rows = np.searchsorted(ends, np.flatnonzero(_IS_ODD[text]))
         state[odd_rows] = TOO_LARGE
-    value[state != OK] = 0
-    for row in np.flatnonzero(state == TOO_LARGE).tolist():
+    awkward = np.flatnonzero(state)
+    if not len(awkward):
+        return Times(value, None)
+    value[awkward] = 0
+    for row in awkward[state[awkward] == TOO_LARGE].tolist():
         value[row], state[row] = _exact(bytes(texts[row]))
     return Times(value, state if state.any() else None)
 
 
-def _divided(value: Ints, unit: Ints) -> Ints:
-    """Divide with ties to even; what it is added to is a multiple of 1000, hence even."""
+def _thousandths(
+    text: Bytes, points: Ints, ends: Ints, decimals: Ints, most_decimals: int
+) -> Ints:
+    """Decimals as thousandths, ties to even: what they are added to is a multiple of 1000."""
+    if most_decimals <= 8:
+        words = _words(text)[points + 1] & _FIRST_BYTES[decimals]
+        left_aligned = _eight_digits(words)
+        if most_decimals <= 3:
+            return left_aligned // 100_000
+        return _divided(left_aligned, np.int64(100_000))
+    fraction = _integers(text, ends, decimals)
+    fraction *= _POWERS[np.maximum(3 - decimals, 0)]
+    return _divided(fraction, _POWERS[np.clip(decimals - 3, 0, _MOST_DIGITS)])
+
+
+def _divided(value: Ints, unit: Ints | np.int64) -> Ints:
     quotient, rest = np.divmod(value, unit)
     half = unit // 2
     up = (rest > half) | ((rest == half) & (unit > 1) & (quotient & 1 == 1))
@@ -203,22 +227,26 @@ def _divided(value: Ints, unit: Ints) -> Ints:
 
 def _integers(text: Bytes, ends: Ints, digits: Ints) -> Ints:
     """Return the values of runs of digits; of those longer than 18, anything."""
-    # A view of the word at every byte: a gather from it costs one load per value.
-    words = np.ndarray((len(text) - 7,), "<u8", text, 0, (1,))
-    longest = min(int(digits.max()), _MOST_DIGITS)
-    value = _eight_digits(words[ends - 8], 8 - np.minimum(digits, 8))
-    for done in range(8, longest, 8):
-        part = _eight_digits(words[ends - (8 + done)], 8 - np.clip(digits - done, 0, 8))
-        value += part * 10**done
+    words = _words(text)
+    least, most = int(digits.min()), min(int(digits.max()), _MOST_DIGITS)
+    value: Ints | None = None
+    for done in range(0, max(most, 1), 8):
+        word = words[ends - (8 + done)]
+        if least < done + 8:
+            word = word & _LAST_BYTES[np.clip(digits - done, 0, 8)]
+        part = _eight_digits(word)
+        value = part if value is None else value + part * 10**done
+    assert value is not None  # noqa: S101 - the loop runs at least once
     return value
 
 
-def _eight_digits(words: npt.NDArray[np.uint64], absent: int | Ints) -> Ints:
-    """Read little-endian words of eight ASCII digits, of which the first `absent` do not count."""
-    bits = np.uint64(4 * absent) if isinstance(absent, int) else (4 * absent).astype(np.uint64)
-    if np.any(bits):
-        # Shifting a word by 64 is undefined, by 32 twice is not.
-        words = words >> bits >> bits << bits << bits
+def _words(text: Bytes) -> npt.NDArray[np.uint64]:
+    """View the eight bytes from every position as a word: a gather costs one load per value."""
+    return np.ndarray((len(text) - 7,), "<u8", text, 0, (1,))
+
+
+def _eight_digits(words: npt.NDArray[np.uint64]) -> Ints:
+    """Read little-endian words of eight digits, as ASCII or as zero bytes."""
     words = words & np.uint64(0x0F0F0F0F0F0F0F0F)
     words *= np.uint64(2561)
     words >>= np.uint64(8)

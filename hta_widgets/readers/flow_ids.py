@@ -31,11 +31,15 @@ class FlowIds:
 
     def finish(self, codes: Ints) -> tuple[npt.NDArray[np.int32], Pool]:
         """Return codes from 0 up, and the texts that they stand for."""
+        low, high = (int(codes.min()), int(codes.max())) if len(codes) else (_ABSENT, _ABSENT)
+        if low >= _ABSENT and high < 4 * len(codes):
+            # The profiler counts its ids: they are codes as they are, and need not be sorted.
+            return codes.astype(np.int32), _IdPool(None, [], high + 1)
         present = codes != _ABSENT
         flow = np.full(len(codes), -1, np.int32)
         numbers, inverse = np.unique(codes[present], return_inverse=True)
         flow[present] = inverse
-        return flow, _IdPool(numbers, self._others.values)
+        return flow, _IdPool(numbers, self._others.values, len(numbers))
 
     def _code(self, text: bytes) -> int:
         if not text or text == b"null":
@@ -48,17 +52,20 @@ class FlowIds:
 class _IdPool(Pool):
     """A pool of ids whose texts are made when they are asked for."""
 
-    __slots__ = ("_numbers", "_others")
+    __slots__ = ("_count", "_numbers", "_others")
 
-    def __init__(self, numbers: Ints, others: list[str]) -> None:
-        self._numbers = numbers
+    def __init__(self, numbers: Ints | None, others: list[str], count: int) -> None:
+        self._numbers = numbers  # None: every code stands for itself
         self._others = others
+        self._count = count
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return self._count
 
     def __getitem__(self, code: int) -> str:
-        number = int(self._numbers[code])
+        if not 0 <= code < self._count:
+            raise IndexError(code)
+        number = code if self._numbers is None else int(self._numbers[code])
         return str(number) if number >= 0 else self._others[-2 - number]
 
     @property
@@ -69,4 +76,4 @@ class _IdPool(Pool):
         raise TypeError(f"ids are read-only; cannot add {value!r}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_IdPool, (self._numbers, self._others))
+        return (_IdPool, (self._numbers, self._others, self._count))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import zlib
 from pathlib import Path
 
-from ..errors import TraceError
-from .streams import GZIP_MAGIC, open_file
+from .streams import open_stream
 
 __all__ = ["READABLE", "sniff"]
 
@@ -62,24 +60,13 @@ def sniff(path: str | Path) -> tuple[str, str | None]:
     TraceError
         Where the file cannot be opened.
     """
-    try:
-        with open_file(path) as file:
-            start = file.read(_SNIFFED_BYTES)
-    except OSError as cause:
-        raise TraceError(
-            f"cannot be read: {cause.strerror or cause}", path=path, remedy="Check the disk."
-        ) from None
+    with open_stream(path) as stream:
+        start = stream.read(_SNIFFED_BYTES)
+        fault = stream.fault
     if not start:
-        return "empty", None
-    if start.startswith(GZIP_MAGIC):
-        try:
-            start = zlib.decompressobj(31).decompress(start, _SNIFFED_BYTES)
-        except zlib.error:
-            return "foreign", "damaged gzip data"
-        if start[257:262] == b"ustar":
-            return "foreign", "a tar archive"
-        if not start:
-            return "empty", None
+        return ("foreign", "damaged gzip data") if fault else ("empty", None)
+    if start[257:262] == b"ustar":
+        return "foreign", "a tar archive"
     return _sniff_text(start)
 
 

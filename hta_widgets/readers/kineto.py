@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -23,7 +23,7 @@ from .records import Record, decode_bodies, decode_records, end_of_value
 from .slices import separators_before
 from .stages import stage
 from .streams import Checkpoints, Stream, open_stream
-from .tolerant import Reading, is_utf8, read_records
+from .tolerant import Reading, is_utf8, read_records, starts_record
 
 __all__ = ["FileContents", "read_file"]
 
@@ -32,8 +32,14 @@ _SLICE_BYTES = 1 << 20
 #: Around damage, stretches of this size are tried before single records.
 _PIECE_BYTES = 1 << 16
 _LONGEST_RECORD = 1 << 26
+_PEEKED_BYTES = 1 << 10
+_BLANKS = b" \t\r\n"
 #: A bare list of so many entries without one trace record is something else.
 _ENOUGH_ENTRIES = 1000
+
+
+#: What came of a stretch of text: its records and maybe the list's end, or why not.
+Taken = Literal["open", "closed", "unbalanced", "broken"]
 
 
 class FileContents(NamedTuple):
@@ -96,7 +102,7 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _refuse_if_no_trace(path: str, entries: int, *, enclosed: bool, notes: Notes) -> None:
-    if enclosed and not entries:
+    if enclosed and not entries and not notes.count("truncated"):
         notes.add("empty", "its list of events is empty", None)
         return
     raise TraceError(
@@ -165,15 +171,34 @@ class _Reader:
         while True:
             self._fill(wanted)
             wanted = _SLICE_BYTES
-            outcome = self._take_slice()
-            if outcome is None:
+            taken = self._take_slice()
+            closed = taken == "closed"
+            if taken in {"unbalanced", "broken"}:
                 before = self._offset
-                outcome = self._take_tolerantly()
+                closed = self._take_tolerantly()
                 if self._offset == before:
                     wanted = 2 * len(self._window) + _SLICE_BYTES
                 self._refuse_other_lists()
-            if outcome or (self._ended and self._at >= len(self._window)):
-                return bool(outcome)
+            if closed and self._drop_stray_bracket():
+                continue
+            if closed or (self._ended and self._at >= len(self._window)):
+                return closed
+
+    def _drop_stray_bracket(self) -> bool:
+        """Whether the list only seems to end, because a bracket got between its records."""
+        self._fill(_PEEKED_BYTES)
+        rest = self._window[self._at : self._at + _PEEKED_BYTES].lstrip(_BLANKS)
+        following = rest.removeprefix(b",").lstrip(_BLANKS)
+        if self.enclosed:
+            ends = not rest or rest.startswith(b"}") or (rest != following and following[:1] == b'"')
+        else:
+            ends = not starts_record(following) and following[:1] != b'"'
+        if ends or not following:
+            return False
+        self.notes.add("repaired", "brackets between records", self._offset - 1)
+        text = self._window[self._at :]
+        self._at += len(text) - len(text.lstrip(_BLANKS).removeprefix(b","))
+        return True
 
     def _refuse_other_lists(self) -> None:
         if not self.enclosed and self.entries >= _ENOUGH_ENTRIES and not self.columns.rows:
@@ -185,31 +210,30 @@ class _Reader:
 
     # --- slices -----------------------------------------------------------------------------------
 
-    def _take_slice(self) -> bool | None:
-        """Take all whole records of the window; return whether the list ended, None on failure."""
+    def _take_slice(self) -> Taken:
+        """Take all whole records of the window."""
         if self._ended:
             return self._take_strictly(len(self._window), open_ended=True)
+        taken: Taken = "unbalanced"
         for cut in separators_before(self._window, self._at, len(self._window)):
-            try:
-                return self._take_strictly(cut)
-            except _UnbalancedError:
-                continue
-        return None
+            taken = self._take_strictly(cut)
+            if taken != "unbalanced":
+                break
+        return taken
 
-    def _take_strictly(self, cut: int, *, open_ended: bool = False) -> bool | None:
-        """Take the records up to `cut`; return whether the list ended, None where they are broken.
+    def _take_strictly(self, cut: int, *, open_ended: bool = False) -> Taken:
+        """Take the records up to the comma at `cut`, or none.
 
         Parameters
         ----------
         cut : int
-            Position of the comma behind them.
         open_ended : bool
             Whether the end of the list, not a comma, is expected before `cut`.
         """
         body = self._window[self._at : cut]
         text = b"".join((b"[", body, b"" if open_ended else b"]"))
         if not is_utf8(text):
-            return None
+            return "broken"
         closed = open_ended
         try:
             with stage("decode"):
@@ -217,17 +241,15 @@ class _Reader:
         except msgspec.DecodeError as error:
             end = end_of_value(error)
             if end is None:
-                if "truncated" in str(error):
-                    raise _UnbalancedError from None
-                return None
+                return "unbalanced" if "truncated" in str(error) else "broken"
             text = text[:end]
             closed = True
             records = decode_records(text)
         except RecursionError:
-            return None
+            return "broken"
         self._append(records, text)
         self._at += len(text) - 1 if closed else len(body) + 1
-        return closed
+        return "closed" if closed else "open"
 
     def _append(self, records: list[Record], text: bytes) -> None:
         """Take over the records of a list's text."""
@@ -250,13 +272,10 @@ class _Reader:
             near = self._at + min(_PIECE_BYTES, size)
             cut = next(separators_before(self._window, self._at, near), -1)
             if cut > self._at and size > _PIECE_BYTES:
-                try:
-                    closed = self._take_strictly(cut)
-                except _UnbalancedError:
-                    closed = None
-                if closed:
+                taken = self._take_strictly(cut)
+                if taken == "closed":
                     return True
-                if closed is False:
+                if taken == "open":
                     continue
             text = self._window[self._at : self._at + extent]
             last = (self._ended and extent >= size) or size > _LONGEST_RECORD
@@ -332,10 +351,6 @@ class _Reader:
             if following or self._ended:
                 return bool(following)
             self._fill(_SLICE_BYTES)
-
-
-class _UnbalancedError(Exception):
-    """A stretch was not cut between records."""
 
 
 def _position(text: bytes, row: int) -> int:

@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from concurrent.futures import Executor
-from typing import Any
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor, as_completed
+from contextlib import ExitStack
+from typing import Any, NamedTuple
 
 from ..errors import TraceError
 from ..model.build import build_trace
 from ..model.problems import Problems
+from ..model.table import RankColumns, RecordSource
 from ..model.trace import Trace
 from ..model.traceset import TraceSet
 from .discovery import Found, find_files, report_foreign
 from .formats import READABLE
 from .kineto import read_file
-from .ranks import assign_ranks, stated_rank
+from .live import export_profiler, is_profiler
+from .merged import split_merged
+from .pool import WorkerPool
+from .progress import progress_bar
+from .ranks import assign_ranks, peek_rank, stated_rank
 from .stages import stage
+from .streams import decompressed_size
 
-__all__ = ["load"]
+__all__ = ["Outcome", "load", "read_trace"]
+
+#: From here on, starting processes pays.
+_PARALLEL_BYTES = 300_000_000
+
+
+class Outcome(NamedTuple):
+    """What became of one file: a trace; several, of a file into which ranks were merged; none."""
+
+    traces: tuple[Trace, ...]
+    problems: Problems
+    error: TraceError | None = None
 
 
 def load(
@@ -28,59 +46,218 @@ def load(
     format: str = "auto",  # noqa: A002 - the contract's name
     executor: Executor | None = None,
     cache: bool = True,  # noqa: ARG001
-    progress: bool = True,  # noqa: ARG001
+    progress: bool = True,
 ) -> TraceSet:
+    """Load traces.
+
+    Parameters
+    ----------
+    source : path-like, iterable of path-like, mapping, or torch.profiler.profile
+        A file; a directory, which is searched recursively; a glob pattern; a list of these;
+        ``{rank: path}``; or a profiler that has stopped.
+    ranks : int or iterable of int, optional
+        Load only these.
+    format : str
+        ``"auto"`` tells formats by their contents; ``"kineto"`` is the only other one so far.
+    executor : concurrent.futures.Executor, optional
+        Reads the files, each in a task of its own. By default small inputs are read in this
+        process, large ones of several files in a process pool.
+    cache : bool
+        Whether a columnar copy may be used and kept.
+    progress : bool
+        Whether to show a bar, in notebooks and terminals, when it takes a while.
+
+    Returns
+    -------
+    TraceSet
+        Its `problems` tell what was skipped, repaired or guessed.
+
+    Raises
+    ------
+    TraceError
+        When nothing can be read. A file that is partly readable is loaded as far as it is whole.
+
+    Examples
+    --------
+    >>> traces = hw.load("runs/llama-8b/")  # doctest: +SKIP
+    """
     if format not in READABLE:
         raise TraceError(
             f"unknown format {format!r}", remedy=f"The formats are {', '.join(READABLE)}."
         )
+    wanted = _wanted(ranks)
     problems = Problems()
-    files = find_files(source, problems)
+    keepalive = None
+    if is_profiler(source):
+        path, keepalive = export_profiler(source)
+        files = [Found(path)]
+    else:
+        files = _prefiltered(find_files(source, problems), wanted)
+    outcomes = _read_all(files, executor, keepalive, progress=progress)
+    return _assembled(source, files, outcomes, wanted, problems)
+
+
+def read_trace(
+    path: str, *, advance: Any = None, keepalive: Any = None
+) -> Outcome:
+    """Read and build one file; a file that cannot be read is told, not raised."""
+    try:
+        contents = read_file(path, advance=advance, keepalive=keepalive)
+    except TraceError as error:
+        return Outcome((), Problems(), error)
+    problems = Problems()
+    for problem in contents.problems:
+        problems.add(problem.kind, problem.count, problem.detail, file=path)
+    try:
+        parts = split_merged(
+            contents.columns, contents.metadata, contents.source, path, problems
+        )
+    except TraceError as error:
+        return Outcome((), Problems(), error)
+    if parts is not None:
+        merged = [_built(*part, path, problems) for part in parts]
+        return Outcome(tuple(merged), problems)
+    stated, found = stated_rank(contents.metadata), Problems()
+    trace = _built(stated, contents.columns, contents.metadata, contents.source, path, found)
+    for problem in found:  # the rank may become another one
+        problems.add(problem.kind, problem.count, problem.detail, file=path)
+    return Outcome((trace,), problems)
+
+
+def _built(
+    rank: int | None,
+    columns: RankColumns,
+    metadata: dict[str, Any],
+    source: RecordSource,
+    path: str,
+    problems: Problems,
+) -> Trace:
+    with stage("model"):
+        return build_trace(
+            columns,
+            rank=0 if rank is None else rank,
+            path=path,
+            metadata=metadata,
+            source=source,
+            problems=problems,
+            format="kineto",
+            stated_rank=rank,
+        )
+
+
+def _wanted(ranks: int | Iterable[int] | None) -> set[int] | None:
+    if ranks is None:
+        return None
+    if hasattr(ranks, "__index__"):
+        ranks = [ranks]  # type: ignore[list-item]
+    wanted = {rank.__index__() for rank in ranks}  # type: ignore[union-attr]
+    if not wanted:
+        raise TraceError("no ranks asked for", remedy="Leave `ranks` out to load all.")
+    return wanted
+
+
+def _prefiltered(files: list[Found], wanted: set[int] | None) -> list[Found]:
+    """Leave out files whose rank is certain, from their beginning, and not asked for."""
+    if wanted is None or len(files) == 1:
+        return files
+    known = [peek_rank(file.path) if file.rank is None else file.rank for file in files]
+    if None in known or len(set(known)) < len(known):
+        return files
+    chosen = [file for file, rank in zip(files, known, strict=True) if rank in wanted]
+    return chosen if {rank for rank in known if rank in wanted} == wanted else files
+
+
+def _read_all(
+    files: list[Found], executor: Executor | None, keepalive: Any, *, progress: bool
+) -> list[Outcome]:
+    sizes = [_size(file.path) for file in files]
+    with ExitStack() as stack:
+        if executor is None and _parallel_pays(files):
+            executor = stack.enter_context(WorkerPool(min(_cores(), len(files))))
+        bar = stack.enter_context(progress_bar(sum(sizes), len(files), wanted=progress))
+        if executor is None:
+            return [
+                read_trace(file.path, advance=bar.update, keepalive=keepalive) for file in files
+            ]
+        tasks = {executor.submit(read_trace, file.path): place for place, file in enumerate(files)}
+        outcomes: dict[int, Outcome] = {}
+        for task in _completed(tasks):
+            outcomes[tasks[task]] = task.result()
+            bar.update(sizes[tasks[task]])
+        return [outcomes[place] for place in range(len(files))]
+
+
+def _completed(tasks: dict[Any, int]) -> Iterator[Any]:
+    """Futures as they are done; those of other libraries than the standard one, in order."""
+    try:
+        yield from as_completed(tasks)
+    except (AttributeError, TypeError):
+        yield from tasks
+
+
+def _assembled(
+    source: Any,
+    files: list[Found],
+    outcomes: list[Outcome],
+    wanted: set[int] | None,
+    problems: Problems,
+) -> TraceSet:
     traces: list[Trace] = []
     kept: list[Found] = []
     foreign: list[tuple[str, str]] = []
-    for file in files:
-        try:
-            trace, found = read_trace(file.path)
-        except TraceError as error:
-            if file.named or len(files) == 1:
-                raise
-            foreign.append((file.path, error.message))
-            continue
-        problems.merge(found)
-        traces.append(trace)
-        kept.append(file)
+    for file, outcome in zip(files, outcomes, strict=True):
+        if outcome.error is None:
+            traces.extend(outcome.traces)
+            merged = len(outcome.traces) > 1
+            kept.extend(Found(file.path) if merged else file for _ in outcome.traces)
+            problems.merge(outcome.problems)
+        elif file.named or len(files) == 1:
+            raise outcome.error
+        else:
+            foreign.append((file.path, outcome.error.message))
     report_foreign(foreign, problems)
     if not traces:
-        raise TraceError("holds no traces", path=str(source))
+        raise TraceError(
+            f"none of its {len(files):,} JSON files is a trace",
+            path=os.fspath(source) if isinstance(source, (str, os.PathLike)) else None,
+            remedy="Load Kineto or other Chrome trace-event JSON, plain or gzip.",
+        )
     keys = assign_ranks(
         [file.path for file in kept],
         [file.rank for file in kept],
         [trace.stated_rank for trace in traces],
         problems,
     )
-    return TraceSet(
-        (trace.replace(rank=key) for trace, key in zip(traces, keys, strict=True)),
-        problems=problems,
-    )
-
-
-def read_trace(path: str | os.PathLike[str]) -> tuple[Trace, Problems]:
-    contents = read_file(path)
-    stated = stated_rank(contents.metadata)
-    found = Problems()
-    with stage("model"):
-        trace = build_trace(
-            contents.columns,
-            rank=0 if stated is None else stated,
-            path=str(path),
-            metadata=contents.metadata,
-            source=contents.source,
-            problems=found,
-            format="kineto",
-            stated_rank=stated,
+    if wanted is not None and not wanted <= set(keys):
+        missing = ", ".join(map(str, sorted(wanted - set(keys))))
+        raise TraceError(
+            f"no rank {missing}", remedy=f"The ranks are {', '.join(map(str, sorted(keys)))}."
         )
-    problems = Problems()
-    for problem in (*contents.problems, *found):
-        problems.add(problem.kind, problem.count, problem.detail, file=str(path))
-    return trace, problems
+    named = [trace.replace(rank=key) for trace, key in zip(traces, keys, strict=True)]
+    if wanted is None:
+        return TraceSet(named, problems=problems)
+    paths = {trace.path for trace in named if trace.rank in wanted}
+    relevant = Problems()
+    for problem in problems:
+        if problem.file is None or problem.file in paths:
+            relevant.add(problem.kind, problem.count, problem.detail, problem.rank, problem.file)
+    return TraceSet((trace for trace in named if trace.rank in wanted), problems=relevant)
+
+
+def _parallel_pays(files: list[Found]) -> bool:
+    if len(files) < 2 or _cores() < 2:
+        return False
+    return sum(decompressed_size(file.path) for file in files) >= _PARALLEL_BYTES
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0

@@ -8,15 +8,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from ..errors import TraceError
 from ..model.problems import Problems
+from .envelope import decode_values, find_events
+from .notes import Notes
+from .streams import open_stream
 
-__all__ = ["assign_ranks", "stated_rank"]
+__all__ = ["assign_ranks", "peek_rank", "stated_rank"]
+
+_PEEKED_BYTES = 1 << 18
 
 _RANK = re.compile(r"(?i)(?<![a-z])rank[-_ ]?\[?(\d+)\]?")
 _WORKER = re.compile(r"(?i)(?<![a-z])worker[-_ ]?(\d+)")
 #: -TP-0-DP-1-PP-0-EP-0, dp0_tp1 …: a coordinate per kind of parallelism
-_DIMENSIONS = re.compile(r"(?i)(?<![a-z])(dp|pp|tp|ep|cp|sp|ip)[-_]?(\d+)(?!\d)")
-_ORDER = ("pp", "dp", "ip", "cp", "sp", "ep", "tp")
+_DIMENSIONS = re.compile(r"(?i)(?<![a-z])(dp|pp|tp|ep|cp|sp)[-_]?(\d+)(?!\d)")
+_ORDER = ("pp", "dp", "cp", "sp", "ep", "tp")
 
 
 def stated_rank(metadata: Mapping[str, Any]) -> int | None:
@@ -28,6 +34,17 @@ def stated_rank(metadata: Mapping[str, Any]) -> int | None:
         if isinstance(rank, int) and not isinstance(rank, bool) and rank >= 0:
             return rank
     return None
+
+
+def peek_rank(path: str) -> int | None:
+    """Return the rank that stands in the beginning of a file, if it does."""
+    try:
+        with open_stream(path) as stream:
+            text = stream.read(_PEEKED_BYTES)
+        head, _ = find_events(text, lambda _: b"", path, Notes())
+    except TraceError:
+        return None
+    return stated_rank(decode_values(head.values))
 
 
 def assign_ranks(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from ..errors import TraceError
@@ -137,7 +138,7 @@ class FileRecords:
             bodies = decode_bodies(b"[" + text + b"]")
             for place in places.tolist():
                 yield place, bytes(bodies[place])
-        except (ValueError, IndexError):
+        except (msgspec.DecodeError, IndexError):
             raise self._changed() from None
 
     def _open(self, offset: int) -> Stream:

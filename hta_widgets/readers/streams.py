@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from ..errors import TraceError
 
-__all__ = ["GZIP_MAGIC", "Checkpoints", "Fault", "Stream", "open_file", "open_stream"]
+__all__ = ["GZIP_MAGIC", "Checkpoints", "Fault", "Stream", "decompressed_size", "open_file", "open_stream"]
 
 GZIP_MAGIC = b"\x1f\x8b"
 _GZIP = 31  # zlib's window size for a gzip header and trailer
@@ -98,10 +98,6 @@ class Stream:
         """How many bytes of the file itself were read."""
         return self.offset
 
-    def size_hint(self) -> int:
-        """Return the expected number of bytes in all."""
-        return os.fstat(self._file.fileno()).st_size
-
     def read(self, size: int) -> bytes:
         """Return up to `size` bytes, none at the end."""
         try:
@@ -148,13 +144,6 @@ class _GzipStream(Stream):
     @property
     def read_bytes(self) -> int:
         return self._file.tell()
-
-    def size_hint(self) -> int:
-        # The trailer's size is that of the last member, modulo 2**32: a hint and no more.
-        size = super().size_hint()
-        with open_file(self.path) as file:
-            file.seek(max(0, size - 4))
-            return max(int.from_bytes(file.read(4), "little"), size)
 
     def read(self, size: int) -> bytes:
         while self.fault is None:
@@ -213,6 +202,17 @@ class _GzipStream(Stream):
         block = b"".join(blocks)
         self.offset += len(block)
         return block
+
+
+def decompressed_size(path: str | Path) -> int:
+    """Return about how many bytes come out of a file."""
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if file.read(2) != GZIP_MAGIC or size < 18:
+            return size
+        # That of the last member, modulo 2**32: right for most, and never taken for more than it is.
+        file.seek(-4, os.SEEK_END)
+        return max(int.from_bytes(file.read(4), "little"), size)
 
 
 def open_stream(

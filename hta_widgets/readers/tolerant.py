@@ -17,7 +17,16 @@ from msgspec import Raw
 from .notes import Notes
 from .records import Record, loads_loosely, plain_json, record_of, with_backslashes_escaped
 
-__all__ = ["Reading", "TopLevel", "is_clean", "read_records", "read_top_level", "tidied"]
+__all__ = [
+    "Reading",
+    "TopLevel",
+    "is_clean",
+    "is_utf8",
+    "read_records",
+    "read_top_level",
+    "starts_record",
+    "tidied",
+]
 
 _scan = json.JSONDecoder(strict=False, parse_int=len, parse_float=len, parse_constant=len).raw_decode
 _decode_record = msgspec.json.Decoder(Record).decode
@@ -26,13 +35,18 @@ _decode_raw = msgspec.json.Decoder(Raw).decode
 _BLANKS = re.compile(r"[ \t\r\n]*")
 _START = r'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp|tts|sf|cname)"\s*:'
 _RECORD = re.compile(_START)
-_NEXT_RECORD = re.compile(rf"\}}\s*,?\s*(?={_START})")
 _LIST_END = re.compile(r"\}\s*(?=\])")
 _UNREADABLE = (ValueError, RecursionError, StopIteration)
 
+_STRETCH = 1 << 12
 #: Failed attempts may look at this many times the text: hostile input gets no more.
 _PATIENCE = 32
+_COST_OF_FAILURE, _COST_OF_DEPTH = 64, 1 << 15
 _MOST_LIST_ENDS = 64
+#: What stands between records is no longer than this.
+_SEPARATOR = 256
+#: Nearer to the end than this, an escape or a literal may be cut in two.
+_ESCAPE = 12
 
 
 @dataclass(slots=True)
@@ -79,6 +93,15 @@ def read_records(
     return _Walk(text, notes, base, last).read(at, stop)
 
 
+class _UnreadableError(Exception):
+    """A value cannot be decoded, maybe because the text ends in it."""
+
+    def __init__(self, cost: int, ran_out: bool) -> None:  # noqa: FBT001
+        super().__init__()
+        self.cost = cost  # how much of the text was looked at, about
+        self.ran_out = ran_out
+
+
 class _Walk:
     def __init__(self, text: bytes, notes: Notes, base: int, last: bool) -> None:  # noqa: FBT001
         self.text = text
@@ -104,6 +127,10 @@ class _Walk:
                 self._note("repaired", "commas without a record", position)
                 position += 1
                 continue
+            if chars[position] == "[" and _RECORD.match(chars, self._skip(position + 1)):
+                self._note("repaired", "brackets between records", position)
+                position += 1
+                continue
             end, whole = self._end_of_entry(position)
             if end < 0:
                 return reading
@@ -125,9 +152,15 @@ class _Walk:
             elif chars[after] == "{":
                 self._note("repaired", "commas missing between records", after)
             elif chars[after] != "]":
-                self._note("skipped", "text between records", after)
                 start = _RECORD.search(chars, after)
-                position = start.start() if start else len(chars)
+                self._note("skipped", "text between records", after)
+                if start is not None:
+                    position = start.start()
+                elif self.last:
+                    position = len(chars)
+                else:
+                    reading.end = max(after + 1, len(chars) - _SEPARATOR)
+                    return reading
             else:
                 continue
             if end >= stop:
@@ -141,12 +174,15 @@ class _Walk:
             self.reading.end = len(self.chars)
             return -1, False
         try:
-            return _scan(self.chars, position)[1], True
-        except _UNREADABLE as failure:
-            self.patience -= max(getattr(failure, "pos", position) - position, 4096)
-        following = _NEXT_RECORD.search(self.chars, position)
-        if following is not None:
-            return following.start() + 1, False
+            return self._value(position)[1], True
+        except _UnreadableError as failure:
+            at_end = failure.ran_out
+            self.patience -= failure.cost
+        if at_end and not self.last:
+            return -1, False
+        following = self._next_record(position, at_end=at_end)
+        if following >= 0:
+            return following, False
         if not self.last:
             return -1, False
         for number, bracket in enumerate(_LIST_END.finditer(self.chars, position)):
@@ -159,6 +195,51 @@ class _Walk:
         self._note("truncated", "the last record is cut off", position)
         self.reading.end = len(self.chars)
         return -1, False
+
+    def _value(self, position: int) -> tuple[Any, int]:
+        """Decode the value at `position`; return also where it ends.
+
+        Tried on a short stretch first: the decoder's errors count the lines before them, which in
+        a long text with many errors takes a time that grows with its square.
+        """
+        stretch = _STRETCH
+        while True:
+            chars = self.chars[position : position + stretch]
+            try:
+                value, size = _scan(chars, 0)
+            except json.JSONDecodeError as failure:
+                unended = failure.msg.startswith("Unterminated")
+                ran_out = unended or failure.pos > len(chars) - _ESCAPE
+                if not ran_out or len(chars) < stretch:
+                    looked_at = len(chars) if unended else failure.pos
+                    raise _UnreadableError(looked_at + _COST_OF_FAILURE, ran_out) from None
+            except _UNREADABLE:
+                raise _UnreadableError(_COST_OF_DEPTH, ran_out=False) from None
+            else:
+                if size < len(chars) or len(chars) < stretch:
+                    return value, position + size
+            stretch *= 16
+
+    def _next_record(self, position: int, *, at_end: bool) -> int:
+        """Return where the entry that cannot be read ends, by where the next record begins."""
+        for match in _RECORD.finditer(self.chars, position + 1):
+            start = match.start()
+            end = len(self.chars[max(position, start - _SEPARATOR) : start].rstrip(" \t\r\n,"))
+            end += max(position, start - _SEPARATOR)
+            try:
+                value, behind = self._value(start)
+            except _UnreadableError as failure:
+                # The next one is broken as well, unless it is but a part of an entry cut off.
+                self.patience -= failure.cost
+                if not at_end and self.chars[end - 1] == "}":
+                    return end
+            else:
+                self.patience -= behind - start
+                if isinstance(value, dict) and "ph" in value:
+                    return end
+            if self.patience < 0:
+                break
+        return -1
 
     def _take(self, start: int, end: int, *, whole: bool) -> None:
         reading = self.reading
@@ -219,6 +300,11 @@ def read_top_level(text: bytes, at: int) -> TopLevel:
     except (*_UNREADABLE, IndexError):
         return TopLevel(values, good, complete=False)
     return TopLevel(values, position + 1, complete=True)
+
+
+def starts_record(text: bytes) -> bool:
+    """Whether the text begins as a trace record does."""
+    return _RECORD.match(text.decode("latin-1")) is not None
 
 
 def is_utf8(body: bytes) -> bool:

@@ -1,0 +1,92 @@
+"""Every real trace against an independent reading of its JSON: counts and times to the nanosecond."""
+
+import gzip
+import json
+import os
+from collections import Counter
+from decimal import ROUND_HALF_EVEN, Decimal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hta_widgets as hw
+
+FOLDERS = ("hta_tests", "kineto", "made")
+NO_TRACE = ("memory_analysis", "ddp_8rank_truth.json")
+
+
+def trace_files():
+    repo = Path(__file__).resolve().parents[2]
+    traces = Path(os.environ.get("HTA_SHARED", repo.parent / "shared")) / "traces"
+    files = sorted(
+        path for folder in FOLDERS for path in (traces / folder).rglob("*") if path.is_file()
+    )
+    return [
+        pytest.param(path, id=str(path.relative_to(traces)))
+        for path in files
+        if not any(part in str(path) for part in NO_TRACE)
+    ] or [pytest.param(None, id="none")]
+
+
+def read_json(path):
+    opened = gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+    with opened as file:
+        return json.loads(file.read(), parse_float=Decimal)
+
+
+def to_ns(value):
+    return int((Decimal(value) * 1000).quantize(Decimal(1), ROUND_HALF_EVEN))
+
+
+@pytest.mark.parametrize("path", trace_files())
+def test_trace_equals_an_independent_reading(shared, path):
+    document = read_json(path)
+    records = document["traceEvents"]
+    complete = [record for record in records if record.get("ph") == "X" and "dur" in record]
+    base = int(document.get("baseTimeNanoseconds", 0))
+
+    trace = next(iter(hw.load(path, progress=False).values()))
+    events = trace.events
+
+    assert len(events) == len(complete)
+    assert (events["dur_ns"] >= 0).all()
+
+    sums = Counter()
+    for record in complete:
+        sums[record.get("name", "")] += to_ns(record["dur"])
+    ours = events.groupby(events["name"].astype(str), observed=True)["dur_ns"].sum()
+    assert ours.to_dict() == dict(sums)
+
+    order = np.argsort(trace.table.record)
+    places = trace.table.record[order]
+    assert [records[place]["ph"] for place in places.tolist()] == ["X"] * len(complete)
+    starts = trace.table.start_ns[order] + trace.zero_ns
+    assert starts.tolist() == [to_ns(record["ts"]) + base for record in complete]
+    assert trace.table.dur_ns[order].tolist() == [to_ns(record["dur"]) for record in complete]
+
+    step = max(1, len(events) // 40)
+    for row in range(0, len(events), step):
+        record = records[int(trace.table.record[row])]
+        assert trace.args(row) == json.loads(json.dumps(record.get("args", {}), default=float))
+    for column in ("pid", "tid"):
+        values = events[column].astype(str).to_numpy()[order]
+        assert values.tolist() == [str(record.get(column, "")) for record in complete]
+    category = events["category"].astype(str).to_numpy()[order]
+    assert category.tolist() == [record.get("cat", "") for record in complete]
+
+
+@pytest.mark.parametrize("path", trace_files())
+def test_every_record_comes_back_as_the_file_has_it(shared, path):
+    records = read_json(path)["traceEvents"]
+    trace = next(iter(hw.load(path, progress=False).values()))
+    wanted = np.unique(np.linspace(0, len(records) - 1, 60).astype(int))
+
+    for place, body in trace.source.records(wanted):
+        assert json.loads(body, parse_float=Decimal) == records[place]
+    assert trace.source.record(len(records) - 1).startswith(b"{")
+    document = read_json(path)
+    verbatim = trace.source.metadata_text
+    assert {key: json.loads(text, parse_float=Decimal) for key, text in verbatim.items()} == {
+        key: value for key, value in document.items() if key != "traceEvents"
+    }

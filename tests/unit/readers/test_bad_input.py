@@ -1,0 +1,394 @@
+"""Input that is not as it should be: a `TraceError` that helps, or a partial load that says so."""
+
+import builtins
+import gzip
+import json
+import struct
+import zlib
+
+import pytest
+
+import hta_widgets as hw
+from hta_widgets.readers import streams
+
+from .conftest import event
+
+GOOD = json.dumps({"traceEvents": [event(), event("b", 5)], "distributedInfo": {"rank": 3}})
+
+
+def kinds(problems):
+    return dict(zip(problems["kind"], problems["count"], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("contents", "says"),
+    [
+        (b"", "is empty"),
+        (gzip.compress(b""), "is empty"),
+        (b"\x89PNG\r\n\x1a\n" + b"\0" * 64, "PNG"),
+        (b"PK\x03\x04" + b"\0" * 64, "zip"),
+        (b"PAR1" + b"\0" * 64, "Parquet"),
+        (b"SQLite format 3\0" + b"\0" * 64, "SQLite"),
+        (b"\x28\xb5\x2f\xfd" + b"\0" * 64, "zstd"),
+        (b"\x0a\x05hello\x0a\x03abc\x0a\x02zz", "Perfetto"),
+        (GOOD.encode("utf-16"), "UTF-16"),
+        (GOOD.encode("utf-16-le"), "UTF-16"),
+        (b"hello, world", "no JSON"),
+        (b"\x1f\x8b" + b"\xff" * 40, "gzip"),
+        (b'{"some": "config", "lr": 0.1}', "no trace events"),
+        (b'{"traceEvents": {"not": "a list"}}', "no trace events"),
+        (b"[1, 2, 3]", "none of its 3 entries"),
+        (b"[]", "no trace events"),
+        (b'[{"a": 1}, {"b": 2}]', "none of its 2 entries"),
+        (b'{"traceEvents": [1, 2]}', "none of its 2 entries"),
+        (b"{", "no trace events"),
+        (b"[", "no trace events"),
+    ],
+)
+def test_what_is_no_trace_is_refused_by_name(write, contents, says):
+    path = write(contents)
+    with pytest.raises(hw.TraceError, match=says) as caught:
+        hw.load(path)
+    assert str(path) in str(caught.value)
+    assert caught.value.remedy
+
+
+def test_missing_path(tmp_path):
+    with pytest.raises(hw.TraceError, match="does not exist"):
+        hw.load(tmp_path / "nowhere.json")
+
+
+def test_empty_directory(tmp_path):
+    with pytest.raises(hw.TraceError, match="holds no files"):
+        hw.load(tmp_path)
+
+
+def test_pattern_without_match(tmp_path):
+    with pytest.raises(hw.TraceError, match="matches no files"):
+        hw.load(str(tmp_path / "*.json"))
+
+
+def test_file_without_permission(write, monkeypatch):
+    path = write(GOOD)
+    real = builtins.open
+
+    def refuse(name, *args, **kwargs):
+        if str(name) == str(path):
+            raise PermissionError(13, "Permission denied")
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(streams, "open", refuse, raising=False)
+    with pytest.raises(hw.TraceError, match="may not be read by this user"):
+        hw.load(path)
+    write(GOOD, "other/trace.json")
+    traces = hw.load(path.parent)
+    assert kinds(traces.problems) == {"skipped": 1}
+
+
+@pytest.mark.parametrize("bad", ["yes", "csv", ""])
+def test_unknown_format(write, bad):
+    with pytest.raises(hw.TraceError, match="unknown format"):
+        hw.load(write(GOOD), format=bad)
+
+
+@pytest.mark.parametrize("source", [None, 7, 3.5, [], {}])
+def test_source_of_a_wrong_type(source):
+    with pytest.raises(hw.TraceError):
+        hw.load(source)
+
+
+def test_gzip_cut_in_half(write):
+    records = [event(f"kernel_{i % 7}_{i * 7919 % 1009}", i * 3.25) for i in range(3000)]
+    whole = gzip.compress(json.dumps({"traceEvents": records}).encode())
+    traces = hw.load(write(whole[: len(whole) // 2], "rank-0.json.gz"))
+    assert 500 < len(traces[0]) < 3000
+    assert kinds(traces.problems)["truncated"] >= 1
+    assert traces[0].events["name"].astype(str).tolist() == [
+        record["name"] for record in records[: len(traces[0])]
+    ]
+
+
+def test_gzip_with_a_wrong_checksum(write):
+    data = bytearray(gzip.compress(GOOD.encode()))
+    data[-8] ^= 0xFF
+    traces = hw.load(write(bytes(data), "trace.json.gz"))
+    assert len(traces[3]) == 2
+    assert kinds(traces.problems) == {"repaired": 1}
+    assert "checksum" in traces.problems["detail"][0]
+
+
+def test_gzip_damaged_in_the_middle(write):
+    records = [event(f"kernel_{i * 7919 % 1009}", i) for i in range(30000)]
+    data = bytearray(gzip.compress(json.dumps({"traceEvents": records}).encode()))
+    middle = len(data) // 2
+    data[middle : middle + 64] = b"\xff" * 64
+    trace = next(iter(hw.load(write(bytes(data), "trace.json.gz")).values()))
+    assert 5000 < len(trace) < 30000
+
+
+def test_gzip_of_several_members_and_padding(write):
+    half = len(GOOD) // 2
+    data = gzip.compress(GOOD[:half].encode()) + gzip.compress(GOOD[half:].encode()) + b"\0" * 512
+    traces = hw.load(write(data, "trace.json.gz"))
+    assert len(traces[3]) == 2
+    assert not len(traces.problems)
+
+
+def test_gzip_followed_by_something_else(write):
+    traces = hw.load(write(gzip.compress(GOOD.encode()) + b"garbage", "trace.json.gz"))
+    assert len(traces[3]) == 2
+    assert kinds(traces.problems) == {"repaired": 1}
+
+
+def test_gzip_that_is_not_named_so(write):
+    assert len(hw.load(write(gzip.compress(GOOD.encode()), "trace.json"))[3]) == 2
+
+
+def test_plain_that_is_named_gz(write, tmp_path):
+    path = tmp_path / "trace.json.gz"
+    path.write_text(GOOD)
+    assert len(hw.load(path)[3]) == 2
+
+
+@pytest.mark.parametrize("size", range(len(GOOD) - 90, len(GOOD)))
+def test_trace_cut_anywhere(write, size):
+    text = GOOD[:size]
+    traces = hw.load(write(text))
+    trace = next(iter(traces.values()))
+    second_ends = GOOD.index("}]") + 1
+    assert len(trace) == (2 if size >= second_ends else 1)
+    assert kinds(traces.problems).get("truncated", 0) >= 1
+
+
+def test_trace_cut_in_its_first_record(write):
+    with pytest.raises(hw.TraceError):
+        hw.load(write('{"traceEvents": [{"ph": "X", "na'))
+
+
+def test_bom(load_one):
+    trace, problems = load_one(b"\xef\xbb\xbf" + GOOD.encode())
+    assert len(trace) == 2
+    assert not len(problems)
+
+
+def test_bare_list(load_one):
+    trace, problems = load_one(json.dumps([event(), event("b", 3)]))
+    assert len(trace) == 2
+    assert trace.metadata == {}
+    assert not len(problems)
+
+
+def test_bare_list_without_an_end(load_one):
+    trace, problems = load_one(json.dumps([event(), event("b", 3)])[:-1] + ",\n")
+    assert len(trace) == 2
+    assert kinds(problems) == {"truncated": 1}
+
+
+def test_compact_and_airy_json(load_one):
+    records = [event(f"n{i}", i) for i in range(10)]
+    compact, _ = load_one(json.dumps({"traceEvents": records, "distributedInfo": {"rank": 0}}, separators=(",", ":")))
+    assert (compact.rank, len(compact), compact.stated_rank) == (0, 10, 0)
+    airy, _ = load_one(json.dumps({"traceEvents": records}, indent=8).replace("\n", "\r\n\t "))
+    assert len(airy) == 10
+
+
+def test_empty_list_of_events(load_one):
+    trace, problems = load_one([])
+    assert len(trace) == 0
+    assert kinds(problems) == {"empty": 1}
+
+
+@pytest.mark.parametrize(
+    ("middle", "kept", "kind"),
+    [
+        ('{"ph": "X", "name": "a\tb", "pid": 1, "tid": 1, "ts": 1, "dur": 1}', "a\tb", "repaired"),
+        ('{"ph": "X", "name": "a\x01b", "pid": 1, "tid": 1, "ts": 1, "dur": 1}', "a\x01b", "repaired"),
+        (b'{"ph": "X", "name": "a\xffb", "pid": 1, "tid": 1, "ts": 1, "dur": 1}', "a\ufffdb", "repaired"),
+        ('{"ph": "X", "name": "C:\\Users", "pid": 1, "tid": 1, "ts": 1, "dur": 1}', "C:\\Users", "repaired"),
+        ('{"ph": "X", "name": "a\\ud800b", "pid": 1, "tid": 1, "ts": 1, "dur": 1}', "a\ufffdb", "repaired"),
+        ('{"ph": "X", "name": "q", "pid": 1, "tid": 1, "ts": 1, "dur": 1, "args": {"x": NaN}}', "q", "repaired"),
+        ('{"ph": "X", "name": "q", "pid": 1, "tid": 1, "ts": 1, "dur": 1, "args": {"x": -Infinity}}', "q", "repaired"),
+        ('{"ph": "X", "name": "say "hi" now", "pid": 1, "tid": 1, "ts": 1, "dur": 1}', None, "skipped"),
+        ('{"ph": "X", "name": "q", "pid": 1, "tid": 1, "ts": 1, "dur": 1, "args": {"x": [1, 2}}', None, "skipped"),
+        ('{"ph": "X", "name": "q, "pid": 1, "tid": 1, "ts": 1, "dur": 1}', None, "skipped"),
+        ('{"ph": "X", "name": "q", "pid": 1, "tid": 1, "ts": 01, "dur": 1}', None, "skipped"),
+        ('{"ph": "X", "name": "q" "pid": 1}', None, "skipped"),
+        ("7", None, "skipped"),
+        ('"text"', None, "skipped"),
+        ("null", None, "skipped"),
+        ("[]", None, "skipped"),
+        ("{}", None, "skipped"),
+        ('{"name": "no phase", "ts": 1, "dur": 1}', None, "skipped"),
+        ('{"ph": "X", "name": "no time", "dur": 1}', None, "skipped"),
+        ('{"ph": "X", "name": "q", "ts": "soon", "dur": 1}', None, "skipped"),
+        ('{"ph": "X", "name": "q", "ts": 1e30, "dur": 1}', None, "overflow"),
+        ('{"ph": "?", "name": "q", "ts": 1}', None, "skipped"),
+        ('{"ph": 88, "name": "q", "ts": 1}', None, "skipped"),
+        ('{"ph": "XX", "name": "q", "ts": 1}', None, "skipped"),
+        ('{"ph": "X", "name": "q", "ts": 1, "dur": -3}', "q", "repaired"),
+        ('{"ph": "X", "name": "q", "ts": 1, "dur": "long"}', None, "repaired"),
+    ],
+)
+def test_one_bad_record_costs_no_other(write, middle, kept, kind):
+    first, last = json.dumps(event("first", 0)), json.dumps(event("last", 9))
+    middle = middle.encode() if isinstance(middle, str) else middle
+    data = b'{"traceEvents": [' + first.encode() + b",\n" + middle + b",\n" + last.encode() + b'], "distributedInfo": {"rank": 2}}'
+    traces = hw.load(write(data))
+    problems = traces.problems
+    names = traces[2].events["name"].astype(str).tolist()
+    assert names == (["first", "last"] if kept is None else ["first", kept, "last"])
+    assert kind in set(problems["kind"])
+    place = data.index(middle)
+    assert f"byte {place:,}" in " ".join(problems["detail"])
+    for row in range(len(names)):
+        traces[2].args(row)
+
+
+@pytest.mark.parametrize(
+    "middle",
+    [
+        '{"ph": "X", "name": "ok", "pid": 1.5, "tid": null, "ts": 1, "dur": 1}',
+        '{"ph": "X", "name": "ok", "pid": true, "tid": [1], "ts": 1, "dur": 1}',
+        '{"ph": "X", "name": "ok", "ts": "1", "dur": "1"}',
+        '{"ph": "X", "name": "ok", "ts": 1, "dur": 1, "args": null}',
+        '{"ph": "X", "name": "ok", "ts": 1, "dur": 1, "args": "text"}',
+        '{"ph": "X", "name": "ok", "ts": 1, "dur": 1, "args": [1, 2]}',
+        '{"ph": "X", "name": "ok", "ts": 1, "dur": 1, "args": {"stream": "7", "correlation": "9"}}',
+        '{"ph": "X", "name": "ok", "ts": 1, "dur": 1, "args": {"stream": null, "correlation": 1.5}}',
+        '{"ph": "X", "name": "ok", "ts": 1, "dur": 1, "args": {"stream": [], "correlation": {}}}',
+        '{"ph": "X", "name": "ok", "ts": 1, "dur": 1, "args": {"big": 123456789012345678901234567890}}',
+        '{"ph": "X", "name": "ok", "ts": 1, "dur": 1, "id": 18446744073709551616}',
+        '{"ph": "X", "name": "ok", "ts": 1, "dur": 1, "id": {"local": "0x7"}}',
+        '{"ph": "X", "name": "no", "name": "ok", "ts": 5, "ts": 1, "dur": 1}',
+        '{"ph": "X", "name": "ok", "cat": null, "ts": 1, "dur": 1}',
+        '{"ph": "X", "name": "ok", "cat": 7, "ts": 1e0, "dur": 0.1e1}',
+    ],
+)
+def test_odd_but_valid_records_are_no_problem(load_one, middle):
+    first, last = json.dumps(event("first", 0)), json.dumps(event("last", 9))
+    trace, problems = load_one(f'{{"traceEvents": [{first}, {middle}, {last}]}}')
+    assert trace.events["name"].astype(str).tolist() == ["first", "ok", "last"]
+    assert trace.events["start_ns"].tolist() == [0, 1000, 9000]
+    assert trace.events["dur_ns"].tolist() == [1000, 1000, 1000]
+    assert not len(problems)
+
+
+def test_ids_of_any_type(load_one):
+    records = [
+        event("a", 0, pid=7, tid="7"),
+        event("b", 1, pid="Spans", tid="stream 7"),
+        event("c", 2, pid=1.50, tid=-1),
+        {"ph": "X", "name": "d", "ts": 3, "dur": 1},
+    ]
+    trace, problems = load_one(records)
+    assert trace.events["pid"].astype(str).tolist() == ["7", "Spans", "1.5", ""]
+    assert trace.events["tid"].astype(str).tolist() == ["7", "stream 7", "-1", ""]
+    assert not len(problems)
+
+
+def test_float_ids_keep_their_text(load_one):
+    trace, _ = load_one('[{"ph":"X","name":"a","pid":1.50,"tid":1e2,"ts":0,"dur":1}]')
+    assert trace.events[["pid", "tid"]].astype(str).to_numpy().tolist() == [["1.50", "1e2"]]
+
+
+def test_correlations_beyond_64_bits_do_not_become_others(load_one):
+    records = [event("a", 0, args={"correlation": 2**64 - 2}), event("b", 1, args={"correlation": 2**70})]
+    trace, _ = load_one(records)
+    assert trace.events["correlation"].tolist() == [-2, -1]
+
+
+def test_trailing_comma(load_one):
+    trace, problems = load_one(f'{{"traceEvents": [{json.dumps(event())},\n ], "traceName": "x"}}')
+    assert len(trace) == 1
+    assert trace.metadata == {"traceName": "x"}
+    assert kinds(problems) == {"repaired": 1}
+
+
+def test_missing_and_doubled_commas(load_one):
+    one, two, three = (json.dumps(event(name, ts)) for ts, name in enumerate("abc"))
+    trace, problems = load_one(f'{{"traceEvents": [{one} {two},,{three}]}}')
+    assert len(trace) == 3
+    assert kinds(problems) == {"repaired": 1, "repaired": 1}
+    assert problems["count"].sum() == 2
+
+
+def test_broken_metadata_do_not_cost_events(load_one):
+    trace, problems = load_one(f'{{"traceName": "a\tb", "traceEvents": [{json.dumps(event())}], "x": "y\tz", "baseTimeNanoseconds": 5000}}')
+    assert len(trace) == 1
+    assert trace.metadata == {"traceName": "a\tb", "x": "y\tz", "baseTimeNanoseconds": 5000}
+    assert trace.zero_ns == 5000
+
+
+def test_two_traces_in_one_file(load_one):
+    one = json.dumps({"traceEvents": [event("a", 0)], "baseTimeNanoseconds": 1_000_000})
+    two = json.dumps({"traceEvents": [event("b", 0)], "baseTimeNanoseconds": 3_000_000})
+    trace, problems = load_one(one + "\n" + two)
+    assert trace.events["name"].astype(str).tolist() == ["a", "b"]
+    assert trace.events["start_ns"].tolist() == [0, 2_000_000]
+    assert kinds(problems) == {"repaired": 1}
+    assert json.loads(trace.source.record(1))["name"] == "b"
+
+
+def test_text_after_the_trace(load_one):
+    trace, problems = load_one(GOOD + "\n% made by a shell")
+    assert len(trace) == 2
+    assert kinds(problems) == {"skipped": 1}
+
+
+def test_deep_nesting_ends(load_one):
+    deep = '{"ph": "X", "name": "deep", "ts": 1, "dur": 1, "args": ' + "[" * 100_000 + "]" * 100_000 + "}"
+    trace, problems = load_one(f'{{"traceEvents": [{json.dumps(event())}, {deep}, {json.dumps(event("last", 2))}]}}')
+    assert trace.events["name"].astype(str).tolist() == ["op", "last"]
+    assert "skipped" in kinds(problems)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ['{"ph": "X", "args": {"a": [', '{"', "[", '{"ph":"X","name":"', "},{", '"},{"', "\\"],
+)
+def test_hostile_text_ends(write, unit):
+    text = f'{{"traceEvents": [{json.dumps(event())}, ' + unit * (400_000 // len(unit))
+    trace = next(iter(hw.load(write(text)).values()))
+    assert len(trace) == 1
+
+
+def test_two_million_bytes_in_one_record(load_one):
+    big = event("big", 1, args={"x": "y" * 2_500_000, "list": [{"name": i} for i in range(50_000)]})
+    trace, problems = load_one([event("a", 0), big, event("c", 2)])
+    assert trace.events["name"].astype(str).tolist() == ["a", "big", "c"]
+    assert trace.args(1) == big["args"]
+    assert not len(problems)
+
+
+def test_lists_of_objects_in_args_are_no_records(load_one):
+    records = [
+        event(f"e{i}", i, args={"a": [{"name": "x"}, {"ph": "X"}, {"ts": 1}], "s": '}, {"ph": "X"'})
+        for i in range(30_000)
+    ]
+    trace, problems = load_one(records)
+    assert len(trace) == 30_000
+    assert trace.args(12_345) == records[12_345]["args"]
+    assert not len(problems)
+
+
+def test_damage_in_a_large_file_costs_one_record(write):
+    records = [json.dumps(event(f"e{i}", i)) for i in range(60_000)]
+    records[31_234] = records[31_234].replace('"name": "', '"name": "say "')
+    records[45_678] = records[45_678].replace('"e', '"\x02e')
+    traces = hw.load(write('{"traceEvents": [' + ",\n".join(records) + "]}"))
+    trace = traces[0]
+    assert len(trace) == 59_999
+    found = traces.problems.set_index("kind")["count"]
+    assert (found["skipped"], found["repaired"]) == (1, 1)
+    assert json.loads(trace.source.record(31_235))["name"] == "e31235"
+    assert json.loads(trace.source.record(45_678))["name"] == "\x02e45678"
+    assert trace.table.record.tolist() == [i for i in range(60_000) if i != 31_234]
+
+
+def test_not_a_gzip_header_only(write):
+    header = b"\x1f\x8b\x08\0" + struct.pack("<I", 0) + b"\0\x03"
+    raw = zlib.compressobj(9, zlib.DEFLATED, -15)
+    body = raw.compress(GOOD.encode()) + raw.flush()
+    traces = hw.load(write(header + body, "t.json.gz"))  # without its trailer
+    assert len(traces[3]) == 2
+    assert kinds(traces.problems) == {"truncated": 1}
