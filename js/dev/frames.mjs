@@ -35,6 +35,7 @@ const moves = {
     Array.from({ length: 120 }, (_, i) => around(job, 0.4 + i * 0.00005, 0.0038)),
   "pan, 30 ms": (job) =>
     Array.from({ length: 120 }, (_, i) => around(job, 0.3 + i * 0.0006, 0.038)),
+  scroll: () => Array.from({ length: 120 }, (_, i) => (i < 60 ? 9 : -9)),
 };
 
 function around([start, end], middle, share) {

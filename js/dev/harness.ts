@@ -35,7 +35,7 @@ export interface Harness {
   source: Source;
   frames: FrameStats[];
   settled(): Promise<void>;
-  measure(views: [number, number][]): Promise<Measured>;
+  measure(moves: ([number, number] | number)[]): Promise<Measured>;
   overlay(overlay: Partial<Overlay>): void;
 }
 
@@ -67,17 +67,21 @@ async function settled(): Promise<void> {
   }
 }
 
-/** Show each view in turn, one a frame, as a drag would. */
-async function measure(views: [number, number][]): Promise<Measured> {
-  stage.setView(views[0]!);
+/** Show each view, or scroll by each number of pixels, one a frame, as a drag would. */
+async function measure(moves: ([number, number] | number)[]): Promise<Measured> {
+  const move = (by: [number, number] | number) => {
+    if (typeof by === "number") stage.scrollBy(by);
+    else stage.setView(by);
+  };
+  move(moves[0]!);
   await settled();
   const out: Measured = { work: [], flushed: [], intervals: [], labels: [], rects: [], pending: 0 };
   const canvas = stage.el.querySelector("canvas")!;
   const ctx = canvas.getContext("2d")!;
   let last = await nextFrame();
-  for (const view of views) {
+  for (const by of moves) {
     frames.length = 0;
-    stage.setView(view);
+    move(by);
     const now = await nextFrame();
     // The stage's own frame ran before this one; reading a pixel makes the browser draw it.
     const began = performance.now();

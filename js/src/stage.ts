@@ -14,31 +14,19 @@ import type {
   ThemeName,
 } from "./contract";
 import { type DataPart, StageData } from "./data/stage_data";
+import { EVERYTHING, FrameLoop } from "./draw/frame_loop";
 import { type StatsByRank, statsByRank } from "./draw/gutter";
 import { MinimapPicture } from "./draw/head";
+import { NO_OVERLAY } from "./draw/overlay";
 import { type Paints, paintsOf, shadeOf } from "./draw/paints";
-import { type Dirty, type Frame, Painter } from "./draw/painter";
+import { type Frame, Painter } from "./draw/painter";
 import { Scrollbar } from "./draw/scrollbar";
 import { type Theme, THEMES } from "./draw/theme";
 import { Camera } from "./layout/camera";
-import { type Geometry, geometryOf, timeAtX, xAtTime } from "./layout/geometry";
+import { type Geometry, geometryOf, nsPerDevicePx, timeAtX, xAtTime } from "./layout/geometry";
 import { type HitScene, hitAt, slicesIn } from "./layout/hit";
 import { RowsView } from "./layout/rows_view";
 import { sizeOf, watchSize } from "./layout/size_watcher";
-
-const NO_OVERLAY: Overlay = {
-  hover: null,
-  selected: null,
-  flows: [],
-  selection: null,
-  brush: null,
-  ruler: null,
-  notes: [],
-  search: "",
-  dimmed: new Set(),
-};
-
-const ALL: Dirty = { head: true, gutter: true, lanes: true, margin: true, overlay: true };
 
 export function createStage(scene: Scene, source: Source, theme: ThemeName = "light"): Stage {
   return new DrawnStage(scene, source, theme);
@@ -67,8 +55,7 @@ class DrawnStage implements Stage {
   private readonly rowsView: RowsView;
   private stats: StatsByRank | null = null;
   private minimap: MinimapPicture | null = null;
-  private dirty: Dirty = { ...ALL };
-  private frame = 0;
+  private readonly loop = new FrameLoop((now) => this.draw(now));
   private told: Span | null = null;
 
   constructor(
@@ -94,8 +81,8 @@ class DrawnStage implements Stage {
       background: this.theme.bg,
     });
     this.el.append(this.painter.base, this.painter.over, this.scrollbar.el);
-    watchSize(this.el, () => this.measure(), signal);
-    source.onStatus(() => this.touch({ margin: true }), signal);
+    watchSize(this.el, () => this.resized(), signal);
+    source.onStatus(() => this.loop.touch({ margin: true }), signal);
   }
 
   setScene(scene: Scene): void {
@@ -118,12 +105,12 @@ class DrawnStage implements Stage {
     this.el.style.background = this.theme.bg;
     this.scrollbar.theme(this.theme);
     this.pictureMinimap();
-    this.touch(ALL);
+    this.loop.touch(EVERYTHING);
   }
 
   setColor(color: "kind" | "name"): void {
     this.byName = color === "name";
-    this.touch({ lanes: true });
+    this.loop.touch({ lanes: true });
   }
 
   setRows(rows: RowState): void {
@@ -163,12 +150,12 @@ class DrawnStage implements Stage {
     this.overlay = { ...before, ...overlay };
     if (this.overlay.dimmed !== before.dimmed) {
       this.paints = paintsOf(this.theme, this.scene.kinds, this.overlay.dimmed);
-      this.touch({ lanes: true });
+      this.loop.touch({ lanes: true });
     }
     if (this.overlay.search !== before.search || this.overlay.selection !== before.selection) {
       this.request();
     }
-    this.touch({ overlay: true });
+    this.loop.touch({ overlay: true });
   }
 
   scrollBy(pixels: number): boolean {
@@ -209,12 +196,12 @@ class DrawnStage implements Stage {
 
   invalidate(): void {
     this.measure();
-    this.touch(ALL);
+    this.loop.touch(EVERYTHING);
   }
 
   destroy(): void {
     this.ended.abort();
-    cancelAnimationFrame(this.frame);
+    this.loop.stop();
     this.data.destroy();
     this.viewListeners.length = 0;
     this.frameListeners.length = 0;
@@ -228,14 +215,14 @@ class DrawnStage implements Stage {
   private arrived(part: DataPart): void {
     if (part === "stats") {
       this.stats = this.data.stats === null ? null : statsByRank(this.data.stats);
-      this.touch({ gutter: true, margin: true });
+      this.loop.touch({ gutter: true, margin: true });
     } else if (part === "minimap") {
       this.pictureMinimap();
-      this.touch({ head: true });
+      this.loop.touch({ head: true });
     } else if (part === "marks") {
-      this.touch({ overlay: true });
+      this.loop.touch({ overlay: true });
     } else if (this.data.windows.pending) {
-      this.touch({ lanes: true });
+      this.loop.touch({ lanes: true });
     }
   }
 
@@ -253,6 +240,13 @@ class DrawnStage implements Stage {
           );
   }
 
+  private resized(): void {
+    const before = this.geometry;
+    this.measure();
+    // Now, as a resized canvas is blank until it is drawn on.
+    if (this.geometry !== before) this.draw(performance.now());
+  }
+
   private measure(force = false): void {
     const size = sizeOf(this.el);
     // What is drawn stays for when a hidden output shows again.
@@ -265,7 +259,7 @@ class DrawnStage implements Stage {
     this.painter.resize(this.geometry);
     this.pictureMinimap();
     this.relayout();
-    this.touch(ALL);
+    this.loop.touch(EVERYTHING);
   }
 
   private relayout(): void {
@@ -283,17 +277,17 @@ class DrawnStage implements Stage {
   private placed(): void {
     this.scrollbar.update(this.geometry, this.rowsView.layout.height, this.rowsView.scroll);
     this.request();
-    this.touch({ gutter: true, lanes: true, margin: true, overlay: true });
+    this.loop.touch({ gutter: true, lanes: true, margin: true, overlay: true });
   }
 
   private moved(changed: boolean): void {
     if (changed) {
       this.request();
       this.tell(true);
-      this.touch({ head: true, lanes: true, overlay: true });
+      this.loop.touch({ head: true, lanes: true, overlay: true });
     } else if (this.camera.moving) {
       this.request();
-      this.schedule();
+      this.loop.schedule();
     }
   }
 
@@ -302,7 +296,7 @@ class DrawnStage implements Stage {
     if (lanesWidth <= 0) return;
     const view = this.camera.view;
     const { lanes, nearby } = this.rowsView;
-    const resolution = this.resolution(view);
+    const resolution = nsPerDevicePx(this.geometry, view);
     const sight = { view, resolution, lanes, nearby, range: this.scene.range };
     this.data.show(sight, this.camera.target, lanesWidth, this.overlay);
   }
@@ -314,45 +308,31 @@ class DrawnStage implements Stage {
     for (const listener of this.viewListeners) listener(view, done);
   }
 
-  private touch(parts: Partial<Dirty>): void {
-    Object.assign(this.dirty, parts);
-    this.schedule();
-  }
-
-  private schedule(): void {
-    if (this.frame !== 0 || this.ended.signal.aborted) return;
-    this.frame = requestAnimationFrame((now) => {
-      this.frame = 0;
-      this.draw(now);
-    });
-  }
-
   private draw(now: number): void {
     const began = performance.now();
     if (this.camera.step(now)) {
-      Object.assign(this.dirty, { head: true, lanes: true, overlay: true });
+      this.loop.touch({ head: true, lanes: true, overlay: true });
       this.request();
       this.tell(!this.camera.moving);
     }
     if (this.geometry.lanesWidth > 0) {
-      const { dirty } = this;
-      this.dirty = { head: false, gutter: false, lanes: false, margin: false, overlay: false };
+      const dirty = this.loop.take();
       if (dirty.lanes || dirty.head) {
         const { view } = this.camera;
         const { windows } = this.data;
-        windows.update(this.rowsView.lanes, view, this.resolution(view), this.scene.range);
+        windows.update(
+          this.rowsView.lanes,
+          view,
+          nsPerDevicePx(this.geometry, view),
+          this.scene.range,
+        );
       }
       const painted = this.painter.paint(this.picture(), dirty);
       const { pending } = this.data.windows;
       const stats = { work_ms: performance.now() - began, pending, ...painted };
       for (const listener of this.frameListeners) listener(stats);
     }
-    if (this.camera.moving) this.schedule();
-  }
-
-  /** ns per device px. */
-  private resolution(view: Span): number {
-    return (view[1] - view[0]) / Math.round(this.geometry.lanesWidth * this.geometry.dpr);
+    if (this.camera.moving) this.loop.schedule();
   }
 
   private picture(): Frame {

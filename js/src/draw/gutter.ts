@@ -5,7 +5,7 @@ import type { Band } from "../layout/bands";
 import type { Geometry } from "../layout/geometry";
 import type { Layout, PlacedRow } from "../layout/rows";
 import type { Stats } from "../protocol/decode";
-import { formatDuration, formatShare, formatTime } from "./format";
+import { formatDuration, formatShare, formatTime, formatValue } from "./format";
 import type { Pen } from "./pen";
 import { FONT, type Theme } from "./theme";
 
@@ -151,13 +151,30 @@ function drawTrackNames(pen: Pen, gutter: GutterScene, placed: PlacedRow): void 
   const top = Math.max(y, clipTop);
   const bottom = Math.min(last, clipBottom);
   const name = geometry.narrow ? row.name.replace(/^(CPU|GPU) {2}/, "") : row.name;
-  if (bottom - top >= 11) {
-    pen.fitted(name, right, (top + bottom) / 2 + BASELINE, room, FONT.label, theme.ink2, "right");
+  const middle = (top + bottom) / 2 + BASELINE;
+  const range = row.track?.range;
+  if (range !== undefined && bottom - top >= 28) {
+    const [low, high] = range.map((value) => formatValue(value, row.track?.unit)) as [
+      string,
+      string,
+    ];
+    pen.fitted(name, right, middle - 7, room, FONT.label, theme.ink2, "right");
+    pen.firstFit(
+      [`${low} – ${high}`, high],
+      right,
+      middle + 7,
+      room,
+      FONT.label,
+      theme.ink3,
+      "right",
+    );
+  } else if (bottom - top >= 11) {
+    pen.fitted(name, right, middle, room, FONT.label, theme.ink2, "right");
   }
   for (const band of bands) {
     if (band.label === "" || band === bands[0] || band.height < 11) continue;
-    const middle = y + band.top + band.height / 2;
-    pen.text(band.label, right, middle + BASELINE, FONT.label, theme.ink3, "right");
+    const baseline = y + band.top + band.height / 2 + BASELINE;
+    pen.text(band.label, right, baseline, FONT.label, theme.ink3, "right");
   }
 }
 

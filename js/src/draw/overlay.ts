@@ -10,6 +10,18 @@ import { mixed } from "./head";
 import type { Pen } from "./pen";
 import { FONT, type Theme } from "./theme";
 
+export const NO_OVERLAY: Overlay = {
+  hover: null,
+  selected: null,
+  flows: [],
+  selection: null,
+  brush: null,
+  ruler: null,
+  notes: [],
+  search: "",
+  dimmed: new Set(),
+};
+
 export interface OverlayScene {
   geometry: Geometry;
   theme: Theme;

@@ -4,6 +4,7 @@ import type { Scene, Span } from "../contract";
 import type { LaneWindow } from "../data/lane_window";
 import type { Geometry } from "../layout/geometry";
 import type { LaneSpot, Sightings } from "../layout/sight";
+import type { Dirty } from "./frame_loop";
 import { drawGutter, type GutterScene } from "./gutter";
 import { drawAxis, drawMinimap, drawStepLines, drawStrip, type HeadScene } from "./head";
 import { LABEL_FROM_PX } from "./labels";
@@ -18,14 +19,6 @@ import { FONT, type Theme } from "./theme";
 
 /** Lanes lower than this have no labels: the letters would touch both edges. */
 const LABEL_FROM_HEIGHT = 12;
-
-export interface Dirty {
-  head: boolean;
-  gutter: boolean;
-  lanes: boolean;
-  margin: boolean;
-  overlay: boolean;
-}
 
 export interface LanesScene {
   geometry: Geometry;

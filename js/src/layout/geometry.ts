@@ -73,3 +73,7 @@ export function timeAtX(geometry: Geometry, view: Span, x: number): number {
 export function xAtTime(geometry: Geometry, view: Span, time: number): number {
   return geometry.lanesX + ((time - view[0]) / (view[1] - view[0])) * geometry.lanesWidth;
 }
+
+export function nsPerDevicePx({ lanesWidth, dpr }: Geometry, [start, end]: Span): number {
+  return (end - start) / Math.round(lanesWidth * dpr);
+}

@@ -1,0 +1,53 @@
+import { describe, expect, test } from "vitest";
+import { fakeJob } from "../../dev/fake_job";
+import type { SceneRank } from "../contract";
+import type { Stats } from "../protocol/decode";
+import { factOf, statsByRank } from "./gutter";
+
+const [rank] = fakeJob(1, 1, 0.02).scene.ranks as [SceneRank];
+const stats = (change: Partial<Stats> = {}) =>
+  statsByRank({
+    start: 0,
+    end: 1e9,
+    ranks: [rank.rank],
+    compute: [2e8],
+    communication: [1.5e8],
+    exposed: [1.48e8],
+    memory: [0],
+    idle: [6.6e8],
+    data: [1e9],
+    kinds: {},
+    ...change,
+  });
+const plain = ({ texts }: { texts: string[] }) =>
+  texts.map((text) => text.replace(/[\u2009\u202f]/g, " "));
+
+describe("the one fact of a rank", () => {
+  test("exposed communication where the margin has the shares", () => {
+    expect(plain(factOf(rank, stats(), true))).toEqual(["exposed 148 ms", "148 ms"]);
+  });
+  test("the idle share where there is no margin", () => {
+    expect(plain(factOf(rank, stats(), false))).toEqual(["idle 66 %", "66 %"]);
+  });
+  test("busy time where nothing is exposed", () => {
+    expect(plain(factOf(rank, stats({ exposed: [0] }), true))[0]).toBe("busy 340 ms");
+  });
+  test("a file that ends early comes before all else", () => {
+    const cut: SceneRank = { ...rank, truncated: "gzip stream cut", range: [0, 4.4e8] };
+    const fact = factOf(cut, stats(), true);
+    expect(plain(fact)[0]).toBe("ends at 440.000 ms");
+    expect(fact.warn).toBe(true);
+  });
+  test("no data in the view is not idle", () => {
+    expect(plain(factOf(rank, stats({ data: [0], idle: [0] }), true))).toEqual(["no data here"]);
+  });
+  test("nothing is said of figures that are not known", () => {
+    expect(factOf(rank, null, true).texts).toEqual([]);
+    expect(factOf(rank, stats({ ranks: [99] }), true).texts).toEqual([]);
+  });
+  test("a rank without device events", () => {
+    const host: SceneRank = { ...rank, summary: rank.summary.filter(({ role }) => role === "cpu") };
+    expect(plain(factOf(host, null, true))).toEqual(["CPU only"]);
+    expect(plain(factOf({ ...host, host: "node-3" }, null, true))).toEqual(["node-3"]);
+  });
+});
