@@ -15,6 +15,7 @@ Whatever still crosses is settled by an exact stack, only around the crossing (`
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from itertools import pairwise
 
 import numpy as np
@@ -210,13 +211,20 @@ def _spill(
 ) -> None:
     """Put each spilled event into the first spill lane of its track that is free."""
     track_of = np.searchsorted(first, spilled, side="right") - 1
-    free_at: dict[int, list[int]] = {}
-    for row, track in zip(spilled.tolist(), track_of.tolist(), strict=True):
-        ends = free_at.setdefault(track, [])
-        lane = next((k for k, busy in enumerate(ends) if busy <= begin[row]), len(ends))
-        if lane == len(ends):
-            ends.append(0)
-        ends[lane] = int(end[row])
-        depth[row] = nested[track] + lane
-    for track, ends in free_at.items():
-        lanes[track] += len(ends)
+    for track in np.unique(track_of).tolist():
+        rows = spilled[track_of == track]
+        busy: list[tuple[int, int]] = []  # (end, lane)
+        free: list[int] = []
+        used = 0
+        for row, start, stop in zip(
+            rows.tolist(), begin[rows].tolist(), end[rows].tolist(), strict=True
+        ):
+            while busy and busy[0][0] <= start:
+                heappush(free, heappop(busy)[1])
+            if free:
+                lane = heappop(free)
+            else:
+                lane, used = used, used + 1
+            heappush(busy, (stop, lane))
+            depth[row] = nested[track] + lane
+        lanes[track] += used

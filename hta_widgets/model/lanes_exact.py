@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,9 +92,8 @@ def _stack(
     begins = found.begin[low:high].tolist()
     ends = found.end[low:high].tolist()
     open_rows: list[int] = []  # nested, innermost last
-    outside: list[int] = []  # spilled and still running
+    outside = _Outside()
     for k, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-        outside = [other for other in outside if ends[other] > begin]
         while open_rows:
             top = open_rows[-1]
             over_by = ends[top] - begin
@@ -104,17 +104,39 @@ def _stack(
                 rounded[low + top] = True
             open_rows.pop()
         row = low + k
+        around = outside.around(max(end, begin + 1))
         if open_rows and end > ends[open_rows[-1]] + unit:
             spilled.append(row)
-            enclosing = next((o for o in reversed(open_rows) if ends[o] >= end), None)
-            outside.append(k)
+            outside.add(k, end)
+            enclosing = next((o for o in reversed(open_rows) if ends[o] >= end), -1)
         else:
-            enclosing = open_rows[-1] if open_rows else None
+            enclosing = open_rows[-1] if open_rows else -1
             depth[row] = base + len(open_rows)
-            rounded[row] |= enclosing is not None and end > ends[enclosing]
+            rounded[row] |= enclosing >= 0 and end > ends[enclosing]
             open_rows.append(k)
-        for other in reversed(outside):
-            if other != k and ends[other] >= end and (enclosing is None or other > enclosing):
-                enclosing = other
-                break
-        parent[row] = above if enclosing is None else low + enclosing
+        enclosing = max(enclosing, around)
+        parent[row] = above if enclosing < 0 else low + enclosing
+
+
+class _Outside:
+    """Spilled events, to find the last one that goes on until a given time.
+
+    One that ends before a later one does is forgotten: the later one is always the answer.
+    """
+
+    __slots__ = ("_ends", "_rows")
+
+    def __init__(self) -> None:
+        self._rows: list[int] = []
+        self._ends: list[int] = []  # negated, so that they ascend
+
+    def add(self, row: int, end: int) -> None:
+        keep = bisect_left(self._ends, -end)
+        del self._rows[keep:], self._ends[keep:]
+        self._rows.append(row)
+        self._ends.append(-end)
+
+    def around(self, end: int) -> int:
+        """Return the last event that ends at `end` or later, -1 for none."""
+        at = bisect_right(self._ends, -end)
+        return self._rows[at - 1] if at else -1

@@ -121,7 +121,17 @@ class Trace:
 
     @property
     def events(self) -> pd.DataFrame:
-        """Complete events and paired begin/end events, sorted by start; the index is ``id``."""
+        """Complete events and paired begin/end events, sorted by start; the index is ``id``.
+
+        Returns
+        -------
+        DataFrame
+            ``start_ns, dur_ns``; ``name, category``, ``kind`` (see `hta_widgets.taxonomy`) and
+            ``track``; ``pid, tid`` as in the file; ``depth``, the lane within the track, and
+            ``parent``, the id of the enclosing event on the track; the device ``stream``, the
+            ``correlation`` id, and the ``step``, n of the enclosing ``ProfilerStep#n`` (of
+            device events: of their launch); ``phase`` (``X`` or ``B``). -1 stands for none.
+        """
         table = self.table
         if self._frame is None or len(self._frame) != len(table):
             self._frame = event_frame(self)

@@ -49,6 +49,13 @@ def test_a_crossing_disturbs_nothing_outside_of_its_parent():
     assert found.parent.tolist() == [-1, 0, 0, -1, 3, 4]
 
 
+def test_what_spilled_events_enclose_has_the_innermost_of_them_as_parent():
+    found = lanes([(0, 10), (2, 40), (3, 30), (11, 20), (30, 30), (31, 35), (40, 41)])
+    assert found.depth.tolist() == [0, 1, 2, 0, 0, 0, 0]
+    assert found.parent.tolist() == [-1, -1, 1, 2, 1, 1, -1]
+    assert found.overlaps == 2
+
+
 def test_crossings_at_several_depths_count_once_each():
     found = lanes([(0, 1000), (10, 500), (20, 100), (50, 200), (550, 700), (600, 800)])
     assert found.depth.tolist() == [0, 1, 2, 3, 1, 3]
