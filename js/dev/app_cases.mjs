@@ -3,8 +3,10 @@
 const narrow = { width: 700, height: 760 };
 
 async function pick(page, text = "AllReduce") {
-  await page.evaluate((name) => {
-    const brief = source.first(name);
+  await page.evaluate(async (name) => {
+    const brief = source.first
+      ? source.first(name)
+      : (await source.ask("find", { text: name, from: null, direction: 1 })).reply.brief;
     state.set("selected_event", [brief.rank, brief.id]);
     state.set("view", [brief.start - brief.dur, brief.start + 2 * brief.dur]);
   }, text);

@@ -2,8 +2,9 @@
 
 import { TimelineApp } from "../src/app/app";
 import type { Model } from "../src/app/shared";
-import type { Scene, ThemeName } from "../src/contract";
+import type { Scene, Source, ThemeName } from "../src/contract";
 import { createStage } from "../src/stage";
+import { BridgeSource } from "./bridge_source";
 import { AppSource } from "./app_source";
 import { fakeJob } from "./fake_job";
 import "../src/entries/timeline.css";
@@ -84,8 +85,13 @@ export function withProblems(scene: Scene): Scene {
   return { ...scene, truth: { level: "warn", text: "3 problems: 1 file ends early", problems } };
 }
 
-if (document.body.dataset.harness === "app") {
-  const query = new URLSearchParams(location.search);
+/** The job of this page: made up, or from the engine behind `?bridge=URL`. */
+async function open(query: URLSearchParams): Promise<{ scene: Scene; source: Source }> {
+  const bridge = query.get("bridge");
+  if (bridge !== null) {
+    const source = new BridgeSource(bridge);
+    return { scene: await source.scene(), source };
+  }
   const number = (name: string, other: number): number => Number(query.get(name) ?? other);
   const job = fakeJob(number("ranks", 8), number("steps", 3), number("dense", 1));
   const events = job.scene.events.toLocaleString("en").replaceAll(",", "\u202f");
@@ -96,23 +102,28 @@ if (document.body.dataset.harness === "app") {
     problems: [],
   };
   if (query.has("problems")) job.scene = withProblems(job.scene);
+  return { scene: job.scene, source: new AppSource(job) };
+}
+
+if (document.body.dataset.harness === "app") {
+  const query = new URLSearchParams(location.search);
+  const { scene, source } = await open(query);
   const theme = (query.get("theme") ?? "light") as ThemeName;
   document.body.dataset.jpThemeLight = String(theme === "light");
   document.body.style.cssText = `margin:0;background:${theme === "light" ? "#eee" : "#0b0e13"}`;
   const box = document.createElement("div");
-  box.style.cssText = `width:${number("width", 1100)}px`;
+  box.style.cssText = `width:${query.get("width") ?? "1100"}px`;
   document.body.append(box);
-  const source = new AppSource(job);
   const state = freshState();
   const gone = new AbortController();
   const app = new TimelineApp(box, {
-    scene: job.scene,
+    scene,
     source,
     state,
-    height: number("height", 510),
+    height: Number(query.get("height") ?? 510),
     signal: gone.signal,
     makeStage: createStage,
   });
-  Object.assign(globalThis, { app, source, state, job, gone });
+  Object.assign(globalThis, { app, source, state, scene, gone });
   document.body.dataset.ready = "1";
 }

@@ -1,5 +1,6 @@
 /* global URLSearchParams */
-// Pictures of the whole timeline in headless Chromium: node js/dev/app_shoot.mjs OUT [case…]
+// Pictures of the whole timeline in headless Chromium:
+// node js/dev/app_shoot.mjs [--bridge URL] OUT [case…]
 import { mkdir, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { dirname, join } from "node:path";
@@ -37,7 +38,10 @@ async function serve() {
   return { server, url: `http://127.0.0.1:${server.address().port}/` };
 }
 
-const [out = "/tmp/app", ...only] = process.argv.slice(2);
+const args = process.argv.slice(2);
+const at = args.indexOf("--bridge");
+const bridge = at < 0 ? {} : { bridge: args.splice(at, 2)[1] };
+const [out = "/tmp/app", ...only] = args;
 await mkdir(out, { recursive: true });
 const { server, url } = await serve();
 const browser = await launch();
@@ -53,7 +57,7 @@ for (const { name, query = {}, size = {}, act } of APP_CASES) {
   page.on("console", (message) => {
     if (message.type() === "error") console.error(`${name}: ${message.text()}`);
   });
-  await page.goto(`${url}?${new URLSearchParams({ width, ...query })}`);
+  await page.goto(`${url}?${new URLSearchParams({ width, ...bridge, ...query })}`);
   await page.waitForSelector("body[data-ready]");
   await page.waitForTimeout(500);
   if (act) {

@@ -279,7 +279,7 @@ export class AppSource extends FakeSource {
   private totals(selection: SelectionJson): Record<string, unknown> {
     const [start, end] = [selection.start_ns ?? -Infinity, selection.end_ns ?? Infinity];
     const wanted = selection.ids === null ? null : new Set(selection.ids.map(([, id]) => id));
-    const named = /^name == "(.*)"$/.exec(selection.query ?? "")?.[1];
+    const named = /^name == "(.*?)"( and |$)/.exec(selection.query ?? "")?.[1];
     const groups = new Map<string, { brief: Brief; durs: number[] }>();
     let events = 0;
     for (const lane of this.eventLanes) {

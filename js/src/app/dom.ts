@@ -23,8 +23,10 @@ function dress(node: Element, attributes: Attributes, children: Child[]): void {
       for (const [property, text] of Object.entries(attributes.style ?? {})) {
         (node as HTMLElement).style.setProperty(property, text);
       }
-    } else {
-      node.setAttribute(name, value === true ? "" : String(value));
+    } else if (typeof value === "string" || typeof value === "number") {
+      node.setAttribute(name, String(value));
+    } else if (value === true) {
+      node.setAttribute(name, "");
     }
   }
   put(node, ...children);

@@ -19,7 +19,10 @@ export class Navigation {
   private readonly settle: (() => void) & { cancel(): void };
 
   constructor(private readonly ctx: Context) {
-    this.settle = debounce(SETTLE_MS, ctx.signal, () => this.settled.emit(ctx.stage.view()));
+    this.settle = debounce(SETTLE_MS, ctx.signal, () => {
+      this.agree();
+      this.settled.emit(ctx.stage.view());
+    });
     ctx.stage.onView((view, done) => this.onView(view, done));
   }
 
@@ -39,17 +42,17 @@ export class Navigation {
 
   /** By the user's hand, at once or over `ms`. */
   zoomTo(span: Span, ms: number = MOTION.zoomFit): void {
-    this.mine = true;
+    this.take();
     this.ctx.stage.setView(span, calm() ? 0 : ms);
   }
 
   zoomBy(factor: number, atTime: number, ms = 0): void {
-    this.mine = true;
+    this.take();
     this.ctx.stage.zoomBy(factor, atTime, calm() ? 0 : ms);
   }
 
   panBy(fraction: number): void {
-    this.mine = true;
+    this.take();
     this.ctx.stage.panBy(fraction);
   }
 
@@ -94,6 +97,24 @@ export class Navigation {
     }
     this.moved.emit(view);
     this.settle();
+  }
+
+  private take(): void {
+    this.mine = true;
+    this.settle();
+  }
+
+  /**
+   * The view may be told to go where it is already, before it set out for what the state asked:
+   * then nothing moves and nothing is heard, yet the state must end as the view does.
+   */
+  private agree(): void {
+    if (!this.mine) return;
+    const { shared, scene, stage } = this.ctx;
+    const { start, end } = wholeSpan(stage.view());
+    const [from, to] = shared.state.view ?? scene.range;
+    if (from !== start || to !== end) shared.set({ view: [start, end] }, true);
+    if (this.gestures === 0) this.rest();
   }
 
   private rest(): void {

@@ -9,7 +9,7 @@ import { DetailsPanel } from "./panels/details";
 import type { Dock } from "./panels/dock";
 import { ExportPanel } from "./panels/export";
 import { ProblemsPanel } from "./panels/problems";
-import { readTotals, type Totals, topKind } from "./panels/totals";
+import { readTotals, type Totals } from "./totals";
 import type { Picking } from "./picking";
 import type { Search } from "./search";
 import { EVERYTHING } from "./selection";
@@ -100,7 +100,7 @@ export class PanelControl {
     const { picking, dock } = this;
     const { brief, detail, error, active } = picking;
     const hasArea = picking.window !== null;
-    this.details.show({ brief, detail, error, hasArea });
+    this.details.show({ brief, detail, error, hasArea, place: this.place() });
     this.sayEvent();
     const shared = this.ctx.shared.state.selected_event;
     const key = active
@@ -112,6 +112,13 @@ export class PanelControl {
     if (!other) return;
     if (active) dock.show("event");
     else if (dock.current === "event") this.fallBack(hasArea ? "area" : null);
+  }
+
+  private place(): string {
+    const { brief } = this.picking;
+    const track = brief === null ? null : (this.ctx.lanes.at(brief.lane)?.track ?? null);
+    if (track === null) return "";
+    return [track.process, track.label].filter((part) => part !== "").join(" · ");
   }
 
   private selectionChanged(): void {
@@ -188,8 +195,7 @@ export class PanelControl {
     const { window } = this.picking;
     if (window === null) return;
     const { totals } = this;
-    const brief = totals === null ? null : { events: totals.events, top: topKind(totals) };
-    this.status.say("area", selectionWords(window, this.ctx.scene, brief));
+    this.status.say("area", selectionWords(window, this.ctx.scene, totals));
   }
 
   private async copy(text: string, what: string): Promise<void> {

@@ -134,7 +134,7 @@ export class Picking {
     this.setSelection({
       ...EVERYTHING,
       ranks: [this.brief.rank],
-      query: nameQuery(this.detail?.event.name ?? this.brief.name),
+      query: nameQuery(this.brief.name, this.detail?.event.category ?? null),
     });
   }
 

@@ -84,7 +84,8 @@ export function exportCode(choice: ExportChoice): string {
   return `hw.export_trace(${parts.join(", ")})`;
 }
 
-/** A pandas query for events of exactly this name. */
-export function nameQuery(name: string): string {
-  return `name == ${pythonString(name)}`;
+/** A pandas query for events of exactly this name, of one category where it is known. */
+export function nameQuery(name: string, category: string | null = null): string {
+  const query = `name == ${pythonString(name)}`;
+  return category === null ? query : `${query} and category == ${pythonString(category)}`;
 }

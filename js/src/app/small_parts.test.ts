@@ -11,7 +11,8 @@ import { marked, unmarked } from "./notes";
 import { ObservedSource, wholeSpan } from "./observed_source";
 import { defaultPath } from "./panels/export";
 import { alongBins, histogramWords } from "./panels/histogram";
-import { clicked, type NameSums, sorted, topKind } from "./panels/totals";
+import { problemLines } from "./panels/problems";
+import { clicked, type NameSums, sorted, telling } from "./totals";
 import { filterError, pinName } from "./rows";
 import { readScene } from "./scene";
 
@@ -66,15 +67,46 @@ describe("totals", () => {
     ]);
   });
 
-  test("the kind with most time, and none where there is no time", () => {
+  test("kinds of the device speak for a selection, nested ones only without it", () => {
+    const of = (kind: "compute" | "cpu" | "annotation", sum: number): NameSums => ({
+      ...row(kind, 1, sum),
+      kind,
+    });
     const totals = {
       events: 3,
-      kinds: [row("x", 1, 30), row("y", 1, 10)],
+      kinds: [of("annotation", 900), of("cpu", 500), of("compute", 30)],
       names: [],
       names_total: 0,
     };
-    expect(topKind(totals)?.share).toBeCloseTo(0.75);
-    expect(topKind({ ...totals, kinds: [row("x", 1, 0)] })).toBeNull();
+    expect(telling(totals).map((one) => one.kind)).toEqual(["compute"]);
+    const host = { ...totals, kinds: totals.kinds.slice(0, 2) };
+    expect(telling(host).map((one) => one.kind)).toEqual(["annotation", "cpu"]);
+    expect(telling({ ...totals, kinds: [of("compute", 0)] })).toEqual([]);
+  });
+});
+
+describe("problems", () => {
+  test("the same on several ranks is one line, a cut-off file is never untold", () => {
+    const { scene } = fakeJob(3, 1);
+    const cut = { ...scene.ranks[2]!, truncated: "ends early at 440 ms" };
+    const lines = problemLines({
+      ...scene,
+      ranks: [...scene.ranks.slice(0, 2), cut],
+      truth: {
+        level: "warn",
+        text: "",
+        problems: [
+          { kind: "unpaired", count: 4878, detail: "no start", rank: 0, file: "a/rank-0.json" },
+          { kind: "unpaired", count: 4000, detail: "no start", rank: 1, file: "a/rank-1.json" },
+          { kind: "unpaired", count: 88, detail: "no end", rank: 0, file: "a/rank-0.json" },
+        ],
+      },
+    });
+    expect(lines.map(({ kind, count, ranks }) => [kind, count, ranks])).toEqual([
+      ["unpaired", 8878, [0, 1]],
+      ["unpaired", 88, [0]],
+      ["truncated", 1, [2]],
+    ]);
   });
 });
 
@@ -103,7 +135,7 @@ describe("histograms", () => {
     const words = (dur: number): string =>
       histogramWords(same, dur).replace(/[\u2009\u202f]/g, " ");
     expect(words(90)).toBe("15 events, 50–200 ns, median 100 ns; this one −10 %");
-    expect(words(450)).toContain("this one 4.5× that");
+    expect(words(450)).toContain("this one 4.5× the median");
     expect(words(100)).toContain("±0 %");
   });
 });

@@ -133,12 +133,20 @@ describe("selections", () => {
       ),
     ).toBe("2 selected events");
     expect(selectionHead({ ...EVERYTHING, query: "dur_ns > 5" }, scene)).toBe("Events by query");
+    const row = { count: 1, sum: 95e6, mean: 1, min: 1, max: 1 };
     const words = selectionWords(window, scene, {
       events: 15775,
-      top: { kind: "compute", share: 0.52 },
+      kinds: [
+        { ...row, kind: "annotation", sum: 1.8e9 },
+        { ...row, kind: "communication" },
+        { ...row, kind: "compute", sum: 102e6 },
+      ],
+      names: [],
+      names_total: 0,
     });
     expect(text(words)).toBe(
-      "Selection 163–350 ms (187 ms) on all 3 ranks: 15 775 events, 52 % of their time compute.",
+      "Selection 163–350 ms (187 ms) on all 3 ranks: 15 775 events, 102 ms compute, " +
+        "95.0 ms communication.",
     );
   });
 });

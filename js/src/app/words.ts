@@ -1,6 +1,7 @@
 /** What the view or the selection says, as one sentence: findings first, each with its number. */
 
 import type { Brief, Scene, SelectionJson, Span } from "../contract";
+import { telling, type Totals } from "./totals";
 import { formatCount, formatDuration, formatShare, group, plural } from "../draw/format";
 import type { Stats } from "../protocol/decode";
 
@@ -146,12 +147,6 @@ export function eventWords(event: Brief, track: string | null, view: Span): Word
   ];
 }
 
-export interface TotalsInBrief {
-  events: number;
-  /** Kind with most time and its share of the kinds' sum. */
-  top: { kind: string; share: number } | null;
-}
-
 /** Which ranks and rows a selection takes in: `all 8 ranks`, `ranks 0–3, 5`, `rank 5, 2 tracks`. */
 export function rowsWords(selection: SelectionJson, scene: Scene): string {
   const all = scene.ranks.length;
@@ -197,15 +192,13 @@ export function selectionHead(selection: SelectionJson, scene: Scene): string {
 export function selectionWords(
   selection: SelectionJson,
   scene: Scene,
-  totals: TotalsInBrief | null,
+  totals: Totals | null,
 ): Words {
   const words: Words = [{ strong: selectionHead(selection, scene) }];
   if (selection.ids === null) words.push(` on ${rowsWords(selection, scene)}`);
   if (totals === null) return [...words, "."];
   words.push(`: ${plural(totals.events, "event")}`);
-  if (totals.top !== null && totals.top.share > 0) {
-    words.push(`, ${formatShare(totals.top.share)} of their time ${totals.top.kind}`);
-  }
+  for (const row of telling(totals)) words.push(`, ${formatDuration(row.sum)} ${row.kind}`);
   return [...words, "."];
 }
 

@@ -15,7 +15,7 @@ import {
   type Sums,
   sorted,
   type Totals,
-} from "./totals";
+} from "../totals";
 
 export interface AreaActions {
   close(): void;

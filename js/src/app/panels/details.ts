@@ -20,6 +20,7 @@ import {
 
 /** Arrows listed one by one; a graph launch has thousands. */
 const FLOWS_SHOWN = 4;
+const PARENTS_SHOWN = 2;
 
 export interface DetailsActions {
   close(): void;
@@ -36,6 +37,8 @@ export interface DetailsState {
   brief: Brief | null;
   detail: EventDetail | null;
   error: Error | null;
+  /** Process and track, as the rows name them. */
+  place: string;
   /** A window is selected too: offer to switch. */
   hasArea: boolean;
 }
@@ -46,7 +49,14 @@ export class DetailsPanel {
   readonly el: HTMLElement;
   private shownFor = "";
   private allFlows = false;
-  private state: DetailsState = { brief: null, detail: null, error: null, hasArea: false };
+  private allParents = false;
+  private state: DetailsState = {
+    brief: null,
+    detail: null,
+    error: null,
+    place: "",
+    hasArea: false,
+  };
 
   constructor(private readonly actions: DetailsActions) {
     this.el = h("div", { class: "hta-panel hta-details" });
@@ -55,7 +65,7 @@ export class DetailsPanel {
   show(state: DetailsState): void {
     const { brief } = state;
     const key = brief === null ? "" : `${brief.rank}/${brief.table}/${brief.id}`;
-    if (key !== this.shownFor) this.allFlows = false;
+    if (key !== this.shownFor) this.allFlows = this.allParents = false;
     this.shownFor = key;
     this.state = state;
     this.print();
@@ -108,15 +118,18 @@ export class DetailsPanel {
     return [
       { name: "Start", value: [formatTime(brief.start)], title: formatExact(brief.start) },
       { name: "Duration", value: [formatDuration(brief.dur)], title: formatExact(brief.dur) },
-      { name: "Where", value: [`rank ${brief.rank}`] },
+      { name: "Where", value: [this.where(brief)], title: this.where(brief) },
     ];
+  }
+
+  private where(brief: Brief): string {
+    const { place } = this.state;
+    return place === "" ? `rank ${brief.rank}` : `rank ${brief.rank} · ${place}`;
   }
 
   private all(detail: EventDetail): Fact[] {
     const { event, same, parents } = detail;
-    const where = whereWords(event);
-    const rows = this.known(event).slice(0, 2);
-    rows.push({ name: "Where", value: [where], title: where });
+    const rows = this.known(event);
     rows.push(...this.flowRows(detail.flows));
     if (parents.length > 0) rows.push(this.inside(parents));
     if (same !== null) {
@@ -136,14 +149,23 @@ export class DetailsPanel {
     return rows;
   }
 
+  /** The enclosing events; of deep nests the two nearest, until all are asked for. */
   private inside(parents: readonly Brief[]): Fact {
     const outermost = [...parents].reverse();
+    const shown = this.allParents ? outermost : outermost.slice(-PARENTS_SHOWN);
     const value: Child[] = [];
-    outermost.forEach((parent, at) => {
+    if (shown.length < outermost.length) {
+      value.push(
+        link("…", () => this.open("allParents"), "Show all that enclose it"),
+        " › ",
+      );
+    }
+    shown.forEach((parent, at) => {
       if (at > 0) value.push(" › ");
       value.push(eventLink(parent, this.actions.go));
     });
-    return { name: "Inside", value, title: outermost.map((parent) => parent.short).join(" › ") };
+    const title = outermost.map((parent) => parent.short).join(" › ");
+    return { name: "Inside", value, title, look: this.allParents ? "wrapped" : undefined };
   }
 
   /** The first arrow in and the first out carry the keys that follow them. */
@@ -154,20 +176,20 @@ export class DetailsPanel {
       const first = !seen.has(flow.direction);
       seen.add(flow.direction);
       const value: Child[] = [eventLink(flow.brief, this.actions.go)];
-      if (flow.delay !== null)
-        value.push(h("span", { class: "hta-note" }, ` ${delayWords(flow)} `));
-      if (first) value.push(" ", kbd(flow.direction === "in" ? "[" : "]"));
-      return { name: flowLabel(flow), value };
+      if (flow.delay !== null) value.push(h("span", { class: "hta-note" }, delayWords(flow)));
+      if (first) value.push(kbd(flow.direction === "in" ? "[" : "]"));
+      return { name: flowLabel(flow), value, look: "line" };
     });
     if (flows.length > shown.length) {
       const more = `${formatCount(flows.length - shown.length)} more`;
-      const open = (): void => {
-        this.allFlows = true;
-        this.print();
-      };
-      rows.push({ name: "", value: [link(more, open)] });
+      rows.push({ name: "", value: [link(more, () => this.open("allFlows"))] });
     }
     return rows;
+  }
+
+  private open(list: "allFlows" | "allParents"): void {
+    this[list] = true;
+    this.print();
   }
 
   private args(): HTMLElement {
@@ -233,15 +255,6 @@ export class DetailsPanel {
 
 function waiting(title: string): HTMLElement {
   return h("div", {}, h("h3", {}, title), h("p", { class: "hta-note" }, "…"));
-}
-
-/** `rank 5 · GPU 0 · stream 7`: a track's key often begins with its process. */
-function whereWords(event: EventDetail["event"]): string {
-  const parts = [`rank ${event.rank}`];
-  const { process, track } = event;
-  if (process && !track?.startsWith(process)) parts.push(process);
-  if (track) parts.push(track);
-  return parts.join(" · ");
 }
 
 function kindWords(kind: Kind, category: string | null): string {

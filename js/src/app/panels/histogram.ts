@@ -1,13 +1,7 @@
 /** Durations of one name on one rank, with one event marked. */
 
 import type { Kind } from "../../contract";
-import {
-  formatCount,
-  formatDuration,
-  formatShareDelta,
-  formatValue,
-  plural,
-} from "../../draw/format";
+import { formatDuration, formatShareDelta, formatValue, plural } from "../../draw/format";
 import type { EventDetail, SameName } from "../detail";
 import { h } from "../dom";
 
@@ -37,7 +31,7 @@ export function histogramWords(same: SameName, dur: number): string {
   const ratio = same.median > 0 ? dur / same.median : 1;
   const against =
     ratio >= 2
-      ? `; this one ${formatValue(Number(ratio.toPrecision(2)))}× that`
+      ? `; this one ${formatValue(Number(ratio.toPrecision(2)))}× the median`
       : `; this one ${formatShareDelta(ratio - 1)}`;
   const words = `${plural(same.count, "event")}, ${range}${same.min === same.max ? "" : against}`;
   return words.replaceAll(THIN, NARROW_UNBROKEN);
@@ -88,7 +82,11 @@ function chart(same: SameName, dur: number, kind: Kind, words: string): HTMLElem
   return h(
     "div",
     { class: "hta-chart", role: "img", "aria-label": `Durations: ${words}` },
-    h("span", { class: "hta-chart-top" }, `${formatCount(most)} at most in a bar`),
+    h(
+      "span",
+      { class: "hta-chart-top" },
+      `tallest bar: ${plural(most, "event")}${same.scale === "log" ? " · logarithmic widths" : ""}`,
+    ),
     h(
       "div",
       { class: "hta-bars" },

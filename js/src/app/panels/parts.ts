@@ -52,6 +52,8 @@ export interface Fact {
   name: string;
   value: Child[];
   title?: string;
+  /** Of several pieces in one line, the link is cut first. */
+  look?: "line" | "wrapped";
 }
 
 export function facts(rows: readonly Fact[]): HTMLElement {
@@ -63,7 +65,7 @@ export function facts(rows: readonly Fact[]): HTMLElement {
         "div",
         { class: "hta-fact" },
         h("dt", {}, row.name),
-        h("dd", { title: row.title }, ...row.value),
+        h("dd", { title: row.title, class: row.look && `hta-${row.look}` }, ...row.value),
       ),
     ),
   );

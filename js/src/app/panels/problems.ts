@@ -1,8 +1,9 @@
 /** What reading the files skipped, repaired or guessed. */
 
-import type { Scene } from "../../contract";
-import { formatCount } from "../../draw/format";
+import type { Problem, Scene } from "../../contract";
+import { formatCount, plural } from "../../draw/format";
 import { fill, h } from "../dom";
+import { rangesText } from "../words";
 import { closeButton } from "./parts";
 
 export class ProblemsPanel {
@@ -16,7 +17,7 @@ export class ProblemsPanel {
 
   show(scene: Scene): void {
     const { truth } = scene;
-    const cut = scene.ranks.filter((rank) => rank.truncated !== null);
+    const lines = problemLines(scene);
     fill(
       this.el,
       h(
@@ -29,30 +30,53 @@ export class ProblemsPanel {
       h(
         "div",
         { class: "hta-scroll", tabindex: 0, role: "group", "aria-label": "Problems" },
-        truth.problems.length === 0 && cut.length === 0
+        lines.length === 0
           ? h(
               "p",
               {},
               "Nothing was skipped, repaired or guessed: every event of the files is here.",
             )
-          : table(scene),
+          : table(lines),
       ),
     );
   }
 }
 
-function table(scene: Scene): HTMLElement {
-  const { problems } = scene.truth;
-  const told = new Set(problems.filter((one) => one.kind === "truncated").map((one) => one.rank));
-  const cut = scene.ranks
+export interface ProblemLine {
+  kind: string;
+  count: number;
+  detail: string;
+  ranks: number[];
+  files: string[];
+}
+
+/** The same thing on several ranks is one line; a rank's cut-off file is one even if untold. */
+export function problemLines(scene: Scene): ProblemLine[] {
+  const told = new Set(
+    scene.truth.problems.filter((one) => one.kind === "truncated").map((one) => one.rank),
+  );
+  const untold = scene.ranks
     .filter((rank) => rank.truncated !== null && !told.has(rank.rank))
-    .map((rank) => ({
+    .map((rank): Problem => ({
       kind: "truncated",
       count: 1,
       rank: rank.rank,
       file: rank.file,
       detail: rank.truncated ?? "",
     }));
+  const lines = new Map<string, ProblemLine>();
+  for (const { kind, count, detail, rank, file } of [...scene.truth.problems, ...untold]) {
+    const key = `${kind}\n${detail}`;
+    const line = lines.get(key) ?? { kind, count: 0, detail, ranks: [], files: [] };
+    line.count += count;
+    if (rank !== null && !line.ranks.includes(rank)) line.ranks.push(rank);
+    if (file !== null && !line.files.includes(file)) line.files.push(file);
+    lines.set(key, line);
+  }
+  return [...lines.values()];
+}
+
+function table(lines: readonly ProblemLine[]): HTMLElement {
   const heads = ["kind", "count", "rank", "what happened, and what it means", "file"];
   return h(
     "table",
@@ -64,34 +88,32 @@ function table(scene: Scene): HTMLElement {
         "tr",
         {},
         ...heads.map((text) =>
-          h(
-            "th",
-            { scope: "col", class: text === "count" || text === "rank" ? "hta-number" : "" },
-            text,
-          ),
+          h("th", { scope: "col", class: text === "count" && "hta-number" }, text),
         ),
       ),
     ),
     h(
       "tbody",
       {},
-      ...[...problems, ...cut].map((problem) =>
+      ...lines.map((line) =>
         h(
           "tr",
           {},
-          h("th", { scope: "row" }, problem.kind.replaceAll("_", " ")),
-          h("td", { class: "hta-number" }, formatCount(problem.count)),
-          h("td", { class: "hta-number" }, problem.rank === null ? "–" : String(problem.rank)),
-          h("td", { class: "hta-wrap" }, problem.detail),
-          h(
-            "td",
-            { title: problem.file ?? "" },
-            problem.file === null ? "–" : lastPart(problem.file),
-          ),
+          h("th", { scope: "row" }, line.kind.replaceAll("_", " ")),
+          h("td", { class: "hta-number" }, formatCount(line.count)),
+          h("td", {}, line.ranks.length === 0 ? "–" : rangesText(line.ranks)),
+          h("td", { class: "hta-wrap" }, line.detail),
+          h("td", { title: line.files.join("\n") }, filesText(line.files)),
         ),
       ),
     ),
   );
+}
+
+function filesText(files: readonly string[]): string {
+  const only = files.length === 1 ? files[0] : undefined;
+  if (only !== undefined) return lastPart(only);
+  return files.length === 0 ? "–" : plural(files.length, "file");
 }
 
 function lastPart(path: string): string {

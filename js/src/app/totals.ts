@@ -1,6 +1,6 @@
 /** The answer of op `totals`, and how its tables are sorted. */
 
-import type { Kind, Reply } from "../../contract";
+import type { Kind, Reply } from "../contract";
 
 export interface Sums {
   kind: Kind;
@@ -64,12 +64,14 @@ export function sorted<T extends Sums>(
   });
 }
 
-/** The kind with most time, and its share of the time of all kinds. */
-export function topKind(totals: Totals): { kind: Kind; share: number } | null {
-  const sum = totals.kinds.reduce((all, row) => all + row.sum, 0);
-  const top = totals.kinds.reduce<Sums | null>(
-    (best, row) => (best === null || row.sum > best.sum ? row : best),
-    null,
-  );
-  return top === null || sum === 0 ? null : { kind: top.kind, share: top.sum / sum };
+const DEVICE: readonly Kind[] = ["compute", "communication", "memory"];
+
+/**
+ * The kinds that sum up a selection: those of the device, which do not nest; without a device the
+ * host's. The sums of nested events count time more than once and would lead.
+ */
+export function telling(totals: Totals): Sums[] {
+  const device = totals.kinds.filter((row) => DEVICE.includes(row.kind) && row.sum > 0);
+  const rows = device.length > 0 ? device : totals.kinds.filter((row) => row.sum > 0);
+  return [...rows].sort((a, b) => b.sum - a.sum).slice(0, 2);
 }
