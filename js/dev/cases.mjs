@@ -74,5 +74,36 @@ export const CASES = [
     name: "edge",
     act: () => harness.stage.setView([7.8e8, 8.6e8]),
   },
+  {
+    // The kernel answers no more after the first picture; a zoom in stretches what is there.
+    name: "busy_in",
+    act: async () => {
+      harness.source.held = [];
+      harness.stage.setView([3.2e8, 4.2e8]);
+    },
+  },
+  {
+    name: "busy_out",
+    act: async () => {
+      harness.stage.setView([3.2e8, 4.2e8]);
+      await harness.settled();
+      harness.source.held = [];
+      harness.stage.setView([2e8, 6e8]);
+    },
+  },
+  {
+    // Deep in: single nanoseconds.
+    name: "deep",
+    query: { open: "default", ranks: 1 },
+    size: { height: 500 },
+    act: async () => {
+      const { stage } = harness;
+      stage.setView([4e8, 4.005e8]);
+      await harness.settled();
+      const lane = stage.scene.ranks[0].tracks.find(({ role }) => role === "stream").lane0;
+      const [slice] = stage.slices(lane);
+      if (slice) stage.setView([slice.start - 40, slice.start + 140]);
+    },
+  },
   { name: "hidpi", size: { scale: 2 } },
 ];

@@ -68,6 +68,11 @@ export class FakeSource implements Source {
     return this.listeners.size;
   }
 
+  become(status: Source["status"]): void {
+    this.status = status;
+    for (const listener of this.listeners) listener(status);
+  }
+
   release(): void {
     const held = this.held ?? [];
     this.held = null;

@@ -63,7 +63,9 @@ async function settled(): Promise<void> {
   for (let quiet = 0; quiet < 4;) {
     const before = frames.length;
     await rest(80);
-    quiet = frames.length === before && frames.at(-1)?.pending !== true ? quiet + 1 : 0;
+    const held = source instanceof FakeSource && source.held !== null;
+    const whole = held || frames.at(-1)?.pending !== true;
+    quiet = frames.length === before && whole ? quiet + 1 : 0;
   }
 }
 

@@ -353,3 +353,23 @@ test("a hundred stages come and go without a trace", async () => {
   disconnect.mockRestore();
   listen.mockRestore();
 });
+
+test("while the kernel is busy, figures of another view are not shown as this one's", async () => {
+  mount();
+  await drawn();
+  await vi.waitFor(() => expect(source.asked.some(({ op }) => op === "stats")).toBe(true));
+  const words = () => {
+    const row = stage.rows()[0]!;
+    const ctx = base().getContext("2d")!;
+    const { data } = ctx.getImageData(12, row.top + 19, 90, 11);
+    return data.some((value, i) => i % 4 === 0 && value < 160);
+  };
+  await vi.waitFor(() => expect(words()).toBe(true));
+  source.held = [];
+  stage.setView([1e8, 1.5e8]);
+  source.become("busy");
+  await vi.waitFor(() => expect(words()).toBe(false));
+  source.become("live");
+  source.release();
+  await vi.waitFor(() => expect(words()).toBe(true));
+});

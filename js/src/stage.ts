@@ -57,6 +57,8 @@ class DrawnStage implements Stage {
   private minimap: MinimapPicture | null = null;
   private readonly loop = new FrameLoop((now) => this.draw(now));
   private told: Span | null = null;
+  /** The geometry is that of this scene. */
+  private measured = false;
 
   constructor(
     public scene: Scene,
@@ -82,7 +84,7 @@ class DrawnStage implements Stage {
     });
     this.el.append(this.painter.base, this.painter.over, this.scrollbar.el);
     watchSize(this.el, () => this.resized(), signal);
-    source.onStatus(() => this.loop.touch({ margin: true }), signal);
+    source.onStatus(() => this.loop.touch({ gutter: true, margin: true }), signal);
   }
 
   setScene(scene: Scene): void {
@@ -95,7 +97,8 @@ class DrawnStage implements Stage {
     this.minimap = null;
     this.told = null;
     this.paints = paintsOf(this.theme, scene.kinds, this.overlay.dimmed);
-    this.measure(true);
+    this.measured = false;
+    this.measure();
   }
 
   setTheme(theme: ThemeName): void {
@@ -247,14 +250,15 @@ class DrawnStage implements Stage {
     if (this.geometry !== before) this.draw(performance.now());
   }
 
-  private measure(force = false): void {
+  private measure(): void {
     const size = sizeOf(this.el);
     // What is drawn stays for when a hidden output shows again.
     if (size === null) return;
     const { width, height, dpr } = size;
     const now = this.geometry;
     const same = width === now.width && height === now.height && dpr === now.dpr;
-    if (same && !force) return;
+    if (same && this.measured) return;
+    this.measured = true;
     this.geometry = geometryOf(width, height, dpr, stripRows(this.scene));
     this.painter.resize(this.geometry);
     this.pictureMinimap();
@@ -348,7 +352,7 @@ class DrawnStage implements Stage {
       (shown.start !== Math.floor(view[0]) || shown.end !== Math.ceil(view[1]));
     return {
       head: { geometry, theme, scene, job, view, minimap: this.minimap },
-      gutter: { geometry, theme, layout, placed, stats },
+      gutter: { geometry, theme, layout, placed, stats: stale ? null : stats },
       lanes: {
         geometry,
         theme,

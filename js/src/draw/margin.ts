@@ -77,7 +77,9 @@ function drawRow(pen: Pen, scene: MarginScene, placed: PlacedRow, x: number): vo
     }
   }
   pen.frame(left, top, width, barHeight, theme.idleLine, 1);
-  if (!compact) {
+  pen.ctx.globalAlpha = 1;
+  // Numbers of another view would be wrong, a pale bar is a hint at most.
+  if (!compact && !scene.stale) {
     const baseline = top + barHeight + (row.height >= 36 ? 14 : 12);
     if (whole > 0) {
       const share = (exposed[index] ?? 0) / whole;
@@ -88,7 +90,6 @@ function drawRow(pen: Pen, scene: MarginScene, placed: PlacedRow, x: number): vo
       pen.text("no data", left, baseline, FONT.label, theme.ink3);
     }
   }
-  pen.ctx.globalAlpha = 1;
 }
 
 /** The exposed share on the left, the idle one on the right; without room only the numbers. */
