@@ -160,11 +160,11 @@ def _optimizer(program: Program, model: Model) -> None:
 
 
 def _read_loss(program: Program) -> None:
+    program.synchronize()
     with (
         program.op("aten::item", before=1_400),
         program.op("aten::_local_scalar_dense", before=2_000),
     ):
-        program.synchronize()
         program.read_back(k.copy("DtoH (Device -> Pageable)", 4))
 
 

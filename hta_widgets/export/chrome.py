@@ -1,0 +1,276 @@
+"""Write a selection of a job as Chrome trace JSON that other tools open."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.errors import TraceError
+from hta_widgets.export.clip import Clip
+from hta_widgets.export.flow_threads import FlowThreads
+from hta_widgets.export.members import ASK, DROP, Members, base_time, members_of
+from hta_widgets.export.merge import Scope
+from hta_widgets.export.output import Output, Target
+from hta_widgets.export.scrub import Scrub
+from hta_widgets.export.synthetic import records_of
+from hta_widgets.model import Selection, Trace, TraceSet, selection as selections
+from hta_widgets.model.rank_scope import MARK
+
+__all__ = ["ExportReport", "export_trace"]
+
+_RANK_WITH_SPACE = re.compile(rb'"rank":\s+\d')
+_FIRST = ("schemaVersion", "deviceProperties", "distributedInfo")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportReport:
+    """What an export wrote.
+
+    Attributes
+    ----------
+    path : Path
+        The file, or the directory.
+    events : int
+        Complete events and begin/end pairs.
+    flows : int
+        Arrows whose two ends are both in the file.
+    dropped : int
+        What was left out although it touches the selection: arrows of which one end is not
+        selected or not in the file, and samples of counters.
+    bytes : int
+        Size on disk.
+    ranks : tuple of int
+    left_out : dict
+        `dropped` by what it was: ``"flows"``, ``"counters"``, ``"others"``.
+    """
+
+    path: Path
+    events: int
+    flows: int
+    dropped: int
+    bytes: int
+    ranks: tuple[int, ...] = ()
+    left_out: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    clip: bool
+    keep_parents: bool
+    counters: bool
+    scrub: bool
+
+
+def export_trace(
+    traces: TraceSet | Trace,
+    path: str | Path,
+    selection: Selection | pd.DataFrame | str | None = None,
+    *,
+    clip: bool = False,
+    keep_parents: bool = True,
+    counters: bool = False,
+    scrub: bool = False,
+) -> ExportReport:
+    """Write selected events as a trace file that Perfetto, HTA and this package open.
+
+    Records are copied as they stand in their files. Of the rest, what belongs to the events goes
+    with them: metadata, the files' own top-level keys, flows of which both ends are selected, and
+    the instants and async intervals of the window. Where a part is written of a file that gives a
+    thread's id now as a number and now as a string, flows use the one that their events use.
+
+    Parameters
+    ----------
+    traces : TraceSet or Trace
+    path : path-like
+        ``.json`` or ``.json.gz``: one file, which holds several ranks merged if the selection has
+        events of several; ids and processes are then scoped by rank. Without a suffix: a directory
+        of one file a rank.
+    selection : Selection, DataFrame or str, optional
+        What to write, as `TraceSet.select` takes it; everything if left out.
+    clip : bool, default False
+        Cut events at the edges of the selection's window, to the nanosecond, instead of writing
+        them whole. A cut event says in ``args["hta_clipped"]`` what its record stated. Perfetto
+        reads times as floating-point numbers; of two events that are cut at one edge, it may take
+        the inner one to end later than the outer one, and leave it out.
+    keep_parents : bool, default True
+        Also write the events that enclose a selected one.
+    counters : bool, default False
+        Also write samples of counters.
+    scrub : bool, default False
+        Leave out host names, users, environment and directories.
+
+    Returns
+    -------
+    ExportReport
+
+    Raises
+    ------
+    TraceError
+        If nothing is selected, or the place cannot be written.
+
+    Examples
+    --------
+    >>> window = traces.select(start_ns=12_000_000, end_ns=18_000_000, ranks=[0, 5])
+    >>> hw.export_trace(traces, "window.json.gz", window).events
+    4711
+    """
+    if isinstance(traces, Trace):
+        traces = TraceSet([traces])
+    if not isinstance(selection, Selection):
+        selection = Selection() if selection is None else traces.select(selection)
+    options = _Options(clip, keep_parents, counters, scrub)
+    target = Target.of(path)
+    ranks = [
+        members
+        for trace in traces.values()
+        if (members := _members(trace, selection, options)) is not None
+    ]
+    if not ranks:
+        raise TraceError(
+            "nothing to export: the selection holds no events",
+            remedy="Widen its window, or loosen its query.",
+        )
+    if target.is_directory:
+        names = {f"rank-{members.trace.rank}.json.gz": members for members in ranks}
+        with target.directory(names):
+            for name, members in names.items():
+                with target.file(name) as out:
+                    _write_rank(out, members, options, several=len(ranks) > 1)
+    else:
+        with target.file() as out:
+            if len(ranks) == 1:
+                _write_rank(out, ranks[0], options, several=False)
+            else:
+                _write_merged(out, ranks, options)
+    left_out: dict[str, int] = {}
+    for members in ranks:
+        for what, count in members.left_out.items():
+            left_out[what] = left_out.get(what, 0) + count
+    return ExportReport(
+        path=target.path,
+        events=sum(len(members.rows) for members in ranks),
+        flows=sum(members.flows for members in ranks),
+        dropped=sum(left_out.values()),
+        bytes=target.written_bytes,
+        ranks=tuple(members.trace.rank for members in ranks),
+        left_out=left_out,
+    )
+
+
+def _members(trace: Trace, selection: Selection, options: _Options) -> Members | None:
+    return members_of(
+        trace,
+        selection,
+        keep_parents=options.keep_parents,
+        counters=options.counters,
+    )
+
+
+# --- one rank -----------------------------------------------------------------------------------
+
+
+def _write_rank(out: Output, members: Members, options: _Options, *, several: bool) -> None:
+    trace = members.trace
+    values = _top_level(trace, options, state_rank=several)
+    out.write(b"{\n")
+    for key, raw in values.items():
+        out.write(_json(key) + b": " + raw + b",\n")
+    out.write(b'"traceEvents": [\n')
+    out.write_list(_records(members, options))
+    out.write(b"\n]\n}\n")
+
+
+def _top_level(trace: Trace, options: _Options, *, state_rank: bool) -> dict[str, bytes]:
+    """Return the file's own keys, as JSON; what names the rank comes early."""
+    own: Mapping[str, bytes] = getattr(trace.source, "metadata_text", None) or {
+        key: _json(value) for key, value in trace.metadata.items()
+    }
+    values = Scrub(trace.metadata).top_level(own) if options.scrub else dict(own)
+    values.pop("traceEvents", None)
+    info = values.get("distributedInfo")
+    if info is not None and b'"rank"' in info and not _RANK_WITH_SPACE.search(info):
+        values["distributedInfo"] = _json(json.loads(info))  # HTA looks for "rank": 0, with a space
+    elif state_rank and (info is None or b'"rank"' not in info):
+        stated = json.loads(info) if info is not None else {}
+        values["distributedInfo"] = _json({**stated, "rank": trace.rank})
+    first = {key: values.pop(key) for key in _FIRST if key in values}
+    return first | values
+
+
+def _records(members: Members, options: _Options) -> Iterator[bytes]:
+    """Yield the records that go out, in the file's order."""
+    trace = members.trace
+    if trace.source is None:
+        yield from records_of(members)
+        return
+    clip = Clip(members) if options.clip and not members.whole else None
+    threads = None if members.whole else FlowThreads(members)
+    scrub = Scrub(trace.metadata) if options.scrub else None
+    fate = members.fate
+    for number, text in trace.source.records(np.flatnonzero(fate != DROP)):
+        record = text
+        if fate[number] == ASK:
+            if not members.wants(record):
+                continue
+            if clip is not None:
+                record = clip.settle(record)
+        elif threads is not None:
+            record = threads(number, record)
+            if clip is not None:
+                record = clip(number, record)
+        yield record if scrub is None else scrub.record(record)
+
+
+# --- several ranks in one file --------------------------------------------------------------------
+
+
+def _write_merged(out: Output, ranks: list[Members], options: _Options) -> None:
+    bases = [base_time(members.trace) for members in ranks]
+    # Files of one job share their base, as a rule; else the earliest serves for all.
+    base_ns = min((base for base in bases if base), default=0)
+    head: dict[str, Any] = {"merged": 1, "ranks": []}
+    for members, own_ns in zip(ranks, bases, strict=True):
+        trace = members.trace
+        texts = _top_level(trace, options, state_rank=False)
+        head["ranks"].append(
+            {
+                "rank": trace.rank,
+                "file": f"rank-{trace.rank}" if options.scrub else Path(trace.path).name,
+                "shift_ns": own_ns - base_ns,
+                "metadata": {key: json.loads(raw) for key, raw in texts.items()},
+            }
+        )
+    out.write(b"{\n" + _json(MARK) + b": " + _json(head) + b",\n")
+    out.write(b'"schemaVersion": 1,\n"displayTimeUnit": "ms",\n')
+    if base_ns:
+        out.write(f'"baseTimeNanoseconds": {base_ns},\n'.encode())
+    out.write(b'"traceEvents": [\n')
+    for position, (members, own_ns) in enumerate(zip(ranks, bases, strict=True)):
+        scope = Scope(members.trace.rank, position, _metadata(members), own_ns - base_ns)
+        out.write_list(map(scope, _records(members, options)))
+    out.write(b"\n]\n}\n")
+
+
+def _metadata(members: Members) -> Iterator[bytes]:
+    """Yield the rank's metadata records."""
+    trace = members.trace
+    if trace.source is None:
+        return
+    for _, text in trace.source.records(np.flatnonzero(members.fate == ASK)):
+        if b'"M"' in text:
+            yield text
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode()
+
+
+# `Selection.export` lives in a room below this one.
+selections.exporter = export_trace

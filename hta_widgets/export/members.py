@@ -1,0 +1,247 @@
+"""Which records of a rank's file go out: a fate for each, and rules for those not in the tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec import Raw
+
+from hta_widgets.export.times import nanoseconds
+from hta_widgets.model import Selection, Trace
+
+__all__ = ["ASK", "DROP", "KEEP", "Members", "base_time", "members_of"]
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+DROP, KEEP, ASK = 0, 1, 2
+
+
+class _Glance(msgspec.Struct, gc=False):
+    """As much of a record as tells what to do with it."""
+
+    ph: str = ""
+    ts: Raw = Raw(b"")
+    cat: str | None = ""
+    name: str | None = ""
+    id: Raw = Raw(b"")
+    pid: int | str | float | None = None
+    tid: int | str | float | None = None
+
+
+_glance = msgspec.json.Decoder(_Glance).decode
+
+
+@dataclass(slots=True)
+class Members:
+    """What of one rank goes out.
+
+    Times are ns since `Trace.zero_ns`.
+    """
+
+    trace: Trace
+    rows: Ints  # events
+    fate: npt.NDArray[np.uint8]  # by record
+    whole: bool  # nothing restricts what is selected of the rank
+    start_ns: int | None  # window
+    end_ns: int | None
+    flows: int
+    left_out: dict[str, int] = field(default_factory=dict)
+    threads: frozenset[tuple[str, str]] | None = None  # what is not on an event's track is out
+    asyncs: dict[tuple[str, str, str], list[tuple[int, int]]] = field(default_factory=dict)
+    counters: bool = False
+
+    def wants(self, text: bytes) -> bool:
+        """Decide about a record that is in none of the trace's tables; count what is left out."""
+        try:
+            record = _glance(text)
+        except msgspec.DecodeError:
+            return self.whole
+        if record.ph == "M":
+            return True
+        if record.ph == "C" and not self.counters:
+            return self._leave_out("counters")
+        if self.whole:
+            return True
+        time_ns = nanoseconds(bytes(record.ts))
+        if time_ns is None:
+            return False
+        time_ns -= self.trace.zero_ns - base_time(self.trace)
+        if record.ph in "neFT":
+            key = (record.cat or "", bytes(record.id).decode(), record.name or "")
+            if record.ph in "nT" and not self.in_window(time_ns):
+                return False
+            spans = self.asyncs.get(key, [])
+            return any(start <= time_ns <= end for start, end in spans)
+        if not self.in_window(time_ns):
+            return False
+        if record.ph in "stf":
+            return self._leave_out("flows")
+        on_track = (_text(record.pid), _text(record.tid))
+        if record.ph in "XBE" or (self.threads is not None and on_track not in self.threads):
+            return self._leave_out("others")
+        return True
+
+    def in_window(self, time_ns: int) -> bool:
+        """Whether an instant is in the half-open window."""
+        after = self.start_ns is None or time_ns >= self.start_ns
+        return after and (self.end_ns is None or time_ns < self.end_ns)
+
+    def _leave_out(self, what: str) -> bool:
+        self.left_out[what] = self.left_out.get(what, 0) + 1
+        return False
+
+
+def members_of(
+    trace: Trace, selection: Selection, *, keep_parents: bool, counters: bool
+) -> Members | None:
+    """Decide what of a rank goes out; None if no event of it is selected.
+
+    Parameters
+    ----------
+    trace : Trace
+    selection : Selection
+    keep_parents : bool
+        Whether the events that enclose a member go out as well.
+    counters : bool
+        Whether samples of counters go out.
+    """
+    table = trace.table
+    records = 0 if trace.source is None else len(trace.source)
+    whole = replace(selection, ranks=None).is_everything and not trace.part
+    if selection.ranks is not None and trace.rank not in selection.ranks:
+        return None
+    chosen = selection.mask(trace)
+    if not chosen.any() and not (whole and records):
+        return None
+    if keep_parents and not whole:
+        _add_parents(chosen, table.parent)
+    rows = np.flatnonzero(chosen)
+    start_ns, end_ns = _window(trace, selection, rows)
+    fate = np.full(records, ASK, np.uint8)
+    members = Members(trace, rows, fate, whole, start_ns, end_ns, 0, counters=counters)
+    if selection.tracks is not None:
+        members.threads = frozenset(
+            (table.tracks[code].pid, table.tracks[code].tid)
+            for code in np.unique(table.track[rows]).tolist()
+        )
+    if not records:
+        return members
+    fate[table.record] = DROP
+    fate[table.record[rows]] = KEEP
+    for row, record in table.end_record.items():
+        fate[record] = KEEP if chosen[row] else DROP
+    _flows(members, chosen)
+    _instants(members)
+    _asyncs(members)
+    _counters(members)
+    return members
+
+
+def base_time(trace: Trace) -> int:
+    """Return what the file adds to its times, in ns."""
+    value = trace.metadata.get("baseTimeNanoseconds", 0)
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        return 0
+
+
+def _text(value: float | str | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _add_parents(chosen: Flags, parent: npt.NDArray[np.int32]) -> None:
+    rows: npt.NDArray[np.signedinteger[Any]] = np.flatnonzero(chosen)
+    while len(rows):
+        above = np.unique(parent[rows])
+        rows = above[above >= 0]
+        rows = rows[~chosen[rows]]
+        chosen[rows] = True
+
+
+def _window(trace: Trace, selection: Selection, rows: Ints) -> tuple[int | None, int | None]:
+    """Return the selection's window; a side that it leaves open ends where its events do."""
+    start_ns, end_ns = selection.start_ns, selection.end_ns
+    low = None if start_ns is None else start_ns - trace.shift_ns
+    high = None if end_ns is None else end_ns - trace.shift_ns
+    by_event = (selection.query, selection.ids, selection.tracks) != (None, None, None)
+    if (by_event or trace.part) and len(rows):
+        if low is None:
+            low = int(trace.table.start_ns[rows].min())
+        if high is None:
+            high = int(trace.table.end_ns[rows].max()) + 1
+    return low, high
+
+
+def _flows(members: Members, chosen: Flags) -> None:
+    flows, fate = members.trace.flow_table, members.fate
+    stated = (flows.source_record >= 0) & (flows.target_record >= 0)
+    both = chosen[flows.source] & chosen[flows.target]
+    one = chosen[flows.source] | chosen[flows.target]
+    everything = np.concatenate([flows.source_record[stated], flows.target_record[stated]])
+    if members.whole:
+        fate[everything] = KEEP
+        members.flows = int(stated.sum())
+        return
+    fate[everything] = DROP
+    kept = stated & both
+    fate[flows.source_record[kept]] = KEEP
+    fate[flows.target_record[kept]] = KEEP
+    cut = stated & one & ~both
+    members.flows = int(kept.sum())
+    if cut.any():
+        members.left_out["flows"] = int(cut.sum())
+
+
+def _instants(members: Members) -> None:
+    table, fate = members.trace.instant_table, members.fate
+    fate[table.record] = DROP
+    kept = _within(members, table.time_ns, table.time_ns)
+    if members.threads is not None:
+        on = [pair in members.threads for pair in zip(table.pid, table.tid, strict=True)]
+        kept &= np.array(on, dtype=bool)
+    fate[table.record[kept]] = KEEP
+
+
+def _asyncs(members: Members) -> None:
+    table, trace = members.trace.async_table, members.trace
+    names, categories = trace.table.names, trace.table.categories
+    members.fate[table.record] = DROP
+    end_ns = table.start_ns + np.maximum(table.dur_ns, 0)
+    kept = _within(members, table.start_ns, end_ns)
+    if members.threads is not None:
+        processes = {pid for pid, _ in members.threads}
+        kept &= np.array([pid in processes for pid in table.pid], dtype=bool)
+    members.fate[table.record[kept]] = KEEP
+    for row in np.flatnonzero(kept).tolist():
+        key = (categories[table.category[row]], table.async_id[row], names[table.name[row]])
+        span = (int(table.start_ns[row]), int(end_ns[row]))
+        members.asyncs.setdefault(key, []).append(span)
+
+
+def _counters(members: Members) -> None:
+    table = members.trace.counter_table
+    record, first = np.unique(table.record, return_index=True)
+    time_ns = table.time_ns[first]
+    members.fate[record] = DROP
+    kept = _within(members, time_ns, time_ns)
+    if members.counters:
+        members.fate[record[kept]] = KEEP
+    elif kept.any():
+        members.left_out["counters"] = int(kept.sum())
+
+
+def _within(members: Members, start_ns: Ints, end_ns: Ints) -> Flags:
+    kept = np.ones(len(start_ns), dtype=bool)
+    if members.whole:
+        return kept
+    if members.start_ns is not None:
+        kept &= (end_ns > members.start_ns) | (start_ns >= members.start_ns)
+    if members.end_ns is not None:
+        kept &= start_ns < members.end_ns
+    return kept

@@ -1,0 +1,95 @@
+"""What we export opens in Perfetto's own UI, and it has nothing to complain about."""
+
+import pytest
+
+import hta_widgets as hw
+from hta_widgets.demo import write_demo
+from hta_widgets.export import export_trace
+
+REAL = {
+    "resnet50": "traces/kineto/resnet50_num_workers_0_a",
+    "ddp": "traces/made/ddp_8rank",
+}
+
+
+@pytest.fixture(params=[*REAL, "demo"])
+def traces(request, tmp_path):
+    if request.param == "demo":
+        write_demo(tmp_path / "job", ranks=4, steps=2)
+        return hw.load(tmp_path / "job", progress=False)
+    return hw.load(request.getfixturevalue("shared") / REAL[request.param], progress=False)
+
+
+def _windows(traces):
+    length = traces.end_ns - traces.start_ns
+    for place in (0.07, 1 / 3, 0.71):
+        start_ns = traces.start_ns + int(length * place)
+        yield traces.select(start_ns=start_ns, end_ns=start_ns + length // 9)
+
+
+def _slices(perfetto):
+    """Complete events that Perfetto has, without instants."""
+    return int(perfetto.query("SELECT count(*) FROM slice WHERE dur > 0")[0][0])
+
+
+def test_windows_open_without_complaint(traces, perfetto, tmp_path):
+    for number, window in enumerate(_windows(traces)):
+        report = export_trace(traces, tmp_path / f"window-{number}.json.gz", window)
+        assert perfetto(report.path) == {}
+        back = hw.load(report.path, progress=False)
+        assert _slices(perfetto) == sum(int((t.events["dur_ns"] > 0).sum()) for t in back.values())
+
+
+def test_a_clipped_window_opens(traces, perfetto, tmp_path):
+    window = list(_windows(traces))[1]
+    report = export_trace(traces, tmp_path / "window.json", window, clip=True)
+    complaints = perfetto(report.path)
+    # Perfetto reads times as floating-point numbers: of events that are cut at one edge, it may
+    # take the inner one to end later than the outer one.
+    assert set(complaints) <= {"slice_drop_overlapping_complete_event"}
+    cut = report.path.read_text().count('"hta_clipped"')
+    assert sum(complaints.values()) < cut
+    assert int(perfetto.query("SELECT count(*) FROM flow")[0][0]) == report.flows
+
+
+def test_one_rank_opens_without_complaint(traces, perfetto, tmp_path):
+    rank = traces.ranks[-1]
+    selection = traces.select(ranks=[rank])
+    report = export_trace(traces, tmp_path / "rank.json", selection, counters=True)
+    assert perfetto(report.path) == {}
+    assert _slices(perfetto) == int((traces[rank].events["dur_ns"] > 0).sum())
+
+
+def test_arrows_of_a_merged_file_stay_within_a_rank(traces, perfetto, tmp_path):
+    if len(traces) == 1:
+        pytest.skip("one rank has nothing to mix with")
+    half = traces.select(end_ns=(traces.start_ns + traces.end_ns) // 2)
+    report = export_trace(traces, tmp_path / "half.json.gz", half)
+    assert perfetto(report.path) == {}
+    ranks = perfetto.query(
+        """
+        WITH place AS (
+          SELECT slice.id, substr(process.name, 1, instr(process.name, '·')) AS rank
+          FROM slice
+          JOIN thread_track ON slice.track_id = thread_track.id
+          JOIN thread USING (utid) JOIN process USING (upid)
+        )
+        SELECT a.rank, b.rank, count(*) FROM flow
+        JOIN place a ON a.id = flow.slice_out JOIN place b ON b.id = flow.slice_in
+        GROUP BY 1, 2
+        """
+    )
+    assert {source for source, _, _ in ranks} == {f"rank {rank} ·" for rank in traces}
+    assert all(source == target for source, target, _ in ranks)
+
+
+def test_arrows_leave_from_launches(shared, perfetto, tmp_path):
+    """Of a file whose flows and events write thread ids in two ways, a part has them in one."""
+    traces = hw.load(shared / REAL["resnet50"], progress=False)
+    report = export_trace(traces, tmp_path / "window.json", list(_windows(traces))[1])
+    perfetto(report.path)
+    sources = perfetto.query(
+        "SELECT DISTINCT slice.name FROM flow JOIN slice ON slice.id = flow.slice_out"
+    )
+    assert sources
+    assert all(name.startswith("cuda") for (name,) in sources)

@@ -1,0 +1,121 @@
+"""HTA opens what we export, and finds in it what we know to be there."""
+
+import json
+import subprocess
+
+import pytest
+
+import hta_widgets as hw
+from hta_widgets.demo import write_demo
+from hta_widgets.export import export_trace
+
+# Runs in HTA's own environment, whose pandas is older than ours.
+_SCRIPT = """
+import json, logging, sys, warnings
+warnings.filterwarnings("ignore")
+logging.disable(logging.CRITICAL)
+from hta.trace_analysis import TraceAnalysis
+analysis = TraceAnalysis(trace_dir=sys.argv[1], include_last_profiler_step=True)
+symbols = analysis.t.symbol_table.get_sym_table()
+found = {}
+for rank, frame in analysis.t.traces.items():
+    names = frame["name"].map(lambda code: symbols[code])
+    found[rank] = {
+        "events": len(frame),
+        "counts": {n: int(c) for n, c in frame.groupby(names)["dur"].size().items()},
+        "sums": {n: round(float(d), 3) for n, d in frame.groupby(names)["dur"].sum().items()},
+        "columns": sorted(frame.columns),
+    }
+breakdown = None
+if len(sys.argv) > 2:
+    frame = analysis.get_temporal_breakdown(visualize=False)
+    breakdown = dict(zip(frame["rank"].tolist(), frame["compute_time(us)"].tolist()))
+print("RESULT" + json.dumps({"ranks": found, "breakdown": breakdown}))
+"""
+
+
+@pytest.fixture
+def hta(hta_python):
+    """`hta(directory)` gives what HTA finds in a directory of traces."""
+
+    def ask(directory, *more):
+        done = subprocess.run(
+            [hta_python, "-c", _SCRIPT, directory, *more],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        line = next((x for x in done.stdout.splitlines() if x.startswith("RESULT")), None)
+        assert line is not None, f"HTA did not get through:\n{done.stderr[-3000:]}"
+        return json.loads(line.removeprefix("RESULT"))
+
+    return ask
+
+
+def _known(traces, selection):
+    """What HTA should find of each rank: by name, how many complete events and how many µs."""
+    found = {}
+    for rank, trace in traces.items():
+        events = trace.events if selection is None else trace.events[selection.mask(trace)]
+        # HTA leaves out the profiler's own span, and device work whose launch is not there.
+        launches = events.loc[events["category"] == "cuda_runtime", "correlation"]
+        orphan = (events["category"] == "kernel") & ~events["correlation"].isin(launches)
+        events = events[(events["category"] != "Trace") & ~orphan]
+        by_name = events.groupby(events["name"].astype(str))["dur_ns"]
+        found[str(rank)] = (by_name.size().to_dict(), (by_name.sum() / 1000).to_dict())
+    return found
+
+
+@pytest.mark.parametrize("part", ["whole", "window", "clipped"])
+def test_hta_reads_an_exported_job(hta, shared, tmp_path, part):
+    traces = hw.load(shared / "traces/made/ddp_8rank", progress=False).subset(ranks=[0, 3, 5])
+    length = traces.end_ns - traces.start_ns
+    start_ns = traces.start_ns + length // 4
+    window = traces.select(start_ns=start_ns, end_ns=start_ns + length // 3)
+    selection = None if part == "whole" else window
+    report = export_trace(
+        traces, tmp_path / "out", selection, clip=part == "clipped", keep_parents=False
+    )
+    found = hta(report.path)["ranks"]
+    assert sorted(found) == ["0", "3", "5"]
+    for rank, (counts, sums) in _known(traces, selection).items():
+        assert found[rank]["counts"] == counts
+        assert {"correlation", "stream", "index_correlation"} <= set(found[rank]["columns"])
+        if part != "clipped":
+            # HTA works in whole microseconds: starts and ends are each off by up to one.
+            off = {name: abs(found[rank]["sums"][name] - sums[name]) for name in sums}
+            assert all(off[name] <= 2 * counts[name] for name in sums)
+
+
+def test_hta_reads_a_rank_that_it_would_not_find_by_itself(hta, trace_without_rank, tmp_path):
+    traces = hw.load(trace_without_rank, progress=False)
+    report = export_trace(traces, tmp_path / "out")
+    assert sorted(hta(report.path)["ranks"]) == ["1", "2"]
+
+
+def test_hta_analyses_a_demo_job(hta, tmp_path):
+    write_demo(tmp_path / "job", ranks=2, steps=3)
+    traces = hw.load(tmp_path / "job", progress=False)
+    export_trace(traces, tmp_path / "out")
+    there, here = hta(tmp_path / "job", "breakdown"), hta(tmp_path / "out", "breakdown")
+    assert here["breakdown"] == there["breakdown"]
+    assert min(here["breakdown"].values()) > 0
+    assert here["ranks"] == there["ranks"]
+
+
+@pytest.fixture
+def trace_without_rank(tmp_path):
+    """Two files that do not say which rank they are; their names do."""
+    folder = tmp_path / "nameless"
+    folder.mkdir()
+    for rank in (1, 2):
+        records = [
+            {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 5, "tid": 5,
+             "ts": 10 + rank, "dur": 2, "args": {"correlation": 4}},
+            {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 20 + rank, "dur": 5,
+             "args": {"stream": 7, "correlation": 4}},
+        ]  # fmt: skip
+        path = folder / f"rank-{rank}.json"
+        path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": records}))
+    return folder

@@ -1,0 +1,319 @@
+"""Which records an export holds, and that they are the file's own."""
+
+import json
+from decimal import Decimal
+
+import pytest
+
+from hta_widgets.errors import TraceError
+from hta_widgets.export import export_trace
+
+HOST = {"pid": 1, "tid": 1}
+GPU = {"pid": 0, "tid": 7}
+
+
+def x(name, ts, dur, at=HOST, **more):
+    return {"ph": "X", "cat": "cpu_op", "name": name, **at, "ts": ts, "dur": dur, **more}
+
+
+def names(document):
+    return [record["name"] for record in document["traceEvents"]]
+
+
+@pytest.fixture
+def small(trace_file, load):
+    """Two host events, one in the other, a kernel behind, and all that hangs on them."""
+    path = trace_file(
+        [
+            {"name": "process_name", "ph": "M", **HOST, "ts": 0, "args": {"name": "python"}},
+            {"name": "thread_name", "ph": "M", **GPU, "ts": 0, "args": {"name": "stream 7 "}},
+            x("outer", 10, 100),
+            x("inner", 20, 30, args={"External id": 3}),
+            x("launch", 30, 5, cat="cuda_runtime", args={"correlation": 9}),
+            {"ph": "s", "id": 9, "cat": "ac2g", "name": "ac2g", **HOST, "ts": 30},
+            x("kernel", 200, 50, GPU, cat="kernel", args={"stream": 7, "correlation": 9}),
+            {"ph": "f", "id": 9, "cat": "ac2g", "name": "ac2g", **GPU, "ts": 200, "bp": "e"},
+            {"ph": "i", "s": "t", "name": "early", **HOST, "ts": 15},
+            {"ph": "i", "s": "t", "name": "late", **HOST, "ts": 230},
+            {"ph": "C", "name": "memory", "pid": 0, "ts": 40, "args": {"allocated": 5}},
+            {"ph": "C", "name": "memory", "pid": 0, "ts": 220, "args": {"allocated": 6}},
+            {"ph": "b", "id": "0x1", "cat": "io", "name": "read", **HOST, "ts": 210},
+            {"ph": "e", "id": "0x1", "cat": "io", "name": "read", **HOST, "ts": 300},
+            {"ph": "f", "id": 77, "cat": "ac2g", "name": "ac2g", **HOST, "ts": 25, "bp": "e"},
+        ],
+        schemaVersion=1,
+        distributedInfo={"rank": 3},
+    )
+    return load(path), path
+
+
+def test_everything_is_everything(small, tmp_path, document):
+    traces, path = small
+    report = export_trace(traces, tmp_path / "out.json", counters=True)
+    assert document(report.path) == document(path)
+    assert (report.events, report.flows, report.dropped) == (4, 1, 0)
+    assert report.bytes == report.path.stat().st_size
+    assert report.ranks == (3,)
+
+
+def test_counters_are_left_out_unless_asked_for(small, tmp_path, document):
+    traces, _ = small
+    report = export_trace(traces, tmp_path / "out.json")
+    assert "memory" not in names(document(report.path))
+    assert report.dropped == 2
+    assert report.left_out == {"counters": 2}
+
+
+def test_a_window_takes_what_overlaps_it(small, tmp_path, document):
+    traces, _ = small
+    # Times count from the first event, which begins at 10 µs.
+    window = traces.select(start_ns=195_000, end_ns=225_000)
+    report = export_trace(traces, tmp_path / "out.json", window, counters=True)
+    assert names(document(report.path)) == [
+        "process_name",
+        "thread_name",
+        "kernel",
+        "late",
+        "memory",
+        "read",
+        "read",
+    ]
+    assert report.events == 1
+
+
+def test_flows_need_both_ends(small, tmp_path, document):
+    traces, _ = small
+    query = "name in ['launch', 'kernel']"
+    both = export_trace(traces, tmp_path / "both.json", query, keep_parents=False)
+    phases = [record["ph"] for record in document(both.path)["traceEvents"]]
+    assert phases.count("s") == phases.count("f") == both.flows == 1
+    one = export_trace(traces, tmp_path / "one.json", "name == 'kernel'", keep_parents=False)
+    assert {record["ph"] for record in document(one.path)["traceEvents"]} <= {
+        "M",
+        "X",
+        "i",
+        "b",
+        "e",
+    }
+    assert (one.flows, one.left_out["flows"]) == (0, 1)
+
+
+def test_parents_go_along(small, tmp_path, document):
+    traces, _ = small
+    report = export_trace(traces, tmp_path / "a.json", "name == 'launch'")
+    kept = [r["name"] for r in document(report.path)["traceEvents"] if r["ph"] == "X"]
+    assert kept == ["outer", "inner", "launch"]
+    alone = export_trace(traces, tmp_path / "b.json", "name == 'launch'", keep_parents=False)
+    kept = [r["name"] for r in document(alone.path)["traceEvents"] if r["ph"] == "X"]
+    assert kept == ["launch"]
+
+
+def test_only_the_chosen_tracks_keep_their_instants(small, tmp_path, document):
+    traces, _ = small
+    track = traces[3].events.loc[lambda frame: frame["name"] == "kernel", "track"].iloc[0]
+    report = export_trace(traces, tmp_path / "a.json", traces.select(tracks=[track]))
+    assert "late" not in names(document(report.path))
+    assert "kernel" in names(document(report.path))
+
+
+def test_a_subset_exports_only_what_it_holds(small, tmp_path, document):
+    traces, _ = small
+    part = traces.subset(start_ns=195_000, end_ns=225_000)
+    report = export_trace(part, tmp_path / "a.json")
+    kept = [r["name"] for r in document(report.path)["traceEvents"] if r["ph"] == "X"]
+    assert kept == ["kernel"]
+    assert report.events == 1
+
+
+def test_metadata_and_top_level_keys_survive(small, tmp_path, document):
+    traces, _ = small
+    report = export_trace(traces, tmp_path / "a.json.gz", "name == 'kernel'")
+    written = document(report.path)
+    assert written["schemaVersion"] == 1
+    assert written["distributedInfo"] == {"rank": 3}
+    named = [r["name"] for r in written["traceEvents"] if r["ph"] == "M"]
+    assert named == ["process_name", "thread_name"]
+
+
+def test_records_are_copied_byte_for_byte(trace_file, load, tmp_path):
+    first = (
+        '{"ph":"X","name":"é\\u00e9\\/\\"","pid":1,"tid":"1","ts":1.50,"dur":2.000,'
+        '"args":{"big":123456789012345678901234567890,"f":1e400,"z":-0.0,"a": [ 1,  2 ]}}'
+    )
+    second = '{"ts": 4.0001, "dur": 1E1, "ph": "X", "name": "odd", "pid": 1, "tid": "1"}'
+    records = [first, second]
+    traces = load(trace_file(records))
+    report = export_trace(traces, tmp_path / "out.json")
+    text = report.path.read_text()
+    assert all(record in text for record in records)
+
+
+def test_begin_and_end_both_go(trace_file, load, tmp_path, document):
+    path = trace_file(
+        [
+            {"ph": "B", "name": "a", **HOST, "ts": 0},
+            {"ph": "E", "name": "a", **HOST, "ts": 10, "args": {"result": 1}},
+            {"ph": "B", "name": "b", **HOST, "ts": 20},
+            {"ph": "E", "name": "b", **HOST, "ts": 30},
+        ]
+    )
+    traces = load(path)
+    report = export_trace(traces, tmp_path / "out.json", "name == 'b'")
+    assert [(r["ph"], r["ts"]) for r in document(report.path)["traceEvents"]] == [
+        ("B", 20),
+        ("E", 30),
+    ]
+    assert report.events == 1
+
+
+# --- clip -----------------------------------------------------------------------------------------
+
+
+def test_clip_cuts_at_the_edge_and_says_so(trace_file, load, tmp_path, document):
+    path = trace_file(
+        [
+            x("before", "0.5", 10),
+            '{"ph":"X","name":"across","pid":1,"tid":2,"ts":5.250,"dur":20.500,"args":{"k":1.0}}',
+            x("within", 9, 1, {"pid": 1, "tid": 3}),
+            {"ph": "B", "name": "pair", "pid": 1, "tid": 4, "ts": 1},
+            {"ph": "E", "name": "pair", "pid": 1, "tid": 4, "ts": 100},
+        ]
+    )
+    traces = load(path)
+    # The first event begins at 0.5 µs: the window is 8.5 to 12.625 µs of the file.
+    window = traces.select(start_ns=8_000, end_ns=12_125)
+    report = export_trace(traces, tmp_path / "out.json", window, clip=True)
+    written = {(r["name"], r["ph"]): r for r in document(report.path)["traceEvents"]}
+    across = written["across", "X"]
+    assert (across["ts"], across["dur"]) == (Decimal("8.5"), Decimal("4.125"))
+    assert across["args"]["k"] == Decimal("1.0")
+    assert across["args"]["hta_clipped"] == {"ts": Decimal("5.25"), "dur": Decimal("20.5")}
+    before = written["before", "X"]
+    assert (before["ts"], before["dur"]) == (Decimal("8.5"), 2)
+    within = written["within", "X"]
+    assert (within["ts"], within["dur"]) == (9, 1)
+    assert "args" not in within
+    assert written["pair", "B"]["ts"] == Decimal("8.5")
+    assert written["pair", "E"]["ts"] == Decimal("12.625")
+    assert written["pair", "E"]["args"]["hta_clipped"] == {"ts": 100}
+    again = load(report.path)[0].events
+    assert again["start_ns"].min() == 0
+    assert again["dur_ns"].sum() == 2_000 + 4_125 + 1_000 + 4_125
+
+
+def test_clip_keeps_arrows_on_their_events(small, tmp_path, load):
+    traces, _ = small
+    window = traces.select(start_ns=22_000, end_ns=200_000)
+    report = export_trace(traces, tmp_path / "out.json", window, clip=True)
+    back = load(report.path)[3]
+    arrow = back.flows.iloc[0]
+    assert back.events["name"].loc[[arrow["source"], arrow["target"]]].tolist() == [
+        "launch",
+        "kernel",
+    ]
+    assert report.flows == 1
+
+
+def test_without_clip_times_are_the_files_own(small, tmp_path, document):
+    traces, path = small
+    window = traces.select(start_ns=22_000, end_ns=200_000)
+    report = export_trace(traces, tmp_path / "out.json", window)
+    own = [json.dumps(r, default=str) for r in document(path)["traceEvents"]]
+    for record in document(report.path)["traceEvents"]:
+        assert json.dumps(record, default=str) in own
+
+
+# --- places ---------------------------------------------------------------------------------------
+
+
+def test_a_name_without_suffix_is_a_directory(small, tmp_path, load):
+    traces, _ = small
+    report = export_trace(traces, tmp_path / "out")
+    assert [p.name for p in report.path.iterdir()] == ["rank-3.json.gz"]
+    assert load(report.path).ranks == [3]
+
+
+def test_a_directory_takes_the_same_ranks_again_and_refuses_others(small, tmp_path):
+    traces, _ = small
+    export_trace(traces, tmp_path / "out")
+    export_trace(traces, tmp_path / "out", "name == 'kernel'")
+    (tmp_path / "out/rank-8.json").write_text("{}")
+    with pytest.raises(TraceError, match=r"rank-8\.json"):
+        export_trace(traces, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("no/such/folder.json", "does not exist"),
+        ("trace.parquet", r"\.json or \.json\.gz"),
+    ],
+)
+def test_places_that_cannot_be_written_are_named(small, tmp_path, name, says):
+    traces, _ = small
+    with pytest.raises(TraceError, match=says):
+        export_trace(traces, tmp_path / name)
+
+
+def test_a_file_in_the_way_of_a_directory(small, tmp_path):
+    traces, _ = small
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(TraceError, match="is a file"):
+        export_trace(traces, tmp_path / "out")
+    assert (tmp_path / "out").read_text() == "mine"
+
+
+def test_nothing_selected_is_an_error_and_writes_nothing(small, tmp_path):
+    traces, _ = small
+    with pytest.raises(TraceError, match="holds no events"):
+        export_trace(traces, tmp_path / "out.json", "name == 'nobody'")
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_a_failure_leaves_the_old_file_and_no_rests(small, tmp_path):
+    traces, path = small
+    target = tmp_path / "sub" / "out.json"
+    target.parent.mkdir()
+    target.write_text("old")
+    path.write_text(path.read_text() + " ")  # the source notices that its file has changed
+    with pytest.raises(TraceError, match="changed"):
+        export_trace(traces, target)
+    assert target.read_text() == "old"
+    assert [p.name for p in target.parent.iterdir()] == ["out.json"]
+
+
+def test_a_trace_and_a_bound_selection_export_themselves(small, tmp_path, document):
+    traces, _ = small
+    one = export_trace(traces[3], tmp_path / "a.json")
+    other = traces.select("name == 'kernel'").export(tmp_path / "b.json")
+    assert (one.events, other.events) == (4, 1)
+    assert "kernel" in names(document(other.path))
+
+
+def test_the_same_selection_gives_the_same_bytes(small, tmp_path):
+    traces, _ = small
+    a = export_trace(traces, tmp_path / "a.json.gz").path.read_bytes()
+    b = export_trace(traces, tmp_path / "b.json.gz").path.read_bytes()
+    assert a == b
+
+
+# --- threads of flows -----------------------------------------------------------------------------
+
+
+def test_flows_write_their_thread_as_their_events_do(trace_file, load, tmp_path, document):
+    at = {"pid": 1, "tid": "1"}
+    path = trace_file(
+        [
+            x("outside", 0, 1, at),
+            x("launch", 30, 5, at, cat="cuda_runtime", args={"correlation": 9}),
+            {"ph": "s", "id": 9, "cat": "ac2g", "name": "ac2g", "pid": 1, "tid": 1, "ts": 30},
+            x("kernel", 40, 5, GPU, cat="kernel", args={"stream": 7, "correlation": 9}),
+            {"ph": "f", "id": 9, "cat": "ac2g", "name": "ac2g", **GPU, "ts": 40, "bp": "e"},
+        ]
+    )
+    traces = load(path)
+    part = export_trace(traces, tmp_path / "part.json", traces.select(start_ns=25_000))
+    threads = [r["tid"] for r in document(part.path)["traceEvents"]]
+    assert threads == ["1", "1", 7, 7]
+    whole = export_trace(traces, tmp_path / "whole.json")
+    assert document(whole.path)["traceEvents"] == document(path)["traceEvents"]
