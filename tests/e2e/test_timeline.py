@@ -63,41 +63,41 @@ def nccl(ddp) -> dict:
     return rows[0]
 
 
+_COLORS = """el => {
+  const seen = new Set();
+  for (const node of el.querySelectorAll("canvas")) {
+    const g = node.getContext("2d");
+    if (!g || !node.width) continue;
+    const { data } = g.getImageData(0, 0, node.width, node.height);
+    for (let i = 0; i < data.length; i += 4)
+      if (data[i + 3] === 255) seen.add((data[i] << 16) | (data[i + 1] << 8) | data[i + 2]);
+  }
+  return [...seen].map(c => "#" + c.toString(16).padStart(6, "0"));
+}"""
+
+
 def colors_of(stage: Locator) -> set[str]:
     """The colours of a drawn stage, from its canvases' pixels."""
-    return set(
-        stage.evaluate(
-            """el => {
-              const seen = new Set();
-              const find = root => {
-                for (const node of root.querySelectorAll("canvas")) {
-                  const g = node.getContext("2d");
-                  if (!g || !node.width) continue;
-                  const { data } = g.getImageData(0, 0, node.width, node.height);
-                  for (let i = 0; i < data.length; i += 4)
-                    if (data[i + 3] === 255)
-                      seen.add((data[i] << 16) | (data[i + 1] << 8) | data[i + 2]);
-                }
-              };
-              find(el);
-              return [...seen].map(c => "#" + c.toString(16).padStart(6, "0"));
-            }"""
-        )
+    return set(stage.evaluate(_COLORS))
+
+
+def wait_for_colors(stage: Locator, *colors: str) -> None:
+    """Wait until all of these colours are drawn."""
+    stage.page.wait_for_function(
+        f"([el, wanted]) => {{ const seen = ({_COLORS})(el);"
+        " return wanted.every(color => seen.includes(color)); }",
+        arg=[stage.element_handle(), list(colors)],
     )
 
 
 def test_first_paint_shows_every_rank_in_the_kinds_colours(ddp, screenshot, theme):
     expect(ddp.root.locator("[role=row]")).to_have_count(8)
-    assert {"#1f77c0", "#e0630f"} <= colors_of(ddp.stage)
+    wait_for_colors(ddp.stage, "#1f77c0", "#e0630f")
     expect(ddp.root).to_contain_text("215 464 events, 0 dropped")
     screenshot(ddp.root, "timeline_light")
     theme("dark")
     expect(ddp.root).to_have_css("background-color", "rgb(20, 24, 31)")
-    ddp.page.wait_for_function(
-        "el => { const c = el.querySelector('canvas'); return c.getContext('2d') !== null }",
-        arg=ddp.stage.element_handle(),
-    )
-    assert "#3d8ff2" in colors_of(ddp.stage)
+    wait_for_colors(ddp.stage, "#3d8ff2", "#f5821f")
     screenshot(ddp.root, "timeline_dark")
 
 
