@@ -87,7 +87,7 @@ wheel: $(PYTHON_READY) $(JS_BUILT) ## sdist and wheel in dist/
 # --- using --------------------------------------------------------------------------------------
 
 $(DEMO_READY): $(DEMO_SOURCES) | $(PYTHON_READY)
-	@rm -rf demo-job
+	@rm -rf demo-job demo-job_truth.json
 	@$(BIN)/hta-widgets demo demo-job --ranks 8 --steps 5 --seed 0
 	@touch $@
 
@@ -122,7 +122,7 @@ bench: $(PYTHON_READY) $(JS_BUILT) interop ## all benchmarks; figures in benchma
 # --- cleaning -----------------------------------------------------------------------------------
 
 clean: ## remove what was built or written here
-	@rm -rf hta_widgets/static dist demo-job screenshots .make .hypothesis .pytest_cache .mypy_cache \
+	@rm -rf hta_widgets/static dist demo-job demo-job_truth.json screenshots .make .hypothesis .pytest_cache .mypy_cache \
 	  .ruff_cache benchmarks/.data benchmarks/results
 	@find . -name __pycache__ -not -path './.venv*' -not -path './node_modules/*' -prune -exec rm -rf {} +
 

@@ -90,12 +90,12 @@ def write_demo(
     Returns
     -------
     dict
-        The truth, as in the file. By rank: ``speed``, ``skew_us`` (what its clock shows too much),
-        ``wait_us_total``, ``imposed_wait_us`` (what the others waited where it came last),
-        ``last_arrivals``, ``records`` and ``events`` (complete events) in its file. ``collectives``
-        is their number; ``observed`` has the same figures over what the files hold.
-        ``collective_list`` has members, arrivals and end of each, ns since ``zero_ns``, the job's
-        start on the true clock.
+        The truth, as in the file, and its ``truth_path``. By rank: ``speed``, ``skew_us`` (what
+        its clock shows too much), ``wait_us_total``, ``imposed_wait_us`` (what the others waited
+        where it came last), ``last_arrivals``, and ``records`` and ``events`` (complete events)
+        in its file. ``collectives`` is their number; ``observed`` has the same figures over what
+        the files hold. ``collective_list`` has members, arrivals and end of each, ns since
+        ``zero_ns``, the job's start on the true clock.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def write_demo(
     known = truth.as_dict(document.BASE_NS + _JOB_NS, files)
     path = Path(truth_path) if truth_path is not None else _beside(folder)
     path.write_text(json.dumps(known), encoding="utf-8")
-    return known
+    return known | {"truth_path": str(path)}
 
 
 def _beside(folder: Path) -> Path:

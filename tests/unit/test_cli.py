@@ -1,0 +1,177 @@
+"""The command line: what it prints, what it writes, and one line for what goes wrong."""
+
+import argparse
+import json
+import subprocess
+import sys
+
+import pytest
+
+import hta_widgets as hw
+from hta_widgets import cli
+from hta_widgets.demo import write_demo
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli") / "job"
+    write_demo(folder, ranks=3, steps=1)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("12.3ms", 12_300_000),
+        ("18 ms", 18_000_000),
+        ("250us", 250_000),
+        ("0.5µs", 500),
+        ("1.5s", 1_500_000_000),
+        ("7ns", 7),
+        ("42", 42),
+        ("-3ms", -3_000_000),
+        ("0.1000000001s", 100_000_000),
+    ],
+)
+def test_times(text, expected):
+    assert cli.parse_time(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "ms", "12 hours", "1e3ms", "1,5ms"])
+def test_what_is_no_time(text):
+    with pytest.raises(argparse.ArgumentTypeError, match=r"12\.3ms"):
+        cli.parse_time(text)
+
+
+def test_ranks():
+    assert cli.parse_ranks("0-3,5") == [0, 1, 2, 3, 5]
+    assert cli.parse_ranks("7, 2 ,2") == [2, 7]
+
+
+@pytest.mark.parametrize("text", ["", "3-1", "a", "1-", "-1", "1..3"])
+def test_what_are_no_ranks(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="0-3,5"):
+        cli.parse_ranks(text)
+
+
+def test_summary_shows_every_rank(job, capsys):
+    assert cli.main(["summary", str(job)]) == 0
+    out = capsys.readouterr().out
+    assert "3 ranks" in out
+    assert [line.split()[0] for line in out.splitlines()[2:]] == ["rank", "0", "1", "2"]
+    events = [len(trace) for trace in hw.load(job, progress=False).values()]
+    assert all(f"{count:,}" in out for count in events)
+
+
+def test_summary_tells_problems(tmp_path, capsys):
+    path = tmp_path / "cut.json"
+    record = '{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 2}'
+    path.write_text(f'{{"traceEvents": [{record}, {record[:30]}')
+    assert cli.main(["summary", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "truncated: 1" in out
+
+
+def test_export_writes_the_window(job, tmp_path, capsys):
+    out = tmp_path / "window.json.gz"
+    arguments = ["export", str(job), "-o", str(out), "--start", "2ms", "--end", "4.5ms"]
+    assert cli.main([*arguments, "--ranks", "0,2", "--no-parents"]) == 0
+    traces = hw.load(job, ranks=[0, 2], progress=False)
+    window = traces.select(start_ns=2_000_000, end_ns=4_500_000)
+    back = hw.load(out, progress=False)
+    assert back.ranks == [0, 2]
+    assert len(back.events()) == len(window.events())
+    assert f"{len(window.events()):,} events" in capsys.readouterr().out
+
+
+def test_export_queries_clips_and_scrubs(job, tmp_path):
+    out = tmp_path / "nccl"
+    query = "kind == 'communication'"
+    arguments = ["export", str(job), "-o", str(out), "--query", query, "--start", "2ms"]
+    assert cli.main([*arguments, "--end", "40ms", "--clip", "--scrub", "--no-parents"]) == 0
+    back = hw.load(out, progress=False)
+    assert back.ranks == [0, 1, 2]
+    assert set(back.events()["kind"]) == {"communication"}
+    assert all("host_name" not in trace.metadata for trace in back.values())
+
+
+def test_demo_is_the_functions_demo(job, tmp_path, capsys):
+    folder = tmp_path / "job"
+    assert cli.main(["demo", str(folder), "--ranks", "3", "--steps", "1", "--seed", "0"]) == 0
+    for path in job.iterdir():
+        assert (folder / path.name).read_bytes() == path.read_bytes()
+    out = capsys.readouterr().out
+    assert "rank 2 is slow" in out
+    assert str(tmp_path / "job_truth.json") in out
+
+
+def test_demo_takes_its_other_options(tmp_path, capsys):
+    folder = tmp_path / "job"
+    arguments = ["demo", str(folder), "--ranks", "4", "--steps", "1", "--healthy", "--plain"]
+    assert cli.main([*arguments, "--missing", "1-2", "--uneven", "1ms"]) == 0
+    assert sorted(p.name for p in folder.iterdir()) == ["rank-0.json", "rank-3.json"]
+    truth = json.loads((tmp_path / "job_truth.json").read_text())
+    assert (truth["straggler"], truth["missing"]) == (None, [1, 2])
+    assert 0 < max(truth["record_from_ns"]) <= 1_000_000
+    assert "no rank is slow" in capsys.readouterr().out
+
+
+def test_report_writes_a_page(job, tmp_path, capsys, repo):
+    if not (repo / "hta_widgets/static/timeline.js").exists():
+        pytest.skip("the front end is not built: `make build` builds it")
+    out = tmp_path / "report.html"
+    assert cli.main(["report", str(job), "-o", str(out), "--ranks", "0"]) == 0
+    assert out.read_text("utf-8").lstrip().lower().startswith("<!doctype html>")
+    assert str(out) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["summary", "no/such/file.json"],
+        ["export", "{job}", "-o", "no/such/folder/out.json"],
+        ["export", "{job}", "-o", "{tmp}/out.json", "--query", "nonsense =="],
+        ["export", "{job}", "-o", "{tmp}/out.json", "--start", "900s"],
+        ["export", "{job}", "-o", "{tmp}/out.json", "--ranks", "77"],
+        ["export", "{job}", "-o", "{tmp}/out.json", "--start", "3ms", "--end", "2ms"],
+        ["demo", "{tmp}/job", "--ranks", "0"],
+        ["demo", "/proc/no/place"],
+    ],
+    ids=lambda arguments: " ".join(arguments[0:1] + arguments[2:]),
+)
+def test_what_goes_wrong_is_one_line(job, tmp_path, capsys, arguments):
+    filled = [text.format(job=job, tmp=tmp_path) for text in arguments]
+    assert cli.main(filled) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("hta-widgets: ")
+    assert captured.err.count("\n") == 1
+    assert "Traceback" not in captured.err
+    assert not (tmp_path / "out.json").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["export", "x"], ["export", "x", "-o", "y", "--start", "soon"], ["dance"]]
+)
+def test_wrong_usage_exits_with_2(capsys, arguments):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(arguments)
+    assert stop.value.code == 2
+    assert "usage: hta-widgets" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [[], ["summary"], ["export"], ["report"], ["demo"]])
+def test_help_says_what_to_type(capsys, command):
+    with pytest.raises(SystemExit) as stop:
+        cli.main([*command, "--help"])
+    assert stop.value.code == 0
+    assert "usage: hta-widgets" in capsys.readouterr().out
+
+
+def test_it_runs_as_a_program_and_into_a_closed_pipe(job):
+    program = [sys.executable, "-m", "hta_widgets.cli"]
+    version = subprocess.run([*program, "--version"], capture_output=True, text=True, check=True)
+    assert version.stdout.split() == ["hta-widgets", hw.__version__]
+    shell = f"{' '.join(program)} summary {job} | true"
+    closed = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True)
+    assert closed.stderr == ""
