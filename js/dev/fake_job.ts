@@ -196,8 +196,8 @@ export function fakeJob(
     const summary: SceneRank["summary"] = [
       { lane: add(made.compute), role: "gpu", label: "compute" },
       { lane: add(made.nccl), role: "comm", label: "NCCL" },
-      { lane: add(made.main.slice(1).flat(), false), role: "cpu", label: "main" },
-      { lane: add(made.backward.flat(), false), role: "cpu", label: "autograd" },
+      { lane: add(made.main.slice(1).flat(), false), role: "cpu", label: "main thread" },
+      { lane: add(made.backward.flat(), false), role: "cpu", label: "autograd thread" },
     ];
     const track = (label: string, role: SceneTrack["role"], levels: FakeEvent[][]): SceneTrack => {
       const lane0 = lane;

@@ -36,7 +36,7 @@ function endOf(scene: OverlayScene, event: Brief, time: number): End | null {
     Math.max(xAtTime(geometry, view, time), left - FAR_PX),
     left + geometry.lanesWidth + FAR_PX,
   );
-  const spot = sight.lane(event.lane) ?? sight.standIn(event.rank, event.kind);
+  const spot = sight.lane(event.lane) ?? sight.standIn(event);
   if (spot !== null) return { x, y: (spot.top + spot.bottom) / 2, shown: true };
   const head = sight.head(event.rank);
   if (head !== null) {

@@ -118,12 +118,23 @@ test("a selected event is outlined 2 px outside its mark, in its opened lane", (
   expect(at(left + 40, spot.y - 2)).toEqual(solid(theme.selection));
 });
 
-test("in a folded rank the outline is on the lane that stands for it; a host event has none", () => {
-  const kernel = draw({ selected: brief(1, streamOf(1), 5e7, 2e7, "compute") });
-  const spot = kernel.sight.lane(job.scene.ranks[1]!.summary[0]!.lane)!;
-  expect(kernel.box().top).toBeGreaterThanOrEqual(Math.floor(spot.y) - 4);
-  expect(kernel.box().bottom).toBeLessThanOrEqual(Math.ceil(spot.y + spot.band.height) + 4);
-  expect(draw({ selected: brief(1, threadOf(1), 5e7, 2e7, "cpu") }).box().right).toBe(-1);
+test.each([
+  ["a kernel", streamOf(1), "compute", 0],
+  ["a host event", threadOf(1), "cpu", 2],
+] as const)(
+  "in a folded rank %s is outlined on the lane that stands for it",
+  (_, lane, kind, at) => {
+    const { box, sight } = draw({ selected: brief(1, lane, 5e7, 2e7, kind) });
+    const spot = sight.lane(job.scene.ranks[1]!.summary[at]!.lane)!;
+    expect(box().top).toBeGreaterThanOrEqual(Math.floor(spot.y) - 4);
+    expect(box().bottom).toBeLessThanOrEqual(Math.ceil(spot.y + spot.band.height) + 4);
+  },
+);
+
+test("an event of which nothing is in sight has no outline", () => {
+  const selected = brief(1, threadOf(1), 5e7, 2e7, "cpu");
+  expect(draw({ selected }, { filter: "^rank 2$" }).box().right).toBe(-1);
+  expect(draw({ selected }, { open: new Set([2]) }).box().right).toBe(-1);
 });
 
 test("an arrow goes from the launch to the head at the kernel", () => {

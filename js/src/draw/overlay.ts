@@ -147,7 +147,7 @@ function drawHover(pen: Pen, scene: OverlayScene, hover: NonNullable<Overlay["ho
 }
 
 function drawSelected(pen: Pen, scene: OverlayScene, event: Brief): void {
-  const spot = scene.sight.lane(event.lane) ?? scene.sight.standIn(event.rank, event.kind);
+  const spot = scene.sight.lane(event.lane) ?? scene.sight.standIn(event);
   if (spot === null) return;
   const [x0, x1] = extentOf(scene, event.start, event.dur);
   const { ctx } = pen;

@@ -1,6 +1,6 @@
 /** Which lanes are in sight, and where. */
 
-import type { Kind } from "../contract";
+import type { Brief } from "../contract";
 import type { Band } from "./bands";
 import type { PlacedRow } from "./rows";
 
@@ -49,14 +49,19 @@ export class Sightings {
     return this.heads.get(rank) ?? null;
   }
 
-  /** The band that stands for an event of `kind` whose own lane is folded away. */
-  standIn(rank: number, kind: Kind): LaneSpot | null {
-    const head = this.head(rank);
-    if (head === null) return null;
-    const role = kind === "communication" ? "comm" : "gpu";
-    if (kind === "cpu" || kind === "sync" || kind === "annotation") return null;
-    const lane = head.row.rank.summary.find((summary) => summary.role === role)?.lane;
-    return lane === undefined ? null : this.lane(lane);
+  /** The band that stands for an event whose own lane is folded away. */
+  standIn({ rank, lane, kind }: Brief): LaneSpot | null {
+    const row = this.head(rank)?.row;
+    if (row === undefined) return null;
+    const { tracks, summary } = row.rank;
+    const track = tracks.find(({ lane0, lanes }) => lane >= lane0 && lane < lane0 + lanes);
+    if (track === undefined) return null;
+    const role = track.role === "stream" ? (kind === "communication" ? "comm" : "gpu") : "cpu";
+    if (role === "cpu" && track.role !== "thread") return null;
+    const stand = summary.find(
+      (one) => one.role === role && (role !== "cpu" || one.label === track.label),
+    );
+    return stand === undefined ? null : this.lane(stand.lane);
   }
 
   /** The row at a height; rows in front win. */
