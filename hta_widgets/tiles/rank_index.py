@@ -204,7 +204,7 @@ class RankIndex:
         for track in self.rank.tracks:
             if track.role == "async":
                 group = self.rank.async_groups[track.source]
-                lanes[group.rows] = track.lane0 + group.layer
+                lanes[group.rows] = track.lane0 + group.layer.astype(np.int64)
         return lanes
 
     @cached_property

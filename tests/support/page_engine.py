@@ -17,6 +17,7 @@ class PageEngine:
     """Answers requests from a page's own data, with the page's own code."""
 
     def __init__(self, node: str, page: str | Path, bundle: Path) -> None:
+        self.path = Path(page)
         self._process = subprocess.Popen(
             [node, str(SCRIPT), str(page), str(bundle)],
             stdin=subprocess.PIPE,
@@ -33,8 +34,10 @@ class PageEngine:
 
     def __exit__(self, *_: object) -> None:
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait(timeout=30)
+        self._process.stdout.close()
 
     def ask(self, op: str, **request: Any) -> dict[str, Any]:
         """Return the whole answer: ``ok``, ``reply``, ``columns``, ``error``."""

@@ -67,7 +67,7 @@ def embed_args(rank: Rank, limit_bytes: float) -> ArgsOfRank:
     try:
         if _estimate(trace, records) > 2 * limit_bytes:
             return ArgsOfRank("left out")
-        return _written(trace, records, places, limit_bytes)
+        return _written(rank, records, places, limit_bytes)
     except (OSError, ValueError, LookupError, RecursionError) as error:
         return ArgsOfRank("unreadable", str(error) or type(error).__name__)
 
@@ -124,7 +124,8 @@ def _estimate(trace: Trace, records: Ints) -> float:
     return packed("", text).size_bytes * len(records) / len(sample)
 
 
-def _written(trace: Trace, records: Ints, places: Ints, limit_bytes: float) -> ArgsOfRank:
+def _written(rank: Rank, records: Ints, places: Ints, limit_bytes: float) -> ArgsOfRank:
+    trace = rank.trace
     made = ArgsOfRank("embedded")
     rows: list[int] = []
     sizes: list[int] = []
@@ -158,6 +159,10 @@ def _written(trace: Trace, records: Ints, places: Ints, limit_bytes: float) -> A
     writer.ints("row", rows, delta=True)
     writer.ints("size", sizes)
     writer.ints("block", counts)
+    # Of a pair, what was said at the beginning comes first, wherever it stands in the file.
+    table = rank.table
+    swapped = [row for row, end in table.end_record.items() if end < table.record[row]]
+    writer.ints("swapped", sorted(swapped), delta=True)
     made.blocks.append(writer.block(f"args-{trace.rank}-0-directory"))
     made.columns = writer.specs
     return made if made.size_bytes <= limit_bytes else ArgsOfRank("left out")

@@ -98,6 +98,8 @@ export class Args {
         else known.push(entry);
       }
     });
+    // An event's end may stand before its beginning.
+    for (const row of columns.i32("swapped")) entries.get(row)?.reverse();
     return { entries };
   }
 }

@@ -29,7 +29,7 @@ export class GridLane {
   readonly instants = new Map<number, number>();
   /** Events at least two cells long, by start. */
   readonly slices: GridSlice[] = [];
-  private rests: Float64Array | null = null;
+  private shares: Float64Array | null = null;
 
   /** `kinds`: a part for each kind, ascending. */
   constructor(
@@ -77,16 +77,16 @@ export class GridLane {
     return NO_KIND;
   }
 
-  /** Cells finer than the grid: long events where they are, the rest evenly over its cell. */
+  /** Cells finer than the grid: long events where they are, the rest evenly between them. */
   private spread(level: number, first: number, out: Cells): void {
     const width = 2 ** level;
-    const share = 2 ** (level - this.grid.level);
     const long = new Float64Array(out.covered.length);
     this.addSlices(long, first * width, width, out.kind);
+    const filled = this.filled();
     for (let k = 0; k < out.covered.length; k += 1) {
       const [a, b] = gridCells(this.grid, level, first + k);
       if (b <= a) continue;
-      out.covered[k] = Math.min(long[k]! + Math.floor(this.rest()[a]! * share), width);
+      out.covered[k] = long[k]! + Math.floor(filled[a]! * (width - long[k]!));
       if (out.covered[k]! > 0) continue;
       out.count[k] = 0;
       out.mask[k] = 0;
@@ -94,15 +94,18 @@ export class GridLane {
     }
   }
 
-  /** Time of each cell of the grid that no long event covers. */
-  private rest(): Float64Array {
-    if (this.rests !== null) return this.rests;
+  /** Of each cell of the grid the share that is covered where no long event is. */
+  private filled(): Float64Array {
+    if (this.shares !== null) return this.shares;
     const { level, first, cells } = this.grid;
     const width = 2 ** level;
     const long = new Float64Array(cells);
     this.addSlices(long, first * width, width, null);
     const { covered } = this.whole;
-    return (this.rests = long.map((ns, k) => Math.max(covered[k + 1]! - covered[k]! - ns, 0)));
+    return (this.shares = long.map((ns, k) => {
+      const rest = covered[k + 1]! - covered[k]! - ns;
+      return rest > 0 ? Math.min(rest / (width - ns), 1) : 0;
+    }));
   }
 
   /** Add what the long events cover together; cells that one of them fills take its kind. */

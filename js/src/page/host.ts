@@ -74,7 +74,7 @@ export class PageHost {
     private readonly load: (module: string) => Promise<unknown>,
   ) {
     this.host = {
-      getModel: (ref: string) => Promise.resolve(this.named(ref)),
+      getModel: async (ref: string) => Promise.resolve(this.named(ref)),
       getWidget: async (ref: string) => {
         const id = ref.replace(REFERENCE, "");
         const { exports } = await this.start(id);

@@ -13,16 +13,19 @@ type Evaluate = (row: number) => Value;
 
 const NO_COLUMNS = "The columns are those of Trace.events.";
 
-/** The test that a query states. Throws an Error that says what a page cannot evaluate. */
+/** The test that a query states. It and its test throw Errors that say what a page cannot do. */
 export function compileQuery(query: string, columnOf: ColumnOf): (row: number) => boolean {
-  try {
-    const evaluate = compile(parseQuery(query), columnOf);
-    return (row) => truth(evaluate(row));
-  } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    const what = `The query ${JSON.stringify(query)} cannot be evaluated without a kernel`;
-    throw new Error(`${what}: ${reason}`, { cause: error });
-  }
+  const explained = <T>(work: () => T): T => {
+    try {
+      return work();
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      const what = `The query ${JSON.stringify(query)} cannot be evaluated without a kernel`;
+      throw new Error(`${what}: ${reason}`, { cause: error });
+    }
+  };
+  const evaluate = explained(() => compile(parseQuery(query), columnOf));
+  return (row) => explained(() => truth(evaluate(row)));
 }
 
 function compile(node: Expression, columnOf: ColumnOf): Evaluate {

@@ -290,7 +290,7 @@ export class Rank {
       const step = none ? folded - 1 : folded;
       const track = this.trackOfLane[lane[row]! - this.header.lane0]!;
       last[track] = last[track]! + (step % 2 === 0 ? step / 2 : -(step + 1) / 2);
-      return last[track]!;
+      return last[track];
     });
   }
 

@@ -1,0 +1,370 @@
+"""The engine of saved pages against the kernel's: the same questions, the same answers."""
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.page_engine import PageEngine
+from support.random_job import NAMES, write_job
+
+import hta_widgets as hw
+from hta_widgets.export.html import save_html
+from hta_widgets.tiles import TileEngine, unpack
+
+JOBS = {"two ranks": 1, "many overlaps": 2, "three ranks": 3, "host only": 4, "no host": 5}
+STATE = {"view": None, "selection": None, "selected_event": None}
+
+
+@pytest.fixture(scope="session")
+def bundle(tmp_path_factory, repo):
+    if not (repo / "node_modules" / "esbuild").is_dir():
+        pytest.skip("the front end's packages are not installed (`make setup` does it)")
+    return tmp_path_factory.mktemp("page-engine") / "engine.mjs"
+
+
+@pytest.fixture(scope="session")
+def built_page(repo):
+    if not (repo / "hta_widgets" / "static" / "page.js").exists():
+        pytest.skip("the front end is not built (`make build` does it)")
+
+
+@pytest.fixture
+def saved(tmp_path, node, bundle, built_page):
+    """`saved(engine, **options)` saves a page and gives the engine that stands in it."""
+    opened = []
+
+    def save(engine, state=STATE, **options):
+        path = tmp_path / f"page-{len(opened)}.html"
+        assert save_html(path, engine, engine.scene(), state, **options) == str(path)
+        opened.append(PageEngine(node, path, bundle))
+        return opened[-1]
+
+    yield save
+    for one in opened:
+        one.__exit__()
+
+
+def load(folder):
+    return TileEngine(hw.load(folder, progress=False, cache=False))
+
+
+class Pair:
+    """Asks both and compares all that they say."""
+
+    def __init__(self, kernel, page):
+        self.kernel, self.page = kernel, page
+        self.asked = 0
+
+    def same(self, op, **request):
+        self.asked += 1
+        theirs = self.page.ask(op, **request)
+        try:
+            reply, buffer = self.kernel.answer({"op": op, **request})
+        except ValueError as error:
+            assert not theirs["ok"], (op, request)
+            assert theirs["error"] == str(error)
+            return None
+        assert theirs["ok"], (op, request, theirs["error"])
+        reply = json.loads(json.dumps(reply))
+        ours = {} if buffer is None else unpack(reply.pop("columns"), buffer)
+        columns = theirs.get("columns", {})
+        if op == "tiles":
+            # Keys of names are each engine's own; what they stand for is not.
+            for answer, part in ((reply, ours), (theirs["reply"], columns)):
+                names = answer.pop("names")
+                answer["names"] = [names[str(key)] for key in part.pop("slice_name").tolist()]
+        agree(reply, theirs["reply"], (op, request))
+        assert list(ours) == list(columns)
+        for name, values in ours.items():
+            np.testing.assert_array_equal(columns[name], values, f"{op} {request} {name}")
+        return reply
+
+
+def agree(ours, theirs, where):
+    if isinstance(ours, dict):
+        assert set(ours) == set(theirs), where
+        for key, value in ours.items():
+            agree(value, theirs[key], (*where, key))
+    elif isinstance(ours, list):
+        assert len(ours) == len(theirs), where
+        for at, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+            agree(a, b, (*where, at))
+    elif isinstance(ours, float):
+        # Edges of histograms are powers of ten, whose last digit depends on the library.
+        assert theirs == pytest.approx(ours, rel=1e-12), where
+    else:
+        assert ours == theirs, where
+
+
+@pytest.mark.parametrize("seed", JOBS.values(), ids=JOBS.keys())
+def test_both_engines_agree(tmp_path, saved, seed):
+    rng = random.Random(seed)
+    kernel = load(write_job(tmp_path, seed, ranks=3 if seed == 3 else 2))
+    scene = kernel.scene()
+    pair = Pair(kernel, saved(kernel))
+    low, high = scene["range"]
+    lanes = list(range(scene["lanes"]))
+
+    def instant():
+        return rng.randrange(low - 500, high + 500)
+
+    for level in [*range(25), 33, 52]:
+        width = 256 << level
+        first = instant() // width
+        some = rng.sample(lanes, min(len(lanes), 24))
+        parts = [
+            {"lanes": some, "first": first - 1, "last": first + rng.randrange(3)},
+            {"lanes": some[:5], "first": 0, "last": 2},
+        ]
+        pair.same("tiles", level=level, parts=parts)
+    for _ in range(15):
+        start = instant()
+        pair.same("stats", start=start, end=start + rng.randrange(0, high))
+    for bins in (1, 7, 333, 0):
+        pair.same("minimap", bins=bins)
+    for rank in scene["ranks"]:
+        trace = kernel.traces[rank["rank"]]
+        tables = {
+            "events": len(trace),
+            "asyncs": len(trace.async_table),
+            "instants": len(trace.instant_table),
+        }
+        for table, length in tables.items():
+            for row in [*rng.sample(range(length), min(length, 25)), length]:
+                at = {"rank": rank["rank"], "table": table, "id": row}
+                pair.same("event", **at)
+                pair.same("neighbor", **at, direction=rng.choice((1, -1)))
+    for lane in lanes:
+        start = instant()
+        pair.same("cell", lane=lane, start=start, end=start + rng.choice((1, 300, 10**5, high)))
+        pair.same("snap", lane=lane, time=instant(), tolerance=rng.choice((0, 50, 10**6)))
+    assert pair.asked > 300
+
+
+def searched(pair, rng, scene, text):
+    low, high = scene["range"]
+    pair.same("search", text=text)
+    found = pair.same("find", text=text, direction=1)
+    for _ in range(6):
+        brief = (found or {}).get("brief")
+        place = brief or {"rank": rng.choice(scene["ranks"])["rank"], "start": rng.randrange(high)}
+        if rng.random() < 0.3:
+            place = {"rank": place["rank"], "start": place["start"]}
+        found = pair.same("find", text=text, direction=rng.choice((1, -1)), **{"from": place})
+    start = rng.randrange(low, high)
+    lanes = rng.sample(range(scene["lanes"]), min(scene["lanes"], 30))
+    pair.same("marks", text=text, start=start, end=start + high // 3, bins=97, lanes=lanes)
+    pair.same("marks", text=text, start=low, end=high + 1, bins=11, lanes=lanes)
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_both_engines_find_the_same(tmp_path, saved, seed):
+    rng = random.Random(seed)
+    kernel = load(write_job(tmp_path, seed))
+    pair = Pair(kernel, saved(kernel))
+    texts = ["aten", "/^aten/", "/ATEN/i", "", "zzz", "größe", *NAMES[7:11], "pair", "//"]
+    for text in texts:
+        searched(pair, rng, kernel.scene(), text)
+
+
+QUERIES = [
+    None,
+    "kind == 'communication'",
+    "dur_ns > 1_000 and name.str.contains('nccl|gemm')",
+    "name.str.startswith('aten') or stream >= 7",
+    "(kind == 'compute') & (dur_ns / 1000 >= 10.5) | ~(parent < 0)",
+    "1000 < dur_ns <= 20000",
+    "phase == 'B' or step == 1",
+    "category.isin(['kernel', 'cpu_op']) and not depth == 0",
+    "correlation > 20 and rank != 0",
+    "name == ['aten::mm', '<!-- not a comment']",
+    "tid in ['100', '7'] and pid != '3'",
+    "name.str.contains('SCRIPT', case=False) and name.str.len() > 3",
+]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_both_engines_select_the_same(tmp_path, saved, query):
+    rng = random.Random(str(query))
+    kernel = load(write_job(tmp_path, 1))
+    pair = Pair(kernel, saved(kernel))
+    scene = kernel.scene()
+    low, high = scene["range"]
+    keys = [track["key"] for rank in scene["ranks"] for track in rank["tracks"]]
+    everything = dict.fromkeys(("start_ns", "end_ns", "ranks", "tracks", "query", "ids"))
+    start = rng.randrange(low, high // 2)
+    parts = [
+        {},
+        {"start_ns": start, "end_ns": start + high // 3},
+        {"start_ns": start},
+        {"end_ns": start, "ranks": [1]},
+        {"tracks": rng.sample(keys, 3)},
+        {"tracks": [[0, key] for key in keys[:2]]},
+        {"ids": [[0, row] for row in range(0, 60, 7)] + [[1, 3]]},
+    ]
+    for part in parts:
+        selection = {**everything, "query": query, **part}
+        pair.same("totals", selection=selection)
+        pair.same(
+            "marks", selection=selection, start=low, end=high, bins=50, lanes=list(range(30))
+        )
+
+
+def test_overviews_are_exact_on_their_grid(tmp_path, saved):
+    rng = random.Random(9)
+    kernel = load(write_job(tmp_path, 1, ranks=3, events=3000))
+    state = {**STATE, "selected_event": [1, 0]}
+    page = saved(kernel, state, max_mb=room(saved, kernel, 0.75))
+    document = page.ask("document")["reply"]
+    scene = document["scene"]
+    assert scene["embedded"]["level"] == "partial"
+    low, high = scene["range"]
+    pair = Pair(kernel, page)
+    overviews = [rank for rank in scene["ranks"] if "overview_level" in rank]
+    assert overviews
+    for rank in overviews:
+        level = rank["overview_level"]
+        lanes = [row["lane"] for row in rank["summary"]]
+        lanes += [t["lane0"] + k for t in rank["tracks"] for k in range(t["lanes"])]
+        for at in range(level, level + 9):
+            last = (high >> at + 8) + 1
+            pair.same("tiles", level=at, parts=[{"lanes": lanes, "first": 0, "last": last}])
+        width = 1 << level
+        for lane in lanes:
+            start = rng.randrange(low, high) >> level << level
+            found = page.ask("cell", lane=lane, start=start, end=start + 3 * width)
+            assert found["ok"], found["error"]
+            exact, _ = kernel.answer(
+                {"op": "cell", "lane": lane, "start": start, "end": start + 3 * width}
+            )
+            agree(exact["kinds"], found["reply"]["kinds"], (lane, start))
+            assert found["reply"]["busy"] == exact["busy"]
+            if found["reply"]["count"] is not None:
+                assert found["reply"]["count"] == exact["count"]
+        # Whole cells of the grid: figures are exact there as well.
+        start, end = (low >> level) + 5 << level, (high >> level) - 3 << level
+        exact, _ = kernel.answer({"op": "stats", "start": start, "end": end})
+        found, _ = page.answer("stats", start=start, end=end)
+        at = exact["ranks"].index(rank["rank"])
+        for name in ("compute", "communication", "exposed", "memory", "data", "idle"):
+            assert found[name][at] == exact[name][at], name
+        assert rank["rank"] in found["approximate"]
+
+
+def room(saved, kernel, share):
+    """Return a size that takes this share of all events, and no arguments."""
+    path = saved(kernel).path
+    sizes = dict(saved(kernel).ask("document")["reply"]["saved"]["embedded"])
+    rest = path.stat().st_size - sizes["events"] - sizes["arguments"]
+    return (rest + share * sizes["events"]) / 1e6
+
+
+def test_what_an_overview_lacks_is_said(tmp_path, saved):
+    kernel = load(write_job(tmp_path, 1, ranks=2, events=3000))
+    size = room(saved, kernel, 0.9)
+    page = saved(kernel, {**STATE, "selected_event": [1, 0]}, max_mb=size)
+    document = page.ask("document")["reply"]
+    embedded = document["scene"]["embedded"]
+    assert (embedded["ranks_full"], embedded["ranks_args"]) == ([1], [])
+    assert embedded["text"] == "Rank 1: all events, no arguments. Others: overview only."
+    said = "Rank 0 is embedded as an overview only"
+    assert said in page.ask("neighbor", rank=0, id=3, direction=1)["error"]
+    assert said in page.ask("totals", selection={"ranks": [0]})["error"]
+    assert said in page.ask("export", path="x.json", selection={"ranks": [0]})["error"]
+    everywhere, _ = page.answer("totals", selection={})
+    assert everywhere["left_out"] == [0]
+    assert everywhere["events"] == len(kernel.traces[1])
+    found, _ = page.answer("search", text="aten")
+    exact, _ = kernel.answer({"op": "search", "text": "aten"})
+    assert [*found["left_out"], *found["ranks"]] == exact["ranks"]
+    assert page.answer("snap", lane=kernel.job.ranks[0].lane0, time=0, tolerance=9)[0] == {
+        "time": None
+    }
+    event, _ = page.answer("event", rank=1, id=5)
+    assert event["args"] == []
+    assert event["args_error"].startswith("Arguments are not embedded in this page")
+
+
+def test_between_the_grid_long_events_stay_exact(tmp_path, saved):
+    kernel = load(write_job(tmp_path, 1, ranks=1, events=3000))
+    page = saved(kernel, max_mb=room(saved, kernel, 0.8))
+    scene = page.ask("document")["reply"]["scene"]
+    rank = scene["ranks"][0]
+    level = rank["overview_level"] - 3
+    lane = next(row["lane"] for row in rank["summary"] if row["role"] == "gpu")
+    parts = [{"lanes": [lane], "first": 0, "last": (scene["range"][1] >> level + 8) + 1}]
+    _, found = page.answer("tiles", level=level, parts=parts)
+    reply, buffer = kernel.answer({"op": "tiles", "level": level, "parts": parts})
+    exact = unpack(reply["columns"], buffer)
+    long = exact["slice_dur"] >= 2 << rank["overview_level"]
+    kept = sorted(set(zip(exact["slice_start"][long], exact["slice_id"][long], strict=True)))
+    assert kept
+    assert sorted(set(zip(found["slice_start"], found["slice_id"], strict=True))) == kept
+    # What is spread evenly is neither more nor less than there was.
+    cells = 65535 * len(found["busy"])
+    assert found["busy"].sum() / cells == pytest.approx(exact["busy"].sum() / cells, abs=0.01)
+
+
+def test_an_export_from_a_page_loads_again(tmp_path, saved):
+    folder = tmp_path / "job"
+    folder.mkdir()
+    kernel = load(write_job(folder, 1))
+    page = saved(kernel)
+    low, high = kernel.scene()["range"]
+    window = {"start_ns": low + high // 4, "end_ns": low + high // 2}
+    reply, _ = page.answer("export", path="a/b/window.json.gz", selection=window, counters=True)
+    assert list(page.files) == ["window.json.gz"]
+    assert reply["path"] == "window.json.gz"
+    assert reply["bytes"] == len(page.files["window.json.gz"])
+    path = tmp_path / "window.json.gz"
+    path.write_bytes(page.files["window.json.gz"])
+    again = hw.load(path, progress=False, cache=False)
+    assert again.origin_ns is not None
+    shift = again.origin_ns - kernel.traces.origin_ns
+    assert again.ranks == [0, 1]
+    total = 0
+    for rank in again.ranks:
+        events = again[rank].events
+        total += len(events)
+        chosen = kernel.traces.select(start_ns=window["start_ns"], end_ns=window["end_ns"])
+        rows = np.flatnonzero(chosen.mask(kernel.traces[rank]))
+        whole = kernel.traces[rank].events
+        found = set(zip(events.start_ns + shift, events.dur_ns, events.name, strict=True))
+        members = whole.iloc[rows]
+        assert set(zip(members.start_ns, members.dur_ns, members.name, strict=True)) <= found
+        row = events.index[len(events) // 2]
+        same = whole[
+            (whole.start_ns == events.start_ns[row] + shift)
+            & (whole.dur_ns == events.dur_ns[row])
+            & (whole.name == events.name[row])
+            & (whole.tid == events.tid[row])
+        ]
+        args = [kernel.traces[rank].args(int(k)) for k in same.index]
+        assert again[rank].args(int(row)) in args
+    assert total == reply["events"]
+    assert sum(len(again[rank].counters) for rank in again.ranks) > 0
+
+
+def test_a_clipped_export_of_one_rank(tmp_path, saved):
+    folder = tmp_path / "job"
+    folder.mkdir()
+    kernel = load(write_job(folder, 2))
+    page = saved(kernel)
+    low, high = kernel.scene()["range"]
+    window = {"start_ns": low + high // 4, "end_ns": low + high // 3, "ranks": [1]}
+    reply, _ = page.answer("export", path="cut", selection=window, clip=True)
+    text = page.files["cut.json"].decode()
+    document = json.loads(text)
+    assert document["distributedInfo"] == {"rank": 1}
+    events = [one for one in document["traceEvents"] if one["ph"] == "X"]
+    assert len(events) == reply["events"] > 0
+    assert all(round(one["ts"] * 1000) >= window["start_ns"] for one in events)
+    ends = [round((one["ts"] + one["dur"]) * 1000) for one in events]
+    assert max(ends) <= window["end_ns"]
+    assert any("hta_clipped" in one.get("args", {}) for one in events)
+    assert "scrub" in page.ask("export", path="x", selection=window, scrub=True)["error"]
+    nothing = {"start_ns": high + 10**9}
+    assert "Nothing to export" in page.ask("export", path="x", selection=nothing)["error"]
+    assert not Path(tmp_path / "cut.json").exists()
