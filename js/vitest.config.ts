@@ -29,6 +29,7 @@ export default defineConfig({
         test: {
           name: "unit",
           environment: "jsdom",
+          isolate: false, // jsdom for each file anew would take ten times as long as all tests
           include: ["js/src/**/*.test.ts"],
           exclude: ["js/src/**/*.browser.test.ts"],
         },
