@@ -317,3 +317,14 @@ def test_flows_write_their_thread_as_their_events_do(trace_file, load, tmp_path,
     assert threads == ["1", "1", 7, 7]
     whole = export_trace(traces, tmp_path / "whole.json")
     assert document(whole.path)["traceEvents"] == document(path)["traceEvents"]
+
+
+def test_a_trace_without_a_file_of_records_is_written_from_its_columns(small, tmp_path, load):
+    traces, _ = small
+    bare = traces[3].replace(source=None)
+    report = export_trace(bare, tmp_path / "out.json")
+    back = load(report.path)[3].events
+    own = traces[3].events
+    for column in ("start_ns", "dur_ns", "name", "category", "pid", "tid", "stream", "correlation"):
+        assert back[column].astype(str).tolist() == own[column].astype(str).tolist(), column
+    assert report.events == 4
