@@ -1,4 +1,4 @@
-"""Decoded records become columns, slice by slice; no Python object per record outlives its slice."""
+"""Decoded records become columns, slice by slice; no record outlives its slice."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Raw
 
-from ..model.table import Ints, Pool, RankColumns
+from hta_widgets.model.table import Ints, Pool, RankColumns
+
 from .exact_time import BAD, OK, TOO_LARGE, nanoseconds, resolution
 from .flow_ids import FlowIds
 from .notes import Notes
@@ -19,34 +19,37 @@ from .records import Record, loads_loosely
 __all__ = ["Columns"]
 
 _PHASES = "XBEiIRCstfbneSTFM"
-_M, _X, _C = ord("M"), ord("X"), ord("C")
+_M, _C, _F = ord("M"), ord("C"), ord("f")
 _KNOWN = np.zeros(256, np.bool_)
 _KNOWN[np.frombuffer(_PHASES.encode(), np.uint8)] = True
 _WITH_ARGS = np.zeros(256, np.bool_)
 _WITH_ARGS[[_M, _C]] = True
+_IS_INSTANT = np.zeros(256, np.bool_)
+_IS_INSTANT[np.frombuffer(b"iIR", np.uint8)] = True
+_THREAD_SCOPE = frozenset({None, "", "t"})
 _INT64_MAX = (1 << 63) - 1
 
+
 class _Column:
-    """A column in parts, one per slice; put together at the end, when its parts can go."""
+    """A column that is filled from the front; memory that was not written yet costs nothing."""
 
-    __slots__ = ("_dtype", "_parts")
+    __slots__ = ("_values", "size")
 
-    def __init__(self, dtype: type[np.generic]) -> None:
-        self._dtype = dtype
-        self._parts: list[npt.NDArray[Any]] = []
+    def __init__(self, dtype: type[np.generic], capacity: int) -> None:
+        self._values: npt.NDArray[Any] = np.empty(capacity, dtype)
+        self.size = 0
 
     def extend(self, values: npt.NDArray[Any]) -> None:
-        self._parts.append(values.astype(self._dtype, copy=False))
+        end = self.size + len(values)
+        if end > len(self._values):
+            larger = np.empty(end + end // 2, self._values.dtype)
+            larger[: self.size] = self.filled()
+            self._values = larger
+        self._values[self.size : end] = values
+        self.size = end
 
-    def since(self, part: int) -> list[npt.NDArray[Any]]:
-        return self._parts[part:]
-
-    def __len__(self) -> int:
-        return len(self._parts)
-
-    def take(self) -> npt.NDArray[Any]:
-        parts, self._parts = self._parts, []
-        return np.concatenate(parts) if parts else np.empty(0, self._dtype)
+    def filled(self, start: int = 0) -> npt.NDArray[Any]:
+        return self._values[start : self.size]
 
 
 class _Codes:
@@ -77,24 +80,36 @@ class Columns:
     ----------
     notes : Notes
         Takes what is skipped and repaired.
+    expected : int
+        How many records there are, about.
     """
 
-    def __init__(self, notes: Notes) -> None:
+    def __init__(self, notes: Notes, expected: int = 0) -> None:
         self.notes = notes
         self._names, self._categories = _Codes(), _Codes()
         self._pids, self._tids = _Codes(), _Codes()
         self._flow_ids = FlowIds()
-        self._phase = _Column(np.uint8)
-        self._start, self._dur = _Column(np.int64), _Column(np.int64)
-        self._name, self._category = _Column(np.int32), _Column(np.int32)
-        self._pid, self._tid = _Column(np.int32), _Column(np.int32)
-        self._stream, self._correlation = _Column(np.int32), _Column(np.int64)
-        self._flow, self._record = _Column(np.int64), _Column(np.int64)
+        self._columns = {
+            name: _Column(dtype, expected)
+            for name, dtype in (
+                ("phase", np.uint8),
+                ("start_ns", np.int64),
+                ("dur_ns", np.int64),
+                ("name", np.int32),
+                ("category", np.int32),
+                ("pid", np.int32),
+                ("tid", np.int32),
+                ("stream", np.int32),
+                ("correlation", np.int64),
+                ("flow", np.int64),
+                ("record", np.int64),
+            )
+        }
         self._small_args: dict[int, dict[str, Any]] = {}
+        self._ends_at_next: list[int] = []
+        self._scope: dict[int, str] = {}
         self._resolution_ns = 1000
         self._based = 0
-        #: how many records were taken so far
-        self.rows = 0
 
     def append(
         self,
@@ -136,75 +151,84 @@ class Columns:
             self._repair_negative(dur, negative, keep, offset_of)
         self._note_resolution(start, dur, dur_state, keep & ~is_metadata)
 
-        count = len(records)
-        columns = (
-            (self._phase, phase),
-            (self._start, start),
-            (self._dur, dur),
-            (self._name, self._names.of([record.name for record in records])),
-            (self._category, self._categories.of([record.cat for record in records])),
-            (self._pid, self._pids.of([record.pid for record in records])),
-            (self._tid, self._tids.of([record.tid for record in records])),
-            *self._arg_columns(records, count),
-            (self._flow, self._flow_ids.codes([record.id for record in records])),
-            (self._record, numbers),
-        )
+        args = [record.args for record in records]
+        columns: dict[str, npt.NDArray[Any]] = {
+            "phase": phase,
+            "start_ns": start,
+            "dur_ns": dur,
+            "name": self._names.of([record.name for record in records]),
+            "category": self._categories.of([record.cat for record in records]),
+            "pid": self._pids.of([record.pid for record in records]),
+            "tid": self._tids.of([record.tid for record in records]),
+            "stream": _integers([-1 if arg is None else arg.stream for arg in args], np.int32),
+            "correlation": _integers(
+                [-1 if arg is None else arg.correlation for arg in args], np.int64
+            ),
+            "flow": self._flow_ids.codes([record.id for record in records]),
+            "record": numbers,
+        }
         everything = bool(keep.all())
-        for column, values in columns:
-            column.extend(values if everything else values[keep])
-        self.rows += count if everything else int(keep.sum())
+        first_row = self.rows
+        for name, values in columns.items():
+            self._columns[name].extend(values if everything else values[keep])
+        self._keep_bindings(records, phase, keep, first_row)
         self._keep_small_args(np.flatnonzero(keep & _WITH_ARGS[phase]), numbers, bodies)
+
+    @property
+    def rows(self) -> int:
+        """How many records were taken so far."""
+        return self._columns["record"].size
 
     def add_base(self, base_ns: int) -> None:
         """Shift the records taken since the last call by the file's own base time."""
-        parts = [part for part in self._start.since(self._based) if len(part)]
-        self._based = len(self._start)
-        if not base_ns or not parts:
+        start = self._columns["start_ns"].filled(self._based)
+        self._based = self.rows
+        if not base_ns or not len(start):
             return
-        earliest = min(int(part.min()) for part in parts) + base_ns
-        latest = max(int(part.max()) for part in parts) + base_ns
-        if earliest < -_INT64_MAX or latest > _INT64_MAX:
+        if not (
+            int(start.min()) + base_ns >= -_INT64_MAX and int(start.max()) + base_ns <= _INT64_MAX
+        ):
             self.notes.add("overflow", "baseTimeNanoseconds is too large and was left out", None)
             return
-        for part in parts:
-            part += base_ns
+        start += base_ns
 
     def finish(self) -> RankColumns:
-        """Give away the columns."""
-        phase = self._phase.take()
-        flow, flow_ids = self._flow_ids.finish(self._flow.take())
+        """Return the columns."""
+        columns = {name: column.filled() for name, column in self._columns.items()}
+        columns["flow"], flow_ids = self._flow_ids.finish(columns["flow"])
+        self._columns = {}
         return RankColumns(
-            phase=phase,
-            start_ns=self._start.take(),
-            dur_ns=self._dur.take(),
-            timed=phase != _M,
-            name=self._name.take(),
-            category=self._category.take(),
-            pid=self._pid.take(),
-            tid=self._tid.take(),
-            stream=self._stream.take(),
-            correlation=self._correlation.take(),
-            flow=flow,
+            **columns,
+            timed=columns["phase"] != _M,
             names=self._names.pool,
             categories=self._categories.pool,
             pids=self._pids.pool,
             tids=self._tids.pool,
             flow_ids=flow_ids,
             small_args=self._small_args,
-            record=self._record.take(),
             resolution_ns=self._resolution_ns,
+            ends_at_next=np.array(self._ends_at_next, np.int64),
+            scope=self._scope,
         )
 
-    def _arg_columns(
-        self, records: Sequence[Record], count: int
-    ) -> tuple[tuple[_Column, npt.NDArray[Any]], ...]:
-        args = [record.args for record in records]
-        streams = [-1 if arg is None else arg.stream for arg in args]
-        correlations = [-1 if arg is None else arg.correlation for arg in args]
-        return (
-            (self._stream, _integers(streams, np.int32, count)),
-            (self._correlation, _integers(correlations, np.int64, count)),
-        )
+    def _keep_bindings(
+        self,
+        records: Sequence[Record],
+        phase: npt.NDArray[np.uint8],
+        keep: npt.NDArray[np.bool_],
+        first_row: int,
+    ) -> None:
+        """Note what few flow ends and instants say of themselves."""
+        ends = np.flatnonzero(keep & (phase == _F)).tolist()
+        to_next = [place for place in ends if records[place].bp != "e"]
+        instants = np.flatnonzero(keep & _IS_INSTANT[phase]).tolist()
+        scoped = [place for place in instants if records[place].s not in _THREAD_SCOPE]
+        if not to_next and not scoped:
+            return
+        row_of = first_row - 1 + np.cumsum(keep)
+        self._ends_at_next.extend(row_of[to_next].tolist())
+        for place in scoped:
+            self._scope[int(row_of[place])] = records[place].s or ""
 
     def _keep_small_args(
         self, rows: npt.NDArray[np.intp], numbers: Ints, bodies: Callable[[], Sequence[Any]]
@@ -218,7 +242,11 @@ class Columns:
                 self._small_args[int(numbers[row])] = args
 
     def _note_resolution(
-        self, start: Ints, dur: Ints, dur_state: npt.NDArray[Any] | None, timed: npt.NDArray[np.bool_]
+        self,
+        start: Ints,
+        dur: Ints,
+        dur_state: npt.NDArray[Any] | None,
+        timed: npt.NDArray[np.bool_],
     ) -> None:
         if self._resolution_ns == 1 or not timed.any():
             return
@@ -287,9 +315,9 @@ def _phases(records: Sequence[Record]) -> npt.NDArray[np.uint8]:
     return np.frombuffer(text.encode(), np.uint8)[::2]
 
 
-def _integers(values: list[Any], dtype: Any, count: int) -> npt.NDArray[Any]:
+def _integers(values: list[Any], dtype: Any) -> npt.NDArray[Any]:
     try:
-        return np.fromiter(values, dtype, count)
+        return np.fromiter(values, dtype, len(values))
     except (TypeError, ValueError, OverflowError):
         return np.array([_wrapped(value, dtype) for value in values], dtype)
 

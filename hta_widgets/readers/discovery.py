@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import TraceError
-from ..model.problems import Problems
+from hta_widgets.errors import TraceError
+from hta_widgets.model.problems import Problems
+
 from .formats import remedy_for, sniff
 
 __all__ = ["Found", "find_files", "natural_key"]
@@ -99,9 +100,7 @@ def report_foreign(foreign: list[tuple[str, str]], problems: Problems) -> None:
 
 def natural_key(path: str) -> list[tuple[int, int, str]]:
     """Sort ``rank-10`` behind ``rank-9``."""
-    return [
-        (0, int(part), "") if part.isdigit() else (1, 0, part) for part in _DIGITS.split(path)
-    ]
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in _DIGITS.split(path)]
 
 
 def _named(source: Any) -> Iterable[Found]:
@@ -113,12 +112,11 @@ def _named(source: Any) -> Iterable[Found]:
                 raise TraceError(
                     f"{rank!r} is not a rank", remedy="Give a mapping of int ranks to paths."
                 )
-            path = os.fspath(path)
-            if os.path.isdir(path):
+            if Path(path).is_dir():
                 raise TraceError(
                     "is a directory", path=path, remedy=f"Name the one file of rank {rank}."
                 )
-            yield Found(path, rank.__index__())
+            yield Found(os.fspath(path), rank.__index__())
     elif isinstance(source, Iterable):
         for part in source:
             yield from _from_path(os.fspath(part))
@@ -131,17 +129,19 @@ def _named(source: Any) -> Iterable[Found]:
 
 
 def _from_path(path: str | bytes) -> Iterable[Found]:
-    path = os.path.expanduser(os.fsdecode(path))
-    if os.path.isdir(path):
+    if not path:
+        raise TraceError("the path is empty", remedy="Load a trace file or a directory of them.")
+    path = str(Path(os.fsdecode(path)).expanduser())
+    if Path(path).is_dir():
         yield from (Found(name, named=False) for name in _files_below(path))
-    elif os.path.exists(path) or not glob.has_magic(path):
+    elif Path(path).exists() or not glob.has_magic(path):
         yield Found(path)
     else:
-        matches = sorted(glob.glob(path, recursive=True), key=natural_key)
+        matches = sorted(glob.glob(path, recursive=True), key=natural_key)  # noqa: PTH207
         if not matches:
             raise TraceError("matches no files", path=path, remedy="Check the pattern.")
         for match in matches:
-            if os.path.isdir(match):
+            if Path(match).is_dir():
                 yield from (Found(name, named=False) for name in _files_below(match))
             else:
                 yield Found(match, named=False)

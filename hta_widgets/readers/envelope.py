@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from ..errors import TraceError
+from hta_widgets.errors import TraceError
+
 from .notes import Notes
 from .records import end_of_value
 from .tolerant import is_utf8, read_top_level
@@ -80,10 +81,10 @@ def find_events(
         if not block:
             break
         text += block
-    match = _EVENTS.search(text, start)
-    if match is not None:
+    unproven = _EVENTS.search(text, start)
+    if unproven is not None:
         notes.add("skipped", "top-level keys before traceEvents that cannot be read", start)
-        return Head(match.end(), enclosed=True, values={}), text
+        return Head(unproven.end(), enclosed=True, values={}), text
     raise TraceError(
         "holds no trace events",
         path=path,

@@ -203,9 +203,7 @@ def _varied(text: Bytes, texts: Sequence[Any], *, has_odd: bool) -> Times:
     return Times(value, state if state.any() else None)
 
 
-def _thousandths(
-    text: Bytes, points: Ints, ends: Ints, decimals: Ints, most_decimals: int
-) -> Ints:
+def _thousandths(text: Bytes, points: Ints, ends: Ints, decimals: Ints, most_decimals: int) -> Ints:
     """Decimals as thousandths, ties to even: what they are added to is a multiple of 1000."""
     if most_decimals <= 8:
         words = _words(text)[points + 1] & _FIRST_BYTES[decimals]
@@ -222,7 +220,8 @@ def _divided(value: Ints, unit: Ints | np.int64) -> Ints:
     quotient, rest = np.divmod(value, unit)
     half = unit // 2
     up = (rest > half) | ((rest == half) & (unit > 1) & (quotient & 1 == 1))
-    return quotient + up
+    rounded: Ints = quotient + up
+    return rounded
 
 
 def _integers(text: Bytes, ends: Ints, digits: Ints) -> Ints:
@@ -256,7 +255,8 @@ def _eight_digits(words: npt.NDArray[np.uint64]) -> Ints:
     words &= np.uint64(0x0000FFFF0000FFFF)
     words *= np.uint64(42949672960001)
     words >>= np.uint64(32)
-    return words.view(np.int64)
+    value: Ints = words.view(np.int64)
+    return value
 
 
 def _one_by_one(texts: Sequence[Any]) -> Times:
@@ -274,7 +274,7 @@ def _exact(text: bytes) -> tuple[int, int]:
         value = Decimal(text.decode().strip('" \t\n\r'), _DECIMALS)
         if not value.is_finite():
             return 0, BAD
-        if value.adjusted() > 18:  # also keeps 1e999999 from being written out
+        if value and value.adjusted() > 18:  # also keeps 1e999999 from being written out
             return 0, TOO_LARGE
         ns = int((value * 1000).quantize(Decimal(1), context=_DECIMALS))
     except (InvalidOperation, UnicodeDecodeError, ValueError):

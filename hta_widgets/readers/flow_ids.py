@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..model.table import Ints, Pool
+from hta_widgets.model.table import Ints, Pool
+
 from .exact_time import plain_integers
 
 __all__ = ["FlowIds"]

@@ -53,7 +53,7 @@ _REMEDIES = {
 
 
 def sniff(path: str | Path) -> tuple[str, str | None]:
-    """Return the format of a file: ``("json", None)``, ``("empty", None)`` or ``("foreign", name)``.
+    """Return ``("json", None)``, ``("empty", None)``, or ``("foreign", name of the format)``.
 
     Raises
     ------

@@ -12,9 +12,10 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from ..errors import TraceError
-from ..model.problems import Problems
-from ..model.table import RankColumns
+from hta_widgets.errors import TraceError
+from hta_widgets.model.problems import Problems
+from hta_widgets.model.table import RankColumns
+
 from .columns import Columns
 from .envelope import decode_values, find_events, read_tail
 from .notes import Notes
@@ -22,13 +23,13 @@ from .record_source import FileRecords, FileState, SliceIndex
 from .records import Record, decode_bodies, decode_records, end_of_value
 from .slices import separators_before
 from .stages import stage
-from .streams import Checkpoints, Stream, open_stream
+from .streams import Checkpoints, Stream, decompressed_size, open_stream
 from .tolerant import Reading, is_utf8, read_records, starts_record
 
 __all__ = ["FileContents", "read_file"]
 
 #: Small enough that a slice's objects stay in the processor's cache: half again as fast as 16 MB.
-_SLICE_BYTES = 1 << 20
+_SLICE_BYTES = 1 << 19
 #: Around damage, stretches of this size are tried before single records.
 _PIECE_BYTES = 1 << 16
 _LONGEST_RECORD = 1 << 26
@@ -121,6 +122,7 @@ class _Reader:
         self.stream = stream
         self.notes = notes
         self.columns = Columns(notes)
+        self._size_bytes = decompressed_size(stream.path)
         self.index = SliceIndex()
         self.entries = 0
         self.enclosed = False
@@ -190,7 +192,9 @@ class _Reader:
         rest = self._window[self._at : self._at + _PEEKED_BYTES].lstrip(_BLANKS)
         following = rest.removeprefix(b",").lstrip(_BLANKS)
         if self.enclosed:
-            ends = not rest or rest.startswith(b"}") or (rest != following and following[:1] == b'"')
+            ends = (
+                not rest or rest.startswith(b"}") or (rest != following and following[:1] == b'"')
+            )
         else:
             ends = not starts_record(following) and following[:1] != b'"'
         if ends or not following:
@@ -255,6 +259,8 @@ class _Reader:
         """Take over the records of a list's text."""
         count = len(records)
         start = self._offset
+        if not self.columns.rows:
+            self.columns = Columns(self.notes, self._expected(count, len(text)))
         self.index.add(start, start + len(text.rstrip()) - 2, self.entries)
         with stage("columns"):
             self.columns.append(
@@ -264,6 +270,10 @@ class _Reader:
                 lambda row: start - 1 + _position(text, row),
             )
         self.entries += count
+
+    def _expected(self, count: int, size: int) -> int:
+        """How many records there will be, from how many the first slice held."""
+        return count if self._ended else int(1.05 * count * self._size_bytes / size)
 
     def _take_tolerantly(self) -> bool:
         """Take the window piece by piece; return whether the list ended in it."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, as_completed
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import TraceError
-from ..model.build import build_trace
-from ..model.problems import Problems
-from ..model.table import RankColumns, RecordSource
-from ..model.trace import Trace
-from ..model.traceset import TraceSet
+from hta_widgets.errors import TraceError
+from hta_widgets.model.build import build_trace
+from hta_widgets.model.problems import Problems
+from hta_widgets.model.table import RankColumns, RecordSource
+from hta_widgets.model.trace import Trace
+from hta_widgets.model.traceset import TraceSet
+
 from .discovery import Found, find_files, report_foreign
 from .formats import READABLE
 from .kineto import read_file
@@ -97,9 +100,7 @@ def load(
     return _assembled(source, files, outcomes, wanted, problems)
 
 
-def read_trace(
-    path: str, *, advance: Any = None, keepalive: Any = None
-) -> Outcome:
+def read_trace(path: str, *, advance: Any = None, keepalive: Any = None) -> Outcome:
     """Read and build one file; a file that cannot be read is told, not raised."""
     try:
         contents = read_file(path, advance=advance, keepalive=keepalive)
@@ -109,9 +110,7 @@ def read_trace(
     for problem in contents.problems:
         problems.add(problem.kind, problem.count, problem.detail, file=path)
     try:
-        parts = split_merged(
-            contents.columns, contents.metadata, contents.source, path, problems
-        )
+        parts = split_merged(contents.columns, contents.metadata, contents.source, path, problems)
     except TraceError as error:
         return Outcome((), Problems(), error)
     if parts is not None:
@@ -150,7 +149,7 @@ def _wanted(ranks: int | Iterable[int] | None) -> set[int] | None:
         return None
     if hasattr(ranks, "__index__"):
         ranks = [ranks]  # type: ignore[list-item]
-    wanted = {rank.__index__() for rank in ranks}  # type: ignore[union-attr]
+    wanted = {operator.index(rank) for rank in ranks}
     if not wanted:
         raise TraceError("no ranks asked for", remedy="Leave `ranks` out to load all.")
     return wanted
@@ -211,14 +210,15 @@ def _assembled(
             merged = len(outcome.traces) > 1
             kept.extend(Found(file.path) if merged else file for _ in outcome.traces)
             problems.merge(outcome.problems)
-        elif file.named or len(files) == 1:
+        elif file.named:
             raise outcome.error
         else:
             foreign.append((file.path, outcome.error.message))
     report_foreign(foreign, problems)
     if not traces:
+        example = f"{Path(foreign[0][0]).name} {foreign[0][1]}"
         raise TraceError(
-            f"none of its {len(files):,} JSON files is a trace",
+            f"none of its {len(files):,} JSON files is a trace ({example})",
             path=os.fspath(source) if isinstance(source, (str, os.PathLike)) else None,
             remedy="Load Kineto or other Chrome trace-event JSON, plain or gzip.",
         )
@@ -258,6 +258,6 @@ def _cores() -> int:
 
 def _size(path: str) -> int:
     try:
-        return os.path.getsize(path)
+        return Path(path).stat().st_size
     except OSError:
         return 0

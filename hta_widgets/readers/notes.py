@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..model.problems import ProblemKind, Problems
+from hta_widgets.model.problems import ProblemKind, Problems
 
 __all__ = ["Notes"]
 
@@ -17,6 +17,7 @@ class Notes:
         self._first: dict[tuple[ProblemKind, str], int | None] = {}
 
     def add(self, kind: ProblemKind, reason: str, offset: int | None, count: int = 1) -> None:
+        """Count `count` more; `offset` is where the first of them is."""
         key = (kind, reason)
         self._counts[key] = self._counts.get(key, 0) + count
         self._first.setdefault(key, offset)
@@ -26,11 +27,18 @@ class Notes:
         return (kind, reason) in self._counts
 
     def count(self, kind: ProblemKind) -> int:
+        """Return how many there are of a kind."""
         return sum(count for (known, _), count in self._counts.items() if known == kind)
 
     def into(self, problems: Problems, file: str) -> None:
         """Hand everything over as problems of `file`."""
         for (kind, reason), count in self._counts.items():
             first = self._first[kind, reason]
-            at = "" if first is None else f" (first at byte {first:,})" if count > 1 else f" (at byte {first:,})"
+            at = (
+                ""
+                if first is None
+                else f" (first at byte {first:,})"
+                if count > 1
+                else f" (at byte {first:,})"
+            )
             problems.add(kind, count, reason + at, file=file)

@@ -7,6 +7,7 @@ interpreters that read tasks from a pipe; arrays come back as raw buffers.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import queue
@@ -73,7 +74,7 @@ class WorkerPool(Executor):
             except BaseException as error:  # noqa: BLE001 - the future carries it
                 if worker is not None:
                     worker.kill()
-                    worker.wait()
+                    _end(worker)
                     worker = None
                 future.set_exception(error)
                 continue
@@ -82,9 +83,7 @@ class WorkerPool(Executor):
             else:
                 future.set_result(result)
         if worker is not None:
-            assert worker.stdin is not None  # noqa: S101
-            worker.stdin.close()
-            worker.wait()
+            _end(worker)
 
 
 def _start() -> subprocess.Popen[bytes]:
@@ -96,6 +95,14 @@ def _start() -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": path},
     )
+
+
+def _end(worker: subprocess.Popen[bytes]) -> None:
+    for pipe in (worker.stdin, worker.stdout):
+        with contextlib.suppress(OSError):  # it may have died with something unsent
+            if pipe is not None:
+                pipe.close()
+    worker.wait()
 
 
 def serve() -> None:
@@ -138,7 +145,7 @@ def _receive(pipe: IO[bytes]) -> Any:
         if view:
             raise EOFError("a worker process ended unexpectedly; was it out of memory?")
         parts.append(part)
-    return pickle.loads(parts[0], buffers=parts[1:])
+    return pickle.loads(parts[0], buffers=parts[1:])  # noqa: S301 - from our own process
 
 
 def _number(pipe: IO[bytes]) -> int:

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from ..errors import TraceError
-from ..model.problems import Problems
+from hta_widgets.errors import TraceError
+from hta_widgets.model.problems import Problems
+
 from .envelope import decode_values, find_events
 from .notes import Notes
 from .streams import open_stream
@@ -81,7 +82,9 @@ def assign_ranks(
     for place, guess in zip(unknown, guesses, strict=True):
         keys[place] = guess
         taken.add(guess)
-        problems.add("guessed_rank", 1, f"states no rank; taken as {guess} {how}", guess, paths[place])
+        problems.add(
+            "guessed_rank", 1, f"states no rank; taken as {guess} {how}", guess, paths[place]
+        )
     for place in duplicates:
         key = _free(taken)
         keys[place] = key

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,8 +10,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..errors import TraceError
-from ..model.table import Ints
+from hta_widgets.errors import TraceError
+from hta_widgets.model.table import Ints
+
 from .records import decode_bodies
 from .streams import Checkpoints, Stream, open_stream
 from .tolerant import tidied
@@ -30,7 +29,8 @@ class FileState:
 
     @classmethod
     def of(cls, path: str | Path) -> FileState:
-        stat = os.stat(path)
+        """Return the state that the file is in."""
+        stat = Path(path).stat()
         return cls(stat.st_size, stat.st_mtime_ns)
 
 
@@ -45,14 +45,12 @@ class SliceIndex:
     spans: dict[int, Ints] = field(default_factory=dict)
 
     def add(self, start: int, end: int, first_record: int, spans: Ints | None = None) -> None:
+        """Append a slice of bytes `start` to `end`."""
         if spans is not None:
             self.spans[len(self.starts)] = spans
         self.starts.append(start)
         self.ends.append(end)
         self.first_records.append(first_record)
-
-    def slice_of(self, record: int) -> int:
-        return bisect_right(self.first_records, record) - 1
 
 
 class FileRecords:

@@ -42,6 +42,8 @@ class Record(Struct, gc=False):
     pid: int | str | None = None
     tid: int | str | None = None
     id: Raw = Raw(b"")
+    bp: str | None = None
+    s: str | None = None
     args: Args | None = None
 
 
@@ -101,6 +103,8 @@ def record_of(value: dict[str, Any]) -> Record:
         pid=_text(value.get("pid")),
         tid=_text(value.get("tid")),
         id=_json_text(value.get("id")),
+        bp=_text(value.get("bp")),
+        s=_text(value.get("s")),
         args=Args(_integer(args.get("stream")), _integer(args.get("correlation")))
         if isinstance(args, dict)
         else None,
@@ -120,7 +124,7 @@ def _json_text(value: Any) -> Raw:
 
 
 def plain_json(value: Any) -> bytes:
-    """Encode what `loads_loosely` gave; numbers keep their text, those that JSON lacks get quotes."""
+    """Encode what `loads_loosely` gave; numbers keep their text, NaN and its like get quotes."""
     return msgspec.json.encode(_encodable_value(value))
 
 

@@ -6,11 +6,19 @@ import os
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
-from ..errors import TraceError
+from hta_widgets.errors import TraceError
 
-__all__ = ["GZIP_MAGIC", "Checkpoints", "Fault", "Stream", "decompressed_size", "open_file", "open_stream"]
+__all__ = [
+    "GZIP_MAGIC",
+    "Checkpoints",
+    "Fault",
+    "Stream",
+    "decompressed_size",
+    "open_file",
+    "open_stream",
+]
 
 GZIP_MAGIC = b"\x1f\x8b"
 _GZIP = 31  # zlib's window size for a gzip header and trailer
@@ -49,6 +57,7 @@ class Checkpoints:
         )
 
     def offer(self, offset: int, input_offset: int, inflate: Any) -> None:
+        """Keep a copy of a state if it is far enough from the last one."""
         if self.kept and offset < self.kept[-1].offset + self.spacing:
             return
         self.kept.append(_Checkpoint(offset, input_offset, inflate.copy()))
@@ -60,7 +69,7 @@ class Checkpoints:
 def open_file(path: str | Path) -> BinaryIO:
     """Open a file for reading, or say plainly why not."""
     try:
-        return open(path, "rb")  # noqa: SIM115 - the caller closes it
+        return Path(path).open("rb")
     except FileNotFoundError:
         raise TraceError("does not exist", path=path, remedy="Check the path.") from None
     except PermissionError:
@@ -113,9 +122,10 @@ class Stream:
         return block
 
     def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
-    def __enter__(self) -> Stream:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -210,7 +220,7 @@ def decompressed_size(path: str | Path) -> int:
         size = os.fstat(file.fileno()).st_size
         if file.read(2) != GZIP_MAGIC or size < 18:
             return size
-        # That of the last member, modulo 2**32: right for most, and never taken for more than it is.
+        # That of the last member, modulo 2**32: right for most files, and but a hint.
         file.seek(-4, os.SEEK_END)
         return max(int.from_bytes(file.read(4), "little"), size)
 

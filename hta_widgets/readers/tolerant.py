@@ -28,7 +28,9 @@ __all__ = [
     "tidied",
 ]
 
-_scan = json.JSONDecoder(strict=False, parse_int=len, parse_float=len, parse_constant=len).raw_decode
+_scan = json.JSONDecoder(
+    strict=False, parse_int=len, parse_float=len, parse_constant=len
+).raw_decode
 _decode_record = msgspec.json.Decoder(Record).decode
 _decode_raw = msgspec.json.Decoder(Raw).decode
 
@@ -255,7 +257,9 @@ class _Walk:
         if record is None:
             value = _understood(body)
             if not isinstance(value, dict):
-                broken = "records too broken to be read" if not whole else "entries that are no records"
+                broken = (
+                    "records too broken to be read" if not whole else "entries that are no records"
+                )
                 self._note("skipped", broken, start)
                 return
             if not is_clean(body):
@@ -308,6 +312,7 @@ def starts_record(text: bytes) -> bool:
 
 
 def is_utf8(body: bytes) -> bool:
+    """Whether the bytes are text; the strict decoder does not look into what it skips."""
     if body.isascii():
         return True
     try:

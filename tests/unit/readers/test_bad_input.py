@@ -1,15 +1,14 @@
 """Input that is not as it should be: a `TraceError` that helps, or a partial load that says so."""
 
-import builtins
 import gzip
 import json
 import struct
 import zlib
+from pathlib import Path
 
 import pytest
 
 import hta_widgets as hw
-from hta_widgets.readers import streams
 
 from .conftest import event
 
@@ -70,14 +69,14 @@ def test_pattern_without_match(tmp_path):
 
 def test_file_without_permission(write, monkeypatch):
     path = write(GOOD)
-    real = builtins.open
+    real = Path.open
 
-    def refuse(name, *args, **kwargs):
-        if str(name) == str(path):
+    def refuse(self, *args, **kwargs):
+        if self == path:
             raise PermissionError(13, "Permission denied")
-        return real(name, *args, **kwargs)
+        return real(self, *args, **kwargs)
 
-    monkeypatch.setattr(streams, "open", refuse, raising=False)
+    monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(hw.TraceError, match="may not be read by this user"):
         hw.load(path)
     write(GOOD, "other/trace.json")
@@ -91,7 +90,7 @@ def test_unknown_format(write, bad):
         hw.load(write(GOOD), format=bad)
 
 
-@pytest.mark.parametrize("source", [None, 7, 3.5, [], {}])
+@pytest.mark.parametrize("source", [None, 7, 3.5, [], {}, "", [""]])
 def test_source_of_a_wrong_type(source):
     with pytest.raises(hw.TraceError):
         hw.load(source)
@@ -186,7 +185,9 @@ def test_bare_list_without_an_end(load_one):
 
 def test_compact_and_airy_json(load_one):
     records = [event(f"n{i}", i) for i in range(10)]
-    compact, _ = load_one(json.dumps({"traceEvents": records, "distributedInfo": {"rank": 0}}, separators=(",", ":")))
+    compact, _ = load_one(
+        json.dumps({"traceEvents": records, "distributedInfo": {"rank": 0}}, separators=(",", ":"))
+    )
     assert (compact.rank, len(compact), compact.stated_rank) == (0, 10, 0)
     airy, _ = load_one(json.dumps({"traceEvents": records}, indent=8).replace("\n", "\r\n\t "))
     assert len(airy) == 10
@@ -202,14 +203,46 @@ def test_empty_list_of_events(load_one):
     ("middle", "kept", "kind"),
     [
         ('{"ph": "X", "name": "a\tb", "pid": 1, "tid": 1, "ts": 1, "dur": 1}', "a\tb", "repaired"),
-        ('{"ph": "X", "name": "a\x01b", "pid": 1, "tid": 1, "ts": 1, "dur": 1}', "a\x01b", "repaired"),
-        (b'{"ph": "X", "name": "a\xffb", "pid": 1, "tid": 1, "ts": 1, "dur": 1}', "a\ufffdb", "repaired"),
-        ('{"ph": "X", "name": "C:\\Users", "pid": 1, "tid": 1, "ts": 1, "dur": 1}', "C:\\Users", "repaired"),
-        ('{"ph": "X", "name": "a\\ud800b", "pid": 1, "tid": 1, "ts": 1, "dur": 1}', "a\ufffdb", "repaired"),
-        ('{"ph": "X", "name": "q", "pid": 1, "tid": 1, "ts": 1, "dur": 1, "args": {"x": NaN}}', "q", "repaired"),
-        ('{"ph": "X", "name": "q", "pid": 1, "tid": 1, "ts": 1, "dur": 1, "args": {"x": -Infinity}}', "q", "repaired"),
-        ('{"ph": "X", "name": "say "hi" now", "pid": 1, "tid": 1, "ts": 1, "dur": 1}', None, "skipped"),
-        ('{"ph": "X", "name": "q", "pid": 1, "tid": 1, "ts": 1, "dur": 1, "args": {"x": [1, 2}}', None, "skipped"),
+        (
+            '{"ph": "X", "name": "a\x01b", "pid": 1, "tid": 1, "ts": 1, "dur": 1}',
+            "a\x01b",
+            "repaired",
+        ),
+        (
+            b'{"ph": "X", "name": "a\xffb", "pid": 1, "tid": 1, "ts": 1, "dur": 1}',
+            "a\ufffdb",
+            "repaired",
+        ),
+        (
+            '{"ph": "X", "name": "C:\\Users", "pid": 1, "tid": 1, "ts": 1, "dur": 1}',
+            "C:\\Users",
+            "repaired",
+        ),
+        (
+            '{"ph": "X", "name": "a\\ud800b", "pid": 1, "tid": 1, "ts": 1, "dur": 1}',
+            "a\ufffdb",
+            "repaired",
+        ),
+        (
+            '{"ph": "X", "name": "q", "pid": 1, "tid": 1, "ts": 1, "dur": 1, "args": {"x":NaN}}',
+            "q",
+            "repaired",
+        ),
+        (
+            '{"ph": "X", "name": "q", "pid": 1, "ts": 1, "dur": 1, "args": {"x": -Infinity}}',
+            "q",
+            "repaired",
+        ),
+        (
+            '{"ph": "X", "name": "say "hi" now", "pid": 1, "tid": 1, "ts": 1, "dur": 1}',
+            None,
+            "skipped",
+        ),
+        (
+            '{"ph": "X", "name": "q", "pid": 1, "tid": 1, "ts": 1, "dur": 1, "args": {"x": [1, 2}}',
+            None,
+            "skipped",
+        ),
         ('{"ph": "X", "name": "q, "pid": 1, "tid": 1, "ts": 1, "dur": 1}', None, "skipped"),
         ('{"ph": "X", "name": "q", "pid": 1, "tid": 1, "ts": 01, "dur": 1}', None, "skipped"),
         ('{"ph": "X", "name": "q" "pid": 1}', None, "skipped"),
@@ -232,7 +265,15 @@ def test_empty_list_of_events(load_one):
 def test_one_bad_record_costs_no_other(write, middle, kept, kind):
     first, last = json.dumps(event("first", 0)), json.dumps(event("last", 9))
     middle = middle.encode() if isinstance(middle, str) else middle
-    data = b'{"traceEvents": [' + first.encode() + b",\n" + middle + b",\n" + last.encode() + b'], "distributedInfo": {"rank": 2}}'
+    data = (
+        b'{"traceEvents": ['
+        + first.encode()
+        + b",\n"
+        + middle
+        + b",\n"
+        + last.encode()
+        + b'], "distributedInfo": {"rank": 2}}'
+    )
     traces = hw.load(write(data))
     problems = traces.problems
     names = traces[2].events["name"].astype(str).tolist()
@@ -254,9 +295,9 @@ def test_one_bad_record_costs_no_other(write, middle, kept, kind):
         '{"ph": "X", "name": "ok", "ts": 1, "dur": 1, "args": "text"}',
         '{"ph": "X", "name": "ok", "ts": 1, "dur": 1, "args": [1, 2]}',
         '{"ph": "X", "name": "ok", "ts": 1, "dur": 1, "args": {"stream": "7", "correlation": "9"}}',
-        '{"ph": "X", "name": "ok", "ts": 1, "dur": 1, "args": {"stream": null, "correlation": 1.5}}',
+        '{"ph": "X", "name": "ok", "ts": 1, "dur": 1, "args": {"stream": 7.5, "correlation": null}}',
         '{"ph": "X", "name": "ok", "ts": 1, "dur": 1, "args": {"stream": [], "correlation": {}}}',
-        '{"ph": "X", "name": "ok", "ts": 1, "dur": 1, "args": {"big": 123456789012345678901234567890}}',
+        '{"ph": "X", "name": "ok", "ts": 1, "dur": 1, "args": {"b": 1234567890123456789012345}}',
         '{"ph": "X", "name": "ok", "ts": 1, "dur": 1, "id": 18446744073709551616}',
         '{"ph": "X", "name": "ok", "ts": 1, "dur": 1, "id": {"local": "0x7"}}',
         '{"ph": "X", "name": "no", "name": "ok", "ts": 5, "ts": 1, "dur": 1}',
@@ -292,7 +333,10 @@ def test_float_ids_keep_their_text(load_one):
 
 
 def test_correlations_beyond_64_bits_do_not_become_others(load_one):
-    records = [event("a", 0, args={"correlation": 2**64 - 2}), event("b", 1, args={"correlation": 2**70})]
+    records = [
+        event("a", 0, args={"correlation": 2**64 - 2}),
+        event("b", 1, args={"correlation": 2**70}),
+    ]
     trace, _ = load_one(records)
     assert trace.events["correlation"].tolist() == [-2, -1]
 
@@ -308,12 +352,15 @@ def test_missing_and_doubled_commas(load_one):
     one, two, three = (json.dumps(event(name, ts)) for ts, name in enumerate("abc"))
     trace, problems = load_one(f'{{"traceEvents": [{one} {two},,{three}]}}')
     assert len(trace) == 3
-    assert kinds(problems) == {"repaired": 1, "repaired": 1}
+    assert kinds(problems) == {"repaired": 1}
     assert problems["count"].sum() == 2
 
 
 def test_broken_metadata_do_not_cost_events(load_one):
-    trace, problems = load_one(f'{{"traceName": "a\tb", "traceEvents": [{json.dumps(event())}], "x": "y\tz", "baseTimeNanoseconds": 5000}}')
+    trace, _ = load_one(
+        f'{{"traceName": "a\tb", "traceEvents": [{json.dumps(event())}], '
+        '"x": "y\tz", "baseTimeNanoseconds": 5000}'
+    )
     assert len(trace) == 1
     assert trace.metadata == {"traceName": "a\tb", "x": "y\tz", "baseTimeNanoseconds": 5000}
     assert trace.zero_ns == 5000
@@ -336,8 +383,15 @@ def test_text_after_the_trace(load_one):
 
 
 def test_deep_nesting_ends(load_one):
-    deep = '{"ph": "X", "name": "deep", "ts": 1, "dur": 1, "args": ' + "[" * 100_000 + "]" * 100_000 + "}"
-    trace, problems = load_one(f'{{"traceEvents": [{json.dumps(event())}, {deep}, {json.dumps(event("last", 2))}]}}')
+    deep = (
+        '{"ph": "X", "name": "deep", "ts": 1, "dur": 1, "args": '
+        + "[" * 100_000
+        + "]" * 100_000
+        + "}"
+    )
+    trace, problems = load_one(
+        f'{{"traceEvents": [{json.dumps(event())}, {deep}, {json.dumps(event("last", 2))}]}}'
+    )
     assert trace.events["name"].astype(str).tolist() == ["op", "last"]
     assert "skipped" in kinds(problems)
 

@@ -37,9 +37,7 @@ def check(texts):
 digits = st.integers(0, 10**18 - 1).map(str)
 fractions = st.text("0123456789", min_size=1, max_size=20)
 plain = st.one_of(digits, st.builds("{}.{}".format, st.integers(0, 10**16 - 1), fractions))
-kineto = st.builds(
-    "{}.{:03d}".format, st.integers(10**12, 9 * 10**12), st.integers(0, 999)
-)
+kineto = st.builds("{}.{:03d}".format, st.integers(10**12, 9 * 10**12), st.integers(0, 999))
 odd = st.one_of(
     plain.map("-{}".format),
     plain.map('"{}"'.format),
@@ -86,7 +84,9 @@ def test_a_double_would_lose_these_digits():
     assert ns.tolist() == [1712195495997093257, 4458677228800304]
 
 
-@pytest.mark.parametrize("text", ['"abc"', '"1.2.3"', '"1,2"', "[1,2]", "true", "NaN", '"12,"', "{}", '"."'])
+@pytest.mark.parametrize(
+    "text", ['"abc"', '"1.2.3"', '"1,2"', "[1,2]", "true", "NaN", '"12,"', "{}", '"."']
+)
 def test_what_is_no_number_is_told(text):
     ns, state = nanoseconds([b"1.5", text.encode(), b"2"])
     assert ns.tolist() == [1500, 0, 2000]

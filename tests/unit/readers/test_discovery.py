@@ -1,0 +1,223 @@
+"""Which files are read, as which ranks, and what is said about the others."""
+
+import importlib
+import json
+
+import pytest
+
+import hta_widgets as hw
+
+from .conftest import event
+
+
+def trace(rank=None, name="op"):
+    top = {} if rank is None else {"distributedInfo": {"rank": rank, "world_size": 8}}
+    return json.dumps({**top, "traceEvents": [event(name)]})
+
+
+def problems_of(traces, kind):
+    found = traces.problems
+    return found[found["kind"] == kind]
+
+
+def test_directory_is_searched_recursively_in_natural_order(write, tmp_path):
+    for rank in (0, 2, 10, 1):
+        write(trace(), f"node/rank-{rank}.json")
+    write(trace(), "node/.hidden/rank-5.json")
+    write(trace(), ".rank-6.json")
+    traces = hw.load(tmp_path)
+    assert traces.ranks == [0, 1, 2, 10]
+    assert [trace.path.rsplit("/", 1)[1] for trace in traces.values()] == [
+        f"rank-{rank}.json" for rank in (0, 1, 2, 10)
+    ]
+    guessed = problems_of(traces, "guessed_rank")
+    assert guessed["rank"].tolist() == [0, 1, 2, 10]
+
+
+def test_other_files_of_a_directory_are_listed(write, tmp_path):
+    write(trace(0), "good.json.gz")
+    write('{"lr": 0.1}', "config.json")
+    write("[[1, 2], [3, 4]]", "memory_timeline.json")
+    write(b"\x89PNG\r\n\x1a\n", "picture.json")
+    write("notes", "README.md")
+    write(b"\x0a\x02hi\x0a\x01x", "trace.pftrace")
+    write(b"", "empty.json")
+    traces = hw.load(tmp_path)
+    assert traces.ranks == [0]
+    foreign = problems_of(traces, "foreign")
+    assert {path.rsplit("/", 1)[1] for path in foreign["file"]} == {
+        "config.json",
+        "memory_timeline.json",
+        "picture.json",
+        "README.md",
+        "trace.pftrace",
+    }
+    assert len(problems_of(traces, "empty")) == 1
+
+
+def test_directory_of_other_files_only(write, tmp_path):
+    write('{"lr": 0.1}', "config.json")
+    write("notes", "README.md")
+    with pytest.raises(
+        hw.TraceError, match=r"none of its 1 JSON files is a trace .config"
+    ) as caught:
+        hw.load(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_thousands_of_other_files_make_few_rows(write, tmp_path):
+    write(trace(0), "good.json")
+    for number in range(80):
+        write("x", f"log/{number}.txt")
+    foreign = problems_of(hw.load(tmp_path), "foreign")
+    assert len(foreign) == 51
+    assert foreign["count"].sum() == 80
+
+
+def test_stated_rank_wins_over_the_name_wherever_it_stands(write, tmp_path):
+    write(trace(4), "rank-0.json")
+    late = {
+        "traceEvents": [event()],
+        "deviceProperties": [{"id": 0}],
+        "distributedInfo": {"rank": 7},
+    }
+    write(json.dumps(late, separators=(",", ":")), "rank-1.json")
+    traces = hw.load(tmp_path)
+    assert traces.ranks == [4, 7]
+    assert not len(traces.problems)
+    assert traces[7].metadata["deviceProperties"] == [{"id": 0}]
+
+
+@pytest.mark.parametrize("value", [0, "0"])
+def test_rank_0_of_compact_json(write, value):
+    traces = hw.load(
+        write(
+            f'{{"distributedInfo":{{"rank":{json.dumps(value)}}},"traceEvents":[{json.dumps(event())}]}}'
+        )
+    )
+    assert traces[0].stated_rank == 0
+    assert not len(traces.problems)
+
+
+def test_two_files_of_one_rank_are_both_kept(write, tmp_path):
+    write(trace(0, "first"), "a.json")
+    write(trace(0, "second"), "b.json")
+    write(trace(1), "c.json")
+    traces = hw.load(tmp_path)
+    assert traces.ranks == [0, 1, 2]
+    assert traces[2].events["name"].astype(str).tolist() == ["second"]
+    assert traces.summary()["stated_rank"].tolist() == [0, 1, 0]
+    duplicate = problems_of(traces, "duplicate_rank")
+    assert duplicate["rank"].tolist() == [2]
+    assert "rank 0" in duplicate["detail"].iloc[0]
+
+
+@pytest.mark.parametrize(
+    ("names", "ranks"),
+    [
+        (["rank-3.json", "rank_11.json"], [3, 11]),
+        (["rank3.pt.trace.json", "rank[5].json"], [3, 5]),
+        (["worker3.1623143089861.pt.trace.json", "worker12.1623143089861.pt.trace.json"], [3, 12]),
+        (["Rank 2.json", "RANK_4.json"], [2, 4]),
+        (["rank2/trace.json", "rank9/trace.json"], [2, 9]),
+        (
+            [
+                "t-TP-0-DP-0-PP-0-EP-0.trace.json",
+                "t-TP-1-DP-0-PP-0-EP-0.trace.json",
+                "t-TP-0-DP-1-PP-0-EP-0.trace.json",
+                "t-TP-1-DP-1-PP-0-EP-0.trace.json",
+            ],
+            [0, 1, 2, 3],
+        ),
+        (["b.json", "a.json"], [1, 0]),
+        (["rank1.json", "other.json"], [1, 0]),
+        (["crank7.json", "frank8.json"], [0, 1]),
+        (["rank1/rank1.json", "rank2/rank1.json"], [0, 1]),
+    ],
+)
+def test_ranks_from_names(write, tmp_path, names, ranks):
+    for number, name in enumerate(names):
+        write(trace(name=f"file {number}"), name)
+    traces = hw.load(tmp_path)
+    found = {traces[rank].events["name"].astype(str).iloc[0]: rank for rank in traces.ranks}
+    assert [found[f"file {number}"] for number in range(len(names))] == ranks
+    assert problems_of(traces, "guessed_rank")["count"].sum() == len(names)
+
+
+def test_guesses_keep_clear_of_stated_ranks(write, tmp_path):
+    write(trace(1), "a.json")
+    write(trace(), "rank-1.json")
+    traces = hw.load(tmp_path)
+    assert traces.ranks == [0, 1]
+    assert traces[1].path.endswith("a.json")
+
+
+def test_mapping(write):
+    paths = {7: write(trace(0), "a.json"), 3: write(trace(0), "b.json")}
+    traces = hw.load(paths)
+    assert traces.ranks == [3, 7]
+    assert traces[7].path.endswith("a.json")
+    assert not len(traces.problems)
+
+
+@pytest.mark.parametrize("key", ["0", 1.5, None, True])
+def test_mapping_with_keys_that_are_no_ranks(write, key):
+    with pytest.raises(hw.TraceError, match="is not a rank"):
+        hw.load({key: write(trace(0))})
+
+
+def test_list_and_pattern(write, tmp_path):
+    paths = [write(trace(rank), f"r{rank}.json") for rank in range(4)]
+    assert hw.load(paths[1:3]).ranks == [1, 2]
+    assert hw.load(map(str, paths)).ranks == [0, 1, 2, 3]
+    assert hw.load(str(tmp_path / "r[0-2].json")).ranks == [0, 1, 2]
+    assert hw.load(str(tmp_path / "**" / "*.json")).ranks == [0, 1, 2, 3]
+
+
+def test_a_name_with_brackets_is_not_a_pattern(write):
+    assert len(hw.load(str(write(trace(), "rank[3].json")))[3]) == 1
+
+
+def test_a_file_that_was_named_must_be_a_trace(write):
+    good, bad = write(trace(0), "a.json"), write('{"lr": 1}', "b.json")
+    with pytest.raises(hw.TraceError, match=r"b\.json"):
+        hw.load([good, bad])
+
+
+@pytest.mark.parametrize("ranks", [2, [2], range(2, 3), (2,)])
+def test_only_some_ranks(write, tmp_path, ranks):
+    for rank in range(4):
+        write(trace(rank), f"rank-{rank}.json")
+    traces = hw.load(tmp_path, ranks=ranks)
+    assert traces.ranks == [2]
+
+
+def test_only_some_ranks_where_files_state_them_late(write, tmp_path):
+    for rank in range(3):
+        late = {"traceEvents": [event(f"of {rank}")], "distributedInfo": {"rank": rank}}
+        write(json.dumps(late), f"{2 - rank}.json")
+    write("junk", "junk.txt")
+    traces = hw.load(tmp_path, ranks=[0, 2])
+    assert traces.ranks == [0, 2]
+    assert traces[2].events["name"].astype(str).tolist() == ["of 2"]
+
+
+@pytest.mark.parametrize("ranks", [9, [0, 9], []])
+def test_ranks_that_are_not_there(write, tmp_path, ranks):
+    write(trace(0), "rank-0.json")
+    write(trace(1), "rank-1.json")
+    with pytest.raises(hw.TraceError, match=r"no rank 9|no ranks asked"):
+        hw.load(tmp_path, ranks=ranks)
+
+
+def test_files_that_are_not_asked_for_are_not_read(write, tmp_path, monkeypatch):
+    for rank in range(3):
+        write(trace(rank), f"rank-{rank}.json")
+    read = []
+    module = importlib.import_module("hta_widgets.readers.load")
+    original = module.read_file
+    monkeypatch.setattr(
+        module, "read_file", lambda path, **more: read.append(path) or original(path, **more)
+    )
+    hw.load(tmp_path, ranks=1)
+    assert [path.rsplit("/", 1)[1] for path in read] == ["rank-1.json"]

@@ -1,0 +1,216 @@
+"""Executors, progress, what is kept of a file, and profilers that are still in memory."""
+
+import concurrent.futures
+import importlib
+import json
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import hta_widgets as hw
+from hta_widgets.readers import kineto, stages
+from hta_widgets.readers.pool import WorkerPool
+
+from .conftest import event
+
+module = importlib.import_module("hta_widgets.readers.load")  # the package shows its function
+
+
+@pytest.fixture
+def job(write, tmp_path):
+    for rank in range(3):
+        records = [event(f"op {i % 5}", i * 2.5 + rank) for i in range(500)]
+        write(records, f"rank-{rank}.json.gz", distributedInfo={"rank": rank})
+    write("notes", "notes.txt")
+    return tmp_path
+
+
+def frames(traces):
+    return traces.events().reset_index().astype(str).to_numpy().tolist()
+
+
+@pytest.mark.parametrize("kind", ["threads", "workers"])
+def test_executors_give_the_same(job, kind):
+    here = hw.load(job)
+    pool = concurrent.futures.ThreadPoolExecutor(2) if kind == "threads" else WorkerPool(2)
+    with pool:
+        there = hw.load(job, executor=pool)
+    assert frames(there) == frames(here)
+    assert there.problems.equals(here.problems)
+    assert there[2].args(17) == here[2].args(17) == {}
+    assert there[1].zero_ns == here[1].zero_ns
+
+
+def test_a_pool_is_used_where_it_pays(job, monkeypatch):
+    used = []
+
+    class Pool(WorkerPool):
+        def submit(self, *args, **kwargs):
+            used.append(args)
+            return super().submit(*args, **kwargs)
+
+    monkeypatch.setattr(module, "WorkerPool", Pool)
+    monkeypatch.setattr(module, "_cores", lambda: 2)
+    hw.load(job)
+    assert not used
+    monkeypatch.setattr(module, "_PARALLEL_BYTES", 1000)
+    assert hw.load(job).ranks == [0, 1, 2]
+    assert len(used) == 3
+    used.clear()
+    hw.load(job, ranks=1)
+    assert not used
+
+
+def test_errors_come_back_from_workers(job, write):
+    bad = write('{"traceEvents": [7]}', "bad.json")
+    with WorkerPool(1) as pool, pytest.raises(hw.TraceError, match="none of its 1 entries"):
+        hw.load([job / "rank-0.json.gz", bad], executor=pool)
+
+
+def test_a_worker_that_dies_is_an_error_and_the_next_task_gets_a_new_one():
+    with WorkerPool(1) as pool:
+        with pytest.raises(EOFError, match="ended unexpectedly"):
+            pool.submit(os._exit, 3).result()
+        assert pool.submit(len, "abc").result() == 3
+
+
+def test_what_tasks_print_does_not_disturb_the_answers():
+    with WorkerPool(1) as pool:
+        assert pool.submit(print, "hello").result() is None
+        assert pool.submit(sum, [1, 2]).result() == 3
+        with pytest.raises(ZeroDivisionError):
+            pool.submit(divmod, 1, 0).result()
+
+
+def test_a_script_without_a_main_guard_loads_once(job, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(f"""
+        print("started")
+        import hta_widgets as hw
+        import sys
+        module = sys.modules["hta_widgets.readers.load"]
+        module._PARALLEL_BYTES = 1000
+        module._cores = lambda: 2
+        print(len(hw.load({str(job)!r})))
+        """)
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert done.stdout == "started\n3\n", done.stderr
+    assert done.stderr == ""
+
+
+def test_nothing_is_written_where_no_one_looks(job, capfd):
+    hw.load(job, progress=True)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_traces_pickle(job):
+    traces = hw.load(job)
+    copy = pickle.loads(pickle.dumps(traces[1]))
+    assert len(copy) == 500
+    assert copy.source.record(3) == traces[1].source.record(3)
+
+
+def test_stages_tell_where_the_time_goes(job):
+    stages.reset()
+    hw.load(job)
+    assert {"read", "decode", "columns", "model"} <= set(stages.seconds())
+    assert all(value > 0 for value in stages.seconds().values())
+
+
+def test_base_time_and_metadata(write):
+    path = write(
+        [event("a", 1.5)],
+        baseTimeNanoseconds=1_700_000_000_000_000_001,
+        traceName="x",
+        schemaVersion=1,
+    )
+    trace = hw.load(path)[0]
+    assert trace.zero_ns == 1_700_000_000_000_001_501
+    assert trace.metadata["traceName"] == "x"
+
+
+def test_a_base_time_beyond_64_bits_is_left_out_and_told(write):
+    traces = hw.load(write([event("a", 1.5)], baseTimeNanoseconds=2**63 - 1))
+    assert traces[0].zero_ns == 1500
+    assert "overflow" in set(traces.problems["kind"])
+
+
+def test_all_phases_are_kept(write):
+    records = [
+        event("x", 10, 5),
+        {"ph": "B", "name": "b", "pid": 1, "tid": 2, "ts": 20, "args": {"in": 1}},
+        {"ph": "E", "name": "b", "pid": 1, "tid": 2, "ts": 25, "args": {"out": 2}},
+        {"ph": "i", "name": "instant", "pid": 1, "tid": 2, "ts": 11, "s": "g"},
+        {"ph": "C", "name": "memory", "pid": 1, "ts": 12, "args": {"bytes": 5}},
+        {"ph": "s", "id": 7, "name": "f", "cat": "f", "pid": 1, "tid": 2, "ts": 11},
+        {"ph": "f", "id": 7, "name": "f", "cat": "f", "pid": 1, "tid": 2, "ts": 21, "bp": "e"},
+        {"ph": "s", "id": "7", "name": "f", "cat": "f", "pid": 1, "tid": 2, "ts": 11},
+        {"ph": "b", "id": "0x1", "cat": "async", "name": "load", "pid": 1, "ts": 13},
+        {"ph": "e", "id": "0x1", "cat": "async", "name": "load", "pid": 1, "ts": 19},
+        {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}},
+    ]
+    traces = hw.load(write(records))
+    trace = traces[0]
+    assert trace.events["name"].astype(str).tolist() == ["x", "b"]
+    assert trace.args(1) == {"in": 1, "out": 2}
+    assert trace.instants["name"].tolist() == ["instant"]
+    assert trace.counters["value"].tolist() == [5.0]
+    assert len(trace.flows) == 1
+    assert trace.asyncs["dur_ns"].tolist() == [6000]
+    assert trace.tracks[0].process == "python"
+
+
+def test_names_that_are_html_stay_text(write):
+    name = "<img src=x onerror=alert(1)>"
+    assert hw.load(write([event(name)]))[0].events["name"].astype(str).tolist() == [name]
+
+
+def test_where_flows_end_and_how_far_instants_reach(write):
+    instant = {"ph": "i", "name": "i", "pid": 1, "tid": 2, "ts": 1}
+    end = {"ph": "f", "id": 1, "name": "f", "cat": "c", "pid": 1, "tid": 2, "ts": 1}
+    records = [
+        {"name": "of no phase", "ts": 0},
+        instant,
+        {**instant, "s": "t"},
+        {**instant, "s": "g"},
+        {**end, "bp": "e"},
+        end,
+        {**instant, "s": "p", "ph": "I"},
+        {**end, "pid": 1.5},
+    ]
+    columns = kineto.read_file(write(records)).columns
+    assert columns.scope == {2: "g", 5: "p"}
+    assert columns.ends_at_next.tolist() == [4, 6]
+    assert columns.record.tolist() == [1, 2, 3, 4, 5, 6, 7]
+
+
+# --- torch ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch", reason="PyTorch is not installed (`make interop` does it)")
+
+
+def test_a_profiler_that_has_stopped(torch):
+    with torch.profiler.profile(record_shapes=True) as profiler:
+        torch.ones(8, 8) @ torch.ones(8, 8)
+    traces = hw.load(profiler)
+    trace = traces[traces.ranks[0]]
+    events = trace.events
+    assert "aten::matmul" in set(events["name"].astype(str))
+    row = int(events.index[events["name"].astype(str) == "aten::matmul"][0])
+    assert trace.args(row)["Input Dims"] == [[8, 8], [8, 8]]
+    assert json.loads(trace.source.record(0))
+
+
+def test_a_profiler_that_recorded_nothing(torch):
+    profiler = torch.profiler.profile()
+    with pytest.raises(hw.TraceError, match="no trace to export"):
+        hw.load(profiler)
