@@ -20,7 +20,7 @@ NODE_READY := node_modules/.ready
 TORCH_READY := .venv/.torch
 HTA_READY := .venv-hta/.ready
 PERFETTO_READY := $(PERFETTO)/.ready
-DEMO_READY := demo-job/.ready
+DEMO_READY := demo-job/rank-0.json.gz
 
 TORCH := torch==2.13.0
 # The tests' browser is Debian's.

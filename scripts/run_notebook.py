@@ -20,8 +20,14 @@ def run(path: Path, *, folder: Path | None = None, timeout_s: int = 600) -> nbfo
         For each cell.
     """
     notebook = nbformat.read(path, as_version=4)
-    where = {"metadata": {"path": str(folder or path.parent)}}
-    NotebookClient(notebook, timeout=timeout_s, kernel_name="python3", resources=where).execute()
+    NotebookClient(
+        notebook,
+        timeout=timeout_s,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(folder or path.parent)}},
+        # Only this process talks to the kernel; it need not warn that others could.
+        extra_arguments=["--IPKernelApp.log_level=ERROR"],
+    ).execute()
     return notebook
 
 
