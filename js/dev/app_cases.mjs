@@ -32,7 +32,7 @@ export const APP_CASES = [
   ...both("area", { act: area }),
   ...both("problems", {
     query: { problems: "1" },
-    act: (page) => page.click("button.hta-badge"),
+    act: (page) => page.click(".hta-badge:not(.hta-kernel)"),
   }),
   ...both("export", { act: (page) => page.click("text=Export…") }),
   ...both("help", { act: (page) => page.click(".hta-help-button") }),

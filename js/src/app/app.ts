@@ -133,7 +133,12 @@ export class TimelineApp {
       status: this.status,
       hover: this.hover,
     };
-    const pointer = new Pointer({ ...parts, focus, stays: (node) => pin.el.contains(node) });
+    const pointer = new Pointer({
+      ...parts,
+      focus,
+      stays: (node) => pin.el.contains(node),
+      failed: (error) => fail("The event cannot be found", error),
+    });
     this.commands = new Commands({
       ...parts,
       search: this.search,

@@ -1,7 +1,7 @@
 /** Follows the pointer: outlines what is under it and says what it is. */
 
-import type { Brief, Hit, RowInfo } from "../contract";
-import { formatCount, formatDuration, formatTime, plural } from "../draw/format";
+import type { Brief, Hit, RowInfo, SceneTrack } from "../contract";
+import { formatCount, formatDuration, formatTime, formatValue, plural } from "../draw/format";
 import type { Context } from "./context";
 import { kindName } from "./controls";
 import { type Child, h } from "./dom";
@@ -16,6 +16,9 @@ interface CellFacts {
   count: number;
   busy: number;
   longest: Brief | null;
+  /** Of a counter's lane. */
+  min: number | null;
+  max: number | null;
 }
 
 /** `12.4 %`: one decimal, because a busy share is compared with its neighbour's. */
@@ -83,7 +86,10 @@ export class Hover {
     this.setRow(hit.row, hit.region === "gutter" ? point : null);
     const slice = hit.region === "lanes" ? hit.slice : null;
     this.outline(slice);
-    if (slice === null && hit.cell !== null && hit.cell.count > 0) this.watchCell(hit);
+    const counter = slice === null && this.counterOf(hit) !== null;
+    if (slice === null && hit.cell !== null && hit.cell.count > 0)
+      this.watchCell(hit.lane, hit.cell);
+    else if (counter) this.watchCell(hit.lane, this.pixelAt(point.x));
     else this.forgetCell();
     const lines = this.lines(hit);
     if (lines.length === 0) this.tip.hide();
@@ -115,7 +121,23 @@ export class Hover {
     return lines;
   }
 
+  private counterLines(track: SceneTrack): Child[][] {
+    const { exact } = this;
+    const unit = track.unit ?? "";
+    const text = (value: number): string => formatValue(value, unit);
+    let value = this.cellError ?? "…";
+    if (exact !== null) {
+      if (exact.min === null || exact.max === null) value = "no value here";
+      else
+        value =
+          exact.min === exact.max ? text(exact.min) : `${text(exact.min)} to ${text(exact.max)}`;
+    }
+    return [[h("b", {}, track.label)], [value]];
+  }
+
   private cellLines(hit: Hit): Child[][] {
+    const counter = this.counterOf(hit);
+    if (counter !== null) return this.counterLines(counter);
     const { cell, lane } = hit;
     if (cell === null || cell.count === 0 || lane === null) return [];
     const { exact } = this;
@@ -186,9 +208,20 @@ export class Hover {
     this.rowChanged(row, inGutter);
   }
 
-  private watchCell(hit: Hit): void {
-    const { cell, lane } = hit;
-    if (cell === null || lane === null) return;
+  private counterOf(hit: Hit): SceneTrack | null {
+    if (hit.region !== "lanes" || hit.lane === null) return null;
+    const track = this.ctx.lanes.at(hit.lane)?.track ?? null;
+    return track?.role === "counter" ? track : null;
+  }
+
+  private pixelAt(x: number): { start: number; end: number } {
+    const { stage } = this.ctx;
+    const start = Math.floor(stage.timeAt(Math.floor(x)));
+    return { start, end: Math.max(Math.ceil(stage.timeAt(Math.floor(x) + 1)), start + 1) };
+  }
+
+  private watchCell(lane: number | null, cell: { start: number; end: number }): void {
+    if (lane === null) return;
     const key = `${lane}/${cell.start}/${cell.end}`;
     if (key === this.cellKey) return;
     this.forgetCell();
@@ -216,6 +249,8 @@ export class Hover {
           count: Number(reply.count ?? 0),
           busy: Number(reply.busy ?? 0),
           longest: (reply.longest ?? null) as Brief | null,
+          min: (reply.min ?? null) as number | null,
+          max: (reply.max ?? null) as number | null,
         };
         this.refresh();
       })

@@ -36,6 +36,9 @@ export function listenToKeys(parts: KeyboardParts): void {
   window.addEventListener("blur", stop, { signal });
 }
 
+/** Keys that notebooks act on in command mode, beside letters and digits. */
+const CELL_KEYS: ReadonlySet<string> = new Set(["Enter", "Delete", "Backspace", "Insert"]);
+
 /** Buttons, links and scroll areas use these keys themselves. */
 function belongsToControl(event: KeyboardEvent): boolean {
   const target = event.target;
@@ -72,8 +75,8 @@ function onDown(parts: KeyboardParts, event: KeyboardEvent): void {
     return;
   }
   if (use(parts, event)) return;
-  // Unused letters must not reach the notebook either: there, D D deletes the cell.
-  if (plainKey && event.key.length === 1) event.stopPropagation();
+  // Unused keys must not reach the notebook either: there, D D deletes the cell.
+  if (plainKey && (event.key.length === 1 || CELL_KEYS.has(event.key))) event.stopPropagation();
 }
 
 function use(parts: KeyboardParts, event: KeyboardEvent): boolean {

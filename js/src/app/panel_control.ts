@@ -1,6 +1,6 @@
 /** Which panel is open, and what it shows. */
 
-import { type Context, debounce } from "./context";
+import { type Context, debounce, throttle } from "./context";
 import { copyText } from "./clipboard";
 import type { Navigation } from "./navigation";
 import { asError, isAbort } from "./observed_source";
@@ -18,6 +18,7 @@ import { eventWords, selectionWords } from "./words";
 
 /** A drag of an edge ends in one request, a sequence of clicks in few. */
 const TOTALS_MS = 60;
+const SAY_MS = 100;
 
 export class PanelControl {
   private readonly details: DetailsPanel;
@@ -70,7 +71,8 @@ export class PanelControl {
     ctx.signal.addEventListener("abort", () => this.asked?.abort(), { once: true });
     picking.event.on(() => this.eventChanged());
     picking.selection.on(() => this.selectionChanged());
-    nav.moved.on(() => this.sayEvent());
+    const say = throttle(SAY_MS, ctx.signal, () => this.sayEvent());
+    nav.moved.on(() => picking.active && say());
   }
 
   openExport(): void {

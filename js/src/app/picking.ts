@@ -70,6 +70,13 @@ export class Picking {
     this.load(key, known);
   }
 
+  /** The longest event of a stretch too short to draw its events one by one. */
+  async longestIn(cell: { lane: number; start: number; end: number }): Promise<Brief | null> {
+    const { lane, start, end } = cell;
+    const { reply } = await this.ctx.source.ask("cell", { lane, start, end }, this.ctx.signal);
+    return (reply.longest ?? null) as Brief | null;
+  }
+
   /** Select an event that may be out of sight, and go there. */
   go(brief: Brief): void {
     this.pick(brief, brief);

@@ -1,6 +1,8 @@
 /** Mouse, pen and fingers on the stage. */
 
 import type { Hit, Span } from "../contract";
+import { formatCount } from "../draw/format";
+import { MOTION } from "../draw/theme";
 import {
   axisWidth,
   type Drag,
@@ -25,7 +27,12 @@ export interface PointerParts extends DragParts {
   focus(): void;
   /** Does the pointer stay with the stage although it is over this element? */
   stays(node: Node | null): boolean;
+  /** A request that a click started has failed. */
+  failed(error: unknown): void;
 }
+
+/** How far a double-click goes in where there is no single event to zoom to. */
+const CELL_ZOOM = 8;
 
 interface Press {
   id: number;
@@ -267,13 +274,33 @@ export class Pointer {
     }
     if (hit.region === "strip" && hit.step !== null) return;
     if (hit.region !== "lanes") return;
+    const add = event.ctrlKey || event.metaKey;
     const brief = hit.slice === null ? null : picking.briefOf(hit.slice);
-    if (brief === null) {
-      if (!event.ctrlKey && !event.metaKey) picking.clearAll();
-      return;
+    if (brief !== null) {
+      if (add) picking.toggleEvent(brief);
+      else picking.pick(brief, brief);
+    } else if (hit.cell !== null && hit.cell.count > 0) {
+      this.clickCell(hit, add);
+    } else if (!add) {
+      picking.clearAll();
     }
-    if (event.ctrlKey || event.metaKey) picking.toggleEvent(brief);
-    else picking.pick(brief, brief);
+  }
+
+  /** Where marks are finer than pixels, a click means the longest event there. */
+  private clickCell({ cell, lane }: Hit, add: boolean): void {
+    if (cell === null || lane === null) return;
+    const { picking, status, failed } = this.parts;
+    picking
+      .longestIn({ lane, start: cell.start, end: cell.end })
+      .then((brief) => {
+        if (brief === null) return;
+        if (add) picking.toggleEvent(brief);
+        else picking.pick(brief, brief);
+        if (cell.count > 1) {
+          status.flash([`The longest of ${formatCount(cell.count)} events in this pixel.`], 2500);
+        }
+      })
+      .catch(failed);
   }
 
   private double(event: MouseEvent): void {
@@ -285,9 +312,12 @@ export class Pointer {
       return;
     }
     if (hit.region !== "lanes") return;
-    const brief = hit.slice === null ? null : picking.briefOf(hit.slice);
-    if (brief === null) return;
     event.preventDefault();
+    const brief = hit.slice === null ? null : picking.briefOf(hit.slice);
+    if (brief === null) {
+      if (hit.cell !== null && hit.cell.count > 0) nav.zoomBy(CELL_ZOOM, hit.time, MOTION.zoomFit);
+      return;
+    }
     picking.pick(brief, brief);
     if (event.altKey) picking.selectName();
     else nav.toggleZoom(picking.target());
@@ -304,6 +334,6 @@ export class Pointer {
     if (hit.region !== "lanes") return "";
     if (this.space || shift) return "grab";
     if (this.edgeAt(point, hit) !== null) return "ew-resize";
-    return hit.slice === null ? "" : "pointer";
+    return hit.slice !== null || (hit.cell !== null && hit.cell.count > 0) ? "pointer" : "";
   }
 }

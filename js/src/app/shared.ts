@@ -145,7 +145,7 @@ export class Shared {
   }
 
   get canUndo(): boolean {
-    return this.history().past.length > 0 || !same(this.known, this.settled);
+    return this.history().past.length > 0 || !this.isSettled;
   }
 
   get canRedo(): boolean {
@@ -179,6 +179,11 @@ export class Shared {
     this.tell(changed);
     this.tellHistory();
     return true;
+  }
+
+  /** Value by value: those that were not touched are the same objects, and a set may be large. */
+  private get isSettled(): boolean {
+    return KEYS.every((key) => same(this.known[key], this.settled[key]));
   }
 
   private history(): History {
@@ -234,7 +239,7 @@ export class Shared {
     if (!this.commitTimer) return;
     clearTimeout(this.commitTimer);
     this.commitTimer = 0;
-    if (same(this.known, this.settled)) return;
+    if (this.isSettled) return;
     this.writeHistory(pushed(this.history(), this.settled));
     this.settled = { ...this.known };
     if (!this.moving) this.save();

@@ -47,21 +47,30 @@ const KERNEL: Record<Exclude<Source["status"], "live">, { badge: string; words: 
 export class StatusLine {
   readonly el: HTMLElement;
   private readonly root: HTMLElement;
+  private readonly source: Source;
   private readonly text: HTMLElement;
   private readonly live: HTMLElement;
-  private readonly kernel: HTMLElement;
+  private readonly kernel: HTMLButtonElement;
   private readonly truth: HTMLButtonElement;
   private readonly said = new Map<Layer, Words>();
   private readonly speak: () => void;
   private flashTimer = 0;
   private hinting = false;
+  /** Of a saved view: what of the job is in the page. */
+  private embedded: string | null = null;
   private shown: Words = [];
 
   constructor(ctx: Context, openProblems: () => void) {
     this.root = ctx.root;
+    this.source = ctx.source;
     this.text = h("div", { class: "hta-words" });
     this.live = h("div", { class: "hta-hidden", role: "status", "aria-live": "polite" });
-    this.kernel = h("span", { class: "hta-badge hta-warn", role: "status", hidden: true });
+    this.kernel = h("button", {
+      type: "button",
+      class: "hta-badge hta-warn hta-kernel",
+      hidden: true,
+      on: { click: () => this.sayKernel() },
+    });
     this.truth = h("button", { type: "button", class: "hta-badge", on: { click: openProblems } });
     this.el = h("div", { class: "hta-status" }, this.kernel, this.text, this.live, this.truth);
     this.speak = throttle(SPOKEN_MS, ctx.signal, () => fill(this.live, plain(this.shown)));
@@ -99,6 +108,7 @@ export class StatusLine {
     }
     const { badge, words } = KERNEL[status];
     fill(this.kernel, status === "busy" ? "● " : "", badge);
+    toggle(this.kernel, "hta-warn", status === "busy");
     this.kernel.title = plain(words);
     // A saved view stays one: its badge says so, and the line is free for what is seen.
     this.say("kernel", status === "busy" ? words : null);
@@ -108,7 +118,15 @@ export class StatusLine {
   setEmbedded(embedded: Scene["embedded"]): void {
     if (embedded === undefined) return;
     this.kernel.title = `${KERNEL.none.badge}. ${embedded.text}`;
-    if (embedded.level === "partial") fill(this.kernel, this.kernel.title);
+    this.embedded = embedded.text;
+    if (embedded.level === "partial") fill(this.kernel, h("span", {}, this.kernel.title));
+  }
+
+  /** The badge was pressed: what it means, also where another sentence stands. */
+  private sayKernel(): void {
+    const { status } = this.source;
+    if (status === "live") return;
+    this.flash(this.embedded === null ? KERNEL[status].words : [this.embedded], 5000);
   }
 
   setTruth(truth: Scene["truth"]): void {

@@ -139,7 +139,7 @@ test("a kernel that does not answer is named", async () => {
   for (const type of ["keydown", "keyup"]) {
     shared?.dispatchEvent(new KeyboardEvent(type, { key: "w", code: "KeyW", bubbles: true }));
   }
-  const badge = el.querySelector<HTMLElement>("span.hta-badge");
+  const badge = el.querySelector<HTMLElement>(".hta-kernel");
   await expect.poll(() => badge?.hidden, { timeout: 5000 }).toBe(false);
   expect(badge?.textContent).toContain("Kernel busy");
   source.release();
