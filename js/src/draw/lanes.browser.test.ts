@@ -30,6 +30,7 @@ interface Drawing {
   data?: [number, number];
   job?: [number, number];
   dimmed?: ReadonlySet<Kind>;
+  coarse?: boolean;
   /** Level to load instead of the right one. */
   loaded?: number;
 }
@@ -60,6 +61,7 @@ async function draw(events: FakeEvent[], given: Drawing = {}) {
     resolution,
     dataStart: given.data?.[0] ?? job[0],
     dataEnd: given.data?.[1] ?? job[1],
+    coarse: given.coarse ?? false,
     jobStart: job[0],
     jobEnd: job[1],
     valueRange: null,
@@ -234,6 +236,16 @@ describe("what is not known", () => {
     expect(new Set(beyond)).toEqual(new Set([line, paints.hatchGround]));
     expect(beyond.filter((pixel) => pixel === line)).toHaveLength(16);
     expect(drawn.at(90, 8)).toBe(LANE);
+  });
+
+  test("where the page holds less than is seen, cells are pale on a hatch", async () => {
+    const big = event(600_000, 300_000);
+    const drawn = await draw([...field(50, 100).slice(0, 4000), big], { coarse: true, height: 40 });
+    const pale = pack(mix(rgb(theme.kind.compute), rgb(theme.lane), 0.55));
+    expect(drawn.at(20, 39)).toBe(pale);
+    expect(drawn.at(150, 20)).toBe(COMPUTE);
+    const empty = Array.from({ length: 30 }, (_, i) => drawn.at(85 + i, 8));
+    expect(new Set(empty)).toEqual(new Set([paints.hatchLine, paints.hatchGround]));
   });
 
   test("beyond everybody's data there is nothing to hatch", async () => {

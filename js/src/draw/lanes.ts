@@ -19,6 +19,8 @@ export interface LanePlace {
   /** Where the rank has data. */
   dataStart: number;
   dataEnd: number;
+  /** Whether the page holds less detail of the rank than would be seen here. */
+  coarse: boolean;
   /** Where anybody has data. */
   jobStart: number;
   jobEnd: number;
@@ -68,21 +70,24 @@ function dataExtent(raster: Raster, place: LanePlace): [number, number] {
 
 function drawGround(raster: Raster, place: LanePlace, paints: Paints): void {
   const [from, to] = dataExtent(raster, place);
-  raster.rect(from, place.y0, to, place.y1, paints.ground[place.form]);
+  if (place.coarse) hatch(raster, place, paints, from, to);
+  else raster.rect(from, place.y0, to, place.y1, paints.ground[place.form]);
+}
+
+function hatch(raster: Raster, place: LanePlace, paints: Paints, from: number, to: number): void {
+  const pitch = Math.round(HATCH_PITCH * place.dpr);
+  const thick = Math.max(1, Math.round(place.dpr));
+  raster.hatch(from, place.y0, to, place.y1, paints.hatchGround, paints.hatchLine, pitch, thick);
 }
 
 /** Hatch where others have data and this rank has none: not the same as idle. */
 export function drawBeyond(raster: Raster, place: LanePlace, paints: Paints): void {
-  const { y0, y1, dpr } = place;
   const xOf = (time: number) => Math.round((time - place.start) / place.resolution);
   const [from, to] = dataExtent(raster, place);
-  const { hatchGround: ground, hatchLine: line } = paints;
-  const pitch = Math.round(HATCH_PITCH * dpr);
-  const thick = Math.max(1, Math.round(dpr));
   const first = Math.max(0, xOf(place.jobStart));
   const last = Math.min(raster.width, xOf(place.jobEnd));
-  raster.hatch(first, y0, from, y1, ground, line, pitch, thick);
-  raster.hatch(to, y0, last, y1, ground, line, pitch, thick);
+  hatch(raster, place, paints, first, from);
+  hatch(raster, place, paints, to, last);
 }
 
 /** Cells as shares and counts, less the slices that get a rectangle of their own. */
@@ -167,7 +172,7 @@ function drawColumns(
     if (marked && size < least) size = least;
     else if (size > high) size = high;
     if (size * STEPS < 0.5) continue;
-    const ramp = slots[a >> 8] === SLOT.exact ? exact : pending;
+    const ramp = slots[a >> 8] === SLOT.exact && !place.coarse ? exact : pending;
     raster.column(x, place.y1, size, ramp, hue * (STEPS + 1), STEPS);
   }
 }

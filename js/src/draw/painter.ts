@@ -9,7 +9,7 @@ import { drawGutter, type GutterScene } from "./gutter";
 import { drawAxis, drawMinimap, drawStepLines, drawStrip, type HeadScene } from "./head";
 import { LABEL_FROM_PX } from "./labels";
 import { drawBeyond, drawLane, type LanePlace, type ShadeOfName } from "./lanes";
-import { drawNoData } from "./no_data";
+import { drawNoData, isCoarse } from "./no_data";
 import { drawMargin, type MarginScene } from "./margin";
 import { drawOverlay, type OverlayScene } from "./overlay";
 import type { Paints } from "./paints";
@@ -143,6 +143,7 @@ export class Painter {
       resolution: (view[1] - view[0]) / raster.width,
       dataStart: 0,
       dataEnd: 0,
+      coarse: false,
       jobStart: job[0],
       jobEnd: job[1],
       valueRange: null,
@@ -157,6 +158,7 @@ export class Painter {
       raster.rect(0, top, raster.width, px(y + row.height), paints.bg);
       if (row.track === null) raster.rect(0, top, raster.width, top + line, paints.rule);
       [place.dataStart, place.dataEnd] = row.rank.range;
+      place.coarse = isCoarse(row.rank, place.resolution);
       const bands = row.bands();
       const last = bands[bands.length - 1];
       if (last !== undefined) {
