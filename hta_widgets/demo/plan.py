@@ -74,6 +74,12 @@ class Plan:
             tensor_ranks = 2 if ranks >= 4 and ranks % 2 == 0 else 1
         written = tuple(rank for rank in range(ranks) if rank not in set(missing))
         _check(ranks, steps, tensor_ranks, factor, written)
+        outside = [rank for rank in missing if not 0 <= rank < ranks]
+        if outside or (straggler is not None and straggler < 0):
+            raise TraceError(
+                f"there is no rank {outside[0] if outside else straggler} in a job of {ranks}",
+                remedy=f"The ranks are 0 to {ranks - 1}.",
+            )
         if straggler is not None:
             straggler = min(straggler, ranks - 1) if ranks > 1 else None
         rng = np.random.default_rng([seed, 0])

@@ -332,6 +332,8 @@ def test_one_rank_trains_alone(tmp_path):
         ({"ranks": 6, "tensor_ranks": 4}, "groups of 4"),
         ({"ranks": 2, "missing": [0, 1]}, "every rank is missing"),
         ({"factor": 0}, "positive factor"),
+        ({"missing": [8]}, "no rank 8"),
+        ({"straggler": -1}, "no rank -1"),
         ({"format": "parquet"}, "json.gz"),
     ],
 )
