@@ -1,4 +1,4 @@
-/* global source, state */
+/* global app, source, state */
 // What to draw: each case opens the harness with `query`, then acts as a user would.
 const narrow = { width: 700, height: 760 };
 
@@ -60,6 +60,41 @@ export const APP_CASES = [
     },
   }),
   ...both("focus", { act: (page) => page.focus(".hta-root") }),
+  {
+    name: "tabs",
+    act: async (page) => {
+      await area(page);
+      await pick(page, "wgrad");
+    },
+  },
+  {
+    name: "tip_mark",
+    act: async (page) => {
+      await page.evaluate(() => state.set("view", [40e6, 60e6]));
+      await page.waitForTimeout(500);
+      await page.mouse.move(700, 155);
+    },
+  },
+  {
+    name: "busy",
+    act: async (page) => {
+      await page.evaluate(() => {
+        source.status = "busy";
+        for (const listener of source.listeners) listener("busy");
+      });
+    },
+  },
+  { name: "wide", size: { width: 1440, height: 600 } },
+  { name: "ranks64_dark", query: { ranks: "64", theme: "dark" } },
+  {
+    name: "outside",
+    act: (page) =>
+      page.evaluate(() => {
+        app.ctx.scene.range[1] *= 1.5;
+        app.setScene(app.ctx.scene);
+        state.set("view", [830e6, 900e6]);
+      }),
+  },
   {
     name: "kinds_700",
     size: narrow,

@@ -458,6 +458,149 @@ describe("the pointer", () => {
   });
 });
 
+describe("more of the pointer", () => {
+  const shown = (view: View): boolean => !view.find(".hta-tooltip").hidden;
+
+  test("over cells the tooltip counts, a click takes the longest, a double-click goes in", async () => {
+    const view = mount();
+    await ready(view);
+    const [x, y] = [420, 92];
+    await expect
+      .poll(() => {
+        pointer(view, "pointermove", x, y);
+        return view.text(".hta-tooltip");
+      })
+      .toMatch(/events?, [\d.]+ % busy/);
+    await expect.poll(() => view.text(".hta-tooltip")).toMatch(/longest: (?!…)/);
+    pointer(view, "pointerdown", x, y);
+    pointer(view, "pointerup", x, y);
+    await expect.poll(() => view.state.get("selected_event")).not.toBeNull();
+    const [asked] = view.source.asked.filter(({ op }) => op === "cell");
+    expect(asked?.request).toMatchObject({ lane: 0 });
+    view.stage.dispatchEvent(
+      new MouseEvent("dblclick", { bubbles: true, cancelable: true, ...client(view, x, y) }),
+    );
+    await expect
+      .poll(() => length(viewOf(view) ?? view.job.scene.range) / length(view.job.scene.range))
+      .toBeCloseTo(1 / 8, 2);
+  });
+
+  test("the tooltip goes while the view moves and comes back when it rests", async () => {
+    const view = mount();
+    await ready(view);
+    pointer(view, "pointermove", 400, 45);
+    await expect.poll(() => shown(view)).toBe(true);
+    const said = view.text(".hta-tooltip");
+    view.root.focus();
+    view.press("d");
+    await expect.poll(() => shown(view)).toBe(false);
+    await expect.poll(() => shown(view)).toBe(true);
+    expect(view.text(".hta-tooltip")).not.toBe(said);
+  });
+
+  test("an edge of the selection follows the pointer, the other stays", async () => {
+    const view = mount();
+    await ready(view);
+    const [from, to] = view.job.scene.range;
+    const at = (x: number): number => from + ((x - 164) / (1098 - 164 - 128)) * (to - from);
+    view.state.set("selection", {
+      start_ns: Math.round(at(300)),
+      end_ns: Math.round(at(500)),
+      ranks: [0],
+    });
+    drag(view, [500, 100], [640, 100], { altKey: true });
+    const selection = view.state.get("selection") as SelectionJson;
+    expect(selection.start_ns).toBe(Math.round(at(300)));
+    expect(Math.abs((selection.end_ns ?? 0) - at(640)) / (to - from)).toBeLessThan(0.002);
+    expect(selection.ranks).toEqual([0]);
+  });
+
+  test("a drag snaps to the edge of an event nearby, with Alt it does not", async () => {
+    const view = mount();
+    await ready(view);
+    const brief = view.source.first("AllReduce");
+    view.state.set("view", [brief.start - brief.dur, brief.start + 4 * brief.dur]);
+    await expect.poll(() => view.text(".hta-said")).toMatch(/^\d.*idle|^−/);
+    const width = 1098 - 164 - 128;
+    const x = 164 + width / 5;
+    // The height of the communication lane is found by its tooltip.
+    let y = 0;
+    await expect
+      .poll(async () => {
+        for (y = 86; y < 140; y += 3) {
+          pointer(view, "pointermove", x + 40, y);
+          await new Promise(requestAnimationFrame);
+          await new Promise(requestAnimationFrame);
+          if (view.text(".hta-tooltip").includes("AllReduce")) return true;
+        }
+        return false;
+      })
+      .toBe(true);
+    drag(view, [x + 9, y], [x + 300, y]);
+    expect((view.state.get("selection") as SelectionJson).start_ns).toBe(brief.start);
+    view.state.set("selection", null);
+    drag(view, [x + 9, y], [x + 300, y], { altKey: true });
+    expect((view.state.get("selection") as SelectionJson).start_ns).toBeGreaterThan(brief.start);
+  });
+
+  test("the overview moves, widens and sets the view", async () => {
+    const view = mount();
+    await ready(view);
+    const whole = length(view.job.scene.range);
+    const width = 1098 - 164 - 128;
+    drag(view, [164 + width * 0.25, 16], [164 + width * 0.5, 16]);
+    await expect.poll(() => length(viewOf(view) ?? [0, whole]) / whole).toBeCloseTo(0.25, 2);
+    await expect.poll(() => viewOf(view)[0] / whole).toBeCloseTo(0.25, 2);
+    await expect.poll(() => view.text(".hta-said")).toContain("idle");
+    drag(view, [164 + width * 0.4, 16], [164 + width * 0.6, 16]);
+    expect(viewOf(view)[0] / whole).toBeCloseTo(0.45, 2);
+    drag(view, [164 + width * 0.7, 16], [164 + width * 0.9, 16]);
+    expect(viewOf(view)[0] / whole).toBeCloseTo(0.45, 2);
+    expect(viewOf(view)[1] / whole).toBeCloseTo(0.9, 2);
+  });
+
+  test("two fingers zoom, one pans", async () => {
+    const view = mount();
+    await ready(view);
+    const whole = length(view.job.scene.range);
+    const touch = { pointerType: "touch" };
+    pointer(view, "pointerdown", 400, 150, { ...touch, pointerId: 1 });
+    pointer(view, "pointerdown", 600, 150, { ...touch, pointerId: 2 });
+    pointer(view, "pointermove", 300, 150, { ...touch, pointerId: 1 });
+    pointer(view, "pointermove", 700, 150, { ...touch, pointerId: 2 });
+    pointer(view, "pointerup", 700, 150, { ...touch, pointerId: 2 });
+    pointer(view, "pointerup", 300, 150, { ...touch, pointerId: 1 });
+    expect(length(viewOf(view)) / whole).toBeCloseTo(0.5, 1);
+    const before = viewOf(view);
+    drag(view, [500, 150], [300, 150], touch);
+    expect(viewOf(view)[0]).toBeGreaterThan(before[0]);
+    expect(view.state.get("selection")).toBeNull();
+  });
+
+  test("a counter says its range", async () => {
+    const view = mount();
+    await ready(view);
+    pointer(view, "pointerdown", 30, 110);
+    pointer(view, "pointerup", 30, 110);
+    const wide = view.root.querySelectorAll('[role="row"]').length;
+    await expect
+      .poll(() => view.root.querySelectorAll('[role="row"]').length)
+      .toBeGreaterThan(wide);
+    await expect
+      .poll(async () => {
+        for (let y = 330; y > 120; y -= 6) {
+          pointer(view, "pointermove", 420, y);
+          await new Promise(requestAnimationFrame);
+          await new Promise(requestAnimationFrame);
+          if (view.text(".hta-tooltip").includes("GPU memory")) return true;
+        }
+        return false;
+      })
+      .toBe(true);
+    await expect.poll(() => view.text(".hta-tooltip")).toContain("no value here");
+  });
+});
+
 describe("failures", () => {
   test("a failed request speaks where its answer would stand", async () => {
     const view = mount((_, source) =>

@@ -218,7 +218,7 @@ export class TimelineApp {
     source.onFailure((op, error) => {
       if (DRAWING_OPS.has(op)) this.fail("The timeline is not complete", error);
     });
-    nav.moved.on(() => this.hover.refresh());
+    nav.moved.on(() => this.hover.moved());
     this.search.changed.on(() => this.saySearch());
     this.picking.event.on(() => {
       this.printGrid();
@@ -234,7 +234,6 @@ export class TimelineApp {
       hint: () => this.hintWheel(),
       used: () => {
         this.wheelHints = WHEEL_HINTS;
-        this.hover.refresh();
       },
     });
     listenToKeys({

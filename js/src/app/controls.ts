@@ -5,8 +5,13 @@ import { type Child, h } from "./dom";
 import { type IconName, icon } from "./icons";
 import type { Words } from "./words";
 
+/** The name that a key has on this keyboard: Macs say ⌘ where others say Ctrl. */
+export function keyName(key: string): string {
+  return /Mac|iP(hone|ad)/.test(navigator.userAgent) ? key.replace("Ctrl", "⌘") : key;
+}
+
 export function kbd(text: string): HTMLElement {
-  return h("kbd", { class: "hta-key" }, text);
+  return h("kbd", { class: "hta-key" }, keyName(text));
 }
 
 export interface ButtonLook {
@@ -30,7 +35,12 @@ export function button(look: ButtonLook): HTMLButtonElement {
     {
       type: "button",
       class: `hta-button${look.text === undefined ? " hta-button-icon" : ""} ${look.class ?? ""}`,
-      title: look.key === undefined ? (look.text === name ? null : name) : `${name} (${look.key})`,
+      title:
+        look.key === undefined
+          ? look.text === name
+            ? null
+            : name
+          : `${name} (${keyName(look.key)})`,
       "aria-label": look.text === name && !look.showKey ? null : name,
       "aria-keyshortcuts": look.key === undefined ? null : ariaKeys(look.key),
       on: { click: look.press },

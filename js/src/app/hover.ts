@@ -2,7 +2,7 @@
 
 import type { Brief, Hit, RowInfo, SceneTrack } from "../contract";
 import { formatCount, formatDuration, formatTime, formatValue, plural } from "../draw/format";
-import type { Context } from "./context";
+import { type Context, debounce } from "./context";
 import { kindName } from "./controls";
 import { type Child, h } from "./dom";
 import { asError, isAbort } from "./observed_source";
@@ -10,6 +10,8 @@ import type { Tooltip } from "./tooltip";
 
 /** After resting this long on a cell, its exact figures are asked for. */
 const DWELL_MS = 140;
+/** The view has rested so long before what is under the pointer is named again. */
+const REST_MS = 90;
 const MARK_REACH_PX = 40;
 
 interface CellFacts {
@@ -36,6 +38,7 @@ export class Hover {
   private point: { x: number; y: number } | null = null;
   private frame = 0;
   private outlined = "";
+  private readonly again: (() => void) & { cancel(): void };
   private extent: { lane: number; top: number; bottom: number } | null = null;
   private cellKey = "";
   private exact: CellFacts | null = null;
@@ -52,6 +55,7 @@ export class Hover {
       inGutter: { x: number; y: number } | null,
     ) => void,
   ) {
+    this.again = debounce(REST_MS, ctx.signal, () => this.refresh());
     ctx.signal.addEventListener("abort", () => this.leave(), { once: true });
   }
 
@@ -65,6 +69,7 @@ export class Hover {
 
   leave(): void {
     this.point = null;
+    this.again.cancel();
     cancelAnimationFrame(this.frame);
     this.frame = 0;
     this.forgetCell();
@@ -73,8 +78,16 @@ export class Hover {
     this.setRow(null, null);
   }
 
-  /** The view moved under a resting pointer. */
-  refresh(): void {
+  /** The view moves under a resting pointer: what was said is no longer there. */
+  moved(): void {
+    this.extent = null;
+    if (this.point === null) return;
+    this.tip.hide();
+    this.outline(null);
+    this.again();
+  }
+
+  private refresh(): void {
     this.extent = null;
     if (this.point !== null) this.move(this.point);
   }

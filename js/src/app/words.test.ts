@@ -42,8 +42,8 @@ describe("the view in words", () => {
   test("the whole job, with its shares", () => {
     const job: Scene = { ...scene, range: [0, 824e6] };
     expect(text(viewWords(job.range, job, stats()))).toBe(
-      "Whole job, 824 ms. GPUs compute 17 % and communicate 10 % of the time, " +
-        "5.0 % not hidden by compute, and sit idle 77 %.",
+      "Whole job, 824 ms. GPUs compute 17 %, communicate 10 % (5.0 % exposed) " +
+        "and sit idle 77 % of the time.",
     );
   });
 
@@ -54,7 +54,7 @@ describe("the view in words", () => {
       one,
       stats({ communication: [0, 0, 0], exposed: [0, 0, 0] }),
     );
-    expect(text(words)).toContain("The GPU computes 20 % of the time, and sits idle 74 %.");
+    expect(text(words)).toContain("The GPU computes 20 % and sits idle 74 % of the time.");
   });
 
   test("a rank without data does not thin the shares", () => {

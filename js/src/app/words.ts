@@ -123,14 +123,12 @@ export function viewWords(view: Span, scene: Scene, stats: Stats | null): Words 
   const one = shares.ranks === 1;
   words.push(` ${who(shares.ranks)} ${formatShare(shares.compute)}`);
   if (shares.communication > 0) {
+    const exposed = `${formatShare(shares.exposed)} exposed`;
     words.push(
-      ` and ${one ? "communicates" : "communicate"} ${formatShare(shares.communication)} of the time`,
+      `, ${one ? "communicates" : "communicate"} ${formatShare(shares.communication)} (${exposed})`,
     );
-    words.push(`, ${formatShare(shares.exposed)} not hidden by compute`);
-  } else {
-    words.push(" of the time");
   }
-  words.push(`, and ${one ? "sits" : "sit"} idle ${formatShare(shares.idle)}.`);
+  words.push(` and ${one ? "sits" : "sit"} idle ${formatShare(shares.idle)} of the time.`);
   return words;
 }
 
