@@ -201,7 +201,10 @@ export class Painter {
       if (start >= view[1]) break;
       if (dur < least || start + dur <= view[0]) continue;
       const x0 = lanesX + Math.max(0, (start - view[0]) / perPx);
-      const x1 = lanesX + Math.min(lanesWidth, (start + dur - view[0]) / perPx);
+      // Events of several streams overlap in a summary lane; the later one lies over the earlier.
+      const covered = i + 1 < lane.slices ? lane.sliceStart[i + 1]! : Infinity;
+      const end = Math.min(start + dur, covered);
+      const x1 = lanesX + Math.min(lanesWidth, (end - view[0]) / perPx);
       if (x1 - x0 < LABEL_FROM_PX) continue;
       const kind = lane.sliceKind[i]!;
       const pale = band.form === "pale" || paints.isPale[kind] === 1;
