@@ -200,11 +200,9 @@ export class Painter {
       const start = lane.sliceStart[i]!;
       if (start >= view[1]) break;
       if (dur < least || start + dur <= view[0]) continue;
-      const x0 = lanesX + Math.max(0, (start - view[0]) / perPx);
-      // Events of several streams overlap in a summary lane; the later one lies over the earlier.
-      const covered = i + 1 < lane.slices ? lane.sliceStart[i + 1]! : Infinity;
-      const end = Math.min(start + dur, covered);
-      const x1 = lanesX + Math.min(lanesWidth, (end - view[0]) / perPx);
+      const [from, to] = widestInSight(lane, i, view);
+      const x0 = lanesX + (from - view[0]) / perPx;
+      const x1 = lanesX + (to - view[0]) / perPx;
       if (x1 - x0 < LABEL_FROM_PX) continue;
       const kind = lane.sliceKind[i]!;
       const pale = band.form === "pale" || paints.isPale[kind] === 1;
@@ -219,6 +217,22 @@ export class Painter {
     }
     return labels;
   }
+}
+
+/**
+ * The longest part of a slice that is in view and that no later slice lies over: events of several
+ * streams overlap in a summary lane.
+ */
+function widestInSight(lane: LaneWindow, index: number, view: Span): Span {
+  const end = Math.min(lane.sliceStart[index]! + lane.sliceDur[index]!, view[1]);
+  let cursor = Math.max(lane.sliceStart[index]!, view[0]);
+  let widest: Span = [cursor, cursor];
+  for (let next = index + 1; next < lane.slices && lane.sliceStart[next]! < end; next += 1) {
+    const start = lane.sliceStart[next]!;
+    if (start - cursor > widest[1] - widest[0]) widest = [cursor, start];
+    cursor = Math.max(cursor, start + lane.sliceDur[next]!);
+  }
+  return end - cursor > widest[1] - widest[0] ? [cursor, end] : widest;
 }
 
 /** Parts the pinned rows from those that scroll under them. */
