@@ -33,5 +33,6 @@ if [ "$only" = all ]; then
   check "tests" $bin/pytest
 fi
 
-printf '\n%s\n' "${table[@]}"
+echo
+printf '%s\n' "${table[@]}"
 exit $failed
