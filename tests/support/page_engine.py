@@ -4,7 +4,7 @@ import base64
 import json
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -29,7 +29,7 @@ class PageEngine:
         #: Files that the last answer offered for download, by name.
         self.files: dict[str, bytes] = {}
 
-    def __enter__(self) -> "PageEngine":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -48,9 +48,7 @@ class PageEngine:
         line = self._process.stdout.readline()
         assert line, "the page's engine ended"
         answer: dict[str, Any] = json.loads(line)
-        self.files = {
-            one["name"]: base64.b64decode(one["data"]) for one in answer.pop("files", [])
-        }
+        self.files = {one["name"]: base64.b64decode(one["data"]) for one in answer.pop("files", [])}
         buffer = answer.pop("buffer", None)
         if buffer is not None:
             columns = answer["reply"].pop("columns")

@@ -160,8 +160,9 @@ def _by_track(
     rows = np.arange(len(values)) if none is None else np.flatnonzero(values != none)
     order = rows[np.argsort(track[rows], kind="stable")]
     same = np.concatenate(([False], track[order][1:] == track[order][:-1]))[: len(order)]
-    steps: Ints = np.diff(values[order].astype(np.int64), prepend=np.int64(0))
-    steps[~same] = values[order][~same]
+    chosen: Ints = values[order].astype(np.int64)
+    before = np.concatenate((np.zeros(1, np.int64), chosen[:-1]))[: len(chosen)]
+    steps = chosen - np.where(same, before, 0)
     out[order] = ((steps << 1) ^ (steps >> 63)) + (none is not None)
     return out
 

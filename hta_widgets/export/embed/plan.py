@@ -18,8 +18,7 @@ from hta_widgets.tiles.rank_index import Budget, RankIndex
 __all__ = ["Embedded", "embed"]
 
 _LANE_BYTES = 256 << 20
-#: Overviews get finer while they take less than this share of what there is.
-_OVERVIEW_SHARE = 0.4
+_SCREEN_CELLS = 1024
 #: Cells over the whole range, and whether all lanes are kept.
 _LADDER = (
     (4096, True),
@@ -83,13 +82,12 @@ class _Plan:
     def carry_out(self) -> Embedded:
         full = self._full_ranks()
         overviews: dict[int, Overview] = {}
-        if len(full) < len(self.indices):
+        while len(full) < len(self.indices):
             rest = [rank for rank in self.order if rank not in full]
-            overviews = self._overviews(rest)
-            while full and _size(full.values()) + _size(overviews.values()) > self.limit:
-                last = list(full)[-1]
-                del full[last]
-                overviews |= self._overviews([last])
+            overviews = self._overviews(rest, self.limit - _size(full.values()), len(full))
+            if overviews:
+                break
+            del full[list(full)[-1]]
         args = self._args(full, self.limit - _size(full.values()) - _size(overviews.values()))
         ranks = [
             full[rank].header if rank in full else overviews[rank].header for rank in self.indices
@@ -121,19 +119,25 @@ class _Plan:
             full[rank] = made
         return full
 
-    def _overviews(self, ranks: Sequence[int]) -> dict[int, Overview]:
-        """Return the finest overviews that leave room for more than themselves."""
+    def _overviews(self, ranks: Sequence[int], room: float, full: int) -> dict[int, Overview]:
+        """Return the finest overviews that fit beside so many full ranks, or none if none fit.
+
+        A full rank gives way to overviews that show about what a screen shows of the whole job.
+        """
         largest = max(ranks, key=lambda rank: len(self.indices[rank].rank.table))
-        most = max(self.limit, 0) * _OVERVIEW_SHARE
+        made: dict[int, Overview] = {}
         for cells, whole in _LADDER:
+            if full and not whole and cells < _SCREEN_CELLS:
+                return {}
+            last = (cells, whole) == _LADDER[-1]
             make = self._overview(cells, whole=whole)
             # The largest one stands for all: no rank is made twice for nothing.
-            if make(largest).block.size_bytes * len(ranks) > most and (cells, whole) != _LADDER[-1]:
+            if make(largest).block.size_bytes * len(ranks) > 1.5 * room and not (last and not full):
                 continue
             made = {rank: make(rank) for rank in ranks}
-            if _size(made.values()) <= most:
+            if _size(made.values()) <= room:
                 return made
-        return made
+        return {} if full else made
 
     def _overview(self, cells: int, *, whole: bool) -> Callable[[int], Overview]:
         return lambda rank: Overview(self.indices[rank], self.names, cells, whole=whole)

@@ -1,0 +1,372 @@
+"""A saved page, opened from a disk: the notebook's gestures without a kernel or a network."""
+
+import base64
+import json
+import random
+import re
+
+import numpy as np
+import pytest
+from playwright.sync_api import Locator, Page, expect
+from support.browser import Guard, click, drag, wheel
+
+import hta_widgets as hw
+from hta_widgets.export.html import save_html
+from hta_widgets.tiles import TileEngine
+
+GUTTER, MARGIN = 164, 128
+HEAD = 32 + 20 + 16  # overview, axis, steps
+PITCH = 51  # of a folded rank with one thread, where there is room
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+GEMM = "void gemm_kernel<float, 128>(float*)"
+HOSTILE = "</script><script>document.title='pwned'</script><img src=x onerror=alert(1)>"
+STEP_US = 10_000
+
+
+def complete(name, cat, pid, tid, ts, dur, **args):
+    event = {"ph": "X", "name": name, "cat": cat, "pid": pid, "tid": tid, "ts": ts, "dur": dur}
+    return {**event, "args": args}
+
+
+def records(rank, steps, rng=None):
+    yield {"ph": "M", "name": "process_name", "pid": 10, "tid": 0, "args": {"name": HOSTILE}}
+    yield {"ph": "M", "name": "process_labels", "pid": 0, "tid": 0, "args": {"labels": "GPU 0"}}
+    correlation = 0
+    for step in range(steps):
+        at = step * STEP_US
+        yield complete(f"ProfilerStep#{step}", "user_annotation", 10, 100, at, STEP_US)
+        for k in range(40):
+            correlation += 1
+            ts = at + 100 + k * 200
+            link = {"correlation": correlation}
+            yield complete("aten::mm", "cpu_op", 10, 100, ts, 150, shape=[[2, k], []], **link)
+            yield complete("cudaLaunchKernel", "cuda_runtime", 10, 100, ts + 10, 9, **link)
+            device = {**link, "stream": 7, "grid": [k, 1, 1], "note": HOSTILE}
+            name = HOSTILE if k == 20 else GEMM
+            noise = 0 if rng is None else rng.randrange(50_000) / 1000
+            yield complete(name, "kernel", 0, 7, ts + 40 + k % 7 + noise, 100 + k - noise, **device)
+        correlation += 1
+        size = {"In msg nelems": 1048576 + rank, "stream": 20, "correlation": correlation}
+        yield complete(NCCL, "kernel", 0, 20, at + 8200, 1500, **size)
+
+
+def write_job(folder, ranks=3, steps=3, rng=None):
+    for rank in range(ranks):
+        document = {
+            "distributedInfo": {"rank": rank},
+            "baseTimeNanoseconds": 1_700_000_000_000_000_000,
+            "traceEvents": list(records(rank, steps, rng)),
+        }
+        (folder / f"rank-{rank}.json").write_text(json.dumps(document))
+    return hw.load(folder, progress=False, cache=False)
+
+
+class Saved:
+    """A page as opened, and where things are on it."""
+
+    def __init__(self, page: Page, path, view) -> None:
+        self.page, self.path, self.view = page, path, view
+        self.console: list[str] = []
+        self.requests: list[str] = []
+        # What a test reads of a canvas, Chromium comments on.
+        page.on("console", lambda said: "readback" in said.text or self.console.append(said.text))
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.goto(path.as_uri())
+        self.root = page.locator(".hta-root")
+        self.stage = self.root.locator(".hta-stage-frame")
+        self.words = self.root.locator(".hta-status .hta-words")
+
+    def x(self, time_ns: float) -> float:
+        start, end = self.view
+        width = self.stage.bounding_box()["width"]
+        return GUTTER + (time_ns - start) / (end - start) * (width - GUTTER - MARGIN)
+
+    def gpu(self, rank: int) -> float:
+        return HEAD + PITCH * rank + 3 + 12
+
+    def nccl(self, rank: int) -> float:
+        return HEAD + PITCH * rank + 3 + 24 + 1 + 7
+
+    def fact(self, key: str) -> Locator:
+        rows = self.root.locator(".hta-arglist .hta-fact")
+        return rows.filter(has=self.page.get_by_text(key, exact=True))
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory):
+    return write_job(tmp_path_factory.mktemp("job"))
+
+
+@pytest.fixture(scope="module")
+def engine(traces):
+    return TileEngine(traces)
+
+
+@pytest.fixture
+def open_page(page, engine, tmp_path, repo):
+    if not (repo / "hta_widgets" / "static" / "page.js").exists():
+        pytest.skip("the front end is not built (`make build` does it)")
+    opened = []
+
+    def save(of=engine, *, view=None, state=None, **options):
+        path = tmp_path / "saved.html"
+        scene = of.scene()
+        shown = list(view or scene["range"])
+        save_html(path, of, scene, {"view": shown, **(state or {})}, **options)
+        opened.append(Saved(page, path, shown))
+        return opened[-1]
+
+    yield save
+    for one in opened:
+        assert one.console == []
+        others = {url for url in one.requests if not url.startswith("blob:")}
+        assert others == {one.path.as_uri()}
+
+
+_COLORS = """el => {
+  const seen = new Set();
+  for (const node of el.querySelectorAll("canvas")) {
+    const { data } = node.getContext("2d").getImageData(0, 0, node.width, node.height);
+    for (let i = 0; i < data.length; i += 4)
+      if (data[i + 3] === 255) seen.add((data[i] << 16) | (data[i + 1] << 8) | data[i + 2]);
+  }
+  return [...seen].map(c => "#" + c.toString(16).padStart(6, "0"));
+}"""
+
+
+def wait_for_colors(stage: Locator, *colors: str) -> None:
+    stage.page.wait_for_function(
+        f"([el, wanted]) => {{ const seen = ({_COLORS})(el);"
+        " return wanted.every(color => seen.includes(color)); }",
+        arg=[stage.element_handle(), list(colors)],
+    )
+
+
+def test_the_page_paints_and_says_what_it_is(open_page, traces, screenshot):
+    saved = open_page()
+    expect(saved.words).to_contain_text("Whole job")
+    expect(saved.root.locator("[role=row]")).to_have_count(3)
+    wait_for_colors(saved.stage, "#1f77c0", "#e0630f")
+    expect(saved.root).to_contain_text("Saved view")
+    footer = saved.page.locator("footer")
+    said = re.compile(r"^Saved \d{4}-\d\d-\d\d .* 3 files")
+    expect(footer.locator("summary")).to_contain_text(said)
+    expect(footer.locator("summary")).to_contain_text("All events.")
+    footer.locator("summary").click()
+    expect(footer).to_contain_text("rank-2.json")
+    expect(footer).to_contain_text("in this page: arguments")
+    expect(saved.page.locator("noscript")).to_be_hidden()
+    screenshot(saved.page, "saved_page")
+
+
+def test_ctrl_wheel_zooms_keys_pan_and_undo_goes_back(open_page):
+    saved = open_page()
+    expect(saved.words).to_contain_text("idle")
+    whole = saved.words.inner_text()
+    assert whole.startswith("Whole job")
+    wheel(saved.stage, (500, 200), -400, keys=["Control"])
+    expect(saved.words).not_to_contain_text("Whole job")
+    saved.root.focus()
+    saved.page.keyboard.press("Control+z")
+    expect(saved.words).to_have_text(whole)
+    saved.page.keyboard.press("Control+Shift+z")
+    expect(saved.words).to_contain_text("idle")
+    expect(saved.words).not_to_have_text(whole)
+    zoomed = saved.words.inner_text()
+    saved.page.keyboard.press("d", delay=120)
+    expect(saved.words).not_to_have_text(zoomed)
+
+
+def test_a_click_shows_an_event_with_its_arguments_and_arrows(open_page, traces, screenshot):
+    saved = open_page(view=(8_000_000, 10_000_000))
+    wait_for_colors(saved.stage, "#e0630f")
+    click(saved.stage, (saved.x(9_000_000), saved.nccl(1)))
+    details = saved.root.locator(".hta-details")
+    expect(details).to_contain_text(NCCL[:40])
+    expect(saved.fact("In msg nelems")).to_contain_text("1048577")
+    screenshot(saved.page, "saved_page_details")
+    saved.page.keyboard.press("Escape")
+    saved.page.keyboard.press("Escape")
+    saved.page.keyboard.press("/")
+    saved.page.keyboard.type("onerror")
+    saved.page.keyboard.press("Enter")
+    expect(details).to_contain_text(HOSTILE)
+    expect(saved.fact("note")).to_contain_text(HOSTILE)
+    expect(details).to_contain_text("cudaLaunchKernel")
+    saved.root.focus()
+    saved.page.keyboard.press("[")
+    # The first after the view, of the second step; its launch has its correlation.
+    rows = traces[0].events
+    correlation = int(rows[rows.name == HOSTILE].correlation.iloc[1])
+    expect(saved.fact("correlation")).to_contain_text(str(correlation))
+    expect(details).to_contain_text("cuda_runtime")
+
+
+def test_search_counts_and_steps_through_hits(open_page):
+    saved = open_page()
+    saved.root.focus()
+    saved.page.keyboard.press("/")
+    saved.page.keyboard.type("nccl")
+    expect(saved.root.locator(".hta-search .hta-count")).to_contain_text("9")
+    for hit in range(1, 5):
+        saved.page.keyboard.press("Enter")
+        expect(saved.words).to_contain_text(f"hit {hit} of 9")
+    expect(saved.root.locator(".hta-details")).to_contain_text("rank 1")
+    expect(saved.root.locator(".hta-details")).to_contain_text(NCCL[:40])
+
+
+def test_a_dragged_selection_has_the_totals_that_python_has(open_page, traces, screenshot):
+    saved = open_page()
+    expect(saved.words).to_contain_text("Whole job")
+    left, right = saved.x(11_000_000), saved.x(16_000_000)
+    drag(saved.stage, (left, saved.gpu(1)), (right, saved.gpu(2)), keys=["Alt"])
+    panel = saved.root.locator(".hta-area")
+    expect(panel).to_contain_text("gemm 128")
+    said = saved.words.inner_text()
+    start, end = (
+        float(text.replace("\u2009", "")) * 1e6
+        for text in re.search(r"([\d.\u2009]+)–([\d.\u2009]+)\s*ms", said).groups()
+    )
+    chosen = traces.select(start_ns=round(start), end_ns=round(end), ranks=[1, 2])
+    count = len(chosen.events())
+    # The line rounds the window's edges: an event may lie between.
+    shown = re.search(r"([\d\u202f\u2009]+) events", said)[1]
+    assert int(re.sub(r"\D", "", shown)) == pytest.approx(count, abs=6)
+    screenshot(saved.page, "saved_page_selection")
+    saved.page.keyboard.press("Control+z")
+    expect(panel).to_have_count(0)
+
+
+def test_an_export_from_the_page_is_a_trace_again(open_page, traces, tmp_path):
+    saved = open_page(
+        state={
+            "selection": {
+                "start_ns": 10_000_000, "end_ns": 20_000_000, "ranks": [1],
+                "tracks": None, "query": "kind == 'communication'", "ids": None,
+            }
+        }
+    )  # fmt: skip
+    expect(saved.root.locator(".hta-area")).to_be_visible()
+    saved.root.focus()
+    saved.page.keyboard.press("x")
+    saved.root.locator(".hta-export .hta-path").fill("part.json.gz")
+    with saved.page.expect_download() as download:
+        saved.root.get_by_role("button", name="Write file").click()
+    path = tmp_path / "part.json.gz"
+    download.value.save_as(path)
+    assert download.value.suggested_filename == "part.json.gz"
+    expect(saved.root.locator(".hta-result")).to_contain_text("part.json.gz")
+    again = hw.load(path, progress=False, cache=False)
+    events = again[1].events
+    assert list(events.name) == [NCCL]
+    assert again[1].args(0) == traces[1].args(int(np.flatnonzero(traces[1].events.name == NCCL)[1]))
+
+
+def test_names_are_text_everywhere(open_page, engine):
+    scene = engine.scene()
+    engine.__dict__["_scene"] = {**scene, "title": HOSTILE}
+    try:
+        saved = open_page(state={"search": "img"})
+    finally:
+        engine.__dict__["_scene"] = scene
+    expect(saved.page).to_have_title(HOSTILE)
+    saved.root.focus()
+    saved.page.keyboard.press("Enter")
+    expect(saved.root.locator(".hta-details")).to_contain_text("<img src=x")
+    saved.page.keyboard.press("o")
+    saved.page.keyboard.press("Control+a")
+    expect(saved.root).to_contain_text("<img src=x")
+    assert saved.page.locator("img").count() == 0
+    html = saved.path.read_text()
+    assert html.count("<script") == html.count("</script>")
+    assert HOSTILE not in html
+
+
+def test_a_small_page_says_what_it_lacks(open_page, tmp_path, screenshot):
+    folder = tmp_path / "long"
+    folder.mkdir()
+    engine = TileEngine(write_job(folder, steps=80, rng=random.Random(1)))
+    whole = open_page(engine)
+    limit = (whole.path.stat().st_size - _arguments(whole.page)) * 0.85 / 1e6
+    saved = open_page(engine, state={"selected_event": [1, 5]}, max_mb=limit)
+    assert saved.path.stat().st_size <= limit * 1e6
+    said = re.compile(r"Saved view\. Ranks? [\d, ]*1: all events, no arguments\. Others: overview")
+    expect(saved.root).to_contain_text(said)
+    expect(saved.root.locator(".hta-details")).to_contain_text("Arguments are not embedded")
+    expect(saved.page.locator("footer summary")).to_contain_text("Others: overview only.")
+    saved.root.focus()
+    saved.page.keyboard.press("Escape")
+    saved.page.keyboard.press("Escape")
+    expect(saved.words).to_contain_text("Whole job")
+    for _ in range(9):
+        wheel(saved.stage, (400, 200), -800, keys=["Control"])
+    # A detail that is drawn is solid, an average is pale, and both stand apart from the hatch.
+    wait_for_colors(saved.stage, "#1f77c0", _mixed("#868e99", "#ffffff", 0.32))
+    screenshot(saved.page, "saved_page_partial")
+
+
+def _arguments(page: Page) -> int:
+    return page.evaluate(
+        "[...document.querySelectorAll('[id^=hta-args-]')].map(e => e.textContent.length)"
+        ".reduce((a, b) => a + b, 0)"
+    )
+
+
+def _mixed(top: str, ground: str, share: float) -> str:
+    parts = [
+        round(int(top[k : k + 2], 16) * share + int(ground[k : k + 2], 16) * (1 - share))
+        for k in (1, 3, 5)
+    ]
+    return "#" + "".join(f"{part:02x}" for part in parts)
+
+
+def test_dark_follows_the_system(open_page, page):
+    page.emulate_media(color_scheme="dark")
+    saved = open_page()
+    wait_for_colors(saved.stage, "#3d8ff2", "#f5821f")
+    expect(page.locator("body")).to_have_css("background-color", "rgb(20, 24, 31)")
+    page.emulate_media(color_scheme="light")
+    wait_for_colors(saved.stage, "#1f77c0", "#e0630f")
+
+
+def test_a_damaged_page_says_so(open_page, page):
+    saved = open_page()
+    text = saved.path.read_text()
+    start = text.index('id="hta-rank-1">') + len('id="hta-rank-1">')
+    broken = base64.b64encode(b"nothing packed").decode()
+    saved.path.write_text(text[:start] + broken + text[text.index("<", start) :])
+    page.goto(saved.path.as_uri())
+    expect(page.locator("body")).to_contain_text('The part "rank-1" of this page is damaged')
+
+
+def test_without_scripts_or_an_unpacker_the_page_explains(new_context, engine, tmp_path):
+    path = tmp_path / "saved.html"
+    save_html(path, engine, engine.scene(), {})
+    page = new_context(java_script_enabled=False).new_page()
+    page.goto(path.as_uri())
+    # Playwright takes what is in a noscript for no text.
+    said = page.locator("noscript")
+    assert "draws a timeline with JavaScript" in said.inner_html()
+    assert said.bounding_box()["height"] > 10
+    context = new_context()
+    guard = Guard()
+    guard.watch(context)
+    context.add_init_script("delete globalThis.DecompressionStream")
+    old = context.new_page()
+    old.goto(path.as_uri())
+    expect(old.get_by_role("alert")).to_contain_text("lacks DecompressionStream")
+    assert guard.outside == guard.errors == []
+
+
+def test_a_widget_saves_what_it_shows(page, traces, tmp_path):
+    timeline = hw.Timeline(traces, height=400)
+    timeline.view = (5_000_000, 9_000_000)
+    timeline.color = "name"
+    timeline.pinned = ["2"]
+    path = tmp_path / "from-widget.html"
+    assert timeline.save_html(path) == str(path)
+    page.goto(path.as_uri())
+    root = page.locator(".hta-root")
+    expect(root.locator(".hta-words")).to_contain_text("5.00–9.00\u2009ms")
+    expect(root.locator("[role=row]").first).to_contain_text("rank 2")
+    expect(root.locator(".hta-color")).to_have_attribute("aria-pressed", "true")
