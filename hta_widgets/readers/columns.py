@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.model.table import Ints, Pool, RankColumns
+from hta_widgets.model.table import Ints, RankColumns
 
 from .exact_time import BAD, OK, TOO_LARGE, nanoseconds, resolution
 from .flow_ids import FlowIds
+from .growing import Codes, Column
 from .notes import Notes
 from .records import Record, loads_loosely
 
@@ -30,49 +31,6 @@ _THREAD_SCOPE = frozenset({None, "", "t"})
 _INT64_MAX = (1 << 63) - 1
 
 
-class _Column:
-    """A column that is filled from the front; memory that was not written yet costs nothing."""
-
-    __slots__ = ("_values", "size")
-
-    def __init__(self, dtype: type[np.generic], capacity: int) -> None:
-        self._values: npt.NDArray[Any] = np.empty(capacity, dtype)
-        self.size = 0
-
-    def extend(self, values: npt.NDArray[Any]) -> None:
-        end = self.size + len(values)
-        if end > len(self._values):
-            larger = np.empty(end + end // 2, self._values.dtype)
-            larger[: self.size] = self.filled()
-            self._values = larger
-        self._values[self.size : end] = values
-        self.size = end
-
-    def filled(self, start: int = 0) -> npt.NDArray[Any]:
-        return self._values[start : self.size]
-
-
-class _Codes:
-    """Codes of values by their text."""
-
-    __slots__ = ("_codes", "pool")
-
-    def __init__(self) -> None:
-        self._codes: dict[Any, int] = {}
-        self.pool = Pool()
-
-    def of(self, values: list[Any]) -> npt.NDArray[np.int32]:
-        codes = self._codes
-        try:
-            found = [codes[value] for value in values]
-        except KeyError:
-            for value in values:
-                if value not in codes:
-                    codes[value] = self.pool.add("" if value is None else str(value))
-            found = [codes[value] for value in values]
-        return np.fromiter(found, np.int32, len(found))
-
-
 class Columns:
     """Collects the records of one file.
 
@@ -86,11 +44,11 @@ class Columns:
 
     def __init__(self, notes: Notes, expected: int = 0) -> None:
         self.notes = notes
-        self._names, self._categories = _Codes(), _Codes()
-        self._pids, self._tids = _Codes(), _Codes()
+        self._names, self._categories = Codes(), Codes()
+        self._pids, self._tids = Codes(), Codes()
         self._flow_ids = FlowIds()
         self._columns = {
-            name: _Column(dtype, expected)
+            name: Column(dtype, expected)
             for name, dtype in (
                 ("phase", np.uint8),
                 ("start_ns", np.int64),

@@ -22,7 +22,6 @@ __all__ = ["Head", "decode_values", "find_events", "read_tail"]
 _decode = msgspec.json.Decoder(dict[str, Raw]).decode
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BLANKS = re.compile(rb"[ \t\r\n]*")
-_HEAD_BYTES = 1 << 18
 _LONGEST_HEAD = 1 << 28
 _BOM = b"\xef\xbb\xbf"
 
@@ -48,7 +47,7 @@ def find_events(
     text : bytes
         The first bytes, or none yet.
     more : callable
-        Gives the next so many bytes, fewer at the end.
+        Gives the next so many bytes or more, fewer at the end.
     path : str
     notes : Notes
 
@@ -57,7 +56,7 @@ def find_events(
     Head, bytes
         The head, and all bytes from the beginning that were taken so far.
     """
-    text = text or more(_HEAD_BYTES)
+    text = text or more(0)
     start = len(_BOM) if text.startswith(_BOM) else 0
     start = _BLANKS.match(text, start).end()  # type: ignore[union-attr]
     opener = text[start : start + 1]
@@ -127,7 +126,7 @@ def read_tail(
         values, end = _strict_object(b"{" + trimmed)
         if values is not None:
             return values, text, trimmed_size + end - 1
-        block = more(max(len(text), _HEAD_BYTES))
+        block = more(len(text))
         if not block:
             loose = read_top_level(text, trimmed_size)
             return loose.values, text, loose.end if loose.complete else None

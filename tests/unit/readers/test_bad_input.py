@@ -295,7 +295,7 @@ def test_one_bad_record_costs_no_other(write, middle, kept, kind):
         '{"ph": "X", "name": "ok", "ts": 1, "dur": 1, "args": "text"}',
         '{"ph": "X", "name": "ok", "ts": 1, "dur": 1, "args": [1, 2]}',
         '{"ph": "X", "name": "ok", "ts": 1, "dur": 1, "args": {"stream": "7", "correlation": "9"}}',
-        '{"ph": "X", "name": "ok", "ts": 1, "dur": 1, "args": {"stream": 7.5, "correlation": null}}',
+        '{"ph": "X", "name": "ok", "ts": 1, "dur": 1, "args": {"stream": 7.5, "correlation": []}}',
         '{"ph": "X", "name": "ok", "ts": 1, "dur": 1, "args": {"stream": [], "correlation": {}}}',
         '{"ph": "X", "name": "ok", "ts": 1, "dur": 1, "args": {"b": 1234567890123456789012345}}',
         '{"ph": "X", "name": "ok", "ts": 1, "dur": 1, "id": 18446744073709551616}',

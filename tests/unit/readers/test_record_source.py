@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hta_widgets as hw
-from hta_widgets.readers import kineto, streams
+from hta_widgets.readers import streams, window
 
 from .conftest import event
 
@@ -18,7 +18,7 @@ COUNT = 20_000
 @pytest.fixture(params=["plain", "gzip", "members"])
 def big(request, write, monkeypatch):
     """A file of many slices, its records, and its trace."""
-    monkeypatch.setattr(kineto, "_SLICE_BYTES", 1 << 16)
+    monkeypatch.setattr(window, "BLOCK_BYTES", 1 << 16)
     monkeypatch.setattr(streams, "_MOST_CHECKPOINTS", 8)
     records = [
         event(f"é {i}", i, args={"i": i, "text": "}, {" * (i % 5), "float": i / 7})

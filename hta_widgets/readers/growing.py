@@ -1,0 +1,58 @@
+"""Columns that grow, and the codes of the strings in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets.model.table import Pool
+
+__all__ = ["Codes", "Column"]
+
+
+class Column:
+    """A column that is filled from the front; memory that was not written yet costs nothing."""
+
+    __slots__ = ("_values", "size")
+
+    def __init__(self, dtype: type[np.generic], capacity: int) -> None:
+        self._values: npt.NDArray[Any] = np.empty(capacity, dtype)
+        self.size = 0
+
+    def extend(self, values: npt.NDArray[Any]) -> None:
+        """Append values."""
+        end = self.size + len(values)
+        if end > len(self._values):
+            larger = np.empty(end + end // 2, self._values.dtype)
+            larger[: self.size] = self.filled()
+            self._values = larger
+        self._values[self.size : end] = values
+        self.size = end
+
+    def filled(self, start: int = 0) -> npt.NDArray[Any]:
+        """View what was filled, from `start` on."""
+        return self._values[start : self.size]
+
+
+class Codes:
+    """Codes of values by their text."""
+
+    __slots__ = ("_codes", "pool")
+
+    def __init__(self) -> None:
+        self._codes: dict[Any, int] = {}
+        self.pool = Pool()
+
+    def of(self, values: list[Any]) -> npt.NDArray[np.int32]:
+        """Return the codes of values: strings, integers, or None for the empty string."""
+        codes = self._codes
+        try:
+            found = [codes[value] for value in values]
+        except KeyError:
+            for value in values:
+                if value not in codes:
+                    codes[value] = self.pool.add("" if value is None else str(value))
+            found = [codes[value] for value in values]
+        return np.fromiter(found, np.int32, len(found))
