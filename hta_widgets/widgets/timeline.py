@@ -14,6 +14,7 @@ import traitlets as t
 
 from hta_widgets.errors import TraceError
 from hta_widgets.export import ExportReport, export_trace
+from hta_widgets.export.html import save_html
 from hta_widgets.model import Selection, Trace, TraceSet
 from hta_widgets.tiles import TileEngine
 from hta_widgets.widgets.assets import asset
@@ -184,8 +185,6 @@ class Timeline(anywidget.AnyWidget):
         str
             The path that was written.
         """
-        from hta_widgets.export.html import save_html
-
         return save_html(path, self.engine, self._scene, self.state.snapshot(), max_mb=max_mb)
 
     def link(self, other: Timeline) -> None:
