@@ -184,6 +184,9 @@ def test_a_click_shows_an_event_with_its_arguments_and_arrows(open_page, traces,
     details = saved.root.locator(".hta-details")
     expect(details).to_contain_text(NCCL[:40])
     expect(saved.fact("In msg nelems")).to_contain_text("1048577")
+    # All of it is in the window: the timeline gives way to the panel.
+    saved.page.wait_for_function("document.documentElement.scrollHeight <= innerHeight + 8")
+    expect(saved.page.locator("footer summary")).to_be_in_viewport()
     screenshot(saved.page, "saved_page_details")
     saved.page.keyboard.press("Escape")
     saved.page.keyboard.press("Escape")

@@ -2,7 +2,7 @@
 
 import { type Blocks, canGunzip, readBlock } from "../page/bytes";
 import type { PageDocument } from "../page/document";
-import { PageHost } from "../page/host";
+import { PageHost, type PageModel } from "../page/host";
 import { EMBEDDED, offerPageSource } from "../page/index";
 import { PageSource } from "../page/source";
 
@@ -38,10 +38,19 @@ function download(name: string, file: Blob): void {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
-/** Height that is left for the timeline. */
-function heightOf(view: HTMLElement): number {
-  const others = document.body.scrollHeight - view.offsetHeight;
-  return Math.max(320, window.innerHeight - Math.min(others, 160) - 8);
+const LEAST_PX = 320;
+/** Margins of the page and the folded footer. */
+const FOOTER_PX = 40;
+
+/** Let timeline, open panels and footer share the window; panels take what they need. */
+function fitToWindow(view: HTMLElement, timeline: PageModel): void {
+  const fit = (): void => {
+    const panels = Math.max(view.offsetHeight - Number(timeline.get("height")), 0);
+    timeline.set("height", Math.max(LEAST_PX, window.innerHeight - FOOTER_PX - panels));
+  };
+  fit();
+  window.addEventListener("resize", fit);
+  new ResizeObserver(fit).observe(view);
 }
 
 async function open(view: HTMLElement): Promise<void> {
@@ -63,7 +72,7 @@ async function open(view: HTMLElement): Promise<void> {
         module: "timeline.js",
         state: {
           state: "anywidget:state",
-          height: heightOf(view),
+          height: Math.max(LEAST_PX, window.innerHeight - FOOTER_PX),
           _scene: page.scene,
           [EMBEDDED]: SOURCE,
         },
@@ -71,9 +80,9 @@ async function open(view: HTMLElement): Promise<void> {
     },
     loadModule,
   );
-  window.addEventListener("resize", () => host.models.timeline?.set("height", heightOf(view)));
   view.textContent = "";
   await host.show("timeline", view);
+  fitToWindow(view, host.models.timeline!);
 }
 
 const view = document.getElementById("hta-view");

@@ -2,7 +2,7 @@
 
 import type { Brief } from "../contract";
 import { Counter } from "./counter";
-import { type AnyRank, notEmbedded } from "./job";
+import type { AnyRank } from "./job";
 import type { Names } from "./names";
 import { Overview } from "./overview";
 import type { Rank, Rows } from "./rank";
@@ -58,7 +58,7 @@ function overviewCell(
     };
   }
   const held = rank.held(lane, start, end);
-  if (held === null) throw new Error(notEmbedded(rank.number));
+  if (held === null) throw new Error("average of a wider cell; detail not embedded");
   const [min, max] = held.map((value) => (Number.isFinite(value) ? value : null));
   return { count: null, busy: 0, longest: null, kinds: {}, min, max };
 }
