@@ -47,6 +47,8 @@ export interface AppOptions {
 const LEAST_STAGE_PX = 96;
 /** Below this width the hint of keys has no room. */
 const TIGHT_PX = 760;
+/** From this width on the tables of totals have all their columns. */
+const ROOMY_PX = 1060;
 /** From this width on the colour mode is written out. */
 const WIDE_PX = 1280;
 const WHEEL_HINTS = 3;
@@ -297,6 +299,7 @@ export class TimelineApp {
     if (width === 0) return;
     toggle(this.root, "hta-narrow", width < NARROW_PX);
     toggle(this.root, "hta-tight", width < TIGHT_PX);
+    toggle(this.root, "hta-roomy", width >= ROOMY_PX);
     toggle(this.root, "hta-wide", width >= WIDE_PX);
     this.toolbar.setWidth(width);
   }

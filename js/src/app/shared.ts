@@ -71,7 +71,6 @@ export class Shared {
   private known: SharedState = { ...NOTHING };
   /** The state at the last entry of the history: what the next entry goes back to. */
   private settled: SharedState = { ...NOTHING };
-  private writing = false;
   private moving = false;
   private sent = new Set<string>();
   private saveTimer = 0;
@@ -192,33 +191,25 @@ export class Shared {
 
   private write(patch: Partial<SharedState>): Set<Key> {
     const changed = new Set<Key>();
-    this.writing = true;
-    try {
-      for (const [name, value] of Object.entries(patch)) {
-        const key = name as Key;
-        if (same(value, this.known[key])) continue;
-        changed.add(key);
-        Object.assign(this.known, { [key]: value });
-        if (key === "view") this.sent.add(JSON.stringify(value));
-        this.model?.set(key, value);
-      }
-    } finally {
-      this.writing = false;
+    for (const [name, given] of Object.entries(patch)) {
+      const key = name as Key;
+      const value = normal(key, given);
+      if (same(value, this.known[key])) continue;
+      changed.add(key);
+      // Known before it is set: the model's own event then brings no news.
+      Object.assign(this.known, { [key]: value });
+      if (key === "view") this.sent.add(JSON.stringify(value));
+      this.model?.set(key, value);
     }
     return changed;
   }
 
   private writeHistory(history: History): void {
-    this.writing = true;
-    try {
-      this.model?.set("_history", history);
-    } finally {
-      this.writing = false;
-    }
+    this.model?.set("_history", history);
   }
 
   private hear(key: Key): void {
-    if (this.writing || this.model === null) return;
+    if (this.model === null) return;
     const value = normal(key, this.model.get(key));
     if (same(value, this.known[key])) return;
     // While the view moves, hosts that echo hand back where it was a moment ago.

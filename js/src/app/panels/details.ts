@@ -138,6 +138,7 @@ export class DetailsPanel {
         name: "Same name",
         value: [others],
         title: `${formatDuration(same.sum)} in all`,
+        look: "wrapped",
       });
     }
     rows.push({ name: "Kind", value: [kindWords(event.kind, event.category)] });
