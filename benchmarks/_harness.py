@@ -97,17 +97,24 @@ def run_script(script: Path, *arguments: str | Path, core: int | None = None) ->
     return _start([sys.executable, script, *arguments], core, None)
 
 
-def measure(name: str, once: Callable[[], Run], *, repeat: int) -> Row:
-    """Repeat, telling the terminal; a row without runs says in its note what is missing."""
-    row = Row(name)
-    try:
-        for number in range(repeat):
-            _tell(f"  {name} … {number + 1}/{repeat}")
-            row.runs.append(once())
-    except Missing as reason:
-        row.note = str(reason)
+def measure(cases: dict[str, tuple[Callable[[], Run], int]]) -> list[Row]:
+    """Run each case as often as it says, in turns, so that a busy minute of the machine hits all.
+
+    A row without runs says in its note what is missing.
+    """
+    rows = {name: Row(name) for name in cases}
+    for turn in range(max(repeat for _, repeat in cases.values())):
+        for name, (once, repeat) in cases.items():
+            row = rows[name]
+            if turn >= repeat or row.note:
+                continue
+            _tell(f"  {name} … {turn + 1}/{repeat}")
+            try:
+                row.runs.append(once())
+            except Missing as reason:
+                row.note = str(reason)
     _tell("")
-    return row
+    return list(rows.values())
 
 
 def _tell(what: str) -> None:

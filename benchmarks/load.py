@@ -120,12 +120,14 @@ def size_mb(path: Path) -> float:
 
 def compare(path: Path, repeat: int, hta_repeat: int) -> list[harness.Row]:
     path.read_bytes()  # into the page cache: disks are not what is compared
-    rows = [
-        harness.measure("ours", lambda: ours(path), repeat=repeat),
-        harness.measure("HTA 0.6.1", lambda: hta(path), repeat=hta_repeat),
-        harness.measure("Perfetto UI", lambda: perfetto(path), repeat=min(repeat, 3)),
-        harness.measure("floor", lambda: floor(path), repeat=repeat),
-    ]
+    rows = harness.measure(
+        {
+            "ours": (lambda: ours(path), repeat),
+            "HTA 0.6.1": (lambda: hta(path), hta_repeat),
+            "Perfetto UI": (lambda: perfetto(path), min(repeat, 3)),
+            "floor": (lambda: floor(path), repeat),
+        }
+    )
     for row in rows:
         if row.name == "Perfetto UI" and row.runs and row.runs[0].extra:
             row.note = "with import errors: " + ", ".join(row.runs[0].extra)
