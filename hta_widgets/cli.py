@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["main", "parse_ranks", "parse_time"]
 
 _UNITS_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "μs": 1_000, "ms": 10**6, "s": 10**9}
-_TIME = re.compile(r"(-?\d+(?:\.\d*)?|-?\.\d+)\s*(ns|us|µs|μs|ms|s)?")
+_TIME = re.compile(r"(-?\d+(?:\.\d*)?|-?\.\d+)\s*(ns|us|µs|μs|ms|s)")
 _RANKS = re.compile(r"(\d+)(?:-(\d+))?")
 _MOST_PROBLEMS = 12
 
@@ -57,13 +57,13 @@ def _failed(message: str) -> int:
 
 
 def parse_time(text: str) -> int:
-    """Return the ns of a time such as ``12.3ms``, ``1.5 s``, ``250us`` or ``12300000`` (ns)."""
+    """Return the ns of a time such as ``12.3ms``, ``1.5 s``, or ``250us``."""
     found = _TIME.fullmatch(text.strip())
     if found is None:
         raise argparse.ArgumentTypeError(
             f"{text!r} is no time; write a number and ns, us, ms or s, for example 12.3ms"
         )
-    return round(Decimal(found[1]) * _UNITS_NS[found[2] or "ns"])
+    return round(Decimal(found[1]) * _UNITS_NS[found[2]])
 
 
 def parse_ranks(text: str) -> list[int]:
@@ -210,12 +210,18 @@ def _summary(options: argparse.Namespace) -> None:
     print()
     _print_table(rows)
     found: Counter[tuple[str, str]] = Counter()
+    files: dict[tuple[str, str], set[str]] = {}
     for problem in traces.problems.to_dict("records"):
-        found[str(problem["kind"]), str(problem["detail"])] += int(problem["count"])
+        what = str(problem["kind"]), str(problem["detail"])
+        found[what] += int(problem["count"])
+        files.setdefault(what, set()).add(str(problem["file"] or ""))
     if found:
         print("\nproblems")
-        for (kind, detail), count in list(found.items())[:_MOST_PROBLEMS]:
-            print(f"  {kind}: {count:,} × {detail}")
+        for what, count in list(found.items())[:_MOST_PROBLEMS]:
+            kind, detail = what
+            named = files[what]
+            where = f"{len(named)} files" if len(named) > 1 else min(named)
+            print(f"  {kind}: {count:,} × {detail}" + (f" ({where})" if where else ""))
         if len(found) > _MOST_PROBLEMS:
             print(f"  and {len(found) - _MOST_PROBLEMS} more: hw.load(…).problems lists them")
 

@@ -28,6 +28,9 @@ ProblemKind = Literal[
 
 PROBLEM_KINDS: tuple[ProblemKind, ...] = get_args(ProblemKind)
 
+#: Problems that leave the picture complete: they were repaired, guessed or placed, and counted.
+COMPLETE = frozenset({"repaired", "rounding", "overlap", "guessed_rank", "duplicate_rank"})
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -38,6 +41,11 @@ class Problem:
     detail: str
     rank: int | None = None
     file: str | None = None
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether no event is missing for it; of arrows without an end only the arrow is."""
+        return self.kind in COMPLETE or (self.kind == "unpaired" and self.detail.startswith("flow"))
 
 
 class Problems:

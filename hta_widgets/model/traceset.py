@@ -195,10 +195,10 @@ class TraceSet(Mapping[int, Trace]):
                 )
         return TraceSet(chosen, problems=problems, like=self)
 
-    def _chosen(self, ranks: Iterable[int] | None) -> list[int]:
+    def _chosen(self, ranks: Iterable[int] | int | None) -> list[int]:
         if ranks is None:
             return self.ranks
-        asked = [int(rank) for rank in ranks]
+        asked = [int(ranks)] if isinstance(ranks, int) else [int(rank) for rank in ranks]
         missing = [rank for rank in asked if rank not in self._traces]
         if missing:
             raise TraceError(
@@ -212,7 +212,7 @@ class TraceSet(Mapping[int, Trace]):
         *,
         start_ns: int | None = None,
         end_ns: int | None = None,
-        ranks: Iterable[int] | None = None,
+        ranks: Iterable[int] | int | None = None,
         tracks: Iterable[str | tuple[int, str]] | None = None,
         ids: Iterable[tuple[int, int]] | None = None,
     ) -> Selection:
@@ -271,13 +271,17 @@ class TraceSet(Mapping[int, Trace]):
 
     def _facts(self) -> list[str]:
         events = sum(len(trace) for trace in self.values())
-        problems = sum(problem.count for problem in self._problems)
+        notes = len(self._problems)
+        missing = sum(not problem.is_harmless for problem in self._problems)
+        problems = f"{missing} problem{'' if missing == 1 else 's'}" if missing else "complete"
+        if notes > missing:
+            problems += f", {notes - missing} notes in .problems"
         return [
             f"{self.format}",
             f"{len(self)} rank{'' if len(self) == 1 else 's'}",
             f"{events:,} events",
             f"{(self.end_ns - self.start_ns) / 1e6:,.3f} ms",
-            f"{problems:,} problems" if problems else "no problems",
+            problems,
         ]
 
     def __repr__(self) -> str:

@@ -290,11 +290,20 @@ def _summary(counts: _Counts, threads: Mapping[int, str], lane0: int) -> list[Su
     if communication:
         add("comm", "NCCL" if counts.nccl else "comm")
     working = [at for at in threads if counts.of(at) > counts.of_kind(at, _ANNOTATION)]
+    # Without device work, annotations tell most of what a thread does.
+    named = not rows
+    if named and working:
+        working = [at for at in threads if counts.of(at)]
     alone = working if len(working) <= MAX_CPU_LANES else working[: MAX_CPU_LANES - 1]
     for at in alone:
-        add("cpu", threads[at], (at,))
+        add("cpu", threads[at], (at,), annotations=named)
     if len(working) > len(alone):
-        add("cpu", f"{len(working) - len(alone)} other threads", working[len(alone) :])
+        add(
+            "cpu",
+            f"{len(working) - len(alone)} other threads",
+            working[len(alone) :],
+            annotations=named,
+        )
     if not rows and counts.events.any():
         # Neither device nor host work that we know: all there is, rather than an empty row.
         add("cpu", "all events", range(len(counts.tracks)), annotations=True)

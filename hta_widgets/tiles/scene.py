@@ -11,7 +11,7 @@ from hta_widgets.model.table import KINDS
 from hta_widgets.tiles.labels import job_title
 from hta_widgets.tiles.layout import Job, Rank, TrackRow
 from hta_widgets.tiles.strip import strip
-from hta_widgets.tiles.truth import is_harmless, truth
+from hta_widgets.tiles.truth import truth
 
 __all__ = ["describe", "whole_range"]
 
@@ -25,7 +25,7 @@ def describe(job: Job, traces: TraceSet) -> dict[str, Any]:
     counts: Counter[int | None] = Counter()
     cut: dict[int | None, str] = {}
     for problem in problems:
-        if not is_harmless(problem):
+        if not problem.is_harmless:
             counts[problem.rank] += problem.count
         if problem.kind == "truncated":
             cut.setdefault(problem.rank, problem.detail)

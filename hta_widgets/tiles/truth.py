@@ -8,10 +8,7 @@ from typing import Any
 
 from hta_widgets.model import Problem
 
-__all__ = ["COMPLETE", "grouped", "is_harmless", "thin", "truth"]
-
-#: Problems that leave the picture complete: they were repaired, guessed or placed, and counted.
-COMPLETE = frozenset({"repaired", "rounding", "overlap", "guessed_rank", "duplicate_rank"})
+__all__ = ["grouped", "thin", "truth"]
 
 #: What is missing, in words, by kind of problem; for one and for several.
 _WORDS = {
@@ -24,6 +21,9 @@ _WORDS = {
     "stale": ("file changed", "files changed"),
 }
 
+#: What befalls a whole file, however many records of it tell.
+_OF_FILES = frozenset({"truncated", "empty", "foreign", "stale"})
+
 MAX_LISTED = 200
 THIN = "\u202f"
 
@@ -32,9 +32,13 @@ def truth(events: int, problems: Iterable[Problem]) -> dict[str, Any]:
     """Return the scene's ``truth``."""
     found = list(problems)
     missing: Counter[str] = Counter()
+    files: dict[str, set[str | None]] = {}
     for problem in found:
-        if not is_harmless(problem):
+        if not problem.is_harmless:
             missing[problem.kind] += problem.count
+            files.setdefault(problem.kind, set()).add(problem.file)
+    for kind in _OF_FILES & missing.keys():
+        missing[kind] = len(files[kind])
     shown = f"{thin(events)} event{'' if events == 1 else 's'}"
     if missing:
         parts = [_phrase(kind, count) for kind, count in missing.items()]
@@ -42,13 +46,6 @@ def truth(events: int, problems: Iterable[Problem]) -> dict[str, Any]:
     else:
         level, text = "ok", f"exact: {shown}, 0 dropped"
     return {"level": level, "text": text, "problems": grouped(found)}
-
-
-def is_harmless(problem: Problem) -> bool:
-    """Whether no event is missing for it; of arrows without an end only the arrow is."""
-    return problem.kind in COMPLETE or (
-        problem.kind == "unpaired" and problem.detail.startswith("flow")
-    )
 
 
 def grouped(problems: list[Problem]) -> list[dict[str, Any]]:

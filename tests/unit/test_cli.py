@@ -28,7 +28,6 @@ def job(tmp_path_factory):
         ("0.5µs", 500),
         ("1.5s", 1_500_000_000),
         ("7ns", 7),
-        ("42", 42),
         ("-3ms", -3_000_000),
         ("0.1000000001s", 100_000_000),
     ],
@@ -37,7 +36,7 @@ def test_times(text, expected):
     assert cli.parse_time(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "ms", "12 hours", "1e3ms", "1,5ms"])
+@pytest.mark.parametrize("text", ["", "ms", "42", "12 hours", "1e3ms", "1,5ms"])
 def test_what_is_no_time(text):
     with pytest.raises(argparse.ArgumentTypeError, match=r"12\.3ms"):
         cli.parse_time(text)

@@ -77,8 +77,11 @@ export interface DeviceShares {
 
 /** Shares of the time in view that has data, over all ranks with device events; null without. */
 export function deviceShares(scene: Scene, stats: Stats): DeviceShares | null {
+  // What a cut file lacks may belong anywhere, so its empty time is not known to be idle.
   const device = new Set(
-    scene.ranks.filter((rank) => rank.summary.some((row) => row.role !== "cpu")).map((r) => r.rank),
+    scene.ranks
+      .filter((rank) => rank.truncated === null && rank.summary.some((row) => row.role !== "cpu"))
+      .map((rank) => rank.rank),
   );
   const sums = { compute: 0, communication: 0, exposed: 0, memory: 0, idle: 0 };
   let data = 0;
@@ -116,8 +119,11 @@ export function viewWords(view: Span, scene: Scene, stats: Stats | null): Words 
   }
   const shares = deviceShares(scene, stats);
   if (shares === null) {
-    const device = scene.ranks.some((rank) => rank.summary.some((row) => row.role !== "cpu"));
-    words.push(device ? " No rank has data here." : " No GPU events in these files.");
+    const device = scene.ranks.filter((rank) => rank.summary.some((row) => row.role !== "cpu"));
+    if (device.length === 0) words.push(" No GPU events in these files.");
+    else if (device.every((rank) => rank.truncated !== null))
+      words.push(" The files end early, so how idle the GPUs are is not known.");
+    else words.push(" No rank has data here.");
     return words;
   }
   const one = shares.ranks === 1;

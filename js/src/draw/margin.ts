@@ -84,8 +84,13 @@ function drawRow(pen: Pen, scene: MarginScene, placed: PlacedRow, x: number): vo
     if (whole > 0) {
       const share = (exposed[index] ?? 0) / whole;
       const words = share > 0 ? formatShare(share) : "";
-      const idleWords = formatShare((idle[index] ?? 0) / whole);
-      drawPair(pen, theme, left, baseline, width, words, idleWords);
+      if (row.rank.truncated !== null) {
+        // What the file lacks may belong here: not known to be idle.
+        pen.text("file cut off", left, baseline, FONT.label, theme.warnInk);
+      } else {
+        const idleWords = formatShare((idle[index] ?? 0) / whole);
+        drawPair(pen, theme, left, baseline, width, words, idleWords);
+      }
     } else {
       pen.text("no data", left, baseline, FONT.label, theme.ink3);
     }

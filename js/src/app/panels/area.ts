@@ -86,7 +86,9 @@ export class AreaPanel {
     const { totals, scene } = state;
     const where = selection.ids === null ? rowsWords(selection, scene) : "";
     const what = totals === null ? "" : plural(totals.events, "event");
-    const about = [what, where].filter((part) => part !== "").join(" · ");
+    const windowed = selection.start_ns !== null || selection.end_ns !== null;
+    const clipped = windowed ? "times within the window" : "";
+    const about = [what, where, clipped].filter((part) => part !== "").join(" · ");
     const query = selection.query;
     return h(
       "div",
