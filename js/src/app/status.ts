@@ -8,7 +8,7 @@ import { icon } from "./icons";
 import { plain, type Words } from "./words";
 
 /** Who may speak, the most urgent first. */
-const LAYERS = ["flash", "brush", "search", "kernel", "event", "area", "view"] as const;
+const LAYERS = ["flash", "brush", "kernel", "area", "search", "event", "view"] as const;
 export type Layer = (typeof LAYERS)[number];
 
 const SPOKEN_MS = 1000;
