@@ -1,6 +1,6 @@
 """Files become traces."""
 
-from . import stages
+from . import cache, stages
 from .load import load
 
-__all__ = ["load", "stages"]
+__all__ = ["cache", "load", "stages"]

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
 from hta_widgets.model.build import build_trace
 from hta_widgets.model.problems import Problems
@@ -17,6 +18,7 @@ from hta_widgets.model.table import RankColumns, RecordSource
 from hta_widgets.model.trace import Trace
 from hta_widgets.model.traceset import TraceSet
 
+from . import cache as columnar
 from .discovery import Found, find_files, report_foreign
 from .formats import READABLE
 from .kineto import read_file
@@ -32,6 +34,8 @@ __all__ = ["Outcome", "load", "read_trace"]
 
 #: From here on, starting processes pays.
 _PARALLEL_BYTES = 300_000_000
+#: Smaller files are read as fast as their copies.
+_CACHED_BYTES = 8_000_000
 
 
 class Outcome(NamedTuple):
@@ -48,7 +52,7 @@ def load(
     ranks: int | Iterable[int] | None = None,
     format: str = "auto",  # noqa: A002 - the contract's name
     executor: Executor | None = None,
-    cache: bool = True,  # noqa: ARG001
+    cache: bool = True,
     progress: bool = True,
 ) -> TraceSet:
     """Load traces.
@@ -66,7 +70,8 @@ def load(
         Reads the files, each in a task of its own. By default small inputs are read in this
         process, large ones of several files in a process pool.
     cache : bool
-        Whether a columnar copy may be used and kept.
+        Whether a columnar copy in the user's cache folder, or in the one that the environment
+        variable ``HTA_WIDGETS_CACHE`` names, may be used and kept.
     progress : bool
         Whether to show a bar, in notebooks and terminals, when it takes a while.
 
@@ -93,15 +98,31 @@ def load(
     keepalive = None
     if is_profiler(source):
         path, keepalive = export_profiler(source)
-        files = [Found(path)]
+        files, cache = [Found(path)], False
     else:
         files = _prefiltered(find_files(source, problems), wanted)
-    outcomes = _read_all(files, executor, keepalive, progress=progress)
+    outcomes = _read_all(files, executor, keepalive, progress=progress, cache=cache)
     return _assembled(source, files, outcomes, wanted, problems)
 
 
-def read_trace(path: str, *, advance: Any = None, keepalive: Any = None) -> Outcome:
-    """Read and build one file; a file that cannot be read is told, not raised."""
+def read_trace(
+    path: str, *, advance: Any = None, keepalive: Any = None, cache: bool = False
+) -> Outcome:
+    """Read and build one file, or fetch its copy; what cannot be read is told, not raised."""
+    worth = cache and decompressed_size(path) >= _CACHED_BYTES
+    if worth:
+        with stage("cache"):
+            kept = columnar.fetch(path)
+        if isinstance(kept, Outcome):
+            return kept
+    outcome = _read(path, advance, keepalive)
+    if worth and outcome.error is None and not taxonomy.version():
+        with stage("cache"):
+            columnar.keep(path, outcome)
+    return outcome
+
+
+def _read(path: str, advance: Any, keepalive: Any) -> Outcome:
     try:
         contents = read_file(path, advance=advance, keepalive=keepalive)
     except TraceError as error:
@@ -167,7 +188,12 @@ def _prefiltered(files: list[Found], wanted: set[int] | None) -> list[Found]:
 
 
 def _read_all(
-    files: list[Found], executor: Executor | None, keepalive: Any, *, progress: bool
+    files: list[Found],
+    executor: Executor | None,
+    keepalive: Any,
+    *,
+    progress: bool,
+    cache: bool,
 ) -> list[Outcome]:
     sizes = [_size(file.path) for file in files]
     with ExitStack() as stack:
@@ -176,9 +202,13 @@ def _read_all(
         bar = stack.enter_context(progress_bar(sum(sizes), len(files), wanted=progress))
         if executor is None:
             return [
-                read_trace(file.path, advance=bar.update, keepalive=keepalive) for file in files
+                read_trace(file.path, advance=bar.update, keepalive=keepalive, cache=cache)
+                for file in files
             ]
-        tasks = {executor.submit(read_trace, file.path): place for place, file in enumerate(files)}
+        tasks = {
+            executor.submit(read_trace, file.path, cache=cache): place
+            for place, file in enumerate(files)
+        }
         outcomes: dict[int, Outcome] = {}
         for task in _completed(tasks):
             outcomes[tasks[task]] = task.result()

@@ -98,10 +98,11 @@ def read_records(
 class _UnreadableError(Exception):
     """A value cannot be decoded, maybe because the text ends in it."""
 
-    def __init__(self, cost: int, ran_out: bool) -> None:  # noqa: FBT001
+    def __init__(self, cost: int, *, ran_out: bool = False, unended: bool = False) -> None:
         super().__init__()
         self.cost = cost  # how much of the text was looked at, about
-        self.ran_out = ran_out
+        self.ran_out = ran_out  # whether the text ends in it
+        self.unended = unended  # whether it ends in a string, which a stray quote can begin
 
 
 class _Walk:
@@ -178,7 +179,7 @@ class _Walk:
         try:
             return self._value(position)[1], True
         except _UnreadableError as failure:
-            at_end = failure.ran_out
+            at_end, cut_off = failure.ran_out, failure.ran_out and not failure.unended
             self.patience -= failure.cost
         if at_end and not self.last:
             return -1, False
@@ -187,13 +188,9 @@ class _Walk:
             return following, False
         if not self.last:
             return -1, False
-        for number, bracket in enumerate(_LIST_END.finditer(self.chars, position)):
-            end = bracket.end() + 1
-            rest = self.text[end:]
-            if not rest.strip() or read_top_level(rest, 0).complete:
-                return bracket.start() + 1, False
-            if number == _MOST_LIST_ENDS:
-                break
+        end = -1 if cut_off else self._list_end(position)
+        if end >= 0:
+            return end, False
         self._note("truncated", "the last record is cut off", position)
         self.reading.end = len(self.chars)
         return -1, False
@@ -214,9 +211,10 @@ class _Walk:
                 ran_out = unended or failure.pos > len(chars) - _ESCAPE
                 if not ran_out or len(chars) < stretch:
                     looked_at = len(chars) if unended else failure.pos
-                    raise _UnreadableError(looked_at + _COST_OF_FAILURE, ran_out) from None
+                    cost = looked_at + _COST_OF_FAILURE
+                    raise _UnreadableError(cost, ran_out=ran_out, unended=unended) from None
             except _UNREADABLE:
-                raise _UnreadableError(_COST_OF_DEPTH, ran_out=False) from None
+                raise _UnreadableError(_COST_OF_DEPTH) from None
             else:
                 if size < len(chars) or len(chars) < stretch:
                     return value, position + size
@@ -240,6 +238,16 @@ class _Walk:
                 if isinstance(value, dict) and "ph" in value:
                     return end
             if self.patience < 0:
+                break
+        return -1
+
+    def _list_end(self, position: int) -> int:
+        """Return where the last entry ends, by a bracket behind which the file is as it should."""
+        for number, match in enumerate(_LIST_END.finditer(self.chars, position)):
+            rest = self.text[match.end() + 1 :]
+            if not rest.strip() or read_top_level(rest, 0).complete:
+                return match.start() + 1
+            if number == _MOST_LIST_ENDS:
                 break
         return -1
 

@@ -1,0 +1,136 @@
+"""Copies of what was loaded: the same again, quickly, and never of another file."""
+
+import importlib
+import os
+
+import numpy as np
+import pytest
+
+import hta_widgets as hw
+from hta_widgets import taxonomy
+from hta_widgets.readers import cache
+
+from .conftest import event
+
+module = importlib.import_module("hta_widgets.readers.load")  # the package shows its function
+
+
+@pytest.fixture(autouse=True)
+def reads(tmp_path, monkeypatch):
+    """Use a cache of its own for files of any size; list the files that are really read."""
+    monkeypatch.setenv("HTA_WIDGETS_CACHE", str(tmp_path / "the cache"))
+    monkeypatch.setattr(module, "_CACHED_BYTES", 0)
+    monkeypatch.setattr(taxonomy, "_version", 0)
+    read = []
+    original = module.read_file
+    monkeypatch.setattr(
+        module, "read_file", lambda path, **more: read.append(path) or original(path, **more)
+    )
+    return read
+
+
+def copies():
+    return sorted(cache.folder().glob("*"))
+
+
+def test_loaded_again_it_is_the_same(write, reads):
+    records = [event(f"op {i}", i, args={"i": i}) for i in range(100)]
+    path = write([*records, {"ph": "X"}], "rank-3.json.gz", distributedInfo={"rank": 3})
+    first, again = hw.load(path), hw.load(path)
+    assert len(reads) == 1
+    assert again[3].events.equals(first[3].events)
+    assert again.problems.equals(first.problems)
+    assert again.problems["kind"].tolist() == ["skipped"]
+    assert again[3].metadata == first[3].metadata
+    assert again[3].args(17) == {"i": 17}
+    assert again[3].source.record(5) == first[3].source.record(5)
+    assert np.array_equal(again[3].table.start_ns, first[3].table.start_ns)
+
+
+def test_it_can_be_left_out(write, reads):
+    path = write([event()])
+    hw.load(path, cache=False)
+    assert copies() == []
+    hw.load(path, cache=False)
+    assert len(reads) == 2
+
+
+def test_a_file_that_changed_is_read_again(write, reads):
+    path = write([event("before")])
+    hw.load(path)
+    write([event("behind")])
+    os.utime(path, ns=(1, 1))
+    assert hw.load(path)[0].events["name"].astype(str).tolist() == ["behind"]
+    assert len(reads) == 2
+
+
+def test_small_files_are_not_worth_it(write, monkeypatch):
+    monkeypatch.setattr(module, "_CACHED_BYTES", 1_000_000)
+    hw.load(write([event()]))
+    assert copies() == []
+
+
+def test_a_damaged_copy_is_replaced(write, reads):
+    path = write([event()])
+    hw.load(path)
+    (copy,) = copies()
+    copy.write_bytes(copy.read_bytes()[:-3])
+    assert len(hw.load(path)[0]) == 1
+    assert len(reads) == 2
+    hw.load(path)
+    assert len(reads) == 2
+
+
+def test_a_folder_that_cannot_be_written_costs_nothing(write, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("HTA_WIDGETS_CACHE", str(tmp_path / "file" / "below"))
+    assert len(hw.load(write([event()]))[0]) == 1
+
+
+def test_errors_are_not_kept(write):
+    path = write('{"traceEvents": [7]}')
+    for _ in range(2):
+        with pytest.raises(hw.TraceError):
+            hw.load(path)
+    assert copies() == []
+
+
+def test_clear(write, reads):
+    path = write([event()])
+    hw.load(path)
+    cache.clear()
+    assert copies() == []
+    hw.load(path)
+    assert len(reads) == 2
+
+
+def test_copies_do_not_grow_without_end(write, monkeypatch):
+    paths = [write([event(f"of {number}")], f"{number}.json") for number in range(4)]
+    hw.load(paths[0])
+    (oldest,) = copies()
+    os.utime(oldest, (1, 1))
+    monkeypatch.setattr(cache, "_MOST_BYTES", int(2.5 * oldest.stat().st_size))
+    for path in paths[1:3]:
+        hw.load(path)
+    assert len(copies()) == 2
+    assert oldest not in copies()
+
+
+def test_rules_of_the_user_reach_copies_but_do_not_stay_in_them(write, reads):
+    path = write([event("my_op", cat="cpu_op")])
+    hw.load(path)
+    taxonomy.add("sync", "my_op", category="cpu_op")
+    try:
+        assert hw.load(path)[0].events["kind"].astype(str).tolist() == ["sync"]
+        assert len(reads) == 1
+        other = write([event("my_op", cat="cpu_op")], "other.json")
+        assert hw.load(other)[0].events["kind"].astype(str).tolist() == ["sync"]
+        assert len(copies()) == 1
+    finally:
+        taxonomy.reset()
+    assert hw.load(path)[0].events["kind"].astype(str).tolist() == ["cpu"]
+
+
+def test_only_the_user_may_look(write):
+    hw.load(write([event()]))
+    assert copies()[0].stat().st_mode & 0o077 == 0
