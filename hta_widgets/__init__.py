@@ -6,7 +6,7 @@ from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
 from hta_widgets.export import ExportReport, export_trace
 from hta_widgets.model import Selection, Trace, TraceSet
-from hta_widgets.readers import load
+from hta_widgets.readers import cache, load
 from hta_widgets.widgets import Timeline
 
 __version__ = _version("hta_widgets")
@@ -19,6 +19,7 @@ __all__ = [
     "TraceError",
     "TraceSet",
     "__version__",
+    "cache",
     "export_trace",
     "load",
     "taxonomy",
