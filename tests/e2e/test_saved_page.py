@@ -185,7 +185,7 @@ def test_a_click_shows_an_event_with_its_arguments_and_arrows(open_page, traces,
     expect(details).to_contain_text(NCCL[:40])
     expect(saved.fact("In msg nelems")).to_contain_text("1048577")
     # All of it is in the window: the timeline gives way to the panel.
-    saved.page.wait_for_function("document.documentElement.scrollHeight <= innerHeight + 8")
+    saved.page.wait_for_function("() => document.documentElement.scrollHeight <= innerHeight + 8")
     expect(saved.page.locator("footer summary")).to_be_in_viewport()
     screenshot(saved.page, "saved_page_details")
     saved.page.keyboard.press("Escape")

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.export.embed.blocks import Block, ColumnWriter, packed
 from hta_widgets.model import Trace
-from hta_widgets.model.record_fields import decode_fields
 from hta_widgets.tiles.args_text import args_of_record
 from hta_widgets.tiles.layout import Rank
 
@@ -92,26 +92,35 @@ def _texts(trace: Trace, records: Ints) -> Iterator[tuple[int, bytes]]:
     if trace.source is None:
         return
     wanted, first, times = np.unique(records, return_index=True, return_counts=True)
-    found = trace.source.records(wanted)
-    for at, repeats, (_, record) in zip(first.tolist(), times.tolist(), found, strict=True):
+    repeated = set(first[times > 1].tolist())
+    for at, (_, record) in zip(first.tolist(), trace.source.records(wanted), strict=True):
         text = _args_of(record)
-        if text:
-            for place in range(at, at + repeats):
-                yield place, text
+        if not text:
+            continue
+        yield at, text
+        if at in repeated:
+            yield from ((at + k, text) for k in range(1, int(times[first == at][0])))
 
 
 def _args_of(record: bytes) -> bytes:
     """Return the text of a record's args; nothing where it has none."""
     if b'"args"' not in record:
         return b""
-    fields = decode_fields(record)
-    if fields is None:
+    try:
+        text = bytes(_decode(record).args)
+    except msgspec.DecodeError:
         # Not strict JSON, but nothing of it is to be lost: text that says the same.
         pairs = args_of_record(record)
         inner = ",".join(f"{_quoted(key)}:{_quoted(text)}" for key, text in pairs)
-        return f"{{{inner}}}".encode("utf-8", "replace") if pairs else b""
-    text = fields.get("args", b"")
+        return f"{{{inner}}}".encode("ascii") if pairs else b""
     return b"" if text in (b"null", b"{}") else text
+
+
+class _Record(msgspec.Struct, gc=False):
+    args: msgspec.Raw = msgspec.Raw(b"")
+
+
+_decode = msgspec.json.Decoder(_Record).decode
 
 
 def _quoted(text: str) -> str:
@@ -142,8 +151,9 @@ def _written(rank: Rank, records: Ints, places: Ints, limit_bytes: float) -> Arg
         waiting.clear()
         bytes_waiting = 0
 
+    place_of = places.tolist()
     for at, text in _texts(trace, records):
-        rows.append(int(places[at]))
+        rows.append(place_of[at])
         sizes.append(len(text))
         waiting.append(text)
         bytes_waiting += len(text)

@@ -6,13 +6,21 @@ import { Columns } from "./columns";
 import type { FullHeader } from "./document";
 import { argsBlockOf } from "./job";
 import { readJson } from "./json_text";
+import { countUpTo } from "./sorted";
 
-/** Rows of the three tables lie one behind the other. */
+/** Where a text lies: in which block, from where to where. */
 type Entry = readonly [block: number, start: number, end: number];
 
 interface Directory {
-  /** Of most rows one text; of an event that two records made, two. */
-  entries: Map<number, Entry[]>;
+  /** By place, which is a row, counted through the three tables: its first text + 1, or 0. */
+  firstOf: Int32Array;
+  /** Of events that two records made: all their texts, in order. */
+  several: Map<number, number[]>;
+  /** By text: where it ends in its block, and its length. */
+  ends: Float64Array;
+  sizes: Int32Array;
+  /** First text of each block, and at last how many there are. */
+  firstOfBlock: number[];
 }
 
 const KEPT_BLOCKS = 8;
@@ -42,8 +50,11 @@ export class Args {
   async texts_of(table: TableName, row: number): Promise<string[]> {
     if (this.header.args.state !== "embedded") return [];
     this.directory ??= this.readDirectory();
-    const entries = (await this.directory).entries.get(this.place(table, row)) ?? [];
-    return Promise.all(entries.map((entry) => this.text(entry)));
+    const directory = await this.directory;
+    const place = this.place(table, row);
+    const first = directory.firstOf[place] ?? 0;
+    const texts = directory.several.get(place) ?? (first > 0 ? [first - 1] : []);
+    return Promise.all(texts.map((text) => this.text(entryOf(directory, text))));
   }
 
   /** Key and display text of each of a row's args. */
@@ -84,22 +95,33 @@ export class Args {
     const { rank, args } = this.header;
     const bytes = await readBlock(this.blocks, `${argsBlockOf(rank, 0)}-directory`);
     const columns = new Columns(bytes, args.columns);
-    const [rows, sizes] = [columns.i32("row"), columns.i32("size")];
-    const counts = columns.i32("block");
-    const entries = new Map<number, Entry[]>();
-    let at = 0;
-    counts.forEach((count, block) => {
-      let start = 0;
-      for (let i = 0; i < count; i += 1, at += 1) {
-        const entry: Entry = [block, start, start + sizes[at]!];
-        start = entry[2];
-        const known = entries.get(rows[at]!);
-        if (known === undefined) entries.set(rows[at]!, [entry]);
-        else known.push(entry);
-      }
+    const [places, sizes] = [columns.i32("row"), columns.i32("size")];
+    const { events, asyncs, instants } = this.lengths;
+    const firstOf = new Int32Array(events + asyncs + instants);
+    const several = new Map<number, number[]>();
+    places.forEach((place, text) => {
+      const first = firstOf[place]!;
+      if (first === 0) firstOf[place] = text + 1;
+      else several.set(place, [...(several.get(place) ?? [first - 1]), text]);
     });
     // An event's end may stand before its beginning.
-    for (const row of columns.i32("swapped")) entries.get(row)?.reverse();
-    return { entries };
+    for (const place of columns.i32("swapped")) several.get(place)?.reverse();
+    const firstOfBlock = [0];
+    const ends = new Float64Array(sizes.length);
+    for (const count of columns.i32("block")) {
+      const from = firstOfBlock.at(-1)!;
+      let end = 0;
+      for (let text = from; text < from + count; text += 1) {
+        end += sizes[text]!;
+        ends[text] = end;
+      }
+      firstOfBlock.push(from + count);
+    }
+    return { firstOf, several, ends, sizes, firstOfBlock };
   }
+}
+
+function entryOf({ firstOfBlock, ends, sizes }: Directory, text: number): Entry {
+  const end = ends[text]!;
+  return [countUpTo(firstOfBlock, text) - 1, end - sizes[text]!, end];
 }

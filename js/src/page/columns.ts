@@ -62,19 +62,21 @@ export class Columns {
     }
     const zigzag = (flags & ZIGZAG) !== 0;
     const delta = (flags & DELTA) !== 0;
+    const values = out instanceof Float64Array ? out : new Float64Array(length);
+    for (let plane = 0; plane < width; plane += 1) {
+      const bytes = this.bytes.subarray(offset + plane * length, offset + (plane + 1) * length);
+      const weight = 256 ** plane;
+      for (let i = 0; i < length; i += 1) values[i] = values[i]! + bytes[i]! * weight;
+    }
     let before = 0;
-    for (let i = 0; i < length; i += 1) {
-      let value = 0;
-      let weight = 1;
-      for (let at = offset + i, plane = 0; plane < width; plane += 1, at += length) {
-        value += this.bytes[at]! * weight;
-        weight *= 256;
-      }
+    for (let i = 0; (zigzag || delta) && i < length; i += 1) {
+      let value = values[i]!;
       if (zigzag) value = value % 2 === 0 ? value / 2 : -(value + 1) / 2;
       if (delta) value += before;
       before = value;
-      out[i] = value;
+      values[i] = value;
     }
+    if (values !== out) out.set(values);
     return out;
   }
 }

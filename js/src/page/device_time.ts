@@ -7,6 +7,7 @@ import { coverOf } from "./lane";
 import { Overview } from "./overview";
 import { packed } from "./pack";
 import type { Rank } from "./rank";
+import { picked } from "./sorted";
 
 const COMPUTE = 0;
 const COMMUNICATION = 1;
@@ -84,10 +85,7 @@ export class DeviceTime {
 function unionOf(rank: Rank, rows: Int32Array, kinds: readonly number[]): (time: number) => number {
   const { start, dur } = rank.events;
   const chosen = rows.filter((row) => kinds.includes(rank.kindOf(rank.events, row)));
-  const cover = coverOf(
-    Float64Array.from(chosen, (row) => start[row]!),
-    Float64Array.from(chosen, (row) => dur[row]!),
-  );
+  const cover = coverOf(picked(start, chosen), picked(dur, chosen));
   return (time) => cover.before(time);
 }
 

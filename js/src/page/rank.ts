@@ -6,7 +6,7 @@ import { Counter } from "./counter";
 import type { EventType, FullHeader, SummaryHeader, TrackHeader } from "./document";
 import { Lane } from "./lane";
 import type { Names } from "./names";
-import { countBelow } from "./sorted";
+import { countBelow, picked, positions } from "./sorted";
 
 /** A table as intervals: events, asyncs or instants. Times are those that users see. */
 export interface Rows {
@@ -43,6 +43,7 @@ export class Rank {
   readonly asyncs: Rows;
   readonly instants: Rows;
   private readonly trackOfLane: Int32Array;
+  private readonly kindOfType: Uint8Array;
   private lanes = new Map<number, Lane | Counter>();
   private readonly made = new Map<string, unknown>();
 
@@ -52,6 +53,7 @@ export class Rank {
     private readonly names: Names,
   ) {
     this.number = header.rank;
+    this.kindOfType = Uint8Array.from(header.types, ([, , kind]) => kind);
     this.events = this.rowsOf("events");
     this.asyncs = this.rowsOf("asyncs");
     this.instants = this.rowsOf("instants");
@@ -88,7 +90,7 @@ export class Rank {
   }
 
   kindOf(rows: Rows, row: number): number {
-    return this.typeOf(rows, row)[2];
+    return this.kindOfType[rows.type[row]!]!;
   }
 
   trackAt(lane: number): TrackHeader | null {
@@ -153,10 +155,12 @@ export class Rank {
   private indexed(ref: LaneRef, lane: number): Lane {
     const rows = this.tableOf(ref);
     const members = this.members(lane, ref);
+    const kinds = new Uint8Array(members.length);
+    for (let i = 0; i < kinds.length; i += 1) kinds[i] = this.kindOf(rows, members[i]!);
     return new Lane({
-      starts: Float64Array.from(members, (row) => rows.start[row]!),
-      durs: Float64Array.from(members, (row) => rows.dur[row]!),
-      kinds: Uint8Array.from(members, (row) => this.kindOf(rows, row)),
+      starts: picked(rows.start, members),
+      durs: picked(rows.dur, members),
+      kinds,
       rows: ref.role === "cpu" ? null : members,
     });
   }
@@ -173,24 +177,21 @@ export class Rank {
     }
     if (ref.role === "cpu") return this.hostMembers(ref.summary);
     const { start, dur, lane: lanes } = this.tableOf(ref);
-    const found: number[] = [];
-    lanes.forEach((one, row) => {
-      if (one === lane) found.push(row);
-    });
-    found.sort((a, b) => start[a]! - start[b]! || dur[b]! - dur[a]! || a - b);
-    return Int32Array.from(found);
+    const found = positions(lanes.length, (row) => lanes[row] === lane);
+    return found.sort((a, b) => start[a]! - start[b]! || dur[b]! - dur[a]! || a - b);
   }
 
   private hostMembers({ tracks, annotations }: SummaryHeader): Int32Array {
     const chosen = new Set(tracks);
     const on = this.trackOfLane.map((track) => (chosen.has(track) ? 1 : 0));
-    const { lane } = this.events;
-    const rows: number[] = [];
-    for (let row = 0; row < lane.length; row += 1) {
-      if (on[lane[row]! - this.header.lane0]! === 0) continue;
-      if (annotations || this.kindOf(this.events, row) !== ANNOTATION) rows.push(row);
-    }
-    return Int32Array.from(rows);
+    const { events, header } = this;
+    const { lane } = events;
+    return positions(
+      lane.length,
+      (row) =>
+        on[lane[row]! - header.lane0] === 1 &&
+        (annotations || this.kindOf(events, row) !== ANNOTATION),
+    );
   }
 
   /** Rows of the events on device streams. */
@@ -198,11 +199,8 @@ export class Rank {
     return this.once("device", () => {
       const { lane } = this.events;
       const on = this.trackOfLane.map((at) => (this.header.tracks[at]?.role === "stream" ? 1 : 0));
-      const rows: number[] = [];
-      for (let row = 0; row < lane.length; row += 1) {
-        if (on[lane[row]! - this.header.lane0] === 1) rows.push(row);
-      }
-      return Int32Array.from(rows);
+      const { lane0 } = this.header;
+      return positions(lane.length, (row) => on[lane[row]! - lane0] === 1);
     });
   }
 

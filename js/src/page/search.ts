@@ -5,7 +5,7 @@ import type { Job } from "./job";
 import { matcher } from "./matching";
 import { Overview } from "./overview";
 import type { Rank } from "./rank";
-import { countBelow, countUpTo } from "./sorted";
+import { countBelow, countUpTo, picked, positions } from "./sorted";
 
 export const TABLES = ["events", "asyncs", "instants"] as const;
 const KEPT_TEXTS = 4;
@@ -34,13 +34,8 @@ export class RankHits {
     let rows = this.byTable.get(name);
     if (rows === undefined) {
       const { type } = this.rank.table(name);
-      const found: number[] = [];
-      if (this.count > 0) {
-        for (let row = 0; row < type.length; row += 1) {
-          if (this.matching[type[row]!] === 1) found.push(row);
-        }
-      }
-      rows = Int32Array.from(found);
+      const { matching } = this;
+      rows = positions(this.count > 0 ? type.length : 0, (row) => matching[type[row]!] === 1);
       this.byTable.set(name, rows);
     }
     return rows;
@@ -50,19 +45,21 @@ export class RankHits {
   get ordered(): Ordered {
     if (this.inOrder !== null) return this.inOrder;
     const parts = TABLES.map((name) => this.rows(name));
-    const entries: [start: number, table: number, row: number][] = [];
+    const length = parts.reduce((sum, rows) => sum + rows.length, 0);
+    const all: Ordered = {
+      start: new Float64Array(length),
+      table: new Uint8Array(length),
+      row: new Int32Array(length),
+    };
+    let at = 0;
     parts.forEach((rows, table) => {
-      const { start } = this.rank.table(TABLES[table]!);
-      for (const row of rows) entries.push([start[row]!, table, row]);
+      all.start.set(picked(this.rank.table(TABLES[table]!).start, rows), at);
+      all.table.fill(table, at, at + rows.length);
+      all.row.set(rows, at);
+      at += rows.length;
     });
-    if (parts[1]!.length > 0 || parts[2]!.length > 0) {
-      entries.sort((a, b) => a[0] - b[0] || a[1] - b[1] || a[2] - b[2]);
-    }
-    return (this.inOrder = {
-      start: Float64Array.from(entries, (entry) => entry[0]),
-      table: Uint8Array.from(entries, (entry) => entry[1]),
-      row: Int32Array.from(entries, (entry) => entry[2]),
-    });
+    const inOrder = parts[0]!.length === length ? all : sorted(all);
+    return (this.inOrder = inOrder);
   }
 
   brief(position: number): Brief {
@@ -82,6 +79,17 @@ export class RankHits {
     }
     return before;
   }
+}
+
+function sorted({ start, table, row }: Ordered): Ordered {
+  const order = positions(start.length, () => true).sort(
+    (a, b) => start[a]! - start[b]! || table[a]! - table[b]! || row[a]! - row[b]!,
+  );
+  return {
+    start: picked(start, order),
+    table: picked(table, order),
+    row: order.map((at) => row[at]!),
+  };
 }
 
 export interface Hits {
