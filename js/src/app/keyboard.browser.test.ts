@@ -1,0 +1,113 @@
+/** Keys on the whole view, in a real browser. */
+
+import { describe, expect, test } from "vitest";
+import { length, mount, pick, ready, viewOf } from "../../test/app_view";
+
+describe("keys", () => {
+  test("nothing that is typed reaches the page, host keys do", () => {
+    const view = mount();
+    view.root.focus();
+    const leaked: string[] = [];
+    const hear = (event: KeyboardEvent): unknown => leaked.push(event.key);
+    document.addEventListener("keydown", hear);
+    for (const key of ["w", "a", "b", "j", "d", "m", "Enter", "Delete", "Insert", "x", "y"]) {
+      view.press(key);
+    }
+    expect(leaked).toEqual([]);
+    const host = [
+      view.press("p", { ctrlKey: true }),
+      view.press("P", { ctrlKey: true, shiftKey: true }),
+      view.press("b", { ctrlKey: true }),
+      view.press("s", { ctrlKey: true }),
+    ];
+    expect(leaked).toEqual(["p", "P", "b", "s"]);
+    expect(host.every((event) => !event.defaultPrevented)).toBe(true);
+    document.removeEventListener("keydown", hear);
+    expect(view.root.dataset.lmSuppressShortcuts).toBe("true");
+  });
+
+  test("letters in the search field are text, Escape leaves it", async () => {
+    const view = mount();
+    view.root.focus();
+    expect(view.press("/").defaultPrevented).toBe(true);
+    const input = view.find(".hta-search input");
+    expect(document.activeElement).toBe(input);
+    view.press("w");
+    view.press("c");
+    expect(view.state.get("view")).toBeNull();
+    expect(view.state.get("color")).toBe("kind");
+    view.press("Escape");
+    expect(document.activeElement).toBe(view.root);
+  });
+
+  test("Escape closes the panel, then clears, then leaves", async () => {
+    const view = mount();
+    view.root.focus();
+    pick(view, "AllReduce");
+    await expect.poll(() => view.text(".hta-details h3")).toContain("AllReduce");
+    view.press("Escape");
+    expect(view.find(".hta-dock").hidden).toBe(true);
+    expect(view.state.get("selected_event")).not.toBeNull();
+    view.press("Escape");
+    expect(view.state.get("selected_event")).toBeNull();
+    expect(document.activeElement).toBe(view.root);
+    view.press("Escape");
+    expect(document.activeElement).not.toBe(view.root);
+  });
+
+  test("the sheet opens with ?, closes with Escape and gives the focus back", () => {
+    const view = mount();
+    view.root.focus();
+    view.press("?", { shiftKey: true, code: "Slash" });
+    expect(view.text(".hta-help h3")).toBe("Keys and gestures");
+    view.press("Escape");
+    expect(view.root.querySelector(".hta-help")).toBeNull();
+    expect(document.activeElement).toBe(view.root);
+  });
+
+  test("neighbours, arrows and bookmarks", async () => {
+    const view = mount();
+    await ready(view);
+    view.root.focus();
+    pick(view, "cudaLaunchKernel");
+    await expect.poll(() => view.text(".hta-details h3")).toBe("cudaLaunchKernel");
+    const [, first] = view.state.get("selected_event") as [number, number];
+    view.press(".");
+    await expect
+      .poll(() => (view.state.get("selected_event") as [number, number])[1])
+      .toBe(first + 1);
+    view.press("ArrowLeft");
+    await expect.poll(() => (view.state.get("selected_event") as [number, number])[1]).toBe(first);
+    await expect.poll(() => view.text(".hta-details")).toContain("Launches");
+    view.press("]");
+    await expect.poll(() => view.text(".hta-details")).toContain("Launched by");
+    view.state.set("view", [10_000_000, 30_000_000]);
+    await expect.poll(() => view.text(".hta-said")).toContain("10.0–30.0 ms");
+    view.press("2", { code: "Digit2", ctrlKey: true });
+    view.press("0", { code: "Digit0" });
+    await expect.poll(() => viewOf(view)).toEqual(view.job.scene.range);
+    view.press("2", { code: "Digit2" });
+    await expect.poll(() => viewOf(view)).toEqual([10_000_000, 30_000_000]);
+  });
+
+  test("a key that is held stops when the focus goes", async () => {
+    const view = mount();
+    await ready(view);
+    view.root.focus();
+    const init = { key: "d", code: "KeyD", bubbles: true, cancelable: true };
+    view.press("w");
+    await expect.poll(() => length(viewOf(view)) < length(view.job.scene.range)).toBe(true);
+    view.root.dispatchEvent(new KeyboardEvent("keydown", init));
+    view.root.blur();
+    const frame = (): Promise<number> => new Promise((done) => requestAnimationFrame(done));
+    // At rest two frames show the same view.
+    await expect
+      .poll(async () => {
+        const before = viewOf(view)[0];
+        await frame();
+        await frame();
+        return viewOf(view)[0] === before;
+      })
+      .toBe(true);
+  });
+});

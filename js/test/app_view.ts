@@ -1,0 +1,129 @@
+/** A whole view in a real browser on a made-up job, and hands to use it; for tests. */
+
+import { afterEach, beforeEach, expect } from "vitest";
+import { freshState, type LooseModel } from "../dev/app_harness";
+import { AppSource } from "../dev/app_source";
+import { type FakeJob, fakeJob } from "../dev/fake_job";
+import { TimelineApp } from "../src/app/app";
+import type { Span } from "../src/contract";
+import { createStage } from "../src/stage";
+import "../src/entries/timeline.css";
+
+export interface View {
+  root: HTMLElement;
+  stage: HTMLElement;
+  state: LooseModel;
+  source: AppSource;
+  job: FakeJob;
+  app: TimelineApp;
+  end: AbortController;
+  find(selector: string): HTMLElement;
+  text(selector: string): string;
+  press(key: string, more?: KeyboardEventInit): KeyboardEvent;
+}
+
+let ends: AbortController[] = [];
+beforeEach(() => {
+  ends = [];
+});
+afterEach(() => {
+  for (const end of ends) end.abort();
+  document.body.replaceChildren();
+});
+
+const CODES: Record<string, string> = { "/": "Slash", " ": "Space" };
+
+export function mount(
+  make: (job: FakeJob, source: AppSource) => void = () => {},
+  place: ParentNode = document.body,
+): View {
+  const job = fakeJob(3, 1);
+  const source = new AppSource(job);
+  make(job, source);
+  const state = freshState();
+  const end = new AbortController();
+  ends.push(end);
+  const box = document.createElement("div");
+  box.style.width = "1100px";
+  place.append(box);
+  const app = new TimelineApp(box, {
+    scene: job.scene,
+    source,
+    state,
+    height: 400,
+    signal: end.signal,
+    makeStage: createStage,
+  });
+  const root = box.firstElementChild as HTMLElement;
+  const find = (selector: string): HTMLElement => {
+    const node = root.querySelector<HTMLElement>(selector);
+    if (node === null) throw new Error(`nothing is ${selector}`);
+    return node;
+  };
+  return {
+    root,
+    stage: find(".hta-stage"),
+    state,
+    source,
+    job,
+    app,
+    end,
+    find,
+    text: (selector) =>
+      (root.querySelector(selector)?.textContent ?? "").replace(/[\u2009\u202f]/g, " "),
+    press: (key, more = {}) => {
+      const code = CODES[key] ?? (/^[a-z]$/i.test(key) ? `Key${key.toUpperCase()}` : key);
+      const init = { key, code, bubbles: true, cancelable: true, composed: true, ...more };
+      const focus = (root.getRootNode() as Document | ShadowRoot).activeElement;
+      const target = focus !== null && root.contains(focus) ? focus : root;
+      const event = new KeyboardEvent("keydown", init);
+      target.dispatchEvent(event);
+      target.dispatchEvent(new KeyboardEvent("keyup", init));
+      return event;
+    },
+  };
+}
+
+/** A point of the stage, as a client position. */
+export function client(view: View, x: number, y: number): { clientX: number; clientY: number } {
+  const box = view.stage.getBoundingClientRect();
+  return { clientX: box.left + x, clientY: box.top + y };
+}
+
+export function pointer(
+  view: View,
+  type: string,
+  x: number,
+  y: number,
+  more: PointerEventInit = {},
+): void {
+  const init = { bubbles: true, cancelable: true, pointerId: 1, ...client(view, x, y), ...more };
+  view.stage.dispatchEvent(new PointerEvent(type, init));
+}
+
+export function drag(
+  view: View,
+  from: [number, number],
+  to: [number, number],
+  more?: PointerEventInit,
+): void {
+  pointer(view, "pointermove", ...from, more);
+  pointer(view, "pointerdown", ...from, more);
+  for (let step = 1; step <= 4; step += 1) {
+    const at = (axis: 0 | 1): number => from[axis] + ((to[axis] - from[axis]) * step) / 4;
+    pointer(view, "pointermove", at(0), at(1), more);
+  }
+  pointer(view, "pointerup", ...to, more);
+}
+
+export const viewOf = (view: View): Span => view.state.get("view") as Span;
+export const length = (span: Span): number => span[1] - span[0];
+
+export async function ready(view: View): Promise<void> {
+  await expect.poll(() => view.text(".hta-said")).toContain("compute");
+}
+
+export function pick(view: View, name: string): void {
+  const brief = view.source.first(name);
+  view.state.set("selected_event", [brief.rank, brief.id]);
+}
