@@ -66,7 +66,7 @@ $(PERFETTO_READY): | $(PYTHON_READY)
 
 # Only a build without CUDA: the other brings gigabytes of libraries that no test uses.
 $(TORCH_READY): | $(PYTHON_READY)
-	@if timeout 120 $(BIN)/pip install --dry-run --no-deps $(TORCH) 2>/dev/null | grep -q '+cpu'; then \
+	@if timeout 120 $(BIN)/pip install --dry-run --no-deps $(TORCH) 2>/dev/null | grep '+cpu' >/dev/null; then \
 	  echo "installing PyTorch's CPU build …"; $(BIN)/pip install -q $(TORCH); \
 	else echo "no CPU build of $(TORCH) is offered here; its tests skip"; fi
 	@touch $@

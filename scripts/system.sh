@@ -84,6 +84,8 @@ need_browser() {
   local missing=()
   [ -x "$chromium" ] || missing+=(chromium)
   [ -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf ] || missing+=(fonts-dejavu-core)
+  # Playwright's own Node needs it, and a small Debian has none.
+  compgen -G '/usr/lib/*/libatomic.so.1' >/dev/null || missing+=(libatomic1)
   [ ${#missing[@]} = 0 ] || apt_install "Browser tests need ${missing[*]}" "${missing[@]}"
   [ -x "$chromium" ] || fail "No browser at $chromium: set HTA_CHROMIUM."
 }
