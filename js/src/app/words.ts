@@ -122,7 +122,7 @@ export function viewWords(view: Span, scene: Scene, stats: Stats | null): Words 
     const device = scene.ranks.filter((rank) => rank.summary.some((row) => row.role !== "cpu"));
     if (device.length === 0) words.push(" No GPU events in these files.");
     else if (device.every((rank) => rank.truncated !== null))
-      words.push(" The files end early, so how idle the GPUs are is not known.");
+      words.push(" The files end early: what the GPUs compute later is not known, nor idle time.");
     else words.push(" No rank has data here.");
     return words;
   }
