@@ -39,7 +39,7 @@ class Timeline(anywidget.AnyWidget):
     tracks : str or sequence of str, optional
         Show only tracks whose key matches this regular expression, or that are listed.
     height : int, default 480
-        Height of the timeline in CSS pixels, without the panel that opens below.
+        Height of the drawing in CSS pixels; toolbar, status line and panels come on top.
     color : {"kind", "name"}, default "kind"
         Colour events by what they are, or give each name its own shade of that colour.
 

@@ -1,7 +1,6 @@
 /** One view of a timeline: puts the parts together and into a page. */
 
 import type { Scene, Source, Stage, ThemeName } from "../contract";
-import { SIZE } from "../draw/theme";
 import { AccessGrid } from "./access";
 import { Commands } from "./commands";
 import { type Context, throttle } from "./context";
@@ -200,10 +199,9 @@ export class TimelineApp {
     this.facts.renew();
   }
 
-  /** Height without the panel that opens below. */
+  /** Height of the drawing; toolbar, status line and panels come on top. */
   setHeight(height: number): void {
-    const frame = Math.max(height - SIZE.toolbar - SIZE.status, LEAST_STAGE_PX);
-    this.frame.style.height = `${frame}px`;
+    this.frame.style.height = `${Math.max(height, LEAST_STAGE_PX)}px`;
   }
 
   private setTheme(name: ThemeName): void {
