@@ -25,6 +25,8 @@ _KNOWN = np.zeros(256, np.bool_)
 _KNOWN[np.frombuffer(_PHASES.encode(), np.uint8)] = True
 _WITH_ARGS = np.zeros(256, np.bool_)
 _WITH_ARGS[[_M, _C]] = True
+_WITH_ID = np.zeros(256, np.bool_)
+_WITH_ID[np.frombuffer(b"stfbneSTFC", np.uint8)] = True
 _IS_INSTANT = np.zeros(256, np.bool_)
 _IS_INSTANT[np.frombuffer(b"iIR", np.uint8)] = True
 _THREAD_SCOPE = frozenset({None, "", "t"})
@@ -110,6 +112,9 @@ class Columns:
         self._note_resolution(start, dur, dur_state, keep & ~is_metadata)
 
         args = [record.args for record in records]
+        joined = np.flatnonzero(_WITH_ID[phase])
+        flow = np.full(len(records), -1, np.int64)
+        flow[joined] = self._flow_ids.codes([records[row].id for row in joined.tolist()])
         columns: dict[str, npt.NDArray[Any]] = {
             "phase": phase,
             "start_ns": start,
@@ -122,7 +127,7 @@ class Columns:
             "correlation": _integers(
                 [-1 if arg is None else arg.correlation for arg in args], np.int64
             ),
-            "flow": self._flow_ids.codes([record.id for record in records]),
+            "flow": flow,
             "record": numbers,
         }
         everything = bool(keep.all())

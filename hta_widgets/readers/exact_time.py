@@ -95,7 +95,7 @@ def nanoseconds(texts: Sequence[Any]) -> Times:
 def plain_integers(texts: Sequence[Any], absent: int) -> Ints | None:
     """Parse unsigned integers of up to 18 digits, `absent` for empty texts; None for any other."""
     joined = b",".join(texts)
-    if len(joined) == len(texts) - 1:
+    if len(joined) <= len(texts) - 1:
         return np.full(len(texts), absent, np.int64)
     skeleton = joined.translate(None, _DIGITS)
     if len(skeleton) != len(texts) - 1 or skeleton.strip(b","):
@@ -206,11 +206,11 @@ def _varied(text: Bytes, texts: Sequence[Any], *, has_odd: bool) -> Times:
 def _thousandths(text: Bytes, points: Ints, ends: Ints, decimals: Ints, most_decimals: int) -> Ints:
     """Decimals as thousandths, ties to even: what they are added to is a multiple of 1000."""
     if most_decimals <= 8:
+        # Left-aligned: digits that are not there count as zeros behind the last one.
         words = _words(text)[points + 1] & _FIRST_BYTES[decimals]
-        left_aligned = _eight_digits(words)
         if most_decimals <= 3:
-            return left_aligned // 100_000
-        return _divided(left_aligned, np.int64(100_000))
+            return _eight_digits(words << np.uint64(40))
+        return _divided(_eight_digits(words), np.int64(100_000))
     fraction = _integers(text, ends, decimals)
     fraction *= _POWERS[np.maximum(3 - decimals, 0)]
     return _divided(fraction, _POWERS[np.clip(decimals - 3, 0, _MOST_DIGITS)])

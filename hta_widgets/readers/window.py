@@ -10,7 +10,7 @@ from .streams import Stream
 __all__ = ["BLOCK_BYTES", "Window"]
 
 #: Small enough that the objects of so much text stay in the processor's cache.
-BLOCK_BYTES = 1 << 19
+BLOCK_BYTES = 3 << 18
 
 
 class Window:
