@@ -174,7 +174,9 @@ function drawSteps(pen: Pen, head: HeadScene, y: number): void {
     const begun = x0 < left;
     const goesOn = step.start + step.dur > view[1];
     const name = begun ? `‹ ${step.name}` : step.name;
-    const used = pen.fitted(name, from + 6, y + 11, x1 - from - 10, FONT.labelStrong, theme.ink);
+    // The number tells steps apart: the word goes first.
+    const forms = [name, name.replace(/[^#]*#/, "#")];
+    const used = pen.firstFit(forms, from + 6, y + 11, x1 - from - 10, FONT.labelStrong, theme.ink);
     if (used === 0) continue;
     const end = goesOn ? "›" : formatDuration(step.dur);
     // The length stands at the end of the step: where only a part is in view, it would be of that.
