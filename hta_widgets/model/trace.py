@@ -258,7 +258,8 @@ class Trace:
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process may hold other rules; and frames are cheaper to build than to send.
-        return {**self.__dict__, "_frame": None, "_rules_version": 0}
+        rules = 0 if self._rules_version == 0 else -1
+        return {**self.__dict__, "_frame": None, "_rules_version": rules}
 
     def __repr__(self) -> str:
         return (
