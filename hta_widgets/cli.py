@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections import Counter
@@ -35,11 +36,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         options.run(options)
+        sys.stdout.flush()
     except TraceError as error:
         return _failed(str(error))
     except BrokenPipeError:
-        # The reader, for example `head`, has seen enough.
-        sys.stderr.close()
+        # The reader, for example `head`, has seen enough; what is left goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
         return _failed(f"{error.filename}: {error.strerror}" if error.filename else str(error))
