@@ -103,7 +103,9 @@ def stage_table(path: Path) -> str:
     """Where our own time goes."""
     setup, work = OURS
     extra = "stages.seconds()"
-    run = harness.run_code(setup + OURS_STAGES, work.format(path=str(path)), extra=extra, core=CORE)
+    setup, work = setup + OURS_STAGES, work.format(path=str(path))
+    runs = [harness.run_code(setup, work, extra=extra, core=CORE) for _ in range(3)]
+    run = min(runs, key=lambda run: run.seconds)
     rest = run.seconds - sum(run.extra.values())
     lines = ["| stage | time | share |", "|---|---:|---:|"]
     for name, seconds in [*sorted(run.extra.items(), key=lambda item: -item[1]), ("rest", rest)]:
