@@ -71,7 +71,7 @@ class Timeline(anywidget.AnyWidget):
     height = t.Int(480, min=120).tag(sync=True)
     _scene = t.Dict().tag(sync=True)
 
-    view = t.Tuple(t.Int(), t.Int())
+    view = t.Tuple(t.Int(), t.Int(), allow_none=True)
     selection = t.Instance(Selection)
     selected_event = t.Tuple(t.Int(), t.Int(), allow_none=True, default_value=None)
     search = t.Unicode("")
@@ -229,7 +229,7 @@ class Timeline(anywidget.AnyWidget):
         setattr(self.state, name, value)
 
     @t.validate("view")
-    def _whole_if_none(self, proposal: Mapping[str, Any]) -> tuple[int, int]:
+    def _has_length(self, proposal: Mapping[str, Any]) -> tuple[int, int]:
         start, end = proposal["value"]
         if end <= start:
             raise t.TraitError(f"view must end after it starts, not {start} to {end}")
