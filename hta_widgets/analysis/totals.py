@@ -15,6 +15,8 @@ from hta_widgets.model.frames import dtype_of
 from hta_widgets.model.names import short_name
 from hta_widgets.model.ordering import dense, group_order
 
+from .scope import narrowed
+
 __all__ = ["totals", "totals_by_kind", "totals_by_name"]
 
 Ints = npt.NDArray[np.int64]
@@ -52,7 +54,7 @@ def totals_by_kind(
         One row per kind that occurs, by time: ``kind, count, sum_ns, mean_ns, min_ns, max_ns``;
         ``device_ns`` and ``host_ns`` are the parts of ``sum_ns`` on device streams and elsewhere.
     """
-    chosen = _narrowed(traces, selection, window, ranks)
+    chosen = narrowed(traces, selection, window, ranks)
     sums = _sum_up(traces, chosen)
     return _frame(_by_kind(sums), sums).reset_index(drop=True)
 
@@ -74,7 +76,7 @@ def totals_by_name(
         One row per kind and name, by time: ``kind, name, count, sum_ns, mean_ns, min_ns, max_ns,
         device_ns, host_ns``.
     """
-    chosen = _narrowed(traces, selection, window, ranks)
+    chosen = narrowed(traces, selection, window, ranks)
     sums = _sum_up(traces, chosen)
     frame = _frame(sums, sums)
     frame.insert(1, "name", pd.Series(sums.names, dtype=object)[frame.index].to_numpy())
@@ -92,7 +94,7 @@ def totals(traces: TraceSet, selection: Selection | None = None, most: int = 200
     most : int, default 200
         How many names at most, those with most time.
     """
-    sums = _sum_up(traces, _narrowed(traces, selection, None, None))
+    sums = _sum_up(traces, narrowed(traces, selection, None, None))
     by_kind, by_name = _frame(_by_kind(sums), sums), _frame(sums, sums)
     return {
         "events": int(sums.count.sum()),
@@ -116,23 +118,6 @@ class _Sums:
     least: Ints
     most: Ints
     device: Ints
-
-
-def _narrowed(
-    traces: TraceSet,
-    selection: Selection | None,
-    window: tuple[int, int] | None,
-    ranks: Iterable[int] | None,
-) -> Selection:
-    chosen = Selection() if selection is None else selection
-    start, end = chosen.start_ns, chosen.end_ns
-    if window is not None:
-        start = window[0] if start is None else max(start, window[0])
-        end = window[1] if end is None else min(end, window[1])
-        end = max(start, end)
-    if ranks is not None and chosen.ranks is not None:
-        ranks = set(ranks) & set(chosen.ranks)
-    return traces.select(chosen, start_ns=start, end_ns=end, ranks=ranks)
 
 
 def _sum_up(traces: TraceSet, selection: Selection) -> _Sums:

@@ -80,6 +80,8 @@ class Trace:
     _table: EventTable = field(kw_only=True)
     _rules_version: int = field(default=-1, kw_only=True)
     _frame: pd.DataFrame | None = field(default=None, init=False)
+    #: what analyses derived from the columns and may ask for again
+    memo: dict[Any, Any] = field(default_factory=dict, init=False)
 
     # --- columns ----------------------------------------------------------------------------------
 
@@ -103,6 +105,19 @@ class Trace:
     def tracks(self) -> list[Track]:
         """Threads, device streams and their annotations, in display order."""
         return self._table.tracks
+
+    @property
+    def launch_of(self) -> npt.NDArray[np.int64]:
+        """For each event the id of the host call that launched it, -1 for none."""
+        known = self.memo.get("launch_of")
+        if known is None:
+            known = np.full(len(self), -1, dtype=np.int64)
+            flows = self.flow_table
+            if "launch" in flows.kinds:
+                launches = flows.kind == flows.kinds.index("launch")
+                known[flows.target[launches]] = flows.source[launches]
+            self.memo["launch_of"] = known
+        return known
 
     def __len__(self) -> int:
         return len(self._table)
@@ -259,7 +274,7 @@ class Trace:
     def __getstate__(self) -> dict[str, Any]:
         # Another process may hold other rules; and frames are cheaper to build than to send.
         rules = 0 if self._rules_version == 0 else -1
-        return {**self.__dict__, "_frame": None, "_rules_version": rules}
+        return {**self.__dict__, "_frame": None, "memo": {}, "_rules_version": rules}
 
     def __repr__(self) -> str:
         return (

@@ -1,0 +1,54 @@
+"""What analyses return: frames that also say what they matched, and why they are empty."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.model.frames import dtype_of
+
+__all__ = ["categorical", "joined", "result"]
+
+
+def result(
+    columns: Mapping[str, Any],
+    *,
+    matched: Mapping[str, int],
+    note: str = "",
+    **attrs: Any,
+) -> pd.DataFrame:
+    """Return a frame of `columns`, in their order and with their dtypes.
+
+    Parameters
+    ----------
+    columns : mapping of str to array
+        All of one length.
+    matched : mapping of str to int
+        How many events each class matched, zeros included; becomes ``.attrs["matched"]``.
+    note : str, optional
+        Becomes ``.attrs["note"]``: why the frame is empty, or what readers must know of it.
+    **attrs
+        Further entries of ``.attrs``; plain values only.
+    """
+    frame = pd.DataFrame(dict(columns))
+    frame.attrs["matched"] = {key: int(count) for key, count in matched.items()}
+    if note or not len(frame):
+        frame.attrs["note"] = note or "no events match"
+    frame.attrs.update(attrs)
+    return frame
+
+
+def joined(arrays: Sequence[npt.NDArray[Any]], dtype: Any = np.int64) -> npt.NDArray[Any]:
+    """Put one array per rank below each other; of `dtype` also where there are none."""
+    if not len(arrays):
+        return np.empty(0, dtype=dtype)
+    return np.concatenate(arrays).astype(dtype, copy=False)
+
+
+def categorical(codes: npt.NDArray[Any], values: Sequence[str]) -> pd.Categorical:
+    """Return strings given as codes into distinct `values`."""
+    return pd.Categorical.from_codes(codes, dtype=dtype_of(values))

@@ -1,0 +1,154 @@
+"""What an analysis works on: the selected events of each rank, and the window that cuts them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets.errors import TraceError
+from hta_widgets.model import KINDS, EventTable, Selection, Trace, TraceSet
+from hta_widgets.model.intervals import Intervals, union
+
+__all__ = ["BUSY", "Part", "Window", "count_kinds", "narrowed", "parts"]
+
+Ints = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+Window = tuple[int, int]
+
+#: Kinds in which a device is busy.
+BUSY: tuple[str, ...] = ("compute", "communication", "memory")
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The selected events of one rank.
+
+    Times are those of `Trace.table`; add ``trace.shift_ns`` for the times that users see.
+
+    Attributes
+    ----------
+    trace : Trace
+    rows : array of int
+        The selected events, ascending, which is by start.
+    low, high : int or None
+        Edges of the window; None is open.
+    """
+
+    trace: Trace
+    rows: Rows
+    low: int | None
+    high: int | None
+
+    @property
+    def rank(self) -> int:
+        """The rank's key in its set."""
+        return self.trace.rank
+
+    @property
+    def table(self) -> EventTable:
+        """The rank's columns."""
+        return self.trace.table
+
+    @cached_property
+    def kinds(self) -> npt.NDArray[np.uint8]:
+        """Codes of the kinds of `rows`."""
+        return self.table.kind[self.rows]
+
+    def of_kinds(self, *kinds: str) -> Rows:
+        """Return the selected events of these kinds, ascending."""
+        wanted = np.zeros(len(KINDS), dtype=bool)
+        wanted[[KINDS.index(kind) for kind in kinds]] = True
+        return self.rows[wanted[self.kinds]]
+
+    def busy_rows(self) -> Rows:
+        """Return the selected device work, ascending: computing, communicating and copying."""
+        return self.of_kinds(*BUSY)
+
+    def clipped(self, rows: Rows) -> tuple[Ints, Ints]:
+        """Return starts and ends of some events, cut at the window's edges."""
+        table = self.table
+        start, end = table.start_ns[rows], table.start_ns[rows] + table.dur_ns[rows]
+        if self.low is not None:
+            start = np.maximum(start, self.low)
+        if self.high is not None:
+            end = np.minimum(end, self.high)
+        return start, end
+
+    def durations(self, rows: Rows) -> Ints:
+        """Return how long some events last within the window."""
+        start, end = self.clipped(rows)
+        return end - start
+
+    def covered(self, *kinds: str) -> Intervals:
+        """Return when, within the window, any selected event of these kinds runs."""
+        return union(*self.clipped(self.of_kinds(*kinds)))
+
+
+def narrowed(
+    traces: TraceSet,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | int | None = None,
+) -> Selection:
+    """Return the selection of what satisfies all three."""
+    if isinstance(traces, Trace):
+        raise TraceError(
+            "analyses work on sets of traces, not on one rank of a set",
+            remedy=f"Give the set, and ranks=[{traces.rank}].",
+        )
+    chosen = Selection() if selection is None else selection
+    start, end = chosen.start_ns, chosen.end_ns
+    if window is not None:
+        start = window[0] if start is None else max(start, window[0])
+        end = window[1] if end is None else min(end, window[1])
+        end = max(start, end)
+    if ranks is not None:
+        ranks = {int(ranks)} if isinstance(ranks, (int, np.integer)) else {int(r) for r in ranks}
+        if chosen.ranks is not None:
+            ranks &= set(chosen.ranks)
+    return traces.select(chosen, start_ns=start, end_ns=end, ranks=ranks)
+
+
+def parts(
+    traces: TraceSet,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | int | None = None,
+) -> list[Part]:
+    """Return the selected events, rank by rank; ranks that are not selected are left out.
+
+    Raises
+    ------
+    TraceError
+        Where a rank is not there, or the selection's query does not work.
+    """
+    chosen = narrowed(traces, selection, window, ranks)
+    everything = chosen.tracks is None and chosen.query is None and chosen.ids is None
+    everything = everything and chosen.start_ns is None and chosen.end_ns is None
+    found = []
+    for trace in traces.values():
+        if chosen.ranks is not None and trace.rank not in chosen.ranks:
+            continue
+        shift = trace.shift_ns
+        rows = np.arange(len(trace)) if everything else np.flatnonzero(chosen.mask(trace))
+        found.append(
+            Part(
+                trace,
+                rows,
+                None if chosen.start_ns is None else chosen.start_ns - shift,
+                None if chosen.end_ns is None else chosen.end_ns - shift,
+            )
+        )
+    return found
+
+
+def count_kinds(chosen: Sequence[Part], kinds: Sequence[str] = BUSY) -> dict[str, int]:
+    """Return how many selected events are of each kind, also where there are none."""
+    counts = np.zeros(len(KINDS), dtype=np.int64)
+    for part in chosen:
+        counts += np.bincount(part.kinds, minlength=len(KINDS))
+    return {kind: int(counts[KINDS.index(kind)]) for kind in kinds}
