@@ -123,6 +123,14 @@ class TraceSet(Mapping[int, Trace]):
         """What was skipped, repaired or guessed: ``rank, file, kind, count, detail``."""
         return self._problems.frame()
 
+    @property
+    def found(self) -> Problems:
+        """A copy of what `problems` shows, to add to."""
+        copy = Problems()
+        for problem in self._problems:
+            copy.add(problem.kind, problem.count, problem.detail, problem.rank, problem.file)
+        return copy
+
     def summary(self) -> pd.DataFrame:
         """Return one row per rank: where it comes from and what it holds."""
         traces = list(self.values())

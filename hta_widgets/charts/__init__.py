@@ -1,0 +1,1 @@
+"""Bokeh figures: one function per analysis, frame in, figure out."""
