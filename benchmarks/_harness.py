@@ -97,6 +97,11 @@ def run_script(script: Path, *arguments: str | Path, core: int | None = None) ->
     return _start([sys.executable, script, *arguments], core, None)
 
 
+def run_command(words: Sequence[str | Path], *, core: int | None = None) -> Run:
+    """Run a command that measures itself and prints the fields of a `Run` as its last line."""
+    return _start(words, core, None)
+
+
 def measure(cases: dict[str, tuple[Callable[[], Run], int]]) -> list[Row]:
     """Run each case as often as it says, in turns, so that a busy minute of the machine hits all.
 
