@@ -1,1 +1,18 @@
 """Plain functions from traces to DataFrames, one module per question."""
+
+from .busy import comm_comp_overlap, kernel_type_breakdown, temporal_breakdown
+from .device_idle import device_idle_breakdown, device_idle_gaps
+from .idle import idle_interval_stats, idle_time_breakdown
+from .kernels import kernel_breakdown, kernel_duration_by_rank
+
+__all__ = [
+    "comm_comp_overlap",
+    "device_idle_breakdown",
+    "device_idle_gaps",
+    "idle_interval_stats",
+    "idle_time_breakdown",
+    "kernel_breakdown",
+    "kernel_duration_by_rank",
+    "kernel_type_breakdown",
+    "temporal_breakdown",
+]

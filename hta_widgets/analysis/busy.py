@@ -1,0 +1,288 @@
+"""How each rank's device time splits: idle, computing, communicating, copying, and at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.model import Selection, TraceSet
+from hta_widgets.model.intervals import Intervals, intersect, subtract, total, union
+
+from .results import result
+from .scope import BUSY, Part, Window, count_kinds, parts
+
+__all__ = ["comm_comp_overlap", "kernel_type_breakdown", "temporal_breakdown"]
+
+#: HTA's words, in the order in which a label puts them together.
+_WORDS = {"compute": "COMPUTATION", "communication": "COMMUNICATION", "memory": "MEMORY"}
+
+_TIMES = (
+    "idle_ns",
+    "compute_ns",
+    "non_compute_ns",
+    "span_ns",
+    "busy_ns",
+    "communication_ns",
+    "memory_ns",
+    "exposed_communication_ns",
+    "exposed_memory_ns",
+)
+
+
+def temporal_breakdown(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return how much of each rank's device time is idle, computing, or busy with other work.
+
+    The span runs from the start of the first to the end of the last device work of the rank, on
+    all streams together; with a window, of the work inside it, clipped. Every instant of the span
+    counts once: as computing if any compute kernel runs, else as non-compute if anything
+    communicates or copies, else as idle. So ``idle_ns + compute_ns + non_compute_ns == span_ns``
+    and ``exposed_communication_ns + exposed_memory_ns == non_compute_ns``, to the nanosecond.
+    Rows of synchronisation on a stream are waits, not work.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection : Selection, optional
+        The events to work on; all by default.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank with device work; times int64:
+
+        - ``rank``
+        - ``idle_ns, compute_ns, non_compute_ns, span_ns``
+        - ``idle_pct, compute_pct, non_compute_pct``: of the span, 0..100; NaN where it has no
+          length
+        - ``busy_ns``: any work; ``communication_ns, memory_ns``: any of that kind, whatever else
+          runs
+        - ``exposed_communication_ns``: communicating and not computing; ``exposed_memory_ns``:
+          copying, neither computing nor communicating
+
+    Notes
+    -----
+    The definition is that of HTA's temporal breakdown, which counts waits on a stream as busy.
+
+    Examples
+    --------
+    >>> traces = hw.load("runs/job")  # doctest: +SKIP
+    >>> temporal_breakdown(traces, window=(0, 10_000_000))  # doctest: +SKIP
+    """
+    chosen = parts(traces, selection, window, ranks)
+    working = [part for part in chosen if len(part.busy_rows())]
+    times = np.array([_split(part) for part in working], dtype=np.int64).reshape(-1, len(_TIMES))
+    column = dict(zip(_TIMES, times.T, strict=True))
+    span = np.where(column["span_ns"] > 0, column["span_ns"], np.nan)
+    shares = {
+        f"{name}_pct": 100 * column[f"{name}_ns"] / span
+        for name in ("idle", "compute", "non_compute")
+    }
+    first, rest = _TIMES[:4], _TIMES[4:]
+    return result(
+        {
+            "rank": np.array([part.rank for part in working], dtype=np.int64),
+            **{name: column[name] for name in first},
+            **shares,
+            **{name: column[name] for name in rest},
+        },
+        matched=count_kinds(chosen),
+        note=without_work(chosen, working),
+    )
+
+
+def without_work(chosen: Sequence[Part], working: Sequence[Part]) -> str:
+    """Say which ranks are left out for want of device work; empty where none is."""
+    idle = [str(part.rank) for part in chosen if part not in working]
+    if not idle:
+        return "" if chosen else "no ranks are selected"
+    if not working:
+        return "no device work is selected: no kernels and no copies"
+    return f"no device work on rank{'s' * (len(idle) > 1)} {', '.join(idle)}"
+
+
+def _split(part: Part) -> tuple[int, ...]:
+    start, end = part.clipped(part.busy_rows())
+    span = int(end.max() - start.min())
+    busy = total(union(start, end))
+    compute, communication, memory = (part.covered(kind) for kind in BUSY)
+    computing = total(compute)
+    exposed = total(subtract(communication, compute))
+    return (
+        span - busy,
+        computing,
+        busy - computing,
+        span,
+        busy,
+        total(communication),
+        total(memory),
+        exposed,
+        busy - computing - exposed,
+    )
+
+
+def kernel_type_breakdown(
+    traces: TraceSet,
+    *,
+    include_memory: bool = True,
+    per_rank: bool = False,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return how long which kinds of device work ran, alone and at the same time.
+
+    Every instant at which a device of a rank is busy goes to exactly one label: the kinds that
+    run then, such as ``COMPUTATION overlapping COMMUNICATION``. Times are added over ranks.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    include_memory : bool, default True
+        Whether copies and fills count. Without them, instants at which only they run count
+        nowhere.
+    per_rank : bool, default False
+        One row per rank and label instead; shares are of the rank.
+    selection, window, ranks
+        What to work on, as in `temporal_breakdown`.
+
+    Returns
+    -------
+    DataFrame
+        One row per label that occurs, most time first: ``kernel_type`` (text)``, sum_ns`` (int64),
+        ``share`` (0..1, of the sum of all rows). With `per_rank` a column ``rank`` comes first,
+        and rows are in order of ranks.
+
+    Notes
+    -----
+    Labels and definition are those of the type table of HTA's GPU kernel breakdown.
+
+    Examples
+    --------
+    >>> kernel_type_breakdown(traces, include_memory=False)  # doctest: +SKIP
+    """
+    chosen = parts(traces, selection, window, ranks)
+    kinds = BUSY if include_memory else BUSY[:2]
+    times = np.zeros((len(chosen), 1 << len(kinds)), dtype=np.int64)
+    for place, part in enumerate(chosen):
+        times[place] = _at_once([part.covered(kind) for kind in kinds])
+    times[:, 0] = 0
+    if not per_rank:
+        times = times.sum(axis=0, keepdims=True)
+    row, label = np.nonzero(times)
+    spent = times[row, label]
+    order = np.lexsort((label, -spent, row))
+    row, label, spent = row[order], label[order], spent[order]
+    rank = np.array([part.rank for part in chosen], dtype=np.int64)
+    matched = count_kinds(chosen, kinds)
+    missing = [_WORDS[kind] for kind, count in matched.items() if not count]
+    return result(
+        {
+            **({"rank": rank[row]} if per_rank else {}),
+            "kernel_type": pd.array([_label(code, kinds) for code in label.tolist()], dtype="str"),
+            "sum_ns": spent,
+            "share": spent / times.sum(axis=1)[row],
+        },
+        matched=matched,
+        note=f"no kernels matched {', '.join(missing)}" if missing else "",
+    )
+
+
+def _label(code: int, kinds: Sequence[str]) -> str:
+    return " overlapping ".join(_WORDS[kind] for bit, kind in enumerate(kinds) if code >> bit & 1)
+
+
+def _at_once(covers: Sequence[Intervals]) -> list[int]:
+    """Return the time of each set of covers; bit n of the position stands for cover n."""
+    time = np.concatenate([edge for cover in covers for edge in (cover.start, cover.end)])
+    change = np.concatenate(
+        [
+            np.full(len(edge), sign << bit, dtype=np.int64)
+            for bit, cover in enumerate(covers)
+            for sign, edge in ((1, cover.start), (-1, cover.end))
+        ]
+    )
+    order = np.argsort(time, kind="stable")
+    running = np.cumsum(change[order])[:-1]
+    length = np.diff(time[order])
+    return [int(length[running == code].sum()) for code in range(1 << len(covers))]
+
+
+def comm_comp_overlap(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return which share of each rank's communication is hidden behind computing.
+
+    ``overlap_share`` is the time in which the rank computes and communicates at once, over the
+    time in which it communicates. Communication kernels that run at once count once.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks
+        What to work on, as in `temporal_breakdown`.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank: ``rank``; ``communication_ns, overlapped_ns`` (int64); ``overlap_share``
+        (0..1, NaN where nothing communicates); ``exposed_ns``, communication that hides behind
+        nothing; ``compute_ns``. ``.attrs["note"]`` says where no kernels matched communication:
+        `hta_widgets.taxonomy.add` teaches it their names.
+
+    Notes
+    -----
+    The formula is that of HTA's communication computation overlap.
+
+    Examples
+    --------
+    >>> comm_comp_overlap(traces)["overlap_share"]  # doctest: +SKIP
+    """
+    chosen = parts(traces, selection, window, ranks)
+    times = np.zeros((len(chosen), 3), dtype=np.int64)
+    for place, part in enumerate(chosen):
+        communication, compute = part.covered("communication"), part.covered("compute")
+        both = total(intersect(communication, compute))
+        times[place] = total(communication), both, total(compute)
+    communicating, overlapped, computing = times.T
+    silent = [
+        str(part.rank)
+        for part, time in zip(chosen, communicating.tolist(), strict=True)
+        if not time
+    ]
+    return result(
+        {
+            "rank": np.array([part.rank for part in chosen], dtype=np.int64),
+            "communication_ns": communicating,
+            "overlapped_ns": overlapped,
+            "overlap_share": overlapped / np.where(communicating > 0, communicating, np.nan),
+            "exposed_ns": communicating - overlapped,
+            "compute_ns": computing,
+        },
+        matched=count_kinds(chosen, BUSY[:2]),
+        note=_silence(silent, len(chosen)),
+    )
+
+
+def _silence(silent: Sequence[str], ranks: int) -> str:
+    if not ranks:
+        return "no ranks are selected"
+    if not silent:
+        return ""
+    where = "" if len(silent) == ranks else f" on rank{'s' * (len(silent) > 1)} {', '.join(silent)}"
+    return f"no communication kernels matched{where}"

@@ -1,0 +1,272 @@
+"""Why a whole device waits: the gaps in which none of its streams works, split by cause."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.model import Selection, Trace, TraceSet
+from hta_widgets.model.frames import dtype_of
+from hta_widgets.model.intervals import Covered, union
+
+from .busy import without_work
+from .results import categorical, joined, result
+from .scope import Part, Window, count_kinds, parts
+
+__all__ = ["device_idle_breakdown", "device_idle_gaps"]
+
+Ints = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+
+#: In the order in which they follow each other within a gap.
+_CATEGORIES = (
+    "sync_wait",
+    "host_wait",
+    "launch_call",
+    "launch_latency",
+    "kernel_wait",
+    "blocked",
+    "unknown",
+)
+
+#: Calls in which a host thread waits for its device.
+_WAITS = re.compile(r"synchroni[sz]e|^(cuda|cu|hip|musa)Memcpy(?!.*Async)", re.IGNORECASE)
+_CALL_CATEGORY = re.compile(r"(.+_)?(runtime|driver)", re.IGNORECASE)
+
+_NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class _Gaps:
+    """The gaps of one rank, in time order; `pieces` has a column per category."""
+
+    part: Part
+    start: Ints
+    end: Ints
+    next: Rows
+    call: Ints
+    pieces: Ints
+
+
+def device_idle_breakdown(
+    traces: TraceSet,
+    *,
+    consecutive_kernel_delay_ns: int = 30_000,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return how long each rank's device as a whole idles, and what for.
+
+    The gaps are the parts of the rank's span (see `temporal_breakdown`) in which none of its
+    streams works. Each ends with the start of a kernel, copy or fill; where several start at that
+    instant, the one that was launched first. Every nanosecond of a gap goes to one category:
+
+    - ``sync_wait``: the launch call had not begun, and its thread was inside a call that waits
+      for the device, such as ``cudaStreamSynchronize``, or a copy that blocks.
+    - ``host_wait``: the launch call had not begun, and its thread did anything else.
+    - ``launch_call``: inside the launch call.
+    - ``launch_latency``: from the end of the launch call to the start of the kernel, where the
+      call ended within the gap.
+    - ``kernel_wait``: the kernel had been launched before the gap, which is shorter than
+      `consecutive_kernel_delay_ns`: what a device takes from one kernel to the next.
+    - ``blocked``: the kernel had been launched before the gap, which is longer: it waited for
+      something, such as an event of another stream.
+    - ``unknown``: the file does not hold the launch call.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    consecutive_kernel_delay_ns : int, default 30_000
+        Tells ``kernel_wait`` from ``blocked``.
+    selection : Selection, optional
+        The events to work on; all by default. Launch calls are found whether selected or not.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
+
+    Returns
+    -------
+    DataFrame
+        One row per category and rank with device work: ``rank`` (int64)``, idle_category``;
+        ``idle_ns`` (int64), over categories the ``idle_ns`` of `temporal_breakdown`, to the
+        nanosecond; ``gaps`` (int64), those that have any of it; ``idle_share`` (0..1 of the rank's
+        idle time, NaN where it has none); ``max_ns`` (int64), the most in one gap.
+
+    Examples
+    --------
+    >>> idle = device_idle_breakdown(traces)  # doctest: +SKIP
+    >>> idle.pivot(index="rank", columns="idle_category", values="idle_ns")  # doctest: +SKIP
+    """
+    chosen = parts(traces, selection, window, ranks)
+    working = [part for part in chosen if len(part.busy_rows())]
+    pieces = [_gaps(part, consecutive_kernel_delay_ns).pieces for part in working]
+    size = len(_CATEGORIES)
+    idle = joined([one.sum(axis=0) for one in pieces])
+    of_rank = idle.reshape(-1, size).sum(axis=1).repeat(size)
+    codes = np.tile(np.arange(size), len(working))
+    return result(
+        {
+            "rank": np.array([part.rank for part in working], dtype=np.int64).repeat(size),
+            "idle_category": pd.Categorical.from_codes(codes, dtype=dtype_of(_CATEGORIES)),
+            "idle_ns": idle,
+            "gaps": joined([(one > 0).sum(axis=0) for one in pieces]),
+            "idle_share": idle / np.where(of_rank > 0, of_rank, np.nan),
+            "max_ns": joined([one.max(axis=0, initial=0) for one in pieces]),
+        },
+        matched=count_kinds(chosen),
+        note=without_work(chosen, working),
+    )
+
+
+def device_idle_gaps(
+    traces: TraceSet,
+    *,
+    consecutive_kernel_delay_ns: int = 30_000,
+    top: int | None = None,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return the gaps in which each rank's device idles as a whole, and what ended them.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    consecutive_kernel_delay_ns, selection, window, ranks
+        As in `device_idle_breakdown`.
+    top : int, optional
+        Only so many gaps, the longest, longest first; by default all, rank by rank in time order.
+
+    Returns
+    -------
+    DataFrame
+        One row per gap: ``rank, start_ns, dur_ns`` (int64)``, idle_category``: of most of the gap;
+        ``next_id, next_name``: the event that ended it``, launch_id``: the call that launched that,
+        -1 if unknown; then a column of int64 per category of `device_idle_breakdown`, such as
+        ``host_wait_ns``, which add up to ``dur_ns``.
+
+    Examples
+    --------
+    >>> gap = device_idle_gaps(traces, top=1).iloc[0]  # doctest: +SKIP
+    >>> timeline.zoom_to(gap.start_ns, gap.start_ns + gap.dur_ns)  # doctest: +SKIP
+    """
+    chosen = parts(traces, selection, window, ranks)
+    working = [part for part in chosen if len(part.busy_rows())]
+    found = [_gaps(part, consecutive_kernel_delay_ns) for part in working]
+    dur = joined([one.end - one.start for one in found])
+    order: Rows | slice = slice(None)
+    if top is not None:
+        order = np.argsort(-dur, kind="stable")[:top]
+    codes: dict[str, int] = {}
+    name = joined([_name_codes(one, codes) for one in found])
+    pieces = joined([one.pieces.reshape(-1) for one in found]).reshape(-1, len(_CATEGORIES))[order]
+    most = pieces.argmax(axis=1) if len(pieces) else np.empty(0, np.int64)
+    return result(
+        {
+            "rank": joined([np.full(len(one.start), one.part.rank) for one in found])[order],
+            "start_ns": joined([one.start + one.part.trace.shift_ns for one in found])[order],
+            "dur_ns": dur[order],
+            "idle_category": pd.Categorical.from_codes(most, dtype=dtype_of(_CATEGORIES)),
+            "next_id": joined([one.next for one in found])[order],
+            "next_name": categorical(name[order], list(codes)),
+            "launch_id": joined([one.call for one in found])[order],
+            **{f"{label}_ns": pieces[:, place] for place, label in enumerate(_CATEGORIES)},
+        },
+        matched=count_kinds(chosen),
+        note=without_work(chosen, working),
+    )
+
+
+def _name_codes(gaps: _Gaps, codes: dict[str, int]) -> Ints:
+    table = gaps.part.table
+    unique, inverse = np.unique(table.name[gaps.next], return_inverse=True)
+    number = [codes.setdefault(table.names[name], len(codes)) for name in unique.tolist()]
+    of_gap: Ints = np.array(number, dtype=np.int64)[inverse]
+    return of_gap
+
+
+def _gaps(part: Part, short_ns: int) -> _Gaps:
+    table = part.table
+    rows = part.busy_rows()
+    start, end = part.clipped(rows)
+    busy = union(start, end)
+    # Events without length bound the span as others do, though they cover nothing of it.
+    gap_start = np.concatenate(([start.min()], busy.end))
+    gap_end = np.concatenate((busy.start, [end.max()]))
+    lasting = gap_end > gap_start
+    gap_start, gap_end = gap_start[lasting], gap_end[lasting]
+    call = part.trace.launch_of[rows]
+    called = np.where(call >= 0, table.start_ns[call], _NEVER)
+    order = np.lexsort((called, start))
+    ends_gap = order[np.searchsorted(start[order], gap_end)]
+    call = call[ends_gap]
+    return _Gaps(
+        part,
+        gap_start,
+        gap_end,
+        rows[ends_gap],
+        call,
+        _pieces(part.trace, gap_start, gap_end, call, short_ns),
+    )
+
+
+def _pieces(trace: Trace, start: Ints, end: Ints, call: Ints, short_ns: int) -> Ints:
+    """Split gaps that end with what `call` launched."""
+    table = trace.table
+    pieces = np.zeros((len(start), len(_CATEGORIES)), dtype=np.int64)
+    column = {name: pieces[:, place] for place, name in enumerate(_CATEGORIES)}
+    known = call >= 0
+    began = np.clip(table.start_ns[call], start, end)
+    returned = table.start_ns[call] + table.dur_ns[call]
+    left = np.clip(returned, began, end)
+    queued = returned <= start
+    short = end - start < short_ns
+    column["sync_wait"][:] = np.where(known, _in_waits(trace, start, began, call), 0)
+    column["host_wait"][:] = np.where(known, began - start, 0) - column["sync_wait"]
+    column["launch_call"][:] = np.where(known, left - began, 0)
+    column["launch_latency"][:] = np.where(known & ~queued, end - left, 0)
+    column["kernel_wait"][:] = np.where(known & queued & short, end - start, 0)
+    column["blocked"][:] = np.where(known & queued & ~short, end - start, 0)
+    column["unknown"][:] = np.where(known, 0, end - start)
+    return pieces
+
+
+def _in_waits(trace: Trace, start: Ints, end: Ints, call: Ints) -> Ints:
+    """Return how long the thread of each call waits for the device between two instants."""
+    table = trace.table
+    waits = _waiting_calls(trace)
+    inside = np.zeros(len(start), dtype=np.int64)
+    threads = table.track[call]
+    for thread in np.unique(table.track[waits]).tolist():
+        of_gap = np.flatnonzero((threads == thread) & (call >= 0))
+        rows = waits[table.track[waits] == thread]
+        covered = Covered(*union(table.start_ns[rows], table.start_ns[rows] + table.dur_ns[rows]))
+        inside[of_gap] = covered(end[of_gap]) - covered(start[of_gap])
+    return inside
+
+
+def _waiting_calls(trace: Trace) -> Rows:
+    known: Rows | None = trace.memo.get("waiting_calls")
+    if known is None:
+        table = trace.table
+        calls = [
+            code
+            for code, category in enumerate(table.categories.values)
+            if _CALL_CATEGORY.fullmatch(category)
+        ]
+        rows = np.flatnonzero(np.isin(table.category, calls))
+        waits = [
+            name
+            for name in np.unique(table.name[rows]).tolist()
+            if _WAITS.search(table.names[name])
+        ]
+        known = rows[np.isin(table.name[rows], waits)]
+        trace.memo["waiting_calls"] = known
+    return known
