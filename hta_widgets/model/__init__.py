@@ -7,6 +7,7 @@ from .selection import Selection
 from .table import (
     KINDS,
     AsyncTable,
+    CopyTable,
     CounterTable,
     EventTable,
     FlowTable,
@@ -25,6 +26,7 @@ __all__ = [
     "KINDS",
     "PROBLEM_KINDS",
     "AsyncTable",
+    "CopyTable",
     "CounterTable",
     "EventTable",
     "FlowTable",

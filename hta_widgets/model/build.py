@@ -89,6 +89,7 @@ def build_trace(
         zero_ns=zero_ns,
         source=source,
         resolution_ns=columns.resolution_ns,
+        copy_table=columns.copies,
         _table=table,
         _rules_version=taxonomy.version(),
         **about,

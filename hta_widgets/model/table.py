@@ -18,6 +18,7 @@ from hta_widgets.taxonomy import KINDS
 __all__ = [
     "KINDS",
     "AsyncTable",
+    "CopyTable",
     "CounterTable",
     "EventTable",
     "FlowTable",
@@ -78,6 +79,31 @@ class RecordSource(Protocol):
 
 
 @dataclass(slots=True)
+class CopyTable:
+    """What copies and fills state of themselves, by the number of their record.
+
+    Kept apart from the events: few have it, and it survives when events are left out.
+    """
+
+    record: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # ascending
+    #: as the profiler worked it out; NaN where the record states none
+    gb_per_s: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
+    size_bytes: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # -1 for none
+
+    def __len__(self) -> int:
+        return len(self.record)
+
+    def of(self, records: Ints) -> tuple[npt.NDArray[np.float64], Ints]:
+        """Return rate and size of each record; NaN and -1 where it states none."""
+        rate, size = np.full(len(records), np.nan), np.full(len(records), -1, np.int64)
+        if len(self):
+            at = np.minimum(np.searchsorted(self.record, records), len(self) - 1)
+            found = self.record[at] == records
+            rate[found], size[found] = self.gb_per_s[at[found]], self.size_bytes[at[found]]
+        return rate, size
+
+
+@dataclass(slots=True)
 class RankColumns:
     """One file's records of all phases, decoded, in file order.
 
@@ -112,6 +138,7 @@ class RankColumns:
     ends_at_next: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     #: scope of instants by row, where it is not the default ``"t"``
     scope: dict[int, str] = field(default_factory=dict)
+    copies: CopyTable = field(default_factory=CopyTable)
 
 
 @dataclass(slots=True, frozen=True)

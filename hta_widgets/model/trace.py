@@ -18,6 +18,7 @@ from hta_widgets.errors import TraceError
 from .frames import dtype_of, event_frame, side_frame
 from .table import (
     AsyncTable,
+    CopyTable,
     CounterTable,
     EventTable,
     FlowTable,
@@ -77,6 +78,7 @@ class Trace:
     server: int = -1
     #: whether the file holds events of this rank that are not in `table`
     part: bool = False
+    copy_table: CopyTable = field(default_factory=CopyTable)
     _table: EventTable = field(kw_only=True)
     _rules_version: int = field(default=-1, kw_only=True)
     _frame: pd.DataFrame | None = field(default=None, init=False)

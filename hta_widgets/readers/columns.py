@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from hta_widgets.model.table import Ints, RankColumns
 
+from .copies import Copies
 from .exact_time import BAD, OK, TOO_LARGE, nanoseconds, resolution
 from .flow_ids import FlowIds
 from .growing import Codes, Column
@@ -49,6 +50,7 @@ class Columns:
         self._names, self._categories = Codes(), Codes()
         self._pids, self._tids = Codes(), Codes()
         self._flow_ids = FlowIds()
+        self._copies = Copies()
         self._columns = {
             name: Column(dtype, expected)
             for name, dtype in (
@@ -113,6 +115,8 @@ class Columns:
 
         args = [record.args for record in records]
         joined = np.flatnonzero(_WITH_ID[phase])
+        stream = _integers([-1 if arg is None else arg.stream for arg in args], np.int32)
+        self._copies.take(args, np.flatnonzero(keep & (stream != -1)), numbers)
         flow = np.full(len(records), -1, np.int64)
         flow[joined] = self._flow_ids.codes([records[row].id for row in joined.tolist()])
         columns: dict[str, npt.NDArray[Any]] = {
@@ -123,7 +127,7 @@ class Columns:
             "category": self._categories.of([record.cat for record in records]),
             "pid": self._pids.of([record.pid for record in records]),
             "tid": self._tids.of([record.tid for record in records]),
-            "stream": _integers([-1 if arg is None else arg.stream for arg in args], np.int32),
+            "stream": stream,
             "correlation": _integers(
                 [-1 if arg is None else arg.correlation for arg in args], np.int64
             ),
@@ -172,6 +176,7 @@ class Columns:
             resolution_ns=self._resolution_ns,
             ends_at_next=np.array(self._ends_at_next, np.int64),
             scope=self._scope,
+            copies=self._copies.finish(),
         )
 
     def _keep_bindings(

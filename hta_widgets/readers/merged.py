@@ -24,7 +24,7 @@ from hta_widgets.model.rank_scope import (
     original_id,
 )
 from hta_widgets.model.record_fields import Fields, decode_fields, encode_fields, shifted
-from hta_widgets.model.table import Ints, Pool, RankColumns, RecordSource
+from hta_widgets.model.table import CopyTable, Ints, Pool, RankColumns, RecordSource
 from hta_widgets.readers.exact_time import resolution
 
 __all__ = ["Part", "split_merged"]
@@ -143,6 +143,8 @@ def _own(columns: RankColumns, rows: Rows, rank: int, pids: Mapping[str, bytes])
     flow_codes, flow[flow >= 0] = np.unique(flow[flow >= 0], return_inverse=True)
     timed = own["timed"]
     stated = timed & (own["dur_ns"] >= 0)
+    place_of = np.searchsorted(columns.record[rows], columns.copies.record)
+    copied = np.flatnonzero(np.isin(columns.copies.record, columns.record[rows]))
     return replace(
         columns,
         **own,
@@ -156,6 +158,11 @@ def _own(columns: RankColumns, rows: Rows, rank: int, pids: Mapping[str, bytes])
         record=np.arange(len(rows), dtype=np.int64),
         ends_at_next=at_next.astype(np.int64),
         scope={place[row]: scope for row, scope in columns.scope.items() if row in place},
+        copies=CopyTable(
+            place_of[copied].astype(np.int64),
+            columns.copies.gb_per_s[copied],
+            columns.copies.size_bytes[copied],
+        ),
     )
 
 

@@ -22,13 +22,16 @@ __all__ = [
 ]
 
 _INT64 = 1 << 63
+_BANDWIDTH = "memory bandwidth (GB/s)"
 
 
-class Args(Struct, gc=False):
-    """The args that become columns."""
+class Args(Struct, gc=False, rename={"bandwidth": _BANDWIDTH}):
+    """The args that become columns; what copies state is kept as text, whatever it is."""
 
     stream: int | str | None = -1
     correlation: int | str | None = -1
+    bandwidth: Raw = Raw(b"")
+    bytes: Raw = Raw(b"")
 
 
 class Record(Struct, gc=False):
@@ -105,7 +108,12 @@ def record_of(value: dict[str, Any]) -> Record:
         id=_json_text(value.get("id")),
         bp=_text(value.get("bp")),
         s=_text(value.get("s")),
-        args=Args(_integer(args.get("stream")), _integer(args.get("correlation")))
+        args=Args(
+            _integer(args.get("stream")),
+            _integer(args.get("correlation")),
+            _json_text(args.get(_BANDWIDTH)),
+            _json_text(args.get("bytes")),
+        )
         if isinstance(args, dict)
         else None,
     )
