@@ -2,6 +2,7 @@
 
 from .busy import comm_comp_overlap, kernel_type_breakdown, temporal_breakdown
 from .device_idle import device_idle_breakdown, device_idle_gaps
+from .diff_ops import diff_ops
 from .idle import idle_interval_stats, idle_time_breakdown
 from .kernels import kernel_breakdown, kernel_duration_by_rank
 
@@ -9,6 +10,7 @@ __all__ = [
     "comm_comp_overlap",
     "device_idle_breakdown",
     "device_idle_gaps",
+    "diff_ops",
     "idle_interval_stats",
     "idle_time_breakdown",
     "kernel_breakdown",

@@ -1,0 +1,195 @@
+"""Differences of operators and kernels, against cases counted by hand."""
+
+import json
+
+import pytest
+
+import hta_widgets as hw
+from hta_widgets.analysis.diff_ops import diff_ops
+
+
+def event(name, ts, dur, category="cpu_op", tid=1, **args):
+    return {
+        "ph": "X",
+        "cat": category,
+        "name": name,
+        "pid": 7 if "stream" not in args else 0,
+        "tid": args.get("stream", tid),
+        "ts": ts,
+        "dur": dur,
+        "args": args,
+    }
+
+
+def launched(name, ts, dur, correlation, stream=0, category="kernel"):
+    """A call at `ts`, and its kernel a microsecond later."""
+    return [
+        event("hipLaunchKernel", ts, 1, "cuda_runtime", correlation=correlation),
+        event(name, ts + 1, dur, category, stream=stream, correlation=correlation),
+    ]
+
+
+def step(number, ts, dur):
+    return event(f"ProfilerStep#{number}", ts, dur, "user_annotation")
+
+
+@pytest.fixture
+def load(tmp_path):
+    def write(name, *ranks):
+        folder = tmp_path / name
+        folder.mkdir()
+        for rank, records in enumerate(ranks):
+            document = {"distributedInfo": {"rank": rank}, "traceEvents": records}
+            (folder / f"rank-{rank}.json").write_text(json.dumps(document))
+        return hw.load(folder, cache=False, progress=False)
+
+    return write
+
+
+@pytest.fixture
+def before(load):
+    return load(
+        "before",
+        [
+            step(1, 0, 50),
+            event("aten::mm", 1, 10),
+            *launched("gemm<float>", 2, 8, correlation=1),
+            step(2, 50, 50),
+            event("aten::mm", 51, 12),
+            *launched("gemm<float>", 52, 9, correlation=2),
+            event("aten::item", 70, 5),
+        ],
+    )
+
+
+@pytest.fixture
+def after(load):
+    return load(
+        "after",
+        [
+            step(1, 0, 60),
+            event("aten::mm", 1, 7.5),
+            *launched("gemm<float>", 2, 6, correlation=1),
+            *launched("gemm<double>", 20, 30, correlation=2),
+            *launched("gemm<float>", 30, 4, correlation=3),
+        ],
+    )
+
+
+def rows(frame):
+    return {
+        row.name_: (row.before_count, row.after_count, row.before_ns, row.after_ns, row.change)
+        for row in frame.rename(columns={"name": "name_"}).itertuples()
+    }
+
+
+def test_counts_and_times_of_both_sides(before, after):
+    frame = diff_ops(before, after)
+    assert rows(frame) == {
+        "ProfilerStep#1": (1, 1, 50_000, 60_000, "same"),
+        "ProfilerStep#2": (1, 0, 50_000, 0, "removed"),
+        "aten::mm": (2, 1, 22_000, 7_500, "changed"),
+        "aten::item": (1, 0, 5_000, 0, "removed"),
+        "hipLaunchKernel": (2, 3, 2_000, 3_000, "changed"),
+        "gemm<float>": (2, 2, 17_000, 10_000, "same"),
+        "gemm<double>": (0, 1, 0, 30_000, "added"),
+    }
+    assert (frame["diff_count"] == frame["after_count"] - frame["before_count"]).all()
+    assert (frame["diff_ns"] == frame["after_ns"] - frame["before_ns"]).all()
+    assert frame["diff_ns"].abs().is_monotonic_decreasing
+    assert list(frame.columns) == [
+        "name", "kind", "before_count", "after_count", "before_ns", "after_ns",
+        "diff_count", "diff_ns", "change",
+    ]  # fmt: skip
+    assert frame.attrs["matched"] == {"before": 9, "after": 8}
+    kinds = dict(zip(frame["name"], frame["kind"].astype(str), strict=True))
+    assert kinds["gemm<double>"] == "compute"
+    assert kinds["aten::mm"] == "cpu"
+    assert kinds["ProfilerStep#1"] == "annotation"
+
+
+def test_stream_0_belongs_to_the_device_and_to_its_step(before, after):
+    frame = diff_ops(before, after, device="gpu", before_steps=2, after_steps=[1])
+    assert rows(frame) == {
+        "gemm<float>": (1, 2, 9_000, 10_000, "changed"),
+        "gemm<double>": (0, 1, 0, 30_000, "added"),
+    }
+    host = diff_ops(before, after, device="cpu", before_steps=[2])
+    assert rows(host)["aten::mm"] == (1, 1, 12_000, 7_500, "same")
+    assert "gemm<float>" not in rows(host)
+
+
+def test_short_names_bring_instances_of_a_template_together(before, after):
+    frame = diff_ops(before, after, device="gpu", short_names=True)
+    assert rows(frame) == {"gemm": (2, 3, 17_000, 40_000, "changed")}
+
+
+def test_a_side_may_be_a_rank_or_a_selection(before, after):
+    whole = diff_ops(before, after)
+    assert diff_ops(before[0], after[0]).equals(whole)
+    cut = before.select("category == 'kernel'", start_ns=5_000, end_ns=55_000)
+    frame = diff_ops(cut, after.select("category == 'kernel'"))
+    # Of the kernels at 3..11 and 53..62 µs the window keeps 6 and 2 µs.
+    assert rows(frame)["gemm<float>"] == (2, 2, 8_000, 10_000, "same")
+    narrowed = diff_ops(cut, after, selection=after.select("kind == 'compute'"), window=(0, 55_000))
+    assert narrowed.equals(frame)
+    one_rank = diff_ops(before[0], after[0], window=(5_000, 55_000), device="gpu")
+    assert rows(one_rank)["gemm<float>"] == (2, 2, 8_000, 8_000, "same")
+    with pytest.raises(hw.TraceError, match="belongs to no traces"):
+        diff_ops(hw.Selection(), after)
+    with pytest.raises(hw.TraceError, match="a str cannot be compared"):
+        diff_ops("runs/a", after)
+
+
+def test_totals_run_over_the_ranks_given(load, after):
+    both = load("both", [event("a", 0, 1), event("b", 2, 1)], [event("a", 0, 5)])
+    assert rows(diff_ops(both, both))["a"] == (2, 2, 6_000, 6_000, "same")
+    frame = diff_ops(both, both, before_ranks=0, after_ranks=[1])
+    assert rows(frame) == {
+        "a": (1, 1, 1_000, 5_000, "same"),
+        "b": (1, 0, 1_000, 0, "removed"),
+    }
+    assert diff_ops(both, both, ranks=[1]).equals(diff_ops(both[1], both[1]))
+    with pytest.raises(hw.TraceError, match="no rank 1"):
+        diff_ops(both[0], both, ranks=1)
+    with pytest.raises(hw.TraceError, match="no rank 4"):
+        diff_ops(both, both, after_ranks=4)
+    with pytest.raises(hw.TraceError, match=r"no rank 4"):
+        diff_ops(both, both, ranks=4)
+    with pytest.raises(hw.TraceError, match=r"no step 3\. The steps are 1\."):
+        diff_ops(both, after, after_steps=3)
+    with pytest.raises(hw.TraceError, match="No event lies in a ProfilerStep"):
+        diff_ops(both, after, before_steps=3)
+    with pytest.raises(hw.TraceError, match="no device 'tpu'"):
+        diff_ops(both, after, device="tpu")
+
+
+def test_a_name_of_several_kinds_takes_the_kind_with_most_time(load):
+    traces = load(
+        "twice",
+        [event("## fwd ##", 0, 9), event("## fwd ##", 20, 10, "user_annotation")],
+    )
+    frame = diff_ops(traces, traces)
+    assert rows(frame) == {"## fwd ##": (2, 2, 19_000, 19_000, "same")}
+    assert list(frame["kind"]) == ["annotation"]
+
+
+def test_nothing_on_either_side_is_an_empty_frame_with_a_reason(before):
+    nothing = before.select(start_ns=10**15, end_ns=10**16)
+    frame = diff_ops(nothing, nothing)
+    assert frame.empty
+    assert frame.attrs == {"matched": {"before": 0, "after": 0}, "note": "no events on either side"}
+    assert (frame.dtypes == diff_ops(before, before).dtypes).all()
+
+
+@pytest.mark.parametrize("device", ["all", "cpu", "gpu"])
+def test_a_trace_differs_in_nothing_from_itself(shared, device):
+    for folder in ("amd_trace", "mtia_inference_trace", "triton_example", "cpu_only"):
+        traces = hw.load(shared / "traces/hta_tests" / folder, cache=False, progress=False)
+        frame = diff_ops(traces, traces, device=device)
+        assert (frame["change"] == "same").all()
+        assert (frame[["diff_count", "diff_ns"]] == 0).all(axis=None)
+        on_device = (traces.events()["stream"] >= 0).sum()
+        events = {"all": len(traces.events()), "gpu": on_device}
+        events["cpu"] = events["all"] - events["gpu"]
+        assert frame["before_count"].sum() == events[device]
