@@ -1,6 +1,7 @@
 """Plain functions from traces to DataFrames, one module per question."""
 
 from .busy import comm_comp_overlap, kernel_type_breakdown, temporal_breakdown
+from .communication import communication_by_group, communication_by_stream
 from .device_idle import device_idle_breakdown, device_idle_gaps
 from .diff_ops import diff_ops
 from .idle import idle_interval_stats, idle_time_breakdown
@@ -8,6 +9,8 @@ from .kernels import kernel_breakdown, kernel_duration_by_rank
 
 __all__ = [
     "comm_comp_overlap",
+    "communication_by_group",
+    "communication_by_stream",
     "device_idle_breakdown",
     "device_idle_gaps",
     "diff_ops",
