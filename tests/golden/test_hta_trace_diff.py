@@ -1,0 +1,174 @@
+"""Differences of traces as HTA found them, name by name."""
+
+import json
+
+import pandas as pd
+import pytest
+from support import golden
+
+import hta_widgets as hw
+from hta_widgets.analysis.diff_ops import diff_ops
+from hta_widgets.compat.trace_diff import DeviceType, LabeledTrace, TraceDiff
+
+PAIRS = golden.GOLDEN / "trace_diff"
+
+#: Which traces a pair is of, and the arguments with which HTA compared them.
+CALLS = {
+    "hta_compare_base_vs_test": ("trace_compare__base", "trace_compare__test", {}),
+    "hta_compare_base_vs_test_iter1010": (
+        "trace_compare__base",
+        "trace_compare__test",
+        {"control_iteration": 1010, "test_iteration": 1010},
+    ),
+    "hta_control_vs_test": ("trace_diff__control", "trace_diff__test", {}),
+    "trace_filter_self_rank0_vs_rank1": (
+        "trace_filter",
+        "trace_filter",
+        {"control_rank": 0, "test_rank": 1},
+    ),
+    "trace_filter_multirank": (
+        "trace_filter",
+        "trace_filter",
+        {"control_rank": [0, 1], "test_rank": 1},
+    ),
+}
+
+pytestmark = pytest.mark.skipif(not PAIRS.is_dir(), reason=golden.MISSING)
+
+
+@pytest.fixture(scope="module", params=CALLS)
+def pair(request):
+    control, test, options = CALLS[request.param]
+    sides = [
+        LabeledTrace(label, t=golden.whole(f"hta_tests__{name}"))
+        for label, name in (("Control", control), ("Test", test))
+    ]
+    assert golden.resolution_ns(f"hta_tests__{control}") == 1000
+    return PAIRS / request.param, sides, options
+
+
+@pytest.mark.parametrize(
+    ("file", "more"),
+    [
+        ("CPU", {"device_type": DeviceType.CPU}),
+        ("GPU", {"device_type": DeviceType.GPU}),
+        ("ALL", {}),
+        ("ALL.short", {"use_short_name": True}),
+    ],
+)
+def test_every_number_of_the_comparison_is_hta_s(pair, file, more):
+    folder, (control, test), options = pair
+    got = TraceDiff.compare_traces(control, test, **options, **more)
+    expected = pd.read_csv(folder / f"compare.{file}.csv", index_col=0, keep_default_na=False)
+    assert got.index.name == expected.index.name
+    pd.testing.assert_frame_equal(
+        got.sort_index(), expected.sort_index(), check_dtype=False, check_index_type=False
+    )
+    assert got.index.tolist() == expected.index.tolist()
+
+
+@pytest.mark.parametrize("device", DeviceType)
+def test_the_lists_of_names_are_hta_s(pair, device):
+    folder, (control, test), options = pair
+    got = TraceDiff.ops_diff(control, test, **options, device_type=device)
+    expected = json.loads((folder / f"ops_diff.{device.name}.json").read_text("utf-8"))
+    assert {word: sorted(names) for word, names in got.items()} == {
+        word: sorted(names) for word, names in expected.items()
+    }
+
+
+def test_ranks_steps_and_sums_by_category_are_hta_s(pair):
+    folder, sides, options = pair
+    info = json.loads((folder / "info.json").read_text("utf-8"))
+    for word, side in zip(("control", "test"), sides, strict=True):
+        assert side.ranks() == info[word]["ranks"]
+        assert side.iterations() == info[word]["iterations"]
+        ops = side.extract_ops(options.get(f"{word}_rank"), options.get(f"{word}_iteration"))
+        got = side.get_ops_summary(ops)
+        expected = pd.read_csv(folder / f"{word}.ops_summary.csv", keep_default_na=False)
+        assert list(got.columns) == list(expected.columns)
+        # HTA's numbers of names change from run to run.
+        columns = ["cat", "name", "short_name", "counts", "total_duration"]
+        keys = ["cat", "name"]
+        pd.testing.assert_frame_equal(
+            got[columns].sort_values(keys, ignore_index=True),
+            expected[columns].sort_values(keys, ignore_index=True),
+            check_dtype=False,
+        )
+        assert side.s_tab[got["name_id"]].tolist() == got["name"].tolist()
+        assert side.s_map[got["cat"]].tolist() == got["cat_id"].tolist()
+
+
+def test_our_own_function_has_the_same_numbers(pair):
+    folder, (control, test), options = pair
+    expected = pd.read_csv(folder / "compare.ALL.csv", index_col=0, keep_default_na=False)
+    sides = (control.t, test.t)
+    ranks = [
+        options.get(key, side.ranks[0])
+        for key, side in zip(("control_rank", "test_rank"), sides, strict=True)
+    ]
+    steps = [options.get("control_iteration", control.iterations()[0])] * 2
+    frame = diff_ops(
+        *sides,
+        before_ranks=ranks[0],
+        after_ranks=ranks[1],
+        before_steps=steps[0],
+        after_steps=steps[1],
+    ).set_index("name")
+    assert set(frame.index) == set(expected.index)
+    frame = frame.loc[expected.index]
+    assert (frame["before_count"] == expected["Control_counts"]).all()
+    assert (frame["after_count"] == expected["Test_counts"]).all()
+    assert (frame["before_ns"] == expected["Control_total_duration"] * 1000).all()
+    assert (frame["after_ns"] == expected["Test_total_duration"] * 1000).all()
+    words = json.loads((folder / "ops_diff.ALL.json").read_text("utf-8"))
+    word_of = {
+        "added": "added",
+        "deleted": "removed",
+        "increased": "changed",
+        "decreased": "changed",
+        "unchanged": "same",
+    }
+    for word, names in words.items():
+        assert set(frame.loc[names, "change"]) <= {word_of[word]}
+
+
+def test_kernels_on_stream_0_take_part(shared):
+    # HTA finds no step for events on stream 0: it compares 0 of these kernels.
+    traces = hw.load(shared / "traces/hta_tests/amd_trace", cache=False, progress=False)
+    frame = TraceDiff.compare_traces(traces, traces, device_type=DeviceType.GPU)
+    events = traces.events()
+    work = events[
+        (events["stream"] == 0) & (events["step"] == 1) & (events["kind"] != "annotation")
+    ]
+    assert len(work) > 10
+    assert frame["Control_counts"].sum() == len(work)
+    assert frame["Test_total_duration"].sum() == pytest.approx(work["dur_ns"].sum() / 1000)
+
+
+def test_traces_without_steps_are_compared_whole(shared):
+    folder = shared / "traces/hta_tests/cupti_profiler"
+    frame = TraceDiff.compare_traces(str(folder), folder)
+    assert (frame["counts_change_categories"] == "=").all()
+    # All but the two spans of the profiler itself.
+    assert frame["Control_counts"].sum() == 2324 - 2
+
+
+def test_labels_and_errors(shared):
+    traces = golden.whole("hta_tests__trace_compare__base")
+    first, second = LabeledTrace("run", traces), LabeledTrace("run", traces[1])
+    frame = TraceDiff.compare_traces(first, second)
+    assert second.label == "run_control_test"
+    assert {"run_counts", "run_control_test_counts"} < set(frame.columns)
+    frame = TraceDiff.compare_traces(first, first)
+    assert first.label == "run"
+    assert {"run_counts", "run_control_test_counts"} < set(frame.columns)
+    assert LabeledTrace(t=traces).label != LabeledTrace(t=traces).label
+    with pytest.raises(ValueError, match=r"run has no rank 0\. The ranks are 1"):
+        first.extract_ops(rank=0)
+    with pytest.raises(ValueError, match=r"run has no iteration 3\. .* 1009, 1010"):
+        first.extract_ops(iteration=[1009, 3])
+    with pytest.raises(ValueError, match="no traces to compare"):
+        LabeledTrace("run")
+    with pytest.raises(ValueError, match="a int holds no traces"):
+        TraceDiff.ops_diff(5, traces)
