@@ -2,6 +2,7 @@
 
 from .busy import comm_comp_overlap, kernel_type_breakdown, temporal_breakdown
 from .communication import communication_by_group, communication_by_stream
+from .cupti import cupti_counters
 from .device_idle import device_idle_breakdown, device_idle_gaps
 from .diff_ops import diff_ops
 from .idle import idle_interval_stats, idle_time_breakdown
@@ -11,6 +12,7 @@ __all__ = [
     "comm_comp_overlap",
     "communication_by_group",
     "communication_by_stream",
+    "cupti_counters",
     "device_idle_breakdown",
     "device_idle_gaps",
     "diff_ops",
