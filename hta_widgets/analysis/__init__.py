@@ -2,11 +2,14 @@
 
 from .busy import comm_comp_overlap, kernel_type_breakdown, temporal_breakdown
 from .communication import communication_by_group, communication_by_stream
+from .copies import memory_bandwidth, memory_bandwidth_summary
 from .cupti import cupti_counters
 from .device_idle import device_idle_breakdown, device_idle_gaps
 from .diff_ops import diff_ops
 from .idle import idle_interval_stats, idle_time_breakdown
 from .kernels import kernel_breakdown, kernel_duration_by_rank
+from .launches import launch_outliers, launch_stats
+from .queue import queue_length, queue_length_summary, time_blocked_on_full_queue
 
 __all__ = [
     "comm_comp_overlap",
@@ -21,5 +24,12 @@ __all__ = [
     "kernel_breakdown",
     "kernel_duration_by_rank",
     "kernel_type_breakdown",
+    "launch_outliers",
+    "launch_stats",
+    "memory_bandwidth",
+    "memory_bandwidth_summary",
+    "queue_length",
+    "queue_length_summary",
     "temporal_breakdown",
+    "time_blocked_on_full_queue",
 ]
