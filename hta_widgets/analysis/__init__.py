@@ -1,6 +1,8 @@
 """Plain functions from traces to DataFrames, one module per question."""
 
 from .busy import comm_comp_overlap, kernel_type_breakdown, temporal_breakdown
+from .clock_offsets import clock_offsets
+from .collectives import collectives
 from .communication import communication_by_group, communication_by_stream
 from .copies import memory_bandwidth, memory_bandwidth_summary
 from .cupti import cupti_counters
@@ -12,6 +14,8 @@ from .launches import launch_outliers, launch_stats
 from .queue import queue_length, queue_length_summary, time_blocked_on_full_queue
 
 __all__ = [
+    "clock_offsets",
+    "collectives",
     "comm_comp_overlap",
     "communication_by_group",
     "communication_by_stream",
