@@ -6,6 +6,7 @@ from .clock_offsets import clock_offsets
 from .collectives import collectives
 from .communication import communication_by_group, communication_by_stream
 from .copies import memory_bandwidth, memory_bandwidth_summary
+from .critical import critical_path, critical_path_summary, path_selection
 from .cupti import cupti_counters
 from .device_idle import device_idle_breakdown, device_idle_gaps
 from .diff_ops import diff_ops
@@ -23,6 +24,8 @@ __all__ = [
     "comm_comp_overlap",
     "communication_by_group",
     "communication_by_stream",
+    "critical_path",
+    "critical_path_summary",
     "cupti_counters",
     "device_idle_breakdown",
     "device_idle_gaps",
@@ -41,6 +44,7 @@ __all__ = [
     "operator_kernels",
     "operator_launch_delays",
     "operators",
+    "path_selection",
     "queue_length",
     "queue_length_summary",
     "temporal_breakdown",
