@@ -8,6 +8,7 @@ from .communication import communication_by_group, communication_by_stream
 from .copies import memory_bandwidth, memory_bandwidth_summary
 from .critical import critical_path, critical_path_summary, path_selection
 from .cupti import cupti_counters
+from .derived_counters import with_counters
 from .device_idle import device_idle_breakdown, device_idle_gaps
 from .diff_ops import diff_ops
 from .idle import idle_interval_stats, idle_time_breakdown
@@ -50,4 +51,5 @@ __all__ = [
     "temporal_breakdown",
     "time_blocked_on_full_queue",
     "user_annotation_breakdown",
+    "with_counters",
 ]
