@@ -14,6 +14,8 @@ from .diff_ops import diff_ops
 from .idle import idle_interval_stats, idle_time_breakdown
 from .kernels import kernel_breakdown, kernel_duration_by_rank
 from .launches import launch_outliers, launch_stats
+from .memory_events import memory_events
+from .memory_timeline import memory_timeline
 from .operator_kernels import operator_kernels, operator_launch_delays
 from .operators import operators
 from .queue import queue_length, queue_length_summary, time_blocked_on_full_queue
@@ -42,6 +44,8 @@ __all__ = [
     "launch_stats",
     "memory_bandwidth",
     "memory_bandwidth_summary",
+    "memory_events",
+    "memory_timeline",
     "operator_kernels",
     "operator_launch_delays",
     "operators",
