@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Iterable
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,11 @@ from hta_widgets.analysis.diff_ops import sums_by_name
 from hta_widgets.analysis.scope import Part
 from hta_widgets.errors import TraceError
 from hta_widgets.model import KINDS, Trace, TraceSet
-from hta_widgets.readers import load
 
+from .common.trace import Trace as HtaTrace
 from .common.trace_symbol_table import TraceSymbolTable
 from .hta_frame import first_event_ns, hta_frame, hta_rows, in_us, symbols_of
+from .show import show
 from .utils.utils import shorten_name
 
 __all__ = ["DeviceType", "LabeledTrace", "TraceDiff", "TraceDir"]
@@ -32,6 +34,8 @@ Numbers = int | Iterable[int] | None
 Ints = npt.NDArray[np.int64]
 
 _ANNOTATION = KINDS.index("annotation")
+#: How many names a chart shows; the rest is smaller.
+_DRAWN = 30
 _labels = itertools.count()
 
 
@@ -54,14 +58,14 @@ class LabeledTrace:
     label : str, optional
         Becomes part of column names; ``t0``, ``t1``, … by default.
     t : TraceSet, Trace or TraceAnalysis, optional
-        What was loaded.
+        What was loaded, or HTA's `Trace` to be parsed.
     trace_dir : path-like, optional
-        What to load, where `t` is not given: anything that `hta_widgets.load` takes.
+        What to load, where `t` is not given: a folder or a file.
 
     Attributes
     ----------
     label : str
-    t : TraceSet or as given
+    t : HTA's Trace, or as given
     s_tab, s_map : Series
         Names and categories by number, and numbers by name.
     iteration_df : DataFrame
@@ -72,15 +76,15 @@ class LabeledTrace:
         if t is None and trace_dir is None:
             raise TraceError("no traces to compare", remedy="Give t= or trace_dir=.")
         self.label = label or f"t{next(_labels)}"
-        self.t: Any = load(trace_dir, progress=False) if t is None else t
+        self.t: Any = HtaTrace(trace_dir=os.fspath(trace_dir)) if t is None else t
+        if isinstance(self.t, HtaTrace) and not self.t.is_parsed:
+            self.t.parse_traces()
         self._traces = _trace_set(self.t)
-        rows = {rank: hta_rows(trace.table) for rank, trace in self._traces.items()}
-        self._rows = rows
-        self._symbols = TraceSymbolTable(
-            text
-            for rank, trace in self._traces.items()
-            for text in symbols_of(trace.table, rows[rank])
-        )
+        self._rows = {rank: hta_rows(trace.table) for rank, trace in self._traces.items()}
+        known = self._traces if isinstance(self._traces, HtaTrace) else None
+        self._symbols = TraceSymbolTable() if known is None else known.symbol_table
+        for rank, trace in self._traces.items():
+            self._symbols.add_symbols(symbols_of(trace.table, self._rows[rank]))
         self.s_map = self._symbols.get_sym_index_series()
         self.s_tab = self._symbols.get_sym_table_series()
         steps = self._steps()
@@ -238,7 +242,8 @@ class TraceDiff:
         DataFrame
             The index is the name (``name`` or ``short_name``). ``<label>_counts`` (int64) and
             ``<label>_total_duration`` (µs) of both, ``diff_counts, diff_duration`` (test −
-            control) and ``counts_change_categories`` (``+``, ``-``, ``=``).
+            control) and ``counts_change_categories`` (``+``, ``-``, ``=``). ``.attrs["kinds"]``
+            has the kind of each name.
         """
         first, second = _labeled(control, "Control"), _labeled(test, "Test")
         second_label = second.label
@@ -246,14 +251,14 @@ class TraceDiff:
             second_label = f"{second.label}_control_test"
             if first is not second:
                 second.label = second_label
-        names, _, counts, times = sums_by_name(
+        names, kinds, counts, times = sums_by_name(
             [
                 first.parts(control_rank, control_iteration, device_type),
                 second.parts(test_rank, test_iteration, device_type),
             ]
         )
         if use_short_name:
-            names, counts, times = _shortened(names, counts, times)
+            names, kinds, counts, times = _shortened(names, kinds, counts, times)
         # As HTA has them: those of the control by name, then those that only the test has.
         order = sorted(range(len(names)), key=lambda row: (counts[0][row] == 0, names[row]))
         columns: dict[str, Any] = {}
@@ -269,7 +274,11 @@ class TraceDiff:
             name="short_name" if use_short_name else "name",
             dtype=object,
         )
-        return pd.DataFrame(columns, index=index)
+        frame = pd.DataFrame(columns, index=index)
+        frame.attrs["kinds"] = {
+            name: KINDS[kind] for name, kind in zip(names, kinds.tolist(), strict=True)
+        }
+        return frame
 
     @classmethod
     def ops_diff(
@@ -315,6 +324,36 @@ class TraceDiff:
         }
         return {word: frame.index[rows].tolist() for word, rows in groups.items()}
 
+    @classmethod
+    def visualize_counts_diff(
+        cls,
+        df: pd.DataFrame,
+        show_image: bool = True,
+        export_image_path: str | None = None,
+    ) -> None:
+        """Draw the names whose count differs most.
+
+        Parameters
+        ----------
+        df : DataFrame
+            From `compare_traces`; may be some of its rows.
+        show_image : bool, default True
+            Show the chart, in notebooks.
+        export_image_path : path-like, optional
+            Where to write the chart, as a page: whatever its suffix, it becomes ``.html``.
+        """
+        _draw(df, "count", export_image_path, shown=show_image)
+
+    @classmethod
+    def visualize_duration_diff(
+        cls,
+        df: pd.DataFrame,
+        show_image: bool = True,
+        export_image_path: str | None = None,
+    ) -> None:
+        """Draw the names whose total time differs most; parameters as `visualize_counts_diff`."""
+        _draw(df, "duration", export_image_path, shown=show_image)
+
 
 def _trace_set(given: Any) -> TraceSet:
     """Return the ranks behind what users hold: our sets and ranks, or HTA's objects over them."""
@@ -341,12 +380,49 @@ def _labeled(given: Any, label: str) -> LabeledTrace:
 
 
 def _shortened(
-    names: list[str], counts: list[Ints], times: list[Ints]
-) -> tuple[list[str], list[Ints], list[Ints]]:
+    names: list[str], kinds: Ints, counts: list[Ints], times: list[Ints]
+) -> tuple[list[str], Ints, list[Ints], list[Ints]]:
     """Add up what has the same name without types and arguments."""
     groups: dict[str, int] = {}
     number = [groups.setdefault(shorten_name(name), len(groups)) for name in names]
     summed = [np.zeros(len(groups), dtype=np.int64) for _ in range(4)]
     for target, values in zip(summed, (*counts, *times), strict=True):
         np.add.at(target, number, values)
-    return list(groups), summed[:2], summed[2:]
+    kind = np.zeros(len(groups), dtype=np.int64)
+    kind[number] = kinds
+    return list(groups), kind, summed[:2], summed[2:]
+
+
+def _draw(df: pd.DataFrame, measure: str, path: str | None, *, shown: bool) -> None:
+    suffix = "_total_duration"
+    labels = [column.removesuffix(suffix) for column in df.columns if column.endswith(suffix)]
+    if len(labels) != 2:
+        raise TraceError(
+            "this is no comparison of two traces", remedy="Give what compare_traces returned."
+        )
+    before, after = labels
+    kinds = df.attrs.get("kinds", {})
+    frame = pd.DataFrame(
+        {
+            "name": df.index.astype(str),
+            "kind": [kinds.get(name, "other") for name in df.index],
+            "before_count": df[f"{before}_counts"].to_numpy(),
+            "after_count": df[f"{after}_counts"].to_numpy(),
+            "before_ns": df[f"{before}{suffix}"].to_numpy() * 1000,
+            "after_ns": df[f"{after}{suffix}"].to_numpy() * 1000,
+        }
+    )
+    frame["diff_count"] = frame["after_count"] - frame["before_count"]
+    frame["diff_ns"] = frame["after_ns"] - frame["before_ns"]
+    what = "Calls" if measure == "count" else "Time"
+    options: dict[str, Any] = {
+        "measure": measure,
+        "top": _DRAWN,
+        "title": f"{what}, {after} against {before}",
+    }
+    if shown:
+        show("diff_ops", frame, **options)
+    if path is not None:
+        from hta_widgets import charts  # noqa: PLC0415 - Bokeh takes a while to import
+
+        charts.to_html(charts.diff_ops(frame, **options), Path(path).with_suffix(".html"))

@@ -8,6 +8,8 @@ from support import golden
 
 import hta_widgets as hw
 from hta_widgets.analysis.diff_ops import diff_ops
+from hta_widgets.compat.common.trace import Trace
+from hta_widgets.compat.trace_analysis import TraceAnalysis
 from hta_widgets.compat.trace_diff import DeviceType, LabeledTrace, TraceDiff
 
 PAIRS = golden.GOLDEN / "trace_diff"
@@ -152,6 +154,35 @@ def test_traces_without_steps_are_compared_whole(shared):
     assert (frame["counts_change_categories"] == "=").all()
     # All but the two spans of the profiler itself.
     assert frame["Control_counts"].sum() == 2324 - 2
+
+
+def test_charts_are_written_as_pages(tmp_path):
+    sides = [golden.whole(f"hta_tests__trace_diff__{side}") for side in ("control", "test")]
+    frame = TraceDiff.compare_traces(*sides, device_type=DeviceType.GPU)
+    longest = frame.sort_values("diff_duration", ascending=False).head(10)
+    assert TraceDiff.visualize_counts_diff(longest) is None
+    TraceDiff.visualize_counts_diff(longest, False, str(tmp_path / "counts.png"))
+    TraceDiff.visualize_duration_diff(longest, False, str(tmp_path / "time.html"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["counts.html", "time.html"]
+    assert "Time, Test against Control" in (tmp_path / "time.html").read_text("utf-8")
+    with pytest.raises(ValueError, match="no comparison of two traces"):
+        TraceDiff.visualize_counts_diff(frame[["diff_counts"]])
+
+
+def test_hta_s_own_objects_are_taken(shared):
+    folder = shared / "traces/hta_tests/trace_filter"
+    trace = Trace(trace_dir=str(folder))
+    labeled = LabeledTrace("a", t=trace)
+    assert trace.is_parsed
+    assert labeled.ranks() == [0, 1]
+    analysis = TraceAnalysis(trace_dir=str(folder))
+    both = TraceDiff.compare_traces(trace, analysis, [0, 1], [0, 1], [551, 552], [551, 552])
+    # All steps, though the analysis itself leaves out the last.
+    assert (both["counts_change_categories"] == "=").all()
+    ops = labeled.extract_ops(rank=[0, 1], iteration=551)
+    assert set(ops["rank"]) == {0, 1}
+    assert (labeled.t.symbol_table.get_sym_table_series()[ops["name"]] == ops["s_name"].array).all()
+    assert LabeledTrace(trace_dir=folder).t.get_trace(1)["iteration"].max() == 552
 
 
 def test_labels_and_errors(shared):
