@@ -194,7 +194,7 @@ class CPGraph:
             pairs = zip(edges.source.tolist(), edges.target.tolist(), strict=True)
             weight = np.array([round(self.edges[pair]["weight"] * 1000) for pair in pairs])
             changed = replace(edges, weight_ns=weight.astype(np.int64))
-            found = longest_path(len(self.path.nodes), changed)
+            found = longest_path(len(self.path.nodes), changed, first=True)
             self.path = replace(self.path, edges=changed, on_path=found)
         self.critical_path_nodes = self.path.path_nodes.tolist()
         self._take_path()

@@ -174,7 +174,7 @@ def restore_cpgraph(zip_filename: str, t_full: TraceSet, rank: int) -> CPGraph:
         )
     changed = replace(edges, weight_ns=weight)
     graph.path = replace(
-        graph.path, edges=changed, on_path=longest_path(len(graph.path.nodes), changed)
+        graph.path, edges=changed, on_path=longest_path(len(graph.path.nodes), changed, first=True)
     )
     graph.critical_path()
     return graph

@@ -165,7 +165,7 @@ def build(trace: Trace, stretch: Stretch, rules: Rules) -> CriticalPath:
         stretch,
         nodes,
         found,
-        longest_path(len(nodes), found),
+        longest_path(len(nodes), found, first=rules.as_hta),
         blocked,
         rules,
         {
