@@ -218,7 +218,7 @@ def test_no_operators(tmp_path):
         traces, selection=traces.select("name == 'gemm'"), group_by_shape=True, group_by_stack=True
     )
     assert frame.empty
-    assert "no operators" in frame.attrs["note"]
+    assert frame.attrs["note"] == "no operators are selected"
     assert frame.attrs["unattributed"]["unlinked_ns"] == 10
     assert list(frame.columns[:4]) == ["rank", "name", "input_shapes", "call_stack"]
     assert str(frame["device_self_ns"].dtype) == "int64"
