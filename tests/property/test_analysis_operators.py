@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import numpy as np
 from hypothesis import given, settings, strategies as st
@@ -98,6 +99,30 @@ def test_sums_of_random_trees(tmp_path_factory, threads):
     assert found == job.expected
     assert frame.attrs["device_ns"] == job.device_ns
     assert frame.attrs["unattributed"]["outside_operators_ns"] == job.outside_ns
+
+
+@settings(max_examples=40)
+@given(st.lists(trees(), min_size=1, max_size=3), st.lists(st.integers(0, 1_010_000), max_size=3))
+def test_windows_side_by_side_add_up(tmp_path_factory, roots, edges):
+    job = Job([roots])
+    path = tmp_path_factory.mktemp("job") / "trace.json"
+    path.write_text(json.dumps({"traceEvents": job.records}))
+    traces = hw.load(path, cache=False, progress=False)
+    edges = [0, *sorted(set(edges) - {0}), traces.end_ns + 1]
+    if edges != sorted(set(edges)):
+        return
+    columns = ["cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns"]
+    whole = operators(traces).set_index("name")[columns].to_dict("index")
+    found = {name: dict.fromkeys(columns, 0) for name in whole}
+    device_ns = 0
+    for window in pairwise(edges):
+        frame = operators(traces, window=window)
+        device_ns += frame.attrs["device_ns"]
+        for name, sums in frame.set_index("name")[columns].to_dict("index").items():
+            for column in columns:
+                found[name][column] += sums[column]
+    assert found == whole
+    assert device_ns == job.device_ns
 
 
 PARENTS = st.lists(st.integers(-1, 30), max_size=30).map(
