@@ -151,7 +151,7 @@ def kernel_type_breakdown(
                 "@fill",
                 hatch="@hatch",
                 hatch_color="@hatch_color",
-                hatch_weight=5,
+                hatch_weight=3,
                 hatch_scale=12,
             )
         ],
@@ -204,7 +204,7 @@ def comm_comp_overlap(
     names = [f"rank {rank}" for rank in data["rank"]]
     orange = colors.kind["communication"]
     most = float(data["communication_ns"].max())
-    ticks = nice_ticks(most, 2)
+    ticks = nice_ticks(most, 3)
     step = ticks[1] if len(ticks) > 1 else most
     hidden = float(data["overlapped_ns"].sum() / total)
     return rows_chart(

@@ -17,6 +17,7 @@ __all__ = [
     "blank",
     "drawn",
     "keep_fitting",
+    "mixed",
     "new_figure",
     "plain_axis",
     "sentences",
@@ -70,7 +71,8 @@ else if (names.length > 0) {
   gutter = Math.ceil(Math.min(most + 14, Math.max(72, width * 0.36)));
 }
 if (names.length > 0) {
-  const entries = names.map(([at, text]) => [at, cut(text, gutter - 12)]);
+  const lines = (text) => text.split("\n").map((line) => cut(line, gutter - 12)).join("\n");
+  const entries = names.map(([at, text]) => [at, lines(text)]);
   const told = JSON.stringify(entries);
   if (axis.tags[0] !== told) {
     axis.tags = [told];
@@ -81,6 +83,9 @@ if (fig.min_border_left !== gutter) fig.min_border_left = gutter;
 if (timed) {
   const margin = width < 900 ? 8 : 128;
   if (fig.min_border_right !== margin) fig.min_border_right = margin;
+  const ticker = fig.below[0].ticker;
+  const most = Math.max(2, Math.min(7, Math.floor((fig.inner_width ?? width / 2) / 80)));
+  if (ticker.desired_num_ticks !== most) ticker.desired_num_ticks = most;
 }
 for (const [title, text, css] of words) {
   const lines = wrap(text, width - 12, css + family);
@@ -98,6 +103,15 @@ if (legend != null) {
   const [x, y] = legend.location;
   if (x !== 4 - gutter) legend.location = [4 - gutter, y];
 }
+if (ticks.length > 1 && fig.inner_width) {
+  const least = 56 * Math.abs(fig.x_range.end - fig.x_range.start) / fig.inner_width;
+  const apart = Math.min(...ticks.slice(1).map((at, k) => at - ticks[k]));
+  const every = Math.max(1, Math.ceil(least / apart));
+  const zero = Math.max(0, ticks.indexOf(0));
+  const kept = ticks.filter((_, k) => (k - zero) % every === 0);
+  const ticker = fig.below[0].ticker;
+  if (ticker.ticks.length !== kept.length) ticker.ticks = kept;
+}
 if (labels != null && fig.inner_width) {
   const scale = fig.inner_width / Math.abs(fig.x_range.end - fig.x_range.start);
   const { full, span, text } = labels.data;
@@ -113,6 +127,15 @@ def drawn(text: str) -> str:
     """Return a text that Bokeh draws as it is, and takes for no formula."""
     flat = " ".join(str(text).split())
     return _MATH.sub(lambda match: match[0] + "\u200b", flat)
+
+
+def mixed(color: str, ground: str, part: float) -> str:
+    """Return a colour as it looks where `part` of it covers a ground.
+
+    Marks that are drawn through each other's edges would show seams.
+    """
+    channels = [(int(color[at : at + 2], 16), int(ground[at : at + 2], 16)) for at in (1, 3, 5)]
+    return "#" + "".join(f"{round(part * a + (1 - part) * b):02x}" for a, b in channels)
 
 
 def sentences(*parts: str) -> str:
@@ -258,7 +281,10 @@ def keep_fitting(
     axis = figure.yaxis[0] if len(figure.yaxis) else None
     if axis is not None and names:
         letters = max(2, int((gutter - 12) / _LETTER))
-        axis.major_label_overrides = {at: _cut(drawn(text), letters) for at, text in names}
+        axis.major_label_overrides = {
+            at: "\n".join(_cut(drawn(line), letters) for line in text.split("\n"))
+            for at, text in names
+        }
     words = [each for each in figure.above if isinstance(each, models.Title)] + [figure.title]
     told = [
         (title, title.text, "bold 13px " if title is figure.title else f"{title.text_font_size} ")
@@ -284,12 +310,13 @@ def keep_fitting(
         args={
             "fig": figure,
             "axis": axis,
-            "names": [[at, drawn(text)] for at, text in names],
+            "names": [[at, "\n".join(map(drawn, text.split("\n")))] for at, text in names],
             "words": [list(entry) for entry in told],
             "columns": [list(entry) for entry in columns],
             "labels": labels,
             "legend": legend,
             "timed": timed,
+            "ticks": sorted(getattr(figure.xaxis[0].ticker, "ticks", None) or []),
             "family": FONT,
         },
         code=_FIT,

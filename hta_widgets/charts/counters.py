@@ -123,7 +123,7 @@ def _series(
     for rank, other in drawn:
         part = parts[rank, other].sort_values("time_ns", kind="stable")
         name = f"stream {other}" if noun == "stream" else str(other)
-        lane = Lane(f"rank {rank} · {name}" if several else name, words(peaks[rank, other]))
+        lane = Lane(f"rank {rank}\n{name}" if several else name, words(peaks[rank, other]))
         fixed = {keys[0]: int(rank), keys[1]: other if noun != "stream" else int(other)}
         series.append((lane, fixed, part["time_ns"].to_numpy(), part[measure].to_numpy()))
     left = len(parts) - len(drawn)
@@ -139,7 +139,7 @@ def _series(
         theme=colors,
         width=width,
         heads=("", "peak"),
-        pitch=40 if len(series) <= 6 else 30,
+        pitch=40 if len(series) <= 6 else 32,
         tooltip=Tooltip(
             "rank @{rank} · " + ("stream @{stream}" if noun == "stream" else f"@{{{keys[1]}}}"),
             [

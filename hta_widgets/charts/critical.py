@@ -60,11 +60,9 @@ def critical_path(
         data = pd.concat(_joined(data, near), ignore_index=True)
         said = f"{count(segments)} segments, of one cause closer than {duration(near)} drawn as one"
     data = data[data["dur_ns"] > 0].reset_index(drop=True)
-    row_of = {name: row + 1 for row, name in enumerate(total.index)}
+    row_of = {str(name): row + 1 for row, name in enumerate(total.index)}
     data["row"] = data["bound_by"].map(row_of)
-    styles = {name: _style(name, colors) for name in total.index}
-    for key in ("fill", "line", "hatch", "hatch_color"):
-        data[key] = [styles[name][key] for name in data["bound_by"]]
+    styles = {str(name): _style(str(name), colors) for name in total.index}
     data["dur_ns_text"] = [duration(each) for each in data["dur_ns"]]
     data["name"] = data["name"].astype(str)
     data["bound_text"] = [_words(name) for name in data["bound_by"]]
@@ -99,25 +97,32 @@ def critical_path(
             for name, values in data.items()
         }
     )
-    marks = [
-        figure.hbar(
-            y=place,
-            left="start_ns",
-            right="end_ns",
-            height=0.72,
-            source=source,
-            fill_color="fill",
-            line_color="line",
-            line_width=0.5,
-            hatch_pattern="hatch",
-            hatch_color="hatch_color",
-            hatch_scale=5,
-            nonselection_fill_alpha=0.3,
-            nonselection_line_alpha=0.3,
-            nonselection_hatch_alpha=0.3,
-        )
-        for place in (0, "row")
-    ]
+    marks = []
+    for name, style in styles.items():
+        # One mark a cause: hatches that differ from bar to bar take seconds to draw.
+        view = models.CDSView(filter=models.GroupFilter(column_name="bound_by", group=name))
+        hatch = {
+            "hatch_pattern": style["hatch"],
+            "hatch_color": style["hatch_color"],
+            "hatch_scale": 5,
+            "nonselection_hatch_alpha": 0.3,
+        }
+        for place in (0, row_of[name]):
+            mark = figure.hbar(
+                y=place,
+                left="start_ns",
+                right="end_ns",
+                height=0.72,
+                source=source,
+                view=view,
+                fill_color=style["fill"],
+                line_color=style["line"],
+                line_width=0.5,
+                nonselection_fill_alpha=0.3,
+                nonselection_line_alpha=0.3,
+                **(hatch if style["hatch"] else {}),
+            )
+            marks.append(mark)
     add_tooltip(
         figure,
         marks,
@@ -187,8 +192,8 @@ def _style(bound: str, colors: Theme) -> dict[str, Any]:
     }
     if bound in solid:
         color = colors.kind[solid[bound]]
-        hatch = "/" if bound == "cpu_outside_operators" else " "
+        hatch = "/" if bound == "cpu_outside_operators" else None
         return {"fill": color, "line": color, "hatch": hatch, "hatch_color": colors.bg}
-    hatch = " " if bound == "outside_path" else "/"
+    hatch = None if bound == "outside_path" else "/"
     line = colors.kind["sync"] if bound == "cpu_blocked" else colors.idle_line
     return {"fill": colors.idle, "line": line, "hatch": hatch, "hatch_color": line}

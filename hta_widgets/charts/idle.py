@@ -77,15 +77,9 @@ def _idle(
     data["left"] = data["right"] - size
     total = size.groupby(data["row"]).sum().to_numpy()
     styles = _styles(data["idle_category"], colors)
-    for key in ("fill", "hatch", "hatch_color", "line", "ink"):
-        data[key] = [styles[name][key] for name in data["idle_category"]]
     data["idle_ns_text"] = [duration(each) for each in data["idle_ns"]]
     data["idle_share_text"] = [share(each) for each in data["idle_share"]]
-    # Hatched bars carry no number: it could not be read.
-    data["inside"] = [
-        share(each) if each > 0 and hatch == " " else ""
-        for each, hatch in zip(data["idle_share"].fillna(0), data["hatch"], strict=True)
-    ]
+    data["inside"] = ["" if each <= 0 else share(each) for each in data["idle_share"].fillna(0)]
     data["category_text"] = data["idle_category"].str.replace("_", " ")
     heads = data.drop_duplicates("row")
     if "stream" in keys:
@@ -97,17 +91,21 @@ def _idle(
     else:
         names = [f"rank {rank}" for rank in heads["rank"]]
     most = float(total.max()) or 1.0
-    ticks = nice_ticks(most, 2)
+    ticks = nice_ticks(most, 3)
     step = ticks[1] if len(ticks) > 1 else most
-    keyed = [
+    marks = [
         Bars(
-            0.0,
+            "left",
             "right",
             style["fill"],
             name.replace("_", " "),
-            style["line"],
-            style["hatch"],
-            style["hatch_color"],
+            line=style["line"],
+            hatch=style["hatch"],
+            hatch_color=style["hatch_color"],
+            # Hatched bars carry no number: it could not be read.
+            text="inside" if style["hatch"] is None else "",
+            text_color=style["ink"],
+            only=("idle_category", name),
         )
         for name, style in styles.items()
         if size[data["idle_category"] == name].any()
@@ -117,23 +115,12 @@ def _idle(
     return rows_chart(
         data,
         names,
-        [
-            Bars(
-                "left",
-                "right",
-                "@fill",
-                line="@line",
-                hatch="@hatch",
-                hatch_color="@hatch_color",
-                text="inside",
-                text_color="@ink",
-            )
-        ],
+        marks,
         x_end=most * 1.01,
         title=title,
         subtitle=sentences(
             said,
-            *(_MEANING[name] for name in styles if name in _MEANING and len(keyed) <= 3),
+            *(_MEANING[name] for name in styles if name in _MEANING and len(marks) <= 3),
             extremes(names, total, duration),
             unmatched(frame),
         ),
@@ -142,7 +129,6 @@ def _idle(
         head=" ",
         ticks=[(at, axis_time(at, step)) for at in ticks],
         columns=[Column("idle", [duration(each) for each in total])],
-        legend=keyed,
         tooltip=Tooltip(
             where + " · @{category_text}",
             [("idle", "@{idle_ns_text}"), ("of all idle time", "@{idle_share_text}")]
@@ -163,7 +149,7 @@ def _styles(categories: pd.Series, colors: Theme) -> dict[str, dict[str, Any]]:
     def style(
         fill: str,
         ink: str,
-        hatch: str = " ",
+        hatch: str | None = None,
         hatch_color: str | None = None,
         line: str | None = None,
     ) -> dict[str, Any]:
@@ -179,7 +165,7 @@ def _styles(categories: pd.Series, colors: Theme) -> dict[str, dict[str, Any]]:
     known = {
         "host_wait": style(cpu, on["cpu"]),
         "sync_wait": style(sync, on["sync"]),
-        "launch_call": style(colors.rule_strong, colors.bg),
+        "launch_call": style(cpu, "", "\\", colors.bg),
         "launch_latency": style(colors.idle, "", "|", colors.rule_strong, colors.idle_line),
         "kernel_wait": style(colors.idle, "", "/", colors.idle_line, colors.idle_line),
         "blocked": style(colors.wait_fill, "", "/", colors.wait_line, colors.wait_line),

@@ -75,7 +75,7 @@ def kernel_breakdown(
     data["count_text"] = [count(each) for each in data["count"]]
     whiskers = [Whiskers("least_ns", "most_ns", colors.ink2)] if ranks > 1 else []
     most = float(max(data["per_rank_ns"].max(), data["most_ns"].max() if ranks > 1 else 0)) or 1.0
-    ticks = nice_ticks(most, 2)
+    ticks = nice_ticks(most, 3)
     step = ticks[1] if len(ticks) > 1 else most
     measure = "mean of ranks, line: least to most of a rank" if ranks > 1 else "summed durations"
     return rows_chart(
@@ -181,7 +181,7 @@ def _means(
     data["count_text"] = [count(each) for each in data["count"]]
     data["fill"] = _fills(data, colors)
     most = float(data["max_ns"].max()) or 1.0
-    ticks = nice_ticks(most, 2)
+    ticks = nice_ticks(most, 3)
     step = ticks[1] if len(ticks) > 1 else most
     return rows_chart(
         data,

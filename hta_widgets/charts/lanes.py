@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .bokeh_modules import models
-from .canvas import add_tooltip, drawn, keep_fitting, new_figure, plain_axis
+from .canvas import add_tooltip, drawn, keep_fitting, mixed, new_figure, plain_axis
 from .formats import AXIS_JS, count
 from .rows import Tooltip, brush
 from .theme import Theme
@@ -252,10 +252,9 @@ def step_lanes(
         top="low",
         bottom="base",
         source=source,
-        fill_color=color,
-        fill_alpha=0.25,
+        fill_color=mixed(color, theme.bg, 0.25),
         line_color=None,
-        nonselection_fill_alpha=0.1,
+        nonselection_fill_alpha=0.4,
     )
     marks = [area]
     if exact:

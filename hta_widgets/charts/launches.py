@@ -117,7 +117,7 @@ def _histogram(
     chosen = np.bincount(place[solid[~zero]], minlength=bins)
     left, right = edges[:-1], edges[1:]
     start_ns, end_ns = 10.0**left, 10.0**right
-    gap = 1.5 / _FINE
+    gap = 4 / _FINE
     if zero.any():
         left = np.r_[low - gap - 1.0 / _FINE, left]
         right = np.r_[low - gap, right]

@@ -64,7 +64,7 @@ def operators(
     data["count_text"] = [count(each) for each in data["count"]]
     data["upper"], data["lower"] = data["row"] - 0.2, data["row"] + 0.2
     most = float(data[["device_self_ns", "cpu_self_ns"]].to_numpy().max()) or 1.0
-    ticks = nice_ticks(most, 2)
+    ticks = nice_ticks(most, 3)
     step = ticks[1] if len(ticks) > 1 else most
     cpu = colors.kind["cpu"]
     device = Bars(0.0, "device_self_ns", colors.kind["compute"], "device", row="upper", height=0.4)
@@ -154,7 +154,7 @@ def user_annotation_breakdown(
     for each in times:
         data[f"{each}_text"] = [duration(value) for value in data[each]]
     most = float(max(data["per_rank_ns"].max(), data["most_ns"].max() if ranks > 1 else 0)) or 1.0
-    ticks = nice_ticks(most, 2)
+    ticks = nice_ticks(most, 3)
     step = ticks[1] if len(ticks) > 1 else most
     counts = [count(each) for each in data["count"]] if "count" in data else []
     whiskers = [Whiskers("least_ns", "most_ns", colors.ink2)] if ranks > 1 else []
@@ -213,13 +213,15 @@ def frequent_kernel_sequences(
     measures = ["count", "kernel_ns", "operator_ns"]
     data = frame.groupby("pattern", observed=True, sort=False)[measures].sum().reset_index()
     data = data.rename(columns={"pattern": "name"})
-    data, names = top_rows(data, "count", top, "sequence", _sequence)
+    of_one = len({str(name).partition("|")[0] for name in data["name"]}) == 1
+    data, names = top_rows(data, "count", top, "sequence", _kernels if of_one else _sequence)
+    operator = short_name(str(data["name"].iloc[0]).partition("|")[0])
     data["pattern"] = data["name"]
     data["upper"], data["lower"] = data["row"] - 0.2, data["row"] + 0.2
     for each in ("kernel_ns", "operator_ns"):
         data[f"{each}_text"] = [duration(value) for value in data[each]]
     most = float(data[["kernel_ns", "operator_ns"]].to_numpy().max()) or 1.0
-    ticks = nice_ticks(most, 2)
+    ticks = nice_ticks(most, 3)
     step = ticks[1] if len(ticks) > 1 else most
     cpu = colors.kind["cpu"]
     return rows_chart(
@@ -239,7 +241,7 @@ def frequent_kernel_sequences(
             ),
         ],
         x_end=most * 1.02,
-        title=title,
+        title=f"{title}: {operator}" if of_one else title,
         subtitle=sentences(
             "the kernels that one call of the operator launches, most frequent first",
             f"{plural(int(data['names'].sum()), 'sequence')}, time of all occurrences",
@@ -247,7 +249,7 @@ def frequent_kernel_sequences(
         ),
         theme=colors,
         width=width,
-        head="operator: kernels",
+        head="kernels" if of_one else "operator: kernels",
         ticks=[(at, axis_time(at, step)) for at in ticks],
         columns=[
             Column("count", [count(each) for each in data["count"]]),
@@ -265,6 +267,10 @@ def frequent_kernel_sequences(
 
 
 def _sequence(pattern: str) -> str:
-    """Return the operator, how many kernels, and their short names."""
-    operator, *kernels = pattern.split("|")
-    return f"{short_name(operator)}: {' → '.join(short_name(kernel) for kernel in kernels)}"
+    """Return the short names of the operator and of its kernels."""
+    operator, *_ = pattern.split("|")
+    return f"{short_name(operator)}: {_kernels(pattern)}"
+
+
+def _kernels(pattern: str) -> str:
+    return " → ".join(short_name(kernel) for kernel in pattern.split("|")[1:])

@@ -100,7 +100,7 @@ def _by(
         more = [("in, out, all ranks", "@{in_bytes_text}, @{out_bytes_text}")]
     orange = colors.kind["communication"]
     most = float(data["most_ns"].max()) or 1.0
-    ticks = nice_ticks(most, 2)
+    ticks = nice_ticks(most, 3)
     step = ticks[1] if len(ticks) > 1 else most
     several = len(frame["rank"].unique()) > 1
     return rows_chart(

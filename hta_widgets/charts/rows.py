@@ -33,7 +33,11 @@ NAMED_ROWS = 64
 
 @dataclass(frozen=True)
 class Bars:
-    """Bars from one column of the source to another; colours may be columns, as ``@column``."""
+    """Bars from one column of the source to another; colours may be columns, as ``@column``.
+
+    `only` is a column and its value, where the bars are not of all rows. Hatches are drawn fast
+    where all bars of a mark have the same.
+    """
 
     left: str | float
     right: str
@@ -49,6 +53,7 @@ class Bars:
     text_color: str = "#000000"
     row: str = "row"
     height: float = 0.8
+    only: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,7 @@ def nice_ticks(end: float, most: int = 3, start: float = 0.0) -> list[float]:
         return [0.0]
     rough = span / most
     scale = 10.0 ** np.floor(np.log10(rough))
-    step = next(s * scale for s in (1, 2, 5, 10) if s * scale >= rough * 0.999)
+    step = next(s * scale for s in (1, 2, 5, 10) if s * scale >= rough * 0.85)
     first, last = int(np.ceil(start / step - 1e-9)), int(np.floor(end / step + 1e-9))
     return [float(k * step) for k in range(first, last + 1)]
 
@@ -317,8 +322,12 @@ def _add(
         )
     line = None if profile and mark.line is None else _field(mark.line)
     style: dict[str, Any] = {}
+    if mark.only is not None:
+        column, only = mark.only
+        chosen = models.GroupFilter(column_name=column, group=only)
+        style["view"] = models.CDSView(filter=chosen)
     if mark.hatch is not None:
-        style = {
+        style |= {
             "hatch_pattern": _field(mark.hatch),
             "hatch_color": _field(mark.hatch_color),
             "hatch_scale": mark.hatch_scale,
@@ -357,11 +366,16 @@ def _texts(figure: Any, marks: Sequence[Any], source: Any, *, profile: bool) -> 
         )
         color = _field(mark.text_color)
         colors = data[color] if mark.text_color.startswith("@") else [color] * len(right)
-        columns["row"] += list(data["row"])
-        columns["x"] += left.tolist()
-        columns["span"] += (right - left).tolist()
-        columns["full"] += list(data[mark.text])
-        columns["color"] += list(colors)
+        kept = [
+            at
+            for at, full in enumerate(data[mark.text])
+            if full and (mark.only is None or data[mark.only[0]][at] == mark.only[1])
+        ]
+        columns["row"] += [data["row"][at] for at in kept]
+        columns["x"] += left[kept].tolist()
+        columns["span"] += (right - left)[kept].tolist()
+        columns["full"] += [data[mark.text][at] for at in kept]
+        columns["color"] += [colors[at] for at in kept]
     labels = models.ColumnDataSource({**columns, "text": list(columns["full"])})
     figure.text(
         x="x",
