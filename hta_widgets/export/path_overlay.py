@@ -71,7 +71,7 @@ def export_critical_path(
         As in `hta_widgets.analysis.critical_path`.
     only_path : bool, default True
         Leave out complete events that are not on the path, except ranges that the program names
-        and Python functions.
+        and Python functions; and the file's arrows that would lead to them.
     all_edges : bool, default False
         Draw every edge of the graph, not only the path's launches, waits and steps between
         operators; not together with `only_path`, which has no ends for them.
@@ -174,6 +174,7 @@ class _Overlay:
         self._critical = set(record[graph.path_events].tolist())
         ends = np.concatenate((rows[edges.source[drawn]], rows[edges.target[drawn]]))
         self._wanted = set(record[np.unique(ends)].tolist())
+        self._flows = self._flows_within() if only_path else frozenset()
         #: process and thread of the ends of arrows, as the file writes them
         self._place: dict[int, tuple[bytes, bytes]] = {}
 
@@ -190,7 +191,20 @@ class _Overlay:
                     self.dropped += 1
                     continue
                 self.events += 1
+            elif self._only_path and head.ph in ("s", "t", "f") and number not in self._flows:
+                continue
             yield self._marked(number, text)
+
+    def _flows_within(self) -> frozenset[int]:
+        """Records of the file's own arrows between events that stay."""
+        trace = self._graph.trace
+        table, flows = trace.table, trace.flow_table
+        stays = np.array([name in _FRAME_OF_PATH for name in table.categories.values], dtype=bool)
+        kept = stays[table.category] if len(stays) else np.zeros(len(table), dtype=bool)
+        kept[self._graph.path_events] = True
+        both = kept[flows.source] & kept[flows.target] & (flows.source_record >= 0)
+        ends = np.concatenate((flows.source_record[both], flows.target_record[both]))
+        return frozenset(ends.tolist())
 
     def _all(self) -> Iterator[tuple[int, bytes]]:
         trace = self._graph.trace
