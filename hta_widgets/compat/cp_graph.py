@@ -238,8 +238,9 @@ class CPGraph:
         rows = np.where(named, edges.event[on_path], 0)
         used, place = np.unique(rows, return_inverse=True)
         frame = hta_frame(self.path.trace, used, self.symbol_table, zero_ns=0)
-        short = np.array([shorten_name(table.names[code]) for code in table.name[used]], object)
-        bounds = [_IN_HTA.get(bound, bound) for bound in BOUNDS]
+        codes, of_name = np.unique(table.name[used], return_inverse=True)
+        short = np.array([shorten_name(table.names[code]) for code in codes.tolist()], object)
+        short = short[of_name]
         columns: dict[str, Any] = {
             "event_idx": np.where(named, table.record[rows], np.nan),
             "duration": in_us(edges.weight_ns[on_path]).astype(np.float64),
