@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis.critical import EDGE_TYPES, CriticalPath
+from hta_widgets.analysis.critical import BOUNDS, EDGE_TYPES, CriticalPath
 from hta_widgets.analysis.critical.longest import longest_path
 from hta_widgets.analysis.critical.rules import KERNEL_KERNEL, OPERATOR
 
