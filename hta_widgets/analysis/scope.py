@@ -108,6 +108,12 @@ def narrowed(
         end = max(start, end)
     if ranks is not None:
         ranks = {int(ranks)} if isinstance(ranks, (int, np.integer)) else {int(r) for r in ranks}
+        missing = sorted(ranks - set(traces.ranks))
+        if missing:
+            raise TraceError(
+                f"no rank {', '.join(map(str, missing))}",
+                remedy=f"The ranks are {', '.join(map(str, traces.ranks))}.",
+            )
         if chosen.ranks is not None:
             ranks &= set(chosen.ranks)
     return traces.select(chosen, start_ns=start, end_ns=end, ranks=ranks)
