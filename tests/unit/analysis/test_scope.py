@@ -1,10 +1,10 @@
 """What analyses work on: ranks that are there, windows that meet."""
 
 import pytest
+from support.random_job import write_job
 
 import hta_widgets as hw
 from hta_widgets.analysis.scope import narrowed, parts
-from support.random_job import write_job
 
 
 @pytest.fixture(scope="module")
