@@ -25,6 +25,7 @@ from .operator_kernels import operator_kernels, operator_launch_delays
 from .operators import operators
 from .queue import queue_length, queue_length_summary, time_blocked_on_full_queue
 from .sequences import frequent_kernel_sequences
+from .stragglers import stragglers, stragglers_by_step
 
 __all__ = [
     "clock_offsets",
@@ -57,6 +58,8 @@ __all__ = [
     "path_selection",
     "queue_length",
     "queue_length_summary",
+    "stragglers",
+    "stragglers_by_step",
     "temporal_breakdown",
     "time_blocked_on_full_queue",
     "user_annotation_breakdown",
