@@ -40,8 +40,9 @@ def critical_path(
     its end. On a thread each node depends on the one before. A kernel depends on the call that
     launched it, on the kernel before it on its stream, and on what its stream waits for (CUDA
     events); a call that waits for the device (context, stream and event synchronisation) depends
-    on the work that it waits for. Calls that block depend on the work that ended while they
-    blocked, also where the file records no synchronisation. The backward pass follows the
+    on the work that it waits for. Where the file records no synchronisation, calls that
+    synchronise depend on the last work that ended while they ran, and calls that copy on their
+    copy if it had ended when they returned. The backward pass follows the
     forward pass on whichever threads they run. Only the last of the things that a kernel had to
     wait for counts: time since then is launch overhead or delay between kernels.
 
@@ -55,7 +56,7 @@ def critical_path(
     rank : int
     annotation : str, default "ProfilerStep"
         Part of the name of a range on the host; ``""`` is the whole rank. Analysed is what starts
-        on the host within the range, and what it launched.
+        on the host within the range, up to the range's end, and what it launched.
     instance : int or (first, last), default 0
         Which of the ranges of that name, numbered by start from 0; both ends belong to a pair.
     data_load_events : iterable of str, optional

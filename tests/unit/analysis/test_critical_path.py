@@ -150,6 +150,29 @@ def test_a_copy_that_did_not_wait_is_work_of_the_host(tmp_path):
     assert by_cause(alone) == {"cpu_outside_operators": 20, "cpu_bound": 100}
 
 
+def test_a_copy_waited_for_and_work_that_ends_by_the_way(tmp_path):
+    found = path(
+        tmp_path,
+        step(90, 420),
+        call(100, 110, 1),
+        kernel(130, 250, launch=1),
+        # Something else ends while this call runs; it does not wait for that.
+        call(200, 300, 2, name="cudaMemcpyAsync"),
+        copy(301, 306, launch=2, stream=9),
+        # This call returns when its copy is done.
+        call(310, 400, 3, name="cudaMemcpyAsync"),
+        copy(350, 390, launch=3, stream=8),
+    )
+    assert found.attrs["matched"]["inferred_waits"] == 1
+    assert by_cause(found) == {
+        "cpu_outside_operators": 130,
+        "cpu_bound": 110,
+        "gpu_kernel_launch_overhead": 40,
+        "gpu_memory_bound": 40,
+        "sync_overhead": 10,
+    }
+
+
 def test_a_kernel_waits_for_the_event_that_its_stream_waits_for(tmp_path):
     found = path(
         tmp_path,
@@ -268,6 +291,29 @@ def test_several_instances_and_the_whole_rank(tmp_path):
     whole = path(tmp_path, *events, annotation="")
     assert whole.attrs["span_ns"] == (0, 350)
     adds_up(whole)
+
+
+def test_a_range_ends_where_the_next_begins(tmp_path):
+    found = path(
+        tmp_path,
+        step(100, 200, 1),
+        op(110, 190, "mine"),
+        op(150, 900, "goes on", tid=2),
+        step(200, 300, 2),
+        op(200, 290, "next"),
+    )
+    assert found.attrs["span_ns"] == (100, 200)
+    assert found["name"].astype(str).tolist() == ["ProfilerStep#1", "mine", "ProfilerStep#1"]
+    adds_up(found)
+
+
+def test_a_rank_without_events_has_no_path(tmp_path):
+    traces = load(tmp_path, [step(100, 200), op(110, 190)]).subset(start_ns=5_000, end_ns=6_000)
+    for annotation in ("ProfilerStep", ""):
+        for rank in traces:
+            found = critical_path(traces, rank, annotation)
+            assert not len(found)
+            assert found.attrs["note"]
 
 
 def test_wrong_arguments_say_what_there_is(tmp_path):
