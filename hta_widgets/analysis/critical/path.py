@@ -9,11 +9,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.results import categorical, result
-from hta_widgets.errors import TraceError
 from hta_widgets.model import KINDS, Selection, TraceSet
 
 from .graph import CriticalPath, path_of
 from .rules import BOUNDS, EDGE_TYPES, LEAD
+from .window import trace_of
 
 __all__ = ["critical_path", "critical_path_summary", "path_selection", "segments"]
 
@@ -113,11 +113,7 @@ def critical_path(
     >>> path = hw.analysis.critical_path(traces, rank=0, instance=1)  # doctest: +SKIP
     >>> path.groupby("bound_by", observed=True)["dur_ns"].sum()  # doctest: +SKIP
     """
-    if rank not in traces:
-        raise TraceError(
-            f"there is no rank {rank!r}", remedy=f"The ranks are {', '.join(map(str, traces))}."
-        )
-    trace = traces[rank]
+    trace = trace_of(traces, rank)
     path = path_of(trace, annotation, instance, data_load_events=data_load_events)
     if path is None:
         return _frame(None, traces, rank, f"no event of rank {rank} has {annotation!r} in its name")

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.errors import TraceError
-from hta_widgets.model import Trace
+from hta_widgets.model import Trace, TraceSet
 
 from .rules import named
 
-__all__ = ["Stretch", "stretch_of"]
+__all__ = ["Stretch", "stretch_of", "trace_of"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,26 @@ class Stretch:
         if self.closed or self.end_ns is None:
             return time
         return np.minimum(time, self.end_ns)
+
+
+def trace_of(traces: TraceSet, rank: int) -> Trace:
+    """Return one rank of a set.
+
+    Raises
+    ------
+    TraceError
+        Where it is not there, or `traces` is no set.
+    """
+    if isinstance(traces, Trace):
+        raise TraceError(
+            "analyses work on sets of traces, not on one rank of a set",
+            remedy=f"Give the set, and rank={traces.rank}.",
+        )
+    if rank not in traces:
+        raise TraceError(
+            f"there is no rank {rank!r}", remedy=f"The ranks are {', '.join(map(str, traces))}."
+        )
+    return traces[rank]
 
 
 def stretch_of(

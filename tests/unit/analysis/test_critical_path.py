@@ -322,6 +322,8 @@ def test_wrong_arguments_say_what_there_is(tmp_path):
         critical_path(traces, 0, instance=3)
     with pytest.raises(hw.TraceError, match="no rank 5"):
         critical_path(traces, 5)
+    with pytest.raises(hw.TraceError, match="work on sets"):
+        critical_path(traces[0], 0)
     for wrong in (-1, (1, 0), "first", (0, 1, 2), True):
         with pytest.raises(hw.TraceError, match="names no instances"):
             critical_path(traces, 0, instance=wrong)
