@@ -15,7 +15,7 @@ def job(tmp_path_factory):
 
 def cells(job):
     return (
-        "from hta_widgets.compat.trace_analysis import TraceAnalysis\n"
+        "from hta_widgets.compat.trace_analysis import TraceAnalysis",
         f"analyzer = TraceAnalysis(trace_dir={str(job)!r})",
         "analyzer.get_temporal_breakdown()",
         "_ = analyzer.get_gpu_kernel_breakdown(image_renderer='jupyterlab')",

@@ -196,3 +196,20 @@ def test_symbol_tables():
     assert TraceSymbolTable.create_from_symbol_id_map({"a": 2}).sym_table == [
         "Undefined-0", "Undefined-1", "a",
     ]  # fmt: skip
+
+
+def test_memory_events(tmp_path):
+    def memory(ts, size, device, total):
+        args = {"Bytes": size, "Device Type": device, "Device Id": device - 1, "Addr": 7,
+                "Total Allocated": total, "Total Reserved": 100}  # fmt: skip
+        return {"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", "pid": 10,
+                "tid": 1, "ts": ts, "args": args}  # fmt: skip
+
+    operator = small.event("cpu_op", "aten::empty", 5_000, 20_000, pid=10)
+    write(tmp_path, [operator, memory(10, 64, 1, 64), memory(15, -64, 1, 0), memory(30, 8, 0, 8)])
+    found = hw.TraceAnalysis(trace_dir=tmp_path).get_memory_timeline()
+    assert found["ts"].tolist() == [5, 10, 25]
+    assert found["bytes_delta"].tolist() == [64, -64, 8]
+    assert found["total_allocated"].tolist() == [64, 0, 8]
+    assert found[["device_type", "device_id"]].to_numpy().tolist() == [[1, 0], [1, 0], [0, -1]]
+    assert found["operator"].astype(str).tolist() == ["aten::empty", "aten::empty", ""]
