@@ -120,12 +120,14 @@ if (labels != null && fig.inner_width) {
 }
 """
 
+# Thin spaces, which keep numbers together, are none of them.
+_BREAKS = re.compile(r"[\x00-\x20\x7f\x85\u2028\u2029]+")
 _MATH = re.compile(r"\$(?=\$)|\\(?=[\[\](){}])")
 
 
 def drawn(text: str) -> str:
     """Return a text that Bokeh draws as it is, and takes for no formula."""
-    flat = " ".join(str(text).split())
+    flat = _BREAKS.sub(" ", str(text)).strip(" ")
     return _MATH.sub(lambda match: match[0] + "\u200b", flat)
 
 

@@ -15,7 +15,7 @@ from .theme import Theme, theme_of
 __all__ = ["collectives", "communication_by_group", "communication_by_stream", "stragglers"]
 
 #: More cells than this are put together, several collectives each.
-_MOST_CELLS = 20_000
+_MOST_CELLS = 40_000
 
 
 def communication_by_group(
@@ -171,7 +171,7 @@ def collectives(
     -------
     bokeh.plotting.figure
         A row a rank and a cell a collective; its source has the frame's rows. With more than
-        20 000 cells each is the sum of several collectives, which the chart says.
+        40 000 cells each is the sum of several collectives, which the chart says.
     """
     colors = theme_of(theme)
     if frame.empty:
@@ -196,7 +196,7 @@ def collectives(
         data["left"], data["is_last"] = data["cell"] * fold, False
     else:
         data["left"] = place
-        data["is_last"] = data["last_rank"] == data["rank"]
+        data["is_last"] = (data["last_rank"] == data["rank"]) & (len(ranks) > 1)
         data["last"] = data["collective"]
     data["right"] = data["left"] + fold
     data["row"] = np.searchsorted(ranks, data["rank"])
@@ -228,10 +228,15 @@ def collectives(
     names = [f"rank {rank}" for rank in ranks]
     waits = [float(total[rank]) for rank in ranks]
     ticks = [at for at in nice_ticks(float(len(numbers)), 4) if at == int(at)]
+    most = Bars(0.0, "", colors.waiting[-2], f"waits {duration(darkest)} or more")
+    less = Bars(0.0, "", colors.waiting[2], "less", line=colors.waiting[2])
     keys = [
-        Bars(0.0, "", colors.waiting[-2], f"waits {duration(darkest)} or more"),
-        Bars(0.0, "", colors.waiting[2], "less", line=colors.waiting[2]),
-        *([Bars(0.0, "", colors.late_fill, "arrives last", line=colors.late)] if outlined else []),
+        *([most, less] if total.any() else []),
+        *(
+            [Bars(0.0, "", colors.late_fill, "arrives last", line=colors.late)]
+            if outlined and total.any()
+            else []
+        ),
     ]
     return rows_chart(
         data,
@@ -322,7 +327,6 @@ def stragglers(
         subtitle=sentences(
             "share of matched collectives at which a rank arrives last, alone",
             said or f"none of {plural(len(data), 'rank')} is last in more than half",
-            extremes(names, data["score"], share),
             unmatched(frame),
         ),
         theme=colors,
