@@ -138,6 +138,22 @@ def test_last_step_is_left_out_and_kept_if_asked_for(tmp_path):
     assert len(whole.t.get_trace(0)) == 9
 
 
+def test_ranks_without_steps_keep_all_and_lost_launches_are_counted(tmp_path):
+    for rank in (0, 1):
+        events = [small.kernel(50_000, 51_000, launch=9), small.event("cpu_op", "aten::mm", 0, 10)]
+        if rank == 0:
+            events += [
+                small.event("user_annotation", f"ProfilerStep#{n}", n * 10_000, n * 10_000 + 1)
+                for n in range(2)
+            ]
+        write(tmp_path, events, rank)
+    facade = hw.TraceAnalysis(trace_dir=tmp_path)
+    assert [len(facade.t.get_trace(rank)) for rank in (0, 1)] == [2, 2]
+    problems = facade.kept.problems
+    lost = problems[problems["detail"].str.contains("without a launch")]
+    assert lost[["rank", "kind", "count"]].to_numpy().tolist() == [[0, "unpaired", 1]]
+
+
 def test_files_by_rank_and_as_a_list(tmp_path):
     for rank in (0, 1):
         write(tmp_path, [small.event("cpu_op", "aten::mm", 0, 10)], rank)

@@ -2,13 +2,18 @@
 
 import json
 import re
+from functools import partial
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
+import hta_widgets as hw
 from hta_widgets import analysis, charts
+from hta_widgets.charts import in_notebooks
 from hta_widgets.compat import show
+from hta_widgets.compat.analyzers import breakdown_analysis, straggler_analysis
+from hta_widgets.demo import write_demo
 
 
 @pytest.fixture
@@ -16,10 +21,10 @@ def notebook(monkeypatch):
     """A kernel whose displayed outputs are collected."""
     shown = []
     monkeypatch.setattr(show, "in_notebook", lambda: True)
-    monkeypatch.setattr(show, "_brought_by", {})
+    monkeypatch.setattr(in_notebooks, "_brought_by", {})
     monkeypatch.setattr("IPython.display.display", lambda output, **_: shown.append(output))
     cell = SimpleNamespace(cell="a", run="1", outputs=shown)
-    monkeypatch.setattr(show, "_running", lambda: (cell.cell, cell.run))
+    monkeypatch.setattr(in_notebooks, "_running", lambda: (cell.cell, cell.run))
     return cell
 
 
@@ -65,6 +70,28 @@ def test_text_of_a_trace_ends_no_script(notebook):
     script = notebook.outputs[0]["text/html"].rpartition("const item = ")[2]
     assert script.count("</script>") == 1
     assert script.endswith("</script>")
+
+
+def test_every_method_draws(notebook, tmp_path, monkeypatch):
+    monkeypatch.setattr(straggler_analysis, "in_notebook", lambda: True)
+    monkeypatch.setattr(breakdown_analysis, "in_notebook", lambda: True)
+    write_demo(tmp_path / "job", ranks=2, steps=3, seed=1)
+    analyzer = hw.TraceAnalysis(trace_dir=tmp_path / "job")
+    figures = {
+        analyzer.get_temporal_breakdown: 1,
+        analyzer.get_idle_time_breakdown: 1,
+        analyzer.get_gpu_kernel_breakdown: 3,
+        analyzer.get_comm_comp_overlap: 1,
+        analyzer.get_cuda_kernel_launch_stats: 1,
+        partial(analyzer.get_gpu_user_annotation_breakdown, use_gpu_annotation=False): 1,
+        partial(analyzer.get_potential_stragglers, visualize=True): 1,
+        partial(analyzer.get_frequent_cuda_kernel_sequences, "aten::linear", str(tmp_path), 1): 1,
+        partial(analyzer.get_temporal_breakdown, visualize=False): 0,
+    }
+    for call, count in figures.items():
+        notebook.outputs.clear()
+        call()
+        assert len(notebook.outputs) == count, call
 
 
 def test_every_chart_that_the_facade_asks_for_exists(repo):
