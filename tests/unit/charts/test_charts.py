@@ -218,6 +218,10 @@ def test_idle_time_stacks_by_stream():
     assert figure.yaxis[0].major_label_overrides[0] == "stream 7"
 
 
+def test_streams_that_are_never_idle_are_said_to_be_so():
+    assert "Never idle" in words_of(charts.idle_time_breakdown(frames.idle().assign(idle_ns=0)))
+
+
 def test_top_kernels_add_up_and_say_how_many_others_there_are():
     frame = frames.kernels(names=10)
     figure = charts.kernel_breakdown(frame, top=4)
