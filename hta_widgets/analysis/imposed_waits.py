@@ -11,9 +11,9 @@ import numpy.typing as npt
 from hta_widgets.model import Selection, TraceSet
 
 from .clock_offsets import clock_fit
-from .collectives import Arrivals, Clock, arrivals, counted, steps_of
+from .collectives import Arrivals, Clock, arrivals, steps_of
 from .lateness import Lateness, lateness
-from .matching import Matching, matching
+from .matching import Matching, counted, matching
 
 __all__ = [
     "ImposedWaits",

@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets import taxonomy
-from hta_widgets.model import Trace, TraceSet
+from hta_widgets.model import Selection, Trace, TraceSet
 
 from .alignment import MISSING, aligned
 from .collective_args import CommEvents, comm_events
 from .process_groups import Group, identified, missing_ranks
 
-__all__ = ["Matching", "matching", "recorded_shift"]
+__all__ = ["Matching", "counted", "matching", "recorded_shift"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -93,6 +93,28 @@ def recorded_shift(trace: Trace) -> int:
     Matching works on it whatever clock a set lies on, so that collectives keep their numbers.
     """
     return trace.shift_ns + trace.clock_offset_ns
+
+
+def counted(match: Matching, chosen: Selection) -> tuple[npt.NDArray[np.bool_], dict[str, int]]:
+    """Return which entries are selected, and the counts of what is."""
+    kept = np.zeros(len(match), dtype=bool)
+    communication = alone = 0
+    for number, (trace, events) in enumerate(zip(match.traces, match.events, strict=True)):
+        member = chosen.mask(trace)[events.rows]
+        mine = match.trace == number
+        kept[mine] = member[match.place[mine]]
+        single = np.array([group.size == 1 for group in events.groups], dtype=bool)
+        communication += int(member.sum())
+        alone += int((member & single[events.group]).sum()) if len(single) else 0
+    shown = np.unique(match.collective[kept])
+    complete = (match.expected <= 0) | (match.sizes() >= match.expected)
+    return kept, {
+        "communication": communication,
+        "matched": int(complete[shown].sum()),
+        "partly_matched": int((~complete[shown]).sum()),
+        "unmatched": communication - int(kept.sum()) - alone,
+        "alone": alone,
+    }
 
 
 _known: weakref.WeakKeyDictionary[TraceSet, tuple[int, Matching]] = weakref.WeakKeyDictionary()

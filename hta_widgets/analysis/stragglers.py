@@ -281,7 +281,7 @@ def _causes(
         found[rank] = _CAUSES[part]
         if part == "compute":
             others = np.delete(np.arange(len(pattern)), rank)
-            more = kernels[rank] / max(float(np.median(kernels[others])), 1.0)
+            more = kernels[rank] / max(float(np.median(kernels[others])), 1e-12)
             longer = mean_ns[rank] / max(float(np.median(mean_ns[others])), 1.0)
             if more > max(longer, 1.0):
                 found[rank] = _EXTRA_WORK
