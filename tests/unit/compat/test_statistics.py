@@ -101,6 +101,12 @@ def test_who_starts_last_is_counted_in_each_iteration():
     assert both.to_dict() == {0: 1, 1: 3, 2: 3}  # 0 and 1 share the second place once
 
 
+def test_who_comes_last_has_a_short_kernel_and_counts():
+    # Rank 1 leaves 2 of 1000 us after it came: less than 1 % of the iteration.
+    df, symbols = collectives({0: [100], 1: [898], 2: [200]})
+    assert find_stragglers_with_late_start_comm_kernels(df, symbols, 1).idxmax() == 1
+
+
 def test_one_rank_has_nobody_to_be_late_for():
     df, symbols = collectives({0: [100, 200]})
     assert find_stragglers_with_late_start_comm_kernels(df, symbols).empty
