@@ -23,8 +23,10 @@ from .memory_events import memory_events
 from .memory_timeline import memory_timeline
 from .operator_kernels import operator_kernels, operator_launch_delays
 from .operators import operators
+from .parallel_groups import parallel_groups
 from .queue import queue_length, queue_length_summary, time_blocked_on_full_queue
 from .sequences import frequent_kernel_sequences
+from .step_times import step_times
 from .stragglers import stragglers, stragglers_by_step
 
 __all__ = [
@@ -55,11 +57,13 @@ __all__ = [
     "operator_kernels",
     "operator_launch_delays",
     "operators",
+    "parallel_groups",
     "path_selection",
     "queue_length",
     "queue_length_summary",
     "stragglers",
     "stragglers_by_step",
+    "step_times",
     "temporal_breakdown",
     "time_blocked_on_full_queue",
     "user_annotation_breakdown",
