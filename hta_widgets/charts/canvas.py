@@ -10,6 +10,7 @@ import pandas as pd
 
 from .bokeh_modules import models, plotting
 from .formats import count
+from .in_notebooks import shows_itself
 from .theme import FONT, Theme
 
 __all__ = [
@@ -216,7 +217,7 @@ def new_figure(
     for axis in figure.axis:
         plain_axis(axis, theme)
     figure.grid.grid_line_color = None
-    return figure
+    return shows_itself(figure)
 
 
 def _small(text: str, theme: Theme, size: str = "11px", **style: Any) -> Any:
