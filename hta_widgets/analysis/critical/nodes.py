@@ -18,7 +18,7 @@ from hta_widgets.model import KINDS, Trace
 from .rules import Rules, named, patterns_of
 from .window import Stretch
 
-__all__ = ["Nodes", "find_nodes"]
+__all__ = ["Nodes", "busy_rows", "find_nodes"]
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
@@ -72,6 +72,12 @@ class Nodes:
         nodes = np.flatnonzero(wanted)
         found[self.row[nodes]] = nodes
         return found
+
+
+def busy_rows(trace: Trace) -> Rows:
+    """Return the device work of a rank: computing, communicating and copying."""
+    table = trace.table
+    return np.flatnonzero((table.stream >= 0) & np.isin(table.kind, _BUSY))
 
 
 def find_nodes(trace: Trace, stretch: Stretch, rules: Rules) -> Nodes:

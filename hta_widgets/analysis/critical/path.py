@@ -42,7 +42,9 @@ def critical_path(
     events); a call that waits for the device (context, stream and event synchronisation) depends
     on the work that it waits for. Where the file records no synchronisation, calls that
     synchronise depend on the last work that ended while they ran, and calls that copy on their
-    copy if it had ended when they returned. The backward pass follows the
+    copy if it had ended when they returned; and a kernel that its idle stream held back, launched
+    after a call to wait for an event, depends on the work of another stream that had ended within
+    10 µs before it started. The backward pass follows the
     forward pass on whichever threads they run. Only the last of the things that a kernel had to
     wait for counts: time since then is launch overhead or delay between kernels.
 

@@ -11,6 +11,7 @@ from hta_widgets.model import KINDS, Trace
 from hta_widgets.model.event_args import event_args, numbers_of
 
 from .ends import Ends
+from .kernel_waits import inferred_kernel_waits
 from .nodes import Nodes
 from .rules import Rules, copies, named, synchronizes
 
@@ -70,14 +71,16 @@ def find_waits(nodes: Nodes, rules: Rules) -> Waits:
         pairs.append(_last_before_return(nodes, recorded_calls))
         pairs.append(_own_copies(nodes, recorded_calls))
     pairs = [(work[work >= 0], calls[work >= 0]) for work, calls in pairs]
-    next_work = _next_work(trace, rows[kernel_to_kernel], call[kernel_to_kernel])
+    waiting = _next_work(trace, rows[kernel_to_kernel], call[kernel_to_kernel])
     awaited = work_of[rows[kernel_to_kernel]]
-    both = (awaited >= 0) & (next_work >= 0) & (awaited != next_work)
+    if not rules.as_hta and not kernel_to_kernel.any():
+        awaited, waiting = inferred_kernel_waits(nodes)
+    both = (awaited >= 0) & (waiting >= 0) & (awaited != waiting)
     return Waits(
         np.concatenate([work for work, _ in pairs]),
         np.concatenate([calls for _, calls in pairs]),
         awaited[both],
-        next_work[both],
+        waiting[both],
         sum(len(work) for work, _ in pairs[:known]),
         sum(len(work) for work, _ in pairs[known:]),
     )

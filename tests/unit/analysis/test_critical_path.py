@@ -197,6 +197,40 @@ def test_a_kernel_waits_for_the_event_that_its_stream_waits_for(tmp_path):
     assert found.attrs["matched"]["waits_of_kernels"] == 1
 
 
+def waiting_for_another_stream(*, asked=True, late=0):
+    return [
+        step(90, 50_000),
+        call(100, 110, 1),
+        call(110, 120, 2),
+        *([call(130, 135, name="cudaStreamWaitEvent", tid=3)] if asked else []),
+        call(140, 150, 3),
+        kernel(200, 1_000, launch=1, stream=7, name="first"),
+        kernel(300, 30_000, launch=2, stream=20, name=NCCL),
+        kernel(31_000 + late, 40_000 + late, launch=3, stream=7, name="second"),
+    ]
+
+
+def test_a_kernel_that_was_held_back_waited_for_the_other_stream(tmp_path):
+    found = path(tmp_path, *waiting_for_another_stream())
+    assert by_cause(found) == {
+        "cpu_outside_operators": 10,
+        "cpu_bound": 10,
+        "gpu_kernel_launch_overhead": 190,
+        "gpu_communication_bound": 29_700,
+        "sync_overhead": 1_000,
+        "gpu_compute_bound": 9_000,
+        "outside_path": 10_000,
+    }
+    assert found.attrs["matched"]["waits_of_kernels"] == 1
+
+
+@pytest.mark.parametrize("options", [{"asked": False}, {"late": 10_000}])
+def test_without_a_call_or_long_after_nothing_is_inferred(tmp_path, options):
+    found = path(tmp_path, *waiting_for_another_stream(**options))
+    assert found.attrs["matched"]["waits_of_kernels"] == 0
+    assert by_cause(found)["gpu_kernel_kernel_overhead"] == 30_000 + options.get("late", 0)
+
+
 def test_a_call_waits_for_an_event_of_another_stream(tmp_path):
     found = path(
         tmp_path,
