@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ from hta_widgets import taxonomy
 from hta_widgets.model import Selection, TraceSet
 
 from .collective_args import OPERATIONS
-from .matching import Matching, counted, matching, recorded_shift
+from .matching import Matching, counted, matching, recorded_shift, split
 from .results import result
 from .scope import narrowed
 
@@ -206,8 +207,9 @@ def _fit(match: Matching, used: npt.NDArray[np.bool_]) -> ClockFit:
         for number, one in enumerate(match.traces)
         if len(one)
     ]
+    entries = split(trace, count)
     for rank in np.flatnonzero(sums).tolist():
-        mine = trace == rank
+        mine = entries[rank]
         residual[rank] = round(float(np.median(np.abs(off[mine]))))
         recorded[rank] = round(float(np.median(np.abs(raw[mine]))))
         drift[rank] = _drift_ppm(end[mine], off[mine])
@@ -273,9 +275,10 @@ def _pairs(
     collective: Ints, trace: Ints, end: Ints, group: Ints
 ) -> tuple[Ints, Ints, Floats, Floats]:
     """Compare each rank of a group with one of the group: medians of how far ends are apart."""
-    found: list[tuple[Floats, ...]] = []
-    for number in np.unique(group).tolist():
-        mine = group == number
+    found: list[tuple[npt.NDArray[Any], ...]] = []
+    for mine in split(group, int(group.max(initial=-1)) + 1):
+        if not len(mine):
+            continue
         members, column = np.unique(trace[mine], return_inverse=True)
         distinct, row = np.unique(collective[mine], return_inverse=True)
         table = np.full((len(distinct), len(members)), np.nan)

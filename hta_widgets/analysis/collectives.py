@@ -111,7 +111,7 @@ def collectives(
     ]
     named = match.taken("name")
     for number, codes in enumerate(lookup):
-        mine = match.trace == number
+        mine = match.of_trace[number]
         named[mine] = codes[named[mine]]
     return result(
         {
@@ -205,7 +205,7 @@ def steps_of(match: Matching) -> Ints:
     steps = np.full(len(match), -1, dtype=np.int64)
     rows = match.taken("rows")
     for number, trace in enumerate(match.traces):
-        mine = match.trace == number
+        mine = match.of_trace[number]
         steps[mine] = trace.table.step[rows[mine]]
     return steps
 
@@ -226,7 +226,7 @@ def exposed_between(match: Matching, start_ns: Ints, end_ns: Ints, times: Arriva
     """Return how much of each entry's interval its rank does not compute in."""
     exposed = end_ns - start_ns
     for number, trace in enumerate(match.traces):
-        mine = np.flatnonzero(match.trace == number)
+        mine = match.of_trace[number]
         covered = covered_by_compute(trace)
         shift = times.shifts_ns[number]
         exposed[mine] -= covered(end_ns[mine] - shift) - covered(start_ns[mine] - shift)

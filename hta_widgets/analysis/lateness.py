@@ -114,7 +114,7 @@ def _waited_elsewhere(match: Matching, times: Arrivals, since: Ints) -> Ints:
     """Return how long each rank waited in other collectives since the one before."""
     waited = np.zeros(len(match), dtype=np.int64)
     for number in range(len(match.traces)):
-        mine = np.flatnonzero(match.trace == number)
+        mine = match.of_trace[number]
         mine = mine[np.argsort(times.arrival_ns[mine], kind="stable")]
         arrival = times.arrival_ns[mine]
         total = np.concatenate(([0], np.cumsum(times.wait_ns[mine])))
@@ -156,7 +156,7 @@ def _spent(match: Matching, times: Arrivals, since: Ints) -> dict[str, Floats]:
     """Return how long each rank computed, loaded data, and left its device idle."""
     spent = {part: np.zeros(len(match)) for part in ("compute", "data_loading", "host")}
     for number, trace in enumerate(match.traces):
-        mine = np.flatnonzero(match.trace == number)
+        mine = match.of_trace[number]
         end = times.arrival_ns[mine] - times.shifts_ns[number]
         start = np.where(since[mine] == _NEVER, end, since[mine] - times.shifts_ns[number])
         loading, idle = _idle(trace)
