@@ -101,7 +101,7 @@ def take_pictures(pages: list[tuple[Path, int]]) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for page, width in pages:
-            tab = browser.new_page(viewport={"width": width, "height": 200})
+            tab = browser.new_page(viewport={"width": width, "height": 60})
             tab.on("console", lambda message, page=page: report(page, message))
             tab.goto(page.resolve().as_uri())
             tab.wait_for_function("Bokeh.documents.length && Bokeh.documents[0].is_idle")

@@ -183,7 +183,9 @@ def rows_chart(
     headed = bool(head or any(column.head for column in columns)) and not profile
     # Names of profiles, which have no row for heads, reach above the first row.
     above = pitch if headed else 8 if profile else 0
-    top = -0.5 - above / pitch
+    # Bokeh draws half a pixel off the grid, for crisp lines; areas that touch would show seams.
+    crisp = 0.5 / pitch if profile else 0.0
+    top = crisp - 0.5 - above / pitch
     selector = models.BoxSelectTool(dimensions="height", overlay=brush(theme))
     figure = new_figure(
         title,
@@ -192,7 +194,7 @@ def rows_chart(
         width,
         frame_height=int(np.ceil(rows * pitch + above)),
         x_range=models.Range1d(x_start, x_end),
-        y_range=models.Range1d(rows - 0.5, top),
+        y_range=models.Range1d(rows - 0.5 + crisp, top),
         tools=[selector, models.TapTool()],
     )
     height = 1.0 if profile else 0.8

@@ -1,8 +1,10 @@
 """Charts in a browser: they fit any width, and names of a trace are never markup."""
 
+import io
 import re
 
 import pytest
+from PIL import Image
 from support import chart_frames as frames
 
 from hta_widgets import charts
@@ -84,3 +86,17 @@ def test_names_are_text_wherever_they_stand(page, tmp_path):
     text = tooltip.first.inner_text()
     assert frames.HOSTILE in re.sub(r"\s+", " ", text)
     assert page.locator("img").count() == 0, "Playwright looks into shadow roots, too"
+
+
+def test_a_thousand_ranks_are_drawn_a_pixel_each_in_their_true_colours(page, tmp_path):
+    page.set_viewport_size({"width": 700, "height": 1300})
+    frame = frames.temporal(range(1024))
+    frame.loc[512, ["idle_ns", "compute_ns"]] = [0, 700_000_000]
+    shown(page, charts.temporal_breakdown(frame), tmp_path / "many.html")
+    picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    compute = tuple(bytes.fromhex(charts.LIGHT.kind["compute"][1:]))
+    column = [picture.getpixel((200, down)) for down in range(picture.height)]
+    assert column.count(compute) == 1024
+    # Between half of the scale, where the others end, and where this rank ends.
+    beyond = [picture.getpixel((420, down)) for down in range(picture.height)]
+    assert beyond.count(compute) == 1

@@ -20,7 +20,7 @@ from bokeh.models import (
     Title,
     WheelZoomTool,
 )
-from bokeh.resources import INLINE
+from bokeh.resources import CDN
 from support import chart_frames as frames
 
 from hta_widgets import analysis, charts
@@ -63,8 +63,7 @@ def right_of(figure, column=0) -> list[str]:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [None, 360])
+@pytest.mark.parametrize(("theme", "width"), [("light", None), ("dark", 360)])
 def test_pages_are_written_without_a_warning(name, theme, width, caplog):
     draw, frame = frames.ALL[name]
     with caplog.at_level(logging.WARNING, logger="bokeh"):
@@ -72,8 +71,9 @@ def test_pages_are_written_without_a_warning(name, theme, width, caplog):
         document = Document()
         document.add_root(chart)
         document.validate()
-        document.to_json()
-        assert "<html" in file_html(draw(frame(), theme=theme, width=width), INLINE, name)
+        assert document.to_json() is not None
+        document.clear()
+        assert "<html" in file_html(chart, CDN, name)
     assert caplog.records == []
 
 
@@ -93,7 +93,7 @@ def test_nothing_to_draw_is_said_in_words(name, caplog):
     empty.attrs |= {"note": "no kernels matched", "matched": {"communication": 0}}
     with caplog.at_level(logging.WARNING, logger="bokeh"):
         figure = draw(empty, width=400)
-        file_html(figure, INLINE, name)
+        file_html(figure, CDN, name)
     assert "No kernels matched · matched: 0 communication" in words_of(figure)
     assert not any(axis.visible for axis in figure.axis)
     assert caplog.records == []
