@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(not golden.names(), reason=golden.MISSING)
 #: Nodes, HTA's and ours, and why they differ.
 NODES = {
     "hta_tests__amd_trace": (93, 109, "kernels of stream 0 hang below their launches too"),
-    "hta_tests__triton_example": (8, 9, "Triton's operator is on its thread, though it has a stream"),
+    "hta_tests__triton_example": (8, 9, "Triton's operator is a host event"),
     "hta_tests__critical_path__alexnet": (868, 863, "stream 4294967295 of waits means none"),
     "hta_tests__critical_path__simple_add": (838, 833, "stream 4294967295 of waits means none"),
 }
