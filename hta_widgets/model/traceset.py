@@ -258,6 +258,9 @@ class TraceSet(Mapping[int, Trace]):
             problems=self._problems,
             like=self,
         )
+        for rank, trace in self.items():
+            # What was derived from the columns knows nothing of the clock.
+            moved[rank].memo.update(trace.memo)
         moved._clock, moved.lift_ns = clock, lift
         if moved._origin_ns is not None:
             moved._origin_ns += self.lift_ns - lift
