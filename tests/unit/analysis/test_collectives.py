@@ -1,8 +1,10 @@
 """Collectives over ranks: which belong together, who waits, and what moves how fast."""
 
+import json
+
 import pytest
 from support.collective_job import US, collective
-from support.small import call, event, kernel, load, nccl
+from support.small import ORIGIN, call, event, kernel, load, nccl
 
 import hta_widgets as hw
 from hta_widgets.analysis import collectives
@@ -89,6 +91,45 @@ def test_groups_of_one_name_on_other_ranks_are_apart(tmp_path):
     frame = collectives(traces)
     assert members(frame) == [[(0, 10), (1, 11)], [(2, 10), (3, 12)]]
     assert frame.group.tolist() == ["tp [0, 1]"] * 2 + ["tp [2, 3]"] * 2
+
+
+def test_long_lists_of_ranks_are_cut_short_and_completed_by_the_header(tmp_path):
+    """PyTorch writes 30 ranks of a group; not every file has a header with all of them."""
+    cut = {"Process Group Ranks": str(list(range(30)))[:-1] + ", ...]", "Group size": 40}
+    paths = {}
+    for rank, info in enumerate(
+        [{"pg_config": [{"pg_name": "0", "ranks": list(range(40))}], "world_size": 40}, {}]
+    ):
+        one = collective((10 + rank) * US, 20 * US, seq=1)
+        one["args"] |= cut
+        paths[rank] = tmp_path / f"rank-{rank}.json"
+        document = {"distributedInfo": {"rank": rank, **info}, "traceEvents": [ORIGIN, one]}
+        paths[rank].write_text(json.dumps(document))
+    frame = collectives(hw.load(paths, cache=False, progress=False))
+    assert members(frame) == [[(0, 10), (1, 11)]]
+    assert frame.group_size.tolist() == [40, 40]
+    assert frame.attrs["groups"]["0"]["ranks"] == list(range(40))
+    assert "files of 38 of 40 ranks are missing" in frame.attrs["note"]
+
+
+def test_runs_that_are_loaded_together_do_not_meet(tmp_path):
+    runs = []
+    for run in range(2):
+        (tmp_path / f"run{run}").mkdir()
+        for rank in range(2):
+            one = collective((10 * (run + 1) + rank) * US, 50 * US, seq=1)
+            document = {"distributedInfo": {"rank": rank}, "traceEvents": [ORIGIN, one]}
+            path = tmp_path / f"run{run}/rank-{rank}.json"
+            path.write_text(json.dumps(document))
+            runs.append(path)
+    traces = hw.load(runs, cache=False, progress=False)
+    assert len(traces) == 4
+    frame = collectives(traces)
+    assert sorted(frame.groupby("collective").arrival_ns.agg(list)) == [
+        [10_000, 11_000],
+        [20_000, 21_000],
+    ]
+    assert sorted(frame.group.unique()) == ["0", "0 (2)"]
 
 
 def test_ranks_may_call_a_group_by_names_of_their_own(tmp_path):
