@@ -31,7 +31,10 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImposedWaits:
-    """The matched collectives that count; `last` are the entries of ranks that came last."""
+    """The matched collectives that count, and who is charged with each.
+
+    `last` are the entries of ranks that came last; where several came at once, of the lowest.
+    """
 
     match: Matching
     times: Arrivals
@@ -42,6 +45,7 @@ class ImposedWaits:
     step: Ints  # of each entry
     stated_steps: bool
     last: Ints
+    alone: npt.NDArray[np.bool_]  # of each of `last`: whether no other came at once
     imposed_ns: Ints  # of each of `last`: what the others wait
     raw_ns: Ints  # ... and compute nothing in
     lost_ns: Ints  # ... of which the rank did not inherit the cause
@@ -66,13 +70,15 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
         selected = match.each(np.logical_or.reduceat(selected, match.starts))
         imposed = match.each(np.add.reduceat(times.wait_ns, match.starts))
         raw = match.each(np.add.reduceat(late.exposed_wait_ns, match.starts))
+        entries = np.where(times.wait_ns == 0, np.arange(len(match)), len(match))
+        last = np.minimum.reduceat(entries, match.starts)
+        last = last[selected[last]]
     else:
-        imposed = raw = np.zeros(0, dtype=np.int64)
-    last = np.flatnonzero(times.is_last & selected)
+        imposed = raw = last = np.zeros(0, dtype=np.int64)
     lost = np.rint(raw[last] * late.own_share[last]).astype(np.int64)
     return ImposedWaits(
         match, times, late, name, matched, np.flatnonzero(selected), step, stated, last,
-        imposed[last], raw[last], lost,
+        times.is_last[last], imposed[last], raw[last], lost,
     )  # fmt: skip
 
 

@@ -90,7 +90,8 @@ def stragglers(
         One row per rank. ``rank`` (int64); ``host`` (str); ``collectives`` (int64), how many
         matched ones it takes part in; ``score`` (float64), the share of them at which it arrives
         last, alone; ``late_ns_mean`` (float64), its arrival less the median arrival, on average;
-        ``imposed_wait_ns`` (int64), the others' waits where it is last, added up; ``wait_ns``
+        ``imposed_wait_ns`` (int64), the others' waits where it is last, added up (of ranks that
+        come last at once the lowest is charged); ``wait_ns``
         (int64), its own waits; ``lost_ns`` (int64), the part of the imposed waits in which the
         others compute nothing and that the rank did not inherit; ``lost_share`` (float64), what
         the others lose of their time, averaged over steps; ``is_straggler`` (bool); ``pattern``
@@ -138,7 +139,7 @@ def stragglers(
         "rank": np.array(traces.ranks, dtype=np.int64),
         "host": np.array([_host(one) for one in traces.values()], dtype=object),
         "collectives": taken,
-        "score": np.bincount(trace[last], minlength=count) / np.maximum(taken, 1),
+        "score": np.bincount(trace[last], work.alone, minlength=count) / np.maximum(taken, 1),
         "late_ns_mean": late / np.maximum(taken, 1),
         "imposed_wait_ns": imposed,
         "wait_ns": own,
@@ -188,7 +189,7 @@ def stragglers_by_step(
     taken, last, imposed, lost = np.zeros((4, *size), dtype=np.int64)
     np.add.at(taken, (column[work.kept], match.trace[work.kept]), 1)
     at_last = (column[work.last], match.trace[work.last])
-    np.add.at(last, at_last, 1)
+    np.add.at(last, at_last, work.alone)
     np.add.at(imposed, at_last, work.imposed_ns)
     np.add.at(lost, at_last, work.lost_ns)
     step_ns = step_time(work, numbers, column)
