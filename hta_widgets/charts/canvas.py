@@ -72,7 +72,13 @@ else if (names.length > 0) {
   gutter = Math.ceil(Math.min(most + 14, Math.max(72, width * 0.36)));
 }
 if (names.length > 0) {
-  const lines = (text) => text.split("\n").map((line) => cut(line, gutter - 12)).join("\n");
+  // Two lines only where one has no room.
+  const joined = (text) => {
+    const one = text.replace("\n", " · ");
+    return wide(one, small) <= gutter - 12 ? one : text;
+  };
+  const lines = (text) =>
+    joined(text).split("\n").map((line) => cut(line, gutter - 12)).join("\n");
   const entries = names.map(([at, text]) => [at, lines(text)]);
   const told = JSON.stringify(entries);
   if (axis.tags[0] !== told) {
@@ -285,7 +291,7 @@ def keep_fitting(
     if axis is not None and names:
         letters = max(2, int((gutter - 12) / _LETTER))
         axis.major_label_overrides = {
-            at: "\n".join(_cut(drawn(line), letters) for line in text.split("\n"))
+            at: "\n".join(_cut(drawn(line), letters) for line in _lines(text, letters))
             for at, text in names
         }
     words = [each for each in figure.above if isinstance(each, models.Title)] + [figure.title]
@@ -326,6 +332,12 @@ def keep_fitting(
     )
     figure.js_on_change("outer_width", fit)
     figure.js_on_change("inner_width", fit)
+
+
+def _lines(text: str, letters: int) -> list[str]:
+    """Return two lines only where one has no room."""
+    joined = text.replace("\n", " · ")
+    return [joined] if len(joined) <= letters else text.split("\n")
 
 
 def _cut(text: str, letters: int) -> str:

@@ -139,7 +139,7 @@ def _series(
         theme=colors,
         width=width,
         heads=("", "peak"),
-        pitch=40 if len(series) <= 6 else 32,
+        pitch=40 if len(series) <= 6 else 34,
         tooltip=Tooltip(
             "rank @{rank} · " + ("stream @{stream}" if noun == "stream" else f"@{{{keys[1]}}}"),
             [

@@ -305,7 +305,8 @@ def stragglers(
         return blank(frame, title, colors, width)
     data = frame.reset_index(drop=True)
     data["row"] = np.arange(len(data))
-    culprit = data["score"] > 0.5
+    # In groups of two, one of both is last by chance in half; who keeps up is no culprit.
+    culprit = (data["score"] > 0.5) & (data["late_ns_mean"] > 0)
     data["fill"] = np.where(culprit, colors.late_fill, colors.idle)
     data["line"] = np.where(culprit, colors.late, colors.idle_line)
     data["score_text"] = [share(each) for each in data["score"]]
@@ -316,8 +317,12 @@ def stragglers(
     names = [f"rank {rank}" for rank in data["rank"]]
     said = ""
     if culprit.any():
-        worst = data.iloc[int(data["score"].to_numpy().argmax())]
-        said = f"rank {worst['rank']} is last in {worst['score_text']}"
+        late = data[culprit]
+        worst = late.iloc[int(late["imposed_wait_ns"].to_numpy().argmax())]
+        said = (
+            f"rank {worst['rank']} is last in {worst['score_text']},"
+            f" for which the others wait {worst['imposed_wait_ns_text']} together"
+        )
     return rows_chart(
         data,
         names,
@@ -326,7 +331,7 @@ def stragglers(
         title=title,
         subtitle=sentences(
             "share of matched collectives at which a rank arrives last, alone",
-            said or f"none of {plural(len(data), 'rank')} is last in more than half",
+            said or f"none of {plural(len(data), 'rank')} is late and last in more than half",
             unmatched(frame),
         ),
         theme=colors,

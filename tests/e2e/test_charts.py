@@ -100,3 +100,23 @@ def test_a_thousand_ranks_are_drawn_a_pixel_each_in_their_true_colours(page, tmp
     # Between half of the scale, where the others end, and where this rank ends.
     beyond = [picture.getpixel((420, down)) for down in range(picture.height)]
     assert beyond.count(compute) == 1
+
+
+def test_a_click_and_a_drag_select_rows_of_the_frame(page, tmp_path):
+    page.set_viewport_size({"width": 700, "height": 500})
+    shown(page, charts.comm_comp_overlap(frames.overlap()), tmp_path / "select.html")
+    selected = """() => {
+      const figure = Bokeh.documents[0].roots()[0];
+      const { data_source } = figure.renderers.find((each) => "rank" in each.data_source.data);
+      return Array.from(data_source.selected.indices);
+    }"""
+    colour = tuple(bytes.fromhex(charts.LIGHT.kind["communication"][1:]))
+    picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    solid = [down for down in range(60, 200) if picture.getpixel((100, down)) == colour]
+    page.mouse.click(100, solid[-2])
+    assert page.evaluate(selected) == [1]
+    page.mouse.move(300, solid[0] - 2)
+    page.mouse.down()
+    page.mouse.move(330, solid[-1] + 2, steps=5)
+    page.mouse.up()
+    page.wait_for_function(f"({selected})().length === 2")

@@ -333,7 +333,10 @@ def test_sequences_of_one_operator_are_named_by_their_kernels():
 def test_the_straggler_is_outlined():
     data = data_of(charts.stragglers(frames.stragglers()), "rank", "score", "imposed_wait_ns")
     assert data["line"].tolist() == [charts.LIGHT.idle_line, charts.LIGHT.late]
-    assert "rank 1 is last in 80\u2009%" in words_of(charts.stragglers(frames.stragglers()))
+    said = words_of(charts.stragglers(frames.stragglers()))
+    assert "rank 1 is last in 80\u2009%, for which the others wait 90.0\u2009µs together" in said
+    early = frames.stragglers().assign(late_ns_mean=-1.0)
+    assert "none of 2 ranks is late" in words_of(charts.stragglers(early))
 
 
 def test_collectives_have_a_cell_a_rank():
