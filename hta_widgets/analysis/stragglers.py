@@ -30,11 +30,10 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 # Healthy ranks differ by a few percent; these tell more than that from noise.
-_COSTLY = 0.05  # of the others' time, on average over the steps
-_SURELY_COSTLY = 0.04  # the same less its standard error
+_COSTLY = 0.05  # of the others' time, on average over many steps
+_OF_TWO = 1.5  # times that for two ranks, of which each is the other's only measure
+_STEADY = 0.8  # of what is costly, in the median step
 _STAND_OUT = 2.0  # times the typical other rank
-_FAR_OUT = 0.07  # of the others' time, and twice the next one's, whatever the error
-_MANY = 4  # ranks that it takes to stand out like that
 _STALL = 0.25  # of a step: one such step is more than noise
 _WORTH_NAMING = 0.02  # of the others' time, on average, where only some steps are slow
 
@@ -60,12 +59,12 @@ def stragglers(
     Of a matched collective (`collectives`) the rank that arrives last makes the others wait.
     Someone always does; a straggler is a rank of which that is neither chance nor of no matter.
     The measure is time lost: waits of the others in which they compute nothing, as a share of
-    their time, per step. A rank is called a straggler if it costs them 5 % on average over the
-    steps, and twice what the typical rank does, and still 4 % less the standard error over the
-    steps (of two ranks: two to three errors, up to 10 %; of four and more, 7 % do where no other
-    costs half as much); or if it stalls them for a quarter of a step's time in some steps (an
-    occasional straggler). Lateness that a rank inherits by waiting in another group, such as for
-    its neighbour in tensor parallelism, is not counted against it.
+    their time, per step. A rank is a consistent straggler if it costs them 5 % on average over
+    many steps, nearly as much in the median step, and twice what the typical rank does. Of few
+    steps more is asked (5 % times 1 + 1 / steps), and half as much again of two ranks, of which
+    each is the other's only measure. A rank is an occasional straggler if it stalls them for a
+    quarter of a step's time in some steps. Lateness that a rank inherits by waiting in another
+    group, such as for its neighbour in tensor parallelism, is not counted against it.
 
     The cause is what took longer than on the other ranks (median) between the previous collective
     of the group and the arrival: kernels, which are slower or more; waiting in other collectives;
@@ -223,38 +222,19 @@ def _patterns(shares: Floats) -> npt.NDArray[np.object_]:
     count = shares.shape[1]
     found = np.full(count, "", dtype=object)
     mean = mean_share(shares)
-    steps = (~np.isnan(shares)).sum(axis=0)
     for rank in range(count):
-        if not steps[rank] or count < 2:
-            continue
+        own = shares[~np.isnan(shares[:, rank]), rank]
         others = np.delete(mean, rank)
         others = others[~np.isnan(others)]
-        if len(others) and mean[rank] < _STAND_OUT * np.median(others):
+        if not len(own) or not len(others) or mean[rank] < _STAND_OUT * np.median(others):
             continue
-        own = shares[~np.isnan(shares[:, rank]), rank]
-        # The error of a few steps is not known well: not less than a part of the mean.
-        error = max(
-            float(own.std(ddof=1)) / np.sqrt(len(own)) if len(own) > 1 else 0.0,
-            mean[rank] / (2 * len(own)),
-        )
-        allowed = 1.0 if count > 2 or mean[rank] >= 2 * _COSTLY else _t_value(len(own))
-        certain = mean[rank] - allowed * error >= _SURELY_COSTLY
-        if count >= _MANY and mean[rank] >= _FAR_OUT:
-            certain |= mean[rank] >= _STAND_OUT * others.max(initial=0.0)
-        if mean[rank] >= _COSTLY and certain:
-            steady = (own >= _SURELY_COSTLY).mean() >= 0.5
-            found[rank] = "consistent" if steady else "occasional"
+        # The fewer the steps, the more chance makes of them.
+        bar = _COSTLY * (1 + 1 / len(own)) * (_OF_TWO if count == 2 else 1.0)
+        if mean[rank] >= bar and np.median(own) >= _STEADY * bar:
+            found[rank] = "consistent"
         elif mean[rank] >= _WORTH_NAMING and own.max() >= _STALL:
             found[rank] = "occasional"
     return found
-
-
-def _t_value(steps: int) -> float:
-    """Return how many standard errors are certain at 95 %, about.
-
-    For two ranks: each is the other's only measure.
-    """
-    return 1.64 + 2.6 / max(steps - 1, 1)
 
 
 def _excess(work: ImposedWaits, part: str, count: int) -> Floats:

@@ -88,13 +88,14 @@ def test_the_truth_is_found(job):
                 )
 
 
-@settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
+# The verdict is one of statistics: the same seeds every time.
+@settings(max_examples=6, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10_000), st.sampled_from([None, 1, 5]))
 def test_only_the_straggler_is_called_one(seed, straggler):
     with tempfile.TemporaryDirectory() as folder:
         write_demo(
-            Path(folder) / "job", ranks=8, steps=4, seed=seed, straggler=straggler,
-            events_per_step=1_000, format="json",
+            Path(folder) / "job", ranks=8, steps=5, seed=seed, straggler=straggler,
+            events_per_step=1_500, format="json",
         )  # fmt: skip
         found = stragglers(hw.load(Path(folder) / "job", cache=False, progress=False))
         named = found["rank"][found.is_straggler].tolist()
