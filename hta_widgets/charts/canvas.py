@@ -86,7 +86,18 @@ if (names.length > 0) {
     axis.major_label_overrides = new Map(entries);
   }
 }
+const place = () => {
+  for (const [title] of words) if (title.offset !== 4 - gutter) title.offset = 4 - gutter;
+  if (legend != null && legend.location[0] !== 4 - gutter) {
+    legend.location = [4 - gutter, legend.location[1]];
+  }
+};
+// Words move before the gutter narrows and after it widens: else they would reach beyond the
+// canvas in between, whose first column Bokeh does not wipe.
+const wider = gutter > fig.min_border_left;
+if (!wider) place();
 if (fig.min_border_left !== gutter) fig.min_border_left = gutter;
+if (wider) setTimeout(place, 50);
 if (timed) {
   const margin = width < 900 ? 8 : 128;
   if (fig.min_border_right !== margin) fig.min_border_right = margin;
@@ -97,7 +108,6 @@ if (timed) {
 for (const [title, text, css] of words) {
   const lines = wrap(text, width - 12, css + family);
   if (title.text !== lines) title.text = lines;
-  if (title.offset !== 4 - gutter) title.offset = 4 - gutter;
 }
 for (const [column, least] of columns) {
   const shown = width >= least;
@@ -107,8 +117,6 @@ if (legend != null) {
   const most = Math.max(...legend.items.map((item) => wide(item.label.value ?? "", small) + 26));
   const ncols = Math.max(1, Math.min(legend.items.length, Math.floor((width - 12) / most)));
   if (legend.ncols !== ncols) legend.ncols = ncols;
-  const [x, y] = legend.location;
-  if (x !== 4 - gutter) legend.location = [4 - gutter, y];
 }
 if (ticks.length > 1 && fig.inner_width) {
   const least = 56 * Math.abs(fig.x_range.end - fig.x_range.start) / fig.inner_width;
@@ -205,6 +213,8 @@ def new_figure(
         min_border=4,
         frame_align=False,
         lod_threshold=None,
+        # The page would shine through the seams between the frame and its borders.
+        styles={"background-color": theme.bg},
         **sizing,
     )
     figure.toolbar.logo = None
