@@ -305,8 +305,8 @@ def stragglers(
         return blank(frame, title, colors, width)
     data = frame.reset_index(drop=True)
     data["row"] = np.arange(len(data))
-    # In groups of two, one of both is last by chance in half; who keeps up is no culprit.
-    culprit = (data["score"] > 0.5) & (data["late_ns_mean"] > 0)
+    # In groups of two, one of both is last by chance in half: the analysis knows who is to blame.
+    culprit = data["is_straggler"].astype(bool)
     data["fill"] = np.where(culprit, colors.late_fill, colors.idle)
     data["line"] = np.where(culprit, colors.late, colors.idle_line)
     data["score_text"] = [share(each) for each in data["score"]]
@@ -322,6 +322,7 @@ def stragglers(
         said = (
             f"rank {worst['rank']} is last in {worst['score_text']},"
             f" for which the others wait {worst['imposed_wait_ns_text']} together"
+            + (f": {worst['cause']}" if worst["cause"] else "")
         )
     return rows_chart(
         data,
@@ -331,7 +332,7 @@ def stragglers(
         title=title,
         subtitle=sentences(
             "share of matched collectives at which a rank arrives last, alone",
-            said or f"none of {plural(len(data), 'rank')} is late and last in more than half",
+            said or f"none of {plural(len(data), 'rank')} keeps the others waiting for long",
             unmatched(frame),
         ),
         theme=colors,

@@ -166,6 +166,8 @@ def stragglers() -> pd.DataFrame:
             "score": [0.1, 0.8],
             "late_ns_mean": [-5_000.0, 5_000.0],
             "imposed_wait_ns": [10, 90_000],
+            "is_straggler": [False, True],
+            "cause": ["", "slower kernels"],
         }
     )
 

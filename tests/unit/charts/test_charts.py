@@ -335,8 +335,9 @@ def test_the_straggler_is_outlined():
     assert data["line"].tolist() == [charts.LIGHT.idle_line, charts.LIGHT.late]
     said = words_of(charts.stragglers(frames.stragglers()))
     assert "rank 1 is last in 80\u2009%, for which the others wait 90.0\u2009µs together" in said
-    early = frames.stragglers().assign(late_ns_mean=-1.0)
-    assert "none of 2 ranks is late" in words_of(charts.stragglers(early))
+    assert "together: slower kernels" in said
+    nobody = frames.stragglers().assign(is_straggler=False)
+    assert "none of 2 ranks keeps the others waiting" in words_of(charts.stragglers(nobody))
 
 
 def test_collectives_have_a_cell_a_rank():
