@@ -25,6 +25,7 @@ from .operator_kernels import operator_kernels, operator_launch_delays
 from .operators import operators
 from .parallel_groups import parallel_groups
 from .queue import queue_length, queue_length_summary, time_blocked_on_full_queue
+from .rank_clusters import rank_clusters
 from .sequences import frequent_kernel_sequences
 from .step_times import step_times
 from .stragglers import stragglers, stragglers_by_step
@@ -61,6 +62,7 @@ __all__ = [
     "path_selection",
     "queue_length",
     "queue_length_summary",
+    "rank_clusters",
     "step_times",
     "stragglers",
     "stragglers_by_step",

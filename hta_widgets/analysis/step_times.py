@@ -23,6 +23,7 @@ __all__ = ["DEVICE_TIMES", "Waits", "device_times", "host_steps", "step_times", 
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.intp]
 
 _STEP = re.compile(r"ProfilerStep\s*#\s*(\d{1,18})")
 
@@ -37,6 +38,7 @@ DEVICE_TIMES: tuple[str, ...] = (
     "exposed_communication_ns",
     "wait_ns",
     "exposed_wait_ns",
+    "unmatched_exposed_ns",
 )
 
 
@@ -86,6 +88,8 @@ def step_times(
           ``exposed_communication_ns``: communicating and not computing
         - ``wait_ns``: in a collective that has not all its ranks yet; ``exposed_wait_ns``: and
           computing nothing
+        - ``unmatched_exposed_ns``: communicating and not computing, in collectives of which the
+          files lack other ranks' events, so that what of it is waiting is known in part at best
         - ``own_ns``: ``dur_ns - exposed_wait_ns``
 
         All int64. ``dur_deviation_ns, own_deviation_ns`` (float64): ``dur_ns`` and ``own_ns`` less
@@ -199,18 +203,31 @@ class Waits:
     times: Arrivals
     clock: Clock
 
-    def of(self, trace: Trace) -> tuple[npt.NDArray[np.intp], Ints, Ints]:
+    def of(self, trace: Trace) -> tuple[Rows, Ints, Ints]:
         """Return the events in which a rank waits, and from when to when, in its table's times."""
-        number = next((k for k, one in enumerate(self.match.traces) if one.rank == trace.rank), -1)
+        number = self._number(trace)
         mine = np.flatnonzero(self.match.trace == number)
-        events = self.match.events[number] if number >= 0 else None
-        if events is None or not len(mine):
-            none = np.empty(0, dtype=np.int64)
-            return none.astype(np.intp), none, none
+        events = self.match.events[number]
         place = self.match.place[mine]
         last = self.times.last_ns[mine] - self.times.shifts_ns[number]
         until = np.minimum(last, events.end_ns[place])
         return events.rows[place], events.start_ns[place], until
+
+    def unmatched(self, trace: Trace) -> Rows:
+        """Return the communication of which the files lack other ranks' events."""
+        number = self._number(trace)
+        events = self.match.events[number]
+        if not len(events.rows):
+            return events.rows
+        complete = (self.match.expected <= 0) | (self.match.sizes() >= self.match.expected)
+        mine = (self.match.trace == number) & self.match.each(complete)
+        alone = np.array([group.size == 1 for group in events.groups], dtype=bool)
+        known = alone[events.group]
+        known[self.match.place[mine]] = True
+        return events.rows[~known]
+
+    def _number(self, trace: Trace) -> int:
+        return next(k for k, one in enumerate(self.match.traces) if one.rank == trace.rank)
 
 
 def waits_of(traces: TraceSet, clock: Clock | None = None) -> Waits:
@@ -261,6 +278,9 @@ def device_times(part: Part, code: Ints, count: int, waits: Waits) -> dict[str, 
     if part.high is not None:
         until = np.minimum(until, part.high)
     wait = apart.pieces(code[waiting], begin, until)
+    unmatched = waits.unmatched(part.trace)
+    unmatched = unmatched[selected[unmatched]]
+    unknown = apart.pieces(code[unmatched], *part.clipped(unmatched))
     span = np.where(there, last - np.where(there, first, 0), 0)
     spent = apart.lengths(busy)
     return {
@@ -275,6 +295,7 @@ def device_times(part: Part, code: Ints, count: int, waits: Waits) -> dict[str, 
         ),
         "wait_ns": apart.lengths(wait),
         "exposed_wait_ns": apart.lengths(subtract(wait, kinds["compute"])),
+        "unmatched_exposed_ns": apart.lengths(subtract(unknown, kinds["compute"])),
     }
 
 
