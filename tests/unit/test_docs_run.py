@@ -11,7 +11,7 @@ import pytest
 from hta_widgets import analysis, taxonomy
 from hta_widgets.demo import write_demo
 
-PAGES = ["analyses.md", "moving-from-hta.md"]
+PAGES = ["README.md", "docs/analyses.md", "docs/moving-from-hta.md"]
 
 #: As PyTorch writes memory: time, action, (size,) and category; two allocations and a release.
 MEMORY = [[1000, 2, 512, 4], [2000, 2, 256, 5], [3000, 4, -512, 4]]
@@ -36,11 +36,12 @@ def job(tmp_path_factory):
 @pytest.mark.parametrize("page", PAGES)
 def test_the_code_of_a_page_runs_from_top_to_bottom(page, repo, job, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(job, tmp_path / "runs/job")
+    for folder in ("demo-job", "runs/job"):
+        shutil.copytree(job, tmp_path / folder)
     with gzip.open("memory.raw.json.gz", "wt") as file:
         json.dump(MEMORY, file)
     names = {"__name__": "page"}
-    found = blocks(repo / "docs" / page)
+    found = blocks(repo / page)
     assert found
     try:
         for line, code in found:
