@@ -17,6 +17,7 @@ from .derived_counters import with_counters
 from .device_idle import device_idle_breakdown, device_idle_gaps
 from .diff_ops import diff_ops
 from .idle import idle_interval_stats, idle_time_breakdown
+from .job_path import job_critical_path, job_path_summary
 from .kernels import kernel_breakdown, kernel_duration_by_rank
 from .launches import launch_outliers, launch_stats
 from .memory_events import memory_events
@@ -45,6 +46,8 @@ __all__ = [
     "frequent_kernel_sequences",
     "idle_interval_stats",
     "idle_time_breakdown",
+    "job_critical_path",
+    "job_path_summary",
     "kernel_breakdown",
     "kernel_duration_by_rank",
     "kernel_type_breakdown",
