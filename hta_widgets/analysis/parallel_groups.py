@@ -125,9 +125,9 @@ def parallel_groups(
     whole = [_stated_rank(match.traces[place]) for _, place, _ in rows]
     return result(
         {
-            "group": np.array([one.label for one in own], dtype=object),
+            "group": pd.array([one.label for one in own], dtype="str"),
             "rank": np.array([match.traces[place].rank for _, place, _ in rows], dtype=np.int64),
-            "ranks": np.array([_listed(one.ranks) for one in own], dtype=object),
+            "ranks": pd.array([_listed(one.ranks) for one in own], dtype="str"),
             "position": np.array(
                 [
                     one.ranks.index(rank) if rank in one.ranks else -1
@@ -141,8 +141,8 @@ def parallel_groups(
                 GROUP_KINDS,
             ),
             "guessed": np.array([kinds[number][1] for number, _, _ in rows], dtype=bool),
-            "description": np.array([one.description for one in own], dtype=object),
-            "operations": np.array([spent.operations for _, _, spent in rows], dtype=object),
+            "description": pd.array([one.description for one in own], dtype="str"),
+            "operations": pd.array([spent.operations for _, _, spent in rows], dtype="str"),
             "collectives": np.array([spent.count for _, _, spent in rows], dtype=np.int64),
             "time_ns": np.array([spent.time_ns for _, _, spent in rows], dtype=np.int64),
             "bytes": np.array([spent.size_bytes for _, _, spent in rows], dtype=np.int64),

@@ -153,7 +153,7 @@ def rank_clusters(
             "distance": found.distance,
             "from_typical": found.from_typical,
             "is_outlier": found.is_outlier,
-            "why": np.array(found.why, dtype=object),
+            "why": pd.array(found.why, dtype="str"),
             "stage": stage,
             "steps": features.steps,
             **dict(zip(TIMES, features.times_ns.T, strict=True)),

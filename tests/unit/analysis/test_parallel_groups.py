@@ -141,4 +141,6 @@ def test_nothing_known_is_told_in_words(tmp_path):
     frame = parallel_groups(traces)
     assert frame.empty
     assert frame.attrs["note"] == "neither headers nor communication kernels tell of process groups"
+    some = parallel_groups(load(tmp_path, [nccl(10, 20)]))
+    assert frame.dtypes.to_dict() == some.dtypes.to_dict()
     assert parallel_groups(traces, ranks=[]).attrs["note"] == "no ranks are selected"
