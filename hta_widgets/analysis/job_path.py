@@ -44,8 +44,8 @@ def job_critical_path(
     which the rank waited, the transfer, from the last arrival on, belongs to the rank; from the
     last arrival the path goes on back on the rank that arrived last.
 
-    Times are on the clock fitted from collectives (`clock_offsets`), whatever clock the set lies
-    on, since no other tells who came last.
+    Times are those of ``traces.with_clock("fitted")``, whatever clock the set lies on, since no
+    other tells who came last.
 
     Parameters
     ----------
