@@ -151,7 +151,7 @@ def rows_chart(
     head: str = "",
     x_start: float = 0.0,
     background: bool = False,
-    legend: Sequence[Bars] | None = None,
+    legend: Sequence[Bars | Dots] | None = None,
     zero_line: bool = False,
 ) -> Any:
     """Return a figure of rows from the top down.
@@ -174,7 +174,7 @@ def rows_chart(
         What the names are; heads the column of names.
     background : bool, default False
         Whether rows have a ground from start to end of the scale, where that is a whole.
-    legend : sequence of Bars, optional
+    legend : sequence of Bars or Dots, optional
         By default the bars that have a name.
     """
     rows = len(names)

@@ -255,6 +255,95 @@ def diff() -> pd.DataFrame:
     )
 
 
+def clock_offsets() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "rank": [0, 1, 2],
+            "offset_ns": [0, -2_000, 50_000],
+            "residual_ns": [10, 40, -1],
+            "recorded_residual_ns": [2_000, 3_000, -1],
+            "collectives": [9, 9, 0],
+            "part": [0, 0, 1],
+            "drift_ppm": [float("nan"), 1.25, float("nan")],
+        }
+    )
+
+
+def step_times() -> pd.DataFrame:
+    """Own work of rank 4 is a quarter longer in step 1; all ranks' steps are equally long."""
+    rows = [(rank, step) for rank in range(5) for step in (0, 1)]
+    frame = pd.DataFrame(rows, columns=["rank", "step"])
+    slow = (frame["rank"] == 4) & (frame["step"] == 1)
+    frame["start_ns"], frame["dur_ns"] = frame["step"] * 2_000, 1_500
+    frame["own_ns"] = 1_000 + frame["rank"] + 246 * slow
+    frame["compute_ns"], frame["idle_ns"] = 900, 10
+    frame["exposed_wait_ns"] = frame["dur_ns"] - frame["own_ns"]
+    frame["dur_deviation_ns"] = frame["dur_deviation_share"] = 0.0
+    frame["own_deviation_ns"] = frame["own_ns"] - 1_002.0
+    frame["own_deviation_share"] = frame["own_deviation_ns"] / 1_002
+    return frame
+
+
+def rank_clusters() -> pd.DataFrame:
+    """Ranks 0, 1 and 3 are alike; rank 2 is an outlier."""
+    return pd.DataFrame(
+        {
+            "rank": [0, 1, 2, 3],
+            "cluster": [0, 0, 1, 0],
+            "representative": [1, 1, 2, 1],
+            "is_outlier": [False, False, True, False],
+            "why": ["", "", f"runs other kernels: {HOSTILE}; waits 9 % of a step less", ""],
+            "steps": 3,
+            "step_ns": [1_000.0] * 4,
+            "own_ns": [900.0, 900.0, 1_000.0, 900.0],
+            "compute_ns": [600.0, 630.0, 900.0, 660.0],
+            "idle_ns": [100.0] * 4,
+            "exposed_communication_ns": [200.0, 200.0, 0.0, 200.0],
+            "exposed_wait_ns": [150.0, 150.0, 0.0, 150.0],
+            "lost_share": [0.0, 0.0, 0.09, 0.0],
+        }
+    )
+
+
+def job_path() -> pd.DataFrame:
+    """The path is on rank 3, then 0, then 3 again."""
+    return pd.DataFrame(
+        {
+            "rank": [3, 0, 0, 3],
+            "start_ns": [1_000, 1_600, 1_650, 1_700],
+            "dur_ns": [600, 50, 50, 300],
+            "id": [1, 2, -1, 3],
+            "name": [HOSTILE, "ncclKernel", "", "aten::mm"],
+            "bound_by": pd.Categorical(
+                [
+                    "gpu_compute_bound",
+                    "gpu_communication_bound",
+                    "gpu_kernel_launch_overhead",
+                    "cpu_bound",
+                ]
+            ),
+            "via": ["unknown", "collective", "launch", "collective"],
+        }
+    )
+
+
+def job_path_parts() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "rank": [3, 3, 0, 0],
+            "bound_by": [
+                "gpu_compute_bound",
+                "cpu_bound",
+                "gpu_communication_bound",
+                "gpu_kernel_launch_overhead",
+            ],
+            "count": [1, 1, 1, 1],
+            "dur_ns": [600, 300, 50, 50],
+            "share": [0.6, 0.3, 0.05, 0.05],
+        }
+    )
+
+
 #: Every chart with a frame for it.
 ALL: dict[str, tuple[Callable[..., Any], Callable[..., pd.DataFrame]]] = {
     "temporal_breakdown": (charts.temporal_breakdown, temporal),
@@ -272,6 +361,12 @@ ALL: dict[str, tuple[Callable[..., Any], Callable[..., pd.DataFrame]]] = {
     "frequent_kernel_sequences": (charts.frequent_kernel_sequences, sequences),
     "stragglers": (charts.stragglers, stragglers),
     "collectives": (charts.collectives, collectives),
+    "arrivals": (charts.arrivals, collectives),
+    "clock_offsets": (charts.clock_offsets, clock_offsets),
+    "step_times": (charts.step_times, step_times),
+    "rank_clusters": (charts.rank_clusters, rank_clusters),
+    "job_critical_path": (charts.job_critical_path, job_path),
+    "job_path_summary": (charts.job_path_summary, job_path_parts),
     "communication_by_group": (charts.communication_by_group, groups),
     "communication_by_stream": (charts.communication_by_stream, streams),
     "critical_path": (charts.critical_path, path),

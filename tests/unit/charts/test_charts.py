@@ -13,50 +13,19 @@ from bokeh.models import (
     BoxSelectTool,
     Column,
     ColumnDataSource,
-    HBar,
     HoverTool,
-    Plot,
     TapTool,
     Title,
     WheelZoomTool,
 )
 from bokeh.resources import CDN
 from support import chart_frames as frames
+from support.chart_reading import bars_of, data_of, plots, right_of, words_of
 
 from hta_widgets import analysis, charts
 from hta_widgets.charts.lanes import steps_of
 
 CASES = sorted(frames.ALL)
-
-
-def plots(chart) -> list:
-    return list(chart.select({"type": Plot})) if not isinstance(chart, Plot) else [chart]
-
-
-def data_of(figure, *columns) -> pd.DataFrame:
-    """The one source that has these columns."""
-    found = [
-        renderer.data_source
-        for renderer in figure.renderers
-        if set(columns) <= set(renderer.data_source.data)
-    ]
-    assert found, f"no source has {columns}"
-    assert len({source.id for source in found}) == 1, f"several sources have {columns}"
-    return pd.DataFrame(dict(found[0].data))
-
-
-def words_of(figure) -> str:
-    titles = [each for each in figure.above if isinstance(each, Title)]
-    return " ".join(each.text.replace("\n", " ") for each in [figure.title, *titles])
-
-
-def bars_of(figure) -> list:
-    return [each for each in figure.renderers if isinstance(each.glyph, HBar) and each.visible]
-
-
-def right_of(figure, column=0) -> list[str]:
-    axis = figure.right[column]
-    return [axis.major_label_overrides[at].replace("\u2009", " ") for at in axis.ticker.ticks]
 
 
 # --- all of them ---
@@ -130,7 +99,7 @@ def test_no_template_shows_markup_of_the_trace(name):
 
 def test_there_is_a_chart_for_every_analysis_that_has_a_picture():
     missing = {
-        "clock_offsets", "critical_path_summary", "cupti_counters", "device_idle_gaps",
+        "critical_path_summary", "cupti_counters", "device_idle_gaps",
         "idle_interval_stats", "kernels_by_annotation", "launch_outliers", "lateness",
         "memory_bandwidth_summary", "operator_kernels", "operator_launch_delays", "path_selection",
         "queue_length_summary", "time_blocked_on_full_queue",
@@ -328,35 +297,6 @@ def test_sequences_of_one_operator_are_named_by_their_kernels():
     assert figure.yaxis[0].major_label_overrides[0] == "gemm → add"
     data = data_of(figure, "pattern", "count", "kernel_ns")
     assert data["count"].tolist() == [5, 2]
-
-
-def test_the_straggler_is_outlined():
-    data = data_of(charts.stragglers(frames.stragglers()), "rank", "score", "imposed_wait_ns")
-    assert data["line"].tolist() == [charts.LIGHT.idle_line, charts.LIGHT.late]
-    said = words_of(charts.stragglers(frames.stragglers()))
-    assert "rank 1 is last in 80\u2009%, for which the others wait 90.0\u2009µs together" in said
-    assert "together: slower kernels" in said
-    nobody = frames.stragglers().assign(is_straggler=False)
-    assert "none of 2 ranks keeps the others waiting" in words_of(charts.stragglers(nobody))
-
-
-def test_collectives_have_a_cell_a_rank():
-    data = data_of(charts.collectives(frames.collectives()), "rank", "collective", "wait_ns")
-    assert len(data) == 6
-    assert data["wait_ns"].tolist() == [10, 0] * 3
-    assert data["row"].tolist() == [0, 1] * 3
-    assert data["left"].tolist() == [0, 0, 1, 1, 2, 2]
-    assert data["is_last"].tolist() == [False, True] * 3
-
-
-def test_many_collectives_are_put_together_without_losing_a_wait(monkeypatch):
-    monkeypatch.setattr("hta_widgets.charts.ranks._MOST_CELLS", 10)
-    frame = frames.collectives(ranks=4, count=10)
-    figure = charts.collectives(frame)
-    data = data_of(figure, "rank", "wait_ns")
-    assert len(data) == 12
-    assert data["wait_ns"].sum() == frame["wait_ns"].sum()
-    assert "each cell is the sum of 4 collectives" in words_of(figure)
 
 
 def test_groups_without_a_name_say_so():
