@@ -27,6 +27,7 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 _SCATTER = 3.0  # times the usual standard error may be chance
+_UNSURE = 1.5  # of that more for two steps, half of it for three, and so on
 _FEW = 1 / 3  # of the ranks that do the same work: more are no outliers
 _MOST_REASONS = 3
 _WIDER = 1.5  # times the tolerance, where there are too many clusters
@@ -73,8 +74,8 @@ def rank_clusters(
 
     Times are means over the steps that all ranks have. Where they scatter so much from step to step
     that a difference may be chance, more than the tolerance is allowed: three times the standard
-    error of the median rank. Ranks of different pipeline stages do different work and are never
-    taken together.
+    error of the median rank, times ``1 + 1.5 / (steps - 1)``, as few steps tell little of it. Ranks
+    of different pipeline stages do different work and are never taken together.
 
     In collectives of which other ranks' files are missing, it is not known what of the time is
     waiting. It may be any of it, and ranks differ only by what is more than that.
@@ -310,8 +311,10 @@ class _Compared:
             "wait": error["exposed_wait_ns"],
             "step": error["step_ns"],
         }
+        steps = int(np.median(features.steps)) if len(features.steps) else 0
+        allowed = _SCATTER * (1 + _UNSURE / max(steps - 1, 1))
         limits = [
-            max(tolerance, _SCATTER * float(np.median(scatter.get(name, none) / step)))
+            max(tolerance, allowed * float(np.median(scatter.get(name, none) / step)))
             if len(none)
             else tolerance
             for name in _NAMES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from hta_widgets.model.intervals import Intervals, subtract, union
 
 from .clock_offsets import clock_fit
 from .collectives import Arrivals, Clock, arrivals
-from .matching import Matching, matching
+from .matching import Matching, matching, split
 from .results import joined, result
 from .scope import Part, Window, count_kinds, parts
 
@@ -24,6 +24,7 @@ __all__ = ["DEVICE_TIMES", "Waits", "device_times", "host_steps", "step_times", 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
+Flags = npt.NDArray[np.bool_]
 
 _STEP = re.compile(r"ProfilerStep\s*#\s*(\d{1,18})")
 
@@ -202,12 +203,14 @@ class Waits:
     match: Matching
     times: Arrivals
     clock: Clock
+    number: dict[int, int]  # of each rank its position in the set
+    entries: Sequence[Ints]  # by position: those of the rank
+    complete: Flags  # by entry: whether all ranks' events are there
 
     def of(self, trace: Trace) -> tuple[Rows, Ints, Ints]:
         """Return the events in which a rank waits, and from when to when, in its table's times."""
-        number = self._number(trace)
-        mine = np.flatnonzero(self.match.trace == number)
-        events = self.match.events[number]
+        number = self.number[trace.rank]
+        mine, events = self.entries[number], self.match.events[number]
         place = self.match.place[mine]
         last = self.times.last_ns[mine] - self.times.shifts_ns[number]
         until = np.minimum(last, events.end_ns[place])
@@ -215,19 +218,15 @@ class Waits:
 
     def unmatched(self, trace: Trace) -> Rows:
         """Return the communication of which the files lack other ranks' events."""
-        number = self._number(trace)
-        events = self.match.events[number]
+        number = self.number[trace.rank]
+        mine, events = self.entries[number], self.match.events[number]
         if not len(events.rows):
             return events.rows
-        complete = (self.match.expected <= 0) | (self.match.sizes() >= self.match.expected)
-        mine = (self.match.trace == number) & self.match.each(complete)
         alone = np.array([group.size == 1 for group in events.groups], dtype=bool)
-        known = alone[events.group]
-        known[self.match.place[mine]] = True
-        return events.rows[~known]
-
-    def _number(self, trace: Trace) -> int:
-        return next(k for k, one in enumerate(self.match.traces) if one.rank == trace.rank)
+        known: Flags = alone[events.group]
+        known[self.match.place[mine[self.complete[mine]]]] = True
+        found: Rows = events.rows[~known]
+        return found
 
 
 def waits_of(traces: TraceSet, clock: Clock | None = None) -> Waits:
@@ -236,7 +235,10 @@ def waits_of(traces: TraceSet, clock: Clock | None = None) -> Waits:
         needed = traces.clock == "host" and clock_fit(traces).is_needed
         clock = "fitted" if needed else traces.clock
     match = matching(traces)
-    return Waits(match, arrivals(traces, match, clock), clock)
+    number = {trace.rank: place for place, trace in enumerate(match.traces)}
+    complete = match.each((match.expected <= 0) | (match.sizes() >= match.expected))
+    times = arrivals(traces, match, clock)
+    return Waits(match, times, clock, number, split(match.trace, len(number)), complete)
 
 
 # --- the device -----------------------------------------------------------------------------------
