@@ -4,6 +4,7 @@ import pytest
 from support.random_job import write_job
 
 import hta_widgets as hw
+from hta_widgets import analysis
 from hta_widgets.analysis.scope import narrowed, parts
 
 
@@ -30,3 +31,33 @@ def test_a_window_narrows_a_selection(traces):
 def test_windows_that_do_not_meet_hold_nothing(traces):
     found = parts(traces, traces.select(start_ns=100, end_ns=200), (300, 400))
     assert [len(part.rows) for part in found] == [0, 0]
+
+
+def test_a_text_is_a_query(traces):
+    text = "kind == 'communication'"
+    found = [part.rows.tolist() for part in parts(traces, text)]
+    assert found == [part.rows.tolist() for part in parts(traces, traces.select(text))]
+    assert any(found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"traces": "/runs/job"}, "not on str"),
+        ({"selection": 5}, "5 is no selection"),
+        ({"window": "1ms"}, "no window"),
+        ({"window": (5,)}, "no window"),
+        ({"window": (500, 100)}, "before it starts"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_words(traces, arguments, words):
+    with pytest.raises(hw.TraceError, match=words):
+        parts(**{"traces": traces, **arguments})
+
+
+def test_what_hides_communication_need_not_be_selected(traces):
+    whole = analysis.comm_comp_overlap(traces)
+    chosen = analysis.comm_comp_overlap(traces, selection="kind == 'communication'")
+    assert whole["overlapped_ns"].sum() > 0
+    columns = ["communication_ns", "overlapped_ns", "exposed_ns"]
+    assert chosen[columns].equals(whole[columns])
