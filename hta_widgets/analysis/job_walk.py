@@ -158,9 +158,9 @@ class _Job:
 
     def bound(self, found: Segments) -> None:
         """Fill in what bounds the segments that follow edges."""
-        places, edges = np.array(found.place), np.array(found.edge)
+        places, edges = np.array(found.place, np.int64), np.array(found.edge, np.int64)
         for place, graph in self._graphs.items():
-            mine = np.flatnonzero((places == place) & (edges >= 0)) if len(places) else []
+            mine = np.flatnonzero((places == place) & (edges >= 0))
             if len(mine):
                 bounds = graph.path.bound_by(edges[mine])
                 for k, code in zip(mine.tolist(), bounds.tolist(), strict=True):

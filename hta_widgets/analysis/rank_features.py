@@ -119,7 +119,8 @@ def _common(numbers: Sequence[Ints]) -> Ints:
     if not having:
         return np.empty(0, dtype=np.int64)
     values, counts = np.unique(np.concatenate(having), return_counts=True)
-    return values[counts == len(having)]
+    common: Ints = values[counts == len(having)]
+    return common
 
 
 def _lost(traces: TraceSet, chosen: Sequence[Part], waits: Waits, narrowed: Selection) -> Floats:
@@ -137,7 +138,9 @@ def _kernels(part: Part, code: Ints, names: dict[str, int]) -> tuple[Ints, Float
     table = part.table
     rows = part.rows[(part.kinds == KINDS.index("compute")) & (table.stream[part.rows] >= 0)]
     rows = rows[code[rows] >= 0]
-    spent = np.bincount(table.name[rows], part.durations(rows), minlength=len(table.names))
+    spent: Floats = np.bincount(
+        table.name[rows], part.durations(rows), minlength=len(table.names)
+    ).astype(np.float64)
     used = np.flatnonzero(spent)
     numbers = [names.setdefault(table.names[name], len(names)) for name in used.tolist()]
     return np.array(numbers, dtype=np.int64), spent[used]
