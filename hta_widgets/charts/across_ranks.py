@@ -11,7 +11,7 @@ import pandas as pd
 
 from .formats import count
 
-__all__ = ["columns_of", "last_often", "listed", "median_of", "ramp", "thinned"]
+__all__ = ["are_whole", "columns_of", "last_often", "listed", "median_of", "ramp", "thinned"]
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -33,16 +33,28 @@ def median_of(values: Any, groups: Any) -> npt.NDArray[np.float64]:
     return found
 
 
+def are_whole(frame: pd.DataFrame) -> Flags:
+    """Return of which rows of `collectives` all ranks' events are there, as far as one knows.
+
+    Where some are missing, who comes last of the others need not be the last.
+    """
+    found = np.ones(len(frame), dtype=bool)
+    if {"ranks", "group_size"} <= set(frame.columns):
+        found = (frame["ranks"] >= frame["group_size"]).to_numpy()
+    return found
+
+
 def last_often(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[int]:
     """Return the ranks to mark as late: those given, or whoever keeps the others waiting most.
 
     That is a rank that comes last, alone, to more than half of its collectives, at least four, and
-    for which more than half of all the waiting is done. It is a reading of these rows alone;
-    `hta_widgets.analysis.stragglers` judges.
+    for which more than half of all the waiting is done; only collectives count of which no rank's
+    event is missing. It is a reading of these rows alone; `hta_widgets.analysis.stragglers` judges.
     """
     if late is not None:
         wanted = set(late)
         return [int(rank) for rank in np.unique(frame["rank"]) if rank in wanted]
+    frame = frame[are_whole(frame)]
     ranks, row = np.unique(frame["rank"].to_numpy(), return_inverse=True)
     last = frame["last_rank"].to_numpy() == frame["rank"].to_numpy()
     met = np.bincount(row, minlength=len(ranks))

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from .across_ranks import columns_of, last_often, median_of, ramp
+from .across_ranks import are_whole, columns_of, last_often, median_of, ramp
 from .bokeh_modules import models
 from .canvas import add_tooltip, blank, keep_fitting, new_figure, plain_axis, sentences, unmatched
 from .formats import count, duration, rate, size
@@ -172,7 +172,7 @@ def _cells(frame: pd.DataFrame, grid: _Grid, colors: Theme, width: int | None, t
     shades = np.array(ramp(colors.waiting, _SHADES))
     depth = np.clip(data["shown_ns"].to_numpy(float) / grid.darkest, 0, 1)
     data["fill"] = shades[np.ceil(depth * (len(shades) - 1)).astype(int)]
-    data["is_last"] = (data["last_rank"] == data["rank"]) & (grid.fold == 1)
+    data["is_last"] = (data["last_rank"] == data["rank"]) & are_whole(data) & (grid.fold == 1)
     outlined = grid.columns <= _OUTLINED and bool(grid.total.any())
     flagged = data["is_last"].to_numpy(bool) & outlined
     data["line"] = np.where(flagged, colors.late, data["fill"])
@@ -191,7 +191,7 @@ def _cells(frame: pd.DataFrame, grid: _Grid, colors: Theme, width: int | None, t
     data["name"] = data["name"].astype(str)
     names = grid.names()
     key = _key(grid, colors)
-    if outlined and key:
+    if flagged.any() and key:
         key.append(Bars(0.0, "", colors.late_fill, "arrives last", line=colors.late))
     figure = rows_chart(
         data,
@@ -337,7 +337,8 @@ def _per_rank(figure: Any, grid: _Grid, colors: Theme) -> None:
         y="row",
         left=0,
         right=grid.end(),
-        height=1.0,
+        # Less than a row, so that a tap is on one alone.
+        height=0.9,
         source=models.ColumnDataSource(columns_of(data)),
         fill_alpha=0,
         line_alpha=0,

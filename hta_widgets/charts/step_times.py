@@ -10,7 +10,7 @@ import pandas as pd
 
 from .across_ranks import listed, thinned
 from .canvas import blank, sentences, unmatched
-from .formats import MINUS, count, duration, duration_delta, share, share_delta
+from .formats import count, duration, duration_delta, share_delta
 from .rows import NAMED_ROWS, Column, Dots, Tooltip, nice_ticks, rows_chart
 from .theme import Theme, theme_of
 
@@ -144,7 +144,7 @@ def step_times(
 def _signed(at: float) -> str:
     if abs(at) < 1e-9:
         return "median"
-    return f"{'+' if at > 0 else MINUS}{share(abs(at))}"
+    return share_delta(at)
 
 
 def _outliers(data: pd.DataFrame) -> npt.NDArray[np.bool_]:

@@ -83,6 +83,14 @@ def test_nobody_is_marked_without_a_reason():
     assert last_often(matched(LATE[:4]), late=[0, 77]) == [0]
 
 
+def test_who_is_last_of_some_ranks_need_not_be_the_last():
+    frame = matched(LATE[:4], ranks=3, group_size=128)
+    assert last_often(frame) == []
+    assert not data_of(charts.collectives(frame), "rank", "is_last")["is_last"].any()
+    assert last_often(matched(LATE[:4], ranks=3, group_size=3)) == [2]
+    assert last_often(matched(LATE[:4], ranks=3, group_size=-1)) == [2]
+
+
 def test_many_arrivals_keep_the_latest_and_say_so():
     rng = np.random.default_rng(3)
     arrivals = (np.arange(5000)[:, None] * 1000 + rng.integers(0, 300, (5000, 5))).tolist()
