@@ -137,7 +137,7 @@ def clock_offsets(
             "drift_ppm": fit.drift_ppm[shown],
         },
         matched=counted(match, chosen)[1],
-        note=_note(traces, fit),
+        note=_note(traces, fit, found=len(match) > 0),
     )
 
 
@@ -166,10 +166,15 @@ def _touched(match: Matching, chosen: Selection) -> npt.NDArray[np.bool_]:
     return match.each(np.logical_or.reduceat(member, match.starts))
 
 
-def _note(traces: TraceSet, fit: ClockFit) -> str:
+def _note(traces: TraceSet, fit: ClockFit, *, found: bool) -> str:
     if not len(traces):
         return "no ranks are loaded"
     parts = np.unique(fit.part)
+    if not fit.collectives.any() and found:
+        return (
+            "the selection or window holds none of the collectives that are on two ranks, so"
+            " clocks are not compared"
+        )
     if not fit.collectives.any():
         return "no collective is found on two ranks, so clocks cannot be compared"
     if len(parts) > 1:

@@ -161,6 +161,8 @@ def device_idle_gaps(
 
     Examples
     --------
+    >>> traces = hw.load("runs/job")  # doctest: +SKIP
+    >>> timeline = hw.Timeline(traces)  # doctest: +SKIP
     >>> gap = device_idle_gaps(traces, top=1).iloc[0]  # doctest: +SKIP
     >>> timeline.zoom_to(gap.start_ns, gap.start_ns + gap.dur_ns)  # doctest: +SKIP
     """

@@ -53,7 +53,9 @@ def diff_ops(
     before, after : TraceSet, Trace or Selection
         The two sides; of a selection its events, cut at its window.
     device : {"all", "cpu", "gpu"}, default "all"
-        ``"gpu"``: what runs on device streams, stream 0 among them; ``"cpu"``: the rest.
+        ``"gpu"``: what runs on device streams, stream 0 among them, less the device's copies of
+        annotations, which are no work; ``"cpu"``: what runs on the host; ``"all"``: both, and
+        the copies of annotations.
     short_names : bool, default False
         Compare short names, so that instances of a template and versions of a library meet.
     before_ranks, after_ranks : int or iterable of int, optional
@@ -96,8 +98,8 @@ def diff_ops(
     Notes
     -----
     The counts and totals of HTA's ``TraceDiff.compare_traces``, which adds up by name over all
-    categories too. HTA finds no step for events on stream 0, so it calls all kernels of AMD
-    runs deleted; here they take part.
+    categories too. HTA counts the device's copies of annotations as CPU. It finds no step for
+    events on stream 0, so it calls all kernels of AMD runs deleted; here they take part.
 
     Examples
     --------
@@ -261,7 +263,9 @@ def _of_rank(
     table = part.table
     rows = part.rows
     if device != "all":
-        rows = rows[(table.stream[rows] >= 0) == (device == "gpu")]
+        on_device = table.stream[rows] >= 0
+        work = on_device & (table.kind[rows] != KINDS.index("annotation"))
+        rows = rows[work if device == "gpu" else ~on_device]
     key = table.name[rows].astype(np.int64) * len(KINDS) + table.kind[rows]
     count = np.bincount(key)
     time = np.zeros(len(count), dtype=np.int64)

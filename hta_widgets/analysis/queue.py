@@ -31,7 +31,12 @@ Ints = npt.NDArray[np.int64]
 #: How many launches a CUDA stream takes before the next one blocks the host.
 MAX_QUEUE_LENGTH = 1024
 
+#: Queues that stay this close to the limit, for this share of the trace, are full in all but name.
+_NEARLY = 0.98
+_LONG = 0.01
+
 _NOTHING = "no device work is selected whose launch the files hold"
+_STILL = "the window holds nothing: no queue changes or lasts in it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +192,10 @@ def queue_length_summary(
     -------
     DataFrame
         One row per rank and stream: ``rank, stream``; ``count, mean, std, min, 25%, 50%, 75%,
-        max`` of the length after each change (two per launched event), however long it holds;
-        ``time_weighted_mean``: the mean over time, from the first to the last change in the
-        window; ``span_ns`` (int64): that time.
+        max`` of the length after each change in the window (two per launched event), however
+        long it holds; ``time_weighted_mean``: the mean over time, from the stream's first to its
+        last change in the trace, cut at the window's edges, so that what waits there already
+        counts; ``span_ns`` (int64): that time.
 
     Notes
     -----
@@ -217,6 +223,9 @@ def queue_length_summary(
         area, span = weighted(steps.code, groups, steps.queue_length, held)
         columns["time_weighted_mean"].append(area / np.where(span > 0, span, np.nan))
         columns["span_ns"].append(span.astype(np.int64))
+    note = "" if any(map(len, columns["rank"])) else _NOTHING
+    if not note and not any(one.any() for one in (*columns["count"], *columns["span_ns"])):
+        note = _STILL
     whole = {"rank", "stream", "count", "span_ns"}
     return result(
         {
@@ -224,7 +233,7 @@ def queue_length_summary(
             for name, values in columns.items()
         },
         **_about(found),
-        note="" if any(map(len, columns["rank"])) else _NOTHING,
+        note=note,
     )
 
 
@@ -241,6 +250,10 @@ def time_blocked_on_full_queue(
     What fills a queue are launches: unlike in `queue_length`, a graph counts once, until its
     first kernel starts.
 
+    A duration of 0 does not say that the host never was blocked. Files may show a queue that is
+    full as a few launches shorter than the limit: look at ``peak`` and ``at_peak_ns``, and lower
+    `max_queue_length` where a queue stays at its peak while launch calls last long.
+
     Parameters
     ----------
     traces : TraceSet
@@ -255,7 +268,11 @@ def time_blocked_on_full_queue(
         One row per rank and stream that work was launched on: ``rank, stream``; ``duration_ns``
         (int64) at `max_queue_length` or more; ``share``: of the trace's duration, 0..1;
         ``trace_ns`` (int64): that duration, from the first to the last start of an event of the
-        rank, or the window's part of it.
+        rank, or the window's part of it; ``peak`` (int64): the largest length that lasts any
+        time; ``at_peak_ns`` (int64): how long it does.
+
+        ``.attrs["note"]`` names queues that never get to `max_queue_length`, but spend 1 % of the
+        trace or more within 2 % below it.
 
     Notes
     -----
@@ -269,18 +286,35 @@ def time_blocked_on_full_queue(
     chosen = _parts(traces, selection, window, ranks)
     found = [(part, queue_steps(part, launches=True)) for part in chosen]
     columns: dict[str, list[Ints]] = {
-        name: [] for name in ("rank", "stream", "duration_ns", "trace_ns")
+        name: [] for name in ("rank", "stream", "duration_ns", "trace_ns", "peak", "at_peak_ns")
     }
+    near = []
     for part, steps in found:
         groups = len(steps.streams)
         held = held_ns(steps.code, steps.time_ns, part.low, part.high)
-        full = steps.queue_length >= max_queue_length
-        duration = np.zeros(groups, dtype=np.int64)
-        np.add.at(duration, steps.code[full], held[full])
+        length = steps.queue_length
+        peak = np.zeros(groups, dtype=np.int64)
+        np.maximum.at(peak, steps.code, np.where(held > 0, length, 0))
+        duration, at_peak, nearly = (
+            _time_in(steps.code, groups, held, those)
+            for those in (
+                length >= max_queue_length,
+                length == peak[steps.code],
+                (length >= _NEARLY * max_queue_length) & (length < max_queue_length),
+            )
+        )
+        trace_ns = _trace_ns(part)
+        almost = (duration == 0) & (nearly > 0) & (nearly >= _LONG * trace_ns)
+        near += [
+            _nearly_full(part.rank, int(steps.streams[at]), int(peak[at]), int(nearly[at]))
+            for at in np.flatnonzero(almost).tolist()
+        ]
         columns["rank"].append(np.full(groups, part.rank))
         columns["stream"].append(steps.streams)
         columns["duration_ns"].append(duration)
-        columns["trace_ns"].append(np.full(groups, _trace_ns(part)))
+        columns["trace_ns"].append(np.full(groups, trace_ns))
+        columns["peak"].append(peak)
+        columns["at_peak_ns"].append(at_peak)
     column = {name: joined(values) for name, values in columns.items()}
     whole = column["trace_ns"]
     return result(
@@ -290,9 +324,33 @@ def time_blocked_on_full_queue(
             "duration_ns": column["duration_ns"],
             "share": column["duration_ns"] / np.where(whole > 0, whole, np.nan),
             "trace_ns": whole,
+            "peak": column["peak"],
+            "at_peak_ns": column["at_peak_ns"],
         },
         **_about(found),
-        note="" if len(whole) else _NOTHING,
+        note=_note(near, max_queue_length) if len(whole) else _NOTHING,
+    )
+
+
+def _time_in(
+    code: npt.NDArray[np.intp], groups: int, held: Ints, those: npt.NDArray[np.bool_]
+) -> Ints:
+    found = np.zeros(groups, dtype=np.int64)
+    np.add.at(found, code[those], held[those])
+    return found
+
+
+def _nearly_full(rank: int, stream: int, peak: int, nearly_ns: int) -> str:
+    return f"of rank {rank} stream {stream} for {nearly_ns / 1e6:,.1f} ms, at up to {peak:,}"
+
+
+def _note(near: list[str], limit: int) -> str:
+    if not near:
+        return ""
+    listed = "; ".join(near[:4]) + (f"; and {len(near) - 4} more" if len(near) > 4 else "")
+    return (
+        f"queues stay just below the limit of {limit:,}: {listed}. Where launch calls last long"
+        " meanwhile, the host was blocked; see max_queue_length"
     )
 
 

@@ -123,9 +123,7 @@ def step_times(
         apart, share = _from_median(column["step"], column[f"{name}_ns"])
         deviations[f"{name}_deviation_ns"] = apart
         deviations[f"{name}_deviation_share"] = share
-    without = [
-        str(part.rank) for part, one in zip(chosen, found, strict=True) if not len(one["step"])
-    ]
+    without = [part for part, one in zip(chosen, found, strict=True) if not len(one["step"])]
     return result(
         {**column, **deviations},
         matched={"steps": len(column["step"]), **count_kinds(chosen)},
@@ -134,12 +132,24 @@ def step_times(
     )
 
 
-def _note(without: list[str], ranks: int) -> str:
+def _note(without: list[Part], ranks: int) -> str:
     if not ranks:
         return "no ranks are selected"
+    known = sum(len(host_steps(_whole(part))[0]) for part in without)
     if len(without) == ranks:
-        return "no ProfilerStep is selected: call the profiler's step() once an iteration"
-    return f"no ProfilerStep on ranks {', '.join(without)}" if without else ""
+        if known:
+            return (
+                "the selection or window holds no range ProfilerStep#n of the host, of which"
+                f" there are {known}: select them too"
+            )
+        return "no ProfilerStep is in the trace: call the profiler's step() once an iteration"
+    selected = " selected" if known else ""
+    listed = ", ".join(str(part.rank) for part in without)
+    return f"no ProfilerStep{selected} on ranks {listed}" if without else ""
+
+
+def _whole(part: Part) -> Part:
+    return Part(part.trace, np.arange(len(part.trace)), None, None)
 
 
 def _of_rank(part: Part, waits: Waits) -> dict[str, Ints]:

@@ -179,6 +179,12 @@ def stragglers_by_step(
         of ``ProfilerStep#n``, or the stretch's number where there are none (``.attrs["steps"]``
         says which); ``collectives`` (int64); ``score`` (float64); ``imposed_wait_ns`` and
         ``lost_ns`` (int64); ``lost_share`` (float64).
+
+    Examples
+    --------
+    >>> traces = hw.load("runs/job")  # doctest: +SKIP
+    >>> steps = stragglers_by_step(traces)  # doctest: +SKIP
+    >>> steps.pivot(index="step", columns="rank", values="lost_share")  # doctest: +SKIP
     """
     chosen = narrowed(traces, selection, window, ranks)
     work = imposed_waits(traces, chosen, clock)
@@ -291,6 +297,11 @@ def _note(work: ImposedWaits, count: int) -> str:
         return "one rank keeps no other waiting: load several"
     if not len(work.match):
         return "no collective is found on two ranks, so none can be seen to wait for another"
+    if not len(work.kept):
+        return (
+            "the selection or window holds none of the collectives that are on two ranks, so"
+            " nothing is told of who is late"
+        )
     parts = []
     if work.match.missing_ranks:
         parts.append(

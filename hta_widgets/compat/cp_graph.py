@@ -21,6 +21,7 @@ from hta_widgets.analysis.critical.longest import longest_path
 from hta_widgets.analysis.critical.rules import KERNEL_KERNEL, OPERATOR
 
 from .common.trace_symbol_table import TraceSymbolTable
+from .graph_views import Edges, Nodes
 from .hta_frame import hta_frame, hta_rows, in_us, symbols_of
 from .utils.utils import shorten_name
 
@@ -138,12 +139,12 @@ class CPGraph:
         ]
 
     @cached_property
-    def edges(self) -> dict[tuple[int, int], dict[str, Any]]:
+    def edges(self) -> Edges:
         """``weight`` and ``object`` of each edge, by its two nodes."""
         edges = self.path.edges
         types = list(CPEdgeType)
         kinds = [types[kind] for kind in edges.type.tolist()]
-        found: dict[tuple[int, int], dict[str, Any]] = {}
+        found = Edges()
         for begin, end, kind, weight in zip(
             edges.source.tolist(),
             edges.target.tolist(),
@@ -157,9 +158,9 @@ class CPGraph:
         return found
 
     @property
-    def nodes(self) -> range:
+    def nodes(self) -> Nodes:
         """The numbers of the nodes."""
-        return range(len(self.path.nodes))
+        return Nodes(len(self.path.nodes))
 
     def number_of_nodes(self) -> int:
         """Return how many nodes there are."""

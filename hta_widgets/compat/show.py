@@ -1,26 +1,40 @@
-"""Shows a chart below the cell of a notebook; elsewhere nothing happens."""
+"""Shows a chart below the cell of a notebook; elsewhere a line says where charts are shown."""
 
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import Any
 
 import pandas as pd
 
-__all__ = ["display_figure", "in_notebook", "show"]
+__all__ = ["display_figure", "in_notebook", "say_where_figures_are", "show"]
+
+_ELSEWHERE = (
+    "figures are shown in notebooks only; hta_widgets.charts.to_html(figure, path) writes a page"
+)
 
 
 def show(chart: str, frame: pd.DataFrame | None, **options: Any) -> None:
     """Draw a frame with the function of `hta_widgets.charts` of that name, and show it.
 
-    Nothing happens outside of notebooks, where no figure could be seen, and for frames without
-    rows.
+    Nothing happens for frames without rows. Outside of notebooks no figure could be seen: one
+    line on stderr says so, once a process.
     """
-    if frame is None or not len(frame) or not in_notebook():
+    if frame is None or not len(frame):
+        return
+    if not in_notebook():
+        say_where_figures_are()
         return
     from hta_widgets import charts  # noqa: PLC0415 - Bokeh takes a while to import
 
     display_figure(getattr(charts, chart)(frame, **options))
+
+
+@cache
+def say_where_figures_are() -> None:
+    """Print, once a process, that figures are shown in notebooks."""
+    print(_ELSEWHERE, file=sys.stderr)  # noqa: T201 - for scripts, which may have no logging
 
 
 def in_notebook() -> bool:

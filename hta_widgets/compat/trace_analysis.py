@@ -146,6 +146,11 @@ class TraceAnalysis(BreakdownMethods, LaunchMethods):
         See `find_stragglers_with_late_start_comm_kernels` for the rule, and
         `hta_widgets.analysis.stragglers` for who is late, how late, and how long others waited.
 
+        HTA's rule compares start times, not time lost, and always names candidates: on a job
+        without stragglers too, and on one with a straggler possibly a healthy rank. On the demo
+        job, of which rank 5 is slow, one candidate is ``[4]``. Decide by
+        `hta_widgets.analysis.stragglers`.
+
         Returns
         -------
         list of int

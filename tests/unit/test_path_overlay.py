@@ -165,6 +165,26 @@ def test_hta_s_graph_answers_what_if(job):
     assert graph.path.length_ns < before
 
 
+def test_nodes_and_edges_are_those_of_networkx(job):
+    graph, _ = critical_path_analysis(job, 0, "ProfilerStep", 0)
+    assert len(graph.edges) == graph.number_of_edges()
+    (first, last), *_ = pairs = list(graph.edges)
+    assert graph.edges[first, last].keys() == {"weight", "object"}
+    assert list(graph.edges()) == pairs
+    full = graph.edges(data=True)
+    assert [(begin, end) for begin, end, _ in full] == pairs
+    assert all(data["object"].begin == begin for begin, _, data in full)
+    assert list(graph.edges.data("weight")) == [(*p, graph.edges[p]["weight"]) for p in pairs]
+    assert graph.edges(first) == [pair for pair in pairs if pair[0] == first]
+    assert graph.edges([first, last], data="no", default=0)[0] == (first, last, 0)
+    assert list(graph.nodes) == list(graph.nodes()) == list(range(len(graph)))
+    assert graph.nodes(data=True) == [(node, {}) for node in graph.nodes]
+    assert first in graph.nodes
+    assert graph.nodes[first] == {}
+    with pytest.raises(KeyError):
+        graph.nodes[len(graph)]
+
+
 def test_hta_s_graph_is_saved_and_restored(job, tmp_path):
     graph, _ = critical_path_analysis(job, 0, "ProfilerStep", 0)
     name = graph.save(str(tmp_path / "kept"))

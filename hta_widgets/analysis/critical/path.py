@@ -135,6 +135,12 @@ def critical_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
     DataFrame
         One row per rank and cause that occurs, the most time first: ``rank, bound_by, count``
         (segments), ``dur_ns``, ``share`` (0..1 of the span).
+
+    Examples
+    --------
+    >>> traces = hw.load("runs/job")  # doctest: +SKIP
+    >>> path = critical_path(traces, rank=0, instance=1)  # doctest: +SKIP
+    >>> critical_path_summary(path)[["bound_by", "share"]]  # doctest: +SKIP
     """
     groups = frame.groupby(["rank", "bound_by"], observed=True, sort=False)["dur_ns"]
     table = groups.agg(["size", "sum"]).reset_index()
@@ -158,6 +164,13 @@ def path_selection(frame: pd.DataFrame, traces: TraceSet) -> Selection:
         From `critical_path`.
     traces : TraceSet
         The set that it was made from.
+
+    Examples
+    --------
+    >>> traces = hw.load("runs/job")  # doctest: +SKIP
+    >>> path = critical_path(traces, rank=0, instance=1)  # doctest: +SKIP
+    >>> timeline = hw.Timeline(traces)  # doctest: +SKIP
+    >>> timeline.select(path_selection(path, traces))  # doctest: +SKIP
     """
     known = frame[frame["id"] >= 0]
     pairs = set(zip(known["rank"].tolist(), known["id"].tolist(), strict=True))

@@ -12,7 +12,7 @@ import pandas as pd
 from hta_widgets import analysis
 from hta_widgets.compat.common.trace import Trace
 from hta_widgets.compat.hta_frame import hta_frame, hta_rows
-from hta_widgets.compat.show import in_notebook, show
+from hta_widgets.compat.show import in_notebook, say_where_figures_are, show
 from hta_widgets.errors import TraceError
 
 from .straggler import find_stragglers_with_late_start_comm_kernels, step_number
@@ -56,6 +56,8 @@ class StragglerAnalysis:
                 raise TraceError(f"no steps {asked}", remedy=f"The steps are {steps}.")
         if visualize and in_notebook():
             show("stragglers", analysis.stragglers(t.kept))
+        elif visualize:
+            say_where_figures_are()
         own = straggler_identification_impl is find_stragglers_with_late_start_comm_kernels
         events = pd.concat(
             [_events(t, rank, with_args=not own).assign(rank=rank) for rank in t.get_ranks()],

@@ -180,3 +180,6 @@ def test_windows_restrict_the_fit(tmp_path):
     assert clock_offsets(traces, window=(4_000 * US, 9_000 * US)).offset_ns[1] == 90 * US
     assert clock_offsets(traces, ranks=[1]).columns.tolist()[0] == "rank"
     assert clock_offsets(traces, ranks=[1])["rank"].tolist() == [1]
+    nothing = clock_offsets(traces, window=(5, 5))
+    assert nothing.residual_ns.tolist() == [-1, -1]
+    assert "selection or window holds none" in nothing.attrs["note"]

@@ -119,6 +119,23 @@ def test_stream_0_belongs_to_the_device_and_to_its_step(before, after):
     assert "gemm<float>" not in rows(host)
 
 
+def test_the_device_s_copies_of_annotations_are_no_work(load):
+    copies = load(
+        "copies",
+        [
+            step(1, 0, 50),
+            event("ProfilerStep#1", 3, 30, "gpu_user_annotation", stream=0),
+            *launched("gemm<float>", 2, 8, correlation=1),
+        ],
+    )
+    gpu = diff_ops(copies, copies, device="gpu")
+    assert rows(gpu) == {"gemm<float>": (1, 1, 8_000, 8_000, "same")}
+    host = rows(diff_ops(copies, copies, device="cpu"))
+    assert host["ProfilerStep#1"] == (1, 1, 50_000, 50_000, "same")
+    both = rows(diff_ops(copies, copies))
+    assert both["ProfilerStep#1"] == (2, 2, 80_000, 80_000, "same")
+
+
 def test_short_names_bring_instances_of_a_template_together(before, after):
     frame = diff_ops(before, after, device="gpu", short_names=True)
     assert rows(frame) == {"gemm": (2, 3, 17_000, 40_000, "changed")}
@@ -189,9 +206,13 @@ def test_a_trace_differs_in_nothing_from_itself(shared, device):
         frame = diff_ops(traces, traces, device=device)
         assert (frame["change"] == "same").all()
         assert (frame[["diff_count", "diff_ns"]] == 0).all(axis=None)
-        on_device = (traces.events()["stream"] >= 0).sum()
-        events = {"all": len(traces.events()), "gpu": on_device}
-        events["cpu"] = events["all"] - events["gpu"]
+        table = traces.events()
+        on_device = table["stream"] >= 0
+        events = {
+            "all": len(table),
+            "gpu": (on_device & (table["kind"] != "annotation")).sum(),
+            "cpu": (~on_device).sum(),
+        }
         assert frame["before_count"].sum() == events[device]
 
 

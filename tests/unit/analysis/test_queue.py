@@ -116,6 +116,38 @@ def test_1024_launches_fill_a_queue(tmp_path):
     assert time_blocked_on_full_queue(job, max_queue_length=1031)["duration_ns"].tolist() == [0]
 
 
+def test_a_queue_that_stays_just_below_the_limit_is_told(tmp_path):
+    many = 1022
+    calls = [call(10 * n, 10 * n + 5, n + 1) for n in range(many)]
+    kernels = [kernel(50_000 + 3 * n, 50_000 + 3 * n + 2, launch=n + 1) for n in range(many)]
+    job = load(tmp_path, calls + kernels)
+    (row,) = time_blocked_on_full_queue(job).itertuples()
+    # All 1022 wait from the last call at 10,210 to the first start at 50,000.
+    assert (row.duration_ns, row.peak, row.at_peak_ns) == (0, 1022, 50_000 - 10_210)
+    note = time_blocked_on_full_queue(job).attrs["note"]
+    assert "of rank 0 stream 7" in note
+    assert "1,022" in note
+    assert "max_queue_length" in note
+    assert "note" not in time_blocked_on_full_queue(job, max_queue_length=1022).attrs
+    assert "note" not in time_blocked_on_full_queue(job, max_queue_length=1050).attrs
+    (cut,) = time_blocked_on_full_queue(job, window=(0, 101)).itertuples()
+    assert (cut.peak, cut.at_peak_ns) == (11, 1)
+
+
+def test_the_mean_over_time_begins_with_the_first_change(job):
+    # Stream 7 first changes at 100, and last at 340.
+    frame = queue_length_summary(job, window=(50, 125)).set_index("stream")
+    assert frame.loc[7, "span_ns"] == 25
+    assert "note" not in frame.attrs
+
+
+@pytest.mark.parametrize("window", [(5, 5), (2_000, 3_000)])
+def test_a_window_that_holds_nothing_is_told(job, window):
+    frame = queue_length_summary(job, window=window)
+    assert frame["count"].tolist() == frame["span_ns"].tolist() == [0, 0, 0]
+    assert "window holds nothing" in frame.attrs["note"]
+
+
 def test_nothing_launched_is_an_empty_frame_with_a_reason(tmp_path):
     host = load(tmp_path, [call(0, 10)])
     for function in (queue_length, queue_length_summary, time_blocked_on_full_queue):

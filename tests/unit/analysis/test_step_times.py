@@ -126,3 +126,14 @@ def test_step_time_hides_the_straggler_of_a_job(shared):
     assert own.idxmax() == 5
     assert own[5] > 0.15
     assert own.drop(5).max() < 0.02
+
+
+def test_a_selection_without_steps_is_told_from_a_trace_without(job):
+    none = step_times(job, selection=job.select("kind == 'compute'"))
+    assert none.empty
+    assert "selection or window holds no" in none.attrs["note"]
+    assert "there are 4" in none.attrs["note"]
+    assert "step()" not in none.attrs["note"]
+    assert "selection or window" in step_times(job, window=(5, 5)).attrs["note"]
+    later = step_times(job, window=(0, 50)).attrs["note"]
+    assert "step()" not in later

@@ -214,6 +214,9 @@ def test_windows_and_ranks(tmp_path):
     assert frame["rank"].tolist() == [2, 3]
     assert frame.collectives.tolist() == [1, 1]
     assert frame.imposed_wait_ns.tolist() == [2_400 * US, 0]
+    assert "note" not in frame.attrs
+    for function in (stragglers, stragglers_by_step):
+        assert "selection or window holds none" in function(traces, window=(5, 5)).attrs["note"]
 
 
 def test_nothing_to_compare(tmp_path):

@@ -40,6 +40,27 @@ def test_outside_notebooks_nothing_is_drawn(monkeypatch):
     assert not show.in_notebook()
 
 
+def test_outside_notebooks_one_line_says_so(capsys):
+    show.say_where_figures_are.cache_clear()
+    show.show("comm_comp_overlap", FRAME.head(0))
+    assert capsys.readouterr() == ("", "")
+    for _ in range(2):
+        show.show("comm_comp_overlap", FRAME)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert "figures are shown in notebooks only" in err
+    assert "to_html" in err
+
+
+def test_stragglers_too_say_so(capsys, tmp_path):
+    show.say_where_figures_are.cache_clear()
+    write_demo(tmp_path / "job", ranks=2, steps=3, seed=1)
+    analyzer = hw.TraceAnalysis(trace_dir=tmp_path / "job")
+    analyzer.get_potential_stragglers(visualize=True)
+    assert "figures are shown in notebooks only" in capsys.readouterr().err
+
+
 def test_nothing_to_draw_shows_nothing(notebook):
     show.show("comm_comp_overlap", FRAME.head(0))
     show.show("comm_comp_overlap", None)
