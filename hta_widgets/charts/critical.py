@@ -14,7 +14,7 @@ from .formats import count, duration, share
 from .lanes import Lane, lanes_figure
 from .theme import Theme, theme_of
 
-__all__ = ["critical_path"]
+__all__ = ["cause_style", "cause_words", "critical_path"]
 
 _MOST_SEGMENTS = 20_000
 
@@ -62,14 +62,14 @@ def critical_path(
     data = data[data["dur_ns"] > 0].reset_index(drop=True)
     row_of = {str(name): row + 1 for row, name in enumerate(total.index)}
     data["row"] = data["bound_by"].map(row_of)
-    styles = {str(name): _style(str(name), colors) for name in total.index}
+    styles = {str(name): cause_style(str(name), colors) for name in total.index}
     data["dur_ns_text"] = [duration(each) for each in data["dur_ns"]]
     data["name"] = data["name"].astype(str)
-    data["bound_text"] = [_words(name) for name in data["bound_by"]]
+    data["bound_text"] = [cause_words(name) for name in data["bound_by"]]
     lanes = [
         Lane("path", duration(whole)),
         *(
-            Lane(_words(str(name)), f"{share(part / whole)} · {duration(part)}")
+            Lane(cause_words(str(name)), f"{share(part / whole)} · {duration(part)}")
             for name, part in total.items()
         ),
     ]
@@ -175,11 +175,12 @@ _WORDS = {
 }
 
 
-def _words(bound: str) -> str:
+def cause_words(bound: str) -> str:
+    """Return what bounds a segment, in words."""
     return _WORDS.get(bound, bound.replace("_", " "))
 
 
-def _style(bound: str, colors: Theme) -> dict[str, Any]:
+def cause_style(bound: str, colors: Theme) -> dict[str, Any]:
     """Return how a cause is drawn: work solid, waits hatched."""
     solid = {
         "cpu_bound": "cpu",

@@ -10,7 +10,7 @@ import pandas as pd
 from .across_ranks import columns_of, listed
 from .bokeh_modules import models
 from .canvas import add_tooltip, blank, sentences
-from .critical import _style, _words
+from .critical import cause_style, cause_words
 from .formats import axis_time, count, duration, plural, share
 from .lanes import Lane, lanes_figure
 from .rows import Bars, Column, Tooltip, legend_of, nice_ticks, rows_chart
@@ -104,12 +104,12 @@ def job_critical_path(
         line_alpha=0.8 if len(lines["x"]) <= _FEW_LINES else 0.25,
     )
     data["dur_ns_text"] = [duration(each) for each in data["dur_ns"]]
-    data["bound_text"] = [_words(name) for name in data["bound_by"]]
+    data["bound_text"] = [cause_words(name) for name in data["bound_by"]]
     data["after_text"] = [duration(each - start) for each in data["start_ns"]]
     source = models.ColumnDataSource(columns_of(data))
     marks, keys = [], []
     for cause in total.index:
-        style = _style(str(cause), colors)
+        style = cause_style(str(cause), colors)
         # One mark a cause: hatches that differ from bar to bar take seconds to draw.
         view = models.CDSView(filter=models.GroupFilter(column_name="bound_by", group=str(cause)))
         hatch = {
@@ -138,7 +138,7 @@ def job_critical_path(
                 0.0,
                 "",
                 style["fill"],
-                f"{_words(str(cause))} {share(total[cause] / whole)}",
+                f"{cause_words(str(cause))} {share(total[cause] / whole)}",
                 line=style["line"],
                 hatch=style["hatch"],
                 hatch_color=style["hatch_color"],
@@ -200,7 +200,7 @@ def _finding(by_rank: pd.Series, total: pd.Series, whole: float) -> str:
     if total.empty:
         return ""
     first = int(by_rank.index[0])
-    most = f"{_words(str(total.index[0]))} is {share(float(total.iloc[0]) / whole)} of it"
+    most = f"{cause_words(str(total.index[0]))} is {share(float(total.iloc[0]) / whole)} of it"
     if len(by_rank) == 1:
         return f"all of it is on rank {first}, {most}"
     return f"{share(float(by_rank.iloc[0]) / whole)} of it is on rank {first}, {most}"
@@ -255,18 +255,18 @@ def job_path_summary(
     data["from"] = data["to"] - data["dur_ns"]
     data["dur_ns_text"] = [duration(each) for each in data["dur_ns"]]
     data["share_text"] = [share(each / whole) for each in data["dur_ns"]]
-    data["bound_text"] = [_words(name) for name in data["bound_by"]]
+    data["bound_text"] = [cause_words(name) for name in data["bound_by"]]
     data["who"] = [names[row] for row in data["row"]]
     per_row = data.groupby("row")["dur_ns"].sum()
     marks = []
     for cause in causes.index[causes > 0]:
-        style = _style(str(cause), colors)
+        style = cause_style(str(cause), colors)
         marks.append(
             Bars(
                 "from",
                 "to",
                 style["fill"],
-                _words(str(cause)),
+                cause_words(str(cause)),
                 line=style["line"],
                 hatch=style["hatch"],
                 hatch_color=style["hatch_color"],
