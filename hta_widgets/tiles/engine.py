@@ -12,6 +12,7 @@ from hta_widgets.analysis.totals import totals
 from hta_widgets.model import Selection, TraceSet
 from hta_widgets.tiles.briefs import checked_row
 from hta_widgets.tiles.details import details
+from hta_widgets.tiles.lateness import Lateness
 from hta_widgets.tiles.lay_out import lay_out
 from hta_widgets.tiles.layout import Job
 from hta_widgets.tiles.marks import Members, View, marks
@@ -20,7 +21,7 @@ from hta_widgets.tiles.rank_index import Budget, RankIndex
 from hta_widgets.tiles.scene import describe, whole_range
 from hta_widgets.tiles.search import TABLES, Search
 from hta_widgets.tiles.spots import cell, neighbor, snap
-from hta_widgets.tiles.stats import DeviceTimes, minimap, stats
+from hta_widgets.tiles.stats import DeviceTimes, compute_of, minimap, stats
 from hta_widgets.tiles.tile_op import Answer, answer_tiles
 
 __all__ = ["TileEngine"]
@@ -54,7 +55,10 @@ class TileEngine:
         self.job: Job = lay_out(traces)
         events = sum(len(rank.table) for rank in self.job.ranks)
         self._budget = Budget(max(LEAST_BYTES, BYTES_PER_EVENT * events))
-        self._indices = {rank.rank: RankIndex(rank, self._budget) for rank in self.job.ranks}
+        self._indices = {
+            rank.rank: RankIndex(rank, self._budget, lambda: self.lateness)
+            for rank in self.job.ranks
+        }
         self._names = NameKeys()
         self._search = Search(list(self._indices.values()))
         self._ops: dict[str, tuple[Callable[[Request], Answer], set[str]]] = {
@@ -69,6 +73,8 @@ class TileEngine:
             "totals": (self._totals, set()),
             "neighbor": (self._neighbor, {"rank", "id"}),
             "snap": (self._snap, {"lane", "time", "tolerance"}),
+            "lateness": (self._late, {"start", "end"}),
+            "collective": (self._collective, {"rank", "id"}),
         }
 
     def scene(self) -> dict[str, Any]:
@@ -167,6 +173,13 @@ class TileEngine:
         time, tolerance = int(request["time"]), int(request["tolerance"])
         return {"time": snap(self._of_lane(lane), lane, time, tolerance)}, None
 
+    def _late(self, request: Request) -> Answer:
+        return self.lateness.within(int(request["start"]), int(request["end"])), None
+
+    def _collective(self, request: Request) -> Answer:
+        index, _, row = self._row({**request, "table": "events"})
+        return {"collective": self.lateness.collective(index.rank.rank, row)}, None
+
     # --- what requests name -----------------------------------------------------------------------
 
     def _of_lane(self, lane: int) -> RankIndex:
@@ -182,6 +195,14 @@ class TileEngine:
         for index in self._indices.values():
             rows = np.flatnonzero(selection.mask(index.rank.trace))
             yield Members(index, index.events, rows)
+
+    @cached_property
+    def lateness(self) -> Lateness:
+        """The matched collectives; found when they are first asked for."""
+        from hta_widgets.analysis.collectives import collectives
+
+        compute = {index.rank.rank: compute_of(index) for index in self._indices.values()}
+        return Lateness(self.traces, collectives(self.traces), compute)
 
     @cached_property
     def _device_times(self) -> DeviceTimes:

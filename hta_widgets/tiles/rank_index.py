@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -18,6 +18,7 @@ from hta_widgets.tiles.lane_index import (
     index_counter,
     index_lane,
 )
+from hta_widgets.tiles.lateness import Lateness
 from hta_widgets.tiles.layout import LaneRef, Rank
 from hta_widgets.tiles.spans import Ints
 
@@ -89,11 +90,14 @@ class RankIndex:
         Its lanes.
     budget : Budget
         Shared by all ranks.
+    lateness : callable
+        Gives the job's matched collectives; called when a lane of them is first asked for.
     """
 
-    def __init__(self, rank: Rank, budget: Budget) -> None:
+    def __init__(self, rank: Rank, budget: Budget, lateness: Callable[[], Lateness]) -> None:
         self.rank = rank
         self._budget = budget
+        self._lateness = lateness
 
     # --- tables -----------------------------------------------------------------------------------
 
@@ -157,7 +161,27 @@ class RankIndex:
 
     def table_of(self, ref: LaneRef) -> Rows:
         """Return the table that a lane's rows belong to."""
+        if ref.role in {"wait", "late"}:
+            return self._overlay(ref)
         return self.rows({"async": "asyncs", "instant": "instants"}.get(ref.role, "events"))
+
+    def _overlay(self, ref: LaneRef) -> Rows:
+        """Return the waits or delays of a lane as a table, one row each."""
+        pieces = self._lateness().pieces(self.rank.rank, ref.role)
+        events = self.events
+        if ref.sources:
+            pieces = pieces.of_rows(self.rank.table.track == ref.sources[0])
+        rows = pieces.row
+        return replace(
+            events,
+            table=ref.role,
+            start_ns=pieces.start,
+            dur_ns=pieces.dur,
+            name=events.name[rows],
+            category=events.category[rows],
+            kind=events.kind[rows],
+            record=events.record[rows],
+        )
 
     # --- lanes ------------------------------------------------------------------------------------
 
@@ -190,6 +214,8 @@ class RankIndex:
                 rows = group.rows[group.layer == ref.depth]
             case "instant":
                 rows = rank.instant_groups[ref.sources[0]]
+            case "wait" | "late":
+                rows = np.arange(len(self._overlay(ref).start_ns))
             case _:
                 raise ValueError("a counter lane has samples, not events")
         return rows
@@ -245,6 +271,10 @@ class RankIndex:
                 layers = self.rank.async_groups[ref.sources[0]].layers
                 refs = [LaneRef("async", ref.sources, depth) for depth in range(layers)]
                 return [self._lane(self.asyncs, self.members(one)) for one in refs]
+            case "wait" | "late":
+                overlay = self._overlay(ref)
+                order = np.argsort(overlay.start_ns, kind="stable")
+                return [self._lane(overlay, order)]
             case _:
                 rows = self.members(ref)
                 return [self._lane(self.table_of(ref), rows, slices=ref.role != "cpu")]

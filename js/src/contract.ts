@@ -32,6 +32,9 @@ export interface SceneTrack {
   /** Counters only: the range of the values. */
   range?: [number, number];
   unit?: string;
+  /** Communication tracks of jobs with several ranks: lanes drawn over this one. */
+  wait?: number;
+  late?: number;
 }
 
 export interface SceneRank {
@@ -51,7 +54,14 @@ export interface SceneRank {
   overview_level?: number;
   problems: number;
   /** Lanes of the folded row. `gpu` and `comm` only where the rank has such events. */
-  summary: { lane: number; role: "gpu" | "comm" | "cpu"; label: string }[];
+  summary: {
+    lane: number;
+    role: "gpu" | "comm" | "cpu";
+    label: string;
+    /** `comm` of jobs with several ranks: lanes drawn over this one. */
+    wait?: number;
+    late?: number;
+  }[];
   tracks: SceneTrack[];
 }
 
