@@ -150,6 +150,8 @@ export interface Slice {
   start: number;
   dur: number;
   flags: number;
+  /** Of a matched collective: what of it the rank waits for others. */
+  wait?: number;
 }
 
 /** One line of the layout: a rank's head, a track, or a folded rank. */
@@ -181,6 +183,8 @@ export interface Overlay {
   hover: { lane: number; start: number; dur: number } | null;
   selected: Brief | null;
   flows: { kind: string; from: Brief; to: Brief }[];
+  /** Of the selected collective: when its last rank came, and which one that was. */
+  collective: { time: number; rank: number } | null;
   selection: SelectionJson | null;
   /** While a drag goes on: a box in time, and optionally rows. */
   brush: { start: number; end: number; ranks: number[] | null; tracks: string[] | null } | null;

@@ -15,7 +15,7 @@ import type {
 } from "./contract";
 import { type DataPart, StageData } from "./data/stage_data";
 import { EVERYTHING, FrameLoop } from "./draw/frame_loop";
-import { type StatsByRank, statsByRank } from "./draw/gutter";
+import { type LatenessByRank, latenessByRank, type StatsByRank, statsByRank } from "./draw/by_rank";
 import { MinimapPicture } from "./draw/head";
 import { NO_OVERLAY } from "./draw/overlay";
 import { type Paints, paintsOf, shadeOf } from "./draw/paints";
@@ -54,6 +54,7 @@ class DrawnStage implements Stage {
   private geometry: Geometry;
   private readonly rowsView: RowsView;
   private stats: StatsByRank | null = null;
+  private lateness: LatenessByRank | null = null;
   private minimap: MinimapPicture | null = null;
   private readonly loop = new FrameLoop((now) => this.draw(now));
   private told: Span | null = null;
@@ -94,6 +95,7 @@ class DrawnStage implements Stage {
     this.camera.reset(scene.range);
     this.shades = [];
     this.stats = null;
+    this.lateness = null;
     this.minimap = null;
     this.told = null;
     this.paints = paintsOf(this.theme, scene.kinds, this.overlay.dimmed);
@@ -219,6 +221,13 @@ class DrawnStage implements Stage {
     if (part === "stats") {
       this.stats = this.data.stats === null ? null : statsByRank(this.data.stats);
       this.loop.touch({ gutter: true, margin: true });
+      this.request();
+    } else if (part === "lateness") {
+      const { lateness } = this.data;
+      const first = this.lateness === null;
+      this.lateness = lateness === null ? null : latenessByRank(lateness);
+      this.loop.touch({ gutter: true, lanes: true, margin: true });
+      if (first) this.request();
     } else if (part === "minimap") {
       this.pictureMinimap();
       this.loop.touch({ head: true });
@@ -302,7 +311,7 @@ class DrawnStage implements Stage {
     const { lanes, nearby } = this.rowsView;
     const resolution = nsPerDevicePx(this.geometry, view);
     const sight = { view, resolution, lanes, nearby, range: this.scene.range };
-    this.data.show(sight, this.camera.target, lanesWidth, this.overlay);
+    this.data.show(sight, this.rowsView.over, this.camera.target, lanesWidth, this.overlay);
   }
 
   private tell(done: boolean): void {
@@ -325,7 +334,9 @@ class DrawnStage implements Stage {
         const { view } = this.camera;
         const { windows } = this.data;
         windows.update(
-          this.rowsView.lanes,
+          this.lateness === null
+            ? this.rowsView.lanes
+            : [...this.rowsView.lanes, ...this.rowsView.over],
           view,
           nsPerDevicePx(this.geometry, view),
           this.scene.range,
@@ -350,9 +361,17 @@ class DrawnStage implements Stage {
       this.source.status !== "live" &&
       shown !== null &&
       (shown.start !== Math.floor(view[0]) || shown.end !== Math.ceil(view[1]));
+    const late = this.lateness;
     return {
       head: { geometry, theme, scene, job, view, minimap: this.minimap },
-      gutter: { geometry, theme, layout, placed, stats: stale ? null : stats },
+      gutter: {
+        geometry,
+        theme,
+        layout,
+        placed,
+        stats: stale ? null : stats,
+        lateness: stale ? null : late,
+      },
       lanes: {
         geometry,
         theme,
@@ -361,11 +380,12 @@ class DrawnStage implements Stage {
         job,
         view,
         sight,
+        lateness: late,
         shade: this.byName ? (key) => this.shade(key) : null,
         window: (lane) => data.windows.get(lane),
         nameOf: (key) => data.store.names.get(key) ?? "",
       },
-      margin: { geometry, theme, placed, stats, stale },
+      margin: { geometry, theme, placed, stats, lateness: late, stale },
       overlay: {
         geometry,
         theme,

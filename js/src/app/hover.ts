@@ -125,9 +125,13 @@ export class Hover {
     const { slice, row } = hit;
     if (slice === null) return [];
     const rank = this.ctx.lanes.at(slice.lane)?.rank.rank ?? row?.rank;
+    const waiting =
+      slice.wait === undefined || slice.wait <= 0
+        ? ""
+        : `, of it ${formatDuration(slice.wait)} waiting`;
     const lines: Child[][] = [
       [h("b", {}, slice.name)],
-      [`rank ${rank ?? "?"} · ${formatDuration(slice.dur)}`],
+      [`rank ${rank ?? "?"} · ${formatDuration(slice.dur)}${waiting}`],
     ];
     if ((slice.flags & 2) !== 0)
       lines.push([h("span", { class: "hta-note" }, "overlaps its neighbours: own lane")]);

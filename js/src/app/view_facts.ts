@@ -1,7 +1,7 @@
 /** What the window in view holds: asked when it rests, said in words, chips and a card. */
 
 import { formatTime } from "../draw/format";
-import { decodeStats, type Stats } from "../protocol/decode";
+import { decodeLateness, decodeStats, type Lateness, type Stats } from "../protocol/decode";
 import { type Context, throttle } from "./context";
 import type { Legend } from "./legend";
 import type { Navigation } from "./navigation";
@@ -29,6 +29,7 @@ export interface WaysOut {
 export class ViewFacts {
   readonly card = new Card();
   private stats: Stats | null = null;
+  private lateness: Lateness | null = null;
 
   constructor(
     private readonly parts: ViewParts,
@@ -42,12 +43,20 @@ export class ViewFacts {
       say();
     });
     nav.settled.on(() => this.ask());
+    // The stage asks: it also knows when to.
+    ctx.source.onReply((op, request, reply) => {
+      if (op !== "lateness") return;
+      this.lateness = decodeLateness(reply, Number(request.start), Number(request.end));
+      legend.setLateness(this.lateness, this.stats);
+      this.say();
+    });
     rows.changed.on(() => this.printCard());
   }
 
   /** Another scene, or another try. */
   renew(): void {
     this.stats = null;
+    this.lateness = null;
     this.parts.legend.setStats(null);
     this.say();
     this.printCard();
@@ -80,7 +89,9 @@ export class ViewFacts {
     const view = stage.view();
     const { start, end } = wholeSpan(view);
     const known = this.stats?.start === start && this.stats.end === end ? this.stats : null;
-    this.parts.status.say("view", viewWords(view, scene, known));
+    const { lateness } = this;
+    const late = lateness?.start === start && lateness.end === end ? lateness : null;
+    this.parts.status.say("view", viewWords(view, scene, known, late));
   }
 
   private printCard(): void {

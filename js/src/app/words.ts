@@ -1,9 +1,10 @@
 /** What the view or the selection says, as one sentence: findings first, each with its number. */
 
 import type { Brief, Scene, SelectionJson, Span } from "../contract";
+import { type Collective, lastOf, numberWords } from "./collective";
 import { telling, type Totals } from "./totals";
 import { formatCount, formatDuration, formatShare, group, plural } from "../draw/format";
-import type { Stats } from "../protocol/decode";
+import type { Lateness, Stats } from "../protocol/decode";
 
 /** A piece of a sentence: plain, strong, or a key. */
 export type Piece = string | { strong: string } | { key: string };
@@ -110,7 +111,32 @@ function who(ranks: number): string {
   return ranks === 1 ? "The GPU computes" : "GPUs compute";
 }
 
-export function viewWords(view: Span, scene: Scene, stats: Stats | null): Words {
+/** `7 ranks wait 149 ms each for rank 5.`; null where nobody stands out. */
+export function lateWords(lateness: Lateness | null): Words | null {
+  if (lateness === null || lateness.late.length !== 1) return null;
+  const [rank] = lateness.late as [number];
+  const others = lateness.ranks.flatMap((one, at) => {
+    const wait = lateness.wait[at] ?? 0;
+    return one === rank || wait === 0 ? [] : [wait];
+  });
+  if (others.length === 0) return null;
+  const mean = others.reduce((sum, wait) => sum + wait, 0) / others.length;
+  const share = mean / (lateness.end - lateness.start);
+  const who = others.length === 1 ? "1 rank waits" : `${formatCount(others.length)} ranks wait`;
+  const each = others.length === 1 ? "" : " each";
+  return [
+    ` ${who} ${formatDuration(mean)}${each}, ${formatShare(share)} of the time, mostly for `,
+    { strong: `rank ${rank}` },
+    ".",
+  ];
+}
+
+export function viewWords(
+  view: Span,
+  scene: Scene,
+  stats: Stats | null,
+  lateness: Lateness | null = null,
+): Words {
   const words: Words = [head(view, scene)];
   if (stats === null) return words;
   if (view[1] <= scene.range[0] || view[0] >= scene.range[1]) {
@@ -135,6 +161,8 @@ export function viewWords(view: Span, scene: Scene, stats: Stats | null): Words 
     );
   }
   words.push(` and ${one ? "sits" : "sit"} idle ${formatShare(shares.idle)} of the time.`);
+  const late = lateWords(lateness);
+  if (late !== null) words.push(...late);
   return words;
 }
 
@@ -143,10 +171,28 @@ export function placeWords(rank: number, track: string | null): string {
   return track === null || track === "" ? `rank ${rank}` : `rank ${rank}, ${track}`;
 }
 
-export function eventWords(event: Brief, track: string | null, view: Span): Words {
+export function eventWords(
+  event: Brief,
+  track: string | null,
+  view: Span,
+  collective: Collective | null = null,
+): Words {
+  const where = `on ${placeWords(event.rank, track)}: ${formatDuration(event.dur)}`;
+  const own = collective?.ranks.find(({ rank }) => rank === event.rank);
+  if (collective !== null && own !== undefined) {
+    const last = lastOf(collective);
+    const words: Words = [{ strong: `${numberWords(collective)}, ${event.short}` }, ` ${where}`];
+    if (last === own) {
+      words.push(`, arrived ${formatDuration(collective.late)} after the median rank.`);
+    } else {
+      words.push(own.wait > 0 ? `, ${formatDuration(own.wait)} of it waiting` : ", no wait");
+      words.push(last === null ? "." : ` for rank ${last.rank}.`);
+    }
+    return words;
+  }
   return [
     { strong: event.short },
-    ` on ${placeWords(event.rank, track)}: ${formatDuration(event.dur)}.`,
+    ` ${where}.`,
     ` View ${spanText(view)} (${formatDuration(view[1] - view[0])}).`,
   ];
 }

@@ -4,8 +4,10 @@ import type { SceneRank } from "../contract";
 import type { Band } from "../layout/bands";
 import type { Geometry } from "../layout/geometry";
 import type { Layout, PlacedRow } from "../layout/rows";
-import type { Stats } from "../protocol/decode";
-import { formatDuration, formatShare, formatTime, formatValue } from "./format";
+import type { LatenessByRank, StatsByRank } from "./by_rank";
+import { formatCount, formatDuration, formatShare, formatTime, formatValue } from "./format";
+import { mixed } from "./head";
+import { LATE_TINT } from "./paints";
 import type { Pen } from "./pen";
 import { FONT, type Theme } from "./theme";
 
@@ -15,39 +17,51 @@ export interface GutterScene {
   layout: Layout;
   placed: readonly PlacedRow[];
   stats: StatsByRank | null;
-}
-
-/** Stats with a way to the entry of a rank. */
-export interface StatsByRank {
-  stats: Stats;
-  at: ReadonlyMap<number, number>;
-}
-
-export function statsByRank(stats: Stats): StatsByRank {
-  return { stats, at: new Map(stats.ranks.map((rank, index) => [rank, index])) };
+  lateness: LatenessByRank | null;
 }
 
 interface Fact {
   /** The words, then what may stand instead of them where there is less room. */
   texts: string[];
-  warn: boolean;
+  look: "plain" | "warn" | "late";
 }
 
-function fact(word: string, number: string, warn = false): Fact {
-  return { texts: [`${word} ${number}`, number], warn };
+function fact(word: string, number: string, look: Fact["look"] = "plain"): Fact {
+  return { texts: [`${word} ${number}`, number], look };
+}
+
+/** That a rank makes the others wait, or how long it waits itself; null for neither. */
+function lateFact(rank: SceneRank, known: LatenessByRank | null): Fact | null {
+  const index = known?.at.get(rank.rank);
+  if (known === null || index === undefined) return null;
+  const { last, collectives, wait } = known.lateness;
+  if (known.late.has(rank.rank)) {
+    const count = formatCount(last[index] ?? 0);
+    const of = formatCount(collectives[index] ?? 0);
+    return { texts: [`last in ${count} of ${of}`, `last ${count}/${of}`, "last"], look: "late" };
+  }
+  const waited = wait[index] ?? 0;
+  return waited > 0 ? fact("waits", formatDuration(waited)) : null;
 }
 
 /** The one thing worth saying of a rank in this view. */
-export function factOf(rank: SceneRank, known: StatsByRank | null, hasMargin: boolean): Fact {
-  if (rank.truncated !== null) return fact("ends at", formatTime(rank.range[1]), true);
+export function factOf(
+  rank: SceneRank,
+  known: StatsByRank | null,
+  hasMargin: boolean,
+  lateness: LatenessByRank | null = null,
+): Fact {
+  if (rank.truncated !== null) return fact("ends at", formatTime(rank.range[1]), "warn");
   const device = rank.summary.some(({ role }) => role !== "cpu");
-  if (!device) return { texts: [rank.host ?? "CPU only"], warn: false };
+  if (!device) return { texts: [rank.host ?? "CPU only"], look: "plain" };
+  const late = lateFact(rank, lateness);
+  if (late !== null) return late;
   const index = known?.at.get(rank.rank);
-  if (known === null || index === undefined) return { texts: [], warn: false };
+  if (known === null || index === undefined) return { texts: [], look: "plain" };
   const { stats } = known;
   const data = stats.data[index] ?? 0;
   const idle = stats.idle[index] ?? 0;
-  if (data <= 0) return { texts: ["no data here"], warn: false };
+  if (data <= 0) return { texts: ["no data here"], look: "plain" };
   // The margin has the shares already.
   if (!hasMargin) return fact("idle", formatShare(idle / data));
   const exposed = stats.exposed[index] ?? 0;
@@ -56,6 +70,11 @@ export function factOf(rank: SceneRank, known: StatsByRank | null, hasMargin: bo
 }
 
 const BASELINE = 4;
+
+/** What is behind a row. */
+export function rowGround(theme: Theme, late: boolean): string {
+  return late ? mixed(theme.late, theme.bg, LATE_TINT) : theme.bg;
+}
 
 export function drawGutter(pen: Pen, gutter: GutterScene): void {
   const { geometry, theme, placed } = gutter;
@@ -105,13 +124,15 @@ function isPinnedBelowHead({ layout }: GutterScene, { row }: PlacedRow): boolean
 }
 
 function drawRankNames(pen: Pen, gutter: GutterScene, { row, y }: PlacedRow): void {
-  const { geometry, theme, layout, stats } = gutter;
+  const { geometry, theme, layout, stats, lateness } = gutter;
   const { fold } = layout;
-  pen.rect(0, y, geometry.gutter, row.height, theme.bg);
+  const said = factOf(row.rank, stats, geometry.margin > 0, lateness);
+  pen.rect(0, y, geometry.gutter, row.height, rowGround(theme, said.look === "late"));
   pen.horizontal(y, 0, geometry.gutter, theme.rule);
+  if (said.look === "late") pen.rect(0, y + 1, 4, row.height - 1, theme.late);
   const right = geometry.gutter - 8;
-  const said = factOf(row.rank, stats, geometry.margin > 0);
-  const ink = said.warn ? theme.warnInk : theme.ink2;
+  const ink = { plain: theme.ink2, warn: theme.warnInk, late: theme.late }[said.look];
+  const factFont = said.look === "late" ? FONT.labelStrong : FONT.label;
   if (fold.mode === "full") {
     const names = geometry.narrow ? [] : row.bands().filter(({ label }) => label !== "");
     const room = (baseline: number) => {
@@ -120,7 +141,7 @@ function drawRankNames(pen: Pen, gutter: GutterScene, { row, y }: PlacedRow): vo
       return right - 12 - taken;
     };
     pen.fitted(row.name, 12, y + 14, room(14), FONT.bodyStrong, theme.ink);
-    pen.firstFit(said.texts, 12, y + 28, room(28), FONT.label, ink);
+    pen.firstFit(said.texts, 12, y + 28, room(28), factFont, ink);
     for (const band of names) {
       pen.text(band.label, right, y + nameBaseline(band), FONT.label, theme.ink3, "right");
     }
@@ -132,7 +153,7 @@ function drawRankNames(pen: Pen, gutter: GutterScene, { row, y }: PlacedRow): vo
   if (arrow) drawArrow(pen, theme, 14, baseline - 4, row.open);
   const x = arrow ? 24 : 12;
   const used = pen.fitted(row.name, x, baseline, right - x, font, theme.ink);
-  pen.firstFit(said.texts, right, baseline, right - x - used - 8, FONT.label, ink, "right");
+  pen.firstFit(said.texts, right, baseline, right - x - used - 8, factFont, ink, "right");
 }
 
 /** Baseline of a lane's name, from the top of the row; names of bars stand beside the first. */

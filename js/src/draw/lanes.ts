@@ -4,6 +4,7 @@ import { type LaneWindow, SLOT } from "../data/lane_window";
 import { takeOut } from "../data/residual";
 import type { Form } from "../layout/bands";
 import { TILE_CELLS } from "../protocol/decode";
+import { drawLate, drawWaits } from "./lateness";
 import { type Paints, STEPS } from "./paints";
 import type { Raster } from "./raster";
 
@@ -40,6 +41,14 @@ export interface LaneCounts {
   rects: number;
 }
 
+/** What is drawn over, or under, the events of a lane of communication. */
+export interface OverWindows {
+  wait: LaneWindow | null;
+  late: LaneWindow | null;
+}
+
+const NOTHING_OVER: OverWindows = { wait: null, late: null };
+
 export type ShadeOfName = (name: number) => number;
 
 export function drawLane(
@@ -49,9 +58,13 @@ export function drawLane(
   paints: Paints,
   shade: ShadeOfName | null,
   counted: LaneCounts,
+  over: OverWindows = NOTHING_OVER,
 ): void {
   drawGround(raster, place, paints);
-  if (lane.empty || place.y1 <= place.y0) return;
+  if (place.y1 <= place.y0) return;
+  // Under the lane's events: other calls may go on while this one is being waited for.
+  if (over.late !== null) drawLate(raster, place, over.late, paints);
+  if (lane.empty) return;
   if (place.form === "counter") {
     drawCounter(raster, place, lane, paints);
     return;
@@ -59,6 +72,7 @@ export function drawLane(
   const leastNs = RECT_PX * place.resolution;
   drawColumns(raster, place, lane, paints, leastNs);
   counted.rects += drawRects(raster, place, lane, paints, leastNs, shade);
+  if (over.wait !== null) drawWaits(raster, place, over.wait, paints);
 }
 
 /** Left and right end of the rank's data, in px. */

@@ -4,6 +4,7 @@ import type { Scene, Span } from "../contract";
 import type { LaneWindow } from "../data/lane_window";
 import type { Geometry } from "../layout/geometry";
 import type { LaneSpot, Sightings } from "../layout/sight";
+import type { LatenessByRank } from "./by_rank";
 import type { Dirty } from "./frame_loop";
 import { drawGutter, type GutterScene } from "./gutter";
 import { drawAxis, drawMinimap, drawStepLines, drawStrip, type HeadScene } from "./head";
@@ -28,6 +29,7 @@ export interface LanesScene {
   job: Span;
   view: Span;
   sight: Sightings;
+  lateness: LatenessByRank | null;
   shade: ShadeOfName | null;
   window(lane: number): LaneWindow | null;
   nameOf(key: number): string;
@@ -155,7 +157,8 @@ export class Painter {
       const { row, y, clipTop, clipBottom } = placed;
       raster.clip(px(clipTop), px(clipBottom));
       const top = px(y);
-      raster.rect(0, top, raster.width, px(y + row.height), paints.bg);
+      const late = lanes.lateness?.late.has(row.rank.rank) ?? false;
+      raster.rect(0, top, raster.width, px(y + row.height), late ? paints.lateGround : paints.bg);
       if (row.track === null) raster.rect(0, top, raster.width, top + line, paints.rule);
       [place.dataStart, place.dataEnd] = row.rank.range;
       place.coarse = isCoarse(row.rank, place.resolution);
@@ -174,7 +177,12 @@ export class Painter {
         place.y0 = px(bandY);
         place.y1 = Math.max(place.y0 + 1, px(bandY + band.height));
         place.valueRange = band.track?.range ?? null;
-        drawLane(raster, place, window, paints, lanes.shade, counted);
+        const { over } = band;
+        const known = over !== undefined && lanes.lateness !== null;
+        drawLane(raster, place, window, paints, lanes.shade, counted, {
+          wait: known ? lanes.window(over.wait) : null,
+          late: known ? lanes.window(over.late) : null,
+        });
       }
     }
   }
@@ -194,13 +202,20 @@ export class Painter {
     const least = LABEL_FROM_PX * perPx;
     const fitter = pen.fitter(FONT.label);
     const baseline = Math.round(y + band.height / 2 + 4);
+    const waits =
+      band.over === undefined || lanes.lateness === null ? null : lanes.window(band.over.wait);
     let labels = 0;
     for (let i = 0; i < lane.slices; i += 1) {
       const dur = lane.sliceDur[i]!;
       const start = lane.sliceStart[i]!;
       if (start >= view[1]) break;
       if (dur < least || start + dur <= view[0]) continue;
-      const [from, to] = widestInSight(lane, i, view);
+      const [seenFrom, to] = widestInSight(lane, i, view);
+      // Letters over the hatch of a wait would be hard to read.
+      const from = Math.min(
+        to,
+        Math.max(seenFrom, waits === null ? start : endOfWait(waits, start)),
+      );
       const x0 = lanesX + (from - view[0]) / perPx;
       const x1 = lanesX + (to - view[0]) / perPx;
       if (x1 - x0 < LABEL_FROM_PX) continue;
@@ -217,6 +232,18 @@ export class Painter {
     }
     return labels;
   }
+}
+
+/** Where the wait that begins at `start` ends; `start` where there is none. */
+function endOfWait({ slices, sliceStart, sliceDur }: LaneWindow, start: number): number {
+  let low = 0;
+  let high = slices;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sliceStart[middle]! < start) low = middle + 1;
+    else high = middle;
+  }
+  return low < slices && sliceStart[low] === start ? start + sliceDur[low]! : start;
 }
 
 /**

@@ -17,6 +17,17 @@ export interface Band {
   /** Name in the gutter, "" for none. */
   label: string;
   track: SceneTrack | null;
+  /** Communication between ranks: lanes of waits and of late arrivals that are drawn over it. */
+  over?: Over | undefined;
+}
+
+export interface Over {
+  wait: number;
+  late: number;
+}
+
+function overOf({ wait, late }: { wait?: number; late?: number }): Over | undefined {
+  return wait === undefined || late === undefined ? undefined : { wait, late };
 }
 
 /** Sizes of a folded rank, the same for all ranks of a layout. */
@@ -140,6 +151,7 @@ export function foldedBands(rank: SceneRank, fold: Fold): Band[] {
       form: "solid",
       label: named ? comm.label : "",
       track: null,
+      over: overOf(comm),
     });
     top += fold.comm + FULL.gap;
   }
@@ -211,5 +223,6 @@ export function trackBands(track: SceneTrack, name: string): Band[] {
     form,
     label: depth === 0 ? name : depth >= spillsFrom ? `+${depth - spillsFrom + 1}` : "",
     track,
+    over: depth === 0 ? overOf(track) : undefined,
   }));
 }

@@ -57,7 +57,7 @@ export function hitAt(scene: HitScene, x: number, y: number): Hit {
   hit.lane = spot.band.lane;
   const lane = scene.window(spot.band.lane);
   if (lane === null || lane.empty) return hit;
-  hit.slice = sliceAt(scene, lane, x);
+  hit.slice = withWait(scene, spot, sliceAt(scene, lane, x));
   if (hit.slice === null) hit.cell = cellAt(scene, lane, spot, time);
   return hit;
 }
@@ -84,6 +84,20 @@ function sliceAt(scene: HitScene, lane: LaneWindow, x: number): Slice | null {
     if (px >= x0 && px < x1) return sliceOf(scene, lane, i);
   }
   return null;
+}
+
+/** Of a collective: what of it the rank waits, as far as that is loaded. */
+function withWait(
+  scene: HitScene,
+  { band: { over } }: LaneSpot,
+  slice: Slice | null,
+): Slice | null {
+  const waits = over === undefined ? null : scene.window(over.wait);
+  if (slice === null || waits === null) return slice;
+  const at = upperBound(waits.sliceStart, waits.slices, slice.start) - 1;
+  return at >= 0 && waits.sliceStart[at] === slice.start
+    ? { ...slice, wait: waits.sliceDur[at]! }
+    : slice;
 }
 
 function sliceOf({ scene, store }: HitScene, lane: LaneWindow, i: number): Slice {

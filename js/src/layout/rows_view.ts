@@ -12,6 +12,8 @@ export class RowsView {
   sight = new Sightings([]);
   /** Lanes in sight, from the top. */
   lanes: readonly number[] = [];
+  /** Lanes that are drawn over those in sight. */
+  over: readonly number[] = [];
   /** Lanes that scrolling by one screen would bring into sight. */
   nearby: readonly number[] = [];
   scroll = 0;
@@ -74,6 +76,9 @@ export class RowsView {
     this.scroll = this.clamped(this.scroll);
     this.sight = new Sightings(placeRows(layout, this.scroll, rowsTop, rowsHeight));
     this.lanes = this.sight.spots.map(({ band }) => band.lane);
+    this.over = this.sight.spots.flatMap(({ band: { over } }) =>
+      over === undefined ? [] : [over.wait, over.late],
+    );
     const seen = new Set(this.lanes);
     const nearby: number[] = [];
     for (const scroll of [this.scroll + rowsHeight, this.scroll - rowsHeight]) {
