@@ -2,7 +2,8 @@
 
 from importlib.metadata import version as _version
 
-from hta_widgets import taxonomy
+from hta_widgets import compat, taxonomy
+from hta_widgets.compat import TraceAnalysis
 from hta_widgets.errors import TraceError
 from hta_widgets.export import ExportReport, export_trace
 from hta_widgets.model import Selection, Trace, TraceSet
@@ -16,10 +17,12 @@ __all__ = [
     "Selection",
     "Timeline",
     "Trace",
+    "TraceAnalysis",
     "TraceError",
     "TraceSet",
     "__version__",
     "cache",
+    "compat",
     "export_trace",
     "load",
     "taxonomy",

@@ -139,7 +139,9 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="leave out events that enclose a selected one and are not selected themselves",
     )
-    parser.add_argument("--counters", action="store_true", help="write samples of counters as well")
+    parser.add_argument(
+        "--counters", action="store_true", help="write counters as well, also of queues and copies"
+    )
     parser.add_argument(
         "--scrub", action="store_true", help="leave out host names, users, environment and paths"
     )

@@ -1,23 +1,59 @@
 """Plain functions from traces to DataFrames, one module per question."""
 
+from .annotations import kernels_by_annotation, user_annotation_breakdown
 from .busy import comm_comp_overlap, kernel_type_breakdown, temporal_breakdown
+from .clock_offsets import clock_offsets
+from .collectives import collectives
 from .communication import communication_by_group, communication_by_stream
+from .copies import memory_bandwidth, memory_bandwidth_summary
+from .critical import critical_path, critical_path_summary, path_selection
+from .cupti import cupti_counters
+from .derived_counters import with_counters
 from .device_idle import device_idle_breakdown, device_idle_gaps
 from .diff_ops import diff_ops
 from .idle import idle_interval_stats, idle_time_breakdown
 from .kernels import kernel_breakdown, kernel_duration_by_rank
+from .launches import launch_outliers, launch_stats
+from .memory_events import memory_events
+from .memory_timeline import memory_timeline
+from .operator_kernels import operator_kernels, operator_launch_delays
+from .operators import operators
+from .queue import queue_length, queue_length_summary, time_blocked_on_full_queue
+from .sequences import frequent_kernel_sequences
 
 __all__ = [
+    "clock_offsets",
+    "collectives",
     "comm_comp_overlap",
     "communication_by_group",
     "communication_by_stream",
+    "critical_path",
+    "critical_path_summary",
+    "cupti_counters",
     "device_idle_breakdown",
     "device_idle_gaps",
     "diff_ops",
+    "frequent_kernel_sequences",
     "idle_interval_stats",
     "idle_time_breakdown",
     "kernel_breakdown",
     "kernel_duration_by_rank",
     "kernel_type_breakdown",
+    "kernels_by_annotation",
+    "launch_outliers",
+    "launch_stats",
+    "memory_bandwidth",
+    "memory_bandwidth_summary",
+    "memory_events",
+    "memory_timeline",
+    "operator_kernels",
+    "operator_launch_delays",
+    "operators",
+    "path_selection",
+    "queue_length",
+    "queue_length_summary",
     "temporal_breakdown",
+    "time_blocked_on_full_queue",
+    "user_annotation_breakdown",
+    "with_counters",
 ]

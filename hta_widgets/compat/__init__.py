@@ -1,1 +1,27 @@
-"""HTA's classes over our analyses: a notebook moves by changing its imports."""
+"""HTA's classes over our analyses: a notebook moves by changing its imports.
+
+``from hta.X import Y`` becomes ``from hta_widgets.compat.X import Y``. There are
+``trace_analysis``, ``trace_diff``, ``memory_analysis``; below ``common`` ``trace``,
+``trace_file``, ``trace_filter``, ``trace_stack_filter``, ``trace_symbol_table``, ``trace_df``,
+``trace_call_graph``, ``trace_call_stack``, ``call_stack``, ``timeline``, ``types``, ``constants``;
+below ``configs`` ``parser_config``, ``config``, ``default_values``; below ``utils`` ``utils`` and
+``checker``; below ``analyzers`` one module a question.
+
+Not offered are HTA's tools for its own tests (``utils.test_utils``), its checker of trace files
+(``utils.validate_trace``: what is wrong with a file is in `TraceSet.problems`), its environment
+options (``configs.env_options``), its parser's internals (``common.trace_parser``), and execution
+traces (``common.execution_trace``), which need a package that no registry has.
+"""
+
+from .common.trace import Trace
+from .trace_analysis import TimeSeriesTypes, TraceAnalysis
+from .trace_diff import DeviceType, LabeledTrace, TraceDiff
+
+__all__ = [
+    "DeviceType",
+    "LabeledTrace",
+    "TimeSeriesTypes",
+    "Trace",
+    "TraceAnalysis",
+    "TraceDiff",
+]

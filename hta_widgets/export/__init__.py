@@ -1,5 +1,6 @@
 """From a selection to files that others open."""
 
 from hta_widgets.export.chrome import ExportReport, export_trace
+from hta_widgets.export.counters import add_counters
 
-__all__ = ["ExportReport", "export_trace"]
+__all__ = ["ExportReport", "add_counters", "export_trace"]

@@ -7,17 +7,19 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.derived_counters import with_counters
 from hta_widgets.errors import TraceError
 from hta_widgets.export.clip import Clip
 from hta_widgets.export.flow_threads import FlowThreads
 from hta_widgets.export.members import ASK, DROP, Members, base_time, members_of
 from hta_widgets.export.merge import Scope
 from hta_widgets.export.output import Output, Target
+from hta_widgets.export.samples import samples_of
 from hta_widgets.export.scrub import Scrub
 from hta_widgets.export.synthetic import records_of
 from hta_widgets.model import Selection, Trace, TraceSet, selection as selections
@@ -49,6 +51,8 @@ class ExportReport:
     ranks : tuple of int
     left_out : dict
         `dropped` by what it was: ``"flows"``, ``"counters"``, ``"others"``.
+    samples : int
+        Samples of counters that no file holds: derived ones, those of the window.
     """
 
     path: Path
@@ -58,6 +62,7 @@ class ExportReport:
     bytes: int
     ranks: tuple[int, ...] = ()
     left_out: dict[str, int] = field(default_factory=dict)
+    samples: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ def export_trace(
     *,
     clip: bool = False,
     keep_parents: bool = True,
-    counters: bool = False,
+    counters: bool | Literal["own"] = False,
     scrub: bool = False,
 ) -> ExportReport:
     """Write selected events as a trace file that Perfetto, HTA and this package open.
@@ -101,8 +106,10 @@ def export_trace(
         the inner one to end later than the outer one, and leave it out.
     keep_parents : bool, default True
         Also write the events that enclose a selected one.
-    counters : bool, default False
-        Also write samples of counters.
+    counters : bool or "own", default False
+        Also write samples of counters: those of the set, and those that its events tell, the
+        length of queues and the bandwidth of copies (`hta_widgets.analysis.with_counters`). With
+        ``"own"`` those of the set alone.
     scrub : bool, default False
         Leave out host names, users, environment and directories.
 
@@ -125,7 +132,11 @@ def export_trace(
         traces = TraceSet([traces])
     if not isinstance(selection, Selection):
         selection = Selection() if selection is None else traces.select(selection)
-    options = _Options(clip, keep_parents, counters, scrub)
+    if counters not in (False, True, "own"):
+        raise TraceError(f"counters are False, True or 'own', not {counters!r}")
+    if counters is True:
+        traces = with_counters(traces, ranks=selection.ranks)
+    options = _Options(clip, keep_parents, bool(counters), scrub)
     target = Target.of(path)
     ranks = [
         members
@@ -161,6 +172,7 @@ def export_trace(
         bytes=target.written_bytes,
         ranks=tuple(members.trace.rank for members in ranks),
         left_out=left_out,
+        samples=sum(len(members.samples) for members in ranks),
     )
 
 
@@ -209,6 +221,7 @@ def _records(members: Members, options: _Options) -> Iterator[bytes]:
     trace = members.trace
     if trace.source is None:
         yield from records_of(members)
+        yield from samples_of(members)
         return
     clip = Clip(members) if options.clip and not members.whole else None
     threads = None if members.whole else FlowThreads(members)
@@ -226,6 +239,7 @@ def _records(members: Members, options: _Options) -> Iterator[bytes]:
             if clip is not None:
                 record = clip(number, record)
         yield record if scrub is None else scrub.record(record)
+    yield from samples_of(members)
 
 
 # --- several ranks in one file --------------------------------------------------------------------

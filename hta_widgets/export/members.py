@@ -54,6 +54,8 @@ class Members:
     threads: frozenset[tuple[str, str]] | None = None  # what is not on an event's track is out
     asyncs: dict[tuple[str, str, str], list[tuple[int, int]]] = field(default_factory=dict)
     counters: bool = False
+    #: samples of counters that have no record, as rows of the counter table
+    samples: Ints = field(default_factory=lambda: np.empty(0, np.int64))
 
     def wants(self, text: bytes) -> bool:
         """Decide about a record that is in none of the trace's tables; count what is left out."""
@@ -130,6 +132,7 @@ def members_of(
             for code in np.unique(table.track[rows]).tolist()
         )
     if not records:
+        _counters(members)
         return members
     fate[table.record] = DROP
     fate[table.record[rows]] = KEEP
@@ -226,14 +229,28 @@ def _asyncs(members: Members) -> None:
 
 def _counters(members: Members) -> None:
     table = members.trace.counter_table
-    record, first = np.unique(table.record, return_index=True)
-    time_ns = table.time_ns[first]
+    stated = (table.record >= 0) & bool(len(members.fate))
+    own, derived = np.flatnonzero(stated), np.flatnonzero(~stated)
+    record, first = np.unique(table.record[own], return_index=True)
+    time_ns = table.time_ns[own[first]]
     members.fate[record] = DROP
     kept = _within(members, time_ns, time_ns)
+    samples = derived[_within(members, table.time_ns[derived], table.time_ns[derived])]
     if members.counters:
         members.fate[record[kept]] = KEEP
-    elif kept.any():
-        members.left_out["counters"] = int(kept.sum())
+        members.samples = np.union1d(samples, _last_before(members, derived))
+    elif left_out := int(kept.sum()) + len(samples):
+        members.left_out["counters"] = left_out
+
+
+def _last_before(members: Members, rows: Ints) -> Ints:
+    """Return of each series the sample whose value holds when the window begins."""
+    if members.whole or members.start_ns is None:
+        return rows[:0]
+    table = members.trace.counter_table
+    before = rows[table.time_ns[rows] <= members.start_ns]
+    series = table.series_id[before]
+    return before[np.append(series[1:] != series[:-1], True)] if len(before) else before
 
 
 def _within(members: Members, start_ns: Ints, end_ns: Ints) -> Flags:

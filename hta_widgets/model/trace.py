@@ -70,6 +70,8 @@ class Trace:
     format: str = "kineto"
     resolution_ns: int = 1
     shift_ns: int = 0
+    #: what `shift_ns` is less than on the recorded clock; see `TraceSet.with_clock`
+    clock_offset_ns: int = 0
     stated_rank: int | None = None
     job: str | None = None
     host: str | None = None

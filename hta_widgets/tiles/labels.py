@@ -26,6 +26,8 @@ _NUMBERED = re.compile(r"thread (\S+)(?: \((.*)\))?")
 _AUTOGRAD_NAME = re.compile(r"(pt_)?autograd", re.IGNORECASE)
 #: Names that threads inherit from the program, and that so tell nothing of them.
 _INHERITED = re.compile(r"(pt_)?main_?thread|python[\d.]*|", re.IGNORECASE)
+#: Units of series that are known by name: HTA's.
+_UNITS = {"Memcpy BW": "GB/s"}
 _UNIT = re.compile(r"\(([^()]{1,8})\)$")
 _SUFFIXES = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?$", re.IGNORECASE)
 
@@ -62,14 +64,16 @@ def distinct(labels: Sequence[str]) -> list[str]:
 
 
 def counter_label(name: str, series: str) -> str:
-    """Return the label of a counter; a series that only says "value" adds nothing."""
-    if not series or series == name or series.lower() == "value":
+    """Return the label of a counter; a series that says "value" or its name adds nothing."""
+    if not series or series in {name, name.partition("[")[0]} or series.lower() == "value":
         return name
     return f"{name} {series}"
 
 
 def counter_unit(name: str, series: str) -> str:
-    """Return the unit that a counter's names state in brackets at the end, or nothing."""
+    """Return the unit of a counter, which its names state in brackets at the end, or nothing."""
+    if series in _UNITS:
+        return _UNITS[series]
     for text in (series, name):
         found = _UNIT.search(text)
         if found:

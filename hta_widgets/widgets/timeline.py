@@ -246,7 +246,7 @@ class Timeline(anywidget.AnyWidget):
             Path(str(request["path"])).expanduser(),
             Selection.from_json(request.get("selection"), self.traces),
             clip=bool(request.get("clip", False)),
-            counters=bool(request.get("counters", False)),
+            counters="own" if request.get("counters", False) else False,
             scrub=bool(request.get("scrub", False)),
         )
         return {

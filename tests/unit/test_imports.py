@@ -28,6 +28,7 @@ TOP = {"__init__", "__main__", "cli", "compat"}
 # stands inside of the method, so the lower room still loads and works alone.
 HANDED_ON = {
     ("model/selection.py", "export"),
+    ("model/traceset.py", "analysis"),
     ("model/traceset.py", "export"),
 }
 

@@ -49,7 +49,7 @@ def small(trace_file, load):
 
 def test_everything_is_everything(small, tmp_path, document):
     traces, path = small
-    report = export_trace(traces, tmp_path / "out.json", counters=True)
+    report = export_trace(traces, tmp_path / "out.json", counters="own")
     assert document(report.path) == document(path)
     assert (report.events, report.flows, report.dropped) == (4, 1, 0)
     assert report.bytes == report.path.stat().st_size
@@ -68,7 +68,7 @@ def test_a_window_takes_what_overlaps_it(small, tmp_path, document):
     traces, _ = small
     # Times count from the first event, which begins at 10 µs.
     window = traces.select(start_ns=195_000, end_ns=225_000)
-    report = export_trace(traces, tmp_path / "out.json", window, counters=True)
+    report = export_trace(traces, tmp_path / "out.json", window, counters="own")
     assert names(document(report.path)) == [
         "process_name",
         "thread_name",

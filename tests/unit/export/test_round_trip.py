@@ -83,7 +83,7 @@ def test_a_window_comes_back_with_its_events_args_and_flows(traces, tmp_path):
 def test_one_rank_is_copied_record_by_record(traces, tmp_path):
     rank = traces.ranks[-1]
     report = export_trace(
-        traces, tmp_path / "rank.json", traces.select(ranks=[rank]), counters=True
+        traces, tmp_path / "rank.json", traces.select(ranks=[rank]), counters="own"
     )
     own = _records(Path(traces[rank].path))
     written = _records(report.path)

@@ -1,0 +1,325 @@
+"""How long the program's own ranges take, and which device work falls into them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.errors import TraceError
+from hta_widgets.model import KINDS, Selection, Trace, TraceSet
+from hta_widgets.model.ordering import dense, group_order
+from hta_widgets.model.table import Pool
+
+from .annotated_rows import shortest_overlapping
+from .host_stack import backward_parents, nearest, of_category
+from .results import categorical, joined, result
+from .scope import Part, parts
+
+__all__ = ["kernels_by_annotation", "user_annotation_breakdown"]
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.intp]
+Source = Literal["auto", "device", "host"]
+
+_ANNOTATION = KINDS.index("annotation")
+
+
+def user_annotation_breakdown(
+    traces: TraceSet,
+    *,
+    use_device: bool = True,
+    selection: Selection | None = None,
+    window: tuple[int, int] | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return how long the ranges that the program names last, by rank and name.
+
+    Ranges are those of ``record_function`` and the profiler's own, such as ``ProfilerStep#3``.
+    On the host they last as long as the code within them runs, on the device from the start of
+    the first work launched in them to the end of the last. Ranges in ranges count for each.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    use_device : bool, default True
+        The ranges on the device (``gpu_user_annotation``), else those on the host
+        (``user_annotation``).
+    selection : Selection, optional
+        The events to work on; all by default.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time. Durations are clipped to it, counts are of the ranges that
+        overlap it.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank and name, by both: ``rank`` (int64)``, name`` (str)``, count, sum_ns``
+        (int64)``, mean_ns`` (float64)``, min_ns, max_ns`` (int64)``, std_ns`` (float64; of the
+        sample, 0 for one).
+
+    Notes
+    -----
+    HTA's ``get_gpu_user_annotation_breakdown``, without its limit to some number of names, beyond
+    which HTA's mean, minimum and maximum are those of sums.
+
+    Examples
+    --------
+    >>> traces = hw.load("runs/job")  # doctest: +SKIP
+    >>> user_annotation_breakdown(traces, use_device=False)  # doctest: +SKIP
+    """
+    chosen = parts(traces, selection, window, ranks)
+    found: list[_Ranges] = []
+    count = {"device": 0, "host": 0}
+    for part in chosen:
+        device, host = (
+            part.rows[_ranges(part.trace, side)[part.rows]] for side in ("device", "host")
+        )
+        count["device"] += len(device)
+        count["host"] += len(host)
+        found.append(_statistics(part, device if use_device else host))
+    names = [name for one in found for name in one.names]
+    sizes = [len(one.names) for one in found]
+    note = ""
+    if not names:
+        note = "no ranges on the device" if use_device else "no ranges on the host"
+        if count["host" if use_device else "device"]:
+            note += f"; use_device={not use_device} has some"
+    return result(
+        {
+            "rank": np.repeat(np.array([part.rank for part in chosen], dtype=np.int64), sizes),
+            "name": pd.array(names, dtype="str"),
+            "count": joined([one.count for one in found]),
+            "sum_ns": joined([one.sum for one in found]),
+            "mean_ns": joined([one.mean for one in found], np.float64),
+            "min_ns": joined([one.least for one in found]),
+            "max_ns": joined([one.most for one in found]),
+            "std_ns": joined([one.std for one in found], np.float64),
+        },
+        matched={"device_annotations": count["device"], "host_annotations": count["host"]},
+        note=note,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranges:
+    """Statistics of one rank's ranges, by name."""
+
+    names: list[str]
+    count: Ints
+    sum: Ints
+    mean: Floats
+    least: Ints
+    most: Ints
+    std: Floats
+
+
+def _statistics(part: Part, rows: Rows) -> _Ranges:
+    table = part.table
+    code, known = dense(table.name[rows].astype(np.int64), len(table.names))
+    if not len(rows):
+        none = np.empty(0, dtype=np.int64)
+        return _Ranges([], none, none, np.empty(0), none, none, np.empty(0))
+    names = [table.names[name] for name in known.tolist()]
+    lasts = part.durations(rows)[group_order(code, len(known))]
+    count = np.bincount(code, minlength=len(known))
+    first = np.cumsum(count) - count
+    total = np.add.reduceat(lasts, first)
+    mean = total / count
+    off = lasts - np.repeat(mean, count)
+    std = np.sqrt(np.add.reduceat(off * off, first) / np.maximum(count - 1, 1))
+    least, most = np.minimum.reduceat(lasts, first), np.maximum.reduceat(lasts, first)
+    order = np.array(sorted(range(len(names)), key=names.__getitem__), dtype=np.intp)
+    return _Ranges(
+        [names[place] for place in order.tolist()],
+        count[order],
+        total[order],
+        mean[order],
+        least[order],
+        most[order],
+        std[order],
+    )
+
+
+def _ranges(trace: Trace, side: str) -> npt.NDArray[np.bool_]:
+    if side == "host":
+        return of_category(trace, "user_annotation")
+    table = trace.table
+    found: npt.NDArray[np.bool_] = (table.kind == _ANNOTATION) & (table.stream >= 0)
+    return found
+
+
+def kernels_by_annotation(
+    traces: TraceSet,
+    *,
+    source: Source = "auto",
+    by_name: bool = False,
+    selection: Selection | None = None,
+    window: tuple[int, int] | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return the device's events with the range of the program that each falls into.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    source : {"auto", "device", "host"}
+        ``"device"``: of the device's ranges (``gpu_user_annotation``) that overlap an event on
+        its stream, the shortest. ``"host"``: of the host's ranges that enclose the event's
+        launching call on its thread, the innermost; calls of the autograd thread lie below the
+        ``## backward ##`` range or the step that runs meanwhile. ``"auto"``: the device's on
+        ranks that have any, the host's on others.
+    by_name : bool, default False
+        Add up by range and name instead.
+    selection : Selection, optional
+        The device's events to look at; all by default. Ranges count whether they are selected
+        or not.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time. Times are clipped to it.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
+
+    Returns
+    -------
+    DataFrame
+        One row per event on a stream, waits included, by rank and start: ``rank, id, start_ns,
+        dur_ns`` (int64)``, name`` (categorical)``, stream`` (int32)``, annotation`` (categorical,
+        empty for none). With `by_name` one row per rank, range and name, by time: ``rank,
+        annotation, name, count, sum_ns``. ``.attrs["source"]`` says for each rank whose ranges
+        were taken.
+
+    Notes
+    -----
+    HTA's ``get_gpu_kernels_with_user_annotations``, which knows the device's ranges only.
+
+    Examples
+    --------
+    >>> traces = hw.load("runs/job")  # doctest: +SKIP
+    >>> kernels_by_annotation(traces, by_name=True).head()  # doctest: +SKIP
+    """
+    if source not in ("auto", "device", "host"):
+        raise TraceError(
+            f"there is no source {source!r}", remedy="Choose 'auto', 'device' or 'host'."
+        )
+    chosen = parts(traces, selection, window, ranks)
+    names, ranges = Pool(), Pool([""])
+    columns: dict[str, list[Any]] = {
+        key: [] for key in ("rank", "id", "start_ns", "dur_ns", "name", "stream", "annotation")
+    }
+    sources: dict[int, str] = {}
+    annotations = 0
+    for part in chosen:
+        taken: str = source
+        if source == "auto":
+            taken = "device" if _ranges(part.trace, "device").any() else "host"
+        sources[part.rank] = taken
+        annotations += int(_ranges(part.trace, taken).sum())
+        for key, values in _annotated(part, taken, names, ranges).items():
+            columns[key].append(values)
+    types = {"name": np.int32, "annotation": np.int32, "stream": np.int32}
+    whole = {key: joined(values, types.get(key, np.int64)) for key, values in columns.items()}
+    inside = int((whole["annotation"] > 0).sum())
+    note = "" if len(whole["rank"]) else "no device events"
+    if not note and not inside:
+        note = "no ranges" if not annotations else "no device event lies in a range"
+    matched = {
+        "device_events": len(whole["rank"]),
+        "annotations": annotations,
+        "annotated": inside,
+    }
+    if by_name:
+        return _by_name(whole, names, ranges, matched, note, sources)
+    whole_columns: dict[str, Any] = dict(whole)
+    whole_columns["name"] = categorical(whole["name"], names.values)
+    whole_columns["annotation"] = categorical(whole["annotation"], ranges.values)
+    return result(whole_columns, matched=matched, note=note, source=sources)
+
+
+def _annotated(part: Part, source: str, names: Pool, ranges: Pool) -> dict[str, Any]:
+    trace, table = part.trace, part.table
+    rows = part.rows[(table.stream[part.rows] >= 0) & (part.kinds != _ANNOTATION)]
+    if source == "device":
+        found = _device_ranges(trace, rows)
+    else:
+        stops = _ranges(trace, "host")
+        found = nearest(backward_parents(trace), stops)[trace.launch_of[rows]]
+    start, end = part.clipped(rows)
+    annotation = np.zeros(len(rows), dtype=np.int32)
+    annotation[found >= 0] = _coded(table.name[found[found >= 0]], table.names.values, ranges)
+    return {
+        "rank": np.full(len(rows), part.rank, dtype=np.int64),
+        "id": rows.astype(np.int64),
+        "start_ns": start + trace.shift_ns,
+        "dur_ns": end - start,
+        "name": _coded(table.name[rows], table.names.values, names),
+        "stream": table.stream[rows],
+        "annotation": annotation,
+    }
+
+
+def _device_ranges(trace: Trace, rows: Rows) -> Ints:
+    """Return for each event the shortest range on its stream that overlaps it, -1 for none."""
+    table = trace.table
+    ranges = np.flatnonzero(_ranges(trace, "device"))
+    # Streams of several devices in one file share numbers; their processes tell them apart.
+    places: dict[tuple[str, str], int] = {}
+    place = np.array(
+        [places.setdefault((track.pid, track.tid), len(places)) for track in table.tracks] + [-1],
+        dtype=np.int64,
+    )
+    found = np.full(len(rows), -1, dtype=np.int64)
+    of_range, of_row = place[table.track[ranges]], place[table.track[rows]]
+    for stream in np.unique(of_range).tolist():
+        here, there = ranges[of_range == stream], np.flatnonzero(of_row == stream)
+        events = rows[there]
+        which = shortest_overlapping(
+            table.start_ns[events],
+            table.start_ns[events] + table.dur_ns[events],
+            table.start_ns[here],
+            table.start_ns[here] + table.dur_ns[here],
+        )
+        found[there] = np.append(here, -1)[which]
+    return found
+
+
+def _coded(codes: npt.NDArray[np.int32], own: Sequence[str], common: Pool) -> npt.NDArray[np.int32]:
+    """Return codes into one rank's names as codes into those of all ranks."""
+    used, inverse = np.unique(codes, return_inverse=True)
+    new = np.array([common.add(own[code]) for code in used.tolist()], dtype=np.int32)
+    return new[inverse]
+
+
+def _by_name(
+    whole: dict[str, Ints],
+    names: Pool,
+    ranges: Pool,
+    matched: dict[str, int],
+    note: str,
+    sources: dict[int, str],
+) -> pd.DataFrame:
+    key = (whole["rank"] * len(ranges) + whole["annotation"]) * max(len(names), 1) + whole["name"]
+    groups, code, count = np.unique(key, return_inverse=True, return_counts=True)
+    total = np.zeros(len(groups), dtype=np.int64)
+    np.add.at(total, code, whole["dur_ns"])
+    above, name = np.divmod(groups, max(len(names), 1))
+    rank, annotation = np.divmod(above, len(ranges))
+    order = np.lexsort((name, -total, rank))
+    return result(
+        {
+            "rank": rank[order],
+            "annotation": categorical(annotation[order].astype(np.int32), ranges.values),
+            "name": categorical(name[order].astype(np.int32), names.values),
+            "count": count.astype(np.int64)[order],
+            "sum_ns": total[order],
+        },
+        matched=matched,
+        note=note,
+        source=sources,
+    )

@@ -1,0 +1,312 @@
+"""What each rank's device events say of the collectives that they take part in."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets import taxonomy
+from hta_widgets.model import KINDS, Trace
+from hta_widgets.model.event_args import event_args, numbers_of
+
+__all__ = ["OPERATIONS", "CommEvents", "GroupName", "comm_events"]
+
+Ints = npt.NDArray[np.int64]
+
+#: What collectives do, whatever libraries call them. The first that a name holds counts.
+OPERATIONS: tuple[str, ...] = (
+    "all_reduce",
+    "reduce_scatter",
+    "all_gather",
+    "all_to_all",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+    "barrier",
+    "send_recv",
+    "other",
+)
+_WORDS = tuple(word.replace("_", "") for word in OPERATIONS[:-2])
+_SEND_RECV = OPERATIONS.index("send_recv")
+_OTHER = OPERATIONS.index("other")
+#: Members may give and take different amounts.
+_UNEVEN = [OPERATIONS.index(name) for name in ("all_to_all", "gather", "scatter", "send_recv")]
+
+_KEYS = (
+    "Collective name",
+    "dtype",
+    "In msg nelems",
+    "Out msg nelems",
+    "Group size",
+    "Process Group Name",
+    "Process Group Ranks",
+    "Src Rank",
+    "Dst Rank",
+    "Seq",
+)
+_BYTES = {
+    "byte": 1, "char": 1, "bool": 1, "int8": 1, "uint8": 1, "half": 2, "bfloat16": 2,
+    "float16": 2, "short": 2, "int16": 2, "uint16": 2, "int": 4, "int32": 4, "uint32": 4,
+    "float": 4, "float32": 4, "long": 8, "int64": 8, "uint64": 8, "double": 8, "float64": 8,
+    "complexhalf": 4, "complexfloat": 8, "complexdouble": 16,
+}  # fmt: skip
+_SENDS, _RECEIVES = {"send", "isend"}, {"recv", "irecv"}
+_ONE_SIDED = _SENDS | _RECEIVES
+_LEVELS = 16  # how far above the launching call its process group's record may be
+
+
+@dataclass(frozen=True, slots=True)
+class GroupName:
+    """How one rank names a process group.
+
+    Attributes
+    ----------
+    name : str
+        Empty where the file does not say; then `stream` stands in.
+    ranks : tuple of int
+        Members, as far as the file lists them.
+    listed : str
+        The list as the file writes it, which long ones cut short.
+    size : int
+        -1 where the file does not say.
+    stream : int
+        Device stream of kernels that name no group, else -1.
+    """
+
+    name: str
+    ranks: tuple[int, ...]
+    listed: str
+    size: int
+    stream: int = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CommEvents:
+    """The communication of one rank's device, by start; one entry per event.
+
+    Times are those of `Trace.table`.
+    """
+
+    rows: npt.NDArray[np.intp]
+    start_ns: Ints
+    end_ns: Ints
+    name: Ints  # codes into `names`
+    names: list[str]
+    operation: Ints  # codes into OPERATIONS
+    group: Ints  # codes into `groups`
+    groups: list[GroupName]
+    size_bytes: Ints  # -1 where unknown
+    content: list[Hashable]  # what all members of a collective have alike, by code
+    content_code: Ints
+    sequence: Ints  # -1 where unknown
+    source: Ints  # ranks of a send and its receive, -1 for collectives
+    target: Ints
+
+
+def comm_events(trace: Trace) -> CommEvents:
+    """Return the communication on a rank's device, with what its args say.
+
+    Kernels without args take those of the ``record_param_comms`` operator that launched them.
+    """
+    key = ("comm_events", taxonomy.version())
+    known: CommEvents | None = trace.memo.get(key)
+    if known is None:
+        known = trace.memo[key] = _read(trace)
+    return known
+
+
+def _read(trace: Trace) -> CommEvents:
+    table = trace.table
+    device = (table.kind == KINDS.index("communication")) & (table.stream >= 0)
+    rows = np.flatnonzero(device)
+    args = _args(trace, rows)
+    kernels = table.name[rows]
+    stated = [value if isinstance(value, str) and value else None for value in args[_KEYS[0]]]
+    labels = [
+        value if value is not None else _kernel_label(table.names[code])
+        for value, code in zip(stated, kernels.tolist(), strict=True)
+    ]
+    name, names = _coded(labels)
+    operation = np.array([_operation(label) for label in names], dtype=np.int64)[name]
+    groups_code, groups = _groups(trace, rows, args)
+    width, dtypes = _coded([str(value).lower() for value in args["dtype"]])
+    bytes_each = np.array([_BYTES.get(text, -1) for text in dtypes], dtype=np.int64)[width]
+    elements = np.maximum(numbers_of(args["In msg nelems"]), numbers_of(args["Out msg nelems"]))
+    size = np.where((elements >= 0) & (bytes_each > 0), elements * bytes_each, -1)
+    source, target = _ends(trace, args, labels)
+    alike = np.where(np.isin(operation, _UNEVEN), -1, size)
+    peers = np.array([group.size for group in groups], dtype=np.int64)[groups_code]
+    kernel_of = [table.names[code] for code in kernels.tolist()]
+    # A kernel's name tells the algorithm, which all members share; where args tell the collective,
+    # they are what counts.
+    what = [
+        (label if value is not None else kernel, amount)
+        for label, value, kernel, amount in zip(
+            _shared_labels(trace, labels, source.tolist(), peers.tolist()),
+            stated,
+            kernel_of,
+            alike.tolist(),
+            strict=True,
+        )
+    ]
+    content_code, content = _coded(what)
+    return CommEvents(
+        rows,
+        table.start_ns[rows],
+        table.start_ns[rows] + table.dur_ns[rows],
+        name,
+        names,
+        operation,
+        groups_code,
+        groups,
+        size,
+        content,
+        content_code,
+        numbers_of(args["Seq"]),
+        source,
+        target,
+    )
+
+
+def _coded(values: Sequence[Any]) -> tuple[Ints, list[Any]]:
+    """Return codes by first occurrence, and the values."""
+    pool: dict[Any, int] = {}
+    codes = [pool.setdefault(value, len(pool)) for value in values]
+    return np.array(codes, dtype=np.int64), list(pool)
+
+
+# --- args -----------------------------------------------------------------------------------------
+
+
+def _args(trace: Trace, rows: npt.NDArray[np.intp]) -> dict[str, list[Any]]:
+    args = {key: list(values) for key, values in event_args(trace, rows, _KEYS).items()}
+    bare = np.array([value is None for value in args["Collective name"]], dtype=bool)
+    if not bare.any():
+        return args
+    operator = _enclosing(trace, trace.launch_of[rows[bare]], "record_param_comms")
+    places, operators = np.flatnonzero(bare)[operator >= 0], operator[operator >= 0]
+    told = event_args(trace, operators, _KEYS)
+    for key, values in told.items():
+        for place, value in zip(places.tolist(), values, strict=True):
+            args[key][place] = value
+    return args
+
+
+def _enclosing(trace: Trace, rows: Ints, name: str) -> Ints:
+    """Return the nearest event of this name around each of `rows`, -1 for none."""
+    table = trace.table
+    found = np.full(len(rows), -1, dtype=np.int64)
+    if name not in table.names.values:
+        return found
+    code = table.names.values.index(name)
+    at = rows.copy()
+    for _ in range(_LEVELS):
+        open_rows = np.flatnonzero((at >= 0) & (found < 0))
+        if not len(open_rows):
+            break
+        hit = table.name[at[open_rows]] == code
+        found[open_rows[hit]] = at[open_rows[hit]]
+        at[open_rows] = table.parent[at[open_rows]]
+    return found
+
+
+def _shared_labels(
+    trace: Trace, labels: list[str], sources: list[int], peers: list[int]
+) -> list[str]:
+    """Return what both sides of a send and its receive call it.
+
+    One whose other side is unknown gets a name that no other rank has.
+    """
+    return [
+        label
+        if label.lower() not in _ONE_SIDED
+        else "p2p"
+        if source >= 0 or size == 2
+        else f"{label} of rank {trace.rank}"
+        for label, source, size in zip(labels, sources, peers, strict=True)
+    ]
+
+
+def _kernel_label(kernel: str) -> str:
+    """Return what a kernel's name says that it does, as c10d would call it."""
+    squeezed = re.sub(r"[^a-z]", "", kernel.lower())
+    if "sendrecv" in squeezed:
+        return "sendrecv"
+    return next((word for word in _WORDS if word in squeezed), kernel)
+
+
+def _operation(label: str) -> int:
+    squeezed = re.sub(r"[^a-z]", "", label.lower())
+    if squeezed in _ONE_SIDED or "sendrecv" in squeezed or squeezed == "batchisendirecv":
+        return _SEND_RECV
+    return next((code for code, word in enumerate(_WORDS) if word in squeezed), _OTHER)
+
+
+def _ends(trace: Trace, args: dict[str, list[Any]], labels: list[str]) -> tuple[Ints, Ints]:
+    """Return who sends and who receives; PyTorch states only the other side."""
+    own = trace.rank if trace.stated_rank is None else trace.stated_rank
+    source, target = numbers_of(args["Src Rank"]), numbers_of(args["Dst Rank"])
+    sends = np.array([label.lower() in _SENDS for label in labels], dtype=bool)
+    receives = np.array([label.lower() in _RECEIVES for label in labels], dtype=bool)
+    source = np.where(sends & (target >= 0), own, source)
+    target = np.where(receives & (source >= 0), own, target)
+    paired = (sends | receives) & (source >= 0) & (target >= 0)
+    return np.where(paired, source, -1), np.where(paired, target, -1)
+
+
+# --- process groups -------------------------------------------------------------------------------
+
+
+def _groups(
+    trace: Trace, rows: npt.NDArray[np.intp], args: dict[str, list[Any]]
+) -> tuple[Ints, list[GroupName]]:
+    streams = trace.table.stream[rows].tolist()
+    keys = []
+    for name, listed, size, stream in zip(
+        args["Process Group Name"],
+        args["Process Group Ranks"],
+        numbers_of(args["Group size"]).tolist(),
+        streams,
+        strict=True,
+    ):
+        text = "" if listed is None else listed if isinstance(listed, str) else json.dumps(listed)
+        if text.strip() in {"", "[]"}:
+            text = ""
+        label = "" if name is None else str(name)
+        keys.append((label, text, size, -1 if label or text else stream))
+    codes, distinct = _coded(keys)
+    config = _configured(trace)
+    return codes, [
+        GroupName(name, _members(name, text, size, config), text, size, stream)
+        for name, text, size, stream in distinct
+    ]
+
+
+def _configured(trace: Trace) -> dict[str, tuple[int, ...]]:
+    """Return the members of groups as the file's header lists them."""
+    info = trace.metadata.get("distributedInfo")
+    entries = info.get("pg_config") if isinstance(info, dict) else None
+    found: dict[str, tuple[int, ...]] = {}
+    for entry in entries if isinstance(entries, list) else ():
+        ranks = entry.get("ranks") if isinstance(entry, dict) else None
+        if isinstance(ranks, list) and all(isinstance(rank, int) for rank in ranks):
+            found[str(entry.get("pg_name"))] = tuple(ranks)
+    return found
+
+
+def _members(
+    name: str, listed: str, size: int, config: dict[str, tuple[int, ...]]
+) -> tuple[int, ...]:
+    ranks = tuple(int(text) for text in re.findall(r"\d+", listed))
+    if len(ranks) == size:
+        return ranks
+    # Long lists are cut short on the event; the header may have them whole.
+    whole = config.get(name, ())
+    return whole if len(whole) == size or not ranks else ranks

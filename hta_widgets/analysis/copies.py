@@ -1,0 +1,339 @@
+"""How fast memory is copied and filled, as the sum of what runs at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.model import Pool, Selection, TraceSet
+from hta_widgets.model.event_args import event_args, numbers_of
+
+from .results import categorical, joined, result
+from .scope import Part, Window, count_kinds, parts
+from .step_series import STATISTICS, describe, held_ns, in_order, running_total, settled, weighted
+
+__all__ = [
+    "BandwidthSteps",
+    "bandwidth_steps",
+    "copy_kind",
+    "memory_bandwidth",
+    "memory_bandwidth_summary",
+]
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.intp]
+
+_FILL = re.compile(r"^(hip|cuda|cu)?memset|_fill|^fill", re.IGNORECASE)
+#: "Memcpy HtoD (Pinned -> Device)", "hipMemcpyDtoHAsync", "CopyHostToDevice"
+_LETTERS = re.compile(r"([HDAP])to([HDAP])")
+_WORDS = re.compile(r"(host|device|peer|array)_?to_?(host|device|peer|array)", re.IGNORECASE)
+#: MTIA's copies say in their args which way and how much.
+_DMA = re.compile(r"^dma", re.IGNORECASE)
+_DMA_ARGS = ("direction", "size")
+_UNKNOWN_WAY = "Memcpy Unknown"
+
+_NOTHING = "no copies or fills are selected"
+
+
+def copy_kind(name: str) -> str:
+    """Return what a copy or fill is called by its direction, whatever the vendor.
+
+    Examples
+    --------
+    >>> copy_kind("Memcpy HtoD (Pinned -> Device)"), copy_kind("CopyDeviceToHost")
+    ('Memcpy HtoD', 'Memcpy DtoH')
+    >>> copy_kind("Memset (Device)"), copy_kind("__amd_rocclr_copyBuffer")
+    ('Memset', 'Memcpy Unknown')
+    """
+    if _FILL.search(name):
+        return "Memset"
+    found = _LETTERS.search(name) or _WORDS.search(name)
+    return f"Memcpy {found[1][0].upper()}to{found[2][0].upper()}" if found else _UNKNOWN_WAY
+
+
+@dataclass(frozen=True, slots=True)
+class _Copies:
+    """The selected copies and fills of one rank."""
+
+    rows: Rows
+    kinds: list[str]  # those that occur, in order of their names
+    code: npt.NDArray[np.intp]  # into `kinds`
+    start_ns: Ints  # within the window
+    end_ns: Ints
+    gb_per_s: Floats  # NaN where the file does not tell
+    size_bytes: Ints  # -1 where it does not
+    computed: int  # how many rates were worked out from size and duration
+
+
+def _copies(part: Part) -> _Copies:
+    trace, table = part.trace, part.table
+    rows = part.of_kinds("memory")
+    rate, size = trace.copy_table.of(table.record[rows])
+    names, by_name = np.unique(table.name[rows], return_inverse=True)
+    texts = [table.names[code] for code in names.tolist()]
+    pool = Pool()
+    code = np.array([pool.add(copy_kind(text)) for text in texts], dtype=np.intp)[by_name]
+    untold = np.array([bool(_DMA.match(text)) for text in texts], dtype=bool)[by_name]
+    if untold.any():
+        at = np.flatnonzero(untold)
+        said = event_args(trace, rows[at], _DMA_ARGS)
+        ways = [str(way or "") for way in said["direction"]]
+        code[at] = [pool.add(copy_kind(way)) for way in ways]
+        size[at] = np.where(size[at] < 0, numbers_of(said["size"]), size[at])
+    size = np.maximum(size, -1)
+    dur = table.dur_ns[rows]
+    # What lasts less than a digit of the file's times is taken to last one.
+    dur = np.where(dur > 0, dur, max(trace.resolution_ns, 1))
+    derived = np.isnan(rate) & (size >= 0)
+    rate[derived] = size[derived] / dur[derived]
+    start, end = table.start_ns[rows], table.start_ns[rows] + dur
+    if part.low is not None:
+        start = np.maximum(start, part.low)
+    if part.high is not None:
+        end = np.minimum(end, part.high)
+    kinds = sorted(pool.values[at] for at in np.unique(code).tolist())
+    place = np.array([kinds.index(k) if k in kinds else -1 for k in pool.values], dtype=np.intp)
+    return _Copies(
+        rows,
+        kinds,
+        place[code] if len(place) else code,
+        start,
+        np.maximum(end, start),
+        rate,
+        size,
+        int(derived.sum()),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class BandwidthSteps:
+    """All changes of a rank's memory bandwidth, by kind and time; ends before starts.
+
+    Attributes
+    ----------
+    kinds : list of str
+        Kinds of copies, in order of their names; also those without a known rate.
+    code : array of int
+        Position in `kinds` of each change.
+    time_ns : array of int64
+        Since the rank's zero, as in `Trace.table`.
+    gb_per_s : array of float64
+        After this change: the sum of the rates of what runs, exactly 0 where nothing does and
+        exactly the one rate where one copy runs.
+    row : array of int
+        The copy that starts or ends.
+    """
+
+    kinds: list[str]
+    code: npt.NDArray[np.intp]
+    time_ns: Ints
+    gb_per_s: Floats
+    row: Rows
+
+
+def bandwidth_steps(part: Part) -> BandwidthSteps:
+    """Return all changes of the memory bandwidth of one rank's selected copies and fills."""
+    return _steps(_copies(part))
+
+
+def _steps(copies: _Copies) -> BandwidthSteps:
+    known = np.flatnonzero(~np.isnan(copies.gb_per_s))
+    size = len(known)
+    code = np.tile(copies.code[known], 2)
+    time_ns = np.concatenate((copies.end_ns[known], copies.start_ns[known]))
+    copy = np.tile(np.arange(size), 2)
+    sign = np.repeat(np.array([-1, 1]), size)
+    lasting = np.tile(copies.end_ns[known] > copies.start_ns[known], 2)
+    order = in_order(code, len(copies.kinds), time_ns)
+    order = order[lasting[order]]
+    code, copy, sign = code[order], copy[order], sign[order]
+    rate = copies.gb_per_s[known]
+    running = running_total(code, sign)
+    # The numbers of those that run, added up: where one runs, its number.
+    alone = running_total(code, sign * copy)
+    value = np.zeros(len(order))
+    one = running == 1
+    value[one] = rate[alone[one]]
+    several = running > 1
+    if several.any():
+        total = running_total(code, sign * rate[copy].astype(np.longdouble))
+        value[several] = total[several]
+    return BandwidthSteps(copies.kinds, code, time_ns[order], value, copies.rows[known][copy])
+
+
+def memory_bandwidth(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return how fast memory is copied and filled, at every instant at which that changes.
+
+    Rates of copies that run at once add up. The rate is the one that the profiler states for the
+    copy, else its bytes by its duration; copies of which the file tells neither are left out and
+    counted. A copy that lasts less than one digit of the file's times (0 µs) is taken to last one.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection : Selection, optional
+        The copies to work on; all by default.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time; copies are cut at its edges and keep their rate.
+    ranks : iterable of int, optional
+
+    Returns
+    -------
+    DataFrame
+        One row per rank, kind of copy and instant of change, in that order: ``rank`` (int64),
+        ``copy_kind`` (categorical: ``Memcpy HtoD``, ``Memset``, …), ``time_ns`` (int64),
+        ``gb_per_s`` (float64, 10⁹ bytes a second): the rate after all changes at that instant,
+        exactly 0 where nothing is copied. ``.attrs["unknown"]`` counts copies without a known rate,
+        by kind; ``.attrs["computed"]`` how many rates are worked out from size and duration.
+
+    Notes
+    -----
+    The definition is that of HTA's memory bandwidth time series, where rounding can leave a trace
+    of a rate where nothing runs, copies without a stated rate count as 0, and a copy of 0 µs
+    lasts 1 µs.
+
+    Examples
+    --------
+    >>> traces = hw.load("runs/job")  # doctest: +SKIP
+    >>> memory_bandwidth(traces).groupby("copy_kind")["gb_per_s"].max()  # doctest: +SKIP
+    """
+    chosen = parts(traces, selection, window, ranks)
+    found = [(part, _copies(part)) for part in chosen]
+    pool = _pool(found)
+    columns: dict[str, list[npt.NDArray[Any]]] = {
+        name: [] for name in ("rank", "copy_kind", "time_ns", "gb_per_s")
+    }
+    for part, copies in found:
+        steps = _steps(copies)
+        kept = settled(steps.code, steps.time_ns)
+        columns["rank"].append(np.full(int(kept.sum()), part.rank))
+        columns["copy_kind"].append(_codes(steps.kinds, pool)[steps.code[kept]])
+        columns["time_ns"].append(steps.time_ns[kept] + part.trace.shift_ns)
+        columns["gb_per_s"].append(steps.gb_per_s[kept])
+    rows = sum(map(len, columns["rank"]))
+    about = _about(found)
+    return result(
+        {
+            "rank": joined(columns["rank"]),
+            "copy_kind": categorical(joined(columns["copy_kind"], np.int32), pool.values),
+            "time_ns": joined(columns["time_ns"]),
+            "gb_per_s": joined(columns["gb_per_s"], np.float64),
+        },
+        **about,
+        note="" if rows else _why_empty(about),
+    )
+
+
+def memory_bandwidth_summary(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return statistics of the memory bandwidth of each kind of copy.
+
+    Parameters
+    ----------
+    traces, selection, window, ranks
+        As in `memory_bandwidth`.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank and kind of copy:
+
+        - ``rank`` (int64), ``copy_kind`` (categorical)
+        - ``count, mean, std, min, 25%, 50%, 75%, max``: of the rates above 0 in the rows of
+          `memory_bandwidth`, GB/s, however long they hold
+        - ``time_weighted_mean``: the mean over the time in which anything of the kind runs;
+          ``busy_ns`` (int64): that time
+        - ``copies`` (int64): how many, also without a known rate; ``size_bytes`` (int64): their
+          bytes as far as the file tells, whole also where the window cuts a copy
+
+    Notes
+    -----
+    The statistics are those of HTA's memory bandwidth summary, which also counts what rounding
+    leaves where nothing runs.
+
+    Examples
+    --------
+    >>> traces = hw.load("runs/job")  # doctest: +SKIP
+    >>> memory_bandwidth_summary(traces)  # doctest: +SKIP
+    """
+    chosen = parts(traces, selection, window, ranks)
+    found = [(part, _copies(part)) for part in chosen]
+    pool = _pool(found)
+    whole = ("rank", "copy_kind", "count", "busy_ns", "copies", "size_bytes")
+    names = ("rank", "copy_kind", *STATISTICS, "time_weighted_mean", "busy_ns", *whole[-2:])
+    columns: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in names}
+    for part, copies in found:
+        groups = len(copies.kinds)
+        steps = _steps(copies)
+        shown = settled(steps.code, steps.time_ns) & (steps.gb_per_s > 0)
+        figures = describe(steps.code[shown], groups, steps.gb_per_s[shown])
+        held = np.where(steps.gb_per_s > 0, held_ns(steps.code, steps.time_ns), 0)
+        area, busy = weighted(steps.code, groups, steps.gb_per_s, held)
+        known = copies.size_bytes > 0
+        size = np.zeros(groups, dtype=np.int64)
+        np.add.at(size, copies.code[known], copies.size_bytes[known])
+        columns["rank"].append(np.full(groups, part.rank))
+        columns["copy_kind"].append(_codes(copies.kinds, pool))
+        for name in STATISTICS:
+            columns[name].append(figures[name])
+        columns["time_weighted_mean"].append(area / np.where(busy > 0, busy, np.nan))
+        columns["busy_ns"].append(busy)
+        columns["copies"].append(np.bincount(copies.code, minlength=groups))
+        columns["size_bytes"].append(size)
+    about = _about(found)
+    column = {
+        name: joined(values, np.int64 if name in whole else np.float64)
+        for name, values in columns.items()
+    }
+    return result(
+        {**column, "copy_kind": categorical(column["copy_kind"], pool.values)},
+        **about,
+        note="" if len(column["rank"]) else _why_empty(about),
+    )
+
+
+def _pool(found: list[tuple[Part, _Copies]]) -> Pool:
+    return Pool(sorted({kind for _, copies in found for kind in copies.kinds}))
+
+
+def _codes(kinds: list[str], pool: Pool) -> npt.NDArray[np.int32]:
+    return np.array([pool.add(kind) for kind in kinds], dtype=np.int32)
+
+
+def _about(found: list[tuple[Part, _Copies]]) -> dict[str, Any]:
+    unknown: dict[str, int] = {}
+    for _, copies in found:
+        missing = np.bincount(copies.code[np.isnan(copies.gb_per_s)], minlength=len(copies.kinds))
+        for kind, count in zip(copies.kinds, missing.tolist(), strict=True):
+            if count:
+                unknown[kind] = unknown.get(kind, 0) + count
+    return {
+        "matched": count_kinds([part for part, _ in found], ("memory",)),
+        "unknown": unknown,
+        "computed": sum(copies.computed for _, copies in found),
+    }
+
+
+def _why_empty(about: dict[str, Any]) -> str:
+    missing = sum(about["unknown"].values())
+    if missing:
+        return f"the files tell neither rate nor size of the {missing:,} copies and fills"
+    return _NOTHING

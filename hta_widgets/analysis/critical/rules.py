@@ -1,0 +1,126 @@
+"""The terms of the critical path: kinds of edges, what time is bound by, which calls wait."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets.errors import TraceError
+from hta_widgets.model import Trace
+
+__all__ = [
+    "BOUNDS",
+    "DATA_LOADING",
+    "EDGE_TYPES",
+    "EXACT",
+    "HTA",
+    "Rules",
+    "named",
+    "patterns_of",
+    "waits_by_name",
+]
+
+Rows = npt.NDArray[np.intp]
+
+#: Types of edges, in the order of their codes; ``lead`` is time before or after the path.
+EDGE_TYPES: Final[tuple[str, ...]] = (
+    "operator",
+    "dependency",
+    "kernel_launch_delay",
+    "kernel_kernel_delay",
+    "sync_dependency",
+    "lead",
+)
+OPERATOR, DEPENDENCY, LAUNCH, KERNEL_KERNEL, SYNC, LEAD = range(len(EDGE_TYPES))
+
+#: What time on the path is bound by: HTA's terms, then those of the time that HTA leaves out.
+BOUNDS: Final[tuple[str, ...]] = (
+    "cpu_bound",
+    "data_loading",
+    "gpu_compute_bound",
+    "gpu_communication_bound",
+    "gpu_memory_bound",
+    "gpu_kernel_kernel_overhead",
+    "gpu_kernel_launch_overhead",
+    "cpu_outside_operators",
+    "cpu_blocked",
+    "gpu_queue_wait",
+    "sync_overhead",
+    "outside_path",
+)
+
+#: Events that fetch data, where a program says nothing else: PyTorch's own ranges.
+DATA_LOADING: Final[tuple[str, ...]] = (r"DataLoader",)
+
+#: Calls that may return only when the device has done something.
+_BLOCKING: Final = re.compile(
+    r"(cuda|hip|cu|mu|acl|aclrt)\w*(Synchronize\w*|Memcpy\w*|Memset\w*|MemFree|Free|StreamQuery"
+    r"|EventQuery)",
+    re.IGNORECASE,
+)
+#: The calls that HTA takes for blocking.
+_BLOCKING_IN_HTA: Final = frozenset(
+    {
+        "cudaDeviceSynchronize",
+        "cudaStreamSynchronize",
+        "cudaEventQuery",
+        "cudaEventSynchronize",
+        "cudaMemcpy",
+        "cudaMemcpyAsync",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How the graph of dependencies is built.
+
+    Attributes
+    ----------
+    as_hta : bool
+        Only the edges of HTA's graph: no waits that the file does not record, no thread that
+        hands over to another, launches only where HTA counts an empty queue.
+    data_loading : tuple of str
+        Regular expressions of host events that load data.
+    """
+
+    as_hta: bool = False
+    data_loading: tuple[str, ...] = DATA_LOADING
+
+
+EXACT: Final = Rules()
+HTA: Final = Rules(as_hta=True, data_loading=())
+
+
+def named(trace: Trace, rows: Rows, wanted: Callable[[str], object]) -> npt.NDArray[np.bool_]:
+    """Return which of some events have a name that is `wanted`."""
+    table = trace.table
+    codes = table.name[rows]
+    says = np.zeros(len(table.names), dtype=bool)
+    used = np.unique(codes)
+    says[[code for code in used.tolist() if wanted(table.names[code])]] = True
+    return says[codes]
+
+
+def waits_by_name(rules: Rules) -> Callable[[str], object]:
+    """Return the test of whether a call of this name may block."""
+    return _BLOCKING_IN_HTA.__contains__ if rules.as_hta else _BLOCKING.fullmatch
+
+
+def patterns_of(texts: Iterable[str]) -> Callable[[str], object]:
+    """Return the test of whether any of these regular expressions is found in a name."""
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    if not texts:
+        return lambda _: False
+    try:
+        return re.compile("|".join(f"(?:{text})" for text in texts)).search
+    except re.error as cause:
+        raise TraceError(
+            f"data_load_events holds no regular expression ({cause})",
+            remedy="Escape what is meant as it stands, for example with re.escape.",
+        ) from None

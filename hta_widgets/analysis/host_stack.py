@@ -1,0 +1,303 @@
+"""What encloses what on the host: the nearest operator above an event, and sums over all below."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets.model import Trace
+
+__all__ = [
+    "Forest",
+    "OperatorTree",
+    "backward_parents",
+    "covered_by_children",
+    "forest_of",
+    "nearest",
+    "of_category",
+    "of_name",
+    "operator_tree",
+]
+
+Ints = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+Bools = npt.NDArray[np.bool_]
+
+_STEP = "ProfilerStep#"
+_BACKWARD = "## backward ##"
+
+
+def of_category(trace: Trace, pattern: str) -> Bools:
+    """Return which host events are of a category; case has no meaning in categories."""
+    table = trace.table
+    wanted = np.array(
+        [re.fullmatch(pattern, text, re.IGNORECASE) is not None for text in table.categories.values]
+        + [False]
+    )
+    found: Bools = wanted[table.category] & (table.stream < 0)
+    return found
+
+
+def of_name(trace: Trace, matches: Callable[[str], bool]) -> Bools:
+    """Return which host events have a name that matches."""
+    table = trace.table
+    wanted = np.array([matches(text) for text in table.names.values] + [False])
+    found: Bools = wanted[table.name] & (table.stream < 0)
+    return found
+
+
+def nearest(parent: npt.NDArray[np.signedinteger], stops: Bools) -> Ints:
+    """Return for each event itself or the nearest event above it that is one of `stops`.
+
+    Parameters
+    ----------
+    parent : array of int
+        The enclosing event of each, -1 for none.
+    stops : array of bool
+
+    Returns
+    -------
+    array of int64
+        -1 where there is none. It has one entry more than there are events: -1 for event -1, so
+        that ``nearest(parent, stops)[parent]`` leaves the event itself out.
+    """
+    count = len(parent)
+    up = np.empty(count + 1, dtype=np.int64)
+    # Each points to itself or upwards; pointers are followed twice as far in each round.
+    up[:-1] = np.where(stops, np.arange(count), parent)
+    up[up < 0] = count
+    up[-1] = count
+    while True:
+        farther = up[up]
+        if np.array_equal(farther, up):
+            break
+        up = farther
+    up[up == count] = -1
+    return up
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """Some events, and which of them encloses which; children of one parent keep their order.
+
+    Attributes
+    ----------
+    parent : array of int64
+        Position of the enclosing event among those of the forest, -1 for none.
+    levels : list of arrays
+        Positions by depth, the outermost first.
+    children : array of int
+        Positions grouped by parent, the outermost first.
+    first : array of int
+        Where the children of each begin in `children`.
+    """
+
+    parent: Ints
+    levels: list[Rows]
+    children: Rows
+    first: Ints
+
+    @cached_property
+    def depth(self) -> Ints:
+        """How many events enclose each."""
+        depth = np.zeros(len(self.parent), dtype=np.int64)
+        for level, members in enumerate(self.levels):
+            depth[members] = level
+        return depth
+
+    @cached_property
+    def size(self) -> Ints:
+        """How many events each encloses, with itself."""
+        size = np.ones(len(self.parent), dtype=np.int64)
+        for members in reversed(self.levels[1:]):
+            np.add.at(size, self.parent[members], size[members])
+        return size
+
+    @cached_property
+    def place(self) -> Ints:
+        """Place of each when all are listed with what they enclose right behind them."""
+        before = np.cumsum(self.size[self.children]) - self.size[self.children]
+        place = np.empty(len(self.parent), dtype=np.int64)
+        at = np.empty(len(self.parent), dtype=np.int64)
+        at[self.children] = before
+        for level, members in enumerate(self.levels):
+            if level == 0:
+                place[members] = at[members]
+                continue
+            parent = self.parent[members]
+            first_child = self.children[self.first[parent]]
+            place[members] = place[parent] + 1 + at[members] - at[first_child]
+        return place
+
+    def sums(self, values: Ints) -> Ints:
+        """Return what each and all that it encloses hold together."""
+        listed = np.zeros(len(values) + 1, dtype=np.int64)
+        listed[self.place + 1] = values
+        np.cumsum(listed, out=listed)
+        total: Ints = listed[self.place + self.size] - listed[self.place]
+        return total
+
+    def repeated(self, members: Rows, group: npt.NDArray[np.signedinteger]) -> Bools:
+        """Return which of some members lie within another member of their own group.
+
+        Parameters
+        ----------
+        members : array of int
+            Positions.
+        group : array of int
+            Of each member, 0 or more.
+        """
+        inside = np.zeros(len(members), dtype=bool)
+        if not len(members):
+            return inside
+        # The groups behind each other, each with room for all places.
+        begin = group.astype(np.int64) * (len(self.parent) + 1) + self.place[members]
+        order = np.argsort(begin, kind="stable")
+        reach = np.maximum.accumulate((begin + self.size[members])[order])
+        inside[order[1:]] = reach[:-1] > begin[order[1:]]
+        return inside
+
+
+def forest_of(parent: Ints) -> Forest:
+    """Return the forest of events with these parents (positions among themselves, -1 for none)."""
+    count = len(parent)
+    children = np.argsort(parent, kind="stable")
+    bounds = np.searchsorted(parent[children], np.arange(-1, count + 1))
+    first, number = bounds[1:-1], np.diff(bounds[1:])
+    level = children[: bounds[1]] if count else children
+    levels: list[Rows] = []
+    while len(level):
+        levels.append(level)
+        amount = number[level]
+        level = level[amount > 0]
+        amount = amount[amount > 0]
+        within = np.arange(int(amount.sum())) - np.repeat(np.cumsum(amount) - amount, amount)
+        level = children[np.repeat(first[level], amount) + within]
+    return Forest(parent, levels, children, first)
+
+
+def covered_by_children(parent: Ints, start: Ints, end: Ints) -> Ints:
+    """Return how much of each event its direct children cover.
+
+    Children that overlap each other count once, and only what lies in the parent counts.
+
+    Parameters
+    ----------
+    parent : array of int64
+        Position of the parent, -1 for none.
+    start, end : arrays of int64
+        Sorted by start.
+    """
+    covered = np.zeros(len(parent), dtype=np.int64)
+    child = np.flatnonzero(parent >= 0)
+    child = child[np.argsort(parent[child], kind="stable")]
+    above = parent[child]
+    low = np.maximum(start[child], start[above])
+    high = np.minimum(end[child], end[above])
+    if not len(child):
+        return covered
+    same = above[1:] == above[:-1]
+    if (same & (high[:-1] > low[1:])).any():
+        # The latest end of the siblings before; as ranks of ends, so that the parents' places
+        # can be put in front without leaving int64.
+        ends, rank = np.unique(high, return_inverse=True)
+        reached = np.maximum.accumulate(above * len(ends) + rank) % len(ends)
+        low[1:][same] = np.maximum(low[1:], ends[reached[:-1]])[same]
+    np.add.at(covered, above, np.maximum(high - low, 0))
+    return covered
+
+
+def backward_parents(trace: Trace) -> Ints:
+    """Return the enclosing event of each, with the backward thread hung below its annotation.
+
+    Where exactly one thread ran the steps and exactly one other ran ``autograd::``, the outermost
+    events of the latter belong to the ``## backward ##`` range of the former that they lie in, or
+    where there is none such range to the step. This is how HTA's call graph joins them.
+    """
+    known = trace.memo.get("backward_parents")
+    if known is None:
+        known = _backward_parents(trace)
+        trace.memo["backward_parents"] = known
+    return known
+
+
+def _backward_parents(trace: Trace) -> Ints:
+    table = trace.table
+    parent = table.parent.astype(np.int64)
+    main = np.unique(table.track[_starting(trace, _STEP)])
+    if len(main) != 1:
+        return parent
+    autograd = np.unique(table.track[of_name(trace, lambda name: "autograd::" in name)])
+    backward = autograd[autograd != main[0]]
+    if len(backward) != 1:
+        return parent
+    on_main = table.track == main[0]
+    above = np.flatnonzero(on_main & _starting(trace, _BACKWARD))
+    if not len(above):
+        above = np.flatnonzero(on_main & _starting(trace, _STEP))
+    outermost = np.flatnonzero((table.track == backward[0]) & (parent < 0))
+    start, end = table.start_ns, table.end_ns
+    for row in above.tolist():
+        low = np.searchsorted(start[outermost], start[row], side="left")
+        high = np.searchsorted(start[outermost], end[row], side="right")
+        inside = outermost[low:high]
+        parent[inside[end[inside] <= end[row]]] = row
+    return parent
+
+
+def _starting(trace: Trace, prefix: str) -> Bools:
+    return of_name(trace, lambda name: name.startswith(prefix))
+
+
+@dataclass(frozen=True, eq=False)
+class OperatorTree:
+    """The operators of one rank.
+
+    Attributes
+    ----------
+    rows : array of int
+        Ids of the operators, ascending.
+    forest : Forest
+        Which encloses which; positions are those in `rows`.
+    innermost : array of int64
+        For each event the position of the operator that it is or that most closely encloses it,
+        -1 for none; the last entry, for event -1, is -1.
+    """
+
+    rows: Rows
+    forest: Forest
+    innermost: Ints
+
+
+def operator_tree(trace: Trace, *, annotations: bool = False) -> OperatorTree:
+    """Return the operators of a rank: host events of category ``cpu_op`` or ``operator``.
+
+    Files of 2021 write ``ProfilerStep`` with this category as well; it is none.
+
+    Parameters
+    ----------
+    annotations : bool, default False
+        Take ranges that the program names (``user_annotation``) for operators as well.
+    """
+    known = trace.memo.get(("operator_tree", annotations))
+    if known is None:
+        chosen = of_category(trace, "cpu_op|operator") & ~_starting(trace, "ProfilerStep")
+        if annotations:
+            chosen |= of_category(trace, "user_annotation") | _starting(trace, "ProfilerStep")
+        known = _tree_of(trace, chosen)
+        trace.memo["operator_tree", annotations] = known
+    return known
+
+
+def _tree_of(trace: Trace, is_operator: Bools) -> OperatorTree:
+    parent = trace.table.parent
+    rows = np.flatnonzero(is_operator)
+    position = np.full(len(parent) + 1, -1, dtype=np.int64)
+    position[rows] = np.arange(len(rows))
+    at = position[nearest(parent, is_operator)]
+    return OperatorTree(rows, forest_of(at[parent[rows]]), at)

@@ -1,0 +1,264 @@
+"""What launching device work costs: each launch with what it launched, and what stands out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.model import KINDS, Pool, Selection, TraceSet
+from hta_widgets.model.frames import dtype_of
+from hta_widgets.model.ordering import stable_order
+
+from .results import categorical, joined, result
+from .scope import BUSY, Part, Window, count_kinds, parts
+
+__all__ = ["launch_outliers", "launch_stats", "launched_rows"]
+
+Ints = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+
+_OUTLIERS = ("short kernel", "long call", "late start")
+_NOTHING = "no device work is selected whose launch the files hold"
+
+
+def launch_stats(
+    traces: TraceSet,
+    *,
+    include_memory: bool = True,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return every launch with the device work that it launched, and how long each took.
+
+    All calls that launch count, of every vendor: runtime and driver, kernels, copies and fills,
+    cooperative launches, graphs. A graph launch has as many rows as it launched events. Of calls
+    that share an id, the innermost that launches is taken, so no kernel counts twice. Rows are of
+    the selected device work; durations are whole, also where a window cuts the event.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    include_memory : bool, default True
+        Whether launches of copies and fills count.
+    selection : Selection, optional
+        The device events to work on; all by default.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
+
+    Returns
+    -------
+    DataFrame
+        One row per launch and device event, by rank and the call's start:
+
+        - ``rank, correlation`` (int64, -1 where the file links by other means)
+        - ``kernel`` (the full name), ``kind``, ``launch`` (name of the call): categorical
+        - ``stream`` (int64)
+        - ``cpu_dur_ns, gpu_dur_ns`` (int64): the call's duration and the device event's
+        - ``launch_delay_ns`` (int64): from the call's end to the device event's start, 0 where
+          it starts earlier
+        - ``launch_id, kernel_id`` (int64): the two events
+
+        ``.attrs["unlaunched"]`` counts selected device work whose launch the files do not hold.
+
+    Notes
+    -----
+    Durations and delay are those of HTA's CUDA kernel launch statistics, which knows three of the
+    calls, and does not tell which kernel it was.
+
+    Examples
+    --------
+    >>> traces = hw.load("runs/job")  # doctest: +SKIP
+    >>> launch_stats(traces).groupby("kernel")["launch_delay_ns"].median()  # doctest: +SKIP
+    """
+    chosen = parts(traces, selection, window, ranks)
+    names, calls, kinds = Pool(), Pool(), BUSY if include_memory else BUSY[:2]
+    unlaunched = 0
+    found: list[dict[str, npt.NDArray[Any]]] = []
+    for part in chosen:
+        work = part.of_kinds(*kinds)
+        call, work, lost = launched_rows(part, work)
+        unlaunched += lost
+        order = stable_order(call)
+        found.append(_columns(part, call[order], work[order], names, calls))
+    column = {key: joined([one[key] for one in found], dtype) for key, dtype in _DTYPES.items()}
+    return result(
+        {
+            "rank": column["rank"],
+            "correlation": column["correlation"],
+            "kernel": categorical(column["kernel"], names.values),
+            "kind": pd.Categorical.from_codes(column["kind"], dtype=dtype_of(KINDS)),
+            "launch": categorical(column["launch"], calls.values),
+            **{key: column[key] for key in ("stream", "cpu_dur_ns", "gpu_dur_ns")},
+            "launch_delay_ns": column["launch_delay_ns"],
+            "launch_id": column["launch_id"],
+            "kernel_id": column["kernel_id"],
+        },
+        matched={**count_kinds(chosen, kinds), "launched": len(column["rank"])},
+        note="" if len(column["rank"]) else _NOTHING,
+        unlaunched=unlaunched,
+    )
+
+
+_DTYPES: dict[str, Any] = {
+    "rank": np.int64,
+    "correlation": np.int64,
+    "kernel": np.int32,
+    "kind": np.uint8,
+    "launch": np.int32,
+    "stream": np.int64,
+    "cpu_dur_ns": np.int64,
+    "gpu_dur_ns": np.int64,
+    "launch_delay_ns": np.int64,
+    "launch_id": np.int64,
+    "kernel_id": np.int64,
+}
+
+
+def launched_rows(part: Part, work: Rows) -> tuple[Ints, Rows, int]:
+    """Return the calls that launched device events, these events, and how many have no call."""
+    call = part.trace.launch_of[work]
+    known = call >= 0
+    if known.all():
+        return call, work, 0
+    return call[known], work[known], int(len(work) - known.sum())
+
+
+def _columns(
+    part: Part, call: Ints, work: Rows, names: Pool, calls: Pool
+) -> dict[str, npt.NDArray[Any]]:
+    table = part.table
+    call_end = table.start_ns[call] + table.dur_ns[call]
+    return {
+        "rank": np.full(len(work), part.rank),
+        "correlation": table.correlation[work],
+        "kernel": _recoded(table.name[work], table.names, names),
+        "kind": table.kind[work],
+        "launch": _recoded(table.name[call], table.names, calls),
+        "stream": table.stream[work],
+        "cpu_dur_ns": table.dur_ns[call],
+        "gpu_dur_ns": table.dur_ns[work],
+        "launch_delay_ns": np.maximum(table.start_ns[work] - call_end, 0),
+        "launch_id": call,
+        "kernel_id": work,
+    }
+
+
+def _recoded(codes: npt.NDArray[np.int32], names: Pool, pool: Pool) -> npt.NDArray[np.int32]:
+    """Return codes of a rank's names as codes of names of all ranks, those in use only."""
+    used = np.zeros(len(names), dtype=bool)
+    used[codes] = True
+    lookup = np.zeros(len(names), dtype=np.int32)
+    for code in np.flatnonzero(used).tolist():
+        lookup[code] = pool.add(names[code])
+    return lookup[codes]
+
+
+def launch_outliers(
+    traces: TraceSet,
+    *,
+    runtime_cutoff_ns: int = 50_000,
+    launch_delay_cutoff_ns: int = 100_000,
+    include_memory: bool = True,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return which kernels are launched at a bad price, and how often.
+
+    Three things stand out, and a launch may be several of them:
+
+    - ``short kernel``: the call takes at most `runtime_cutoff_ns`, and the kernel less than it
+    - ``long call``: the call takes more than `runtime_cutoff_ns`
+    - ``late start``: the kernel starts more than `launch_delay_cutoff_ns` after the call's end
+
+    Parameters
+    ----------
+    traces : TraceSet
+    runtime_cutoff_ns : int, default 50 000
+    launch_delay_cutoff_ns : int, default 100 000
+    include_memory, selection, window, ranks
+        As in `launch_stats`.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank, outlier and kernel, most frequent first within the first two: ``rank,
+        outlier, kernel`` (the latter two categorical), ``count`` and ``launches`` (int64: outliers,
+        and all launches of the kernel), ``share`` (count of launches), ``cpu_sum_ns, gpu_sum_ns,
+        launch_delay_sum_ns`` (int64, of the outliers).
+
+    Notes
+    -----
+    The cutoffs and the three views are those of HTA's CUDA kernel launch statistics, which draws
+    them as histograms. `launch_stats` has the single launches.
+
+    Examples
+    --------
+    >>> traces = hw.load("runs/job")  # doctest: +SKIP
+    >>> launch_outliers(traces, launch_delay_cutoff_ns=1_000_000)  # doctest: +SKIP
+    """
+    stats = launch_stats(
+        traces, include_memory=include_memory, selection=selection, window=window, ranks=ranks
+    )
+    call, kernel, delay = (
+        stats[name].to_numpy() for name in ("cpu_dur_ns", "gpu_dur_ns", "launch_delay_ns")
+    )
+    masks = (
+        (call <= runtime_cutoff_ns) & (kernel < call),
+        call > runtime_cutoff_ns,
+        delay > launch_delay_cutoff_ns,
+    )
+    names = list(stats["kernel"].cat.categories)
+    at, group = np.unique(
+        stats["rank"].to_numpy() * max(len(names), 1) + stats["kernel"].cat.codes.to_numpy(),
+        return_inverse=True,
+    )
+    launches = np.bincount(group, minlength=len(at))
+    rows = [
+        (code, place, int(count))
+        for code, mask in enumerate(masks)
+        for place, count in enumerate(np.bincount(group[mask], minlength=len(at)).tolist())
+        if count
+    ]
+    outlier, place, count = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+    sums = {
+        f"{name}_sum_ns": _sums(values, masks, group, len(at))[outlier, place]
+        for name, values in (("cpu", call), ("gpu", kernel), ("launch_delay", delay))
+    }
+    rank, name = at[place] // max(len(names), 1), at[place] % max(len(names), 1)
+    order = np.lexsort((name, -count, outlier, rank))
+    frame = result(
+        {
+            "rank": rank[order],
+            "outlier": categorical(outlier[order], _OUTLIERS),
+            "kernel": categorical(name[order], names),
+            "count": count[order],
+            "launches": launches[place][order],
+            "share": (count / launches[place])[order],
+            **{key: values[order] for key, values in sums.items()},
+        },
+        matched={
+            **stats.attrs["matched"],
+            **{name: int(mask.sum()) for name, mask in zip(_OUTLIERS, masks, strict=True)},
+        },
+        note=stats.attrs.get("note", ""),
+        unlaunched=stats.attrs["unlaunched"],
+    )
+    if not len(frame) and len(stats):
+        frame.attrs["note"] = "no launch stands out"
+    return frame
+
+
+def _sums(values: Ints, masks: tuple[npt.NDArray[np.bool_], ...], group: Rows, groups: int) -> Ints:
+    """Return the sums of the values that each mask takes, by mask and group, in integers."""
+    sums = np.zeros((len(masks), groups), dtype=np.int64)
+    for code, mask in enumerate(masks):
+        np.add.at(sums[code], group[mask], values[mask])
+    return sums

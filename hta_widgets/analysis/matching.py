@@ -1,0 +1,281 @@
+"""Which device events on different ranks are one collective, or one send and its receive."""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets import taxonomy
+from hta_widgets.model import Trace, TraceSet
+
+from .alignment import MISSING, aligned
+from .collective_args import CommEvents, comm_events
+from .process_groups import Group, identified, missing_ranks
+
+__all__ = ["Matching", "matching", "recorded_shift"]
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matching:
+    """Events that belong together; one entry per event, sorted by collective, then rank.
+
+    Attributes
+    ----------
+    collective : array of int
+        Number of the collective, from 0 in order of time.
+    trace : array of int
+        Position of the event's rank among `traces`.
+    place : array of int
+        Position of the event in its rank's `CommEvents`.
+    lane : array of int
+        Which sequence the collective is of: its group's, or that of a pair's sends.
+    group : array of int
+        Position in `groups`.
+    starts : array of int
+        Where each collective's entries begin.
+    expected : array of int
+        How many ranks each collective has, by its group; -1 where no file says.
+    counts : dict
+        Collectives ``matched`` on all their ranks, ``partly_matched`` (some ranks' events are
+        missing) and ``unmatched`` (on one rank only), ``alone`` (groups of one rank), and
+        ``communication``, the events of all of them.
+    matched_by : dict
+        How many collectives were matched by ``sequence_number`` and by ``order_and_time``.
+    missing_ranks : int
+        How many ranks take part, as far as files say, of which there is no file.
+    """
+
+    traces: list[Trace]
+    events: list[CommEvents]
+    collective: Ints
+    trace: Ints
+    place: Ints
+    lane: Ints
+    group: Ints
+    starts: Ints
+    expected: Ints
+    groups: list[Group]
+    counts: dict[str, int]
+    matched_by: dict[str, int]
+    missing_ranks: int
+
+    def __len__(self) -> int:
+        return len(self.collective)
+
+    def taken(self, field: str) -> Ints:
+        """Return a field of `CommEvents`, entry by entry."""
+        values = np.empty(len(self), dtype=np.int64)
+        for number, events in enumerate(self.events):
+            mine = self.trace == number
+            values[mine] = getattr(events, field)[self.place[mine]]
+        return values
+
+    def sizes(self) -> Ints:
+        """Return how many ranks' events each collective has."""
+        return np.diff(np.append(self.starts, len(self)))
+
+    def each(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Spread one value per collective over its entries."""
+        return np.repeat(values, self.sizes())
+
+
+def recorded_shift(trace: Trace) -> int:
+    """Return what is to be added to a table's times for the recorded clock.
+
+    Matching works on it whatever clock a set lies on, so that collectives keep their numbers.
+    """
+    return trace.shift_ns + trace.clock_offset_ns
+
+
+_known: weakref.WeakKeyDictionary[TraceSet, tuple[int, Matching]] = weakref.WeakKeyDictionary()
+
+
+def matching(traces: TraceSet) -> Matching:
+    """Return which communication of the ranks belongs together.
+
+    Collectives are matched by process group, then by sequence number where files have them, else
+    by order within the group, laid upon each other where names and sizes agree (`aligned`).
+    Sends and receives are matched within each pair of ranks. Kernels that name no group are
+    taken by device stream, and matched only as far as their ends agree.
+    """
+    known = _known.get(traces)
+    if known is None or known[0] != taxonomy.version():
+        known = (taxonomy.version(), _matched(list(traces.values())))
+        _known[traces] = known
+    return known[1]
+
+
+@dataclass(slots=True)
+class _Lane:
+    """One sequence of collectives; members are (trace, places)."""
+
+    group: int
+    members: list[tuple[int, Ints]]
+    sure: bool
+
+
+def _matched(traces: list[Trace]) -> Matching:
+    events = [comm_events(trace) for trace in traces]
+    keys, groups = identified(traces, events)
+    lanes = _lanes(events, keys, groups)
+    contents: dict[Hashable, int] = {}
+    codes = [
+        np.array([contents.setdefault(item, len(contents)) for item in one.content], np.int64)
+        for one in events
+    ]
+    found: list[tuple[Ints, Ints, Ints, Ints]] = []  # slot, trace, place, lane
+    counts: Counter[str] = Counter(communication=sum(len(one.rows) for one in events))
+    matched_by: Counter[str] = Counter(sequence_number=0, order_and_time=0)
+    base = 0  # numbers of slots that no other lane uses
+    for number, lane in enumerate(lanes):
+        numbered = all((events[t].sequence[places] >= 0).all() for t, places in lane.members)
+        slots = (
+            _by_sequence(lane, events, codes)
+            if numbered
+            else _by_order(lane, traces, events, codes)
+        )
+        slot = np.concatenate(slots)
+        trace = np.concatenate(
+            [np.full(len(places), t, dtype=np.int64) for t, places in lane.members]
+        )
+        place = np.concatenate([places for _, places in lane.members])
+        lost = int((slot == MISSING).sum())
+        kept = slot != MISSING
+        values, inverse, sizes = np.unique(slot[kept], return_inverse=True, return_counts=True)
+        whole = _whole(lane, events, groups)
+        several = sizes >= 2
+        alone = "alone" if whole == 1 else "unmatched"
+        counts[alone] += lost + int((~several).sum())
+        complete = int((sizes[several] >= whole).sum()) if whole > 0 else int(several.sum())
+        counts["matched"] += complete
+        counts["partly_matched"] += int(several.sum()) - complete
+        matched_by["sequence_number" if numbered else "order_and_time"] += int(several.sum())
+        good = several[inverse]
+        rows = np.flatnonzero(kept)[good]
+        found.append(
+            (
+                inverse[good] + base,
+                trace[rows],
+                place[rows],
+                np.full(len(rows), number, dtype=np.int64),
+            )
+        )
+        base += len(values)
+    counted = {
+        key: counts[key]
+        for key in ("communication", "matched", "partly_matched", "unmatched", "alone")
+    }
+    return _sorted(traces, events, lanes, groups, found, counted, dict(matched_by))
+
+
+def _sorted(
+    traces: list[Trace],
+    events: list[CommEvents],
+    lanes: list[_Lane],
+    groups: list[Group],
+    found: list[tuple[Ints, Ints, Ints, Ints]],
+    counts: dict[str, int],
+    matched_by: dict[str, int],
+) -> Matching:
+    empty = np.empty(0, dtype=np.int64)
+    slot, trace, place, lane = (
+        np.concatenate([part[k] for part in found]) if found else empty for k in range(4)
+    )
+    start = np.empty(len(slot), dtype=np.int64)
+    for number, one in enumerate(events):
+        mine = trace == number
+        start[mine] = one.start_ns[place[mine]] + recorded_shift(traces[number])
+    order = np.lexsort((trace, slot))
+    slot, trace, place, lane, start = (a[order] for a in (slot, trace, place, lane, start))
+    begins = np.flatnonzero(np.diff(slot, prepend=-1)) if len(slot) else empty
+    first = np.minimum.reduceat(start, begins) if len(begins) else empty
+    sizes = np.diff(np.append(begins, len(slot)))
+    rank_of = np.empty(len(begins), dtype=np.int64)
+    rank_of[np.argsort(first, kind="stable")] = np.arange(len(begins))
+    numbers = np.repeat(rank_of, sizes)
+    order = np.argsort(numbers, kind="stable")
+    collective = numbers[order]
+    group_of = np.array([one.group for one in lanes], dtype=np.int64)
+    lane = lane[order]
+    whole_of = np.array([_whole(one, events, groups) for one in lanes], dtype=np.int64)
+    starts = np.flatnonzero(np.diff(collective, prepend=-1))
+    return Matching(
+        traces,
+        events,
+        collective,
+        trace[order],
+        place[order],
+        lane,
+        group_of[lane],
+        starts,
+        whole_of[lane[starts]],
+        groups,
+        counts,
+        matched_by,
+        missing_ranks(traces, groups),
+    )
+
+
+# --- which collective of the group ----------------------------------------------------------------
+
+
+def _lanes(
+    events: Sequence[CommEvents], keys: Sequence[Sequence[int]], groups: Sequence[Group]
+) -> list[_Lane]:
+    lanes: dict[tuple[int, int, int], _Lane] = {}
+    for t, one in enumerate(events):
+        if not len(one.rows):
+            continue
+        number = np.array(keys[t], dtype=np.int64)[one.group]
+        pairs = np.stack([number, one.source, one.target], axis=1)
+        distinct, inverse = np.unique(pairs, axis=0, return_inverse=True)
+        inverse = inverse.reshape(-1)
+        for k, (group, source, target) in enumerate(distinct.tolist()):
+            lane = lanes.setdefault((group, source, target), _Lane(group, [], groups[group].named))
+            lane.members.append((t, np.flatnonzero(inverse == k)))
+    return list(lanes.values())
+
+
+def _whole(lane: _Lane, events: Sequence[CommEvents], groups: Sequence[Group]) -> int:
+    """Return how many ranks each collective of a lane has."""
+    trace, places = lane.members[0]
+    return 2 if events[trace].source[places[0]] >= 0 else groups[lane.group].size
+
+
+def _by_sequence(lane: _Lane, events: Sequence[CommEvents], codes: Sequence[Ints]) -> list[Ints]:
+    """Return slots by sequence number; one that repeats counts its repetitions."""
+    slots: dict[tuple[int, int, int], int] = {}
+    found = []
+    for t, places in lane.members:
+        content = codes[t][events[t].content_code[places]]
+        sequence = events[t].sequence[places]
+        seen: Counter[tuple[int, int]] = Counter()
+        mine = np.empty(len(places), dtype=np.int64)
+        for k, key in enumerate(zip(sequence.tolist(), content.tolist(), strict=True)):
+            mine[k] = slots.setdefault((*key, seen[key]), len(slots))
+            seen[key] += 1
+        found.append(mine)
+    return found
+
+
+def _by_order(
+    lane: _Lane, traces: Sequence[Trace], events: Sequence[CommEvents], codes: Sequence[Ints]
+) -> list[Ints]:
+    """Return slots by order, contents and times, against the rank that has most."""
+    contents = [codes[t][events[t].content_code[places]] for t, places in lane.members]
+    ends = [events[t].end_ns[places] + recorded_shift(traces[t]) for t, places in lane.members]
+    most = max(range(len(lane.members)), key=lambda k: len(contents[k]))
+    return [
+        np.arange(len(contents[k]))
+        if k == most
+        else aligned(contents[most], ends[most], contents[k], ends[k], sure=lane.sure)
+        for k in range(len(lane.members))
+    ]

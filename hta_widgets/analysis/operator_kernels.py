@@ -1,0 +1,286 @@
+"""Which device work operators launch, and how long it takes to get there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.model import KINDS, Selection, TraceSet
+from hta_widgets.model.frames import dtype_of
+from hta_widgets.model.table import Pool
+
+from .host_stack import nearest, of_name, operator_tree
+from .name_runs import Runs
+from .results import categorical, joined, result
+from .scope import BUSY, Part, count_kinds, parts
+
+__all__ = ["operator_kernels", "operator_launch_delays"]
+
+Ints = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+
+#: Calls that copy; HTA leaves them out of the delays.
+_COPIES = re.compile(r"mem(cpy|set)", re.IGNORECASE)
+
+
+def operator_kernels(
+    traces: TraceSet,
+    operator_name: str | None = None,
+    *,
+    exact: bool = False,
+    selection: Selection | None = None,
+    window: tuple[int, int] | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return the device work that operators launch, event by event.
+
+    An event belongs to the innermost of the operators in question that encloses its launching
+    call on the call's thread. One call may launch several events (a CUDA graph).
+
+    Parameters
+    ----------
+    traces : TraceSet
+    operator_name : str, optional
+        What the operators' names contain, as in `frequent_kernel_sequences`; by default all
+        operators count. With a name, every host event with such a name counts, ranges that the
+        program names as well.
+    exact : bool, default False
+        Take operators of exactly this name only.
+    selection : Selection, optional
+        The device work to look at; all by default.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time. Times are clipped to it, delays are not.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
+
+    Returns
+    -------
+    DataFrame
+        One row per device event (computing, communicating, copying), by rank and start: ``rank,
+        id, name`` (categorical)``, kind`` (categorical)``, stream, start_ns, dur_ns``;
+        ``operator`` (categorical)``, operator_id``; ``launch_id``, the id of the launching call;
+        ``operator_delay_ns`` from the operator's start to the call's, ``runtime_delay_ns`` from
+        the call's start to the event's. All times and ids are int64.
+
+    Examples
+    --------
+    >>> traces = hw.load("runs/job")  # doctest: +SKIP
+    >>> operator_kernels(traces, "aten::linear").groupby("name").dur_ns.sum()  # doctest: +SKIP
+    """
+    chosen = parts(traces, selection, window, ranks)
+    names, operators = Pool(), Pool()
+    columns: dict[str, list[Any]] = {
+        key: []
+        for key in (
+            "rank",
+            "id",
+            "name",
+            "kind",
+            "stream",
+            "start_ns",
+            "dur_ns",
+            "operator",
+            "operator_id",
+            "launch_id",
+            "operator_delay_ns",
+            "runtime_delay_ns",
+        )
+    }
+    for part in chosen:
+        for key, values in _kernels_of(part, operator_name, names, operators, exact=exact).items():
+            columns[key].append(values)
+    types = {"name": np.int32, "operator": np.int32, "kind": np.uint8, "stream": np.int32}
+    whole: dict[str, Any] = {
+        key: joined(values, types.get(key, np.int64)) for key, values in columns.items()
+    }
+    whole["name"] = categorical(whole["name"], names.values)
+    whole["operator"] = categorical(whole["operator"], operators.values)
+    whole["kind"] = pd.Categorical.from_codes(whole["kind"], dtype=dtype_of(KINDS))
+    wanted = "any operator" if operator_name is None else f"an operator named {operator_name!r}"
+    return result(
+        whole,
+        matched={**count_kinds(chosen), "below_operator": len(whole["rank"])},
+        note="" if len(whole["rank"]) else f"no device work was launched by {wanted}",
+    )
+
+
+def _kernels_of(
+    part: Part, operator_name: str | None, names: Pool, operators: Pool, *, exact: bool
+) -> dict[str, Any]:
+    trace, table = part.trace, part.table
+    work = part.busy_rows()
+    call = trace.launch_of[work]
+    if operator_name is None:
+        tree = operator_tree(trace)
+        position = tree.innermost[call]
+        operator = np.append(tree.rows, -1)[position]
+    else:
+        stops = of_name(
+            trace,
+            lambda name: name == operator_name if exact else operator_name in name,
+        )
+        operator = nearest(table.parent, stops)[call]
+    below = operator >= 0
+    work, call, operator = work[below], call[below], operator[below]
+    start, end = part.clipped(work)
+    return {
+        "rank": np.full(len(work), part.rank, dtype=np.int64),
+        "id": work.astype(np.int64),
+        "name": _coded(table.name[work], table.names, names),
+        "kind": table.kind[work],
+        "stream": table.stream[work],
+        "start_ns": start + trace.shift_ns,
+        "dur_ns": end - start,
+        "operator": _coded(table.name[operator], table.names, operators),
+        "operator_id": operator.astype(np.int64),
+        "launch_id": call,
+        "operator_delay_ns": table.start_ns[call] - table.start_ns[operator],
+        "runtime_delay_ns": table.start_ns[work] - table.start_ns[call],
+    }
+
+
+def _coded(codes: npt.NDArray[np.int32], own: Pool, common: Pool) -> npt.NDArray[np.int32]:
+    """Return codes into one rank's names as codes into those of all ranks."""
+    used, inverse = np.unique(codes, return_inverse=True)
+    new = np.array([common.add(own[code]) for code in used.tolist()], dtype=np.int32)
+    return new[inverse]
+
+
+def operator_launch_delays(
+    traces: TraceSet,
+    *,
+    prefix: str = "aten::",
+    selection: Selection | None = None,
+    window: tuple[int, int] | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return which kernels operators launch, in what order, and after what delays.
+
+    A launch belongs to the innermost operator with a name in question that encloses it on its
+    thread. Copies by ``…Memcpy…`` and ``…Memset…`` calls are left out. Per occurrence of an
+    operator, the names of all kernels that it launched form the sequence, and the delays are
+    those of its first one.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    prefix : str, default "aten::"
+        How the operators' names begin.
+    selection : Selection, optional
+        The operators to work on; all by default. What they launched is theirs whether it is
+        selected or not.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time: to operators that overlap the window. Delays are not cut.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank, operator and sequence, the most frequent first: ``rank`` (int64)``,
+        operator, kernel_sequence`` (str, ``" -> "`` between)``, occurrence_count`` (int64);
+        ``avg_operator_launch_delay_ns`` (float64), mean of the time from the operator's start to
+        its first launching call's; ``avg_runtime_delay_ns`` (float64), from that call's start to
+        the kernel's.
+
+    Notes
+    -----
+    HTA's ``get_aten_op_kernels_and_delay``. HTA takes the operator that started last on any
+    thread, knows CUDA's calls only, and fails where a call launched several kernels.
+
+    Examples
+    --------
+    >>> traces = hw.load("runs/job")  # doctest: +SKIP
+    >>> operator_launch_delays(traces, ranks=[0]).head()  # doctest: +SKIP
+    """
+    chosen = parts(traces, selection, window, ranks)
+    found = [_delays_of(part, prefix) for part in chosen]
+    sizes = [len(one.count) for one in found]
+    return result(
+        {
+            "rank": np.repeat(np.array([part.rank for part in chosen], dtype=np.int64), sizes),
+            "operator": pd.array([x for one in found for x in one.operator], dtype="str"),
+            "kernel_sequence": pd.array([x for one in found for x in one.sequence], dtype="str"),
+            "occurrence_count": joined([one.count for one in found]),
+            "avg_operator_launch_delay_ns": joined([one.to_call for one in found], np.float64),
+            "avg_runtime_delay_ns": joined([one.to_kernel for one in found], np.float64),
+        },
+        matched={
+            "operators": sum(one.operators for one in found),
+            "kernels": sum(one.kernels for one in found),
+        },
+        note="" if sum(sizes) else f"no kernel was launched by an operator named {prefix}…",
+    )
+
+
+@dataclass(slots=True)
+class _Delays:
+    operator: list[str]
+    sequence: list[str]
+    count: Ints
+    to_call: npt.NDArray[np.float64]
+    to_kernel: npt.NDArray[np.float64]
+    operators: int
+    kernels: int
+
+
+def _delays_of(part: Part, prefix: str) -> _Delays:
+    trace, table = part.trace, part.table
+    operators = of_name(trace, lambda name: name.startswith(prefix))
+    members = np.zeros(len(table) + 1, dtype=bool)
+    members[part.rows] = operators[part.rows]
+
+    work, call = _launched(part)
+    operator = nearest(table.parent, operators)[call]
+    below = members[operator]
+    work, call, operator = work[below], call[below], operator[below]
+    order = np.lexsort((work, call, operator))
+    work, call, operator = work[order], call[order], operator[order]
+
+    first = np.flatnonzero(np.diff(operator, prepend=-1))
+    runs = Runs(table.name[work], np.diff(first, append=len(work)))
+    size = max(len(runs), 1)
+    key = table.name[operator[first]].astype(np.int64) * size + runs.kind
+    pairs, group, count = np.unique(key, return_inverse=True, return_counts=True)
+    to_call = table.start_ns[call[first]] - table.start_ns[operator[first]]
+    to_kernel = table.start_ns[work[first]] - table.start_ns[call[first]]
+    names = table.names
+    texts = [
+        (names[name], " -> ".join(names[code] for code in runs.codes(kind)))
+        for name, kind in zip(*(part.tolist() for part in np.divmod(pairs, size)), strict=True)
+    ]
+    by_count = sorted(range(len(texts)), key=lambda row: (-count[row], texts[row]))
+    return _Delays(
+        [texts[row][0] for row in by_count],
+        [texts[row][1] for row in by_count],
+        count.astype(np.int64)[by_count],
+        _means(to_call, group, count)[by_count],
+        _means(to_kernel, group, count)[by_count],
+        int(members.sum()),
+        len(work),
+    )
+
+
+def _launched(part: Part) -> tuple[Rows, Ints]:
+    """Return all work of the rank that calls other than copies launched, and those calls."""
+    table = part.table
+    busy = np.zeros(len(KINDS), dtype=bool)
+    busy[[KINDS.index(kind) for kind in BUSY]] = True
+    call = part.trace.launch_of
+    work = np.flatnonzero(busy[table.kind] & (table.stream >= 0) & (call >= 0))
+    copies = of_name(part.trace, lambda name: _COPIES.search(name) is not None)
+    work = work[~copies[call[work]]]
+    return work, call[work]
+
+
+def _means(values: Ints, group: Ints, count: Ints) -> npt.NDArray[np.float64]:
+    total = np.zeros(len(count), dtype=np.int64)
+    np.add.at(total, group, values)
+    mean: npt.NDArray[np.float64] = total / np.maximum(count, 1)
+    return mean

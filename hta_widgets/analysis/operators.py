@@ -1,0 +1,238 @@
+"""What each operator costs, on the host and on the device, alone and with what lies below it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.model import KINDS, Selection, TraceSet
+
+from .host_stack import OperatorTree, covered_by_children, operator_tree
+from .operator_groups import Groups, call_stacks, input_shapes, names_of
+from .results import joined, result
+from .scope import BUSY, Part, narrowed, parts
+
+__all__ = ["operators"]
+
+Ints = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+
+_COLUMNS = {"name": names_of, "input_shapes": input_shapes, "call_stack": call_stacks}
+_MEASURES = ("count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns")
+
+
+def operators(
+    traces: TraceSet,
+    *,
+    group_by_shape: bool = False,
+    group_by_stack: bool = False,
+    annotations: bool = False,
+    selection: Selection | None = None,
+    window: tuple[int, int] | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return what each operator costs on the host and on the device.
+
+    Operators are the host's events of category ``cpu_op`` (``operator`` in older files): those of
+    PyTorch, of the autograd engine and of extensions, except ``ProfilerStep``. Calls of the runtime
+    and Python functions are none; what lies between two operators does not part them. An event
+    that overlaps others without nesting has what encloses it as a whole, or nothing, above it.
+
+    - *Total* host time is from an operator's start to its end. An operator within one of the same
+      row (the same name, or shape, or stack) adds nothing to it: recursion counts once.
+    - *Self* host time is the total less what the operators directly below cover, so that the self
+      times of all operators of a thread add up to the time that any of them runs.
+    - *Device self* time is the time of the device work (computing, communicating, copying)
+      whose launching call the operator is the innermost to enclose, on the thread of the call and
+      on any stream. Work launched by the backward pass belongs to the operators of its thread.
+    - *Device total* time also holds that of operators below; recursion counts once as well.
+
+    The window cuts times: device work counts where it runs within the window, for its operator
+    even if that ran before; such an operator has ``count`` 0. The rest of the selection chooses
+    operators; device work is theirs whether it is selected or not.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    group_by_shape : bool, default False
+        One row per shape of the inputs, as the profiler wrote it with ``record_shapes=True``.
+    group_by_stack : bool, default False
+        One row per call stack, as the profiler wrote it with ``with_stack=True``: from the arg
+        ``Call stack``, or from the Python functions that enclose the operator.
+    annotations : bool, default False
+        Take ranges that the program names (``record_function``) for operators as well.
+    selection : Selection, optional
+        The operators to work on; all by default.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank and operator, by rank, then device time: ``rank`` (int64), ``name`` (str),
+        ``input_shapes`` and ``call_stack`` (str; innermost call first, ``;`` between; empty where
+        the file has none) if grouped by them, and in int64 ``count, cpu_total_ns, cpu_self_ns,
+        device_total_ns, device_self_ns``.
+
+        ``.attrs["device_ns"]`` is all device work within the window, and
+        ``.attrs["unattributed"]`` what of it is in no row: ``unlinked_ns`` (no launching call
+        in the file), ``outside_operators_ns`` and ``not_selected_ns``. With them the device
+        self times add up to ``device_ns``.
+
+    Notes
+    -----
+    The operator view of TensorBoard's profiler plugin has these columns. HTA has none of this.
+
+    Examples
+    --------
+    >>> traces = hw.load("runs/job")  # doctest: +SKIP
+    >>> operators(traces, group_by_shape=True).head()  # doctest: +SKIP
+    """
+    chosen = narrowed(traces, selection, window, ranks)
+    lasting = replace(chosen, start_ns=None, end_ns=None)
+    keys = ["name"] + ["input_shapes"] * group_by_shape + ["call_stack"] * group_by_stack
+    found = []
+    for part in parts(traces, lasting):
+        shift = part.trace.shift_ns
+        low = None if chosen.start_ns is None else chosen.start_ns - shift
+        high = None if chosen.end_ns is None else chosen.end_ns - shift
+        cut = Part(part.trace, part.rows, low, high)
+        found.append(_of_rank(cut, keys, annotations=annotations))
+    return _frame(found, keys)
+
+
+@dataclass(slots=True)
+class _Found:
+    """Sums of one rank; the texts of each row are by column."""
+
+    rank: int
+    texts: dict[str, list[str]]
+    measures: dict[str, Ints]
+    members: int
+    work: int
+    linked: int
+    device_ns: int
+    unattributed: dict[str, int]
+
+
+def _of_rank(part: Part, keys: list[str], *, annotations: bool) -> _Found:
+    trace, table = part.trace, part.table
+    tree = operator_tree(trace, annotations=annotations)
+    selected = np.zeros(len(table), dtype=bool)
+    selected[part.rows] = True
+    members = np.flatnonzero(selected[tree.rows])
+    rows = tree.rows[members]
+
+    work = _work(part)
+    device, sums, unattributed = _device_time(part, tree, work, members)
+    start, end = _within(part, tree.rows)
+    own = end - start
+    alone = own - covered_by_children(tree.forest.parent, start, end)
+
+    groups = Groups.of([_COLUMNS[key](trace, rows) for key in keys])
+    outermost = ~tree.forest.repeated(members, groups.code)
+    counted = _in_window(part, rows)
+    measures = {
+        "count": groups.sums(counted.astype(np.int64)),
+        "cpu_total_ns": groups.sums(own[members] * outermost),
+        "cpu_self_ns": groups.sums(alone[members]),
+        "device_total_ns": groups.sums(tree.forest.sums(device)[members] * outermost),
+        "device_self_ns": groups.sums(device[members]),
+    }
+    shown = np.flatnonzero((measures["count"] > 0) | (measures["device_total_ns"] > 0))
+    texts = groups.texts(shown)
+    return _Found(
+        part.rank,
+        dict(zip(keys, texts, strict=True)),
+        {key: values[shown] for key, values in measures.items()},
+        int(counted.sum()),
+        len(work),
+        sums["linked"],
+        sums["device_ns"],
+        unattributed,
+    )
+
+
+def _work(part: Part) -> Rows:
+    """Return all device work of the rank that lies in the window."""
+    busy = np.zeros(len(KINDS), dtype=bool)
+    busy[[KINDS.index(kind) for kind in BUSY]] = True
+    rows = np.flatnonzero(busy[part.table.kind] & (part.table.stream >= 0))
+    return rows[_in_window(part, rows)]
+
+
+def _device_time(
+    part: Part, tree: OperatorTree, work: Rows, members: Rows
+) -> tuple[Ints, dict[str, int], dict[str, int]]:
+    """Return the device time of each operator alone, what there is, and what is in no row."""
+    start, end = _within(part, work)
+    time = end - start
+    call = part.trace.launch_of[work]
+    position = tree.innermost[call]
+    device = np.zeros(len(tree.rows), dtype=np.int64)
+    np.add.at(device, position[position >= 0], time[position >= 0])
+    sums = {"device_ns": int(time.sum()), "linked": int((call >= 0).sum())}
+    unattributed = {
+        "unlinked_ns": int(time[call < 0].sum()),
+        "outside_operators_ns": int(time[(call >= 0) & (position < 0)].sum()),
+        "not_selected_ns": int(device.sum() - device[members].sum()),
+    }
+    return device, sums, unattributed
+
+
+def _within(part: Part, rows: Rows) -> tuple[Ints, Ints]:
+    """Return starts and ends, cut at the window's edges also where they lie outside of it."""
+    table = part.table
+    start, end = table.start_ns[rows], table.start_ns[rows] + table.dur_ns[rows]
+    if part.low is not None or part.high is not None:
+        start = np.clip(start, part.low, part.high)
+        end = np.clip(end, part.low, part.high)
+    return start, end
+
+
+def _in_window(part: Part, rows: Rows) -> npt.NDArray[np.bool_]:
+    """Return which events overlap the window, as `Selection` defines it."""
+    start = part.table.start_ns[rows]
+    inside = np.ones(len(rows), dtype=bool)
+    if part.low is not None:
+        inside &= (start + part.table.dur_ns[rows] > part.low) | (start >= part.low)
+    if part.high is not None:
+        inside &= (start < part.high) & (part.low != part.high)
+    return inside
+
+
+def _frame(found: list[_Found], keys: list[str]) -> pd.DataFrame:
+    measures = {key: joined([one.measures[key] for one in found]) for key in _MEASURES}
+    rank = np.repeat(
+        np.array([one.rank for one in found], dtype=np.int64),
+        [len(one.measures["count"]) for one in found],
+    )
+    texts = {key: [text for one in found for text in one.texts[key]] for key in keys}
+    figures = (rank, -measures["device_total_ns"], -measures["cpu_total_ns"])
+    by = list(zip(*(values.tolist() for values in figures), *texts.values(), strict=True))
+    order = sorted(range(len(rank)), key=by.__getitem__)
+    columns = {"rank": rank[order]}
+    strings = {
+        key: pd.array([values[row] for row in order], dtype="str") for key, values in texts.items()
+    }
+    unattributed = {
+        key: sum(one.unattributed[key] for one in found)
+        for key in ("unlinked_ns", "outside_operators_ns", "not_selected_ns")
+    }
+    return result(
+        columns | strings | {key: values[order] for key, values in measures.items()},
+        matched={
+            "operators": sum(one.members for one in found),
+            "device_work": sum(one.work for one in found),
+            "linked": sum(one.linked for one in found),
+        },
+        note="" if len(rank) else "no operators: no host events of category cpu_op or operator",
+        device_ns=sum(one.device_ns for one in found),
+        unattributed=unattributed,
+    )

@@ -1,0 +1,1 @@
+"""HTA's analyses, one module a question, over `hta_widgets.analysis`."""

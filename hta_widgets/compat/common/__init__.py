@@ -1,0 +1,1 @@
+"""HTA's traces as frames, and what works on such frames."""

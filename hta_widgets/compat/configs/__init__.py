@@ -1,0 +1,1 @@
+"""HTA's configuration, as far as it still has a meaning."""

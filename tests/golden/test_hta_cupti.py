@@ -1,0 +1,64 @@
+"""Hardware counters with their operators, as HTA returned them."""
+
+import ast
+
+import pandas as pd
+import pytest
+from support import golden
+
+from hta_widgets.analysis.cupti import cupti_counters
+from hta_widgets.compat.cupti_counter_analysis import (
+    CUDA_SASS_INSTRUCTION_COUNTER_FLOPS,
+    cupti_counter_data_with_operators,
+)
+
+NAME = "hta_tests__cupti_profiler"
+
+pytestmark = pytest.mark.skipif(not golden.names("cupti_counters.0.csv"), reason=golden.MISSING)
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return golden.frame(
+        NAME, "cupti_counters.0.csv", converters={"op_stack": ast.literal_eval}
+    ).sort_values("index", ignore_index=True)
+
+
+def test_every_column_is_hta_s(expected):
+    (got,) = cupti_counter_data_with_operators(golden.kept(NAME))
+    assert set(got.columns) == set(expected.columns)
+    text = ["input_dims", "input_type", "input_strides"]
+    expected = expected.astype(dict.fromkeys(text, str))
+    got = got.sort_values("index", ignore_index=True)[list(expected.columns)]
+    pd.testing.assert_frame_equal(got, expected, check_dtype=False)
+
+
+def test_our_own_function_has_the_same_numbers(expected):
+    traces = golden.whole(NAME)
+    frame = cupti_counters(traces)
+    record = traces[0].table.record
+    assert record[frame["id"]].tolist() == expected["index"].tolist()
+    assert record[frame["launch_id"]].tolist() == expected["index_runtime"].tolist()
+    for column in ("name", "op_stack", "top_level_op", "bottom_level_op"):
+        assert frame[column].tolist() == expected[column].tolist()
+    counters = [column for column in expected.columns if column.startswith("smsp__")]
+    assert len(counters) == 9
+    for column in counters:
+        assert frame[column].dtype == "int64"
+        assert frame[column].tolist() == expected[column].tolist()
+    assert frame.attrs["matched"] == {"kernels": 77, "launches": 77}
+    assert "note" not in frame.attrs
+    assert (frame["dur_ns"] == expected["dur"] * 1000).all()
+    # As HTA's own notebook adds them up.
+    flops = sum(
+        expected[name] * weight for name, weight in CUDA_SASS_INSTRUCTION_COUNTER_FLOPS.items()
+    )
+    assert frame["flops"].tolist() == flops.tolist()
+    assert (
+        CUDA_SASS_INSTRUCTION_COUNTER_FLOPS["smsp__sass_thread_inst_executed_op_hfma_pred_on.sum"]
+        == 2
+    )
+
+
+def test_traces_without_counters_give_no_frames():
+    assert cupti_counter_data_with_operators(golden.kept("hta_tests__amd_trace"), [0]) == []

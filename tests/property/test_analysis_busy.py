@@ -1,0 +1,193 @@
+"""Times of devices against a count of single nanoseconds, on random small traces."""
+
+from collections import Counter, defaultdict
+
+import pytest
+from hypothesis import given, strategies as st
+from support.small import call, copy, event, kernel, load, nccl
+
+from hta_widgets.analysis import (
+    comm_comp_overlap,
+    communication_by_stream,
+    device_idle_breakdown,
+    device_idle_gaps,
+    idle_time_breakdown,
+    kernel_breakdown,
+    kernel_type_breakdown,
+    temporal_breakdown,
+)
+
+MAKE = {"compute": kernel, "communication": nccl, "memory": copy}
+WORDS = {"compute": "COMPUTATION", "communication": "COMMUNICATION", "memory": "MEMORY"}
+
+ONE = st.tuples(
+    st.sampled_from(list(MAKE)),
+    st.integers(5, 60),  # start
+    st.integers(0, 15),  # length
+    st.sampled_from([0, 7, 20]),  # stream
+    st.one_of(st.none(), st.tuples(st.integers(1, 70), st.integers(0, 9))),  # launch call
+)
+WORK = st.lists(ONE, min_size=1, max_size=14)
+#: No two start at once, so that it is told which comes first.
+APART = st.lists(ONE, min_size=1, max_size=14, unique_by=lambda one: one[1])
+WINDOW = st.one_of(st.none(), st.tuples(st.integers(0, 50), st.integers(1, 40)))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("random")
+
+
+def made(folder, work):
+    events = [event("cuda_sync", "Stream Sync", 0, 90, tid=7, stream=7)]
+    events.append(call(20, 40, name="cudaStreamSynchronize"))
+    for number, (kind, start, length, stream, launch) in enumerate(work, 1):
+        correlation = None if launch is None else number
+        events.append(MAKE[kind](start, start + length, stream=stream, launch=correlation))
+        if launch is not None:
+            at, lasts = launch
+            # On threads of their own; every other one beside the call that waits.
+            thread = 1 if number % 2 else 100 + number
+            events.append(call(at, at + lasts, correlation, tid=thread))
+    return load(folder, events)
+
+
+def members(work, window):
+    """The events of the window as (kind, start, end, stream), cut at its edges."""
+    low, high = window or (0, 1000)
+    for kind, start, length, stream, _ in work:
+        end = start + length
+        if start < high and (end > low or start >= low):
+            yield kind, max(start, low), min(end, high), stream
+
+
+def edges(window):
+    return None if window is None else (window[0], window[0] + window[1])
+
+
+@given(WORK, WINDOW)
+def test_times_are_those_of_counting(folder, work, window):
+    window = edges(window)
+    traces = made(folder, work)
+    inside = list(members(work, window))
+    if not inside:
+        assert temporal_breakdown(traces, window=window).empty
+        return
+    at = defaultdict(set)
+    for kind, start, end, _ in inside:
+        for instant in range(start, end):
+            at[instant].add(kind)
+    first, last = min(start for _, start, _, _ in inside), max(end for _, _, end, _ in inside)
+    computing = sum("compute" in kinds for kinds in at.values())
+    row = temporal_breakdown(traces, window=window).iloc[0]
+    assert row["span_ns"] == last - first
+    assert row["idle_ns"] == last - first - len(at)
+    assert row["compute_ns"] == computing
+    assert row["non_compute_ns"] == len(at) - computing
+    assert row["idle_ns"] + row["compute_ns"] + row["non_compute_ns"] == row["span_ns"]
+    assert row["busy_ns"] == len(at)
+    for kind in ("communication", "memory"):
+        assert row[f"{kind}_ns"] == sum(kind in kinds for kinds in at.values())
+    assert row["exposed_communication_ns"] + row["exposed_memory_ns"] == row["non_compute_ns"]
+    assert row["exposed_memory_ns"] == sum(kinds == {"memory"} for kinds in at.values())
+
+    for used in (list(MAKE), list(MAKE)[:2]):
+        labels = Counter(
+            " overlapping ".join(WORDS[kind] for kind in used if kind in kinds)
+            for kinds in at.values()
+            if kinds & set(used)
+        )
+        frame = kernel_type_breakdown(traces, include_memory=len(used) == 3, window=window)
+        assert dict(zip(frame["kernel_type"], frame["sum_ns"], strict=True)) == labels
+
+    row = comm_comp_overlap(traces, window=window).iloc[0]
+    both = sum({"compute", "communication"} <= kinds for kinds in at.values())
+    assert (row["communication_ns"], row["overlapped_ns"]) == (
+        sum("communication" in kinds for kinds in at.values()),
+        both,
+    )
+    for _, row in communication_by_stream(traces, window=window).iterrows():
+        mine = {
+            instant
+            for kind, start, end, stream in inside
+            if kind == "communication" and stream == row["stream"]
+            for instant in range(start, end)
+        }
+        assert row["communication_ns"] == len(mine)
+        assert row["overlapped_ns"] == sum("compute" in at[instant] for instant in mine)
+
+    frame = kernel_breakdown(traces, window=window)
+    spent = Counter()
+    for kind, start, end, _ in inside:
+        spent[kind] += end - start
+    assert dict(zip(frame["kind"], frame["sum_ns"], strict=True)) == spent
+    assert frame["count"].sum() == len(inside)
+
+
+@given(WORK, WINDOW, st.integers(0, 30))
+def test_causes_of_idle_time_add_up(folder, work, window, delay):
+    window = edges(window)
+    traces = made(folder, work)
+    options = {"window": window, "consecutive_kernel_delay_ns": delay}
+    total = temporal_breakdown(traces, window=window)["idle_ns"].sum()
+    causes = device_idle_breakdown(traces, **options)
+    assert causes["idle_ns"].sum() == total
+    assert (causes["idle_ns"] >= 0).all()
+    gaps = device_idle_gaps(traces, **options)
+    assert gaps["dur_ns"].sum() == total
+    for cause, time in zip(causes["idle_category"], causes["idle_ns"], strict=True):
+        assert gaps[f"{cause}_ns"].sum() == time
+
+
+@given(APART, st.integers(0, 30))
+def test_causes_of_idle_time_are_those_of_each_instant(folder, work, delay):
+    busy = {at for _, start, length, _, _ in work for at in range(start, start + length)}
+    first = min(start for _, start, _, _, _ in work)
+    last = max(start + length for _, start, length, _, _ in work)
+    ends = {start: number for number, (_, start, _, _, _) in enumerate(work, 1)}
+    expected = Counter()
+    for instant in set(range(first, last)) - busy:
+        before = next((at + 1 for at in range(instant, first - 1, -1) if at in busy), first)
+        after = next((at for at in range(instant, last) if at in busy), last)
+        number = ends[after]
+        launch = work[number - 1][4]
+        if launch is None:
+            cause = "unknown"
+        elif instant < launch[0]:
+            cause = "sync_wait" if number % 2 and 20 <= instant < 40 else "host_wait"
+        elif instant < sum(launch):
+            cause = "launch_call"
+        elif sum(launch) > before:
+            cause = "launch_latency"
+        else:
+            cause = "kernel_wait" if after - before < delay else "blocked"
+        expected[cause] += 1
+    frame = device_idle_breakdown(made(folder, work), consecutive_kernel_delay_ns=delay)
+    got = dict(zip(frame["idle_category"], frame["idle_ns"], strict=True))
+    assert {cause: time for cause, time in got.items() if time} == expected
+
+
+@given(APART, WINDOW, st.integers(0, 30))
+def test_gaps_of_streams_are_those_of_walking_along(folder, work, window, delay):
+    window = edges(window)
+    low, high = window or (0, 1000)
+    spent, gaps = Counter(), Counter()
+    reached = {}
+    for _, start, length, stream, launch in sorted(work, key=lambda one: one[1]):
+        end = start + length
+        if start >= high or not (end > low or start >= low):
+            continue
+        if stream in reached:
+            gap = max(start - reached[stream], 0)
+            late = launch is not None and launch[0] > reached[stream]
+            category = "host_wait" if late else "kernel_wait" if gap < delay else "other"
+            spent[stream, category] += gap
+            gaps[stream, category] += 1
+        reached[stream] = max(reached.get(stream, 0), end)
+    frame = idle_time_breakdown(
+        made(folder, work), window=window, consecutive_kernel_delay_ns=delay
+    )
+    assert set(frame["stream"]) == set(reached)
+    for _, row in frame.iterrows():
+        key = (row["stream"], row["idle_category"])
+        assert (row["idle_ns"], row["gaps"]) == (spent[key], gaps[key])

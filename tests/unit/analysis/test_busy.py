@@ -1,0 +1,180 @@
+"""Busy and idle device time, on cases that can be checked by hand."""
+
+import numpy as np
+import pytest
+from support.small import call, copy, event, kernel, load, nccl
+
+from hta_widgets import taxonomy
+from hta_widgets.analysis import comm_comp_overlap, kernel_type_breakdown, temporal_breakdown
+
+
+@pytest.fixture
+def job(tmp_path):
+    # compute        100 ---- 200        300 ------- 450
+    # communication        150 ----- 260     320 - 340
+    # memory                            290 --- 310            500 - 520
+    rank = [
+        kernel(100, 200), kernel(300, 450, stream=8),
+        nccl(150, 260), nccl(320, 340, stream=21),
+        copy(290, 310), copy(500, 520),
+        event("cuda_sync", "Stream Wait Event", 210, 700, tid=7, stream=7),
+        event("gpu_user_annotation", "forward", 90, 900, tid=7, stream=7),
+        call(0, 600),
+    ]  # fmt: skip
+    return load(tmp_path, rank, [kernel(1000, 1600), nccl(1400, 1500)])
+
+
+def test_every_instant_of_the_span_counts_once(job):
+    frame = temporal_breakdown(job)
+    first = frame.iloc[0].to_dict()
+    assert {key: first[key] for key in first if key.endswith("_ns")} == {
+        "span_ns": 420,  # 100 to 520: neither waits nor annotations are work
+        "idle_ns": 30 + 50,  # 260 to 290, 450 to 500
+        "compute_ns": 100 + 150,
+        "non_compute_ns": 60 + 10 + 20,  # 200 to 260, 290 to 300, 500 to 520
+        "busy_ns": 340,
+        "communication_ns": 110 + 20,
+        "memory_ns": 20 + 20,
+        "exposed_communication_ns": 60,
+        "exposed_memory_ns": 30,
+    }
+    assert first["idle_pct"] == pytest.approx(100 * 80 / 420)
+    assert first["compute_pct"] == pytest.approx(100 * 250 / 420)
+    assert first["non_compute_pct"] == pytest.approx(100 * 90 / 420)
+    assert frame.iloc[1][["rank", "span_ns", "compute_ns", "idle_ns"]].tolist() == [1, 600, 600, 0]
+    assert frame.attrs["matched"] == {"compute": 3, "communication": 3, "memory": 2}
+    assert "note" not in frame.attrs
+
+
+def test_a_window_clips_times_and_ranks_narrow(job):
+    frame = temporal_breakdown(job, window=(180, 305), ranks=[0])
+    assert frame["rank"].tolist() == [0]
+    row = frame.iloc[0]
+    assert (row["span_ns"], row["compute_ns"], row["idle_ns"]) == (125, 25, 30)
+    assert (row["communication_ns"], row["memory_ns"]) == (80, 15)
+    assert frame.attrs["matched"] == {"compute": 2, "communication": 1, "memory": 1}
+
+
+def test_a_selection_narrows(job):
+    frame = temporal_breakdown(job, selection=job.select("stream == 7"))
+    assert frame["span_ns"].tolist() == [420, 600]
+    assert frame["compute_ns"].tolist() == [100, 600]
+
+
+def test_ranks_without_device_work_are_named(tmp_path):
+    traces = load(tmp_path, [kernel(5, 9)], [call(1, 2)])
+    frame = temporal_breakdown(traces)
+    assert frame["rank"].tolist() == [0]
+    assert frame.attrs["note"] == "no device work on rank 1"
+
+
+def test_nothing_on_devices_is_an_empty_frame_with_a_reason(tmp_path, job):
+    traces = load(tmp_path, [call(1, 2)])
+    for function in (temporal_breakdown, kernel_type_breakdown):
+        frame, full = function(traces), function(job)
+        assert frame.empty
+        assert frame.dtypes.to_dict() == full.dtypes.to_dict()
+        assert frame.attrs["note"].startswith("no ")
+        assert set(frame.attrs["matched"].values()) == {0}
+
+
+def test_events_without_length_bound_the_span_and_divide_by_nothing(tmp_path):
+    frame = temporal_breakdown(load(tmp_path, [kernel(50, 50)]))
+    assert frame["span_ns"].tolist() == [0]
+    assert np.isnan(frame["idle_pct"]).all()
+    frame = temporal_breakdown(load(tmp_path, [kernel(10, 10), kernel(20, 30), kernel(45, 45)]))
+    assert frame[["span_ns", "idle_ns", "compute_ns"]].to_numpy().tolist() == [[35, 25, 10]]
+
+
+def test_labels_name_what_runs_at_once(job):
+    frame = kernel_type_breakdown(job).set_index("kernel_type")
+    assert frame["sum_ns"].to_dict() == {
+        "COMPUTATION": 50 + 10 + 110 + 500,
+        "COMMUNICATION": 60,
+        "MEMORY": 10 + 20,
+        "COMPUTATION overlapping COMMUNICATION": 50 + 20 + 100,
+        "COMPUTATION overlapping MEMORY": 10,
+    }
+    assert frame["sum_ns"].is_monotonic_decreasing
+    assert frame["share"].to_numpy() == pytest.approx(frame["sum_ns"] / 940)
+
+
+def test_all_three_at_once_and_none_without_memory(tmp_path):
+    traces = load(tmp_path, [kernel(0, 10), nccl(2, 12), copy(5, 20)])
+    got = kernel_type_breakdown(traces).set_index("kernel_type")["sum_ns"].to_dict()
+    assert got == {
+        "COMPUTATION": 2,
+        "COMPUTATION overlapping COMMUNICATION": 3,
+        "COMPUTATION overlapping COMMUNICATION overlapping MEMORY": 5,
+        "COMMUNICATION overlapping MEMORY": 2,
+        "MEMORY": 8,
+    }
+    got = kernel_type_breakdown(traces, include_memory=False)
+    assert got.set_index("kernel_type")["sum_ns"].to_dict() == {
+        "COMPUTATION": 2,
+        "COMPUTATION overlapping COMMUNICATION": 8,
+        "COMMUNICATION": 2,
+    }
+    assert got.attrs["matched"] == {"compute": 1, "communication": 1}
+
+
+def test_labels_rank_by_rank(job):
+    frame = kernel_type_breakdown(job, per_rank=True)
+    assert list(frame.columns) == ["rank", "kernel_type", "sum_ns", "share"]
+    assert frame["rank"].is_monotonic_increasing
+    assert frame.groupby("rank")["share"].sum().to_numpy() == pytest.approx([1, 1])
+    assert frame[frame["rank"] == 1]["sum_ns"].tolist() == [500, 100]
+
+
+def test_a_class_without_a_match_says_so(tmp_path):
+    frame = kernel_type_breakdown(load(tmp_path, [kernel(0, 10)]))
+    assert frame.attrs["note"] == "no kernels matched COMMUNICATION, MEMORY"
+
+
+def test_overlap_is_time_computing_while_communicating(job):
+    frame = comm_comp_overlap(job).set_index("rank")
+    assert frame.loc[0, ["communication_ns", "overlapped_ns", "exposed_ns"]].tolist() == [
+        130,
+        70,
+        60,
+    ]
+    assert frame.loc[0, "overlap_share"] == pytest.approx(70 / 130)
+    assert frame.loc[1, "overlap_share"] == 1
+    assert frame.loc[1, "compute_ns"] == 600
+
+
+def test_concurrent_communication_and_computing_count_once(tmp_path):
+    traces = load(
+        tmp_path,
+        [nccl(0, 100), nccl(50, 150, stream=21), kernel(60, 120), kernel(70, 130, stream=8)],
+    )
+    row = comm_comp_overlap(traces).iloc[0]
+    assert (row["communication_ns"], row["overlapped_ns"]) == (150, 70)
+
+
+def test_no_communication_is_nan_with_a_note(tmp_path):
+    traces = load(tmp_path, [kernel(0, 10)], [kernel(0, 10), nccl(2, 4)])
+    frame = comm_comp_overlap(traces)
+    assert frame["communication_ns"].tolist() == [0, 2]
+    assert np.isnan(frame["overlap_share"][0])
+    assert frame["overlap_share"][1] == 1
+    assert frame.attrs["note"] == "no communication kernels matched on rank 0"
+    frame = comm_comp_overlap(traces, ranks=[0])
+    assert frame.attrs["note"] == "no communication kernels matched"
+    assert frame.attrs["matched"] == {"compute": 1, "communication": 0}
+
+
+def test_users_rules_decide_what_communicates(tmp_path):
+    traces = load(tmp_path, [kernel(0, 10), kernel(5, 20, name="my_ring", stream=9)])
+    assert np.isnan(comm_comp_overlap(traces)["overlap_share"][0])
+    taxonomy.add("communication", "^my_ring")
+    try:
+        row = comm_comp_overlap(traces).iloc[0]
+        assert (row["communication_ns"], row["overlapped_ns"]) == (15, 5)
+    finally:
+        taxonomy.reset()
+
+
+def test_stream_zero_is_a_stream(tmp_path):
+    frame = temporal_breakdown(load(tmp_path, [kernel(0, 10, stream=0), nccl(20, 30, stream=0)]))
+    assert frame[["idle_ns", "compute_ns", "non_compute_ns"]].to_numpy().tolist() == [[10, 10, 10]]

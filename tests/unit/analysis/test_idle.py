@@ -1,0 +1,232 @@
+"""Gaps on streams and on whole devices, on cases that can be checked by hand."""
+
+import numpy as np
+import pytest
+from support.small import call, copy, event, kernel, load, nccl
+
+from hta_widgets.analysis import (
+    device_idle_breakdown,
+    device_idle_gaps,
+    idle_interval_stats,
+    idle_time_breakdown,
+    temporal_breakdown,
+)
+
+
+def cells(frame, value):
+    """{(stream, category): value} of what is not zero."""
+    rows = zip(frame["stream"], frame["idle_category"], frame[value], strict=True)
+    return {(stream, category): number for stream, category, number in rows if number}
+
+
+@pytest.fixture
+def streams(tmp_path):
+    rank = [
+        # Launched at 950, after the gap began at 900: the host was late.
+        kernel(100, 900, launch=1), call(50, 60, 1),
+        kernel(2000, 2100, launch=2), call(950, 960, 2),
+        # Launched before the gap began, which is short: 29,999 ns.
+        kernel(32_099, 32_200, launch=3), call(970, 980, 3),
+        # As before, but 30,000 ns are not short.
+        kernel(62_200, 62_300, launch=4), call(990, 1000, 4),
+        # Launched at the very end of the one before: not late.
+        kernel(62_400, 62_500, launch=5), call(62_300, 62_350, 5),
+        # No launch in the file: by length alone.
+        kernel(62_501, 62_600), copy(200_000, 200_100),
+        # Another stream, on which kernels overlap: a short one ends inside of a long one.
+        nccl(0, 1000, launch=6), call(1, 2, 6), nccl(500, 600, launch=7), call(3, 4, 7),
+        nccl(1100, 1200, launch=8), call(700, 705, 8),
+        event("cuda_sync", "Stream Wait Event", 63_000, 199_000, tid=7, stream=7),
+    ]  # fmt: skip
+    return load(tmp_path, rank)
+
+
+def test_each_gap_goes_to_one_category(streams):
+    frame = idle_time_breakdown(streams)
+    assert cells(frame, "idle_ns") == {
+        (7, "host_wait"): 1100,
+        (7, "kernel_wait"): 29_999 + 100 + 1,
+        (7, "other"): 30_000 + 137_400,
+        (20, "kernel_wait"): 0 + 100,
+    }
+    # The overlapping pair is counted, with no gap between; 1100 follows 1000, not 600.
+    assert cells(frame, "gaps") == {
+        (7, "host_wait"): 1, (7, "kernel_wait"): 3, (7, "other"): 2, (20, "kernel_wait"): 2,
+    }  # fmt: skip
+    assert len(frame) == 6
+    share = frame.set_index(["stream", "idle_category"])["idle_share"]
+    assert share[7, "host_wait"] == pytest.approx(1100 / 198_600)
+    assert share[20, "kernel_wait"] == 1
+
+
+def test_the_threshold_is_in_nanoseconds_and_exact(streams):
+    frame = idle_time_breakdown(streams, consecutive_kernel_delay_ns=30_001, streams=[7])
+    assert cells(frame, "idle_ns")[7, "kernel_wait"] == 29_999 + 100 + 1 + 30_000
+    frame = idle_time_breakdown(streams, consecutive_kernel_delay_ns=1, streams=[7])
+    assert (7, "kernel_wait") not in cells(frame, "idle_ns")
+
+
+def test_streams_that_are_asked_for(streams):
+    assert set(idle_time_breakdown(streams, streams=[20])["stream"]) == {20}
+    assert set(idle_interval_stats(streams, streams=[20, 7])["stream"]) == {7, 20}
+    frame = idle_time_breakdown(streams, streams=[99])
+    assert frame.empty
+    assert frame.dtypes.to_dict() == idle_time_breakdown(streams).dtypes.to_dict()
+
+
+def test_a_window_has_the_gaps_between_its_members(streams):
+    frame = idle_time_breakdown(streams, window=(850, 40_000), streams=[7])
+    assert cells(frame, "idle_ns") == {(7, "host_wait"): 1100, (7, "kernel_wait"): 29_999}
+
+
+def test_a_stream_that_never_idles_has_no_shares(tmp_path):
+    frame = idle_time_breakdown(load(tmp_path, [kernel(0, 5, stream=0), kernel(5, 9, stream=0)]))
+    assert frame["stream"].tolist() == [0, 0, 0]
+    assert frame["idle_ns"].tolist() == [0, 0, 0]
+    assert frame["gaps"].tolist() == [0, 1, 0]
+    assert np.isnan(frame["idle_share"]).all()
+
+
+def test_statistics_of_gaps(streams):
+    frame = idle_interval_stats(streams, streams=[7])
+    frame = frame.set_index("idle_category").drop(columns=["rank", "stream"])
+    assert frame.loc["kernel_wait"].tolist() == pytest.approx(
+        # 1, 100 and 29,999
+        [3, 30_100 / 3, np.std([1, 100, 29_999], ddof=1), 1, 50.5, 100, 15_049.5, 29_999]
+    )
+    one = frame.loc["host_wait"]
+    assert one.drop("std_ns").tolist() == [1, 1100, 1100, 1100, 1100, 1100, 1100]
+    assert np.isnan(one["std_ns"])
+
+
+def test_a_category_without_gaps_has_no_statistics(tmp_path):
+    frame = idle_interval_stats(load(tmp_path, [kernel(0, 5), kernel(6, 9)]))
+    assert frame["count"].tolist() == [0, 1, 0]
+    assert np.isnan(frame[["mean_ns", "min_ns", "p50_ns", "max_ns"]].iloc[0]).all()
+
+
+@pytest.fixture
+def device(tmp_path):
+    rank = [
+        kernel(1000, 2000, launch=1), call(900, 950, 1),
+        # 2000 - 10,000: the host waits for the device until 2300, does other things until 5000,
+        # launches until 6000, and the kernel starts at 10,000.
+        call(1200, 2300, name="cudaStreamSynchronize"),
+        kernel(10_000, 11_000, launch=2), call(5000, 6000, 2),
+        # 11,000 - 11,500: launched long ago.
+        kernel(11_500, 20_000, launch=3, stream=8), call(6100, 6200, 3),
+        # While stream 8 works, stream 7's gap is not the device's.
+        kernel(15_000, 15_100, launch=4), call(14_000, 14_010, 4),
+        # 20,000 - 60,000: launched long ago, and yet not started.
+        copy(60_000, 60_100, launch=5), call(6300, 6400, 5),
+        # 60,100 - 60,150: the call began before the gap and ended within.
+        kernel(60_150, 60_200, launch=6), call(60_000, 60_130, 6),
+        # 60,200 - 60,900: no launch. Another thread waits all the time; it launches nothing.
+        kernel(60_900, 61_000),
+        call(0, 61_000, name="cudaDeviceSynchronize", tid=2),
+        # 61,000 - 62,000: two start at once; stream 8's was launched first.
+        kernel(62_000, 62_100, launch=7), call(61_900, 61_910, 7),
+        kernel(62_000, 62_050, launch=8, stream=8), call(61_400, 61_450, 8),
+        event("cuda_sync", "Event Sync", 20_000, 60_000, tid=7, stream=7),
+    ]  # fmt: skip
+    return load(tmp_path, rank)
+
+
+def test_each_nanosecond_without_work_has_one_cause(device):
+    frame = device_idle_breakdown(device).set_index("idle_category")
+    assert frame["idle_ns"].to_dict() == {
+        "sync_wait": 300,
+        "host_wait": 2700 + 400,
+        "launch_call": 1000 + 30 + 50,
+        "launch_latency": 4000 + 20 + 550,
+        "kernel_wait": 500,
+        "blocked": 40_000,
+        "unknown": 700,
+    }
+    assert frame["gaps"].tolist() == [1, 2, 3, 3, 1, 1, 1]
+    assert frame["max_ns"].tolist() == [300, 2700, 1000, 4000, 500, 40_000, 700]
+    assert frame["idle_share"].sum() == pytest.approx(1)
+    assert frame["idle_ns"].sum() == temporal_breakdown(device)["idle_ns"].sum()
+
+
+def test_gaps_one_by_one(device):
+    frame = device_idle_gaps(device)
+    assert frame["start_ns"].tolist() == [2000, 11_000, 20_000, 60_100, 60_200, 61_000]
+    assert frame["dur_ns"].tolist() == [8000, 500, 40_000, 50, 700, 1000]
+    assert frame["idle_category"].tolist() == [
+        "launch_latency", "kernel_wait", "blocked", "launch_call", "unknown", "launch_latency",
+    ]  # fmt: skip
+    assert frame["next_name"].tolist() == ["gemm", "gemm", "Memcpy HtoD", "gemm", "gemm", "gemm"]
+    parts = [column for column in frame.columns if column.endswith("_ns")][2:]
+    assert (frame[parts].sum(axis=1) == frame["dur_ns"]).all()
+    events = device.events()
+    launch = events.iloc[frame["launch_id"].iloc[-1]]
+    assert (launch["start_ns"], launch["name"]) == (61_400, "cudaLaunchKernel")
+    assert frame["launch_id"].iloc[4] == -1
+    assert events.iloc[frame["next_id"].iloc[-1]]["stream"] == 8
+
+
+def test_the_longest_gaps_come_first_where_some_are_asked_for(device):
+    assert device_idle_gaps(device, top=2)["dur_ns"].tolist() == [40_000, 8000]
+
+
+def test_thresholds_and_windows_of_device_gaps(device):
+    frame = device_idle_breakdown(device, consecutive_kernel_delay_ns=500).set_index(
+        "idle_category"
+    )
+    assert frame.loc[["kernel_wait", "blocked"], "idle_ns"].tolist() == [0, 40_500]
+    window = (1500, 12_000)
+    frame = device_idle_breakdown(device, window=window)
+    assert (
+        frame["idle_ns"].sum() == temporal_breakdown(device, window=window)["idle_ns"].sum() == 8500
+    )
+
+
+def test_causes_need_no_selected_launches(device):
+    selection = device.select("stream == 8")
+    frame = device_idle_breakdown(device, selection=selection).set_index("idle_category")
+    # 20,000 to 62,000, launched at 61,400.
+    assert frame["idle_ns"].to_dict() == {
+        "sync_wait": 0, "host_wait": 41_400, "launch_call": 50, "launch_latency": 550,
+        "kernel_wait": 0, "blocked": 0, "unknown": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "waits"),
+    [
+        ("cudaDeviceSynchronize", True),
+        ("hipStreamSynchronize", True),
+        ("cuCtxSynchronize", True),
+        ("cudaMemcpy", True),
+        ("hipMemcpyWithStream", True),
+        ("cuMemcpyDtoH_v2", True),
+        ("cudaMemcpyAsync", False),
+        ("cuMemcpyDtoHAsync_v2", False),
+        ("cudaEventRecord", False),
+    ],
+)
+def test_calls_that_wait_for_the_device(tmp_path, name, waits):
+    traces = load(
+        tmp_path,
+        [kernel(0, 100), call(50, 180, name=name), kernel(300, 400, launch=1), call(200, 210, 1)],
+    )
+    row = device_idle_gaps(traces).iloc[0]
+    assert (row["sync_wait_ns"], row["host_wait_ns"]) == ((80, 20) if waits else (0, 100))
+
+
+def test_nothing_on_devices_is_an_empty_frame_with_a_reason(tmp_path, device):
+    traces = load(tmp_path, [call(1, 2)])
+    for function in (
+        idle_time_breakdown,
+        idle_interval_stats,
+        device_idle_breakdown,
+        device_idle_gaps,
+    ):
+        frame, full = function(traces), function(device)
+        assert frame.empty
+        assert frame.drop(columns="next_name", errors="ignore").dtypes.to_dict() == (
+            full.drop(columns="next_name", errors="ignore").dtypes.to_dict()
+        )
+        assert frame.attrs["note"].startswith("no device work is selected")
+        assert frame.attrs["matched"] == {"compute": 0, "communication": 0, "memory": 0}
