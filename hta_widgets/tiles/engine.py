@@ -202,7 +202,7 @@ class TileEngine:
         from hta_widgets.analysis.collectives import collectives
 
         compute = {index.rank.rank: compute_of(index) for index in self._indices.values()}
-        return Lateness(self.traces, collectives(self.traces), compute)
+        return Lateness(self.traces, collectives(self.traces, clock="fitted"), compute)
 
     @cached_property
     def _device_times(self) -> DeviceTimes:

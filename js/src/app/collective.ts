@@ -1,7 +1,7 @@
 /** The answer of op `collective`, checked, and what it says in words. */
 
 import type { Reply } from "../contract";
-import { formatCount, formatDuration } from "../draw/format";
+import { formatCount, formatDuration, formatRange } from "../draw/format";
 
 export interface Member {
   rank: number;
@@ -54,9 +54,7 @@ export function waitsWords({ ranks }: Collective): string {
   const transfers = ranks.map(({ transfer }) => transfer).sort((a, b) => a - b);
   const transfer = transfers[transfers.length >> 1] ?? 0;
   const took = `transfer ${formatDuration(transfer)}`;
-  if (waits.length === 0) return `nobody waited; ${took}`;
-  const low = formatDuration(Math.min(...waits));
-  const high = formatDuration(Math.max(...waits));
-  const range = low === high ? low : `${low} to ${high}`;
-  return `${formatCount(waits.length)} ${waits.length === 1 ? "rank" : "ranks"} waited ${range}; ${took}`;
+  if (waits.length === 0) return `nobody waited, ${took}`;
+  const range = formatRange(Math.min(...waits), Math.max(...waits));
+  return `${formatCount(waits.length)} waited ${range}, ${took}`;
 }

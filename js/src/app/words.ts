@@ -125,7 +125,7 @@ export function lateWords(lateness: Lateness | null): Words | null {
   const who = others.length === 1 ? "1 rank waits" : `${formatCount(others.length)} ranks wait`;
   const each = others.length === 1 ? "" : " each";
   return [
-    ` ${who} ${formatDuration(mean)}${each}, ${formatShare(share)} of the time, mostly for `,
+    ` ${who} ${formatDuration(mean)}${each} (${formatShare(share)}) for `,
     { strong: `rank ${rank}` },
     ".",
   ];
@@ -152,6 +152,8 @@ export function viewWords(
     else words.push(" No rank has data here.");
     return words;
   }
+  // The line is short: who keeps the others waiting comes before where the time goes.
+  words.push(...(lateWords(lateness) ?? []));
   const one = shares.ranks === 1;
   words.push(` ${who(shares.ranks)} ${formatShare(shares.compute)}`);
   if (shares.communication > 0) {
@@ -161,8 +163,6 @@ export function viewWords(
     );
   }
   words.push(` and ${one ? "sits" : "sit"} idle ${formatShare(shares.idle)} of the time.`);
-  const late = lateWords(lateness);
-  if (late !== null) words.push(...late);
   return words;
 }
 

@@ -129,3 +129,11 @@ export function formatValue(value: number, unit = ""): string {
 export function plural(count: number, noun: string): string {
   return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
 }
+
+/** `13.0–31.0 ms`, or both with their units. */
+export function formatRange(min: number, max: number): string {
+  const [low, high] = [formatDuration(min), formatDuration(max)];
+  const unit = /[^\d.,\s\u2009\u202f]+$/u;
+  const same = unit.exec(low)?.[0] === unit.exec(high)?.[0];
+  return same ? `${low.replace(unit, "").trim()}–${high}` : `${low}–${high}`;
+}

@@ -193,7 +193,7 @@ export function decodeLateness({ reply }: Reply, start: number, end: number): La
     exposedWait: get("exposed_wait"),
     imposed: get("imposed"),
     late: get("late"),
-    note: String(reply.note ?? ""),
+    note: typeof reply.note === "string" ? reply.note : "",
   };
 }
 
