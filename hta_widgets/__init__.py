@@ -2,7 +2,7 @@
 
 from importlib.metadata import version as _version
 
-from hta_widgets import compat, taxonomy
+from hta_widgets import charts, compat, taxonomy
 from hta_widgets.compat import TraceAnalysis
 from hta_widgets.errors import TraceError
 from hta_widgets.export import ExportReport, export_trace
@@ -22,6 +22,7 @@ __all__ = [
     "TraceSet",
     "__version__",
     "cache",
+    "charts",
     "compat",
     "export_trace",
     "load",

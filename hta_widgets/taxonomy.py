@@ -72,16 +72,33 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
     Rule("memory", _COPIES, None, "copies and fills"),
     Rule("communication", "collective_comm", None, "collectives"),
     # Device work, by name.
-    Rule("memory", _DEVICE_WORK, r"^(hip|cuda|cu)?mem(cpy|set)", "copies and fills"),
-    Rule("memory", _DEVICE_WORK, r"^copy(host|device)to(host|device)", "ROCm's copies"),
+    Rule(
+        "memory", _DEVICE_WORK, r"^(hip|cuda|cu|musa|aclrt|cnrt)?mem(cpy|set)", "copies and fills"
+    ),
+    Rule(
+        "memory",
+        _DEVICE_WORK,
+        r"^(memory_)?copy_?(host|device)_?to_?(host|device)|^fill_?buffer",
+        "ROCm's copies and fills",
+    ),
     Rule("memory", _DEVICE_WORK, r"^__amd_rocclr_(copy|fill)", "ROCm's copy and fill kernels"),
-    Rule("memory", _DEVICE_WORK, r"^dma", "MTIA's copies"),
+    Rule("memory", _DEVICE_WORK, r"^zeCommandListAppendMemory(Copy|Fill)", "Level Zero's (XPU)"),
+    Rule("memory", "mtia_ccp_events", r"^dma", "MTIA's copies"),
+    Rule("memory", _DEVICE_WORK, r"^dma(_(request|copy|transfer|read|write)\w*)?\b", "DMA"),
     Rule("sync", _DEVICE_WORK, r"^(stream|event|context|device) (sync|wait)", "waits"),
     Rule("sync", _DEVICE_WORK, r"^event_(wait|record)$", "MTIA's waits and records"),
+    Rule("sync", _DEVICE_WORK, r"^__amd_rocclr_streamOps", "ROCm's waits and flags on a stream"),
     Rule(
         "compute",
         _DEVICE_WORK,
-        r"(block|warp|wave|wavefront|cta|thread|lane|quad|subgroup)_?all_?(reduce|gather)",
+        r"^triton_([a-z0-9]+_)?fused_",
+        "Inductor's kernels, named after all operators that were fused or were next to them",
+    ),
+    Rule(
+        "compute",
+        _DEVICE_WORK,
+        r"(block|warp|wave|wavefront|cta|cluster|thread|lane|quad|(sub|work)_?group|shfl|simd)"
+        r"_?all_?(reduce|gather)",
         "reductions inside a kernel, whatever their names say",
     ),
     Rule(
@@ -93,7 +110,12 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
     Rule("communication", _DEVICE_WORK, r"(?<![a-z])(one)?ccl(::|_)", "oneCCL"),
     Rule("communication", _DEVICE_WORK, r"(?<![a-z])mscclp?p?(?![a-z])", "MSCCL, MSCCL++"),
     Rule("communication", _DEVICE_WORK, r"(?<![a-z])(nv|roc|i)shmem", "NVSHMEM, rocSHMEM, ISHMEM"),
-    Rule("communication", _DEVICE_WORK, r"(?<![a-z])(deep_?ep|dpsk::ep)::", "DeepEP"),
+    Rule(
+        "communication",
+        _DEVICE_WORK,
+        r"(?<![a-z])(deep_?ep(::|\d)|(dpsk::ep|hybrid_ep)::)",
+        "DeepEP, also where names stay mangled",
+    ),
     Rule(
         "communication",
         _DEVICE_WORK,
@@ -103,11 +125,21 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
     Rule(
         "communication",
         _DEVICE_WORK,
+        r"a2a_?(prepare_?)?(dispatch|combine)|(?<![a-z])ep_?(dispatch|combine)"
+        r"|fused_?moe_?comm(?!on)",
+        "experts' exchanges of TensorRT-LLM, PPLX and MORI",
+    ),
+    Rule(
+        "communication",
+        _DEVICE_WORK,
         r"cross_device_(reduce|gather|scatter)|reduce_scatter_cross_device",
         "vLLM, SGLang, AITER: custom all-reduces",
     ),
     Rule(
-        "communication", _DEVICE_WORK, r"multimem_|symmetric_memory::", "PyTorch symmetric memory"
+        "communication",
+        _DEVICE_WORK,
+        r"multimem_|symmetric_memory(::|\d)",
+        "PyTorch symmetric memory",
     ),
     Rule("communication", _DEVICE_WORK, r"userbuffers", "Transformer Engine's user buffers"),
     Rule("communication", _DEVICE_WORK, r"(one|two)_?shot_?all_?reduce", "one- and two-shot"),
@@ -117,13 +149,21 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
     Rule(
         "communication",
         _DEVICE_WORK,
-        r"all[-_]?reduce|all[-_]?gather|reduce[-_]?scatter|all[-_]?to[-_]?all",
+        r"all[-_]?reduce|all[-_]?gather|reduce[-_]?scatter|all[-_]?to[-_]?all"
+        r"|^collective[-_](permute|broadcast)",
         "collectives by name (TensorRT-LLM, FlashInfer, XLA …)",
     ),
     Rule("communication", _DEVICE_WORK, r"^hcom_|^collective_subgraph", "Ascend, MTIA"),
+    Rule("communication", _DEVICE_WORK, r"(?<![a-z])ctran", "Meta's CTran"),
     Rule("compute", _DEVICE_WORK, None, "all other device work"),
     # The host.
-    Rule("annotation", r"cpu_op|operator", r"^nccl:", "NCCL's ranges on the host", False),
+    Rule(
+        "annotation",
+        r"cpu_op|operator",
+        r"^(nccl|rccl|hccl|xccl|ucc|gloo|mpi):",
+        "ranges that PyTorch puts around collectives",
+        ignore_case=False,
+    ),
     Rule(
         "cpu",
         r"cpu_op|operator|python_function|cpu_instant_event|overhead|(.+_)?(runtime|driver)",

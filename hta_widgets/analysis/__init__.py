@@ -6,7 +6,12 @@ from .clock_offsets import clock_offsets
 from .collectives import collectives
 from .communication import communication_by_group, communication_by_stream
 from .copies import memory_bandwidth, memory_bandwidth_summary
-from .critical import critical_path, critical_path_summary, path_selection
+from .critical import (
+    critical_path,
+    critical_path_summary,
+    path_selection,
+    with_critical_path,
+)
 from .cupti import cupti_counters
 from .derived_counters import with_counters
 from .device_idle import device_idle_breakdown, device_idle_gaps
@@ -56,4 +61,5 @@ __all__ = [
     "time_blocked_on_full_queue",
     "user_annotation_breakdown",
     "with_counters",
+    "with_critical_path",
 ]

@@ -160,9 +160,12 @@ def kernel_type_breakdown(
     Returns
     -------
     DataFrame
-        One row per label that occurs, most time first: ``kernel_type`` (text)``, sum_ns`` (int64),
-        ``share`` (0..1, of the sum of all rows). With `per_rank` a column ``rank`` comes first,
-        and rows are in order of ranks.
+        One row per label that occurs, most time first:
+
+        - ``rank`` (int64, only with `per_rank`; rows are then in order of ranks)
+        - ``kernel_type`` (text): the label
+        - ``sum_ns`` (int64)
+        - ``share`` (float): of the sum of all rows, or of the rank's, 0..1
 
     Notes
     -----
@@ -240,10 +243,16 @@ def comm_comp_overlap(
     Returns
     -------
     DataFrame
-        One row per rank: ``rank``; ``communication_ns, overlapped_ns`` (int64); ``overlap_share``
-        (0..1, NaN where nothing communicates); ``exposed_ns``, communication that hides behind
-        nothing; ``compute_ns``. ``.attrs["note"]`` says where no kernels matched communication:
-        `hta_widgets.taxonomy.add` teaches it their names.
+        One row per rank, also where nothing communicates:
+
+        - ``rank`` (int64)
+        - ``communication_ns, overlapped_ns`` (int64): communicating at all, and while computing
+        - ``overlap_share`` (float): 0..1, NaN where nothing communicates
+        - ``exposed_ns`` (int64): communicating and not computing
+        - ``compute_ns`` (int64)
+
+        ``.attrs["note"]`` says where no kernels matched communication; `hta_widgets.taxonomy.add`
+        teaches their names.
 
     Notes
     -----

@@ -182,7 +182,7 @@ def _stacks(trace: Trace, calls: Ints) -> list[list[str]]:
     table = trace.table
     up = tree.forest.parent
     names = [table.names[code] for code in table.name[tree.rows].tolist()]
-    operator_of = tree.at
+    operator_of = tree.innermost
     at = operator_of[calls]
     paths: list[list[str]] = [[] for _ in range(len(calls))]
     while (at >= 0).any():

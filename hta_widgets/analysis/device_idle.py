@@ -94,10 +94,13 @@ def device_idle_breakdown(
     Returns
     -------
     DataFrame
-        One row per category and rank with device work: ``rank`` (int64)``, idle_category``;
-        ``idle_ns`` (int64), over categories the ``idle_ns`` of `temporal_breakdown`, to the
-        nanosecond; ``gaps`` (int64), those that have any of it; ``idle_share`` (0..1 of the rank's
-        idle time, NaN where it has none); ``max_ns`` (int64), the most in one gap.
+        One row per category and rank with device work:
+
+        - ``rank`` (int64); ``idle_category`` (categorical)
+        - ``idle_ns`` (int64): adds up to ``idle_ns`` of `temporal_breakdown`, to the nanosecond
+        - ``gaps`` (int64): those that have any of it
+        - ``idle_share`` (float): of the rank's idle time, 0..1; NaN where it has none
+        - ``max_ns`` (int64): the most in one gap
 
     Examples
     --------
@@ -147,10 +150,14 @@ def device_idle_gaps(
     Returns
     -------
     DataFrame
-        One row per gap: ``rank, start_ns, dur_ns`` (int64)``, idle_category``: of most of the gap;
-        ``next_id, next_name``: the event that ended it``, launch_id``: the call that launched that,
-        -1 if unknown; then a column of int64 per category of `device_idle_breakdown`, such as
-        ``host_wait_ns``, which add up to ``dur_ns``.
+        One row per gap:
+
+        - ``rank, start_ns, dur_ns`` (int64)
+        - ``idle_category`` (categorical): of most of the gap
+        - ``next_id`` (int64), ``next_name`` (categorical): the event that ended it
+        - ``launch_id`` (int64): the call that launched that event, -1 if unknown
+        - ``sync_wait_ns, host_wait_ns, launch_call_ns, launch_latency_ns, kernel_wait_ns,
+          blocked_ns, unknown_ns`` (int64): its parts, which add up to ``dur_ns``
 
     Examples
     --------

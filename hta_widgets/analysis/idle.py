@@ -88,10 +88,14 @@ def idle_time_breakdown(
     Returns
     -------
     DataFrame
-        Three rows per rank and stream with device work: ``rank, stream`` (int64)``,
-        idle_category`` (``host_wait, kernel_wait, other``)``, idle_ns`` (int64)``, idle_share``
-        (0..1 of the stream's idle time, NaN where it has none)``, gaps`` (int64): pairs of
-        successive kernels in the category, those without a gap between them included.
+        Three rows per rank and stream with device work:
+
+        - ``rank, stream`` (int64)
+        - ``idle_category`` (categorical): ``host_wait, kernel_wait, other``
+        - ``idle_ns`` (int64)
+        - ``idle_share`` (float): of the stream's idle time, 0..1; NaN where it has none
+        - ``gaps`` (int64): pairs of successive kernels in the category, those without a gap
+          between them included
 
     Notes
     -----
@@ -149,10 +153,14 @@ def idle_interval_stats(
     Returns
     -------
     DataFrame
-        Three rows per rank and stream with device work: ``rank, stream`` (int64)``,
-        idle_category, count`` (int64, the ``gaps`` of `idle_time_breakdown`); as floats ``mean_ns,
-        std_ns`` (ddof 1)``, min_ns``, the quartiles ``p25_ns, p50_ns, p75_ns``, interpolated, and
-        ``max_ns``: NaN where there are too few gaps to tell.
+        Three rows per rank and stream with device work:
+
+        - ``rank, stream`` (int64); ``idle_category`` (categorical)
+        - ``count`` (int64): the ``gaps`` of `idle_time_breakdown`
+        - ``mean_ns, std_ns`` (float): the deviation is that of a sample (ddof 1)
+        - ``min_ns, p25_ns, p50_ns, p75_ns, max_ns`` (float): quartiles are interpolated
+
+        Floats are NaN where there are too few gaps to tell.
 
     Notes
     -----

@@ -78,10 +78,14 @@ def kernel_breakdown(
     Returns
     -------
     DataFrame
-        One row per rank, kind and kernel, in order of ranks, most time first: ``rank``; ``kind``
-        (``compute``, ``communication`` or ``memory``)``, name`` (text, as in the file); ``count,
-        sum_ns`` (int64)``, mean_ns`` (float)``, min_ns, max_ns`` (int64); ``std_ns``, the
-        standard deviation of a sample (ddof 1), 0 for one kernel.
+        One row per rank, kind and kernel, in order of ranks, most time first:
+
+        - ``rank`` (int64)
+        - ``kind`` (categorical): ``compute``, ``communication`` or ``memory``
+        - ``name`` (text): as in the file
+        - ``count, sum_ns`` (int64)
+        - ``mean_ns`` (float); ``min_ns, max_ns`` (int64)
+        - ``std_ns`` (float): standard deviation of a sample (ddof 1), 0 for one kernel
 
     Notes
     -----
@@ -140,8 +144,10 @@ def kernel_duration_by_rank(
     -------
     DataFrame
         One row per kernel and rank that ran it, kernels with most time over all ranks first:
-        ``rank`` (int64)``, name`` (text)``, kind, count`` (int64)``, mean_ns`` (float)``, min_ns,
-        max_ns, sum_ns`` (int64).
+
+        - ``rank`` (int64); ``name`` (text); ``kind`` (categorical)
+        - ``count`` (int64)
+        - ``mean_ns`` (float); ``min_ns, max_ns, sum_ns`` (int64): of the kernel on this rank
 
     Notes
     -----

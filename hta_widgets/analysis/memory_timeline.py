@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import zlib
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +37,10 @@ MEMORY_CATEGORIES: tuple[str, ...] = (
 
 #: What happens to memory, by the numbers of PyTorch's ``Action``.
 _ACTIONS = {1: "preexisting", 2: "create", 3: "increment_version", 4: "destroy"}
+
+#: What is most often given, decoded without a list per event.
+_Event = tuple[int, int, int, int]
+_decode_events = msgspec.json.Decoder(list[_Event]).decode
 
 _EXPORT = 'prof.export_memory_timeline("memory.raw.json.gz", device="cuda:0")'
 _REMEDY = f"Write it with {_EXPORT}."
@@ -108,6 +115,9 @@ def _decoded(path: Path) -> Any:
             "is a picture of the timeline, without its numbers", path=path, remedy=_REMEDY
         )
     try:
+        with contextlib.suppress(msgspec.ValidationError):
+            return _decode_events(data)
+        # Sums, or no export at all.
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         raise TraceError(
@@ -127,8 +137,8 @@ def _holds_sums(value: Any) -> bool:
 
 
 def _of_events(value: Any, path: str | Path) -> pd.DataFrame:
-    events = _checked(value, list[tuple[int, int, int, int]], path)
-    table = _numbers(events, path).reshape(len(events), 4)
+    events = _checked(value, list[_Event], path)
+    table = _numbers(events, 4, path)
     time, action, amount, category = table.T
     wrong = np.flatnonzero((category < 0) | (category >= len(MEMORY_CATEGORIES)))
     if len(wrong):
@@ -171,11 +181,11 @@ def _of_sums(value: Any, path: str | Path) -> pd.DataFrame:
                 place=f"row {row}",
                 remedy=_REMEDY,
             )
-    time = _numbers(times, path)
+    time = _numbers([times], len(times), path)[0]
     known = time[time >= 0]
     origin = int(known.min()) if len(known) else None
     time = np.where(time < 0, origin or 0, time)
-    table = _numbers(sizes, path).reshape(len(sizes), columns + 1)[:, 1:]
+    table = _numbers(sizes, columns + 1, path)[:, 1:]
     order = np.argsort(time, kind="stable")
     return _frame(
         time[order] * 1000,
@@ -200,13 +210,14 @@ def _checked(value: Any, expected: Any, path: str | Path) -> Any:
         ) from None
 
 
-def _numbers(values: Any, path: str | Path) -> Ints:
+def _numbers(rows: Sequence[Sequence[int]], width: int, path: str | Path) -> Ints:
     try:
-        return np.array(values, dtype=np.int64)
+        flat = np.fromiter(chain.from_iterable(rows), np.int64, width * len(rows))
     except OverflowError:
         raise TraceError(
             "a number is too large for 64 bits", path=path, remedy="Is the file damaged?"
         ) from None
+    return flat.reshape(len(rows), width)
 
 
 def _frame(

@@ -114,6 +114,7 @@ class _Found:
     rank: int
     texts: dict[str, list[str]]
     measures: dict[str, Ints]
+    operators: int
     members: int
     work: int
     linked: int
@@ -151,6 +152,7 @@ def _of_rank(part: Part, keys: list[str], *, annotations: bool) -> _Found:
         part.rank,
         dict(zip(keys, texts, strict=True)),
         {key: values[shown] for key, values in measures.items()},
+        len(tree.rows),
         int(counted.sum()),
         len(work),
         sums["linked"],
@@ -232,7 +234,13 @@ def _frame(found: list[_Found], keys: list[str]) -> pd.DataFrame:
             "device_work": sum(one.work for one in found),
             "linked": sum(one.linked for one in found),
         },
-        note="" if len(rank) else "no operators: no host events of category cpu_op or operator",
+        note="" if len(rank) else _why_none(found),
         device_ns=sum(one.device_ns for one in found),
         unattributed=unattributed,
     )
+
+
+def _why_none(found: list[_Found]) -> str:
+    if any(one.operators for one in found):
+        return "no operators are selected"
+    return "no operators: no host events of category cpu_op or operator"

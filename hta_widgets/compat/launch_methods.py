@@ -96,11 +96,14 @@ class LaunchMethods:
     ) -> dict[int, pd.DataFrame]:
         """Return how many launches wait on each stream, after each launch and each start.
 
+        The launch of a graph waits until the first that it launched on the stream starts. HTA
+        leaves graphs out.
+
         Returns
         -------
         dict of int to DataFrame
             By rank: ``ts, pid, tid, stream, queue_length``; the index is the ``index`` of the
-            event. See `hta_widgets.analysis.queue_length`.
+            event. See `hta_widgets.analysis.queue_length`, where each event of a graph counts.
         """
         return TraceCounters.get_queue_length_time_series(self.t, ranks)
 

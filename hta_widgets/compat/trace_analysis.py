@@ -147,10 +147,12 @@ class TraceAnalysis(BreakdownMethods, LaunchMethods):
         annotation: str,
         instance_id: int | tuple[int, int] | None,
         data_load_events: Sequence[str] | None = None,
-    ) -> tuple[CPGraph, bool]:
+    ) -> tuple[CPGraph, bool] | None:
         """Return the graph of what waits for what, and whether a critical path was found.
 
-        See `CPGraph` and `hta_widgets.analysis.critical_path`.
+        `annotation` is part of the name of a range, ``""`` stands for the whole rank;
+        `instance_id` says which of these ranges, or from which to which. None, where no range has
+        such a name. See `CPGraph` and `hta_widgets.analysis.critical_path`.
         """
         return CriticalPathAnalysis.critical_path_analysis(
             self.t, rank, annotation, instance_id, data_load_events

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-from collections.abc import Iterable
-from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,13 +11,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.diff_ops import sums_by_name
-from hta_widgets.analysis.scope import Part
 from hta_widgets.errors import TraceError
-from hta_widgets.model import KINDS, Trace, TraceSet
-from hta_widgets.readers import load
+from hta_widgets.model import KINDS
 
-from .common.trace_symbol_table import TraceSymbolTable
-from .hta_frame import first_event_ns, hta_frame, hta_rows, in_us, symbols_of
+from .hta_frame import in_us
+from .labeled_trace import DeviceType, LabeledTrace, Numbers
+from .show import show
 from .utils.utils import shorten_name
 
 __all__ = ["DeviceType", "LabeledTrace", "TraceDiff", "TraceDir"]
@@ -27,180 +24,10 @@ __all__ = ["DeviceType", "LabeledTrace", "TraceDiff", "TraceDir"]
 #: HTA's word for the path of a folder of traces.
 TraceDir = str
 
-Numbers = int | Iterable[int] | None
-
 Ints = npt.NDArray[np.int64]
 
-_ANNOTATION = KINDS.index("annotation")
-_labels = itertools.count()
-
-
-class DeviceType(Enum):
-    """Which operators and kernels to compare."""
-
-    CPU = 1
-    GPU = 2
-    ALL = 3
-
-
-class LabeledTrace:
-    """A job's traces under a label.
-
-    All events are used, those of the last step too. Where HTA refuses traces without
-    ``ProfilerStep``, here all events count.
-
-    Parameters
-    ----------
-    label : str, optional
-        Becomes part of column names; ``t0``, ``t1``, … by default.
-    t : TraceSet, Trace or TraceAnalysis, optional
-        What was loaded.
-    trace_dir : path-like, optional
-        What to load, where `t` is not given: anything that `hta_widgets.load` takes.
-
-    Attributes
-    ----------
-    label : str
-    t : TraceSet or as given
-    s_tab, s_map : Series
-        Names and categories by number, and numbers by name.
-    iteration_df : DataFrame
-        ``symbol, id, iteration``: the names of the steps.
-    """
-
-    def __init__(self, label: str | None = None, t: Any = None, trace_dir: Any = None) -> None:
-        if t is None and trace_dir is None:
-            raise TraceError("no traces to compare", remedy="Give t= or trace_dir=.")
-        self.label = label or f"t{next(_labels)}"
-        self.t: Any = load(trace_dir, progress=False) if t is None else t
-        self._traces = _trace_set(self.t)
-        rows = {rank: hta_rows(trace.table) for rank, trace in self._traces.items()}
-        self._rows = rows
-        self._symbols = TraceSymbolTable(
-            text
-            for rank, trace in self._traces.items()
-            for text in symbols_of(trace.table, rows[rank])
-        )
-        self.s_map = self._symbols.get_sym_index_series()
-        self.s_tab = self._symbols.get_sym_table_series()
-        steps = self._steps()
-        self.iteration_df = pd.DataFrame(
-            {
-                "symbol": pd.Series([f"ProfilerStep#{step}" for step in steps], dtype=object),
-                "id": [self._symbols.sym_index.get(f"ProfilerStep#{step}", -1) for step in steps],
-                "iteration": steps,
-            }
-        )
-
-    def ranks(self) -> list[int]:
-        """Return the ranks, ascending."""
-        return self._traces.ranks
-
-    def iterations(self) -> list[int]:
-        """Return the numbers of the steps of all ranks, ascending."""
-        return list(map(int, self.iteration_df["iteration"]))
-
-    def extract_ops(
-        self,
-        rank: Numbers = None,
-        iteration: Numbers = None,
-        device_type: DeviceType = DeviceType.ALL,
-    ) -> pd.DataFrame:
-        """Return events of some ranks and steps.
-
-        Parameters
-        ----------
-        rank : int or list of int, optional
-            The first rank by default.
-        iteration : int or list of int, optional
-            The first step by default.
-        device_type : DeviceType, default ALL
-
-        Returns
-        -------
-        DataFrame
-            HTA's columns (see `hta_widgets.compat.hta_frame`), times in µs, with ``cat, name``
-            as numbers of ``s_tab``; ``s_cat, s_name``, the same as text; and ``rank``.
-
-        Raises
-        ------
-        ValueError
-            Where a rank or step is not there.
-        """
-        zero_ns = first_event_ns(self._traces.values())
-        frames = []
-        for part in self.parts(rank, iteration, device_type):
-            frame = hta_frame(part.trace, part.rows, self._symbols, zero_ns=zero_ns)
-            self._symbols.decode_df(frame)
-            frames.append(frame.assign(rank=part.rank))
-        if len(frames) == 1:
-            return frames[0]
-        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
-
-    def get_ops_summary(self, ops: pd.DataFrame) -> pd.DataFrame:
-        """Return how often and how long events ran, by category and name.
-
-        Parameters
-        ----------
-        ops : DataFrame
-            From `extract_ops`.
-
-        Returns
-        -------
-        DataFrame
-            ``cat, name, short_name, counts, total_duration`` (µs)``, cat_id, name_id``.
-        """
-        sums = ops.groupby(["cat", "name"])["dur"].agg(["count", "sum"]).reset_index()
-        names = [self._symbols.sym_table[number] for number in sums["name"]]
-        return pd.DataFrame(
-            {
-                "cat": [self._symbols.sym_table[number] for number in sums["cat"]],
-                "name": names,
-                "short_name": [shorten_name(name) for name in names],
-                "counts": sums["count"],
-                "total_duration": sums["sum"],
-                "cat_id": sums["cat"],
-                "name_id": sums["name"],
-            }
-        )
-
-    def parts(
-        self,
-        rank: Numbers = None,
-        iteration: Numbers = None,
-        device_type: DeviceType = DeviceType.ALL,
-    ) -> list[Part]:
-        """Return the same events as `extract_ops`, as our analyses take them."""
-        ranks = self._chosen("rank", rank, self.ranks())
-        steps = self._chosen("iteration", iteration, self.iterations())
-        found = []
-        for key in ranks:
-            table, rows = self._traces[key].table, self._rows[key]
-            if steps:
-                rows = rows[np.isin(table.step[rows], np.array(steps, dtype=np.int64))]
-            if device_type is not DeviceType.ALL:
-                device = (table.stream[rows] >= 0) & (table.kind[rows] != _ANNOTATION)
-                rows = rows[device == (device_type is DeviceType.GPU)]
-            found.append(Part(self._traces[key], rows, None, None))
-        return found
-
-    def _steps(self) -> list[int]:
-        steps: set[int] = set()
-        for rank, trace in self._traces.items():
-            steps.update(np.unique(trace.table.step[self._rows[rank]]).tolist())
-        return sorted(steps - {-1})
-
-    def _chosen(self, word: str, asked: Numbers, there: list[int]) -> list[int]:
-        if asked is None:
-            return there[:1]
-        wanted = [int(asked)] if isinstance(asked, (int, np.integer)) else [int(n) for n in asked]
-        for number in wanted:
-            if number not in there:
-                raise TraceError(
-                    f"{self.label} has no {word} {number}",
-                    remedy=f"The {word}s are {', '.join(map(str, there)) or 'none'}.",
-                )
-        return wanted
+#: How many names a chart shows; the rest is smaller.
+_DRAWN = 30
 
 
 class TraceDiff:
@@ -238,7 +65,8 @@ class TraceDiff:
         DataFrame
             The index is the name (``name`` or ``short_name``). ``<label>_counts`` (int64) and
             ``<label>_total_duration`` (µs) of both, ``diff_counts, diff_duration`` (test −
-            control) and ``counts_change_categories`` (``+``, ``-``, ``=``).
+            control) and ``counts_change_categories`` (``+``, ``-``, ``=``). ``.attrs["kinds"]``
+            has the kind of each name.
         """
         first, second = _labeled(control, "Control"), _labeled(test, "Test")
         second_label = second.label
@@ -246,14 +74,14 @@ class TraceDiff:
             second_label = f"{second.label}_control_test"
             if first is not second:
                 second.label = second_label
-        names, _, counts, times = sums_by_name(
+        names, kinds, counts, times = sums_by_name(
             [
                 first.parts(control_rank, control_iteration, device_type),
                 second.parts(test_rank, test_iteration, device_type),
             ]
         )
         if use_short_name:
-            names, counts, times = _shortened(names, counts, times)
+            names, kinds, counts, times = _shortened(names, kinds, counts, times)
         # As HTA has them: those of the control by name, then those that only the test has.
         order = sorted(range(len(names)), key=lambda row: (counts[0][row] == 0, names[row]))
         columns: dict[str, Any] = {}
@@ -269,7 +97,11 @@ class TraceDiff:
             name="short_name" if use_short_name else "name",
             dtype=object,
         )
-        return pd.DataFrame(columns, index=index)
+        frame = pd.DataFrame(columns, index=index)
+        frame.attrs["kinds"] = {
+            name: KINDS[kind] for name, kind in zip(names, kinds.tolist(), strict=True)
+        }
+        return frame
 
     @classmethod
     def ops_diff(
@@ -315,21 +147,35 @@ class TraceDiff:
         }
         return {word: frame.index[rows].tolist() for word, rows in groups.items()}
 
+    @classmethod
+    def visualize_counts_diff(
+        cls,
+        df: pd.DataFrame,
+        show_image: bool = True,
+        export_image_path: str | None = None,
+    ) -> None:
+        """Draw the names whose count differs most.
 
-def _trace_set(given: Any) -> TraceSet:
-    """Return the ranks behind what users hold: our sets and ranks, or HTA's objects over them."""
-    if isinstance(given, TraceSet):
-        return given
-    if isinstance(given, Trace):
-        return TraceSet([given])
-    for attribute in ("t", "trace_set"):
-        inner = getattr(given, attribute, None)
-        if isinstance(inner, TraceSet):
-            return inner
-    raise TraceError(
-        f"a {type(given).__name__} holds no traces",
-        remedy="Give what hw.load returns, a TraceAnalysis, or the path of a folder.",
-    )
+        Parameters
+        ----------
+        df : DataFrame
+            From `compare_traces`; may be some of its rows.
+        show_image : bool, default True
+            Show the chart, in notebooks.
+        export_image_path : path-like, optional
+            Where to write the chart, as a page: whatever its suffix, it becomes ``.html``.
+        """
+        _draw(df, "count", export_image_path, shown=show_image)
+
+    @classmethod
+    def visualize_duration_diff(
+        cls,
+        df: pd.DataFrame,
+        show_image: bool = True,
+        export_image_path: str | None = None,
+    ) -> None:
+        """Draw the names whose total time differs most; parameters as `visualize_counts_diff`."""
+        _draw(df, "duration", export_image_path, shown=show_image)
 
 
 def _labeled(given: Any, label: str) -> LabeledTrace:
@@ -341,12 +187,49 @@ def _labeled(given: Any, label: str) -> LabeledTrace:
 
 
 def _shortened(
-    names: list[str], counts: list[Ints], times: list[Ints]
-) -> tuple[list[str], list[Ints], list[Ints]]:
+    names: list[str], kinds: Ints, counts: list[Ints], times: list[Ints]
+) -> tuple[list[str], Ints, list[Ints], list[Ints]]:
     """Add up what has the same name without types and arguments."""
     groups: dict[str, int] = {}
     number = [groups.setdefault(shorten_name(name), len(groups)) for name in names]
     summed = [np.zeros(len(groups), dtype=np.int64) for _ in range(4)]
     for target, values in zip(summed, (*counts, *times), strict=True):
         np.add.at(target, number, values)
-    return list(groups), summed[:2], summed[2:]
+    kind = np.zeros(len(groups), dtype=np.int64)
+    kind[number] = kinds
+    return list(groups), kind, summed[:2], summed[2:]
+
+
+def _draw(df: pd.DataFrame, measure: str, path: str | None, *, shown: bool) -> None:
+    suffix = "_total_duration"
+    labels = [column.removesuffix(suffix) for column in df.columns if column.endswith(suffix)]
+    if len(labels) != 2:
+        raise TraceError(
+            "this is no comparison of two traces", remedy="Give what compare_traces returned."
+        )
+    before, after = labels
+    kinds = df.attrs.get("kinds", {})
+    frame = pd.DataFrame(
+        {
+            "name": df.index.astype(str),
+            "kind": [kinds.get(name, "other") for name in df.index],
+            "before_count": df[f"{before}_counts"].to_numpy(),
+            "after_count": df[f"{after}_counts"].to_numpy(),
+            "before_ns": df[f"{before}{suffix}"].to_numpy() * 1000,
+            "after_ns": df[f"{after}{suffix}"].to_numpy() * 1000,
+        }
+    )
+    frame["diff_count"] = frame["after_count"] - frame["before_count"]
+    frame["diff_ns"] = frame["after_ns"] - frame["before_ns"]
+    what = "Calls" if measure == "count" else "Time"
+    options: dict[str, Any] = {
+        "measure": measure,
+        "top": _DRAWN,
+        "title": f"{what}, {after} against {before}",
+    }
+    if shown:
+        show("diff_ops", frame, **options)
+    if path is not None:
+        from hta_widgets import charts  # noqa: PLC0415 - Bokeh takes a while to import
+
+        charts.to_html(charts.diff_ops(frame, **options), Path(path).with_suffix(".html"))

@@ -104,7 +104,7 @@ def export_patterns(
     marked = _Marked(trace.source, _marks(trace, found))
     source = _Compressed(marked, trace) if compress_other_kernels else marked
     overlaid = TraceSet([trace.replace(source=source)], like=traces)
-    return export_trace(overlaid, path, counters=True)
+    return export_trace(overlaid, path, counters="own")
 
 
 def _target(trace: Trace, folder: Path, *, beside_input: bool) -> Path:

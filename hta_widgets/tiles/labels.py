@@ -65,7 +65,8 @@ def distinct(labels: Sequence[str]) -> list[str]:
 
 def counter_label(name: str, series: str) -> str:
     """Return the label of a counter; a series that says "value" or its name adds nothing."""
-    if not series or series in {name, name.partition("[")[0]} or series.lower() == "value":
+    known = {name, name.partition("[")[0], *_UNITS}
+    if not series or series in known or series.lower() == "value":
         return name
     return f"{name} {series}"
 

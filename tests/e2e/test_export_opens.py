@@ -3,6 +3,7 @@
 import pytest
 
 import hta_widgets as hw
+from hta_widgets.analysis import with_counters
 from hta_widgets.demo import write_demo
 from hta_widgets.export import export_trace
 
@@ -32,6 +33,18 @@ def _slices(perfetto):
     return int(perfetto.query("SELECT count(*) FROM slice WHERE dur > 0")[0][0])
 
 
+_COUNTERS = """
+    SELECT counter_track.name, count(*) FROM counter
+    JOIN counter_track ON counter.track_id = counter_track.id GROUP BY 1
+"""
+
+
+def _samples(traces, rank):
+    """How many samples each counter has, derived ones too; Perfetto adds the series' name."""
+    frame = with_counters(traces)[rank].counters.astype({"name": str, "series": str})
+    return (frame["name"].str.partition("[")[0] + " " + frame["series"]).value_counts().to_dict()
+
+
 def test_windows_open_without_complaint(traces, perfetto, tmp_path):
     for number, window in enumerate(_windows(traces)):
         report = export_trace(traces, tmp_path / f"window-{number}.json.gz", window)
@@ -58,6 +71,8 @@ def test_one_rank_opens_without_complaint(traces, perfetto, tmp_path):
     report = export_trace(traces, tmp_path / "rank.json", selection, counters=True)
     assert perfetto(report.path) == {}
     assert _slices(perfetto) == int((traces[rank].events["dur_ns"] > 0).sum())
+    counted = {(name, count) for name, count in perfetto.query(_COUNTERS)}
+    assert counted == {(name, str(count)) for name, count in _samples(traces, rank).items()}
 
 
 def test_arrows_of_a_merged_file_stay_within_a_rank(traces, perfetto, tmp_path):

@@ -361,3 +361,44 @@ def test_sums_without_copies_are_htas_however_it_folds_kernels(name, classes):
     frame["name"] = [key[2] if key in named else "others" for key in keys]
     ours = frame.groupby(["rank", "kernel_type", "name"])["sum_ns"].sum() / 1000
     assert ours.to_dict() == theirs.set_index(["rank", "kernel_type", "name"])["sum (us)"].to_dict()
+
+
+ALL = [
+    analysis.temporal_breakdown,
+    analysis.kernel_type_breakdown,
+    analysis.comm_comp_overlap,
+    analysis.idle_time_breakdown,
+    analysis.idle_interval_stats,
+    analysis.device_idle_breakdown,
+    analysis.device_idle_gaps,
+    analysis.kernel_breakdown,
+    analysis.kernel_duration_by_rank,
+    analysis.communication_by_stream,
+    analysis.communication_by_group,
+]
+
+
+@pytest.mark.parametrize("name", golden.names())
+def test_every_trace_has_an_answer(name):
+    traces = golden.whole(name)
+    third = (traces.end_ns - traces.start_ns) // 3
+    columns = {function: function(traces).columns for function in ALL}
+    for options in (
+        {},
+        {"window": (traces.start_ns + third, traces.end_ns - third)},
+        {"window": (traces.end_ns + 10, traces.end_ns + 20)},
+        {"selection": traces.select("depth > 0"), "ranks": traces.ranks[:1]},
+        {"ranks": []},
+    ):
+        for function in ALL:
+            frame = function(traces, **options)
+            assert frame.columns.equals(columns[function])
+            assert len(frame.attrs["matched"]) > 1
+            assert len(frame) or frame.attrs["note"]
+        spent = analysis.temporal_breakdown(traces, **options)
+        assert (
+            spent["idle_ns"] + spent["compute_ns"] + spent["non_compute_ns"] == spent["span_ns"]
+        ).all()
+        causes = analysis.device_idle_breakdown(traces, **options)
+        idle = causes.groupby("rank")["idle_ns"].sum()
+        assert idle.to_dict() == spent.set_index("rank")["idle_ns"].to_dict()

@@ -1,6 +1,7 @@
 """Differences of traces as HTA found them, name by name."""
 
 import json
+import subprocess
 
 import pandas as pd
 import pytest
@@ -8,6 +9,8 @@ from support import golden
 
 import hta_widgets as hw
 from hta_widgets.analysis.diff_ops import diff_ops
+from hta_widgets.compat.common.trace import Trace
+from hta_widgets.compat.trace_analysis import TraceAnalysis
 from hta_widgets.compat.trace_diff import DeviceType, LabeledTrace, TraceDiff
 
 PAIRS = golden.GOLDEN / "trace_diff"
@@ -154,6 +157,35 @@ def test_traces_without_steps_are_compared_whole(shared):
     assert frame["Control_counts"].sum() == 2324 - 2
 
 
+def test_charts_are_written_as_pages(tmp_path):
+    sides = [golden.whole(f"hta_tests__trace_diff__{side}") for side in ("control", "test")]
+    frame = TraceDiff.compare_traces(*sides, device_type=DeviceType.GPU)
+    longest = frame.sort_values("diff_duration", ascending=False).head(10)
+    assert TraceDiff.visualize_counts_diff(longest) is None
+    TraceDiff.visualize_counts_diff(longest, False, str(tmp_path / "counts.png"))
+    TraceDiff.visualize_duration_diff(longest, False, str(tmp_path / "time.html"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["counts.html", "time.html"]
+    assert "Time, Test against Control" in (tmp_path / "time.html").read_text("utf-8")
+    with pytest.raises(ValueError, match="no comparison of two traces"):
+        TraceDiff.visualize_counts_diff(frame[["diff_counts"]])
+
+
+def test_hta_s_own_objects_are_taken(shared):
+    folder = shared / "traces/hta_tests/trace_filter"
+    trace = Trace(trace_dir=str(folder))
+    labeled = LabeledTrace("a", t=trace)
+    assert trace.is_parsed
+    assert labeled.ranks() == [0, 1]
+    analysis = TraceAnalysis(trace_dir=str(folder))
+    both = TraceDiff.compare_traces(trace, analysis, [0, 1], [0, 1], [551, 552], [551, 552])
+    # All steps, though the analysis itself leaves out the last.
+    assert (both["counts_change_categories"] == "=").all()
+    ops = labeled.extract_ops(rank=[0, 1], iteration=551)
+    assert set(ops["rank"]) == {0, 1}
+    assert (labeled.t.symbol_table.get_sym_table_series()[ops["name"]] == ops["s_name"].array).all()
+    assert LabeledTrace(trace_dir=folder).t.get_trace(1)["iteration"].max() == 552
+
+
 def test_labels_and_errors(shared):
     traces = golden.whole("hta_tests__trace_compare__base")
     first, second = LabeledTrace("run", traces), LabeledTrace("run", traces[1])
@@ -172,3 +204,75 @@ def test_labels_and_errors(shared):
         LabeledTrace("run")
     with pytest.raises(ValueError, match="a int holds no traces"):
         TraceDiff.ops_diff(5, traces)
+
+
+ASK_HTA = """
+import json, sys
+from hta.trace_diff import DeviceType, LabeledTrace, TraceDiff
+answer = {}
+for folder in sys.argv[1:]:
+    sides = [LabeledTrace(label, trace_dir=folder) for label in "AB"]
+    steps = sides[0].iterations()
+    answer[folder] = {
+        device.name: TraceDiff.compare_traces(*sides, None, None, steps, steps, device)
+        [["A_counts", "A_total_duration"]].T.to_dict("list")
+        for device in DeviceType
+    }
+json.dump(answer, sys.stdout)
+"""
+
+_COPIES = "HTA adds the copies of annotations on the device to those on the host"
+_STREAM_0 = "HTA finds no step for events on stream 0"
+_TRITON = "HTA takes an operator for a kernel because it has a stream arg"
+
+#: Every number of events that differs from HTA's: trace, device, HTA's, ours, and why.
+DIFFERENCES = {
+    ("amd_trace", "CPU"): (95, 93, _COPIES),
+    ("amd_trace", "GPU"): (0, 16, _STREAM_0),
+    ("nccl_parser_config", "CPU"): (23153, 23123, _COPIES),
+    ("triton_example", "CPU"): (5, 6, _TRITON),
+    ("triton_example", "GPU"): (2, 1, _TRITON),
+}
+WITHOUT_DIFFERENCE = ("call_stack", "cpu_only", "critical_path__cuda_event_sync")
+
+
+@pytest.fixture(scope="module")
+def asked(shared, hta_python):
+    """What HTA itself says of traces against themselves, all steps of the first rank."""
+    names = sorted({name for name, _ in DIFFERENCES} | set(WITHOUT_DIFFERENCE))
+    folders = {name: str(shared / "traces/hta_tests" / name) for name in names}
+    answer = subprocess.run(
+        [hta_python, "-W", "ignore", "-c", ASK_HTA, *folders.values()],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    told = json.loads(answer.stdout)
+    return {name: told[folder] for name, folder in folders.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted({n for n, _ in DIFFERENCES} | set(WITHOUT_DIFFERENCE)))
+@pytest.mark.parametrize("device", [DeviceType.CPU, DeviceType.GPU])
+def test_all_that_differs_from_hta_is_in_the_table(asked, name, device):
+    expected = asked[name][device.name]
+    labeled = LabeledTrace("A", t=golden.whole(f"hta_tests__{name}"))
+    steps = labeled.iterations()
+    frame = TraceDiff.compare_traces(labeled, labeled, None, None, steps, steps, device)
+    got = dict(zip(frame.index, frame.iloc[:, [0, 1]].itertuples(index=False), strict=True))
+    events = sum(int(count) for count, _ in expected.values()), int(frame.iloc[:, 0].sum())
+    differs = DIFFERENCES.get((name, device.name))
+    assert events == (differs[:2] if differs else (events[0], events[0]))
+    # HTA cuts both ends of an event to whole microseconds, which takes up to 2 of them.
+    whole = golden.resolution_ns(f"hta_tests__{name}") == 1000
+    alike = 0
+    for key in expected.keys() & got.keys():
+        (count, time), ours = expected[key], got[key]
+        if count == ours[0]:
+            alike += 1
+            assert abs(ours[1] - time) <= (0 if whole else 2 * count)
+    if differs is None:
+        assert alike == len(expected) == len(got)
+    elif differs[2] == _COPIES:
+        assert expected.keys() == got.keys()
+        assert alike >= len(got) - 10

@@ -54,6 +54,8 @@ class CriticalPath:
         What waits for what.
     on_path : array of int64
         Positions in `edges` of the path, in order.
+    blocked : array of bool
+        By id: calls whose own time does not count, as they wait for the device.
     rules : Rules
     matched : dict of str to int
         How many events and dependencies each class matched.
@@ -64,6 +66,7 @@ class CriticalPath:
     nodes: Nodes
     edges: Edges
     on_path: Ints
+    blocked: npt.NDArray[np.bool_]
     rules: Rules
     matched: dict[str, int]
 
@@ -162,7 +165,8 @@ def build(trace: Trace, stretch: Stretch, rules: Rules) -> CriticalPath:
         stretch,
         nodes,
         found,
-        longest_path(len(nodes), found),
+        longest_path(len(nodes), found, first=rules.as_hta),
+        blocked,
         rules,
         {
             "host_events": len(nodes.host),

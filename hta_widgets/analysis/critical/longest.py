@@ -12,7 +12,7 @@ __all__ = ["longest_path"]
 Ints = npt.NDArray[np.int64]
 
 
-def longest_path(count: int, edges: Edges) -> Ints:
+def longest_path(count: int, edges: Edges, *, first: bool = False) -> Ints:
     """Return the edges of the path of the greatest total weight, in order.
 
     Among equals a path goes back along the edge from the latest node, and ends at the latest.
@@ -23,6 +23,8 @@ def longest_path(count: int, edges: Edges) -> Ints:
         How many nodes there are.
     edges : Edges
         Sorted by target; every edge goes from a lower number to a higher.
+    first : bool, default False
+        End at the first node of the greatest length instead of the latest, as HTA does.
     """
     if not len(edges):
         return np.empty(0, dtype=np.int64)
@@ -37,7 +39,7 @@ def longest_path(count: int, edges: Edges) -> Ints:
             best[target] = length
             via[target] = edge
     longest = np.array(best, dtype=np.int64)
-    node = int(np.flatnonzero(longest == longest.max())[-1])
+    node = int(np.flatnonzero(longest == longest.max())[0 if first else -1])
     path = []
     sources = edges.source
     while via[node] >= 0:

@@ -151,6 +151,8 @@ def critical_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
 def path_selection(frame: pd.DataFrame, traces: TraceSet) -> Selection:
     """Return the selection of the events on a critical path, for `Timeline.select` and exports.
 
+    Those are the events that its time belongs to, and the calls that launched kernels on it.
+
     Parameters
     ----------
     frame : DataFrame
@@ -158,8 +160,12 @@ def path_selection(frame: pd.DataFrame, traces: TraceSet) -> Selection:
     traces : TraceSet
         The set that it was made from.
     """
-    known = frame[frame["id"] >= 0].drop_duplicates(["rank", "id"])
-    return traces.select(ids=list(zip(known["rank"].tolist(), known["id"].tolist(), strict=True)))
+    known = frame[frame["id"] >= 0]
+    pairs = set(zip(known["rank"].tolist(), known["id"].tolist(), strict=True))
+    launched = known[known["type"] == "kernel_launch_delay"]
+    for rank, row in zip(launched["rank"].tolist(), launched["id"].tolist(), strict=True):
+        pairs.add((rank, int(traces[rank].launch_of[row])))
+    return traces.select(ids=sorted(pairs))
 
 
 def segments(path: CriticalPath, traces: TraceSet) -> pd.DataFrame:

@@ -68,7 +68,7 @@ class BreakdownAnalysis(AnnotationAnalysis):
         kernels = analysis.kernel_breakdown(kept, include_memory=include_memory_kernels)
         if visualize:
             show("kernel_type_breakdown", types)
-            show("kernel_breakdown", kernels)
+            show("kernel_breakdown", kernels, top=num_kernels)
         type_frame = pd.DataFrame(
             {
                 "kernel_type": types["kernel_type"],

@@ -11,8 +11,9 @@ import pandas as pd
 from hta_widgets import analysis
 from hta_widgets.analysis.copies import bandwidth_steps
 from hta_widgets.analysis.queue import queue_steps
+from hta_widgets.analysis.results import joined
 from hta_widgets.analysis.scope import parts
-from hta_widgets.analysis.step_series import STATISTICS
+from hta_widgets.analysis.step_series import STATISTICS, describe
 from hta_widgets.compat.common.constants import CUDA_MAX_LAUNCH_QUEUE_PER_STREAM
 from hta_widgets.compat.common.trace import Trace
 from hta_widgets.compat.hta_frame import in_us, number_or_text
@@ -33,7 +34,7 @@ class TraceCounters:
         kept, zero_ns = kept_of(t), zero_ns_of(t)
         found = {}
         for part in parts(kept, ranks=asked_ranks(kept, ranks)):
-            table, steps = part.table, queue_steps(part)
+            table, steps = part.table, queue_steps(part, launches=True)
             tracks = table.track[steps.device_row]
             frame = pd.DataFrame(
                 {
@@ -56,26 +57,31 @@ class TraceCounters:
         cls, t: TraceSet, ranks: Iterable[int] | None = None
     ) -> pd.DataFrame:
         """Return statistics by stream; see `TraceAnalysis.get_queue_length_summary`."""
-        kept = kept_of(t)
-        summary = analysis.queue_length_summary(kept, ranks=asked_ranks(kept, ranks))
-        return _described(summary, ["rank", "stream"], "queue_length")
+        return cls.get_queue_length_summary_from_time_series(
+            cls.get_queue_length_time_series(t, ranks)
+        )
 
     @classmethod
     def get_queue_length_summary_from_time_series(
         cls, queue_length_dict: Mapping[int, pd.DataFrame]
     ) -> pd.DataFrame:
         """Return the statistics of given series; see the method of `TraceAnalysis`."""
-        series = [
-            frame[["stream", "queue_length"]].assign(rank=rank)
-            for rank, frame in queue_length_dict.items()
-        ]
-        rows = [
-            {"rank": rank, "stream": stream, **group["queue_length"].describe().to_dict()}
-            for one in series
-            for (rank, stream), group in one.groupby(["rank", "stream"])
-        ]
-        summary = pd.DataFrame(rows, columns=["rank", "stream", *STATISTICS])
-        return _described(summary, ["rank", "stream"], "queue_length")
+        columns: dict[str, list[Any]] = {name: [] for name in ("rank", "stream", *STATISTICS)}
+        for rank, frame in queue_length_dict.items():
+            streams, code = np.unique(frame["stream"].to_numpy(), return_inverse=True)
+            columns["rank"].append(np.full(len(streams), rank))
+            columns["stream"].append(streams)
+            figures = describe(code, len(streams), frame["queue_length"].to_numpy())
+            for name in STATISTICS:
+                columns[name].append(figures[name])
+        whole = ("rank", "stream")
+        summary = pd.DataFrame(
+            {
+                name: joined(values, np.int64 if name in whole else np.float64)
+                for name, values in columns.items()
+            }
+        )
+        return _described(summary, list(whole), "queue_length")
 
     @classmethod
     def get_time_spent_blocked_on_full_queue(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import weakref
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,10 @@ from hta_widgets.readers import load
 from .trace_file import patterns_of, read_trace, trace_files_in
 from .trace_symbol_table import TraceSymbolTable, decode_symbol_id_to_symbol_name
 
-__all__ = ["Trace", "TraceSymbolTable", "get_cpu_gpu_correlation"]
+__all__ = ["Trace", "TraceSymbolTable", "get_cpu_gpu_correlation", "owner_of"]
 
-_STARTS_NOWHERE = 0
+_OWNERS: weakref.WeakKeyDictionary[TraceSymbolTable, weakref.ref[Trace]]
+_OWNERS = weakref.WeakKeyDictionary()
 
 
 class Frames(MutableMapping[int, pd.DataFrame]):
@@ -123,7 +125,7 @@ class Trace(TraceSet):
         self.traces: MutableMapping[int, pd.DataFrame] = {}
         self.symbol_table = TraceSymbolTable()
         self.meta_data: dict[int, dict[str, Any]] = {}
-        self.min_ts: int | float = _STARTS_NOWHERE
+        self.min_ts: int | float = 0
         self.is_parsed = False
         self.kept: TraceSet = self
         self._zero_ns = 0
@@ -192,6 +194,7 @@ class Trace(TraceSet):
         self._zero_ns = first_event_ns(self.values())
         for trace in self.values():
             self.symbol_table.add_symbols(symbols_of(trace.table, hta_rows(trace.table)))
+        _OWNERS[self.symbol_table] = weakref.ref(self)
         for rank in self:
             self.meta_data[rank]["device_type"] = _device_type(
                 self.meta_data[rank], self.symbol_table.sym_index
@@ -340,6 +343,12 @@ class Trace(TraceSet):
         if args is not None:
             event["args"] = args
         return event if is_start else {**event, "bp": "e"}
+
+
+def owner_of(symbol_table: TraceSymbolTable) -> Trace | None:
+    """Return the trace that a symbol table is of, as long as it lives."""
+    owner = _OWNERS.get(symbol_table)
+    return None if owner is None else owner()
 
 
 def get_cpu_gpu_correlation(df: pd.DataFrame) -> pd.DataFrame:

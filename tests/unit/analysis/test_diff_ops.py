@@ -193,3 +193,21 @@ def test_a_trace_differs_in_nothing_from_itself(shared, device):
         events = {"all": len(traces.events()), "gpu": on_device}
         events["cpu"] = events["all"] - events["gpu"]
         assert frame["before_count"].sum() == events[device]
+
+
+@pytest.mark.parametrize(("ranks", "steps"), [(None, None), ([0, 3, 7], None), ([1, 2], [1, 2])])
+def test_sums_are_those_of_pandas(shared, ranks, steps):
+    traces = hw.load(shared / "traces/made/ddp_8rank", progress=False)
+    events = traces.events()
+    known = sorted(set(events["step"]) - {-1})
+    steps = None if steps is None else [known[k] for k in steps]
+    if ranks is not None:
+        events = events[events["rank"].isin(ranks)]
+    if steps is not None:
+        events = events[events["step"].isin(steps)]
+    expected = events.groupby("name", observed=True)["dur_ns"].agg(["count", "sum"])
+    frame = diff_ops(traces, traces[0], before_ranks=ranks, before_steps=steps)
+    frame = frame[frame["before_count"] > 0].set_index("name")
+    assert set(frame.index) == set(expected.index.astype(str))
+    assert frame["before_count"].tolist() == expected.loc[frame.index, "count"].tolist()
+    assert frame["before_ns"].tolist() == expected.loc[frame.index, "sum"].tolist()

@@ -1,0 +1,257 @@
+"""Where devices' time goes: busy and idle by rank, kinds of kernels, and what overlaps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .canvas import blank, sentences, unmatched
+from .formats import axis_time, duration, share
+from .rows import Bars, Column, Tooltip, extremes, nice_ticks, rows_chart
+from .theme import Theme, theme_of
+
+__all__ = ["comm_comp_overlap", "kernel_type_breakdown", "temporal_breakdown"]
+
+
+def temporal_breakdown(
+    frame: pd.DataFrame,
+    *,
+    width: int | None = None,
+    theme: str | Theme = "light",
+    title: str = "Where GPU time goes",
+) -> Any:
+    """Draw what each rank's device does, as shares of its span.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Of `hta_widgets.analysis.temporal_breakdown`.
+    width : int, optional
+        In CSS pixels; by default what the page gives.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        One bar a rank; its source has the frame's rows.
+    """
+    colors = theme_of(theme)
+    if frame.empty:
+        return blank(frame, title, colors, width)
+    data = frame.reset_index(drop=True)
+    span = data["span_ns"].to_numpy(float)
+    data["row"] = np.arange(len(data))
+    known = {"exposed_communication_ns", "exposed_memory_ns"} <= set(data.columns)
+    if known:
+        rest = data["non_compute_ns"] - data["exposed_communication_ns"] - data["exposed_memory_ns"]
+        pieces = [
+            ("compute", data["compute_ns"], colors.kind["compute"], colors.on_kind["compute"]),
+            (
+                "communication",
+                data["exposed_communication_ns"],
+                colors.kind["communication"],
+                colors.on_kind["communication"],
+            ),
+            ("memory", data["exposed_memory_ns"], colors.kind["memory"], colors.on_kind["memory"]),
+        ]
+        if (rest > 0).any():
+            pieces.append(("other work", rest, colors.kind["other"], colors.on_kind["other"]))
+    else:
+        pieces = [
+            ("compute", data["compute_ns"], colors.kind["compute"], colors.on_kind["compute"]),
+            (
+                "communication and copies",
+                data["non_compute_ns"],
+                colors.kind["other"],
+                colors.on_kind["other"],
+            ),
+        ]
+    pieces.append(("idle", data["idle_ns"], colors.idle, colors.ink2))
+    marks, rows = [], []
+    left = np.zeros(len(data))
+    for number, (name, part, fill, ink) in enumerate(pieces):
+        size = np.divide(part.to_numpy(float), span, out=np.zeros(len(data)), where=span > 0)
+        data[f"left_{number}"], data[f"right_{number}"] = left, left + size
+        data[f"text_{number}"] = [share(each) for each in size]
+        data[f"time_{number}"] = [duration(each) for each in part]
+        marks.append(
+            Bars(
+                f"left_{number}",
+                f"right_{number}",
+                fill,
+                name,
+                text=f"text_{number}",
+                text_color=ink,
+            )
+        )
+        rows.append((name, f"@{{time_{number}}} · @{{text_{number}}}"))
+        left = left + size
+    data["span_ns_text"] = [duration(each) for each in span]
+    names = [f"rank {rank}" for rank in data["rank"]]
+    idle = data["idle_ns"] / np.maximum(span, 1)
+    return rows_chart(
+        data,
+        names,
+        marks,
+        x_end=1.0,
+        title=title,
+        subtitle=sentences(
+            "share of the time from a rank's first device event to its last",
+            "what compute hides counts as compute",
+            _prefixed("idle ", extremes(names, idle, share)),
+            unmatched(frame),
+        ),
+        theme=colors,
+        width=width,
+        columns=[Column("span", list(data["span_ns_text"]), 420)],
+        tooltip=Tooltip("rank @{rank}", [*rows, ("span", "@{span_ns_text}")]),
+    )
+
+
+def kernel_type_breakdown(
+    frame: pd.DataFrame,
+    *,
+    width: int | None = None,
+    theme: str | Theme = "light",
+    title: str = "Kinds of GPU work",
+) -> Any:
+    """Draw how much busy time goes to each kind, and to kinds that run at once.
+
+    Parameters and result as of `temporal_breakdown`; `frame` is of
+    `hta_widgets.analysis.kernel_type_breakdown`.
+    """
+    colors = theme_of(theme)
+    if frame.empty:
+        return blank(frame, title, colors, width)
+    data = frame.reset_index(drop=True)
+    ranks = ""
+    if "rank" in data:
+        ranks = "all ranks together"
+        sums = data.groupby("kernel_type", sort=False, observed=True)["sum_ns"].sum()
+        data = sums.sort_values(ascending=False, kind="stable").reset_index()
+        data["share"] = data["sum_ns"] / max(1, data["sum_ns"].sum())
+    kinds = [_kinds_of(str(label)) for label in data["kernel_type"]]
+    data["row"] = np.arange(len(data))
+    data["fill"] = [colors.kind[each[0]] for each in kinds]
+    data["hatch"] = ["/" if len(each) > 1 else " " for each in kinds]
+    data["hatch_color"] = [colors.kind[each[1]] if len(each) > 1 else colors.bg for each in kinds]
+    data["sum_ns_text"] = [duration(each) for each in data["sum_ns"]]
+    data["share_text"] = [share(each) for each in data["share"]]
+    most = float(data["share"].max()) or 1.0
+    return rows_chart(
+        data,
+        [_words_of(each) for each in kinds],
+        [
+            Bars(
+                0.0,
+                "share",
+                "@fill",
+                hatch="@hatch",
+                hatch_color="@hatch_color",
+                hatch_weight=3,
+                hatch_scale=12,
+            )
+        ],
+        x_end=most,
+        title=title,
+        subtitle=sentences(
+            "busy device time, every moment counted once",
+            "hatched: two kinds at once",
+            ranks,
+            unmatched(frame),
+        ),
+        theme=colors,
+        width=width,
+        head="kind",
+        columns=[
+            Column("share", list(data["share_text"])),
+            Column("total", list(data["sum_ns_text"]), 420),
+        ],
+        tooltip=Tooltip(
+            "@{kernel_type}", [("total", "@{sum_ns_text}"), ("of busy time", "@{share_text}")]
+        ),
+    )
+
+
+def comm_comp_overlap(
+    frame: pd.DataFrame,
+    *,
+    width: int | None = None,
+    theme: str | Theme = "light",
+    title: str = "Communication, and how much compute hides",
+) -> Any:
+    """Draw each rank's communication, split into hidden behind compute and exposed.
+
+    Parameters and result as of `temporal_breakdown`; `frame` is of
+    `hta_widgets.analysis.comm_comp_overlap`.
+    """
+    colors = theme_of(theme)
+    total = frame["communication_ns"].sum() if len(frame) else 0
+    if not total:
+        none = "no communication kernels matched, so overlap is not shown (not 0 %)"
+        return blank(frame, title, colors, width, note=str(frame.attrs.get("note", none)))
+    data = frame.reset_index(drop=True)
+    data["row"] = np.arange(len(data))
+    data["exposed_end"] = data["communication_ns"]
+    exposed = data["communication_ns"] - data["overlapped_ns"]
+    data["hidden_text"] = [share(each) for each in data["overlap_share"]]
+    data["communication_ns_text"] = [duration(each) for each in data["communication_ns"]]
+    data["overlapped_ns_text"] = [duration(each) for each in data["overlapped_ns"]]
+    data["exposed_ns_text"] = [duration(each) for each in exposed]
+    names = [f"rank {rank}" for rank in data["rank"]]
+    orange = colors.kind["communication"]
+    most = float(data["communication_ns"].max())
+    ticks = nice_ticks(most, 3)
+    step = ticks[1] if len(ticks) > 1 else most
+    hidden = float(data["overlapped_ns"].sum() / total)
+    return rows_chart(
+        data,
+        names,
+        [
+            Bars(0.0, "overlapped_ns", orange, "behind compute"),
+            Bars("overlapped_ns", "exposed_end", orange, "exposed", line=orange, alpha=0.25),
+        ],
+        x_end=most * 1.02,
+        title=title,
+        subtitle=sentences(
+            "time in which any communication kernel runs, waiting for other ranks included",
+            f"of all ranks' {share(hidden)} hidden",
+            _prefixed("hidden ", extremes(names, data["overlap_share"], share)),
+            unmatched(frame),
+        ),
+        theme=colors,
+        width=width,
+        head=" ",
+        ticks=[(at, axis_time(at, step)) for at in ticks],
+        columns=[
+            Column("hidden", list(data["hidden_text"])),
+            Column("total", list(data["communication_ns_text"]), 420),
+        ],
+        tooltip=Tooltip(
+            "rank @{rank}",
+            [
+                ("communication", "@{communication_ns_text}"),
+                ("behind compute", "@{overlapped_ns_text} · @{hidden_text}"),
+                ("exposed", "@{exposed_ns_text}"),
+            ],
+        ),
+    )
+
+
+def _prefixed(word: str, text: str) -> str:
+    return word + text if text else ""
+
+
+_KINDS = {"COMPUTATION": "compute", "COMMUNICATION": "communication", "MEMORY": "memory"}
+
+
+def _kinds_of(label: str) -> list[str]:
+    words = label.split(" overlapping ")
+    return [_KINDS.get(word.strip().upper(), "other") for word in words]
+
+
+def _words_of(kinds: list[str]) -> str:
+    return " + ".join(kinds)

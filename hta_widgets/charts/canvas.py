@@ -1,0 +1,408 @@
+"""What all charts share: a figure with its words, its tools and its fit to any width."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pandas as pd
+
+from .bokeh_modules import models, plotting
+from .formats import count
+from .theme import FONT, Theme
+
+__all__ = [
+    "add_tooltip",
+    "blank",
+    "drawn",
+    "keep_fitting",
+    "mixed",
+    "new_figure",
+    "plain_axis",
+    "sentences",
+    "unmatched",
+]
+
+#: Width to lay out for where the page decides; the browser lays out again for the true one.
+_ASSUMED = 720
+_LETTER = 6.4
+
+# Width of the window that shows the chart decides how its words break, how much of its names is
+# shown, which of its columns of numbers there is room for, and which bars can carry their number.
+_FIT = r"""
+const width = fig.outer_width;
+if (!width) return;
+const pen = document.createElement("canvas").getContext("2d");
+const wide = (text, css) => { pen.font = css; return pen.measureText(text).width; };
+const small = "11px " + family;
+const wrap = (text, room, css) => {
+  const lines = [];
+  let line = "";
+  for (let word of text.split(" ")) {
+    if (line !== "" && wide(line + " " + word, css) > room) { lines.push(line); line = ""; }
+    while (wide(word, css) > room && word.length > 1) {
+      let end = word.length - 1;
+      while (end > 1 && wide(word.slice(0, end), css) > room) end -= 1;
+      lines.push(word.slice(0, end));
+      word = word.slice(end);
+    }
+    line = line === "" ? word : line + " " + word;
+  }
+  lines.push(line);
+  return lines.join("\n");
+};
+const cut = (text, room) => {
+  const letters = Array.from(text);
+  let kept = letters.length;
+  const shorter = () => {
+    const head = Math.ceil(kept * 0.6);
+    const tail = letters.slice(letters.length - kept + head);
+    return letters.slice(0, head).join("") + "…" + tail.join("");
+  };
+  if (wide(text, small) <= room) return text;
+  do kept -= 1; while (kept > 2 && wide(shorter(), small) > room);
+  return shorter();
+};
+let gutter = fig.min_border_left;
+if (timed) gutter = width < 760 ? 104 : 164;
+else if (names.length > 0) {
+  const most = Math.max(...names.map(([, text]) => wide(text, small)));
+  gutter = Math.ceil(Math.min(most + 14, Math.max(72, width * 0.36)));
+}
+if (names.length > 0) {
+  const lines = (text) => text.split("\n").map((line) => cut(line, gutter - 12)).join("\n");
+  const entries = names.map(([at, text]) => [at, lines(text)]);
+  const told = JSON.stringify(entries);
+  if (axis.tags[0] !== told) {
+    axis.tags = [told];
+    axis.major_label_overrides = new Map(entries);
+  }
+}
+if (fig.min_border_left !== gutter) fig.min_border_left = gutter;
+if (timed) {
+  const margin = width < 900 ? 8 : 128;
+  if (fig.min_border_right !== margin) fig.min_border_right = margin;
+  const ticker = fig.below[0].ticker;
+  const most = Math.max(2, Math.min(7, Math.floor((fig.inner_width ?? width / 2) / 80)));
+  if (ticker.desired_num_ticks !== most) ticker.desired_num_ticks = most;
+}
+for (const [title, text, css] of words) {
+  const lines = wrap(text, width - 12, css + family);
+  if (title.text !== lines) title.text = lines;
+  if (title.offset !== 4 - gutter) title.offset = 4 - gutter;
+}
+for (const [column, least] of columns) {
+  const shown = width >= least;
+  if (column.visible !== shown) column.visible = shown;
+}
+if (legend != null) {
+  const most = Math.max(...legend.items.map((item) => wide(item.label.value ?? "", small) + 26));
+  const ncols = Math.max(1, Math.min(legend.items.length, Math.floor((width - 12) / most)));
+  if (legend.ncols !== ncols) legend.ncols = ncols;
+  const [x, y] = legend.location;
+  if (x !== 4 - gutter) legend.location = [4 - gutter, y];
+}
+if (ticks.length > 1 && fig.inner_width) {
+  const least = 56 * Math.abs(fig.x_range.end - fig.x_range.start) / fig.inner_width;
+  const apart = Math.min(...ticks.slice(1).map((at, k) => at - ticks[k]));
+  const every = Math.max(1, Math.ceil(least / apart));
+  const zero = Math.max(0, ticks.indexOf(0));
+  const kept = ticks.filter((_, k) => (k - zero) % every === 0);
+  const ticker = fig.below[0].ticker;
+  if (ticker.ticks.length !== kept.length) ticker.ticks = kept;
+}
+if (labels != null && fig.inner_width) {
+  const scale = fig.inner_width / Math.abs(fig.x_range.end - fig.x_range.start);
+  const { full, span, text } = labels.data;
+  const shown = Array.from(full, (each, k) => wide(each, small) + 8 <= span[k] * scale ? each : "");
+  if (shown.some((each, k) => each !== text[k])) labels.data = { ...labels.data, text: shown };
+}
+"""
+
+_MATH = re.compile(r"\$(?=\$)|\\(?=[\[\](){}])")
+
+
+def drawn(text: str) -> str:
+    """Return a text that Bokeh draws as it is, and takes for no formula."""
+    flat = " ".join(str(text).split())
+    return _MATH.sub(lambda match: match[0] + "\u200b", flat)
+
+
+def mixed(color: str, ground: str, part: float) -> str:
+    """Return a colour as it looks where `part` of it covers a ground.
+
+    Marks that are drawn through each other's edges would show seams.
+    """
+    channels = [(int(color[at : at + 2], 16), int(ground[at : at + 2], 16)) for at in (1, 3, 5)]
+    return "#" + "".join(f"{round(part * a + (1 - part) * b):02x}" for a, b in channels)
+
+
+def sentences(*parts: str) -> str:
+    """Join what is said below the title."""
+    return " · ".join(part for part in parts if part)
+
+
+def unmatched(
+    frame: pd.DataFrame, kinds: Iterable[str] = ("compute", "communication", "memory")
+) -> str:
+    """Say which kinds of events matched none, and what else the frame has to say."""
+    matched = frame.attrs.get("matched", {})
+    none = [key for key, found in matched.items() if found == 0 and key in kinds]
+    said = [f"no {' and no '.join(key.replace('_', ' ') for key in none)} events matched"]
+    return sentences(*(said if none else []), str(frame.attrs.get("note", "")))
+
+
+def new_figure(
+    title: str,
+    subtitle: str,
+    theme: Theme,
+    width: int | None,
+    *,
+    frame_height: int,
+    x_range: Any,
+    y_range: Any,
+    tools: Sequence[Any] = (),
+    toolbar: bool = False,
+) -> Any:
+    """Return a figure with its words above, and nothing in it.
+
+    Parameters
+    ----------
+    title, subtitle : str
+        What the chart is about; how its measure is defined, and what must be known of it.
+    theme : Theme
+    width : int or None
+        In CSS pixels; None takes what the page gives.
+    frame_height : int
+        Height of the marks' area.
+    x_range, y_range : Range
+    tools : sequence of Tool
+        The first is active.
+    toolbar : bool, default False
+        Shown while the pointer is over the chart.
+    """
+    sizing = {"width": int(width)} if width else {"sizing_mode": "stretch_width", "min_width": 240}
+    figure = plotting.figure(
+        height=None,
+        frame_height=int(frame_height),
+        x_range=x_range,
+        y_range=y_range,
+        tools=list(tools),
+        toolbar_location="right" if toolbar else None,
+        background_fill_color=theme.bg,
+        border_fill_color=theme.bg,
+        outline_line_color=None,
+        min_border=4,
+        frame_align=False,
+        lod_threshold=None,
+        **sizing,
+    )
+    figure.toolbar.logo = None
+    figure.toolbar.autohide = True
+    figure.title = models.Title(
+        text=drawn(title),
+        text_font=FONT,
+        text_font_size="13px",
+        text_font_style="bold",
+        text_color=theme.ink,
+        text_line_height=1.3,
+        standoff=4,
+    )
+    if subtitle:
+        figure.add_layout(_small(subtitle, theme), "above")
+    for axis in figure.axis:
+        plain_axis(axis, theme)
+    figure.grid.grid_line_color = None
+    return figure
+
+
+def _small(text: str, theme: Theme, size: str = "11px", **style: Any) -> Any:
+    return models.Title(
+        text=drawn(text),
+        text_font=FONT,
+        text_font_size=size,
+        text_font_style="normal",
+        text_color=theme.ink3,
+        text_line_height=1.3,
+        standoff=6,
+        **style,
+    )
+
+
+def plain_axis(axis: Any, theme: Theme) -> None:
+    """Draw an axis as labels alone."""
+    axis.update(
+        axis_line_color=None,
+        major_tick_line_color=None,
+        minor_tick_line_color=None,
+        major_tick_in=0,
+        major_tick_out=0,
+        major_label_standoff=6,
+        major_label_text_font=FONT,
+        major_label_text_font_size="11px",
+        major_label_text_color=theme.ink2,
+    )
+
+
+def keep_fitting(
+    figure: Any,
+    *,
+    width: int | None,
+    names: Sequence[tuple[float, str]] = (),
+    columns: Sequence[tuple[Any, int]] = (),
+    labels: Any = None,
+    legend: Any = None,
+    timed: bool = False,
+) -> None:
+    """Fit the figure's words to its width, now as well as one can tell and later in the browser.
+
+    Parameters
+    ----------
+    names : sequence of (position, str)
+        Labels of the axis on the left; the longer ones are cut.
+    columns : sequence of (Axis, int)
+        Columns of numbers on the right, and the width from which each is shown.
+    labels : ColumnDataSource, optional
+        Texts inside of marks: ``full`` is shown as ``text`` where it fits into ``span``.
+    legend : Legend, optional
+    timed : bool, default False
+        The left and right border are those of the timeline, so that both line up.
+    """
+    room = width or _ASSUMED
+    longest = max((len(text) for _, text in names), default=0)
+    gutter = 4
+    if timed:
+        gutter = 104 if room < 760 else 164
+        figure.min_border_right = 8 if room < 900 else 128
+    elif names:
+        gutter = int(min(longest * _LETTER + 14, max(72, room * 0.36)))
+    figure.min_border_left = gutter
+    axis = figure.yaxis[0] if len(figure.yaxis) else None
+    if axis is not None and names:
+        letters = max(2, int((gutter - 12) / _LETTER))
+        axis.major_label_overrides = {
+            at: "\n".join(_cut(drawn(line), letters) for line in text.split("\n"))
+            for at, text in names
+        }
+    words = [each for each in figure.above if isinstance(each, models.Title)] + [figure.title]
+    told = [
+        (title, title.text, "bold 13px " if title is figure.title else f"{title.text_font_size} ")
+        for title in words
+    ]
+    for title, text, _ in told:
+        title.offset = 4 - gutter
+        title.text = _wrapped(text, int((room - 12) / _LETTER))
+    for column, least in columns:
+        column.visible = room >= least
+    if legend is not None:
+        most = max(len(item.label.value or "") for item in legend.items) * _LETTER + 26
+        legend.ncols = int(max(1, min(len(legend.items), (room - 12) // most)))
+        legend.location = (4 - gutter, 0)
+    if labels is not None and len(labels.data["full"]):
+        inner = max(40.0, room - gutter - 60.0 * len(columns))
+        scale = inner / abs(figure.x_range.end - figure.x_range.start)
+        labels.data["text"] = [
+            text if len(text) * _LETTER + 8 <= span * scale else ""
+            for text, span in zip(labels.data["full"], labels.data["span"], strict=True)
+        ]
+    fit = models.CustomJS(
+        args={
+            "fig": figure,
+            "axis": axis,
+            "names": [[at, "\n".join(map(drawn, text.split("\n")))] for at, text in names],
+            "words": [list(entry) for entry in told],
+            "columns": [list(entry) for entry in columns],
+            "labels": labels,
+            "legend": legend,
+            "timed": timed,
+            "ticks": sorted(getattr(figure.xaxis[0].ticker, "ticks", None) or []),
+            "family": FONT,
+        },
+        code=_FIT,
+    )
+    figure.js_on_change("outer_width", fit)
+    figure.js_on_change("inner_width", fit)
+
+
+def _cut(text: str, letters: int) -> str:
+    """Leave the middle out: the names of matrix products differ at their ends."""
+    if len(text) <= letters:
+        return text
+    head = -(-letters * 6 // 10)
+    return f"{text[:head]}…{text[len(text) - (letters - 1 - head) :]}"
+
+
+def _wrapped(text: str, letters: int) -> str:
+    lines, line = [], ""
+    for word in text.split(" "):
+        if line and len(line) + 1 + len(word) > letters:
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}" if line else word
+    return "\n".join([*lines, line])
+
+
+def add_tooltip(
+    figure: Any,
+    renderers: Sequence[Any],
+    theme: Theme,
+    heading: str,
+    rows: Sequence[tuple[str, str]],
+) -> None:
+    """Show what is under the pointer.
+
+    Values come from the source as text: Bokeh escapes them, so names of events are never markup.
+
+    Parameters
+    ----------
+    heading : str
+        Such as ``@{name}``.
+    rows : sequence of (str, str)
+        What, and a template such as ``@{sum_ns_text}``.
+    """
+    cells = "".join(
+        f'<div style="color:{theme.ink3}">{what}</div>'
+        f'<div style="text-align:right">{template}</div>'
+        for what, template in rows
+    )
+    html = (
+        f'<div style="background:{theme.bg};color:{theme.ink};font:11px/14px {FONT};margin:-6px;'
+        'padding:8px;max-width:340px;overflow-wrap:anywhere;font-variant-numeric:tabular-nums">'
+        f'<div style="font-weight:600;margin-bottom:4px;max-height:140px;overflow:hidden">{heading}'
+        '</div><div style="display:grid;grid-template-columns:auto auto;column-gap:12px">'
+        f"{cells}</div></div>"
+    ).replace("\n", " ")
+    figure.add_tools(
+        models.HoverTool(
+            renderers=list(renderers),
+            tooltips=html,
+            point_policy="follow_mouse",
+            attachment="horizontal",
+        )
+    )
+
+
+def blank(
+    frame: pd.DataFrame, title: str, theme: Theme, width: int | None, *, note: str = ""
+) -> Any:
+    """Return a figure that says why there is nothing to draw."""
+    said = note or str(frame.attrs.get("note", "")) or "nothing to draw"
+    matched = frame.attrs.get("matched", {})
+    counts = ", ".join(f"{count(found)} {key.replace('_', ' ')}" for key, found in matched.items())
+    figure = new_figure(
+        title,
+        sentences(said[:1].upper() + said[1:], f"matched: {counts}" if counts else ""),
+        theme,
+        width,
+        frame_height=8,
+        x_range=models.Range1d(0, 1),
+        y_range=models.Range1d(0, 1),
+    )
+    figure.axis.visible = False
+    columns: dict[str, list[Any]] = {str(column): [] for column in frame.columns}
+    source = models.ColumnDataSource({"x": [], **columns})
+    figure.text(x="x", y=0, text="x", source=source)
+    keep_fitting(figure, width=width)
+    return figure

@@ -1,0 +1,199 @@
+"""What a step's length depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .bokeh_modules import models
+from .canvas import add_tooltip, blank, sentences
+from .formats import count, duration, share
+from .lanes import Lane, lanes_figure
+from .theme import Theme, theme_of
+
+__all__ = ["critical_path"]
+
+_MOST_SEGMENTS = 20_000
+
+
+def critical_path(
+    frame: pd.DataFrame,
+    *,
+    width: int | None = None,
+    theme: str | Theme = "light",
+    title: str = "Critical path",
+) -> Any:
+    """Draw what bounds the analysed range, moment by moment, and how much of it.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Of `hta_widgets.analysis.critical_path`.
+    width : int, optional
+        In CSS pixels; by default what the page gives.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        The path, and below a lane for each cause; its source has the frame's rows. Above 20 000
+        segments, those of a cause that nearly touch are put together, which the chart says.
+    """
+    colors = theme_of(theme)
+    if frame.empty:
+        return blank(frame, title, colors, width)
+    data = frame.reset_index(drop=True)
+    data["bound_by"] = data["bound_by"].astype(str)
+    data["end_ns"] = data["start_ns"] + data["dur_ns"]
+    start, end = float(data["start_ns"].min()), float(data["end_ns"].max())
+    total = data.groupby("bound_by")["dur_ns"].sum()
+    total = total[total > 0].sort_values(ascending=False, kind="stable")
+    whole = float(total.sum()) or 1.0
+    said = ""
+    segments = len(data)
+    if segments > _MOST_SEGMENTS:
+        near = (end - start) / (_MOST_SEGMENTS / max(1, len(total)))
+        data = pd.concat(_joined(data, near), ignore_index=True)
+        said = f"{count(segments)} segments, of one cause closer than {duration(near)} drawn as one"
+    data = data[data["dur_ns"] > 0].reset_index(drop=True)
+    row_of = {str(name): row + 1 for row, name in enumerate(total.index)}
+    data["row"] = data["bound_by"].map(row_of)
+    styles = {str(name): _style(str(name), colors) for name in total.index}
+    data["dur_ns_text"] = [duration(each) for each in data["dur_ns"]]
+    data["name"] = data["name"].astype(str)
+    data["bound_text"] = [_words(name) for name in data["bound_by"]]
+    lanes = [
+        Lane("path", duration(whole)),
+        *(
+            Lane(_words(str(name)), f"{share(part / whole)} · {duration(part)}")
+            for name, part in total.items()
+        ),
+    ]
+    figure, finish = lanes_figure(
+        lanes,
+        start_ns=start,
+        end_ns=end,
+        pitch=22,
+        title=title,
+        subtitle=sentences(
+            "the chain of work and waits that decides how long it takes; every moment counts once",
+            said,
+            str(frame.attrs.get("note", "")),
+        ),
+        theme=colors,
+        width=width,
+        heads=("bound by", "of the path"),
+    )
+    ranks = frame["rank"].unique()
+    if len(ranks) == 1:
+        figure.title.text = f"{figure.title.text} of rank {ranks[0]}"
+    source = models.ColumnDataSource(
+        {
+            str(name): values.to_numpy() if values.dtype.kind in "if" else [str(v) for v in values]
+            for name, values in data.items()
+        }
+    )
+    marks = []
+    for name, style in styles.items():
+        # One mark a cause: hatches that differ from bar to bar take seconds to draw.
+        view = models.CDSView(filter=models.GroupFilter(column_name="bound_by", group=name))
+        hatch = {
+            "hatch_pattern": style["hatch"],
+            "hatch_color": style["hatch_color"],
+            "hatch_scale": 5,
+            "nonselection_hatch_alpha": 0.3,
+        }
+        for place in (0, row_of[name]):
+            mark = figure.hbar(
+                y=place,
+                left="start_ns",
+                right="end_ns",
+                height=0.72,
+                source=source,
+                view=view,
+                fill_color=style["fill"],
+                line_color=style["line"],
+                line_width=0.5,
+                nonselection_fill_alpha=0.3,
+                nonselection_line_alpha=0.3,
+                **(hatch if style["hatch"] else {}),
+            )
+            marks.append(mark)
+    add_tooltip(
+        figure,
+        marks,
+        colors,
+        "@{name}",
+        [
+            ("bound by", "@{bound_text}"),
+            ("takes", "@{dur_ns_text}"),
+            ("from", "@{start_ns}{0,0} ns"),
+        ],
+    )
+    finish(None)
+    return figure
+
+
+def _joined(data: pd.DataFrame, near: float) -> Iterator[pd.DataFrame]:
+    """Put segments of a cause together that lie closer than `near`."""
+    for cause, part in data.groupby("bound_by", sort=False):
+        gap = part["start_ns"].to_numpy()[1:] - part["end_ns"].to_numpy()[:-1]
+        group = np.r_[0, np.cumsum(gap > near)]
+        each = part.groupby(group)
+        names = each["name"].first().astype(str)
+        several = each.size() > 1
+        yield pd.DataFrame(
+            {
+                "rank": each["rank"].first(),
+                "start_ns": each["start_ns"].min(),
+                "end_ns": each["end_ns"].max(),
+                "dur_ns": each["dur_ns"].sum(),
+                "id": each["id"].first().where(~several, -1),
+                "name": names.where(~several, "several segments"),
+                "bound_by": cause,
+            }
+        )
+
+
+_WORDS = {
+    "cpu_bound": "host",
+    "data_loading": "data loading",
+    "gpu_compute_bound": "compute",
+    "gpu_communication_bound": "communication",
+    "gpu_memory_bound": "copies",
+    "gpu_kernel_kernel_overhead": "between kernels",
+    "gpu_kernel_launch_overhead": "launch",
+    "cpu_outside_operators": "host, no operator",
+    "cpu_blocked": "host blocked",
+    "gpu_queue_wait": "queue wait",
+    "sync_overhead": "synchronisation",
+    "outside_path": "outside the path",
+}
+
+
+def _words(bound: str) -> str:
+    return _WORDS.get(bound, bound.replace("_", " "))
+
+
+def _style(bound: str, colors: Theme) -> dict[str, Any]:
+    """Return how a cause is drawn: work solid, waits hatched."""
+    solid = {
+        "cpu_bound": "cpu",
+        "cpu_outside_operators": "cpu",
+        "data_loading": "other",
+        "gpu_compute_bound": "compute",
+        "gpu_communication_bound": "communication",
+        "gpu_memory_bound": "memory",
+        "sync_overhead": "sync",
+    }
+    if bound in solid:
+        color = colors.kind[solid[bound]]
+        hatch = "/" if bound == "cpu_outside_operators" else None
+        return {"fill": color, "line": color, "hatch": hatch, "hatch_color": colors.bg}
+    hatch = None if bound == "outside_path" else "/"
+    line = colors.kind["sync"] if bound == "cpu_blocked" else colors.idle_line
+    return {"fill": colors.idle, "line": line, "hatch": hatch, "hatch_color": line}

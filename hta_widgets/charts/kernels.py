@@ -1,0 +1,286 @@
+"""Which kernels take the time, and on which rank they take longer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.model.names import short_name
+
+from .canvas import blank, sentences, unmatched
+from .formats import axis_time, count, duration, plural, share, share_delta
+from .rows import Bars, Column, Dots, Tooltip, Whiskers, extremes, nice_ticks, rows_chart
+from .theme import Theme, theme_of
+from .top import top_rows
+
+__all__ = ["kernel_breakdown", "kernel_duration_by_rank"]
+
+
+def kernel_breakdown(
+    frame: pd.DataFrame,
+    *,
+    top: int = 12,
+    width: int | None = None,
+    theme: str | Theme = "light",
+    title: str = "Top kernels",
+) -> Any:
+    """Draw the kernels with most time.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Of `hta_widgets.analysis.kernel_breakdown`.
+    top : int, default 12
+        How many kernels; the others are one bar that says how many they are.
+    width : int, optional
+        In CSS pixels; by default what the page gives.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        One bar a kernel; its source has columns ``kind, name, count, sum_ns, mean_ns, min_ns,
+        max_ns`` over all ranks, and ``per_rank_ns``, what the bars show.
+    """
+    colors = theme_of(theme)
+    if frame.empty:
+        return blank(frame, title, colors, width)
+    ranks = frame["rank"].nunique()
+    by_rank = frame.groupby(["kind", "name", "rank"], observed=True)["sum_ns"].sum()
+    grouped = frame.groupby(["kind", "name"], observed=True)
+    spread = by_rank.groupby(level=[0, 1], observed=True)
+    data = pd.DataFrame(
+        {
+            "count": grouped["count"].sum(),
+            "sum_ns": grouped["sum_ns"].sum(),
+            "min_ns": grouped["min_ns"].min(),
+            "max_ns": grouped["max_ns"].max(),
+            "on_ranks": spread.size(),
+            "least_ns": spread.min(),
+            "most_ns": spread.max(),
+        }
+    ).reset_index()
+    data.loc[data["on_ranks"] < ranks, "least_ns"] = 0
+    data, names = top_rows(data, "sum_ns", top, "kernel", short_name)
+    data["mean_ns"] = data["sum_ns"] / data["count"]
+    data["per_rank_ns"] = data["sum_ns"] / ranks
+    whole = float(frame["sum_ns"].sum()) or 1.0
+    data["fill"] = [colors.kind.get(str(kind), colors.idle) for kind in data["kind"]]
+    for name in ("per_rank_ns", "mean_ns", "min_ns", "max_ns", "least_ns", "most_ns"):
+        data[f"{name}_text"] = [duration(each) for each in data[name]]
+    data["share_text"] = [share(each / whole) for each in data["sum_ns"]]
+    data["count_text"] = [count(each) for each in data["count"]]
+    whiskers = [Whiskers("least_ns", "most_ns", colors.ink2)] if ranks > 1 else []
+    most = float(max(data["per_rank_ns"].max(), data["most_ns"].max() if ranks > 1 else 0)) or 1.0
+    ticks = nice_ticks(most, 3)
+    step = ticks[1] if len(ticks) > 1 else most
+    measure = "mean of ranks, line: least to most of a rank" if ranks > 1 else "summed durations"
+    return rows_chart(
+        data,
+        names,
+        [Bars(0.0, "per_rank_ns", "@fill"), *whiskers],
+        x_end=most * 1.02,
+        title=title,
+        subtitle=sentences(
+            f"device time by name, {measure}",
+            f"{plural(int(data['names'].sum()), 'name')} on {plural(ranks, 'rank')}",
+            unmatched(frame),
+        ),
+        theme=colors,
+        width=width,
+        head="kernel",
+        ticks=[(at, axis_time(at, step)) for at in ticks],
+        columns=[
+            Column("total", list(data["per_rank_ns_text"])),
+            Column("share", list(data["share_text"]), 480),
+            Column("count", list(data["count_text"]), 620),
+            Column("mean", list(data["mean_ns_text"]), 620),
+        ],
+        legend=[
+            Bars(0.0, "per_rank_ns", colors.kind[kind], kind)
+            for kind in ("compute", "communication", "memory", "other")
+            if (data["kind"].astype(str) == kind).any()
+        ],
+        tooltip=Tooltip(
+            "@{name}",
+            [
+                ("kind", "@{kind}"),
+                ("total a rank", "@{per_rank_ns_text}"),
+                ("least and most of a rank", "@{least_ns_text} – @{most_ns_text}"),
+                ("of all device time", "@{share_text}"),
+                ("kernels, all ranks", "@{count_text}"),
+                ("mean", "@{mean_ns_text}"),
+                ("shortest and longest", "@{min_ns_text} – @{max_ns_text}"),
+            ],
+        ),
+    )
+
+
+def kernel_duration_by_rank(
+    frame: pd.DataFrame,
+    *,
+    name: str | None = None,
+    top: int = 10,
+    width: int | None = None,
+    theme: str | Theme = "light",
+    title: str | None = None,
+) -> Any:
+    """Draw how long kernels take on each rank.
+
+    With a `name`, or on one rank: bars of the mean with lines from shortest to longest. Else one
+    row a kernel, with a dot for each rank's mean against the median rank's.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Of `hta_widgets.analysis.kernel_duration_by_rank`.
+    name : str, optional
+        The full name of one kernel.
+    top : int, default 10
+        How many kernels, those with most time.
+
+    See Also
+    --------
+    kernel_breakdown : Has the other parameters.
+    """
+    colors = theme_of(theme)
+    given = title or ("Kernel durations by rank" if name is None else short_name(name))
+    chosen = frame if name is None else frame[frame["name"].astype(str) == name]
+    if chosen.empty:
+        note = "" if frame.empty else "no kernel has this name"
+        return blank(frame, given, colors, width, note=note)
+    if name is not None or len(chosen["rank"].unique()) == 1:
+        return _means(chosen, frame, name, top, given, colors, width)
+    return _against_median(chosen, top, given, colors, width)
+
+
+def _means(
+    chosen: pd.DataFrame,
+    frame: pd.DataFrame,
+    name: str | None,
+    top: int,
+    title: str,
+    colors: Theme,
+    width: int | None,
+) -> Any:
+    data = chosen.reset_index(drop=True)
+    said = ""
+    if name is None:
+        order = (data["mean_ns"] * data["count"]).sort_values(ascending=False, kind="stable").index
+        said = _most(len(order), top)
+        data = data.loc[order[:top]].reset_index(drop=True)
+        names = [short_name(str(each)) for each in data["name"]]
+    else:
+        names = [f"rank {rank}" for rank in data["rank"]]
+    data["row"] = np.arange(len(data))
+    for each in ("mean_ns", "min_ns", "max_ns"):
+        data[f"{each}_text"] = [duration(value) for value in data[each]]
+    data["count_text"] = [count(each) for each in data["count"]]
+    data["fill"] = _fills(data, colors)
+    most = float(data["max_ns"].max()) or 1.0
+    ticks = nice_ticks(most, 3)
+    step = ticks[1] if len(ticks) > 1 else most
+    return rows_chart(
+        data,
+        names,
+        [Bars(0.0, "mean_ns", "@fill"), Whiskers("min_ns", "max_ns", colors.ink2)],
+        x_end=most * 1.02,
+        title=title,
+        subtitle=sentences(
+            "bar: mean duration, line: shortest to longest",
+            said or (name is not None and extremes(names, data["mean_ns"], duration)) or "",
+            unmatched(frame),
+        ),
+        theme=colors,
+        width=width,
+        head="kernel" if name is None else " ",
+        ticks=[(at, axis_time(at, step)) for at in ticks],
+        columns=[
+            Column("mean", list(data["mean_ns_text"])),
+            Column("longest", list(data["max_ns_text"]), 480),
+            Column("count", list(data["count_text"]), 620),
+        ],
+        tooltip=_DURATIONS,
+    )
+
+
+_DURATIONS = Tooltip(
+    "@{name}",
+    [
+        ("rank", "@{rank}"),
+        ("mean", "@{mean_ns_text}"),
+        ("shortest and longest", "@{min_ns_text} – @{max_ns_text}"),
+        ("kernels", "@{count_text}"),
+    ],
+)
+
+
+def _most(names: int, top: int) -> str:
+    if names <= top:
+        return ""
+    return f"the {count(top)} with most time; {plural(names - top, 'other')} not drawn"
+
+
+def _fills(data: pd.DataFrame, colors: Theme) -> list[str]:
+    if "kind" not in data:
+        return [colors.kind["compute"]] * len(data)
+    return [colors.kind.get(str(kind), colors.kind["other"]) for kind in data["kind"]]
+
+
+def _against_median(
+    frame: pd.DataFrame, top: int, title: str, colors: Theme, width: int | None
+) -> Any:
+    data = frame.reset_index(drop=True)
+    data["name"] = data["name"].astype(str)
+    total = (data["mean_ns"] * data["count"]).groupby(data["name"]).sum()
+    order = total.sort_values(ascending=False, kind="stable").index
+    kept = {name: row for row, name in enumerate(order[:top])}
+    data = data[data["name"].isin(kept)].reset_index(drop=True)
+    data["row"] = data["name"].map(kept)
+    median = data.groupby("name")["mean_ns"].transform("median")
+    data["against"] = np.where(median > 0, data["mean_ns"] / median.where(median > 0, 1) - 1, 0.0)
+    data["against_text"] = [share_delta(each) for each in data["against"]]
+    for each in ("mean_ns", "min_ns", "max_ns"):
+        data[f"{each}_text"] = [duration(value) for value in data[each]]
+    data["count_text"] = [count(each) for each in data["count"]]
+    furthest = data["against"].abs().groupby(data["row"]).idxmax().sort_index()
+    far = data.loc[furthest]
+    # A few per cent are what any two GPUs of one kind differ by.
+    out = data.index.isin(furthest) & (data["against"].abs() >= 0.05)
+    data["color"] = np.where(out, colors.late, colors.rule_strong)
+    words = [
+        f"rank {rank} {share_delta(each)}" if abs(each) >= 0.05 else "within ±5 %"
+        for rank, each in zip(far["rank"], far["against"], strict=True)
+    ]
+    middle = data.groupby("row")["mean_ns"].median()
+    reach = max(0.05, float(data["against"].abs().max()) * 1.08)
+    ticks = nice_ticks(reach, 1 if reach < 0.1 else 2, -reach)
+    return rows_chart(
+        data,
+        [short_name(name) for name in order[:top]],
+        [Dots("against", "@color")],
+        x_start=-reach,
+        x_end=reach,
+        title=title,
+        subtitle=sentences(
+            "one dot a rank: its mean duration against the median rank's",
+            "communication includes waiting: who waits less is not faster",
+            _most(len(order), top),
+            unmatched(frame),
+        ),
+        theme=colors,
+        width=width,
+        head="kernel",
+        zero_line=True,
+        ticks=[(at, "median" if at == 0 else share_delta(at)) for at in ticks],
+        columns=[
+            Column("furthest", words),
+            Column("median", [duration(middle[row]) for row in range(len(middle))], 480),
+        ],
+        tooltip=Tooltip(
+            _DURATIONS.heading, [*_DURATIONS.rows, ("against the median", "@{against_text}")]
+        ),
+    )

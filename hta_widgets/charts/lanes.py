@@ -1,0 +1,312 @@
+"""Charts over time: one lane a row, below each other, lined up with the timeline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .bokeh_modules import models
+from .canvas import add_tooltip, drawn, keep_fitting, mixed, new_figure, plain_axis
+from .formats import AXIS_JS, count
+from .rows import Tooltip, brush
+from .theme import Theme
+
+__all__ = ["MOST_POINTS", "Lane", "Steps", "lanes_figure", "step_lanes", "steps_of", "time_axis"]
+
+#: More changes than this are drawn as the least and most of each of so many slices of time.
+MOST_POINTS = 20_000
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A name at the left and a number at the right."""
+
+    name: str
+    number: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """One lane's values: each of `time_ns` on, `value` holds until the next.
+
+    Where changes were put together, `value` is the least and `most` the most from `time_ns` to
+    `until_ns`; else both are the same.
+    """
+
+    time_ns: Floats
+    until_ns: Floats
+    value: Floats
+    most: Floats
+    exact: bool
+
+
+def time_axis(figure: Any) -> None:
+    """Label the axis below with times that carry their unit."""
+    axis = figure.xaxis[0]
+    axis.ticker = models.AdaptiveTicker(
+        base=10, mantissas=[1, 2, 5], min_interval=1, desired_num_ticks=4, num_minor_ticks=0
+    )
+    axis.formatter = models.CustomJSTickFormatter(code=AXIS_JS)
+    figure.xgrid.ticker = axis.ticker
+
+
+def lanes_figure(
+    lanes: Sequence[Lane],
+    *,
+    start_ns: float,
+    end_ns: float,
+    pitch: float,
+    title: str,
+    subtitle: str,
+    theme: Theme,
+    width: int | None,
+    shown: Sequence[int] | None = None,
+    heads: tuple[str, str] = ("", ""),
+    dimensions: str = "width",
+) -> tuple[Any, Callable[..., None]]:
+    """Return a figure of empty lanes from the top down, and what to call when it has its marks.
+
+    Lane k lies from k − 0.5 to k + 0.5, its lower edge being the greater. The callable takes the
+    chart's legend, or None, and, where lanes have other labels, these.
+    """
+    rows = len(lanes)
+    headed = bool(heads[0] or heads[1])
+    select = models.BoxSelectTool(dimensions=dimensions, overlay=brush(theme))
+    tools = [select, models.TapTool()]
+    if "modifiers" in models.WheelZoomTool.properties():
+        # As in the timeline; the plain wheel scrolls the page.
+        zoom = models.WheelZoomTool(dimensions="width", modifiers={"ctrl": True})
+        tools.append(zoom)
+    figure = new_figure(
+        title,
+        subtitle,
+        theme,
+        width,
+        frame_height=int(np.ceil(rows * pitch + headed * 18)),
+        x_range=models.Range1d(start_ns, max(end_ns, start_ns + 1), bounds="auto"),
+        y_range=models.Range1d(rows - 0.5, -0.5 - headed * 18 / pitch),
+        tools=tools,
+    )
+    if len(tools) > 2:
+        figure.toolbar.active_scroll = tools[2]
+    time_axis(figure)
+    figure.xgrid.grid_line_color = theme.rule
+    visible = list(range(rows)) if shown is None else list(shown)
+    head_at = -0.5 - 9 / pitch
+    ticks = [*([head_at] if headed else []), *visible]
+    figure.yaxis.ticker = models.FixedTicker(ticks=ticks)
+    numbers: dict[float, str] = {row: drawn(lanes[row].number) or "\u200b" for row in visible}
+    if headed:
+        numbers[head_at] = drawn(heads[1]) or "\u200b"
+    columns = []
+    if any(lane.number for lane in lanes):
+        axis = models.LinearAxis(
+            ticker=models.FixedTicker(ticks=ticks), major_label_overrides=numbers
+        )
+        plain_axis(axis, theme)
+        figure.add_layout(axis, "right")
+        columns.append((axis, 0))
+
+    def finish(legend: Any, names: Sequence[tuple[float, str]] | None = None) -> None:
+        keep_fitting(
+            figure,
+            width=width,
+            names=names
+            or [
+                *([(head_at, heads[0] or "\u200b")] if headed else []),
+                *((row, lanes[row].name) for row in visible),
+            ],
+            columns=columns,
+            legend=legend,
+            timed=True,
+        )
+
+    return figure, finish
+
+
+def steps_of(time_ns: Any, value: Any, end_ns: float, most: int) -> Steps:
+    """Return a series as steps; with more than `most` of them, as least and most of slices.
+
+    Parameters
+    ----------
+    time_ns, value : array
+        Instants of change, ascending, and the values from there on.
+    end_ns : float
+        Until when the last value holds.
+    most : int
+        How many steps at most.
+    """
+    times = np.asarray(time_ns, dtype=float)
+    values = np.asarray(value, dtype=float)
+    until = np.append(times[1:], max(end_ns, times[-1] if len(times) else end_ns))
+    if len(times) <= most:
+        return Steps(times, until, values, values, exact=True)
+    edges = np.linspace(times[0], until[-1], most + 1)
+    first = np.searchsorted(times, edges[:-1], side="left")
+    # The value that holds when a slice begins belongs to it, too, unless it changes right there.
+    carried = np.maximum(np.searchsorted(times, edges[:-1], side="right") - 1, 0)
+    last = np.append(first[1:], len(times))
+    least, highest = values[carried].copy(), values[carried].copy()
+    filled = np.flatnonzero(last > first)
+    # Slices without a change hold none of the indices: those between are whole again.
+    least[filled] = np.minimum(least[filled], np.minimum.reduceat(values, first[filled]))
+    highest[filled] = np.maximum(highest[filled], np.maximum.reduceat(values, first[filled]))
+    return Steps(edges[:-1], edges[1:], least, highest, exact=False)
+
+
+def step_lanes(
+    series: Sequence[tuple[Lane, Mapping[str, Any], Any, Any]],
+    *,
+    value_name: str,
+    end_ns: float,
+    color: str,
+    words: Callable[[float], str],
+    title: str,
+    subtitle: str,
+    theme: Theme,
+    width: int | None,
+    heads: tuple[str, str],
+    tooltip: Tooltip,
+    pitch: float = 40,
+) -> Any:
+    """Return a figure of step series, one lane each, every lane scaled to its own peak.
+
+    Parameters
+    ----------
+    series : sequence of (Lane, mapping, times, values)
+        The mapping's values, such as rank and stream, are the same in all of a lane's rows.
+    value_name : str
+        The source's column of values; ``time_ns`` and ``until_ns`` are the times.
+    end_ns : float
+        Until when the last values hold.
+    words : callable
+        From a value to its text.
+    """
+    share_of = max(256, MOST_POINTS // max(1, len(series)))
+    total = sum(len(times) for _, _, times, _ in series)
+    budget = max(total, 1) if total <= MOST_POINTS else share_of
+    columns: dict[str, list[Any]] = {
+        key: []
+        for key in ("time_ns", "until_ns", value_name, "most", "base", "low", "high", "lane")
+    }
+    keys = list(series[0][1]) if series else []
+    columns |= {key: [] for key in keys}
+    exact = True
+    for row, (_, fixed, times, values) in enumerate(series):
+        steps = steps_of(times, values, end_ns, budget)
+        exact &= steps.exact
+        peak = float(steps.most.max()) if len(steps.most) and steps.most.max() > 0 else 1.0
+        base = row + 0.46
+        # A row without numbers parts one lane's line from the next.
+        gap = [np.nan]
+        columns["time_ns"] += [*steps.time_ns, steps.until_ns[-1], *gap]
+        columns["until_ns"] += [*steps.until_ns, steps.until_ns[-1], *gap]
+        columns[value_name] += [*steps.value, steps.value[-1], *gap]
+        columns["most"] += [*steps.most, steps.most[-1], *gap]
+        columns["base"] += [base] * (len(steps.value) + 1) + gap
+        columns["low"] += [
+            *(base - steps.value / peak * 0.86),
+            base - steps.value[-1] / peak * 0.86,
+            *gap,
+        ]
+        columns["high"] += [
+            *(base - steps.most / peak * 0.86),
+            base - steps.most[-1] / peak * 0.86,
+            *gap,
+        ]
+        columns["lane"] += [row] * (len(steps.value) + 2)
+        for key in keys:
+            columns[key] += [fixed[key]] * (len(steps.value) + 2)
+    told = _told(columns[value_name], columns["most"], words)
+    start = min((float(times[0]) for _, _, times, _ in series if len(times)), default=0.0)
+    said = ""
+    if not exact:
+        said = (
+            f" · {count(total)} changes, drawn as least and most of {count(budget)} slices of time"
+        )
+    figure, finish = lanes_figure(
+        [lane for lane, *_ in series],
+        start_ns=start,
+        end_ns=end_ns,
+        pitch=pitch,
+        title=title,
+        subtitle=subtitle + said,
+        theme=theme,
+        width=width,
+        heads=heads,
+    )
+    source = models.ColumnDataSource(
+        {key: np.asarray(values) if key not in keys else values for key, values in columns.items()}
+        | {"value_text": told}
+    )
+    area = figure.quad(
+        left="time_ns",
+        right="until_ns",
+        top="low",
+        bottom="base",
+        source=source,
+        fill_color=mixed(color, theme.bg, 0.25),
+        line_color=None,
+        nonselection_fill_alpha=0.4,
+    )
+    marks = [area]
+    if exact:
+        figure.step(
+            x="time_ns",
+            y="high",
+            source=source,
+            mode="after",
+            line_color=color,
+            line_width=1.25,
+            nonselection_line_alpha=1,
+        )
+    else:
+        marks.append(
+            figure.quad(
+                left="time_ns",
+                right="until_ns",
+                top="high",
+                bottom="low",
+                source=source,
+                fill_color=color,
+                line_color=color,
+                line_width=1,
+                nonselection_fill_alpha=0.3,
+                nonselection_line_alpha=0.3,
+            )
+        )
+    figure.segment(
+        x0=[start] * len(series),
+        x1=[max(end_ns, start + 1)] * len(series),
+        y0=[row + 0.46 for row in range(len(series))],
+        y1=[row + 0.46 for row in range(len(series))],
+        line_color=theme.rule,
+        line_width=1,
+    )
+    add_tooltip(figure, marks, theme, tooltip.heading, tooltip.rows)
+    finish(None)
+    return figure
+
+
+def _told(
+    least: Sequence[float], most: Sequence[float], words: Callable[[float], str]
+) -> list[str]:
+    """Return each distinct value's words once; series have few distinct values."""
+    known: dict[float, str] = {}
+
+    def word(number: float) -> str:
+        if number not in known:
+            known[number] = words(number)
+        return known[number]
+
+    return [
+        word(low) if low == high else "" if math.isnan(low) else f"{word(low)} to {word(high)}"
+        for low, high in zip(least, most, strict=True)
+    ]

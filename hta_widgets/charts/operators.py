@@ -1,0 +1,276 @@
+"""Which operators, annotations and sequences of kernels take the time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from hta_widgets.model.names import short_name
+
+from .canvas import blank, sentences, unmatched
+from .formats import axis_time, count, duration, plural
+from .rows import Bars, Column, Tooltip, Whiskers, nice_ticks, rows_chart
+from .theme import Theme, theme_of
+from .top import top_rows
+
+__all__ = ["frequent_kernel_sequences", "operators", "user_annotation_breakdown"]
+
+
+def operators(
+    frame: pd.DataFrame,
+    *,
+    top: int = 12,
+    width: int | None = None,
+    theme: str | Theme = "light",
+    title: str = "Top operators",
+) -> Any:
+    """Draw the operators with most time of their own, on the device and on the host.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Of `hta_widgets.analysis.operators`.
+    top : int, default 12
+        How many operators; the others are one row that says how many they are.
+    width : int, optional
+        In CSS pixels; by default what the page gives.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        Two bars an operator; its source has the frame's columns, means of ranks.
+    """
+    colors = theme_of(theme)
+    if frame.empty:
+        return blank(frame, title, colors, width)
+    measures = ["cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns"]
+    ranks = frame["rank"].nunique()
+    keys = [key for key in ("name", "input_shapes", "call_stack") if key in frame]
+    data = frame.groupby(keys, observed=True)[["count", *measures]].sum().reset_index()
+    data[measures] = data[measures] / ranks
+    on_device = bool(data["device_self_ns"].sum())
+    by = "device_self_ns" if on_device else "cpu_self_ns"
+    data, names = top_rows(data, by, top, "operator", short_name)
+    if "input_shapes" in keys:
+        names = [
+            f"{name} {shapes}" if shapes else name
+            for name, shapes in zip(names, data["input_shapes"].astype(str), strict=True)
+        ]
+    for each in measures:
+        data[f"{each}_text"] = [duration(value) for value in data[each]]
+    data["count_text"] = [count(each) for each in data["count"]]
+    data["upper"], data["lower"] = data["row"] - 0.2, data["row"] + 0.2
+    most = float(data[["device_self_ns", "cpu_self_ns"]].to_numpy().max()) or 1.0
+    ticks = nice_ticks(most, 3)
+    step = ticks[1] if len(ticks) > 1 else most
+    cpu = colors.kind["cpu"]
+    device = Bars(0.0, "device_self_ns", colors.kind["compute"], "device", row="upper", height=0.4)
+    host = Bars(
+        0.0,
+        "cpu_self_ns",
+        cpu,
+        "host",
+        line=cpu,
+        alpha=0.3,
+        row="lower",
+        height=0.36,
+    )
+    bars = [device, host] if on_device else [Bars(0.0, "cpu_self_ns", cpu, "host", cpu, alpha=0.3)]
+    mean = "mean of ranks" if ranks > 1 else ""
+    return rows_chart(
+        data,
+        names,
+        bars,
+        x_end=most * 1.02,
+        title=title,
+        subtitle=sentences(
+            "time of an operator itself, without the operators that it calls",
+            mean,
+            "" if on_device else "no device work is linked to operators",
+            unmatched(frame),
+        ),
+        theme=colors,
+        width=width,
+        head="operator",
+        ticks=[(at, axis_time(at, step)) for at in ticks],
+        columns=[
+            *([Column("device", list(data["device_self_ns_text"]))] if on_device else []),
+            Column("host", list(data["cpu_self_ns_text"]), 420 if on_device else 0),
+            Column("calls", list(data["count_text"]), 560),
+        ],
+        tooltip=Tooltip(
+            "@{name}",
+            [
+                *([("shapes", "@{input_shapes}")] if "input_shapes" in keys else []),
+                ("device, itself", "@{device_self_ns_text}"),
+                ("device, with what it calls", "@{device_total_ns_text}"),
+                ("host, itself", "@{cpu_self_ns_text}"),
+                ("host, with what it calls", "@{cpu_total_ns_text}"),
+                ("calls, all ranks", "@{count_text}"),
+            ],
+        ),
+    )
+
+
+def user_annotation_breakdown(
+    frame: pd.DataFrame,
+    *,
+    top: int = 12,
+    width: int | None = None,
+    theme: str | Theme = "light",
+    title: str = "Time in annotated ranges",
+) -> Any:
+    """Draw the annotations with most time.
+
+    Parameters as of `operators`; `frame` is of
+    `hta_widgets.analysis.user_annotation_breakdown`.
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        One bar an annotation; its source has the frame's columns over all ranks.
+    """
+    colors = theme_of(theme)
+    if frame.empty:
+        return blank(frame, title, colors, width)
+    ranks = frame["rank"].nunique() if "rank" in frame else 1
+    named = frame if "name" in frame else frame.rename(columns={"annotation": "name"})
+    columns = {"sum_ns": "sum", "min_ns": "min", "max_ns": "max", "count": "sum"}
+    known = {key: how for key, how in columns.items() if key in named}
+    data = named.groupby("name", observed=True, sort=False).agg(known).reset_index()
+    if ranks > 1:
+        spread = named.groupby(["name", "rank"], observed=True)["sum_ns"].sum()
+        by_name = spread.groupby(level=0, observed=True)
+        data = data.set_index("name")
+        data["least_ns"] = by_name.min().where(by_name.size() == ranks, 0)
+        data["most_ns"] = by_name.max()
+        data = data.reset_index()
+    data, names = top_rows(data, "sum_ns", top, "annotation", str)
+    data["per_rank_ns"] = data["sum_ns"] / ranks
+    times = [key for key in data.columns if str(key).endswith("_ns")]
+    for each in times:
+        data[f"{each}_text"] = [duration(value) for value in data[each]]
+    most = float(max(data["per_rank_ns"].max(), data["most_ns"].max() if ranks > 1 else 0)) or 1.0
+    ticks = nice_ticks(most, 3)
+    step = ticks[1] if len(ticks) > 1 else most
+    counts = [count(each) for each in data["count"]] if "count" in data else []
+    whiskers = [Whiskers("least_ns", "most_ns", colors.ink2)] if ranks > 1 else []
+    return rows_chart(
+        data,
+        names,
+        [Bars(0.0, "per_rank_ns", colors.kind["annotation"]), *whiskers],
+        x_end=most * 1.02,
+        title=title,
+        subtitle=sentences(
+            "summed durations by name; ranges inside of others count for both",
+            "mean of ranks, line: least to most of a rank" if ranks > 1 else "",
+            unmatched(frame),
+        ),
+        theme=colors,
+        width=width,
+        head="annotation",
+        ticks=[(at, axis_time(at, step)) for at in ticks],
+        columns=[
+            Column("total", list(data["per_rank_ns_text"])),
+            *([Column("count", counts, 480)] if counts else []),
+        ],
+        tooltip=Tooltip(
+            "@{name}",
+            [
+                ("total a rank", "@{per_rank_ns_text}"),
+                *([("count, all ranks", "@{count}")] if counts else []),
+                *([("shortest", "@{min_ns_text}")] if "min_ns" in data else []),
+                *([("longest", "@{max_ns_text}")] if "max_ns" in data else []),
+            ],
+        ),
+    )
+
+
+def frequent_kernel_sequences(
+    frame: pd.DataFrame,
+    *,
+    top: int = 10,
+    width: int | None = None,
+    theme: str | Theme = "light",
+    title: str = "Frequent sequences of kernels",
+) -> Any:
+    """Draw the sequences of kernels that occur most often.
+
+    Parameters as of `operators`; `frame` is of
+    `hta_widgets.analysis.frequent_kernel_sequences`.
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        Two bars a sequence; its source has the frame's columns over all ranks.
+    """
+    colors = theme_of(theme)
+    if frame.empty:
+        return blank(frame, title, colors, width)
+    measures = ["count", "kernel_ns", "operator_ns"]
+    data = frame.groupby("pattern", observed=True, sort=False)[measures].sum().reset_index()
+    data = data.rename(columns={"pattern": "name"})
+    of_one = len({str(name).partition("|")[0] for name in data["name"]}) == 1
+    data, names = top_rows(data, "count", top, "sequence", _kernels if of_one else _sequence)
+    operator = short_name(str(data["name"].iloc[0]).partition("|")[0])
+    data["pattern"] = data["name"]
+    data["upper"], data["lower"] = data["row"] - 0.2, data["row"] + 0.2
+    for each in ("kernel_ns", "operator_ns"):
+        data[f"{each}_text"] = [duration(value) for value in data[each]]
+    most = float(data[["kernel_ns", "operator_ns"]].to_numpy().max()) or 1.0
+    ticks = nice_ticks(most, 3)
+    step = ticks[1] if len(ticks) > 1 else most
+    cpu = colors.kind["cpu"]
+    return rows_chart(
+        data,
+        names,
+        [
+            Bars(0.0, "kernel_ns", colors.kind["compute"], "kernels", row="upper", height=0.4),
+            Bars(
+                0.0,
+                "operator_ns",
+                cpu,
+                "operator on the host",
+                cpu,
+                alpha=0.3,
+                row="lower",
+                height=0.36,
+            ),
+        ],
+        x_end=most * 1.02,
+        title=f"{title}: {operator}" if of_one else title,
+        subtitle=sentences(
+            "the kernels that one call of the operator launches, most frequent first",
+            f"{plural(int(data['names'].sum()), 'sequence')}, time of all occurrences",
+            unmatched(frame),
+        ),
+        theme=colors,
+        width=width,
+        head="kernels" if of_one else "operator: kernels",
+        ticks=[(at, axis_time(at, step)) for at in ticks],
+        columns=[
+            Column("count", [count(each) for each in data["count"]]),
+            Column("kernels", list(data["kernel_ns_text"]), 480),
+        ],
+        tooltip=Tooltip(
+            "@{pattern}",
+            [
+                ("count", "@{count}"),
+                ("kernels", "@{kernel_ns_text}"),
+                ("operator", "@{operator_ns_text}"),
+            ],
+        ),
+    )
+
+
+def _sequence(pattern: str) -> str:
+    """Return the short names of the operator and of its kernels."""
+    operator, *_ = pattern.split("|")
+    return f"{short_name(operator)}: {_kernels(pattern)}"
+
+
+def _kernels(pattern: str) -> str:
+    return " → ".join(short_name(kernel) for kernel in pattern.split("|")[1:])

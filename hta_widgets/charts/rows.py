@@ -1,0 +1,461 @@
+"""Charts of rows: a name, bars or dots, and columns of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .bokeh_modules import models
+from .canvas import add_tooltip, drawn, keep_fitting, new_figure, plain_axis
+from .theme import FONT, Theme
+
+__all__ = [
+    "NAMED_ROWS",
+    "Bars",
+    "Column",
+    "Dots",
+    "Tooltip",
+    "Whiskers",
+    "brush",
+    "extremes",
+    "legend_of",
+    "nice_ticks",
+    "rows_chart",
+]
+
+#: Up to this many rows each has its name; more are drawn as a profile.
+NAMED_ROWS = 64
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Bars from one column of the source to another; colours may be columns, as ``@column``.
+
+    `only` is a column and its value, where the bars are not of all rows. Hatches are drawn fast
+    where all bars of a mark have the same.
+    """
+
+    left: str | float
+    right: str
+    fill: str
+    name: str = ""
+    line: str | None = None
+    hatch: str | None = None
+    hatch_color: str | None = None
+    hatch_weight: float = 1.0
+    hatch_scale: float = 5.0
+    alpha: float = 1.0
+    text: str = ""
+    text_color: str = "#000000"
+    row: str = "row"
+    height: float = 0.8
+    only: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Whiskers:
+    """Thin lines from one column of the source to another."""
+
+    left: str
+    right: str
+    color: str
+
+
+@dataclass(frozen=True)
+class Dots:
+    """Dots at a column of the source."""
+
+    at: str
+    color: str
+    size: int = 8
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """Texts at the right, one a row; shown where the chart is at least `least` wide."""
+
+    head: str
+    texts: Sequence[str]
+    least: int = 0
+
+
+@dataclass(frozen=True)
+class Tooltip:
+    """What is shown of the mark under the pointer: templates over the source's columns."""
+
+    heading: str
+    rows: Sequence[tuple[str, str]] = field(default_factory=list)
+
+
+def nice_ticks(end: float, most: int = 3, start: float = 0.0) -> list[float]:
+    """Return up to `most` + 1 round positions from `start` to `end`, 0 among them."""
+    span = max(abs(end), abs(start))
+    if span <= 0:
+        return [0.0]
+    rough = span / most
+    scale = 10.0 ** np.floor(np.log10(rough))
+    step = next(s * scale for s in (1, 2, 5, 10) if s * scale >= rough * 0.85)
+    first, last = int(np.ceil(start / step - 1e-9)), int(np.floor(end / step + 1e-9))
+    return [float(k * step) for k in range(first, last + 1)]
+
+
+def extremes(
+    names: Sequence[str], values: Any, words: Callable[[float], str], *, least: int = 16
+) -> str:
+    """Say which rows have least and most, where there are more than `least` of them."""
+    numbers = np.asarray(values, dtype=float)
+    if len(numbers) <= least or not np.isfinite(numbers).any():
+        return ""
+    low, high = int(np.nanargmin(numbers)), int(np.nanargmax(numbers))
+    return f"{words(numbers[low])} ({names[low]}) to {words(numbers[high])} ({names[high]})"
+
+
+def _field(value: Any) -> Any:
+    return value[1:] if isinstance(value, str) and value.startswith("@") else value
+
+
+def _pitch(rows: int) -> float:
+    if rows <= 40:
+        return 20.0
+    if rows <= NAMED_ROWS:
+        return 14.0
+    return max(640 / rows, 0.6)
+
+
+def rows_chart(
+    data: pd.DataFrame | Mapping[str, Any],
+    names: Sequence[str],
+    marks: Sequence[Bars | Whiskers | Dots],
+    *,
+    x_end: float,
+    title: str,
+    subtitle: str,
+    theme: Theme,
+    width: int | None,
+    tooltip: Tooltip | None = None,
+    columns: Sequence[Column] = (),
+    ticks: Sequence[tuple[float, str]] = (),
+    head: str = "",
+    x_start: float = 0.0,
+    background: bool = False,
+    legend: Sequence[Bars] | None = None,
+    zero_line: bool = False,
+) -> Any:
+    """Return a figure of rows from the top down.
+
+    Parameters
+    ----------
+    data : DataFrame or mapping
+        Becomes the one source; its column ``row`` says in which row each mark stands, from 0.
+    names : sequence of str
+        One a row.
+    marks : sequence of Bars, Whiskers or Dots
+        Drawn in this order.
+    x_end, x_start : float
+        The scale.
+    ticks : sequence of (float, str)
+        Positions and labels on the scale below.
+    columns : sequence of Column
+        Numbers at the right.
+    head : str
+        What the names are; heads the column of names.
+    background : bool, default False
+        Whether rows have a ground from start to end of the scale, where that is a whole.
+    legend : sequence of Bars, optional
+        By default the bars that have a name.
+    """
+    rows = len(names)
+    profile = rows > NAMED_ROWS
+    pitch = _pitch(rows)
+    headed = bool(head or any(column.head for column in columns)) and not profile
+    top = -1.5 if headed else -0.5
+    selector = models.BoxSelectTool(dimensions="height", overlay=brush(theme))
+    figure = new_figure(
+        title,
+        subtitle,
+        theme,
+        width,
+        frame_height=int(np.ceil((rows + headed) * pitch)),
+        x_range=models.Range1d(x_start, x_end),
+        y_range=models.Range1d(rows - 0.5, top),
+        tools=[selector, models.TapTool()],
+    )
+    height = 1.0 if profile else 0.8
+    source = models.ColumnDataSource(_plain(data))
+    if background:
+        ground = models.ColumnDataSource({"row": list(range(rows))})
+        figure.hbar(
+            y="row",
+            left=x_start,
+            right=x_end,
+            height=height,
+            source=ground,
+            fill_color=theme.lane,
+            line_color=None,
+            nonselection_fill_alpha=1,
+        )
+    _scale(figure, ticks, theme, zero_line=zero_line, profile=profile, rows=rows)
+    drawn_marks = [_add(figure, mark, source, theme, profile=profile) for mark in marks]
+    labels = _texts(figure, marks, source, profile=profile)
+    shown = _shown_rows(rows, pitch, profile=profile)
+    titles = [(row, names[row]) for row in shown]
+    figure.yaxis.ticker = models.FixedTicker(ticks=[*([-1] if headed else []), *shown])
+    right = [
+        (_column(figure, column, shown, theme, headed=headed), column.least)
+        for column in columns
+        if not profile
+    ]
+    box = legend_of(figure, marks if legend is None else legend, theme)
+    if tooltip is not None:
+        add_tooltip(figure, drawn_marks, theme, tooltip.heading, tooltip.rows)
+    keep_fitting(
+        figure,
+        width=width,
+        names=[*([(-1, head)] if headed else []), *titles],
+        columns=right,
+        labels=labels,
+        legend=box,
+    )
+    return figure
+
+
+def _plain(data: pd.DataFrame | Mapping[str, Any]) -> dict[str, Any]:
+    """Return columns that Bokeh takes: categories as texts, integers that fit into a float."""
+    plain = {}
+    for name, values in data.items():
+        if isinstance(values, pd.Series):
+            numeric = pd.api.types.is_numeric_dtype(values.dtype)
+            plain[str(name)] = values.to_numpy() if numeric else [str(v) for v in values]
+        else:
+            plain[str(name)] = values
+    return plain
+
+
+def brush(theme: Theme) -> Any:
+    """Return the box that a drag draws; it is there only while one drags."""
+    return models.BoxAnnotation(
+        level="overlay",
+        visible=False,
+        syncable=False,
+        left=float("nan"),
+        right=float("nan"),
+        top=float("nan"),
+        bottom=float("nan"),
+        fill_color=theme.brush_line,
+        fill_alpha=0.12,
+        line_color=theme.brush_line,
+        line_width=2,
+        line_alpha=1,
+        line_dash="solid",
+    )
+
+
+def _scale(
+    figure: Any,
+    ticks: Sequence[tuple[float, str]],
+    theme: Theme,
+    *,
+    zero_line: bool,
+    profile: bool,
+    rows: int,
+) -> None:
+    axis = figure.xaxis[0]
+    axis.visible = bool(ticks)
+    axis.ticker = models.FixedTicker(ticks=[at for at, _ in ticks])
+    axis.major_label_overrides = {at: drawn(text) for at, text in ticks}
+    figure.xgrid.ticker = axis.ticker
+    figure.xgrid.grid_line_color = theme.rule
+    if not profile:
+        figure.xgrid.bounds = "auto"
+    if zero_line:
+        figure.segment(
+            x0=[0], x1=[0], y0=[-0.5], y1=[rows - 0.5], line_color=theme.rule_strong, line_width=1
+        )
+
+
+def _add(
+    figure: Any,
+    mark: Bars | Whiskers | Dots,
+    source: Any,
+    theme: Theme,
+    *,
+    profile: bool,
+) -> Any:
+    if isinstance(mark, Whiskers):
+        # A halo parts the line from bars of its own darkness.
+        figure.segment(
+            y0="row",
+            y1="row",
+            x0=mark.left,
+            x1=mark.right,
+            source=source,
+            line_color=theme.bg,
+            line_width=4,
+            line_alpha=0.75,
+            nonselection_line_alpha=0.3,
+        )
+        return figure.segment(
+            y0="row",
+            y1="row",
+            x0=mark.left,
+            x1=mark.right,
+            source=source,
+            line_color=mark.color,
+            line_width=1.5,
+            nonselection_line_alpha=0.3,
+        )
+    if isinstance(mark, Dots):
+        return figure.scatter(
+            y="row",
+            x=mark.at,
+            size=mark.size,
+            source=source,
+            marker="circle",
+            fill_color=_field(mark.color),
+            line_color=theme.bg,
+            nonselection_fill_alpha=0.3,
+        )
+    line = None if profile and mark.line is None else _field(mark.line)
+    style: dict[str, Any] = {}
+    if mark.only is not None:
+        column, only = mark.only
+        chosen = models.GroupFilter(column_name=column, group=only)
+        style["view"] = models.CDSView(filter=chosen)
+    if mark.hatch is not None:
+        style |= {
+            "hatch_pattern": _field(mark.hatch),
+            "hatch_color": _field(mark.hatch_color),
+            "hatch_scale": mark.hatch_scale,
+            "hatch_weight": mark.hatch_weight,
+            "nonselection_hatch_alpha": 0.3,
+        }
+    return figure.hbar(
+        y=mark.row,
+        left=mark.left,
+        right=mark.right,
+        source=source,
+        height=1.0 if profile else mark.height,
+        fill_color=_field(mark.fill),
+        fill_alpha=mark.alpha,
+        line_color=line,
+        line_width=1,
+        nonselection_fill_alpha=0.3 * mark.alpha,
+        nonselection_line_alpha=0.3,
+        **style,
+    )
+
+
+def _texts(figure: Any, marks: Sequence[Any], source: Any, *, profile: bool) -> Any:
+    """Write numbers into bars; which of them fit is decided later."""
+    told = [mark for mark in marks if isinstance(mark, Bars) and mark.text]
+    if not told or profile:
+        return None
+    data = source.data
+    columns: dict[str, list[Any]] = {"row": [], "x": [], "full": [], "span": [], "color": []}
+    for mark in told:
+        right = np.asarray(data[mark.right], dtype=float)
+        left = (
+            np.asarray(data[mark.left], dtype=float)
+            if isinstance(mark.left, str)
+            else np.full(len(right), float(mark.left))
+        )
+        color = _field(mark.text_color)
+        colors = data[color] if mark.text_color.startswith("@") else [color] * len(right)
+        kept = [
+            at
+            for at, full in enumerate(data[mark.text])
+            if full and (mark.only is None or data[mark.only[0]][at] == mark.only[1])
+        ]
+        columns["row"] += [data["row"][at] for at in kept]
+        columns["x"] += left[kept].tolist()
+        columns["span"] += (right - left)[kept].tolist()
+        columns["full"] += [data[mark.text][at] for at in kept]
+        columns["color"] += [colors[at] for at in kept]
+    labels = models.ColumnDataSource({**columns, "text": list(columns["full"])})
+    figure.text(
+        x="x",
+        y="row",
+        text="text",
+        text_color="color",
+        source=labels,
+        x_offset=4,
+        text_baseline="middle",
+        text_font={"value": FONT},
+        text_font_size="11px",
+    )
+    return labels
+
+
+def _shown_rows(rows: int, pitch: float, *, profile: bool) -> list[int]:
+    """Return the rows whose names have room, 14 pixels each; of profiles round ones."""
+    if not profile:
+        return list(range(rows))
+    step = next(s for s in (2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096) if s * pitch >= 20)
+    return list(range(0, rows, step))
+
+
+def _column(
+    figure: Any, column: Column, shown: Sequence[int], theme: Theme, *, headed: bool
+) -> Any:
+    ticks = [*([-1] if headed and column.head else []), *shown]
+    overrides = {row: drawn(column.texts[row]) or "\u200b" for row in shown}
+    if headed and column.head:
+        overrides[-1] = drawn(column.head)
+    axis = models.LinearAxis(
+        ticker=models.FixedTicker(ticks=ticks), major_label_overrides=overrides
+    )
+    plain_axis(axis, theme)
+    figure.add_layout(axis, "right")
+    return axis
+
+
+def legend_of(figure: Any, marks: Sequence[Any], theme: Theme) -> Any:
+    """Name the colours of the marks that have a name; None where there are none."""
+    told = [mark for mark in marks if isinstance(mark, (Bars, Dots)) and mark.name]
+    if not told:
+        return None
+    items = []
+    for mark in told:
+        none = models.ColumnDataSource({"x": [float("nan")]})
+        if isinstance(mark, Dots):
+            key = figure.scatter(
+                x="x", y="x", source=none, fill_color=mark.color, line_color=None, size=mark.size
+            )
+        else:
+            key = figure.hbar(
+                y="x",
+                left="x",
+                right="x",
+                source=none,
+                fill_color=mark.fill,
+                fill_alpha=mark.alpha,
+                line_color=mark.line,
+                hatch_pattern=mark.hatch,
+                hatch_color=mark.hatch_color or theme.ink2,
+                hatch_scale=4,
+            )
+        items.append(models.LegendItem(label={"value": drawn(mark.name)}, renderers=[key]))
+    legend = models.Legend(
+        items=items,
+        orientation="horizontal",
+        border_line_color=None,
+        background_fill_alpha=0,
+        label_text_font=FONT,
+        label_text_font_size="11px",
+        label_text_color=theme.ink,
+        glyph_width=12,
+        glyph_height=12,
+        label_width=0,
+        label_height=12,
+        label_standoff=4,
+        spacing=12,
+        padding=2,
+        margin=2,
+    )
+    figure.above = [legend, *figure.above]
+    return legend

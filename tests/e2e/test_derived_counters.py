@@ -1,0 +1,22 @@
+"""Counters that analyses derive, drawn as tracks in JupyterLab."""
+
+from playwright.sync_api import expect
+
+
+def test_queues_and_copies_are_tracks(notebook, kernel, page, shared, screenshot):
+    job = shared / "traces/hta_tests/trace_filter"
+    notebook(
+        "import hta_widgets as hw; from hta_widgets import analysis",
+        f"ts = analysis.with_counters(hw.load({str(job)!r}, ranks=[0], progress=False))",
+        "tl = hw.Timeline(ts, height=800); tl",
+    )
+    root = page.locator(".hta-root")
+    expect(root.locator(".hta-words")).to_contain_text("Whole job")
+    screenshot(root, "derived_counters")
+    labels = kernel.value(
+        "[t['label'] for t in tl.engine.scene()['ranks'][0]['tracks'] if t['role'] == 'counter']"
+    )
+    assert [label for label in labels if label.startswith("Queue")] == [
+        f"Queue Length[{stream}]" for stream in (7, 23, 25, 84, 203)
+    ]
+    assert labels[5:] == ["Memcpy DtoD", "Memcpy DtoH", "Memcpy HtoD", "Memset"]

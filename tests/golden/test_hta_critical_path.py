@@ -1,0 +1,158 @@
+"""The facade's critical paths against those that HTA 0.5.0 found."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from hta_widgets import TraceError
+from hta_widgets.analysis.critical import HTA, build, path_of
+from hta_widgets.analysis.critical.window import stretch_of
+from hta_widgets.compat.critical_path import CPGraph, critical_path_analysis
+from hta_widgets.model import Selection
+from hta_widgets.model.subset import trace_within
+from tests.support import golden
+
+FORWARD = "[param|pytorch.model.alex_net|0|0|0|measure|forward]"
+
+#: Paths that differ from HTA's for a reason: µs that HTA found and that we find.
+DIFFERENT = {
+    ("hta_tests__amd_trace", "ProfilerStep.1"): (
+        741,
+        None,
+        "HTA takes the step's copy on the device for a second step; there is one",
+    ),
+    ("hta_tests__trace_diff__test", "ProfilerStep.0"): (
+        118_122,
+        106_893,
+        "of 839 launched CUDA graphs HTA keeps the last kernel only",
+    ),
+    ("hta_tests__trace_diff__test", "ProfilerStep.1"): (
+        117_122,
+        108_585,
+        "of 839 launched CUDA graphs HTA keeps the last kernel only",
+    ),
+}
+
+CASES = [
+    (name, path.name.removeprefix("critical_path.").removesuffix(".json"))
+    for name in golden.names("critical_path.*.json")
+    for path in sorted((golden.GOLDEN / name).glob("critical_path.*.json"))
+]
+pytestmark = pytest.mark.skipif(not CASES, reason=golden.MISSING)
+
+EXACT = [case for case in CASES if case not in DIFFERENT and golden.resolution_ns(case[0]) == 1000]
+ROUNDED = [case for case in CASES if case not in DIFFERENT and case not in EXACT]
+
+
+def asked(case):
+    """The annotation and instance of a file's name."""
+    annotation, _, instance = case.rpartition(".")
+    if annotation == "FULL":
+        return "", 0
+    # HTA was asked for the second forward pass; only the name of the table says so.
+    return (annotation, int(instance)) if "ProfilerStep" in annotation else (FORWARD, 1)
+
+
+def ours(name, case):
+    kept = golden.kept(name)
+    graph, found = critical_path_analysis(kept, kept.ranks[0], *asked(case))
+    assert found
+    return graph
+
+
+def expected(name, case):
+    return golden.record(name, f"critical_path.{case}.json")
+
+
+def durations(graph):
+    frame = graph.get_critical_path_breakdown()
+    return frame.groupby("bound_by")["duration"].sum().to_dict()
+
+
+@pytest.mark.parametrize(("name", "case"), EXACT)
+def test_paths_are_hta_s(name, case):
+    graph, theirs = ours(name, case), expected(name, case)
+    assert {bound: time for bound, time in durations(graph).items() if time} == {
+        bound: time for bound, time in theirs["duration_us"].items() if time
+    }
+    assert graph.path.length_ns == theirs["total_us"] * 1000
+    assert (graph.number_of_nodes(), graph.number_of_edges()) == (theirs["nodes"], theirs["edges"])
+    assert len(graph.critical_path_nodes) == theirs["critical_path_nodes"]
+    assert len(graph.critical_path_events_set) == theirs["critical_events"]
+    shares = graph.summary()
+    for bound, share in theirs["summary_pct"].items():
+        assert shares.get(bound, 0) == pytest.approx(share)
+
+
+def edges_of(frame):
+    keys = zip(
+        frame["event_idx"].fillna(-1),
+        frame["duration"],
+        frame["type"].astype(str),
+        frame["bound_by"].fillna("").astype(str),
+        strict=True,
+    )
+    return Counter(keys)
+
+
+@pytest.mark.parametrize(("name", "case"), EXACT)
+def test_every_edge_is_hta_s(name, case):
+    file = case if asked(case)[0] != FORWARD else f"{FORWARD}.1"
+    theirs = golden.frame(name, f"critical_path.{file}.breakdown.csv")
+    frame = ours(name, case).get_critical_path_breakdown()
+    assert edges_of(frame) == edges_of(theirs)
+    assert list(frame.columns) == list(theirs.columns)
+
+
+@pytest.mark.parametrize(("name", "case"), ROUNDED)
+def test_fractions_of_a_microsecond_are_all_that_differs(name, case):
+    # HTA rounds starts and durations, and drops what is then 0 long.
+    graph, theirs = ours(name, case), expected(name, case)
+    most_us = max(theirs["critical_path_nodes"], len(graph.critical_path_nodes))
+    found = durations(graph)
+    for bound, time in theirs["duration_us"].items():
+        assert abs(found.get(bound, 0) - time) <= most_us, bound
+    assert abs(graph.path.length_ns / 1000 - theirs["total_us"]) <= most_us
+
+
+@pytest.mark.parametrize(("name", "case"), [case for case in DIFFERENT if case in CASES])
+def test_deliberate_differences_are_those_of_the_table(name, case):
+    theirs_us, ours_us, _ = DIFFERENT[name, case]
+    assert expected(name, case)["total_us"] == theirs_us
+    if ours_us is None:
+        with pytest.raises(TraceError, match="no instance 1"):
+            ours(name, case)
+    else:
+        assert ours(name, case).path.length_ns == ours_us * 1000
+
+
+@pytest.mark.parametrize("instance", [0, 1])
+def test_without_the_other_kernels_of_graph_launches_paths_are_hta_s(instance):
+    name = "hta_tests__trace_diff__test"
+    if name not in golden.names():
+        pytest.skip(golden.MISSING)
+    trace = next(iter(golden.kept(name).values()))
+    theirs = expected(name, f"ProfilerStep.{instance}")
+    rows = np.flatnonzero(trace.launch_of >= 0)
+    call, record = trace.launch_of[rows], trace.table.record[rows]
+    order = np.lexsort((record, call))
+    earlier = order[:-1][call[order][1:] == call[order][:-1]]
+    member = np.ones(len(trace), dtype=bool)
+    member[rows[earlier]] = False
+    last_only = trace_within(trace, member, Selection())
+    path = build(last_only, stretch_of(last_only, "ProfilerStep", instance), HTA)
+    graph = CPGraph(path)
+    assert durations(graph) == theirs["duration_us"]
+    assert (graph.number_of_nodes(), graph.number_of_edges()) == (theirs["nodes"], theirs["edges"])
+
+
+def test_where_hta_fails_there_is_a_path():
+    for name in golden.names():
+        kept = golden.kept(name)
+        for rank in kept:
+            for annotation in ("ProfilerStep", ""):
+                found = critical_path_analysis(kept, rank, annotation, 0)
+                if found is None:
+                    assert path_of(kept[rank], annotation) is None
+                    assert not kept[rank].events["name"].str.contains(annotation).any()

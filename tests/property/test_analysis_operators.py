@@ -1,0 +1,182 @@
+"""What operators cost on random trees of calls, against plain recursion."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import given, settings, strategies as st
+
+import hta_widgets as hw
+from hta_widgets.analysis import operators
+from hta_widgets.analysis.host_stack import covered_by_children, forest_of, nearest
+
+#: A call: its kind, its name, its children. Device work hangs on launches.
+CATEGORIES = ("cpu_op", "python_function", "user_annotation", "launch")
+
+
+@st.composite
+def trees(draw, depth=5):
+    category = draw(st.sampled_from(CATEGORIES if depth else ("launch", "cpu_op")))
+    if category == "launch":
+        return (category, "", [draw(st.integers(0, 9)) for _ in range(draw(st.integers(0, 2)))])
+    children = draw(st.lists(trees(depth - 1), max_size=3)) if depth else []
+    return (category, draw(st.sampled_from("abc")), children)
+
+
+class Job:
+    """Lays trees out in time: each event begins 10 ns after its parent or elder sibling does."""
+
+    def __init__(self, threads):
+        self.records = []
+        self.expected = {}
+        self.device_ns = self.outside_ns = self.correlation = 0
+        for tid, roots in enumerate(threads, start=1):
+            at = 1000
+            for root in roots:
+                at = self.lay_out(root, at, tid, [])[0] + 10
+
+    def write(self, cat, name, start, end, pid, tid, **args):
+        times = {"ts": start / 1000, "dur": (end - start) / 1000}
+        who = {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid}
+        self.records.append({**who, **times, "args": args})
+
+    def lay_out(self, node, start, tid, above):
+        """Write an event and all below it.
+
+        `above` are the names of operators; return the end, and the time of the operators that are
+        the outermost here.
+        """
+        category, name, below = node
+        if category == "launch":
+            return self.launch(below, start, tid, above), 0
+        is_operator = category == "cpu_op"
+        at, within = start + 10, 0
+        for child in below:
+            at, operators_ns = self.lay_out(
+                child, at, tid, [*above, name] if is_operator else above
+            )
+            at, within = at + 10, within + operators_ns
+        self.write(category, name, start, at, 10, tid)
+        if not is_operator:
+            return at, within
+        sums = self.expected.setdefault(name, [0] * 5)
+        sums[0] += 1
+        sums[1] += 0 if name in above else at - start
+        sums[2] += at - start - within
+        return at, at - start
+
+    def launch(self, kernels, start, tid, above):
+        self.correlation += 1
+        link = {"correlation": self.correlation}
+        self.write("cuda_runtime", "cudaLaunchKernel", start, start + 5, 10, tid, **link)
+        at = 1_000_000 + 1000 * self.correlation
+        for time in kernels:
+            self.write("kernel", "k", at, at + time, 0, 7, stream=7, **link)
+            at += time
+        total = sum(kernels)
+        self.device_ns += total
+        self.outside_ns += 0 if above else total
+        for name in set(above):
+            self.expected.setdefault(name, [0] * 5)[3] += total
+        if above:
+            self.expected[above[-1]][4] += total
+        return start + 5
+
+
+@settings(max_examples=60)
+@given(st.lists(st.lists(trees(), max_size=3), min_size=1, max_size=2))
+def test_sums_of_random_trees(tmp_path_factory, threads):
+    job = Job(threads)
+    path = tmp_path_factory.mktemp("job") / "trace.json"
+    path.write_text(json.dumps({"traceEvents": job.records}))
+    if not job.records:
+        return
+    frame = operators(hw.load(path, cache=False, progress=False))
+    columns = ["count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns"]
+    found = {row[0]: list(row[1:]) for row in frame[["name", *columns]].itertuples(index=False)}
+    assert found == job.expected
+    assert frame.attrs["device_ns"] == job.device_ns
+    assert frame.attrs["unattributed"]["outside_operators_ns"] == job.outside_ns
+
+
+@settings(max_examples=40)
+@given(st.lists(trees(), min_size=1, max_size=3), st.lists(st.integers(0, 1_010_000), max_size=3))
+def test_windows_side_by_side_add_up(tmp_path_factory, roots, edges):
+    job = Job([roots])
+    path = tmp_path_factory.mktemp("job") / "trace.json"
+    path.write_text(json.dumps({"traceEvents": job.records}))
+    traces = hw.load(path, cache=False, progress=False)
+    edges = [0, *sorted(set(edges) - {0}), traces.end_ns + 1]
+    if edges != sorted(set(edges)):
+        return
+    columns = ["cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns"]
+    whole = operators(traces).set_index("name")[columns].to_dict("index")
+    found = {name: dict.fromkeys(columns, 0) for name in whole}
+    device_ns = 0
+    for window in pairwise(edges):
+        frame = operators(traces, window=window)
+        device_ns += frame.attrs["device_ns"]
+        for name, sums in frame.set_index("name")[columns].to_dict("index").items():
+            for column in columns:
+                found[name][column] += sums[column]
+    assert found == whole
+    assert device_ns == job.device_ns
+
+
+PARENTS = st.lists(st.integers(-1, 30), max_size=30).map(
+    lambda values: np.array(
+        [min(value, place - 1) for place, value in enumerate(values)], dtype=np.int64
+    )
+)
+
+
+def path_of(parent, row):
+    path = [row]
+    while parent[path[-1]] >= 0:
+        path.append(int(parent[path[-1]]))
+    return path
+
+
+@given(PARENTS, st.randoms(use_true_random=False))
+def test_forests(parent, random):
+    count = len(parent)
+    forest = forest_of(parent)
+    paths = [path_of(parent, row) for row in range(count)]
+    values = np.array([random.randrange(-9, 99) for _ in range(count)], dtype=np.int64)
+    group = np.array([random.randrange(3) for _ in range(count)], dtype=np.int64)
+    stops = np.array([random.random() < 0.4 for _ in range(count)], dtype=bool)
+    members = np.flatnonzero(np.array([random.random() < 0.7 for _ in range(count)], dtype=bool))
+    assert forest.depth.tolist() == [len(path) - 1 for path in paths]
+    assert forest.sums(values).tolist() == [
+        sum(int(values[row]) for row in range(count) if top in paths[row]) for top in range(count)
+    ]
+    assert sorted(forest.place.tolist()) == list(range(count))
+    assert forest.repeated(members, group[members]).tolist() == [
+        any(up in members and group[up] == group[row] for up in paths[row][1:]) for row in members
+    ]
+    found = nearest(parent, stops)
+    assert found.tolist() == [next((up for up in path if stops[up]), -1) for path in paths] + [-1]
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 15)), min_size=1, max_size=12)
+
+
+@given(SPANS, st.randoms(use_true_random=False))
+def test_children_that_overlap_count_once(spans, random):
+    start, length = (
+        np.array(values, dtype=np.int64) for values in zip(*sorted(spans), strict=True)
+    )
+    end = start + length
+    parent = np.array([random.randrange(-1, max(row, 1)) for row in range(len(start))])
+    parent[0] = -1
+    covered = covered_by_children(parent, start, end)
+    for row in range(len(start)):
+        instants = {
+            at
+            for child in np.flatnonzero(parent == row)
+            for at in range(start[child], end[child])
+            if start[row] <= at < end[row]
+        }
+        assert covered[row] == len(instants)

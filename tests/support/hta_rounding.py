@@ -1,0 +1,34 @@
+"""Traces as HTA rounds them, so that its numbers can be met exactly."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from hta_widgets.model import Trace, TraceSet
+
+__all__ = ["rounded"]
+
+
+def rounded(traces: TraceSet) -> TraceSet:
+    """The events with starts rounded up and ends down to microseconds, added in floats.
+
+    HTA rounds files that have any fraction of a microsecond; others stay as they are.
+    """
+    if min((trace.resolution_ns for trace in traces.values()), default=1000) >= 1000:
+        return traces
+    return TraceSet([_rounded(trace) for trace in traces.values()], like=traces)
+
+
+def _rounded(trace: Trace) -> Trace:
+    table = trace.table
+    base = trace.zero_ns - trace.metadata.get("baseTimeNanoseconds", 0)
+    ts = np.array([_decimal(time) for time in (table.start_ns + base).tolist()])
+    dur = np.array([_decimal(time) for time in table.dur_ns.tolist()])
+    start = np.ceil(ts).astype(np.int64) * 1000 - base
+    end = np.floor(ts + dur).astype(np.int64) * 1000 - base
+    return replace(trace, _table=replace(table, start_ns=start, dur_ns=end - start))
+
+
+def _decimal(time_ns: int) -> float:
+    """The float that a reader of JSON takes for these nanoseconds, written as microseconds."""
+    return float(f"{time_ns // 1000}.{time_ns % 1000:03d}")

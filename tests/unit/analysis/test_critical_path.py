@@ -1,0 +1,328 @@
+"""Critical paths of small programs, by hand; times are ns."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import hta_widgets as hw
+from hta_widgets.analysis import critical_path, critical_path_summary, path_selection
+from tests.support.small import NCCL, call, copy, event, kernel, load
+
+
+def op(start, end, name="aten::op", *, tid=1, **args):
+    return event("cpu_op", name, start, end, pid=10, tid=tid, **args)
+
+
+def step(start, end, number=1):
+    return event("user_annotation", f"ProfilerStep#{number}", start, end, pid=10, tid=1)
+
+
+def path(tmp_path, *events, **options):
+    return critical_path(load(tmp_path, list(events)), 0, **options)
+
+
+def rows(frame):
+    columns = ["start_ns", "dur_ns", "name", "bound_by"]
+    frame = frame.assign(name=frame["name"].astype(str), bound_by=frame["bound_by"].astype(str))
+    return [tuple(row) for row in frame[columns].itertuples(index=False)]
+
+
+def by_cause(frame):
+    return frame.groupby(frame["bound_by"].astype(str))["dur_ns"].sum().to_dict()
+
+
+def adds_up(frame):
+    start, end = frame.attrs["span_ns"]
+    assert frame["dur_ns"].sum() == end - start
+    assert (frame["dur_ns"] > 0).all()
+    ends = frame["start_ns"] + frame["dur_ns"]
+    assert frame["start_ns"].tolist() == [start, *ends.tolist()[:-1]]
+
+
+def test_a_thread_s_time_is_that_of_its_innermost_operators(tmp_path):
+    found = path(tmp_path, step(50, 400), op(100, 200, "A"), op(120, 150, "B"), op(250, 300, "C"))
+    assert rows(found) == [
+        (50, 50, "ProfilerStep#1", "cpu_outside_operators"),
+        (100, 20, "A", "cpu_bound"),
+        (120, 30, "B", "cpu_bound"),
+        (150, 50, "A", "cpu_bound"),
+        (200, 50, "ProfilerStep#1", "cpu_outside_operators"),
+        (250, 50, "C", "cpu_bound"),
+        (300, 100, "ProfilerStep#1", "cpu_outside_operators"),
+    ]
+    assert found.attrs["length_ns"] == 150
+    adds_up(found)
+
+
+def test_a_kernel_on_an_idle_stream_is_bound_by_its_launch(tmp_path):
+    found = path(tmp_path, step(50, 150), call(100, 110, 1), kernel(130, 230, launch=1))
+    assert rows(found) == [
+        (50, 50, "ProfilerStep#1", "cpu_outside_operators"),
+        (100, 30, "gemm", "gpu_kernel_launch_overhead"),
+        (130, 100, "gemm", "gpu_compute_bound"),
+    ]
+    adds_up(found)
+
+
+def test_kernels_launched_ahead_are_bound_by_those_before_them(tmp_path):
+    found = path(
+        tmp_path,
+        step(90, 150),
+        call(100, 110, 1),
+        call(110, 120, 2),
+        kernel(130, 230, launch=1),
+        kernel(235, 300, launch=2, name=NCCL),
+    )
+    assert rows(found)[1:] == [
+        (100, 30, "gemm", "gpu_kernel_launch_overhead"),
+        (130, 100, "gemm", "gpu_compute_bound"),
+        (230, 5, "gemm", "gpu_kernel_kernel_overhead"),
+        (235, 65, NCCL, "gpu_communication_bound"),
+    ]
+    assert found["stream"].tolist() == [-1, 7, 7, 7, 7]
+
+
+def test_a_call_that_took_until_the_stream_was_idle_bound_its_kernel(tmp_path):
+    # The first launch of a module: the stream ran dry while the call was at work.
+    found = path(
+        tmp_path,
+        step(90, 150),
+        call(100, 110, 1),
+        call(110, 400, 2),
+        kernel(130, 230, launch=1),
+        kernel(410, 500, launch=2, name="relu"),
+    )
+    assert rows(found)[1:] == [
+        (100, 10, "cudaLaunchKernel", "cpu_bound"),
+        (110, 300, "relu", "gpu_kernel_launch_overhead"),
+        (410, 90, "relu", "gpu_compute_bound"),
+    ]
+
+
+def sync(name, start, end, correlation, *, stream=-1, **args):
+    return event(
+        "cuda_sync", name, start, end, pid=0, tid=stream, stream=stream, device=0,
+        correlation=correlation, **args,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("cudaDeviceSynchronize", sync("Context Sync", 120, 255, 9)),
+        ("cudaStreamSynchronize", sync("Stream Sync", 120, 255, 9, stream=7)),
+        ("cudaStreamSynchronize", None),  # nothing recorded, but the call did block
+        ("hipDeviceSynchronize", None),
+    ],
+)
+def test_a_call_that_waits_hands_the_path_to_what_it_waits_for(tmp_path, name, row):
+    events = [
+        step(90, 320),
+        call(100, 110, 1),
+        call(120, 260, 9, name=name),
+        kernel(130, 250, launch=1),
+        op(270, 300, "after"),
+    ]
+    found = path(tmp_path, *events, *([row] if row else []))
+    assert rows(found)[1:] == [
+        (100, 30, "gemm", "gpu_kernel_launch_overhead"),
+        (130, 120, "gemm", "gpu_compute_bound"),
+        (250, 10, name, "sync_overhead"),
+        (260, 10, "ProfilerStep#1", "cpu_outside_operators"),
+        (270, 30, "after", "cpu_bound"),
+        (300, 20, "ProfilerStep#1", "cpu_outside_operators"),
+    ]
+    adds_up(found)
+    matched = found.attrs["matched"]
+    assert (matched["recorded_waits"], matched["inferred_waits"]) == ((1, 0) if row else (0, 1))
+
+
+def test_a_copy_that_did_not_wait_is_work_of_the_host(tmp_path):
+    found = path(
+        tmp_path, step(90, 210), call(100, 200, 1, name="cudaMemcpyAsync"), copy(300, 310, launch=1)
+    )
+    assert by_cause(found) == {
+        "cpu_outside_operators": 10,
+        "gpu_kernel_launch_overhead": 200,
+        "gpu_memory_bound": 10,
+    }
+    alone = path(tmp_path, step(90, 210), call(100, 200, name="cudaMemcpyAsync"))
+    assert by_cause(alone) == {"cpu_outside_operators": 20, "cpu_bound": 100}
+
+
+def test_a_kernel_waits_for_the_event_that_its_stream_waits_for(tmp_path):
+    found = path(
+        tmp_path,
+        step(90, 200),
+        call(100, 110, 1),
+        call(110, 115, 2, name="cudaEventRecord"),
+        call(120, 125, 3, name="cudaStreamWaitEvent"),
+        call(130, 140, 4),
+        kernel(130, 500, launch=1, stream=7),
+        sync(
+            "Stream Wait Event", 126, 127, 3, stream=9, wait_on_stream=7,
+            wait_on_cuda_event_record_corr_id=2,
+        ),
+        kernel(510, 600, launch=4, stream=9, name="second"),
+    )  # fmt: skip
+    assert rows(found)[1:] == [
+        (100, 30, "gemm", "gpu_kernel_launch_overhead"),
+        (130, 370, "gemm", "gpu_compute_bound"),
+        (500, 10, "second", "sync_overhead"),
+        (510, 90, "second", "gpu_compute_bound"),
+    ]
+    assert found.attrs["matched"]["waits_of_kernels"] == 1
+
+
+def test_a_call_waits_for_an_event_of_another_stream(tmp_path):
+    found = path(
+        tmp_path,
+        step(90, 700),
+        call(100, 110, 1),
+        call(110, 115, 2, name="cudaEventRecord"),
+        call(116, 117, 5),
+        call(130, 520, 3, name="cudaEventSynchronize"),
+        kernel(130, 500, launch=1, stream=7),
+        kernel(600, 640, launch=5, stream=7, name="later"),
+        sync("Event Sync", 131, 515, 3, wait_on_stream=7, wait_on_cuda_event_record_corr_id=2),
+        op(530, 690, "after"),
+    )
+    assert ("sync_overhead", 20) in by_cause(found).items()
+    assert rows(found)[-2][2] == "after"
+
+
+def test_every_kernel_of_a_graph_launch_takes_part(tmp_path):
+    found = path(
+        tmp_path,
+        step(90, 130),
+        call(100, 120, 1, name="cudaGraphLaunch"),
+        *(kernel(200 + 100 * k, 290 + 100 * k, launch=1, name=f"k{k}") for k in range(3)),
+    )
+    names = [row[2] for row in rows(found) if row[3] == "gpu_compute_bound"]
+    assert names == ["k0", "k1", "k2"]
+    assert by_cause(found)["gpu_kernel_kernel_overhead"] == 20
+    adds_up(found)
+
+
+def test_amd_s_launches_and_stream_0_take_part(tmp_path):
+    found = path(
+        tmp_path,
+        step(90, 130),
+        call(100, 120, 1, name="hipExtModuleLaunchKernel"),
+        kernel(200, 300, launch=1, stream=0),
+    )
+    assert by_cause(found) == {
+        "cpu_outside_operators": 10,
+        "gpu_kernel_launch_overhead": 100,
+        "gpu_compute_bound": 100,
+    }
+
+
+def test_a_kernel_behind_earlier_steps_waits_in_its_queue(tmp_path):
+    found = path(
+        tmp_path,
+        step(10, 90, 1),
+        call(20, 30, 1),
+        kernel(40, 500, launch=1),
+        step(90, 130, 2),
+        call(100, 110, 2),
+        kernel(510, 600, launch=2, name="second"),
+        instance=1,
+    )
+    assert rows(found) == [
+        (90, 10, "ProfilerStep#2", "cpu_outside_operators"),
+        (100, 410, "second", "gpu_queue_wait"),
+        (510, 90, "second", "gpu_compute_bound"),
+    ]
+
+
+def test_the_backward_thread_goes_on_where_the_forward_thread_waits(tmp_path):
+    found = path(
+        tmp_path,
+        step(90, 700),
+        op(100, 200, "forward"),
+        op(250, 400, "autograd::engine::evaluate_function: AddmmBackward0", tid=2),
+        op(450, 650, "optimizer"),
+    )
+    assert by_cause(found) == {"cpu_bound": 450, "cpu_outside_operators": 160}
+    assert found["tid"].tolist()[1:-1] == ["1", "", "2", "", "1"]
+    assert found.attrs["matched"]["hand_overs"] == 2
+
+
+def test_loading_data_is_named(tmp_path):
+    loader = op(100, 200, "enumerate(DataLoader)#_Iter.__next__")
+    events = [step(90, 320), loader, op(120, 180, "aten::stack"), op(210, 300, "my_loader")]
+    assert by_cause(path(tmp_path, *events)) == {
+        "data_loading": 100,
+        "cpu_bound": 90,
+        "cpu_outside_operators": 40,
+    }
+    own = path(tmp_path, *events, data_load_events=["^my_"])
+    assert by_cause(own)["data_loading"] == 90
+
+
+def test_several_instances_and_the_whole_rank(tmp_path):
+    events = [step(100, 200, 1), op(110, 190), step(200, 300, 2), op(210, 290), op(310, 350)]
+    assert path(tmp_path, *events, instance=(0, 1)).attrs["span_ns"] == (100, 300)
+    assert path(tmp_path, *events, instance=1).attrs["span_ns"] == (200, 300)
+    whole = path(tmp_path, *events, annotation="")
+    assert whole.attrs["span_ns"] == (0, 350)
+    adds_up(whole)
+
+
+def test_wrong_arguments_say_what_there_is(tmp_path):
+    traces = load(tmp_path, [step(100, 200, 7), op(110, 190)])
+    with pytest.raises(hw.TraceError, match=r"no instance 3.*It has 1.*ProfilerStep#7"):
+        critical_path(traces, 0, instance=3)
+    with pytest.raises(hw.TraceError, match="no rank 5"):
+        critical_path(traces, 5)
+    for wrong in (-1, (1, 0), "first", (0, 1, 2), True):
+        with pytest.raises(hw.TraceError, match="names no instances"):
+            critical_path(traces, 0, instance=wrong)
+    with pytest.raises(hw.TraceError, match="no regular expression"):
+        critical_path(traces, 0, data_load_events=["("])
+
+
+def test_without_the_range_there_is_an_empty_table_and_a_reason(tmp_path):
+    found = path(tmp_path, op(110, 190))
+    full = path(tmp_path, op(110, 190), annotation="")
+    assert not len(found)
+    assert "ProfilerStep" in found.attrs["note"]
+    assert list(found.columns) == list(full.columns)
+    numbers = ["rank", "start_ns", "dur_ns", "id", "stream"]
+    assert (found[numbers].dtypes == np.int64).all()
+    assert isinstance(critical_path_summary(found), pd.DataFrame)
+
+
+def test_a_range_with_nothing_in_it_is_one_segment(tmp_path):
+    found = path(tmp_path, step(100, 200))
+    assert rows(found) == [(100, 100, "ProfilerStep#1", "cpu_outside_operators")]
+    assert found.attrs["note"]
+
+
+def test_device_work_without_launches_has_a_path(tmp_path):
+    found = path(tmp_path, kernel(100, 200), kernel(210, 300), annotation="")
+    assert by_cause(found)["gpu_compute_bound"] == 190
+    adds_up(found)
+
+
+def test_summary_adds_up_to_the_span(tmp_path):
+    found = path(tmp_path, step(50, 150), call(100, 110, 1), kernel(130, 230, launch=1))
+    summary = critical_path_summary(found)
+    assert summary["bound_by"].astype(str).tolist() == [
+        "gpu_compute_bound",
+        "cpu_outside_operators",
+        "gpu_kernel_launch_overhead",
+    ]
+    assert summary["share"].sum() == pytest.approx(1)
+    assert summary["dur_ns"].tolist() == [100, 50, 30]
+    assert summary["count"].tolist() == [1, 1, 1]
+
+
+def test_the_path_is_a_selection(tmp_path):
+    traces = load(
+        tmp_path, [step(50, 150), call(100, 110, 1), kernel(130, 230, launch=1), op(10, 20)]
+    )
+    found = critical_path(traces, 0)
+    names = traces[0].events.loc[[i for _, i in path_selection(found, traces).ids], "name"]
+    assert sorted(names) == ["ProfilerStep#1", "cudaLaunchKernel", "gemm"]

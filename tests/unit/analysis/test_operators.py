@@ -1,0 +1,249 @@
+"""What operators cost, by hand."""
+
+import pytest
+from support.small import call, copy, event, kernel, load
+
+from hta_widgets.analysis import operators
+from hta_widgets.analysis.call_tree import call_tree
+
+
+def op(name, start, end, *, tid=1, cat="cpu_op", **args):
+    return event(cat, name, start, end, pid=10, tid=tid, **args)
+
+
+def rows_of(frame, *columns):
+    """The measures by name, without the event that every small job begins with."""
+    columns = columns or (
+        "count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns",
+    )  # fmt: skip
+    shown = frame[frame["name"] != "aten::origin"]
+    return {
+        name: tuple(values)
+        for name, *values in shown[["name", *columns]].itertuples(index=False, name=None)
+    }
+
+
+#: linear encloses addmm, which launches two kernels, and t, which launches none.
+LINEAR = [
+    op("aten::linear", 100, 200),
+    op("aten::t", 110, 120),
+    op("aten::addmm", 130, 190),
+    call(140, 145, 1),
+    call(150, 155, 2),
+    kernel(300, 340, launch=1),
+    kernel(340, 350, launch=2, stream=8),
+]
+
+
+def test_self_and_total_of_nested_operators(tmp_path):
+    frame = operators(load(tmp_path, LINEAR))
+    assert rows_of(frame) == {
+        "aten::linear": (1, 100, 100 - 10 - 60, 50, 0),
+        "aten::addmm": (1, 60, 60, 50, 50),
+        "aten::t": (1, 10, 10, 0, 0),
+    }
+    assert list(frame.columns) == [
+        "rank", "name", "count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns",
+    ]  # fmt: skip
+    assert frame["name"].tolist()[:2] == ["aten::linear", "aten::addmm"]
+    assert frame.attrs["matched"] == {"operators": 4, "device_work": 2, "linked": 2}
+
+
+def test_calls_and_python_functions_part_no_operators(tmp_path):
+    frame = operators(
+        load(
+            tmp_path,
+            [
+                op("outer", 100, 200),
+                event("python_function", "f", 110, 190, pid=10, tid=1),
+                op("inner", 120, 150),
+                call(160, 180, 1),
+                kernel(500, 507, launch=1),
+            ],
+        )
+    )
+    # The call's time is the operator's own.
+    assert rows_of(frame) == {"outer": (1, 100, 70, 7, 7), "inner": (1, 30, 30, 0, 0)}
+
+
+def test_recursion_counts_once(tmp_path):
+    events = [
+        op("conv", 100, 200),
+        op("pad", 110, 190),
+        op("conv", 120, 180),
+        call(130, 140, 1),
+        kernel(500, 540, launch=1),
+        op("conv", 300, 310),
+    ]
+    assert rows_of(operators(load(tmp_path, events))) == {
+        "conv": (3, 100 + 10, (100 - 80) + 60 + 10, 40, 40),
+        "pad": (1, 80, 20, 40, 0),
+    }
+
+
+def test_work_of_the_backward_thread_belongs_to_its_operators(tmp_path):
+    events = [
+        op("loss.backward", 100, 400),
+        op("autograd::engine::evaluate_function: AddmmBackward0", 150, 250, tid=2),
+        op("aten::mm", 160, 240, tid=2),
+        call(170, 175, 1, tid=2),
+        kernel(500, 530, launch=1),
+    ]
+    found = rows_of(operators(load(tmp_path, events)), "device_total_ns", "device_self_ns")
+    assert found == {
+        "autograd::engine::evaluate_function: AddmmBackward0": (30, 0),
+        "aten::mm": (30, 30),
+        "loss.backward": (0, 0),
+    }
+
+
+def test_device_time_is_told_apart_to_the_nanosecond(tmp_path):
+    events = [
+        *LINEAR,
+        kernel(400, 403),  # no launch
+        call(210, 215, 9),  # in no operator
+        copy(420, 431, launch=None),
+        kernel(440, 460, launch=9),
+        event("cuda_sync", "Stream Sync", 300, 500, pid=0, tid=7, stream=7),
+        event("gpu_user_annotation", "range", 300, 500, pid=0, tid=7, stream=7),
+    ]
+    frame = operators(load(tmp_path, events))
+    assert frame.attrs["device_ns"] == 40 + 10 + 3 + 11 + 20
+    assert frame.attrs["unattributed"] == {
+        "unlinked_ns": 14,
+        "outside_operators_ns": 20,
+        "not_selected_ns": 0,
+    }
+    assert frame["device_self_ns"].sum() == 50
+
+
+def test_one_launch_of_many_kernels(tmp_path):
+    events = [
+        op("graph", 100, 200),
+        call(110, 120, 5, name="cudaGraphLaunch"),
+        kernel(300, 310, launch=5),
+        kernel(310, 330, launch=5),
+    ]
+    assert rows_of(operators(load(tmp_path, events)))["graph"] == (1, 100, 100, 30, 30)
+
+
+def test_steps_are_no_operators_and_ranges_are_on_request(tmp_path):
+    events = [
+        op("ProfilerStep#1", 50, 1000),
+        op("forward", 90, 300, cat="user_annotation"),
+        *LINEAR,
+    ]
+    traces = load(tmp_path, events)
+    assert set(rows_of(operators(traces))) == {"aten::linear", "aten::addmm", "aten::t"}
+    found = rows_of(operators(traces, annotations=True))
+    assert found["forward"] == (1, 210, 110, 50, 0)
+    assert found["ProfilerStep#1"] == (1, 950, 740, 50, 0)
+
+
+def test_the_window_cuts_times_and_keeps_what_still_runs(tmp_path):
+    traces = load(tmp_path, LINEAR)
+    found = rows_of(operators(traces, window=(115, 160)))
+    assert found == {
+        "aten::linear": (1, 45, 45 - 5 - 30, 0, 0),
+        "aten::addmm": (1, 30, 30, 0, 0),
+        "aten::t": (1, 5, 5, 0, 0),
+    }
+    later = operators(traces, window=(330, 345))
+    assert rows_of(later) == {
+        "aten::linear": (0, 0, 0, 15, 0),
+        "aten::addmm": (0, 0, 0, 15, 15),
+    }
+    assert later.attrs["device_ns"] == 15
+    assert operators(traces, window=(330, 330)).empty
+
+
+def test_a_selection_chooses_operators_and_leaves_them_their_work(tmp_path):
+    traces = load(tmp_path, LINEAR, [op("aten::relu", 5, 9)])
+    only = traces.select("name == 'aten::linear'")
+    frame = operators(traces, selection=only)
+    assert rows_of(frame) == {"aten::linear": (1, 100, 30, 50, 0)}
+    assert frame.attrs["unattributed"]["not_selected_ns"] == 50
+    assert rows_of(operators(traces, ranks=[1])) == {"aten::relu": (1, 4, 4, 0, 0)}
+    assert set(operators(traces)["rank"]) == {0, 1}
+
+
+def test_by_shape(tmp_path):
+    events = [
+        op("mm", 10, 20, **{"Input Dims": [[2, 3], [3, 4]]}),
+        op("mm", 30, 35, **{"Input Dims": [[2, 3], [3, 4]]}),
+        op("mm", 40, 47, **{"Input Dims": [[8, 3], []]}),
+        op("mm", 50, 51),
+    ]
+    frame = operators(load(tmp_path, events), group_by_shape=True)
+    frame = frame[frame["name"] == "mm"]
+    found = dict(zip(frame["input_shapes"], frame["cpu_total_ns"], strict=True))
+    assert found == {"[[2, 3], [3, 4]]": 15, "[[8, 3], []]": 7, "": 1}
+
+
+def test_by_call_stack_from_args(tmp_path):
+    events = [
+        op("mm", 10, 20, **{"Call stack": "b.py(2): g;a.py(1): f"}),
+        op("mm", 30, 35, **{"Call stack": "a.py(1): f"}),
+    ]
+    frame = operators(load(tmp_path, events), group_by_stack=True)
+    found = dict(zip(frame["call_stack"], frame["cpu_total_ns"], strict=True))
+    assert found == {"b.py(2): g;a.py(1): f": 10, "a.py(1): f": 5, "": 1}
+
+
+def test_by_call_stack_from_python_functions(tmp_path):
+    def function(name, start, end):
+        return event("python_function", name, start, end, pid=10, tid=1)
+
+    events = [
+        function("f", 100, 300),
+        function("g", 110, 190),
+        op("mm", 120, 130),
+        function("g", 200, 290),
+        op("mm", 210, 215),
+        op("add", 292, 299),
+    ]
+    frame = operators(load(tmp_path, events), group_by_stack=True, group_by_shape=True)
+    frame = frame[frame["name"] != "aten::origin"]
+    found = frame[["name", "call_stack", "count", "cpu_total_ns"]].to_numpy().tolist()
+    assert sorted(found) == [["add", "f", 1, 7], ["mm", "g;f", 2, 15]]
+
+
+def test_names_of_categories_have_no_case(tmp_path):
+    assert "mm" in rows_of(operators(load(tmp_path, [op("mm", 10, 20, cat="Operator")])))
+
+
+def test_no_operators(tmp_path):
+    traces = load(tmp_path, [kernel(10, 20)])
+    frame = operators(
+        traces, selection=traces.select("name == 'gemm'"), group_by_shape=True, group_by_stack=True
+    )
+    assert frame.empty
+    assert frame.attrs["note"] == "no operators are selected"
+    assert frame.attrs["unattributed"]["unlinked_ns"] == 10
+    assert list(frame.columns[:4]) == ["rank", "name", "input_shapes", "call_stack"]
+    assert str(frame["device_self_ns"].dtype) == "int64"
+
+
+def test_call_tree(tmp_path):
+    traces = load(tmp_path, [*LINEAR, kernel(400, 403)])
+    trace = traces[0]
+    tree = call_tree(trace).assign(name=trace.events["name"].astype(str))
+    linear = tree[tree["name"] == "aten::linear"].iloc[0]
+    assert linear[["parent", "depth", "height", "num_kernels"]].tolist() == [-1, 0, 3, 2]
+    assert linear["kernel_dur_sum_ns"] == 50
+    assert linear["kernel_span_ns"] == 50
+    assert linear["first_kernel_start_ns"] == 300
+    kernels = tree[tree["name"] == "gemm"]
+    assert kernels["depth"].tolist() == [3, 3, -1]
+    assert kernels["height"].tolist() == [0, 0, 0]
+    assert kernels["num_kernels"].tolist() == [1, 1, 0]
+    transpose = tree[tree["name"] == "aten::t"].iloc[0]
+    assert transpose[["height", "num_kernels", "last_kernel_end_ns"]].tolist() == [1, 0, -1]
+
+
+@pytest.mark.parametrize("options", [{}, {"group_by_shape": True}, {"group_by_stack": True}])
+def test_nothing_at_all(tmp_path, options):
+    traces = load(tmp_path, [])
+    frame = operators(traces, ranks=[], **options)
+    assert frame.empty
+    assert frame.attrs["note"]

@@ -1,0 +1,180 @@
+"""Traces with their critical path marked, read back as JSON and as a set."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+import hta_widgets as hw
+from hta_widgets.analysis import critical_path, with_critical_path
+from hta_widgets.compat.critical_path import (
+    critical_path_analysis,
+    overlay_critical_path_analysis,
+    restore_cpgraph,
+)
+from hta_widgets.export.path_overlay import export_critical_path
+from tests.support.small import call, event, kernel, load
+
+
+def op(start, end, name, *, tid=1):
+    return event("cpu_op", name, start, end, pid=10, tid=tid)
+
+
+@pytest.fixture
+def job(tmp_path):
+    return load(
+        tmp_path,
+        [
+            event("user_annotation", "ProfilerStep#1", 90_000, 420_000, pid=10, tid=1),
+            op(100_000, 130_000, "aten::mm"),
+            call(110_000, 120_000, 1),
+            op(140_000, 150_000, "aside", tid=2),
+            kernel(150_500, 390_000, launch=1),
+            call(160_000, 400_000, 2, name="cudaDeviceSynchronize"),
+            op(402_000, 410_000, "after"),
+        ],
+    )
+
+
+def events_of(path):
+    text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    return json.loads(text)["traceEvents"]
+
+
+def marked(events):
+    return [e["name"] for e in events if e["ph"] == "X" and e.get("args", {}).get("critical")]
+
+
+PATH = ["aten::mm", "cudaLaunchKernel", "gemm", "cudaDeviceSynchronize", "after"]
+
+
+def test_only_the_path_and_named_ranges_are_written(job, tmp_path):
+    report = export_critical_path(job, tmp_path / "path.json.gz", 0)
+    events = events_of(report.path)
+    assert marked(events) == PATH
+    assert [e["name"] for e in events if e["ph"] == "X"] == ["ProfilerStep#1", *PATH]
+    assert (report.events, report.dropped) == (6, 2)
+    arrows = [e for e in events if e.get("cat") == "critical_path"]
+    assert [e["ph"] for e in arrows] == ["s", "f"] * report.flows
+    assert [a["args"]["type"] for a in arrows[::2]] == [
+        "critical_path_kernel_launch_delay",
+        "critical_path_sync_dependency",
+        "critical_path_dependency",
+    ]
+    launch, arrival = arrows[:2]
+    assert (launch["pid"], launch["tid"], launch["ts"]) == (10, 1, 110)
+    assert (arrival["pid"], arrival["tid"], arrival["ts"]) == (0, 7, 150.5)
+    assert launch["args"] == {
+        "weight": 40,
+        "critical": True,
+        "type": "critical_path_kernel_launch_delay",
+    }
+
+
+def test_the_rest_stays_as_it_stands_where_all_is_written(job, tmp_path):
+    report = export_critical_path(job, tmp_path / "all.json", 0, only_path=False)
+    before, after = events_of(Path(job[0].path)), events_of(report.path)
+    kept = after[: len(before)]
+    for one in kept:
+        one["args"].pop("critical", None)
+    assert kept == before
+    assert report.dropped == 0
+    back = hw.load(report.path, cache=False, progress=False)
+    flows = back[0].flows
+    names = back[0].events["name"].astype(str)
+    steps = flows[flows["kind"] == "critical_path"]
+    assert [
+        (names[s], names[t]) for s, t in zip(steps["source"], steps["target"], strict=True)
+    ] == [
+        ("cudaLaunchKernel", "gemm"),
+        ("gemm", "cudaDeviceSynchronize"),
+        ("cudaDeviceSynchronize", "after"),
+    ]
+
+
+def test_all_edges_can_be_drawn(job, tmp_path):
+    report = export_critical_path(job, tmp_path / "all.json", 0, only_path=False, all_edges=True)
+    arrows = [e for e in events_of(report.path) if e.get("cat") == "critical_path"]
+    assert len(arrows) == 2 * report.flows > 6
+    assert {e["args"]["critical"] for e in arrows} == {True, False}
+
+
+def test_the_input_is_not_replaced_unless_asked_for(job):
+    own = Path(job[0].path)
+    before = own.read_bytes()
+    with pytest.raises(hw.TraceError, match="was read from"):
+        export_critical_path(job, own, 0)
+    assert own.read_bytes() == before
+    export_critical_path(job, own, 0, replace_input=True)
+    assert marked(events_of(own)) == PATH
+
+
+def test_wrong_places_and_ranges_are_refused(job, tmp_path):
+    with pytest.raises(hw.TraceError, match="not the name of a trace file"):
+        export_critical_path(job, tmp_path / "folder", 0)
+    with pytest.raises(hw.TraceError, match="in its name"):
+        export_critical_path(job, tmp_path / "path.json", 0, "NoSuchRange")
+    with pytest.raises(hw.TraceError, match="no rank 4"):
+        export_critical_path(job, tmp_path / "path.json", 4)
+    assert not (tmp_path / "path.json").exists()
+
+
+def test_a_timeline_gets_the_path_as_arrows(job):
+    found = with_critical_path(job, 0)
+    names = found[0].events["name"].astype(str)
+    steps = found[0].flows.query("kind == 'critical_path'")
+    assert [
+        (names[s], names[t]) for s, t in zip(steps["source"], steps["target"], strict=True)
+    ] == [
+        ("cudaLaunchKernel", "gemm"),
+        ("gemm", "cudaDeviceSynchronize"),
+        ("cudaDeviceSynchronize", "after"),
+    ]
+    assert (found[0].launch_of == job[0].launch_of).all()
+    assert critical_path(found, 0).equals(critical_path(job, 0))
+    assert with_critical_path(job, 0, "NoSuchRange") is job
+
+
+def test_hta_s_names_and_places(job, tmp_path):
+    graph, found = critical_path_analysis(job, 0, "ProfilerStep", 0)
+    assert found
+    target = overlay_critical_path_analysis(0, graph, str(tmp_path / "new" / "folder"))
+    assert Path(target).name == "overlaid_critical_path_rank-0.json"
+    assert set(marked(events_of(Path(target)))) == {
+        job[0].events["name"][row] for row in graph.path.path_events
+    }
+    assert critical_path_analysis(job, 0, "NoSuchRange", 0) is None
+    with pytest.raises(hw.TraceError, match="no instance 7"):
+        critical_path_analysis(job, 0, "ProfilerStep", 7)
+
+
+def test_hta_s_graph_answers_what_if(job):
+    graph, _ = critical_path_analysis(job, 0, "ProfilerStep", 0)
+    record = int(job[0].table.record[job[0].events.query("name == 'aten::mm'").index[0]])
+    start, end = graph.get_nodes_for_event(record)
+    assert (start.ts, end.ts, start.is_start, end.is_start) == (100, 130, True, False)
+    edges = graph.get_edges_attributed_to_event(record)
+    assert sorted(edge.weight for edge in edges) == [10, 10]
+    assert graph.get_events_for_edge(edges[0])[0] == record
+    assert graph.get_event_attribution_for_edge(edges[0]) == record
+    before = graph.path.length_ns
+    for edge in edges:
+        graph.edges[edge.begin, edge.end]["weight"] = 0
+    assert graph.critical_path()
+    assert graph.path.length_ns < before
+
+
+def test_hta_s_graph_is_saved_and_restored(job, tmp_path):
+    graph, _ = critical_path_analysis(job, 0, "ProfilerStep", 0)
+    name = graph.save(str(tmp_path / "kept"))
+    assert name == str(tmp_path / "kept.zip")
+    again = restore_cpgraph(name, job, 0)
+    assert again.critical_path_nodes == graph.critical_path_nodes
+    assert again.get_critical_path_breakdown().equals(graph.get_critical_path_breakdown())
+    other = load(tmp_path, [event("user_annotation", "ProfilerStep#1", 0, 9_000, pid=10, tid=1)])
+    with pytest.raises(hw.TraceError, match="another trace"):
+        restore_cpgraph(name, other, 0)
+    (tmp_path / "no.zip").write_text("no")
+    with pytest.raises(hw.TraceError, match="holds no graph"):
+        restore_cpgraph(str(tmp_path / "no.zip"), job, 0)
