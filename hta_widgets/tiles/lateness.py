@@ -13,50 +13,52 @@ import pandas as pd
 from hta_widgets.model import TraceSet
 from hta_widgets.model.intervals import Covered, Intervals, subtract, union
 from hta_widgets.tiles.spans import Ints
+from hta_widgets.tiles.waits import Pieces, pieces_of, waits_without_transfers
 
-__all__ = ["Lateness", "Pieces"]
+__all__ = ["Lateness", "RankLateness"]
 
 #: Of fewer collectives in view nothing is said of who is late.
 LEAST_COLLECTIVES = 4
 #: Nor where the others wait for less than this share of the view.
 LEAST_SHARE = 0.02
 
+_NUMBERS = (
+    "collective",
+    "rank",
+    "id",
+    "arrival_ns",
+    "wait_ns",
+    "transfer_ns",
+    "last_rank",
+    "size_bytes",
+)
+
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
-    """Parts of communication events of one rank, by start; times as in its table.
+class RankLateness:
+    """One rank's part in collectives, by start; times as users see them.
 
     Attributes
     ----------
-    start, dur : arrays of int64
     row : array of int64
-        The event that each is of.
+        The events.
+    start, end, wait_ns : array of int64
+    late_ns : array of int64
+        How long after the median of the others it came, where it alone came last; else 0.
+    imposed_ns : array of int64
+        What the others waited for it.
+    exposed : Covered
+        When it waits and does not compute.
     """
 
-    start: Ints
-    dur: Ints
     row: Ints
-
-    def of_rows(self, member: npt.NDArray[np.bool_]) -> Pieces:
-        """Return those of the events for which `member`, by row, is true."""
-        kept = member[self.row]
-        return Pieces(self.start[kept], self.dur[kept], self.row[kept])
-
-
-@dataclass(frozen=True, slots=True)
-class _Rank:
-    """One rank's part in collectives, by start; times as users see them."""
-
     start: Ints
     end: Ints
     wait_ns: Ints
     late_ns: Ints
-    last: npt.NDArray[np.bool_]  # it alone came last
-    imposed_ns: Ints  # what the others waited for it
-    waits: Pieces
-    lates: Pieces
-    wait_cover: Covered
-    exposed_cover: Covered
+    imposed_ns: Ints
+    waited: Covered
+    exposed: Covered
 
 
 class Lateness:
@@ -69,50 +71,67 @@ class Lateness:
         What ``analysis.collectives`` returned for them.
     compute : mapping of int to Intervals
         When each rank computes, in times as users see them.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        One row per collective and rank, by rank and start: `frame` with ``call`` (which of the
+        collectives, from 0 in order of time), ``start_ns`` (as users see it), ``dur_ns``,
+        ``late_ns`` and ``imposed_ns`` (as in `RankLateness`).
+    note : str
+        Why there is nothing, or what to know of it.
     """
 
     def __init__(
         self, traces: TraceSet, frame: pd.DataFrame, compute: Mapping[int, Intervals]
     ) -> None:
         self.note = str(frame.attrs.get("note", ""))
-        self._frame = _with_lateness(frame)
-        self._groups = self._frame.groupby("collective", sort=True).indices
-        self._ranks: dict[int, _Rank] = {}
-        by_rank = self._frame.groupby("rank").indices
-        for rank, trace in traces.items():
-            part = self._frame.iloc[by_rank.get(rank, np.empty(0, np.intp))]
-            rows = part["id"].to_numpy(np.int64)
-            begin = trace.table.start_ns[rows]
-            order = np.argsort(begin, kind="stable")
-            rows, begin = rows[order], begin[order]
+        self.frame = _by_rank(traces, _with_lateness(frame))
+        self._shift = {rank: trace.shift_ns for rank, trace in traces.items()}
+        self._calls = self.frame.groupby("call", sort=True).indices
+        bounds = np.searchsorted(self.frame["rank"], list(traces))
+        self._ranks: dict[int, RankLateness] = {}
+        for rank, first in zip(traces, bounds.tolist(), strict=True):
+            last = int(np.searchsorted(self.frame["rank"], rank, side="right"))
+            part = self.frame.iloc[first:last]
+            self._ranks[rank] = _rank(part, compute.get(rank, Intervals.none()))
 
-            def column(name: str, part: pd.DataFrame = part, order: Any = order) -> Ints:
-                values: Ints = part[name].to_numpy(np.int64)[order]
-                return values
+    @classmethod
+    def nothing(cls, traces: TraceSet, note: str) -> Lateness:
+        """Return that of a job in which nobody waits for another rank, and why."""
+        frame = pd.DataFrame({name: np.empty(0, np.int64) for name in _NUMBERS})
+        frame.attrs["note"] = note
+        return cls(traces, frame, {})
 
-            wait, late = column("wait_ns"), column("late_ns")
-            last = column("alone_last").astype(bool)
-            shift = trace.shift_ns
-            waiting, tardy = wait > 0, last & (late > 0)
-            united = union(begin + shift, begin + shift + wait)
-            exposed = subtract(united, compute.get(rank, Intervals.none()))
-            self._ranks[rank] = _Rank(
-                begin + shift,
-                begin + shift + trace.table.dur_ns[rows],
-                wait,
-                late,
-                last,
-                column("imposed_ns"),
-                Pieces(begin[waiting], wait[waiting], rows[waiting]),
-                Pieces((begin - late)[tardy], late[tardy], rows[tardy]),
-                Covered(united.start, united.end),
-                Covered(exposed.start, exposed.end),
-            )
+    def rank(self, number: int) -> RankLateness:
+        """Return one rank's part."""
+        return self._ranks[number]
 
-    def pieces(self, rank: int, role: str) -> Pieces:
-        """Return the waits (``wait``) or the delays that made others wait (``late``) of a rank."""
-        found = self._ranks[rank]
-        return found.waits if role == "wait" else found.lates
+    def pieces(self, rank: int, role: str, *, folded: bool = False) -> Pieces:
+        """Return the waits (``wait``) or the delays that made others wait (``late``) of a rank.
+
+        Parameters
+        ----------
+        rank : int
+        role : {"wait", "late"}
+        folded : bool, default False
+            All its collectives on one lane: where one waits while another moves data, the rank
+            does not wait.
+
+        Returns
+        -------
+        Pieces
+            In times of the rank's table.
+        """
+        part = self._ranks[rank]
+        start = part.start - self._shift[rank]
+        if role == "late":
+            return pieces_of(start - part.late_ns, part.late_ns, part.row)
+        waits = pieces_of(start, part.wait_ns, part.row)
+        if not folded:
+            return waits
+        transfers = union(start + part.wait_ns, part.end - self._shift[rank])
+        return waits_without_transfers(waits, transfers)
 
     def within(self, start: int, end: int) -> dict[str, Any]:
         """Answer ``lateness``: what the collectives that overlap a window add up to, by rank."""
@@ -122,10 +141,10 @@ class Lateness:
             name: [] for name in ("collectives", "last", "wait", "exposed_wait", "imposed")
         }
         for part in self._ranks.values():
-            inside = (part.start < end) & (part.end > start)
+            inside = (part.start < end) & ((part.end > start) | (part.start >= start))
             columns["collectives"].append(int(inside.sum()))
-            columns["last"].append(int((inside & part.last).sum()))
-            for name, cover in (("wait", part.wait_cover), ("exposed_wait", part.exposed_cover)):
+            columns["last"].append(int((inside & (part.late_ns > 0)).sum()))
+            for name, cover in (("wait", part.waited), ("exposed_wait", part.exposed)):
                 before = cover(np.array((start, end), np.int64))
                 columns[name].append(int(before[1] - before[0]))
             columns["imposed"].append(int(part.imposed_ns[inside].sum()))
@@ -152,22 +171,22 @@ class Lateness:
 
     def collective(self, rank: int, row: int) -> dict[str, Any] | None:
         """Answer ``collective``: the same call on all ranks; None for what was not matched."""
-        frame = self._frame
+        frame = self.frame
         at = np.flatnonzero((frame["rank"].to_numpy() == rank) & (frame["id"].to_numpy() == row))
         if not len(at):
             return None
-        number = frame["collective"].iloc[at[0]]
-        members = frame.iloc[self._groups[number]].sort_values("rank")
+        asked = frame.iloc[at[0]]
+        members = frame.iloc[self._calls[asked["call"]]]
         first = members.iloc[0]
         arrival = members["arrival_ns"].to_numpy(np.int64)
         return {
-            "number": int(np.searchsorted(np.array(list(self._groups)), number)) + 1,
-            "of": len(self._groups),
+            "number": int(asked["call"]) + 1,
+            "of": len(self._calls),
             "name": str(first["name"]),
             "group": str(first["group"]),
             "size": int(first["size_bytes"]),
-            "algbw": _number(frame["algbw_gb_s"].iloc[at[0]]),
-            "busbw": _number(frame["busbw_gb_s"].iloc[at[0]]),
+            "algbw": _number(asked["algbw_gb_s"]),
+            "busbw": _number(asked["busbw_gb_s"]),
             "last_rank": int(first["last_rank"]),
             "late": int(members["late_ns"].max()),
             "ranks": [
@@ -187,14 +206,46 @@ def _number(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
+def _rank(part: pd.DataFrame, compute: Intervals) -> RankLateness:
+    def column(name: str) -> Ints:
+        values: Ints = part[name].to_numpy(np.int64)
+        return values
+
+    start, wait = column("start_ns"), column("wait_ns")
+    waited = union(start, start + wait)
+    return RankLateness(
+        column("id"),
+        start,
+        start + column("dur_ns"),
+        wait,
+        column("late_ns"),
+        column("imposed_ns"),
+        Covered(waited.start, waited.end),
+        Covered(*subtract(waited, compute)),
+    )
+
+
+def _by_rank(traces: TraceSet, frame: pd.DataFrame) -> pd.DataFrame:
+    """Add the events' own times and the collectives' places, and sort by rank and start."""
+    start, dur = np.zeros(len(frame), np.int64), np.zeros(len(frame), np.int64)
+    ranks, rows = frame["rank"].to_numpy(np.int64), frame["id"].to_numpy(np.int64)
+    for rank, trace in traces.items():
+        mine = ranks == rank
+        start[mine] = trace.table.start_ns[rows[mine]] + trace.shift_ns
+        dur[mine] = trace.table.dur_ns[rows[mine]]
+    _, call = np.unique(frame["collective"].to_numpy(np.int64), return_inverse=True)
+    order = np.lexsort((rows, start, ranks))
+    frame = frame.assign(call=call.astype(np.int64), start_ns=start, dur_ns=dur)
+    return frame.iloc[order].reset_index(drop=True)
+
+
 def _with_lateness(frame: pd.DataFrame) -> pd.DataFrame:
     """Add how late each is against the median of the others, and what that cost them."""
-    frame = frame.reset_index(drop=True)
     number = frame["collective"].to_numpy(np.int64)
     arrival = frame["arrival_ns"].to_numpy(np.int64)
+    wait = frame["wait_ns"].to_numpy(np.int64)
     order = np.lexsort((arrival, number))
     late, imposed = np.zeros(len(frame), np.int64), np.zeros(len(frame), np.int64)
-    alone = np.zeros(len(frame), dtype=bool)
     if len(frame):
         sorted_number, sorted_arrival = number[order], arrival[order]
         first = np.flatnonzero(np.r_[True, sorted_number[1:] != sorted_number[:-1]])
@@ -205,9 +256,9 @@ def _with_lateness(frame: pd.DataFrame) -> pd.DataFrame:
         low = first[several] + (size[several] - 2) // 2
         high = first[several] + (size[several] - 1) // 2
         median = (sorted_arrival[low] + sorted_arrival[high]) // 2
-        single = sorted_arrival[last] > sorted_arrival[last - 1]
-        total = np.add.reduceat(frame["wait_ns"].to_numpy(np.int64)[order], first)[several]
-        alone[order[last]] = single
-        late[order[last]] = np.where(single, sorted_arrival[last] - median, 0)
-        imposed[order[last]] = np.where(single, total, 0)
-    return frame.assign(late_ns=late, imposed_ns=imposed, alone_last=alone)
+        alone: npt.NDArray[np.bool_] = sorted_arrival[last] > sorted_arrival[last - 1]
+        total = np.add.reduceat(wait[order], first)[several]
+        # Who comes last alone comes after any median of the others: 0 says that nobody did.
+        late[order[last]] = np.where(alone, sorted_arrival[last] - median, 0)
+        imposed[order[last]] = np.where(alone, total, 0)
+    return frame.assign(late_ns=late, imposed_ns=imposed)

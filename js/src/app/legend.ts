@@ -194,7 +194,12 @@ export class Legend {
         on: { click: () => this.toggleKind(kind) },
       },
       swatch(kind),
-      h("span", {}, kindName(kind)),
+      ...(kind === "communication" && !long
+        ? [
+            h("span", { class: "hta-if-spacious" }, kindName(kind)),
+            h("span", { class: "hta-if-close" }, "comm"),
+          ]
+        : [h("span", {}, kindName(kind))]),
       h("span", { class: "hta-share" }),
       long && h("span", { class: "hta-note" }, WORDS[kind]),
     );

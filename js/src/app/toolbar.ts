@@ -81,7 +81,7 @@ export class Toolbar {
     fill(
       this.facts,
       plural(scene.ranks.length, "rank"),
-      h("span", { class: "hta-if-wide" }, ` · ${formatCount(scene.events)} events`),
+      h("span", { class: "hta-if-spacious" }, ` · ${formatCount(scene.events)} events`),
     );
   }
 
