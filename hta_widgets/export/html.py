@@ -93,7 +93,7 @@ def save_html(
     code = [packed(name, _built(name).encode()) for name in _MODULES]
     code_bytes = len(host) + sum(block.size_bytes for block in code)
     limit_bytes = max_mb * 1e6 - code_bytes - 4000
-    embedded = embed(engine.job, scene, state, limit_bytes)
+    embedded = embed(engine, scene, state, limit_bytes)
     files = _files(engine)
     saved_at = datetime.now(UTC)
     document = {

@@ -30,6 +30,7 @@ Request = Mapping[str, Any]
 
 BYTES_PER_EVENT = 24
 LEAST_BYTES = 64 << 20
+NO_WAITS = "there is no communication between ranks on their devices"
 
 
 class TileEngine:
@@ -199,6 +200,8 @@ class TileEngine:
     @cached_property
     def lateness(self) -> Lateness:
         """The matched collectives; found when they are first asked for."""
+        if not self.job.has_waits:
+            return Lateness.nothing(self.traces, NO_WAITS)
         from hta_widgets.analysis.collectives import collectives
 
         compute = {index.rank.rank: compute_of(index) for index in self._indices.values()}

@@ -100,6 +100,7 @@ class Lateness:
     def nothing(cls, traces: TraceSet, note: str) -> Lateness:
         """Return that of a job in which nobody waits for another rank, and why."""
         frame = pd.DataFrame({name: np.empty(0, np.int64) for name in _NUMBERS})
+        frame["name"] = np.empty(0, np.str_)
         frame.attrs["note"] = note
         return cls(traces, frame, {})
 

@@ -149,6 +149,11 @@ class Job:
         """How many lanes all ranks have."""
         return self.ranks[-1].lane0 + self.ranks[-1].lanes if self.ranks else 0
 
+    @property
+    def has_waits(self) -> bool:
+        """Whether there are lanes of waits, whatever is on them."""
+        return any(rank.overlays for rank in self.ranks)
+
     def of_lane(self, lane: int) -> Rank:
         """Return the rank that a lane belongs to."""
         if not 0 <= lane < self.lanes:

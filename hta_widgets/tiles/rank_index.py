@@ -98,6 +98,7 @@ class RankIndex:
         self.rank = rank
         self._budget = budget
         self._lateness = lateness
+        self._overlays: dict[LaneRef, Rows] = {}
 
     # --- tables -----------------------------------------------------------------------------------
 
@@ -167,12 +168,15 @@ class RankIndex:
 
     def _overlay(self, ref: LaneRef) -> Rows:
         """Return the waits or delays of a lane as a table, one row each."""
-        pieces = self._lateness().pieces(self.rank.rank, ref.role)
+        known = self._overlays.get(ref)
+        if known is not None:
+            return known
+        pieces = self._lateness().pieces(self.rank.rank, ref.role, folded=not ref.sources)
         events = self.events
         if ref.sources:
             pieces = pieces.of_rows(self.rank.table.track == ref.sources[0])
         rows = pieces.row
-        return replace(
+        self._overlays[ref] = made = replace(
             events,
             table=ref.role,
             start_ns=pieces.start,
@@ -182,6 +186,7 @@ class RankIndex:
             kind=events.kind[rows],
             record=events.record[rows],
         )
+        return made
 
     # --- lanes ------------------------------------------------------------------------------------
 
@@ -271,10 +276,6 @@ class RankIndex:
                 layers = self.rank.async_groups[ref.sources[0]].layers
                 refs = [LaneRef("async", ref.sources, depth) for depth in range(layers)]
                 return [self._lane(self.asyncs, self.members(one)) for one in refs]
-            case "wait" | "late":
-                overlay = self._overlay(ref)
-                order = np.argsort(overlay.start_ns, kind="stable")
-                return [self._lane(overlay, order)]
             case _:
                 rows = self.members(ref)
                 return [self._lane(self.table_of(ref), rows, slices=ref.role != "cpu")]
