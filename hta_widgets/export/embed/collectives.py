@@ -44,7 +44,7 @@ class Collectives:
     header : dict
         What the page's document says of them.
     blocks : list of Block
-        None where nothing is matched.
+        Empty where nothing is matched.
     lateness : Lateness or None
         Where anything is.
     """
