@@ -11,6 +11,7 @@ import numpy as np
 from hta_widgets.analysis.totals import totals
 from hta_widgets.model import Selection, TraceSet
 from hta_widgets.tiles.briefs import checked_row
+from hta_widgets.tiles.clusters import clusters
 from hta_widgets.tiles.details import details
 from hta_widgets.tiles.lateness import Lateness
 from hta_widgets.tiles.lay_out import lay_out
@@ -18,6 +19,7 @@ from hta_widgets.tiles.layout import Job
 from hta_widgets.tiles.marks import Members, View, marks
 from hta_widgets.tiles.names import NameKeys
 from hta_widgets.tiles.rank_index import Budget, RankIndex
+from hta_widgets.tiles.ribbon import Ribbon
 from hta_widgets.tiles.scene import describe, whole_range
 from hta_widgets.tiles.search import TABLES, Search
 from hta_widgets.tiles.spots import cell, neighbor, snap
@@ -76,6 +78,8 @@ class TileEngine:
             "snap": (self._snap, {"lane", "time", "tolerance"}),
             "lateness": (self._late, {"start", "end"}),
             "collective": (self._collective, {"rank", "id"}),
+            "ribbon": (self._ribbon, {"start", "end", "bins"}),
+            "clusters": (lambda _: (self._alike, None), set()),
         }
 
     def scene(self) -> dict[str, Any]:
@@ -181,6 +185,10 @@ class TileEngine:
         index, _, row = self._row({**request, "table": "events"})
         return {"collective": self.lateness.collective(index.rank.rank, row)}, None
 
+    def _ribbon(self, request: Request) -> Answer:
+        start, end, bins = (int(request[name]) for name in ("start", "end", "bins"))
+        return self._ribbons.within(start, end, bins, request.get("ranks"))
+
     # --- what requests name -----------------------------------------------------------------------
 
     def _of_lane(self, lane: int) -> RankIndex:
@@ -206,6 +214,16 @@ class TileEngine:
 
         compute = {index.rank.rank: compute_of(index) for index in self._indices.values()}
         return Lateness(self.traces, collectives(self.traces, clock="fitted"), compute)
+
+    @cached_property
+    def _ribbons(self) -> Ribbon:
+        return Ribbon(self.lateness)
+
+    @cached_property
+    def _alike(self) -> dict[str, Any]:
+        from hta_widgets.analysis import rank_clusters  # noqa: PLC0415 - slow to import
+
+        return clusters(rank_clusters(self.traces))
 
     @cached_property
     def _device_times(self) -> DeviceTimes:
