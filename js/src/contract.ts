@@ -164,6 +164,22 @@ export interface RowInfo {
   height: number;
   open: boolean;
   pinned: boolean;
+  /** Where the row stands for more than its own rank: all of them, its own included. */
+  like?: readonly number[];
+  /** The row has a badge: it folds like ranks, or it stands for them and would unfold them. */
+  badge?: "fold" | "unfold";
+}
+
+/** Ranks that look alike, and which of them have no row: another one of the group stands for them. */
+export interface Alike {
+  /** Ranks of a group, ascending, by the one that stands for them. */
+  readonly groups: ReadonlyMap<number, readonly number[]>;
+  /** Groups whose ranks are shown nevertheless, by the one that stands for them. */
+  readonly unfolded: ReadonlySet<number>;
+  /** Ranks without a row, with the one that stands for each. */
+  readonly hidden: ReadonlyMap<number, number>;
+  /** Why a rank is not folded with most others, in words. */
+  readonly why: ReadonlyMap<number, string>;
 }
 
 /** What lies under a point of the canvas. */
@@ -176,6 +192,8 @@ export interface Hit {
   /** The cell under the pointer where no rectangle is: its exact window and what the tile says. */
   cell: { start: number; end: number; busy: number; count: number; kind: Kind | null } | null;
   step: SceneStep | null;
+  /** On the badge of a row that stands for others. */
+  badge?: boolean;
 }
 
 /** Everything drawn on top of the lanes. */
@@ -193,6 +211,8 @@ export interface Overlay {
   notes: { start: number; end: number; kept: boolean }[];
   /** Search text whose hits are marked above the lanes; "" for none. */
   search: string;
+  /** Hits of the search by rank, where that is known. */
+  hits?: ReadonlyMap<number, number>;
   /** Kinds that the user switched off in the legend: drawn pale, never removed from the numbers. */
   dimmed: ReadonlySet<Kind>;
 }
@@ -204,6 +224,8 @@ export interface RowState {
   pinned: readonly string[];
   /** Regular expression over "rank 5", process, label and host; "" shows all. */
   filter: string;
+  /** Like ranks folded into one row; none are without it. */
+  alike?: Alike | null;
 }
 
 export interface FrameStats {

@@ -160,7 +160,7 @@ class DrawnStage implements Stage {
     if (this.overlay.search !== before.search || this.overlay.selection !== before.selection) {
       this.request();
     }
-    this.loop.touch({ overlay: true });
+    this.loop.touch({ overlay: true, gutter: this.overlay.hits !== before.hits });
   }
 
   scrollBy(pixels: number): boolean {
@@ -371,6 +371,7 @@ class DrawnStage implements Stage {
         placed,
         stats: stale ? null : stats,
         lateness: stale ? null : late,
+        hits: overlay.search === "" ? null : (overlay.hits ?? null),
       },
       lanes: {
         geometry,
@@ -411,6 +412,7 @@ class DrawnStage implements Stage {
       view: this.camera.view,
       job: this.camera.job,
       sight: this.rowsView.sight,
+      fold: this.rowsView.layout.fold,
       store: data.store,
       window: (lane) => data.windows.get(lane),
     };

@@ -1,11 +1,19 @@
 /** Follows the pointer: outlines what is under it and says what it is. */
 
-import type { Brief, Hit, RowInfo, SceneTrack } from "../contract";
-import { formatCount, formatDuration, formatTime, formatValue, plural } from "../draw/format";
+import type { Alike, Brief, Hit, RowInfo, SceneTrack } from "../contract";
+import {
+  formatCount,
+  formatDuration,
+  formatTime,
+  formatValue,
+  plural,
+  rangesText,
+} from "../draw/format";
 import { type Context, debounce } from "./context";
 import { kindName } from "./controls";
 import { type Child, h } from "./dom";
 import { asError, isAbort } from "./observed_source";
+import type { Rows } from "./rows";
 import type { Tooltip } from "./tooltip";
 
 /** After resting this long on a cell, its exact figures are asked for. */
@@ -32,6 +40,21 @@ export function busyText(share: number): string {
   return `${percent > 99.95 ? ">99.9" : percent.toFixed(1)}\u2009%`;
 }
 
+/** Which ranks a row stands for, or why it has one of its own. */
+function foldLines({ rank, like }: RowInfo, alike: Alike | null): Child[][] {
+  if (alike === null) return [];
+  const lines: Child[][] = [];
+  const why = alike.why.get(rank) ?? "";
+  const stands = [...alike.groups].find(([, ranks]) => ranks.includes(rank))?.[0];
+  if (like !== undefined) {
+    lines.push([h("b", {}, `ranks ${rangesText(like)}`), " are alike; drawn:"]);
+  } else if (stands !== undefined && stands !== rank && !alike.unfolded.has(stands)) {
+    lines.push([`like rank ${stands}; has its own row while something of it is selected`]);
+  }
+  if (why !== "") lines.push([like === undefined ? "Not folded: " : "Unlike most: ", why]);
+  return lines;
+}
+
 export class Hover {
   /** The row under the pointer, for pinning. */
   row: RowInfo | null = null;
@@ -49,6 +72,7 @@ export class Hover {
   constructor(
     private readonly ctx: Context,
     private readonly tip: Tooltip,
+    private readonly rows: Rows,
     /** The row under the pointer; the point only where it is in the gutter. */
     private readonly rowChanged: (
       row: RowInfo | null,
@@ -199,6 +223,7 @@ export class Hover {
     }
     if (rank === null) return [];
     const lines: Child[][] = [
+      ...foldLines(row, this.rows.alike),
       [h("b", {}, `rank ${rank.rank}`), rank.host === null ? "" : ` on ${rank.host}`],
       [`${formatCount(rank.events)} events · ${rank.file.split(/[\\/]/).at(-1) ?? ""}`],
     ];
@@ -209,6 +234,10 @@ export class Hover {
     lines.push([
       h("span", { class: "hta-note" }, `Click to ${row.open ? "close" : "open"} its tracks`),
     ]);
+    if (row.badge !== undefined) {
+      const what = row.badge === "fold" ? "fold the ranks like it" : "show all these ranks";
+      lines.push([h("span", { class: "hta-note" }, `Click ≡ to ${what}`)]);
+    }
     return lines;
   }
 

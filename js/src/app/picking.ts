@@ -49,6 +49,11 @@ export class Picking {
     return this.key !== null;
   }
 
+  /** The rank of the selected event. */
+  get rank(): number | null {
+    return this.key?.rank ?? null;
+  }
+
   /** What a drawn rectangle stands for. */
   briefOf(slice: Slice): Brief | null {
     const place = this.ctx.lanes.at(slice.lane);

@@ -18,11 +18,13 @@ import {
 } from "./drags";
 import { DRAG_PX, EDGE_PX, edgeAt } from "./gesture_maths";
 import type { Hover } from "./hover";
+import type { Folding } from "./folding";
 import type { Rows } from "./rows";
 import { selectionSpan } from "./selection";
 
 export interface PointerParts extends DragParts {
   rows: Rows;
+  folding: Folding;
   hover: Hover;
   focus(): void;
   /** Does the pointer stay with the stage although it is over this element? */
@@ -259,8 +261,9 @@ export class Pointer {
   }
 
   private click(hit: Hit, event: MouseEvent): void {
-    const { picking, rows, nav, ctx } = this.parts;
+    const { picking, rows, folding, nav, ctx } = this.parts;
     if (hit.region === "gutter") {
+      if (hit.badge === true && hit.row !== null && folding.toggleGroup(hit.row.rank)) return;
       if (hit.row !== null && hit.row.track === null) rows.toggle(hit.row.rank);
       return;
     }

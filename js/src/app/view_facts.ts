@@ -3,6 +3,7 @@
 import { formatTime } from "../draw/format";
 import { decodeLateness, decodeStats, type Lateness, type Stats } from "../protocol/decode";
 import { type Context, throttle } from "./context";
+import type { Folding } from "./folding";
 import type { Legend } from "./legend";
 import type { Navigation } from "./navigation";
 import { Card } from "./notice";
@@ -17,6 +18,7 @@ export interface ViewParts {
   ctx: Context;
   nav: Navigation;
   rows: Rows;
+  folding: Folding;
   status: StatusLine;
   legend: Legend;
 }
@@ -35,7 +37,7 @@ export class ViewFacts {
     private readonly parts: ViewParts,
     private readonly ways: WaysOut,
   ) {
-    const { ctx, nav, rows, legend } = parts;
+    const { ctx, nav, rows, folding, legend } = parts;
     const say = throttle(SAY_MS, ctx.signal, () => this.say());
     nav.moved.on(() => {
       legend.setPending(true);
@@ -51,6 +53,7 @@ export class ViewFacts {
       this.say();
     });
     rows.changed.on(() => this.printCard());
+    folding.changed.on(() => this.say());
   }
 
   /** Another scene, or another try. */
@@ -91,7 +94,7 @@ export class ViewFacts {
     const known = this.stats?.start === start && this.stats.end === end ? this.stats : null;
     const { lateness } = this;
     const late = lateness?.start === start && lateness.end === end ? lateness : null;
-    this.parts.status.say("view", viewWords(view, scene, known, late));
+    this.parts.status.say("view", viewWords(view, scene, known, late, this.parts.folding.counts));
   }
 
   private printCard(): void {

@@ -3,7 +3,14 @@
 import type { Brief, Scene, SelectionJson, Span } from "../contract";
 import { type Collective, lastOf, numberWords } from "./collective";
 import { telling, type Totals } from "./totals";
-import { formatCount, formatDuration, formatShare, group, plural } from "../draw/format";
+import {
+  formatCount,
+  formatDuration,
+  formatShare,
+  group,
+  plural,
+  rangesText,
+} from "../draw/format";
 import type { Lateness, Stats } from "../protocol/decode";
 
 /** A piece of a sentence: plain, strong, or a key. */
@@ -131,13 +138,20 @@ export function lateWords(lateness: Lateness | null): Words | null {
   ];
 }
 
+/** `9 of 1 024 ranks shown, the others folded with the like.` */
+export function foldedWords({ shown, all }: { shown: number; all: number }): string {
+  return ` ${formatCount(shown)} of ${formatCount(all)} ranks shown, the others folded with the like.`;
+}
+
 export function viewWords(
   view: Span,
   scene: Scene,
   stats: Stats | null,
   lateness: Lateness | null = null,
+  folded: { shown: number; all: number } | null = null,
 ): Words {
   const words: Words = [head(view, scene)];
+  if (folded !== null) words.push(foldedWords(folded));
   if (stats === null) return words;
   if (view[1] <= scene.range[0] || view[0] >= scene.range[1]) {
     words.push(` Outside the job: it ends at ${formatDuration(scene.range[1])}.`);
@@ -212,21 +226,6 @@ export function rowsWords(selection: SelectionJson, scene: Scene): string {
   if (selection.tracks === null) return whose;
   const only = selection.tracks.length === 1 ? selection.tracks[0] : undefined;
   return `${whose}, ${only ?? plural(selection.tracks.length, "track")}`;
-}
-
-/** `0–3, 5`; of long lists the first and last. */
-export function rangesText(ranks: readonly number[]): string {
-  const parts: string[] = [];
-  const sorted = [...ranks].sort((a, b) => a - b);
-  for (let at = 0; at < sorted.length;) {
-    let to = at;
-    while (to + 1 < sorted.length && sorted[to + 1] === (sorted[to] ?? 0) + 1) to += 1;
-    const [from, last] = [sorted[at] ?? 0, sorted[to] ?? 0];
-    parts.push(to > at + 1 ? `${from}–${last}` : to > at ? `${from}, ${last}` : String(from));
-    at = to + 1;
-  }
-  if (parts.length <= 4) return parts.join(", ");
-  return `${parts.slice(0, 2).join(", ")}, …, ${parts.at(-1)} (${formatCount(ranks.length)})`;
 }
 
 export function selectionHead(selection: SelectionJson, scene: Scene): string {

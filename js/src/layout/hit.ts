@@ -4,6 +4,8 @@ import type { Hit, Kind, Scene, Slice, Span } from "../contract";
 import { type LaneWindow, SLOT } from "../data/lane_window";
 import type { TileStore } from "../data/tile_store";
 import { TILE_CELLS } from "../protocol/decode";
+import { badgeSpot } from "./alike";
+import type { Fold } from "./bands";
 import { type Geometry, timeAtX } from "./geometry";
 import { rowInfo } from "./rows";
 import type { LaneSpot, Sightings } from "./sight";
@@ -14,6 +16,7 @@ export interface HitScene {
   view: Span;
   job: Span;
   sight: Sightings;
+  fold: Fold;
   store: TileStore;
   window(lane: number): LaneWindow | null;
 }
@@ -51,6 +54,10 @@ export function hitAt(scene: HitScene, x: number, y: number): Hit {
   if (region !== "lanes" && region !== "gutter" && region !== "margin") return hit;
   const placed = sight.rowAt(y);
   if (placed !== null) hit.row = rowInfo(placed.row, placed.y);
+  if (region === "gutter" && hit.row?.badge !== undefined) {
+    const { left, right } = badgeSpot(scene.fold);
+    hit.badge = x >= left && x < right;
+  }
   if (region !== "lanes") return hit;
   const spot = sight.spotAt(y);
   if (spot === null) return hit;
