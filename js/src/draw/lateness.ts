@@ -5,6 +5,7 @@ import { TILE_CELLS } from "../protocol/decode";
 import type { LanePlace } from "./lanes";
 import type { Paints } from "./paints";
 import type { Raster } from "./raster";
+import { residual } from "./residual";
 
 const HATCH_PITCH = 5;
 /** Narrower ones are columns of cells. */
@@ -74,7 +75,7 @@ function eachSlice(
   }
 }
 
-/** Share of each pixel that the lane covers, where there is any. */
+/** Share of each pixel that is covered by what is too short for a rectangle, where there is any. */
 function eachColumn(
   raster: Raster,
   { start, resolution }: LanePlace,
@@ -82,6 +83,7 @@ function eachColumn(
   draw: (x: number, share: number) => void,
 ): void {
   const cells = (lane.last - lane.first) * TILE_CELLS;
+  const { share, counts } = residual(lane, RECT_PX * resolution);
   const perPx = resolution / lane.cell;
   const origin = (start - lane.start) / lane.cell;
   const first = Math.max(0, Math.floor(-origin / perPx));
@@ -93,8 +95,8 @@ function eachColumn(
     const b = Math.min(cells - 1, Math.ceil(to) - 1);
     let covered = 0;
     for (let k = a; k <= b; k += 1) {
-      if (lane.count[k]! === 0) continue;
-      covered += (lane.busy[k]! / 65535) * (Math.min(to, k + 1) - Math.max(from, k));
+      if (counts[k]! <= 0 || share[k]! <= 0) continue;
+      covered += share[k]! * (Math.min(to, k + 1) - Math.max(from, k));
     }
     if (covered > 0) draw(x, Math.min(1, covered / perPx));
   }
