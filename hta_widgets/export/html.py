@@ -70,8 +70,9 @@ def save_html(
         What its views share: window, selection, search, and so on.
     max_mb : float, default 25
         How large the file may become, in units of 1 000 000 bytes. Everything is embedded if it
-        fits. Else all events of as many ranks as fit, those of the selection first, and an
-        overview of the others; the page says which. Arguments of events come last.
+        fits. Else all events of as many ranks as fit, those of the selection first, then those
+        that the others wait for, and an overview of what is left; the page says which. Arguments
+        of events come last.
 
     Returns
     -------

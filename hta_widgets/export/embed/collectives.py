@@ -77,6 +77,10 @@ class Collectives:
         """What the block adds to the page."""
         return sum(block.size_bytes for block in self.blocks)
 
+    def late(self, start: int, end: int) -> list[int]:
+        """Return the ranks that the others wait for in a window."""
+        return [] if self.lateness is None else self.lateness.within(start, end)["late"]
+
     def exposed_wait(self, rank: int) -> Covered | None:
         """Return when a rank waits and computes nothing, as users see times; None if never."""
         return None if self.lateness is None else self.lateness.rank(rank).exposed

@@ -82,8 +82,9 @@ class _Plan:
         self.indices = {
             rank.rank: RankIndex(rank, budget, lambda: engine.lateness) for rank in engine.job.ranks
         }
-        self.order = _by_importance(list(self.indices), scene, state)
         self.collectives = Collectives(engine.job, lambda: engine.lateness, self.names)
+        late = self.collectives.late(*scene["range"])
+        self.order = _by_importance(list(self.indices), scene, state, late)
         fixed = _fixed_bytes(self.indices.values(), scene) + self.collectives.size_bytes
         self.limit = limit_bytes - fixed
 
@@ -182,8 +183,14 @@ def _fixed_bytes(indices: Iterable[RankIndex], scene: dict[str, Any]) -> int:
     return packed("document", text.encode("ascii")).size_bytes
 
 
-def _by_importance(ranks: list[int], scene: dict[str, Any], state: dict[str, Any]) -> list[int]:
-    """Return the ranks: the selected event's, the selection's, the steps' rank, then all others."""
+def _by_importance(
+    ranks: list[int], scene: dict[str, Any], state: dict[str, Any], late: Sequence[int] = ()
+) -> list[int]:
+    """Return the ranks by how much is to be seen of them.
+
+    The selected event's, the selection's, pinned ones, those that the others wait for, the steps'
+    rank, then all others.
+    """
     wanted: list[int] = []
     event, selection = state.get("selected_event"), state.get("selection") or {}
     if event:
@@ -191,6 +198,7 @@ def _by_importance(ranks: list[int], scene: dict[str, Any], state: dict[str, Any
     wanted += [int(rank) for rank in selection.get("ranks") or ()]
     wanted += [int(rank) for rank, _ in selection.get("ids") or ()]
     wanted += [int(pin.partition("/")[0]) for pin in state.get("pinned") or () if pin[:1].isdigit()]
+    wanted += late
     if scene.get("steps_rank") is not None:
         wanted.append(int(scene["steps_rank"]))
     known = set(ranks)

@@ -91,6 +91,9 @@ def test_ranks_that_matter_come_first():
     }
     assert _by_importance(list(range(8)), scene, state) == [6, 4, 1, 3, 0, 2, 5, 7]
     assert _by_importance([0, 1, 2], scene, {"selection": None}) == [2, 0, 1]
+    # Who is selected, who is waited for, whose steps are shown.
+    state = {"selection": {"ranks": [1]}}
+    assert _by_importance(list(range(6)), scene, state, late=[5, 1]) == [1, 5, 2, 0, 3, 4]
 
 
 @pytest.mark.parametrize(
