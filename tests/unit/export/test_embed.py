@@ -250,3 +250,37 @@ def test_arguments_that_cannot_be_read_are_explained(front_end, tmp_path):
 
 def test_blocks_are_gzip():
     assert unpacked(packed("x", b"hello")) == b"hello"
+
+
+def test_collectives_of_files_that_are_gone_leave_a_note(tmp_path):
+    folder = write_job(tmp_path, seed=2)
+    engine = TileEngine(hw.load(folder, progress=False, cache=False))
+    (tmp_path / "rank-0.json").write_text("another file")
+    made = embed(engine, engine.scene(), {}, 1e9)
+    assert "was changed after it was loaded" in made.document["collectives"]["note"]
+    assert made.document["collectives"]["columns"] == {}
+    assert not [block for block in made.blocks if block.name == "collectives"]
+
+
+def test_one_rank_alone_needs_no_collectives(tmp_path):
+    folder = write_job(tmp_path, seed=1, ranks=1)
+    engine = TileEngine(hw.load(folder, progress=False, cache=False))
+    made = embed(engine, engine.scene(), {}, 1e9)
+    assert dict(made.sizes)["collectives"] == 0
+    assert made.document["collectives"]["columns"] == {}
+    assert all(rank["overlays"] == [] for rank in made.document["ranks"])
+
+
+def test_collectives_count_in_the_size_and_are_there_for_overviews(engine):
+    made = embed(engine, engine.scene(), {}, 0)
+    [block] = [block for block in made.blocks if block.name == "collectives"]
+    header, data = made.document["collectives"], unpacked(block)
+    assert dict(made.sizes)["collectives"] == block.size_bytes
+    frame = engine.lateness.frame
+    assert header["counts"] == [int((frame["rank"] == rank).sum()) for rank in (0, 1, 2)]
+    specs = header["columns"]
+    assert read(data, specs["start"]) == frame["start_ns"].tolist()
+    assert read(data, specs["wait"]) == frame["wait_ns"].tolist()
+    names = [made.document["names"][at] for at in read(data, specs["name"])]
+    events = {rank: engine.traces[rank].events["name"] for rank in (0, 1, 2)}
+    assert names == [events[r][i] for r, i in zip(frame["rank"], frame["id"], strict=True)]
