@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from "vitest";
-import { fakeJob } from "../dev/fake_job";
+import { type FakeJob, fakeJob } from "../dev/fake_job";
 import { FakeSource } from "../dev/fake_source";
 import { addWaits } from "../dev/fake_waits";
 import type { Stage } from "./contract";
@@ -11,10 +11,11 @@ const SLOW = 2;
 let stage: Stage;
 let box: HTMLElement;
 
-function mount() {
+function mount(change: (job: FakeJob, source: FakeSource) => void = () => {}) {
   const job = fakeJob(4, 2, 0.1, SLOW);
   const source = new FakeSource(job);
   const calls = addWaits(job, source);
+  change(job, source);
   box = document.createElement("div");
   box.style.cssText = "position:fixed;left:0;top:0;width:1100px;height:445px";
   document.body.append(box);
@@ -87,7 +88,15 @@ test("the row of who comes last is tinted, and its late time outlined", async ()
 });
 
 test("a hit on a collective says what of it is waiting", async () => {
-  const { source, calls, comm } = mount();
+  const { source, calls, comm } = mount((job, own) => {
+    // On rank 1 another collective transfers for 2 ms of every wait.
+    const lane = job.lanes.find((one) => one.lane === job.scene.ranks[1]!.summary[1]!.wait)!;
+    const cut = lane.events.flatMap((event) => [
+      { ...event, dur: 4e6 },
+      { ...event, start: event.start + 6e6, dur: event.dur - 6e6 },
+    ]);
+    own.adopt({ ...lane, events: cut });
+  });
   await vi.waitFor(() => expect(source.asked.some(({ op }) => op === "lateness")).toBe(true));
   const hit = (rank: number, call: number) => {
     const { event } = calls[call]![rank]!;
@@ -98,6 +107,7 @@ test("a hit on a collective says what of it is waiting", async () => {
   await vi.waitFor(() => expect(hit(0, 4).slice?.wait).toBe(wait));
   expect(hit(0, 4).lane).toBe(comm(0).lane);
   expect(hit(0, 4).slice).toMatchObject({ start: event.start, dur: event.dur });
+  expect(hit(1, 4).slice?.wait).toBe(calls[4]![1]!.wait - 2e6);
   expect(hit(SLOW, 4).slice?.wait).toBeUndefined();
 });
 

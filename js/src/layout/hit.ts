@@ -93,7 +93,7 @@ function sliceAt(scene: HitScene, lane: LaneWindow, x: number): Slice | null {
   return null;
 }
 
-/** Of a collective: what of it the rank waits, as far as that is loaded. */
+/** Of a collective: what of it is hatched as waiting, as far as that is loaded. */
 function withWait(
   scene: HitScene,
   { band: { over } }: LaneSpot,
@@ -101,10 +101,16 @@ function withWait(
 ): Slice | null {
   const waits = over === undefined ? null : scene.window(over.wait);
   if (slice === null || waits === null) return slice;
-  const at = upperBound(waits.sliceStart, waits.slices, slice.start) - 1;
-  return at >= 0 && waits.sliceStart[at] === slice.start
-    ? { ...slice, wait: waits.sliceDur[at]! }
-    : slice;
+  const end = slice.start + slice.dur;
+  let wait = 0;
+  for (let i = upperBound(waits.sliceStart, waits.slices, end) - 1; i >= 0; i -= 1) {
+    const from = waits.sliceStart[i]!;
+    const to = Math.min(from + waits.sliceDur[i]!, end);
+    wait += Math.max(0, to - Math.max(from, slice.start));
+    // Those of a lane hardly overlap: what began before the slice can reach into it only once.
+    if (from <= slice.start) break;
+  }
+  return wait > 0 ? { ...slice, wait } : slice;
 }
 
 function sliceOf({ scene, store }: HitScene, lane: LaneWindow, i: number): Slice {
