@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hta_widgets.analysis.collectives import collectives
 from hta_widgets.analysis.totals import totals
 from hta_widgets.model import Selection, TraceSet
 from hta_widgets.tiles.briefs import checked_row
@@ -210,8 +211,6 @@ class TileEngine:
         """The matched collectives; found when they are first asked for."""
         if not self.job.has_waits:
             return Lateness.nothing(self.traces, NO_WAITS)
-        from hta_widgets.analysis.collectives import collectives
-
         compute = {index.rank.rank: compute_of(index) for index in self._indices.values()}
         return Lateness(self.traces, collectives(self.traces, clock="fitted"), compute)
 
