@@ -36,6 +36,7 @@ class Ribbon:
             return values
 
         call, arrival, time, rank = map(column, ("call", "arrival_ns", "start_ns", "rank"))
+        event = column("id")
         names, name = np.unique(frame["name"].astype(str).to_numpy(str), return_inverse=True)
         self._names = [str(one) for one in names]
         self._calls = int(call.max()) + 1 if len(call) else 0
@@ -49,6 +50,7 @@ class Ribbon:
         order = np.argsort(time, kind="stable")
         self._time, self._late, self._rank = time[order], late[order], rank[order]
         self._call, self._name = call[order], name.astype(np.int64)[order]
+        self._event = event[order]
 
         # One entry for each call, where its last rank comes.
         end = first + size - 1
@@ -58,6 +60,7 @@ class Ribbon:
         self._job_time, self._job_name = time[last], name.astype(np.int64)[last]
         self._job_wait = waited // np.maximum(size - 1, 1)
         self._job_rank = np.where(alone, rank[last], -1)
+        self._job_event = event[last]
 
     def within(
         self, start: int, end: int, bins: int, ranks: Sequence[int] | None = None
@@ -100,12 +103,14 @@ class Ribbon:
             "late": ("f64", self._late[rows]),
             "call": ("u32", self._call[rows] + 1),
             "name": ("u32", self._name[rows]),
+            "id": ("u32", self._event[rows]),
             "job_bin": ("u32", call_at),
             "job_time": ("f64", self._job_time[calls]),
             "job_wait": ("f64", self._job_wait[calls]),
             "job_rank": ("i32", self._job_rank[calls]),
             "job_call": ("u32", calls + 1),
             "job_name": ("u32", self._job_name[calls]),
+            "job_id": ("u32", self._job_event[calls]),
         }
         header, buffer = pack(columns)
         return {

@@ -1,5 +1,7 @@
 /** The types that the parts of the page share. Times are integer nanoseconds since the origin. */
 
+import type { Arrival } from "./protocol/ribbon";
+
 export type Kind = "compute" | "communication" | "memory" | "sync" | "cpu" | "annotation" | "other";
 
 /** Half-open window of time. */
@@ -192,6 +194,8 @@ export interface Hit {
   /** The cell under the pointer where no rectangle is: its exact window and what the tile says. */
   cell: { start: number; end: number; busy: number; count: number; kind: Kind | null } | null;
   step: SceneStep | null;
+  /** On a ribbon of late arrivals: the mark there. */
+  arrival?: Arrival | null;
   /** On the badge of a row that stands for others. */
   badge?: boolean;
 }

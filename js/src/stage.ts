@@ -32,8 +32,18 @@ export function createStage(scene: Scene, source: Source, theme: ThemeName = "li
   return new DrawnStage(scene, source, theme);
 }
 
-function stripRows(scene: Scene): number {
-  return (scene.steps.length > 0 ? 1 : 0) + (scene.phases.length > 0 ? 1 : 0);
+/** Whether somebody can say who comes late to collectives; a saved page cannot. */
+function saysLate(scene: Scene, source: Source): boolean {
+  return (
+    source.status !== "none" &&
+    scene.ranks.some(({ summary }) => summary.some(({ wait }) => wait !== undefined))
+  );
+}
+
+function placesOf(scene: Scene, source: Source, width: number, height: number, dpr: number) {
+  const late = saysLate(scene, source);
+  const rows = [scene.steps.length > 0, scene.phases.length > 0, late].filter(Boolean).length;
+  return geometryOf(width, height, dpr, rows, late);
 }
 
 class DrawnStage implements Stage {
@@ -70,7 +80,7 @@ class DrawnStage implements Stage {
     this.camera = new Camera(scene.range);
     this.data = this.openData();
     this.paints = paintsOf(this.theme, scene.kinds, this.overlay.dimmed);
-    this.geometry = geometryOf(0, 0, 1, stripRows(scene));
+    this.geometry = placesOf(scene, source, 0, 0, 1);
     this.rowsView = new RowsView(scene, this.geometry);
     const { signal } = this.ended;
     this.scrollbar = new Scrollbar((scroll) => this.scrollTo(scroll), signal);
@@ -231,6 +241,8 @@ class DrawnStage implements Stage {
     } else if (part === "minimap") {
       this.pictureMinimap();
       this.loop.touch({ head: true });
+    } else if (part === "ribbon") {
+      this.loop.touch({ head: true, lanes: true });
     } else if (part === "marks") {
       this.loop.touch({ overlay: true });
     } else if (this.data.windows.pending) {
@@ -268,7 +280,7 @@ class DrawnStage implements Stage {
     const same = width === now.width && height === now.height && dpr === now.dpr;
     if (same && this.measured) return;
     this.measured = true;
-    this.geometry = geometryOf(width, height, dpr, stripRows(this.scene));
+    this.geometry = placesOf(this.scene, this.source, width, height, dpr);
     this.painter.resize(this.geometry);
     this.pictureMinimap();
     this.relayout();
@@ -311,7 +323,11 @@ class DrawnStage implements Stage {
     const { lanes, nearby } = this.rowsView;
     const resolution = nsPerDevicePx(this.geometry, view);
     const sight = { view, resolution, lanes, nearby, range: this.scene.range };
-    this.data.show(sight, this.rowsView.over, this.camera.target, lanesWidth, this.overlay);
+    const { lateRow, dpr } = this.geometry;
+    const bins = Math.round(lanesWidth * dpr);
+    const ribbons = lateRow ? { bins, ranks: this.rowsView.ribbons } : null;
+    const { over } = this.rowsView;
+    this.data.show(sight, over, this.camera.target, lanesWidth, this.overlay, ribbons);
   }
 
   private tell(done: boolean): void {
@@ -363,7 +379,7 @@ class DrawnStage implements Stage {
       (shown.start !== Math.floor(view[0]) || shown.end !== Math.ceil(view[1]));
     const late = this.lateness;
     return {
-      head: { geometry, theme, scene, job, view, minimap: this.minimap },
+      head: { geometry, theme, scene, job, view, minimap: this.minimap, ribbon: data.ribbon },
       gutter: {
         geometry,
         theme,
@@ -382,6 +398,7 @@ class DrawnStage implements Stage {
         view,
         sight,
         lateness: late,
+        ribbon: data.ribbon,
         shade: this.byName ? (key) => this.shade(key) : null,
         window: (lane) => data.windows.get(lane),
         nameOf: (key) => data.store.names.get(key) ?? "",
@@ -414,6 +431,7 @@ class DrawnStage implements Stage {
       sight: this.rowsView.sight,
       fold: this.rowsView.layout.fold,
       store: data.store,
+      ribbon: data.ribbon,
       window: (lane) => data.windows.get(lane),
     };
   }

@@ -9,6 +9,7 @@ import {
   plural,
   rangesText,
 } from "../draw/format";
+import type { Arrival } from "../protocol/ribbon";
 import { type Context, debounce } from "./context";
 import { kindName } from "./controls";
 import { type Child, h } from "./dom";
@@ -53,6 +54,17 @@ function foldLines({ rank, like }: RowInfo, alike: Alike | null): Child[][] {
   }
   if (why !== "") lines.push([like === undefined ? "Not folded: " : "Unlike most: ", why]);
   return lines;
+}
+
+/** `1.2 ms after the median rank, AllReduce 13 of 21`. */
+function arrivalLines({ name, call, of, rank, ns, ofJob }: Arrival): Child[][] {
+  const which = `${name} ${formatCount(call)} of ${formatCount(of)}`;
+  if (ofJob) {
+    const who = rank < 0 ? "Several ranks come last at once" : `rank ${rank} comes last`;
+    return [[h("b", {}, who), `, ${which}`], [`the others wait ${formatDuration(ns)} on average`]];
+  }
+  const late = ns > 0 ? `${formatDuration(ns)} after the median rank` : "not after the median rank";
+  return [[h("b", {}, late)], [`rank ${rank}, ${which}`]];
 }
 
 export class Hover {
@@ -134,6 +146,7 @@ export class Hover {
   }
 
   private lines(hit: Hit): Child[][] {
+    if (hit.arrival) return arrivalLines(hit.arrival);
     if (hit.region === "lanes")
       return hit.slice === null ? this.cellLines(hit) : this.sliceLines(hit);
     if (hit.region === "strip" && hit.step !== null) {

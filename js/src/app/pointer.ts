@@ -275,6 +275,13 @@ export class Pointer {
       }
       return;
     }
+    if (hit.arrival) {
+      const { rank, id } = hit.arrival;
+      if (rank < 0) return;
+      picking.pick({ rank, table: "events", id }, null);
+      rows.showRank(rank);
+      return;
+    }
     if (hit.region === "strip" && hit.step !== null) return;
     if (hit.region !== "lanes") return;
     const add = event.ctrlKey || event.metaKey;
@@ -333,6 +340,7 @@ export class Pointer {
       const part = this.framePart(point);
       return part === null ? "crosshair" : part === "frame" ? "grab" : "ew-resize";
     }
+    if (hit.arrival) return hit.arrival.rank < 0 ? "" : "pointer";
     if (hit.region === "axis" || hit.region === "strip") return "col-resize";
     if (hit.region !== "lanes") return "";
     if (this.space || shift) return "grab";

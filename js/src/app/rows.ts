@@ -101,6 +101,13 @@ export class Rows {
     return false;
   }
 
+  /** Bring the row of a rank into sight, by its communication where it has any. */
+  showRank(rank: number): void {
+    const summary = this.ctx.lanes.rank(rank)?.summary ?? [];
+    const lane = summary.find(({ role }) => role === "comm") ?? summary[0];
+    if (lane !== undefined) this.ctx.stage.reveal(lane.lane);
+  }
+
   /** After another scene: forget ranks that are gone. */
   renew(): void {
     const known = new Set(this.ctx.scene.ranks.map((rank) => rank.rank));

@@ -11,6 +11,7 @@ import {
   type Minimap,
   type Stats,
 } from "../protocol/decode";
+import { decodeRibbon, type Ribbon } from "../protocol/ribbon";
 import { Latest } from "./latest";
 import { TileLoader } from "./tile_loader";
 import type { Sight } from "./tile_plan";
@@ -30,7 +31,7 @@ export interface PlacedMarks {
   bins: number;
 }
 
-export type DataPart = "tiles" | "stats" | "minimap" | "marks" | "lateness";
+export type DataPart = "tiles" | "stats" | "minimap" | "marks" | "lateness" | "ribbon";
 
 export class StageData {
   readonly store: TileStore;
@@ -41,6 +42,7 @@ export class StageData {
   private readonly searchAsk: Latest<PlacedMarks>;
   private readonly chosenAsk: Latest<PlacedMarks>;
   private readonly latenessAsk: Latest<Lateness>;
+  private readonly ribbonAsk: Latest<Ribbon>;
   private readonly hasDevice: boolean;
   private readonly hasCollectives: boolean;
 
@@ -65,6 +67,14 @@ export class StageData {
       STATS_WAIT_MS,
       (reply, { start, end }) => decodeLateness(reply, start as number, end as number),
       () => onChange("lateness"),
+    );
+    this.ribbonAsk = new Latest(
+      source,
+      "ribbon",
+      STATS_WAIT_MS,
+      (reply, { start, end, bins }) =>
+        decodeRibbon(reply, { start: start as number, end: end as number, bins: bins as number }),
+      () => onChange("ribbon"),
     );
     this.minimapAsk = new Latest(source, "minimap", MINIMAP_WAIT_MS, decodeMinimap, () =>
       onChange("minimap"),
@@ -95,6 +105,11 @@ export class StageData {
     return this.latenessAsk.value;
   }
 
+  /** Who comes late to collectives; null until that is known. */
+  get ribbon(): Ribbon | null {
+    return this.ribbonAsk.value;
+  }
+
   get minimap(): Minimap | null {
     return this.minimapAsk.value;
   }
@@ -116,7 +131,14 @@ export class StageData {
    * Ask for what the picture needs. `width` is that of the lanes in CSS px, `over` lanes drawn over
    * those in sight.
    */
-  show(sight: Sight, over: readonly number[], target: Span, width: number, overlay: Overlay): void {
+  show(
+    sight: Sight,
+    over: readonly number[],
+    target: Span,
+    width: number,
+    overlay: Overlay,
+    ribbons: { bins: number; ranks: readonly number[] } | null = null,
+  ): void {
     // Tiles of where an animation ends, not of where it passes: one request instead of five.
     const lanes = this.lateness === null ? sight.lanes : [...sight.lanes, ...over];
     this.loader.show({ ...sight, lanes, view: target, resolution: scaled(sight, target) });
@@ -125,6 +147,10 @@ export class StageData {
     // Matching the collectives takes a while the first time: what is drawn without it comes first.
     if (this.hasCollectives && (this.stats !== null || this.lateness !== null)) {
       this.latenessAsk.ask(window);
+    }
+    if (ribbons !== null && this.lateness !== null) {
+      const ranks = [...ribbons.ranks].sort((a, b) => a - b);
+      this.ribbonAsk.ask({ ...window, bins: Math.min(MOST_BINS, ribbons.bins), ranks });
     }
     const bins = Math.max(1, Math.min(MOST_BINS, Math.round(width)));
     this.minimapAsk.ask({ bins });
@@ -140,8 +166,10 @@ export class StageData {
 
   destroy(): void {
     this.loader.destroy();
-    const { statsAsk, minimapAsk, searchAsk, chosenAsk, latenessAsk } = this;
-    for (const ask of [statsAsk, minimapAsk, searchAsk, chosenAsk, latenessAsk]) ask.destroy();
+    const { statsAsk, minimapAsk, searchAsk, chosenAsk, latenessAsk, ribbonAsk } = this;
+    for (const ask of [statsAsk, minimapAsk, searchAsk, chosenAsk, latenessAsk, ribbonAsk]) {
+      ask.destroy();
+    }
   }
 }
 

@@ -106,7 +106,7 @@ export function factOfRow(row: Row, gutter: GutterScene): Fact {
 const BASELINE = 4;
 /** Lines of text nearer than this are on one line; nearer than `LINE`, they touch. */
 const CLOSE = 9;
-const LINE = 12;
+const LINE = 11;
 
 /** What is behind a row. */
 export function rowGround(theme: Theme, late: boolean): string {
@@ -186,8 +186,8 @@ function drawRankNames(pen: Pen, gutter: GutterScene, { row, y }: PlacedRow): vo
       );
       const widths = beside.map(({ label }) => pen.width(label, FONT.label) + 8);
       const free = all - Math.max(0, ...widths);
-      const wish = pen.width(texts[0] ?? "", font);
-      if (!firm || wish <= free || wish > all) return free;
+      const widest = texts.map((text) => pen.width(text, font)).find((width) => width <= all);
+      if (!firm || widest === undefined || widest <= free) return free;
       lanes = lanes.filter((band) => !beside.includes(band));
       return all;
     };

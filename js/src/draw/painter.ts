@@ -4,6 +4,7 @@ import type { Scene, Span } from "../contract";
 import type { LaneWindow } from "../data/lane_window";
 import type { Geometry } from "../layout/geometry";
 import type { LaneSpot, Sightings } from "../layout/sight";
+import type { Ribbon } from "../protocol/ribbon";
 import type { LatenessByRank } from "./by_rank";
 import type { Dirty } from "./frame_loop";
 import { drawGutter, type GutterScene } from "./gutter";
@@ -16,6 +17,7 @@ import { drawOverlay, type OverlayScene } from "./overlay";
 import type { Paints } from "./paints";
 import { Pen } from "./pen";
 import { Raster } from "./raster";
+import { drawRibbon } from "./ribbon";
 import { FONT, type Theme } from "./theme";
 
 /** Lanes lower than this have no labels: the letters would touch both edges. */
@@ -30,6 +32,7 @@ export interface LanesScene {
   view: Span;
   sight: Sightings;
   lateness: LatenessByRank | null;
+  ribbon: Ribbon | null;
   shade: ShadeOfName | null;
   window(lane: number): LaneWindow | null;
   nameOf(key: number): string;
@@ -168,6 +171,12 @@ export class Painter {
         place.y0 = px(y + bands[0]!.top);
         place.y1 = px(y + last.top + last.height);
         drawBeyond(raster, place, paints);
+      }
+      const ribbon = row.ribbon();
+      if (ribbon !== null) {
+        place.y0 = px(y + ribbon.top);
+        place.y1 = px(y + ribbon.top + ribbon.height);
+        drawRibbon(raster, place, lanes.ribbon, row.rank.rank, paints);
       }
       for (; at < sight.spots.length && sight.spots[at]!.placed === placed; at += 1) {
         const { band, y: bandY } = sight.spots[at]!;

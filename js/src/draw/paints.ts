@@ -101,10 +101,26 @@ export interface Paints {
   readonly counterLine: number;
   readonly waitFill: number;
   readonly waitLine: number;
+  /** Of a ribbon, from on time to latest. */
+  readonly ribbon: Uint32Array;
   readonly lateFill: number;
   readonly lateLine: number;
   /** Behind the row of a rank that the others wait for. */
   readonly lateGround: number;
+}
+
+/** Between two stops of a ramp so many steps are told apart. */
+const RAMP_STEPS = 8;
+
+/** A ramp's stops with what lies between them. */
+function rampOf(stops: readonly string[]): Uint32Array {
+  const out = new Uint32Array((stops.length - 1) * RAMP_STEPS + 1);
+  for (let at = 0; at < out.length; at += 1) {
+    const stop = Math.min(Math.floor(at / RAMP_STEPS), stops.length - 2);
+    const share = at / RAMP_STEPS - stop;
+    out[at] = pack(mix(rgb(stops[stop + 1]!), rgb(stops[stop]!), share));
+  }
+  return out;
 }
 
 export function paintsOf(theme: Theme, kinds: readonly Kind[], dimmed: ReadonlySet<Kind>): Paints {
@@ -169,6 +185,7 @@ export function paintsOf(theme: Theme, kinds: readonly Kind[], dimmed: ReadonlyS
     ),
     waitFill: pack(rgb(theme.waitFill)),
     waitLine: pack(rgb(theme.waitLine)),
+    ribbon: rampOf(theme.waitRamp),
     lateFill: pack(rgb(theme.lateFill)),
     lateLine: pack(rgb(theme.late)),
     lateGround: pack(mix(rgb(theme.late), bg, LATE_TINT)),

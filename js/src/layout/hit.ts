@@ -3,7 +3,9 @@
 import type { Hit, Kind, Scene, Slice, Span } from "../contract";
 import { type LaneWindow, SLOT } from "../data/lane_window";
 import type { TileStore } from "../data/tile_store";
+import { SIZE } from "../draw/theme";
 import { TILE_CELLS } from "../protocol/decode";
+import { arrivalAt, jobArrivalAt, type Ribbon } from "../protocol/ribbon";
 import { badgeSpot } from "./alike";
 import type { Fold } from "./bands";
 import { type Geometry, timeAtX } from "./geometry";
@@ -17,12 +19,14 @@ export interface HitScene {
   job: Span;
   sight: Sightings;
   fold: Fold;
+  ribbon: Ribbon | null;
   store: TileStore;
   window(lane: number): LaneWindow | null;
 }
 
 /** Marks narrower than this are easier to meet by their cell. */
 const SLICE_FROM_PX = 2;
+const MARK_REACH_PX = 4;
 
 function regionOf({ geometry }: HitScene, x: number, y: number): Hit["region"] {
   const { width, height, lanesX, lanesWidth, rowsTop, stripTop, axisTop } = geometry;
@@ -46,6 +50,11 @@ export function hitAt(scene: HitScene, x: number, y: number): Hit {
   const hit: Hit = { region, time, row: null, lane: null, slice: null, cell: null, step: null };
   if (region === "strip") {
     const { steps, phases } = scene.scene;
+    if (geometry.lateRow && y >= geometry.stripTop + (geometry.stripRows - 1) * SIZE.steps) {
+      const { ribbon } = scene;
+      hit.arrival = ribbon === null ? null : jobArrivalAt(ribbon, time, reach(scene));
+      return hit;
+    }
     const inSteps = y < geometry.stripTop + 16 && steps.length > 0;
     hit.step =
       (inSteps ? steps : phases).find((s) => s.start <= time && time < s.start + s.dur) ?? null;
@@ -59,6 +68,14 @@ export function hitAt(scene: HitScene, x: number, y: number): Hit {
     hit.badge = x >= left && x < right;
   }
   if (region !== "lanes") return hit;
+  const strip = placed?.row.ribbon() ?? null;
+  if (placed !== null && strip !== null && scene.ribbon !== null) {
+    const from = y - placed.y - strip.top;
+    if (from >= 0 && from < strip.height) {
+      hit.arrival = arrivalAt(scene.ribbon, placed.row.rank.rank, time, reach(scene));
+      return hit;
+    }
+  }
   const spot = sight.spotAt(y);
   if (spot === null) return hit;
   hit.lane = spot.band.lane;
@@ -67,6 +84,11 @@ export function hitAt(scene: HitScene, x: number, y: number): Hit {
   hit.slice = withWait(scene, spot, sliceAt(scene, lane, x));
   if (hit.slice === null) hit.cell = cellAt(scene, lane, spot, time);
   return hit;
+}
+
+/** How far from a mark of a ribbon it is still meant. */
+function reach(scene: HitScene): number {
+  return MARK_REACH_PX * nsPerPx(scene);
 }
 
 function nsPerPx({ geometry, view }: HitScene): number {

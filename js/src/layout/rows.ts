@@ -3,7 +3,15 @@
 import type { RowInfo, RowState, Scene, SceneRank, SceneTrack } from "../contract";
 import { formatCount, rangesText } from "../draw/format";
 import { standsFor } from "./alike";
-import { type Band, type Fold, foldedBands, foldOf, trackBands, trackHeight } from "./bands";
+import {
+  type Band,
+  type Fold,
+  foldedBands,
+  foldOf,
+  ribbonOf,
+  trackBands,
+  trackHeight,
+} from "./bands";
 
 export interface Row {
   rank: SceneRank;
@@ -24,6 +32,8 @@ export interface Row {
   top: number;
   height: number;
   bands(): readonly Band[];
+  /** Where it says how late the rank comes to collectives, from its top. */
+  ribbon(): { top: number; height: number } | null;
 }
 
 export interface Layout {
@@ -141,6 +151,7 @@ function headRow(
 ): Row {
   const own = rank.label === "" ? `rank ${rank.rank}` : rank.label;
   const [name = own, ...briefly] = like.length > 1 ? groupNames(rank.rank, like) : [];
+  const bands = memo(() => foldedBands(rank, fold));
   const unfolded = alike?.unfolded.has(rank.rank) === true;
   return {
     rank,
@@ -154,7 +165,8 @@ function headRow(
     pinned,
     top: 0,
     height: fold.height,
-    bands: memo(() => foldedBands(rank, fold)),
+    bands,
+    ribbon: memo(() => ribbonOf(rank, fold, bands())),
   };
 }
 
@@ -173,16 +185,17 @@ function trackRow(rank: SceneRank, track: SceneTrack, pinned: boolean): Row {
     top: 0,
     height: trackHeight(track),
     bands: memo(() => trackBands(track, name)),
+    ribbon: () => null,
   };
 }
 
 /** The rows of `scene` in `state`; `room` is the height that they may fill without scrolling. */
-export function layoutRows(scene: Scene, state: RowState, room: number): Layout {
+export function layoutRows(scene: Scene, state: RowState, room: number, ribbons = false): Layout {
   const shown = shownRanks(scene, state);
   const pins = new Map(state.pinned.map((key, order) => [key, order]));
   const anyOpen = shown.some(({ tracks }) => tracks !== null);
   const loose = anyOpen ? 0 : pinnedTracksHeight(shown, pins);
-  const fold = foldOf(scene.ranks, shown.length, room - loose, anyOpen);
+  const fold = foldOf(scene.ranks, shown.length, room - loose, anyOpen, ribbons);
 
   const first: { order: number; rows: Row[] }[] = [];
   const rest: Row[] = [];

@@ -79,6 +79,7 @@ def test_each_arrival_is_a_mark_at_its_bin(within):
     ]  # fmt: skip
     assert reply["names"] == ["AllReduce", "Broadcast"]
     assert found["name"][2] == 1
+    assert found["id"] == [0, 1, 2, 0, 1, 0, 1, 0, 1, 2]
     assert (reply["of"], reply["most"], reply["job_most"]) == (3, 80, 80)
 
 
@@ -97,6 +98,7 @@ def test_the_job_has_a_mark_where_the_last_rank_of_a_collective_comes(within):
     # Call 0: 50 + 40 + 30 by three others. Call 1: 30 + 30, and nobody came last alone.
     assert found["job_wait"] == [40, 20, 80]
     assert found["job_rank"] == [2, -1, 3]
+    assert found["job_id"] == [0, 1, 2]
 
 
 def test_only_what_is_in_the_window_and_of_the_ranks_asked_for(within):
