@@ -39,6 +39,19 @@ test("U and the button fold and unfold, and the line below says how many are sho
   expect(view.source.asked.filter(({ op }) => op === "clusters")).toHaveLength(1);
 });
 
+test("while it is not known which ranks are alike, the line below says so", async () => {
+  const view = mount((_, source) => {
+    source.clusters = CLUSTERS;
+  });
+  await ready(view);
+  view.source.held = [];
+  view.app.setFolded(true);
+  await expect.poll(() => said(view)).toContain("Looking for ranks that are alike");
+  expect(rows(view)).toHaveLength(3);
+  view.source.release();
+  await expect.poll(() => said(view)).toContain("2 of 3 ranks shown");
+});
+
 test("the badge unfolds the ranks of a row, and folds them again", async () => {
   const view = await folded();
   const click = (x: number, y: number): void => {

@@ -4,6 +4,7 @@ import type { Alike, Reply, SelectionJson } from "../contract";
 import { type Context, Emitter } from "./context";
 import { isAbort } from "./observed_source";
 import type { Rows } from "./rows";
+import { foldedWords } from "./words";
 
 /** Ranks that are alike, with the one that stands for them. */
 export interface Group {
@@ -118,11 +119,12 @@ export class Folding {
     return this.clusters?.note ?? "";
   }
 
-  /** Ranks in sight and all, where some are folded away; null else. */
-  get counts(): { shown: number; all: number } | null {
+  /** How many ranks are shown where some are folded away, or that this is being found out. */
+  get words(): string {
+    if (this.on && this.asked !== null) return " Looking for ranks that are alike …";
     const hidden = this.rows.alike?.hidden.size ?? 0;
     const all = this.ctx.scene.ranks.length;
-    return hidden === 0 ? null : { shown: all - hidden, all };
+    return hidden === 0 ? "" : foldedWords({ shown: all - hidden, all });
   }
 
   /** Fold like ranks, or show all. */
@@ -182,6 +184,7 @@ export class Folding {
     if (known || scene.ranks.length < LEAST_RANKS) return;
     const asked = new AbortController();
     this.asked = asked;
+    this.changed.emit();
     source
       .ask("clusters", {}, asked.signal)
       .then((reply) => {

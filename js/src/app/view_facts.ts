@@ -94,7 +94,7 @@ export class ViewFacts {
     const known = this.stats?.start === start && this.stats.end === end ? this.stats : null;
     const { lateness } = this;
     const late = lateness?.start === start && lateness.end === end ? lateness : null;
-    this.parts.status.say("view", viewWords(view, scene, known, late, this.parts.folding.counts));
+    this.parts.status.say("view", viewWords(view, scene, known, late, this.parts.folding.words));
   }
 
   private printCard(): void {

@@ -148,10 +148,11 @@ export function viewWords(
   scene: Scene,
   stats: Stats | null,
   lateness: Lateness | null = null,
-  folded: { shown: number; all: number } | null = null,
+  /** What is said of folded ranks, with a space before it. */
+  folded = "",
 ): Words {
   const words: Words = [head(view, scene)];
-  if (folded !== null) words.push(foldedWords(folded));
+  if (folded !== "") words.push(folded);
   if (stats === null) return words;
   if (view[1] <= scene.range[0] || view[0] >= scene.range[1]) {
     words.push(` Outside the job: it ends at ${formatDuration(scene.range[1])}.`);

@@ -137,7 +137,7 @@ export function drawStrip(pen: Pen, head: HeadScene): void {
     names.push(scene.ranks.length > 1 && !geometry.narrow ? "steps, median rank" : "steps");
   }
   if (scene.phases.length > 0) names.push("phases");
-  if (geometry.lateRow) names.push("who comes last");
+  if (geometry.lateRow) names.push(geometry.narrow ? "comes last" : "who comes last");
   for (const [row, name] of names.entries()) {
     const y = stripTop + row * 16 + 11;
     pen.fitted(name, 12, y, gutter - 20, FONT.label, theme.ink3);

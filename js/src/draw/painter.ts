@@ -219,12 +219,9 @@ export class Painter {
       const start = lane.sliceStart[i]!;
       if (start >= view[1]) break;
       if (dur < least || start + dur <= view[0]) continue;
-      const [seenFrom, to] = widestInSight(lane, i, view);
+      const seen = widestInSight(lane, i, view);
       // Letters over the hatch of a wait would be hard to read.
-      const from = Math.min(
-        to,
-        Math.max(seenFrom, waits === null ? start : endOfWait(waits, start)),
-      );
+      const [from, to] = waits === null ? seen : besideWaits(waits, seen);
       const x0 = lanesX + (from - view[0]) / perPx;
       const x1 = lanesX + (to - view[0]) / perPx;
       if (x1 - x0 < LABEL_FROM_PX) continue;
@@ -243,16 +240,23 @@ export class Painter {
   }
 }
 
-/** Where the wait that begins at `start` ends; `start` where there is none. */
-function endOfWait({ slices, sliceStart, sliceDur }: LaneWindow, start: number): number {
+/** The longest part of a stretch in which nobody waits. */
+function besideWaits({ slices, sliceStart, sliceDur }: LaneWindow, [from, to]: Span): Span {
   let low = 0;
   let high = slices;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (sliceStart[middle]! < start) low = middle + 1;
+    if (sliceStart[middle]! + sliceDur[middle]! <= from) low = middle + 1;
     else high = middle;
   }
-  return low < slices && sliceStart[low] === start ? start + sliceDur[low]! : start;
+  let cursor = from;
+  let widest: Span = [from, from];
+  for (; low < slices && sliceStart[low]! < to; low += 1) {
+    const start = sliceStart[low]!;
+    if (start - cursor > widest[1] - widest[0]) widest = [cursor, start];
+    cursor = Math.max(cursor, start + sliceDur[low]!);
+  }
+  return to - cursor > widest[1] - widest[0] ? [cursor, to] : widest;
 }
 
 /**
