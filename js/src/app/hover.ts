@@ -9,13 +9,13 @@ import {
   plural,
   rangesText,
 } from "../draw/format";
-import type { Arrival } from "../protocol/ribbon";
 import { type Context, debounce } from "./context";
 import { kindName } from "./controls";
 import { type Child, h } from "./dom";
 import { asError, isAbort } from "./observed_source";
 import type { Rows } from "./rows";
 import type { Tooltip } from "./tooltip";
+import { arrivalWords } from "./words";
 
 /** After resting this long on a cell, its exact figures are asked for. */
 const DWELL_MS = 140;
@@ -54,17 +54,6 @@ function foldLines({ rank, like }: RowInfo, alike: Alike | null): Child[][] {
   }
   if (why !== "") lines.push([like === undefined ? "Not folded: " : "Unlike most: ", why]);
   return lines;
-}
-
-/** `1.2 ms after the median rank, AllReduce 13 of 21`. */
-function arrivalLines({ name, call, of, rank, ns, ofJob }: Arrival): Child[][] {
-  const which = `${name} ${formatCount(call)} of ${formatCount(of)}`;
-  if (ofJob) {
-    const who = rank < 0 ? "Several ranks come last at once" : `rank ${rank} comes last`;
-    return [[h("b", {}, who), `, ${which}`], [`the others wait ${formatDuration(ns)} on average`]];
-  }
-  const late = ns > 0 ? `${formatDuration(ns)} after the median rank` : "not after the median rank";
-  return [[h("b", {}, late)], [`rank ${rank}, ${which}`]];
 }
 
 export class Hover {
@@ -146,7 +135,10 @@ export class Hover {
   }
 
   private lines(hit: Hit): Child[][] {
-    if (hit.arrival) return arrivalLines(hit.arrival);
+    if (hit.arrival) {
+      const [head, more] = arrivalWords(hit.arrival);
+      return [[h("b", {}, head)], [more]];
+    }
     if (hit.region === "lanes")
       return hit.slice === null ? this.cellLines(hit) : this.sliceLines(hit);
     if (hit.region === "strip" && hit.step !== null) {

@@ -12,6 +12,7 @@ import {
   rangesText,
 } from "../draw/format";
 import type { Lateness, Stats } from "../protocol/decode";
+import type { Arrival } from "../protocol/ribbon";
 
 /** A piece of a sentence: plain, strong, or a key. */
 export type Piece = string | { strong: string } | { key: string };
@@ -179,6 +180,17 @@ export function viewWords(
   }
   words.push(` and ${one ? "sits" : "sit"} idle ${formatShare(shares.idle)} of the time.`);
   return words;
+}
+
+/** What a mark of a ribbon says, in two lines: `1.2 ms after the median rank`, and at which call. */
+export function arrivalWords({ name, call, of, rank, ns, ofJob }: Arrival): [string, string] {
+  const which = `${name} ${formatCount(call)} of ${formatCount(of)}`;
+  if (ofJob) {
+    const who = rank < 0 ? "several ranks come last at once" : `rank ${rank} comes last`;
+    return [`${who}, ${which}`, `the others wait ${formatDuration(ns)} on average`];
+  }
+  const late = ns > 0 ? `${formatDuration(ns)} after the median rank` : "not after the median rank";
+  return [late, `rank ${rank}, ${which}`];
 }
 
 /** `rank 5, stream 40` or `rank 5, main thread`. */

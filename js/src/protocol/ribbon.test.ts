@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { Packer } from "../../dev/fake_source";
+import { arrivalWords } from "../app/words";
 import { step, strength } from "../draw/ribbon";
 import { arrivalAt, decodeRibbon, jobArrivalAt, timeOfBin } from "./ribbon";
 
@@ -47,6 +48,21 @@ test("the job's marks say who came last, or that several did", () => {
   expect(jobArrivalAt(found, 36, 3)).toMatchObject({ rank: 5, id: 17, ns: 40, ofJob: true });
   expect(jobArrivalAt(found, 85, 3)).toMatchObject({ rank: -1, call: 2 });
   expect(jobArrivalAt(found, 50, 3)).toBeNull();
+});
+
+test("a mark says how late, at which call; the job's who, and what it cost", () => {
+  const found = ribbon();
+  const said = (lines: [string, string]) => lines.map((line) => line.replace(/\u2009/g, " "));
+  expect(said(arrivalWords(arrivalAt(found, 5, 35, 5)!))).toEqual([
+    "40 ns after the median rank",
+    "rank 5, AllReduce 1 of 2",
+  ]);
+  expect(arrivalWords(arrivalAt(found, 0, 15, 5)!)[0]).toBe("not after the median rank");
+  expect(said(arrivalWords(jobArrivalAt(found, 35, 5)!))).toEqual([
+    "rank 5 comes last, AllReduce 1 of 2",
+    "the others wait 40 ns on average",
+  ]);
+  expect(arrivalWords(jobArrivalAt(found, 85, 5)!)[0]).toContain("several ranks come last at once");
 });
 
 test("only what is on time looks like the lane, and the latest of the job is full", () => {
