@@ -87,7 +87,7 @@ def verdict(ours: float | str, theirs: float | str) -> str:
     if isinstance(ours, str):
         return f"ours fails: {ours}"
     if isinstance(theirs, str):
-        return "HTA fails"
+        return "HTA has none" if theirs == "no answer" else "HTA fails"
     ratio = theirs / ours
     goal = 5 if theirs > 0.2 else 1
     shown = f"{ratio:.2g}×" if ratio < 10 else f"{ratio:,.0f}×"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -277,6 +278,11 @@ def kind_of(category: str, name: str) -> str:
     >>> kind_of("cpu_op", "aten::add_")
     'cpu'
     """
+    return _known_kind(_version, category, name)
+
+
+@lru_cache(maxsize=1 << 16)
+def _known_kind(_rules_version: int, category: str, name: str) -> str:
     return KINDS[int(_codes_of_names(category, [name])[0])]
 
 

@@ -37,8 +37,10 @@ SIMPLE = (
     "launch_stats",
     "queue_length",
     "memory_bandwidth",
-    "collectives",
+    "clock_offsets",
     "stragglers",
+    "step_times",
+    "rank_clusters",
 )
 
 
@@ -47,6 +49,12 @@ def drawings(traces: hw.TraceSet) -> Iterator[tuple[str, Callable[..., Any], pd.
     for name in SIMPLE:
         if hasattr(analysis, name):
             yield name, getattr(charts, name), getattr(analysis, name)(traces)
+    matched = analysis.collectives(traces, clock="fitted")
+    yield "collectives", charts.collectives, matched
+    yield "arrivals", charts.arrivals, matched
+    job_path = analysis.job_critical_path(traces)
+    yield "job_critical_path", charts.job_critical_path, job_path
+    yield "job_path_summary", charts.job_path_summary, analysis.job_path_summary(job_path)
     first = traces.ranks[0]
     path = analysis.critical_path(traces, rank=first)
     yield "critical_path", charts.critical_path, path
@@ -101,7 +109,7 @@ def take_pictures(pages: list[tuple[Path, int]]) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for page, width in pages:
-            tab = browser.new_page(viewport={"width": width, "height": 200})
+            tab = browser.new_page(viewport={"width": width, "height": 60})
             tab.on("console", lambda message, page=page: report(page, message))
             tab.goto(page.resolve().as_uri())
             tab.wait_for_function("Bokeh.documents.length && Bokeh.documents[0].is_idle")

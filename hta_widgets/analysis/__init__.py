@@ -17,14 +17,19 @@ from .derived_counters import with_counters
 from .device_idle import device_idle_breakdown, device_idle_gaps
 from .diff_ops import diff_ops
 from .idle import idle_interval_stats, idle_time_breakdown
+from .job_path import job_critical_path, job_path_summary
 from .kernels import kernel_breakdown, kernel_duration_by_rank
 from .launches import launch_outliers, launch_stats
 from .memory_events import memory_events
 from .memory_timeline import memory_timeline
 from .operator_kernels import operator_kernels, operator_launch_delays
 from .operators import operators
+from .parallel_groups import parallel_groups
 from .queue import queue_length, queue_length_summary, time_blocked_on_full_queue
+from .rank_clusters import rank_clusters
 from .sequences import frequent_kernel_sequences
+from .step_times import step_times
+from .stragglers import stragglers, stragglers_by_step
 
 __all__ = [
     "clock_offsets",
@@ -41,6 +46,8 @@ __all__ = [
     "frequent_kernel_sequences",
     "idle_interval_stats",
     "idle_time_breakdown",
+    "job_critical_path",
+    "job_path_summary",
     "kernel_breakdown",
     "kernel_duration_by_rank",
     "kernel_type_breakdown",
@@ -54,9 +61,14 @@ __all__ = [
     "operator_kernels",
     "operator_launch_delays",
     "operators",
+    "parallel_groups",
     "path_selection",
     "queue_length",
     "queue_length_summary",
+    "rank_clusters",
+    "step_times",
+    "stragglers",
+    "stragglers_by_step",
     "temporal_breakdown",
     "time_blocked_on_full_queue",
     "user_annotation_breakdown",

@@ -10,6 +10,7 @@ __all__ = ["aligned"]
 Ints = npt.NDArray[np.int64]
 
 _TOLERANCE_NS = 500_000  # ranks leave a collective within this time of each other
+_PROOF = 3  # so many ends that agree are no chance
 _MOST_PAIRS = 4_000_000
 
 
@@ -43,17 +44,18 @@ def aligned(
     if not count or not len(content):
         return np.full(count, MISSING)
     shift, agreeing = _best_shift(content, end_ns, other_content, other_end_ns)
-    # One or two events prove nothing by their ends.
-    enough = sure or (len(content) == count and count <= 2)
-    if shift is not None and (agreeing >= 0.5 * _overlap(len(content), count, shift)):
-        return np.arange(count) + shift
+    in_order = np.full(count, MISSING) if shift is None else np.arange(count) + shift
+    together = 0 if shift is None else _overlap(len(content), count, shift)
+    # A few ends agree by chance, unless all do.
+    proof = 1 if sure or agreeing == len(content) == count else _PROOF
+    if agreeing >= max(0.5 * together, proof):
+        return in_order
     by_time = _by_time(content, end_ns, other_content, other_end_ns)
     timed = int((by_time != MISSING).sum())
-    if timed >= 2 and timed > 1.5 * agreeing:
+    if timed >= (2 if sure else _PROOF) and timed > 1.5 * agreeing:
         return by_time
-    if shift is not None and enough:
-        return np.arange(count) + shift
-    return np.full(count, MISSING)
+    # One or two events prove nothing by their ends.
+    return in_order if sure or len(content) == count <= 2 else np.full(count, MISSING)
 
 
 #: Position of what matches nothing.

@@ -45,7 +45,8 @@ def temporal_breakdown(
     counts once: as computing if any compute kernel runs, else as non-compute if anything
     communicates or copies, else as idle. So ``idle_ns + compute_ns + non_compute_ns == span_ns``
     and ``exposed_communication_ns + exposed_memory_ns == non_compute_ns``, to the nanosecond.
-    Rows of synchronisation on a stream are waits, not work.
+    Rows of synchronisation on a stream are waits, not work. Events that are not selected count
+    for nothing: of a selection of communication, all of it is exposed.
 
     Parameters
     ----------
@@ -232,7 +233,9 @@ def comm_comp_overlap(
     """Return which share of each rank's communication is hidden behind computing.
 
     ``overlap_share`` is the time in which the rank computes and communicates at once, over the
-    time in which it communicates. Communication kernels that run at once count once.
+    time in which it communicates. Communication kernels that run at once count once. Of a
+    selection its communication counts, and all computing of the rank in the window, selected or
+    not: what hides communication does not depend on what one looks at.
 
     Parameters
     ----------
@@ -249,7 +252,7 @@ def comm_comp_overlap(
         - ``communication_ns, overlapped_ns`` (int64): communicating at all, and while computing
         - ``overlap_share`` (float): 0..1, NaN where nothing communicates
         - ``exposed_ns`` (int64): communicating and not computing
-        - ``compute_ns`` (int64)
+        - ``compute_ns`` (int64): computing at all
 
         ``.attrs["note"]`` says where no kernels matched communication; `hta_widgets.taxonomy.add`
         teaches their names.
@@ -265,7 +268,7 @@ def comm_comp_overlap(
     chosen = parts(traces, selection, window, ranks)
     times = np.zeros((len(chosen), 3), dtype=np.int64)
     for place, part in enumerate(chosen):
-        communication, compute = part.covered("communication"), part.covered("compute")
+        communication, compute = part.covered("communication"), part.covered_by_all("compute")
         both = total(intersect(communication, compute))
         times[place] = total(communication), both, total(compute)
     communicating, overlapped, computing = times.T

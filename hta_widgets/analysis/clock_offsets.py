@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ from hta_widgets import taxonomy
 from hta_widgets.model import Selection, TraceSet
 
 from .collective_args import OPERATIONS
-from .matching import Matching, matching, recorded_shift
+from .matching import Matching, counted, matching, recorded_shift, split
 from .results import result
 from .scope import narrowed
 
@@ -26,6 +27,7 @@ Floats = npt.NDArray[np.float64]
 #: Collectives that no rank can leave before all have arrived.
 _TOGETHER = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier")
 _ROUNDS = 12
+_TELLING = 3
 _FLOOR_NS = 100.0  # no pair of clocks is known better than this
 _LONG_NS = 1_000_000_000  # drift shows only in traces longer than this
 _ENOUGH = 12  # and with more collectives than this
@@ -45,10 +47,10 @@ class ClockFit:
     part : array of int
         Ranks of one number are connected by collectives, directly or through others.
     drift_ppm : array of float
-    recorded_residual_ns : float
-        How far ends disagree on the recorded clock, typically; NaN without collectives.
-    fitted_residual_ns : float
-        The same on the fitted clock.
+    recorded_residual_ns : array of int
+        The same as `residual_ns` on the recorded clock.
+    lift_ns : int
+        What is to be added to all times on the fitted clock, so that none is negative.
     """
 
     offset_ns: Ints
@@ -56,17 +58,15 @@ class ClockFit:
     collectives: Ints
     part: Ints
     drift_ppm: Floats
-    recorded_residual_ns: float
-    fitted_residual_ns: float
+    recorded_residual_ns: Ints
+    lift_ns: int
 
     @property
     def is_needed(self) -> bool:
-        """Whether the recorded clock is off by clearly more than what the fit leaves."""
-        known = self.collectives[self.collectives > 0]
-        if not len(known) or known.min() < 3:
-            # So few collectives are always fitted well.
-            return False
-        return self.recorded_residual_ns > 2 * self.fitted_residual_ns + 1_000
+        """Whether a recorded clock is off by clearly more than what the fit leaves."""
+        # A clock that few collectives tell of always fits them well.
+        told = self.collectives >= _TELLING
+        return bool((told & (self.recorded_residual_ns > 2 * self.residual_ns + 1_000)).any())
 
 
 _known: weakref.WeakKeyDictionary[TraceSet, tuple[int, ClockFit]] = weakref.WeakKeyDictionary()
@@ -83,7 +83,7 @@ def clock_offsets(
 
     All ranks leave a collective together, so the clocks of two ranks differ by the median over
     their collectives of how much the ends differ. Ranks that share no process group are compared
-    through ranks that do: differences between all pairs of a group are solved for together, those
+    through ranks that do: the differences found within all groups are solved for together, those
     that scatter least counting most. Of ranks that no chain of collectives connects nothing is
     known; each such part keeps the recorded time of its lowest rank, ``part`` numbers it, and the
     note says so.
@@ -104,11 +104,10 @@ def clock_offsets(
         One row per rank. ``rank``; ``offset_ns`` (int64), to be subtracted from the rank's
         recorded times, 0 for the lowest rank of each part; ``residual_ns`` (int64), how far the
         rank's ends then typically (median) are from the others', -1 where nothing is known;
+        ``recorded_residual_ns`` (int64), the same on the recorded clock;
         ``collectives`` (int64), how many were used; ``part`` (int64); ``drift_ppm`` (float64), by
         how much the clock runs fast against the others' (NaN where the trace is shorter than a
         second or has few collectives), which is stated and not corrected for.
-        ``.attrs`` holds ``recorded_residual_ns`` and ``fitted_residual_ns``: how far ends
-        typically disagree on either clock.
 
     See Also
     --------
@@ -123,7 +122,7 @@ def clock_offsets(
     match = matching(traces)
     fit = clock_fit(traces)
     if not _is_all(chosen):
-        fit = _fit(match, _touched(traces, match, chosen))
+        fit = _fit(match, _touched(match, chosen))
     shown = np.array(
         [chosen.ranks is None or rank in chosen.ranks for rank in traces.ranks], dtype=bool
     )
@@ -132,14 +131,13 @@ def clock_offsets(
             "rank": np.array(traces.ranks, dtype=np.int64)[shown],
             "offset_ns": fit.offset_ns[shown],
             "residual_ns": fit.residual_ns[shown],
+            "recorded_residual_ns": fit.recorded_residual_ns[shown],
             "collectives": fit.collectives[shown],
             "part": fit.part[shown],
             "drift_ppm": fit.drift_ppm[shown],
         },
-        matched=match.counts,
+        matched=counted(match, chosen)[1],
         note=_note(traces, fit),
-        recorded_residual_ns=fit.recorded_residual_ns,
-        fitted_residual_ns=fit.fitted_residual_ns,
     )
 
 
@@ -160,13 +158,9 @@ def _is_all(chosen: Selection) -> bool:
     )
 
 
-def _touched(traces: TraceSet, match: Matching, chosen: Selection) -> npt.NDArray[np.bool_]:
+def _touched(match: Matching, chosen: Selection) -> npt.NDArray[np.bool_]:
     """Return the entries of collectives of which an event is selected."""
-    member = np.zeros(len(match), dtype=bool)
-    for number, trace in enumerate(traces.values()):
-        mine = match.trace == number
-        rows = match.events[number].rows[match.place[mine]]
-        member[mine] = chosen.mask(trace)[rows]
+    member, _ = counted(match, chosen)
     if not len(match):
         return member
     return match.each(np.logical_or.reduceat(member, match.starts))
@@ -197,20 +191,27 @@ def _note(traces: TraceSet, fit: ClockFit) -> str:
 def _fit(match: Matching, used: npt.NDArray[np.bool_]) -> ClockFit:
     count = len(match.traces)
     ends = match.taken("end_ns")
-    recorded = np.array([recorded_shift(trace) for trace in match.traces], dtype=np.int64)
-    ends += recorded[match.trace]
+    shifts = np.array([recorded_shift(trace) for trace in match.traces], dtype=np.int64)
+    ends += shifts[match.trace]
     used = used & _telling(match)
     collective, trace = match.collective[used], match.trace[used]
     end, group = ends[used], match.group[used]
     offset, part = _solved(count, collective, trace, end, group)
     off = _from_common(collective, end - offset[trace], len(match.starts))
     raw = _from_common(collective, end, len(match.starts))
-    residual = np.full(count, -1, dtype=np.int64)
+    residual, recorded = np.full((2, count), -1, dtype=np.int64)
     drift = np.full(count, np.nan)
     sums = np.bincount(trace, minlength=count)
+    starts = [
+        int(one.table.start_ns[0]) + recorded_shift(one) - int(offset[number])
+        for number, one in enumerate(match.traces)
+        if len(one)
+    ]
+    entries = split(trace, count)
     for rank in np.flatnonzero(sums).tolist():
-        mine = trace == rank
+        mine = entries[rank]
         residual[rank] = round(float(np.median(np.abs(off[mine]))))
+        recorded[rank] = round(float(np.median(np.abs(raw[mine]))))
         drift[rank] = _drift_ppm(end[mine], off[mine])
     return ClockFit(
         offset,
@@ -218,8 +219,8 @@ def _fit(match: Matching, used: npt.NDArray[np.bool_]) -> ClockFit:
         sums,
         part,
         drift,
-        float(np.median(np.abs(raw))) if len(raw) else float("nan"),
-        float(np.median(np.abs(off))) if len(off) else float("nan"),
+        recorded,
+        max(0, -min(starts, default=0)),
     )
 
 
@@ -274,9 +275,10 @@ def _pairs(
     collective: Ints, trace: Ints, end: Ints, group: Ints
 ) -> tuple[Ints, Ints, Floats, Floats]:
     """Compare each rank of a group with one of the group: medians of how far ends are apart."""
-    found: list[tuple[Floats, ...]] = []
-    for number in np.unique(group).tolist():
-        mine = group == number
+    found: list[tuple[npt.NDArray[Any], ...]] = []
+    for mine in split(group, int(group.max(initial=-1)) + 1):
+        if not len(mine):
+            continue
         members, column = np.unique(trace[mine], return_inverse=True)
         distinct, row = np.unique(collective[mine], return_inverse=True)
         table = np.full((len(distinct), len(members)), np.nan)

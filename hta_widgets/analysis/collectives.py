@@ -17,11 +17,11 @@ from hta_widgets.model.intervals import Covered, union
 
 from .clock_offsets import clock_fit
 from .collective_args import OPERATIONS
-from .matching import Matching, matching, recorded_shift
+from .matching import Matching, counted, matching, recorded_shift
 from .results import categorical, result
 from .scope import narrowed
 
-__all__ = ["Arrivals", "Clock", "arrivals", "collectives", "counted", "covered_by_compute"]
+__all__ = ["Arrivals", "Clock", "arrivals", "collectives", "covered_by_compute"]
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -56,7 +56,8 @@ def collectives(
     ----------
     traces : TraceSet
     clock : {"host", "fitted"}, optional
-        Whose times: as recorded, or moved by `clock_offsets`. Default: those of the set.
+        Whose times: as recorded, or as `TraceSet.with_clock` moves them. Default: those of the
+        set.
     selection : Selection, optional
         Rows are returned of the events selected; all by default.
     window : (start_ns, end_ns), optional
@@ -110,7 +111,7 @@ def collectives(
     ]
     named = match.taken("name")
     for number, codes in enumerate(lookup):
-        mine = match.trace == number
+        mine = match.of_trace[number]
         named[mine] = codes[named[mine]]
     return result(
         {
@@ -180,9 +181,12 @@ def arrivals(traces: TraceSet, match: Matching, clock: Clock) -> Arrivals:
         raise TraceError(
             f"there is no clock {clock!r}", remedy='The clocks are "host" and "fitted".'
         )
-    shifts = np.array([recorded_shift(trace) for trace in match.traces], dtype=np.int64)
-    if clock == "fitted":
-        shifts = shifts - clock_fit(traces).offset_ns
+    shifts = np.array([trace.shift_ns for trace in match.traces], dtype=np.int64)
+    if clock != traces.clock:
+        shifts = np.array([recorded_shift(trace) for trace in match.traces], dtype=np.int64)
+        if clock == "fitted":
+            fit = clock_fit(traces)
+            shifts += fit.lift_ns - fit.offset_ns
     own = shifts[match.trace]
     arrival = match.taken("start_ns") + own
     end = match.taken("end_ns") + own
@@ -201,7 +205,7 @@ def steps_of(match: Matching) -> Ints:
     steps = np.full(len(match), -1, dtype=np.int64)
     rows = match.taken("rows")
     for number, trace in enumerate(match.traces):
-        mine = match.trace == number
+        mine = match.of_trace[number]
         steps[mine] = trace.table.step[rows[mine]]
     return steps
 
@@ -222,7 +226,7 @@ def exposed_between(match: Matching, start_ns: Ints, end_ns: Ints, times: Arriva
     """Return how much of each entry's interval its rank does not compute in."""
     exposed = end_ns - start_ns
     for number, trace in enumerate(match.traces):
-        mine = np.flatnonzero(match.trace == number)
+        mine = match.of_trace[number]
         covered = covered_by_compute(trace)
         shift = times.shifts_ns[number]
         exposed[mine] -= covered(end_ns[mine] - shift) - covered(start_ns[mine] - shift)
@@ -265,29 +269,7 @@ def _bandwidths(
     return size, algorithm, algorithm * factor
 
 
-# --- what is selected, and what is missing --------------------------------------------------------
-
-
-def counted(match: Matching, chosen: Selection) -> tuple[Flags, dict[str, int]]:
-    """Return which entries are selected, and the counts of what is."""
-    kept = np.zeros(len(match), dtype=bool)
-    communication = alone = 0
-    for number, (trace, events) in enumerate(zip(match.traces, match.events, strict=True)):
-        member = chosen.mask(trace)[events.rows]
-        mine = match.trace == number
-        kept[mine] = member[match.place[mine]]
-        single = np.array([group.size == 1 for group in events.groups], dtype=bool)
-        communication += int(member.sum())
-        alone += int((member & single[events.group]).sum()) if len(single) else 0
-    shown = np.unique(match.collective[kept])
-    complete = (match.expected <= 0) | (match.sizes() >= match.expected)
-    return kept, {
-        "communication": communication,
-        "matched": int(complete[shown].sum()),
-        "partly_matched": int((~complete[shown]).sum()),
-        "unmatched": communication - int(kept.sum()) - alone,
-        "alone": alone,
-    }
+# --- what is missing -----------------------------------------------------------------------------
 
 
 def _note(match: Matching, matched: dict[str, int], ranks: int) -> str:

@@ -74,7 +74,8 @@ def communication_by_stream(
 
     Notes
     -----
-    Overlap is defined as in `comm_comp_overlap`, here for each stream alone; times of streams that
+    Overlap is defined as in `comm_comp_overlap`, here for each stream alone, with all computing of
+    the rank, selected or not; times of streams that
     communicate at once add up to more than the rank's.
 
     Examples
@@ -87,7 +88,7 @@ def communication_by_stream(
     for part in chosen:
         rows = part.of_kinds("communication")
         stream = part.table.stream[rows]
-        compute = part.covered("compute") if len(rows) else Intervals.none()
+        compute = part.covered_by_all("compute") if len(rows) else Intervals.none()
         for one in np.unique(stream).tolist():
             keys.append((part.rank, one))
             times.append(_spent(part, rows[stream == one], compute))
@@ -151,7 +152,7 @@ def communication_by_group(
     times, sizes = [], []
     for part in chosen:
         rows = part.of_kinds("communication")
-        compute = part.covered("compute") if len(rows) else Intervals.none()
+        compute = part.covered_by_all("compute") if len(rows) else Intervals.none()
         args = event_args(part.trace, rows, (*_GROUP, _COLLECTIVE, *_ELEMENTS, _DTYPE))
         of_event = [args[key] for key in (*_GROUP, *([_COLLECTIVE] if by_collective else []))]
         code, groups = _grouped(of_event)

@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets import taxonomy
-from hta_widgets.model import Trace, TraceSet
+from hta_widgets.model import Selection, Trace, TraceSet
 
 from .alignment import MISSING, aligned
 from .collective_args import CommEvents, comm_events
 from .process_groups import Group, identified, missing_ranks
 
-__all__ = ["Matching", "matching", "recorded_shift"]
+__all__ = ["Matching", "counted", "matching", "recorded_shift", "split"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -39,6 +39,8 @@ class Matching:
         Which sequence the collective is of: its group's, or that of a pair's sends.
     group : array of int
         Position in `groups`.
+    of_trace : list of array of int
+        The entries of each rank.
     starts : array of int
         Where each collective's entries begin.
     expected : array of int
@@ -60,6 +62,7 @@ class Matching:
     place: Ints
     lane: Ints
     group: Ints
+    of_trace: list[Ints]
     starts: Ints
     expected: Ints
     groups: list[Group]
@@ -73,8 +76,7 @@ class Matching:
     def taken(self, field: str) -> Ints:
         """Return a field of `CommEvents`, entry by entry."""
         values = np.empty(len(self), dtype=np.int64)
-        for number, events in enumerate(self.events):
-            mine = self.trace == number
+        for mine, events in zip(self.of_trace, self.events, strict=True):
             values[mine] = getattr(events, field)[self.place[mine]]
         return values
 
@@ -87,12 +89,42 @@ class Matching:
         return np.repeat(values, self.sizes())
 
 
+def split(codes: Ints, count: int) -> list[Ints]:
+    """Return for each of `count` codes where it stands, ascending."""
+    if not count:
+        return []
+    order = np.argsort(codes, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(codes, minlength=count))[:-1])
+
+
 def recorded_shift(trace: Trace) -> int:
     """Return what is to be added to a table's times for the recorded clock.
 
     Matching works on it whatever clock a set lies on, so that collectives keep their numbers.
     """
     return trace.shift_ns + trace.clock_offset_ns
+
+
+def counted(match: Matching, chosen: Selection) -> tuple[npt.NDArray[np.bool_], dict[str, int]]:
+    """Return which entries are selected, and the counts of what is."""
+    kept = np.zeros(len(match), dtype=bool)
+    communication = alone = 0
+    for number, (trace, events) in enumerate(zip(match.traces, match.events, strict=True)):
+        member = chosen.mask(trace)[events.rows]
+        mine = match.of_trace[number]
+        kept[mine] = member[match.place[mine]]
+        single = np.array([group.size == 1 for group in events.groups], dtype=bool)
+        communication += int(member.sum())
+        alone += int((member & single[events.group]).sum()) if len(single) else 0
+    shown = np.unique(match.collective[kept])
+    complete = (match.expected <= 0) | (match.sizes() >= match.expected)
+    return kept, {
+        "communication": communication,
+        "matched": int(complete[shown].sum()),
+        "partly_matched": int((~complete[shown]).sum()),
+        "unmatched": communication - int(kept.sum()) - alone,
+        "alone": alone,
+    }
 
 
 _known: weakref.WeakKeyDictionary[TraceSet, tuple[int, Matching]] = weakref.WeakKeyDictionary()
@@ -215,6 +247,7 @@ def _sorted(
         place[order],
         lane,
         group_of[lane],
+        split(trace[order], len(traces)),
         starts,
         whole_of[lane[starts]],
         groups,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -87,7 +88,8 @@ def _copies(traces: Sequence[Trace]) -> list[int]:
 def _members_key(group: GroupName, copy: int) -> Hashable:
     if group.stream >= 0:
         return ("stream", copy)
-    return (group.ranks or group.listed, group.size, copy)
+    # As listed on the event: not every file has a header that completes long lists.
+    return (tuple(re.findall(r"\d+", group.listed)) or group.ranks, group.size, copy)
 
 
 def _differ(names: list[list[str]]) -> bool:
@@ -110,7 +112,7 @@ def _stream_numbers(events: Sequence[CommEvents]) -> list[dict[int, int]]:
 
 
 def _labelled(identities: list[tuple[GroupName, int]], traces: Sequence[Trace]) -> list[Group]:
-    names = Counter(group.name for group, _ in identities if group.stream < 0)
+    names = Counter((group.name, copy) for group, copy in identities if group.stream < 0)
     groups: list[Group] = []
     taken: set[str] = set()
     world = _world(traces)
@@ -121,7 +123,7 @@ def _labelled(identities: list[tuple[GroupName, int]], traces: Sequence[Trace]) 
         else:
             if not ranks and size == world > 0:
                 ranks = tuple(range(size))
-            if names[label] > 1 or not label:
+            if names[label, copy] > 1 or not label:
                 listed = group.listed or f"{size} ranks"
                 label = f"{label} {listed}".strip()
         if copy:

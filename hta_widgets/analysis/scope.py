@@ -87,35 +87,82 @@ class Part:
         """Return when, within the window, any selected event of these kinds runs."""
         return union(*self.clipped(self.of_kinds(*kinds)))
 
+    def covered_by_all(self, *kinds: str) -> Intervals:
+        """Return when, within the window, any event of these kinds runs, selected or not.
+
+        Whether communication is hidden is a matter of what else its rank does then.
+        """
+        table = self.table
+        wanted = np.zeros(len(KINDS), dtype=bool)
+        wanted[[KINDS.index(kind) for kind in kinds]] = True
+        rows = np.flatnonzero(wanted[table.kind])
+        start, end = self.clipped(rows)
+        inside = end > start
+        return union(start[inside], end[inside])
+
 
 def narrowed(
     traces: TraceSet,
-    selection: Selection | None = None,
+    selection: Selection | str | None = None,
     window: Window | None = None,
     ranks: Iterable[int] | int | None = None,
 ) -> Selection:
-    """Return the selection of what satisfies all three."""
+    """Return the selection of what satisfies all three; a text is a query over event columns."""
     if isinstance(traces, Trace):
         raise TraceError(
             "analyses work on sets of traces, not on one rank of a set",
             remedy=f"Give the set, and ranks=[{traces.rank}].",
         )
+    if not isinstance(traces, TraceSet):
+        raise TraceError(
+            f"analyses work on a TraceSet, not on {type(traces).__name__}",
+            remedy="Load it first: traces = hw.load(path).",
+        )
+    if isinstance(selection, str):
+        selection = traces.select(selection)
     chosen = Selection() if selection is None else selection
+    if not isinstance(chosen, Selection):
+        raise TraceError(
+            f"{selection!r} is no selection",
+            remedy="Give traces.select(...), or a query such as \"kind == 'compute'\".",
+        )
     start, end = chosen.start_ns, chosen.end_ns
     if window is not None:
+        window = _checked(window)
         start = window[0] if start is None else max(start, window[0])
         end = window[1] if end is None else min(end, window[1])
         end = max(start, end)
     if ranks is not None:
         ranks = {int(ranks)} if isinstance(ranks, (int, np.integer)) else {int(r) for r in ranks}
+        missing = sorted(ranks - set(traces.ranks))
+        if missing:
+            raise TraceError(
+                f"no rank {', '.join(map(str, missing))}",
+                remedy=f"The ranks are {', '.join(map(str, traces.ranks))}.",
+            )
         if chosen.ranks is not None:
             ranks &= set(chosen.ranks)
     return traces.select(chosen, start_ns=start, end_ns=end, ranks=ranks)
 
 
+def _checked(window: Window) -> Window:
+    try:
+        start, end = (int(edge) for edge in window)
+    except (TypeError, ValueError):
+        raise TraceError(
+            f"{window!r} is no window", remedy="Give (start_ns, end_ns), two whole numbers."
+        ) from None
+    if end < start:
+        raise TraceError(
+            f"the window ends ({end} ns) before it starts ({start} ns)",
+            remedy="Swap start_ns and end_ns.",
+        )
+    return start, end
+
+
 def parts(
     traces: TraceSet,
-    selection: Selection | None = None,
+    selection: Selection | str | None = None,
     window: Window | None = None,
     ranks: Iterable[int] | int | None = None,
 ) -> list[Part]:

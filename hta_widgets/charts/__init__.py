@@ -1,21 +1,29 @@
 """Bokeh figures: one function per analysis, frame in, figure out."""
 
+from .arrivals import arrivals, clock_offsets
 from .busy import comm_comp_overlap, kernel_type_breakdown, temporal_breakdown
 from .counters import memory_bandwidth, memory_timeline, queue_length
 from .critical import critical_path
 from .diffs import diff_ops
 from .idle import device_idle_breakdown, idle_time_breakdown
+from .job_path import job_critical_path, job_path_summary
 from .kernels import kernel_breakdown, kernel_duration_by_rank
 from .launches import launch_stats
 from .operators import frequent_kernel_sequences, operators, user_annotation_breakdown
 from .pages import to_html
-from .ranks import collectives, communication_by_group, communication_by_stream, stragglers
+from .rank_clusters import rank_clusters
+from .rank_heatmaps import collectives
+from .ranks import communication_by_group, communication_by_stream
+from .step_times import step_times
+from .straggler_ranking import stragglers
 from .theme import DARK, LIGHT, Theme
 
 __all__ = [
     "DARK",
     "LIGHT",
     "Theme",
+    "arrivals",
+    "clock_offsets",
     "collectives",
     "comm_comp_overlap",
     "communication_by_group",
@@ -25,6 +33,8 @@ __all__ = [
     "diff_ops",
     "frequent_kernel_sequences",
     "idle_time_breakdown",
+    "job_critical_path",
+    "job_path_summary",
     "kernel_breakdown",
     "kernel_duration_by_rank",
     "kernel_type_breakdown",
@@ -33,6 +43,8 @@ __all__ = [
     "memory_timeline",
     "operators",
     "queue_length",
+    "rank_clusters",
+    "step_times",
     "stragglers",
     "temporal_breakdown",
     "to_html",

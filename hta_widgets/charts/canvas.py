@@ -10,6 +10,7 @@ import pandas as pd
 
 from .bokeh_modules import models, plotting
 from .formats import count
+from .in_notebooks import shows_itself
 from .theme import FONT, Theme
 
 __all__ = [
@@ -71,7 +72,13 @@ else if (names.length > 0) {
   gutter = Math.ceil(Math.min(most + 14, Math.max(72, width * 0.36)));
 }
 if (names.length > 0) {
-  const lines = (text) => text.split("\n").map((line) => cut(line, gutter - 12)).join("\n");
+  // Two lines only where one has no room.
+  const joined = (text) => {
+    const one = text.replace("\n", " · ");
+    return wide(one, small) <= gutter - 12 ? one : text;
+  };
+  const lines = (text) =>
+    joined(text).split("\n").map((line) => cut(line, gutter - 12)).join("\n");
   const entries = names.map(([at, text]) => [at, lines(text)]);
   const told = JSON.stringify(entries);
   if (axis.tags[0] !== told) {
@@ -79,7 +86,18 @@ if (names.length > 0) {
     axis.major_label_overrides = new Map(entries);
   }
 }
+const place = () => {
+  for (const [title] of words) if (title.offset !== 4 - gutter) title.offset = 4 - gutter;
+  if (legend != null && legend.location[0] !== 4 - gutter) {
+    legend.location = [4 - gutter, legend.location[1]];
+  }
+};
+// Words move before the gutter narrows and after it widens: else they would reach beyond the
+// canvas in between, whose first column Bokeh does not wipe.
+const wider = gutter > fig.min_border_left;
+if (!wider) place();
 if (fig.min_border_left !== gutter) fig.min_border_left = gutter;
+if (wider) setTimeout(place, 50);
 if (timed) {
   const margin = width < 900 ? 8 : 128;
   if (fig.min_border_right !== margin) fig.min_border_right = margin;
@@ -90,7 +108,6 @@ if (timed) {
 for (const [title, text, css] of words) {
   const lines = wrap(text, width - 12, css + family);
   if (title.text !== lines) title.text = lines;
-  if (title.offset !== 4 - gutter) title.offset = 4 - gutter;
 }
 for (const [column, least] of columns) {
   const shown = width >= least;
@@ -100,8 +117,6 @@ if (legend != null) {
   const most = Math.max(...legend.items.map((item) => wide(item.label.value ?? "", small) + 26));
   const ncols = Math.max(1, Math.min(legend.items.length, Math.floor((width - 12) / most)));
   if (legend.ncols !== ncols) legend.ncols = ncols;
-  const [x, y] = legend.location;
-  if (x !== 4 - gutter) legend.location = [4 - gutter, y];
 }
 if (ticks.length > 1 && fig.inner_width) {
   const least = 56 * Math.abs(fig.x_range.end - fig.x_range.start) / fig.inner_width;
@@ -120,12 +135,14 @@ if (labels != null && fig.inner_width) {
 }
 """
 
+# Thin spaces, which keep numbers together, are none of them.
+_BREAKS = re.compile(r"[\x00-\x20\x7f\x85\u2028\u2029]+")
 _MATH = re.compile(r"\$(?=\$)|\\(?=[\[\](){}])")
 
 
 def drawn(text: str) -> str:
     """Return a text that Bokeh draws as it is, and takes for no formula."""
-    flat = " ".join(str(text).split())
+    flat = _BREAKS.sub(" ", str(text)).strip(" ")
     return _MATH.sub(lambda match: match[0] + "\u200b", flat)
 
 
@@ -196,6 +213,8 @@ def new_figure(
         min_border=4,
         frame_align=False,
         lod_threshold=None,
+        # The page would shine through the seams between the frame and its borders.
+        styles={"background-color": theme.bg},
         **sizing,
     )
     figure.toolbar.logo = None
@@ -214,7 +233,7 @@ def new_figure(
     for axis in figure.axis:
         plain_axis(axis, theme)
     figure.grid.grid_line_color = None
-    return figure
+    return shows_itself(figure)
 
 
 def _small(text: str, theme: Theme, size: str = "11px", **style: Any) -> Any:
@@ -282,7 +301,7 @@ def keep_fitting(
     if axis is not None and names:
         letters = max(2, int((gutter - 12) / _LETTER))
         axis.major_label_overrides = {
-            at: "\n".join(_cut(drawn(line), letters) for line in text.split("\n"))
+            at: "\n".join(_cut(drawn(line), letters) for line in _lines(text, letters))
             for at, text in names
         }
     words = [each for each in figure.above if isinstance(each, models.Title)] + [figure.title]
@@ -323,6 +342,12 @@ def keep_fitting(
     )
     figure.js_on_change("outer_width", fit)
     figure.js_on_change("inner_width", fit)
+
+
+def _lines(text: str, letters: int) -> list[str]:
+    """Return two lines only where one has no room."""
+    joined = text.replace("\n", " · ")
+    return [joined] if len(joined) <= letters else text.split("\n")
 
 
 def _cut(text: str, letters: int) -> str:

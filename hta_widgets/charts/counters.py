@@ -139,7 +139,7 @@ def _series(
         theme=colors,
         width=width,
         heads=("", "peak"),
-        pitch=40 if len(series) <= 6 else 32,
+        pitch=40 if len(series) <= 6 else 34,
         tooltip=Tooltip(
             "rank @{rank} · " + ("stream @{stream}" if noun == "stream" else f"@{{{keys[1]}}}"),
             [
@@ -223,30 +223,37 @@ def memory_timeline(
         theme=colors,
         width=width,
     )
-    figure.y_range.update(start=1.0, end=-0.04)
+    figure.y_range.update(start=1.0, end=-0.08)
     figure.yaxis[0].ticker = models.FixedTicker(ticks=[0, 0.5, 1])
     figure.ygrid.ticker = figure.yaxis[0].ticker
     source = models.ColumnDataSource(columns)
-    marks = []
     keys = []
     for number, name in enumerate(used):
         color = colors.category[number % len(colors.category)]
-        marks.append(
-            figure.quad(
-                left="time_ns",
-                right="until_ns",
-                top=f"{name} end",
-                bottom=f"{name} begin",
-                source=source,
-                fill_color=color,
-                line_color=None,
-                nonselection_fill_alpha=0.4,
-            )
+        figure.varea_step(
+            x="time_ns",
+            y1=f"{name} begin",
+            y2=f"{name} end",
+            source=source,
+            step_mode="after",
+            fill_color=color,
         )
         keys.append(Bars(0.0, "", color, name))
+    whole = figure.quad(
+        left="time_ns",
+        right="until_ns",
+        top=0,
+        bottom=1,
+        source=source,
+        fill_color=colors.brush_line,
+        fill_alpha=0,
+        line_color=None,
+        selection_fill_alpha=0.2,
+        nonselection_fill_alpha=0,
+    )
     add_tooltip(
         figure,
-        marks[:1],
+        [whole],
         colors,
         "@{total_text}",
         [*((name, f"@{{{name} text}}") for name in reversed(used)), ("from", "@{time_ns}{0,0} ns")],

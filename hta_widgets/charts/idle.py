@@ -68,6 +68,8 @@ def _idle(
 ) -> Any:
     if frame.empty:
         return blank(frame, title, colors, width)
+    if not (frame["idle_ns"] > 0).any():
+        return blank(frame, title, colors, width, note="never idle")
     data = frame.reset_index(drop=True)
     data["idle_category"] = data["idle_category"].astype(str)
     group = data.groupby(list(keys), sort=False)["idle_ns"]

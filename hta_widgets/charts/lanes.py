@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -192,39 +191,39 @@ def step_lanes(
     share_of = max(256, MOST_POINTS // max(1, len(series)))
     total = sum(len(times) for _, _, times, _ in series)
     budget = max(total, 1) if total <= MOST_POINTS else share_of
-    columns: dict[str, list[Any]] = {
-        key: []
-        for key in ("time_ns", "until_ns", value_name, "most", "base", "low", "high", "lane")
-    }
+    names = ("time_ns", "until_ns", value_name, "most", "top", "bottom")
+    columns: dict[str, list[Any]] = {key: [] for key in names}
     keys = list(series[0][1]) if series else []
     columns |= {key: [] for key in keys}
+    drawings = []
     exact = True
     for row, (_, fixed, times, values) in enumerate(series):
         steps = steps_of(times, values, end_ns, budget)
         exact &= steps.exact
         peak = float(steps.most.max()) if len(steps.most) and steps.most.max() > 0 else 1.0
         base = row + 0.46
-        # A row without numbers parts one lane's line from the next.
-        gap = [np.nan]
-        columns["time_ns"] += [*steps.time_ns, steps.until_ns[-1], *gap]
-        columns["until_ns"] += [*steps.until_ns, steps.until_ns[-1], *gap]
-        columns[value_name] += [*steps.value, steps.value[-1], *gap]
-        columns["most"] += [*steps.most, steps.most[-1], *gap]
-        columns["base"] += [base] * (len(steps.value) + 1) + gap
-        columns["low"] += [
-            *(base - steps.value / peak * 0.86),
-            base - steps.value[-1] / peak * 0.86,
-            *gap,
-        ]
-        columns["high"] += [
-            *(base - steps.most / peak * 0.86),
-            base - steps.most[-1] / peak * 0.86,
-            *gap,
-        ]
-        columns["lane"] += [row] * (len(steps.value) + 2)
+        low, high = (base - each / peak * 0.86 for each in (steps.value, steps.most))
+        drawings.append(
+            {
+                "x": np.append(steps.time_ns, steps.until_ns[-1:]),
+                "low": np.append(low, low[-1:]),
+                "high": np.append(high, high[-1:]),
+                "base": np.full(len(low) + 1, base),
+            }
+        )
+        columns["time_ns"].append(steps.time_ns)
+        columns["until_ns"].append(steps.until_ns)
+        columns[value_name].append(steps.value)
+        columns["most"].append(steps.most)
+        columns["top"].append(np.minimum(high, base - 0.04))
+        columns["bottom"].append(np.full(len(low), base))
         for key in keys:
-            columns[key] += [fixed[key]] * (len(steps.value) + 2)
-    told = _told(columns[value_name], columns["most"], words)
+            columns[key] += [fixed[key]] * len(low)
+    data: dict[str, Any] = {
+        key: values if key in keys else np.concatenate(values or [np.empty(0)])
+        for key, values in columns.items()
+    }
+    told = _told(data[value_name], data["most"], words)
     start = min((float(times[0]) for _, _, times, _ in series if len(times)), default=0.0)
     said = ""
     if not exact:
@@ -242,46 +241,33 @@ def step_lanes(
         width=width,
         heads=heads,
     )
-    source = models.ColumnDataSource(
-        {key: np.asarray(values) if key not in keys else values for key, values in columns.items()}
-        | {"value_text": told}
-    )
-    area = figure.quad(
-        left="time_ns",
-        right="until_ns",
-        top="low",
-        bottom="base",
-        source=source,
-        fill_color=mixed(color, theme.bg, 0.25),
-        line_color=None,
-        nonselection_fill_alpha=0.4,
-    )
-    marks = [area]
-    if exact:
-        figure.step(
-            x="time_ns",
-            y="high",
-            source=source,
-            mode="after",
-            line_color=color,
-            line_width=1.25,
-            nonselection_line_alpha=1,
+    pale = mixed(color, theme.bg, 0.25)
+    for drawing in drawings:
+        # Areas, for bars side by side would show seams.
+        shape = models.ColumnDataSource(drawing)
+        figure.varea_step(
+            x="x", y1="base", y2="low", source=shape, step_mode="after", fill_color=pale
         )
-    else:
-        marks.append(
-            figure.quad(
-                left="time_ns",
-                right="until_ns",
-                top="high",
-                bottom="low",
-                source=source,
-                fill_color=color,
-                line_color=color,
-                line_width=1,
-                nonselection_fill_alpha=0.3,
-                nonselection_line_alpha=0.3,
+        if not exact:
+            figure.varea_step(
+                x="x", y1="low", y2="high", source=shape, step_mode="after", fill_color=color
             )
+        figure.step(x="x", y="high", source=shape, mode="after", line_color=color, line_width=1.25)
+    source = models.ColumnDataSource({**data, "value_text": told})
+    marks = [
+        figure.quad(
+            left="time_ns",
+            right="until_ns",
+            top="top",
+            bottom="bottom",
+            source=source,
+            fill_color=theme.brush_line,
+            fill_alpha=0,
+            line_color=None,
+            selection_fill_alpha=0.35,
+            nonselection_fill_alpha=0,
         )
+    ]
     figure.segment(
         x0=[start] * len(series),
         x1=[max(end_ns, start + 1)] * len(series),
@@ -307,6 +293,6 @@ def _told(
         return known[number]
 
     return [
-        word(low) if low == high else "" if math.isnan(low) else f"{word(low)} to {word(high)}"
+        word(low) if low == high else f"{word(low)} to {word(high)}"
         for low, high in zip(least, most, strict=True)
     ]

@@ -10,6 +10,7 @@ import pandas as pd
 from .bokeh_modules import models
 from .canvas import add_tooltip, blank, keep_fitting, new_figure, sentences, unmatched
 from .formats import count, duration, share
+from .in_notebooks import shows_itself
 from .rows import brush
 from .theme import Theme, theme_of
 
@@ -91,7 +92,7 @@ def launch_stats(
         ),
     ]
     sizing = {"width": int(width)} if width else {"sizing_mode": "stretch_width"}
-    return models.Column(children=charts, spacing=8, **sizing)
+    return shows_itself(models.Column(children=charts, spacing=8, **sizing))
 
 
 def _histogram(

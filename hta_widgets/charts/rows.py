@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from .bokeh_modules import models
-from .canvas import add_tooltip, drawn, keep_fitting, new_figure, plain_axis
+from .canvas import add_tooltip, drawn, keep_fitting, mixed, new_figure, plain_axis
 from .theme import FONT, Theme
 
 __all__ = [
@@ -112,6 +112,8 @@ def extremes(
     if len(numbers) <= least or not np.isfinite(numbers).any():
         return ""
     low, high = int(np.nanargmin(numbers)), int(np.nanargmax(numbers))
+    if words(numbers[low]) == words(numbers[high]):
+        return f"{words(numbers[low])} on each"
     return f"{words(numbers[low])} ({names[low]}) to {words(numbers[high])} ({names[high]})"
 
 
@@ -119,12 +121,18 @@ def _field(value: Any) -> Any:
     return value[1:] if isinstance(value, str) and value.startswith("@") else value
 
 
+def _fill(mark: Bars, theme: Theme) -> Any:
+    fill = _field(mark.fill)
+    return fill if mark.alpha == 1 else mixed(fill, theme.bg, mark.alpha)
+
+
 def _pitch(rows: int) -> float:
     if rows <= 40:
         return 20.0
     if rows <= NAMED_ROWS:
         return 14.0
-    return max(640 / rows, 0.6)
+    # Whole pixels: no seams between bars, and none of them covers its neighbour.
+    return max(1.0, 640 // rows) if rows <= 2048 else 0.5
 
 
 def rows_chart(
@@ -143,7 +151,7 @@ def rows_chart(
     head: str = "",
     x_start: float = 0.0,
     background: bool = False,
-    legend: Sequence[Bars] | None = None,
+    legend: Sequence[Bars | Dots] | None = None,
     zero_line: bool = False,
 ) -> Any:
     """Return a figure of rows from the top down.
@@ -166,23 +174,27 @@ def rows_chart(
         What the names are; heads the column of names.
     background : bool, default False
         Whether rows have a ground from start to end of the scale, where that is a whole.
-    legend : sequence of Bars, optional
+    legend : sequence of Bars or Dots, optional
         By default the bars that have a name.
     """
     rows = len(names)
     profile = rows > NAMED_ROWS
     pitch = _pitch(rows)
     headed = bool(head or any(column.head for column in columns)) and not profile
-    top = -1.5 if headed else -0.5
+    # Names of profiles, which have no row for heads, reach above the first row.
+    above = pitch if headed else 8 if profile else 0
+    # Bokeh draws half a pixel off the grid, for crisp lines; areas that touch would show seams.
+    crisp = 0.5 / pitch if profile else 0.0
+    top = crisp - 0.5 - above / pitch
     selector = models.BoxSelectTool(dimensions="height", overlay=brush(theme))
     figure = new_figure(
         title,
         subtitle,
         theme,
         width,
-        frame_height=int(np.ceil((rows + headed) * pitch)),
+        frame_height=int(np.ceil(rows * pitch + above)),
         x_range=models.Range1d(x_start, x_end),
-        y_range=models.Range1d(rows - 0.5, top),
+        y_range=models.Range1d(rows - 0.5 + crisp, top),
         tools=[selector, models.TapTool()],
     )
     height = 1.0 if profile else 0.8
@@ -340,11 +352,10 @@ def _add(
         right=mark.right,
         source=source,
         height=1.0 if profile else mark.height,
-        fill_color=_field(mark.fill),
-        fill_alpha=mark.alpha,
+        fill_color=_fill(mark, theme),
         line_color=line,
         line_width=1,
-        nonselection_fill_alpha=0.3 * mark.alpha,
+        nonselection_fill_alpha=0.3,
         nonselection_line_alpha=0.3,
         **style,
     )
@@ -432,8 +443,7 @@ def legend_of(figure: Any, marks: Sequence[Any], theme: Theme) -> Any:
                 left="x",
                 right="x",
                 source=none,
-                fill_color=mark.fill,
-                fill_alpha=mark.alpha,
+                fill_color=_fill(mark, theme),
                 line_color=mark.line,
                 hatch_pattern=mark.hatch,
                 hatch_color=mark.hatch_color or theme.ink2,

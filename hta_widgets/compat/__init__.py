@@ -14,12 +14,14 @@ traces (``common.execution_trace``), which need a package that no registry has.
 """
 
 from .common.trace import Trace
+from .memory_analysis import MemoryAnalysis
 from .trace_analysis import TimeSeriesTypes, TraceAnalysis
 from .trace_diff import DeviceType, LabeledTrace, TraceDiff
 
 __all__ = [
     "DeviceType",
     "LabeledTrace",
+    "MemoryAnalysis",
     "TimeSeriesTypes",
     "Trace",
     "TraceAnalysis",

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis.critical import EDGE_TYPES, CriticalPath
+from hta_widgets.analysis.critical import BOUNDS, EDGE_TYPES, CriticalPath
 from hta_widgets.analysis.critical.longest import longest_path
-from hta_widgets.analysis.critical.rules import BOUNDS, KERNEL_KERNEL, OPERATOR
+from hta_widgets.analysis.critical.rules import KERNEL_KERNEL, OPERATOR
 
 from .common.trace_symbol_table import TraceSymbolTable
 from .hta_frame import hta_frame, hta_rows, in_us, symbols_of
@@ -241,6 +241,7 @@ class CPGraph:
         codes, of_name = np.unique(table.name[used], return_inverse=True)
         short = np.array([shorten_name(table.names[code]) for code in codes.tolist()], object)
         short = short[of_name]
+        bounds = [_IN_HTA.get(bound, bound) for bound in BOUNDS]
         columns: dict[str, Any] = {
             "event_idx": np.where(named, table.record[rows], np.nan),
             "duration": in_us(edges.weight_ns[on_path]).astype(np.float64),

@@ -34,6 +34,7 @@ import numpy as np
 
 from hta_widgets.analysis.critical import HTA, path_of
 from hta_widgets.analysis.critical.longest import longest_path
+from hta_widgets.analysis.critical.window import trace_of
 from hta_widgets.errors import TraceError
 from hta_widgets.export.path_overlay import write_overlay
 from hta_widgets.model import Trace, TraceSet
@@ -90,13 +91,9 @@ def critical_path_analysis(
         Where there is no such rank or instance.
     """
     kept = kept_of(traces)
-    if rank not in kept:
-        raise TraceError(
-            f"there is no rank {rank!r}", remedy=f"The ranks are {', '.join(map(str, kept))}."
-        )
     asked: Any = list(instance_id) if isinstance(instance_id, tuple) else instance_id
     path = path_of(
-        kept[rank], annotation, instance_id, data_load_events=data_load_events, rules=HTA
+        trace_of(kept, rank), annotation, instance_id, data_load_events=data_load_events, rules=HTA
     )
     if path is None:
         return None

@@ -70,7 +70,9 @@ class LaunchMethods:
     ) -> pd.DataFrame:
         """Return the sequences of kernels that an operator launches, by frequency.
 
-        The `top_k` most frequent are marked in ``overlaid_<file>`` in `output_dir`.
+        The `top_k` most frequent are marked in ``overlaid_<file>`` in `output_dir`, which holds the
+        events that are looked at: search for ``Patterns`` in the viewer. With
+        `compress_other_kernels` it leaves out the args and names of all others.
 
         Returns
         -------

@@ -30,6 +30,7 @@ from hta_widgets.model import TraceSet
 
 from .analyzers.critical_path_analysis import CPGraph, CriticalPathAnalysis
 from .analyzers.cupti_counter_analysis import CuptiCounterAnalysis
+from .analyzers.memory_events import memory_timeline_of
 from .analyzers.straggler import find_stragglers_with_late_start_comm_kernels
 from .analyzers.straggler_analysis import StragglerAnalysis
 from .analyzers.trace_with_counters import TimeSeriesTypes
@@ -98,7 +99,7 @@ class TraceAnalysis(BreakdownMethods, LaunchMethods):
     def __repr__(self) -> str:
         return f"<TraceAnalysis of {self.t!r}>"
 
-    # --- hardware counters, stragglers, the critical path -----------------------------------------
+    # --- hardware counters, memory, stragglers, the critical path ---------------------------------
 
     def get_cupti_counter_data_with_operators(
         self, ranks: Iterable[int] | None = None
@@ -113,6 +114,19 @@ class TraceAnalysis(BreakdownMethods, LaunchMethods):
         return CuptiCounterAnalysis.get_counter_data_with_operators(self.t, ranks)
 
     get_counter_data_with_operators = get_cupti_counter_data_with_operators
+
+    def get_memory_timeline(self, rank: int | None = None, visualize: bool = True) -> pd.DataFrame:
+        """Return the allocations and releases of memory of a rank; later versions of HTA have it.
+
+        Returns
+        -------
+        DataFrame
+            ``ts`` in µs, ``device_id, device_type`` (0: host, 1: CUDA), ``bytes_delta,
+            total_allocated, total_reserved, addr``, and the ``operator`` that runs meanwhile. See
+            `hta_widgets.analysis.memory_events`; it is not drawn.
+        """
+        del visualize
+        return memory_timeline_of(self.t, rank)
 
     def get_profiler_steps(self) -> list[int]:
         """Return the numbers of the steps that are looked at."""

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from hta_widgets.analysis.critical import CriticalPath, path_of
 from hta_widgets.analysis.critical.rules import DEPENDENCY, EDGE_TYPES, LAUNCH, SYNC
+from hta_widgets.analysis.critical.window import trace_of
 from hta_widgets.errors import TraceError
 from hta_widgets.export.chrome import ExportReport
 from hta_widgets.export.members import Members, base_time
@@ -92,11 +93,7 @@ def export_critical_path(
     --------
     >>> export_critical_path(traces, "path.json.gz", rank=0)  # doctest: +SKIP
     """
-    if rank not in traces:
-        raise TraceError(
-            f"there is no rank {rank!r}", remedy=f"The ranks are {', '.join(map(str, traces))}."
-        )
-    graph = path_of(traces[rank], annotation, instance, data_load_events=data_load_events)
+    graph = path_of(trace_of(traces, rank), annotation, instance, data_load_events=data_load_events)
     if graph is None:
         raise TraceError(
             f"no event of rank {rank} has {annotation!r} in its name",

@@ -84,7 +84,7 @@ class Trace:
     _table: EventTable = field(kw_only=True)
     _rules_version: int = field(default=-1, kw_only=True)
     _frame: pd.DataFrame | None = field(default=None, init=False)
-    #: what analyses derived from the columns and may ask for again
+    #: what analyses derived from the columns alone, in their times, and may ask for again
     memo: dict[Any, Any] = field(default_factory=dict, init=False)
 
     # --- columns ----------------------------------------------------------------------------------

@@ -56,6 +56,8 @@ class TraceSet(Mapping[int, Trace]):
             rank = problem.rank if problem.rank is not None else by_file.get(problem.file or "")
             found.add(problem.kind, problem.count, problem.detail, rank, problem.file)
         self._clock: ClockName = "host" if like is None else like.clock
+        #: how much earlier than recorded instant 0 is
+        self.lift_ns: int = 0 if like is None else like.lift_ns
         if like is None:
             clock = common_clock(ordered, found)
             self._origin_ns = clock.origin_ns
@@ -219,28 +221,33 @@ class TraceSet(Mapping[int, Trace]):
         clock : {"host", "fitted"}
             ``"host"``: as recorded. ``"fitted"``: each rank moved by its offset of
             `hta_widgets.analysis.clock_offsets`, so that ranks leave collectives together. The
-            lowest rank stays where it is, and so does `origin_ns`; events of others may then lie
-            before 0. Ranks that no collective connects stay.
+            lowest rank stays where it is, unless an event of another would then lie before 0: that
+            moves all, and `origin_ns` with them. Ranks that no collective connects stay.
 
         Returns
         -------
         TraceSet
             Recorded times stay known: ``with_clock("host")`` gives them again, and exports hold
             them.
-        """
-        if clock == self._clock:
-            return self
-        if clock == "host":
-            offsets = [0] * len(self)
-        elif clock == "fitted":
-            # A room above this one, handed on to for the user's convenience.
-            from hta_widgets.analysis.clock_offsets import clock_fit  # noqa: PLC0415
 
-            offsets = clock_fit(self).offset_ns.tolist()
-        else:
+        Raises
+        ------
+        TraceError
+            For an unknown clock.
+        """
+        if clock not in {"host", "fitted"}:
             raise TraceError(
                 f"there is no clock {clock!r}", remedy='The clocks are "host" and "fitted".'
             )
+        if clock == self._clock:
+            return self
+        offsets, lift = [0] * len(self), 0
+        if clock == "fitted":
+            # A room above this one, handed on to for the user's convenience.
+            from hta_widgets.analysis.clock_offsets import clock_fit  # noqa: PLC0415
+
+            fit = clock_fit(self)
+            offsets, lift = (fit.offset_ns - fit.lift_ns).tolist(), fit.lift_ns
         moved = TraceSet(
             [
                 trace.replace(
@@ -251,7 +258,12 @@ class TraceSet(Mapping[int, Trace]):
             problems=self._problems,
             like=self,
         )
-        moved._clock = clock
+        for rank, trace in self.items():
+            # What was derived from the columns knows nothing of the clock.
+            moved[rank].memo.update(trace.memo)
+        moved._clock, moved.lift_ns = clock, lift
+        if moved._origin_ns is not None:
+            moved._origin_ns += self.lift_ns - lift
         return moved
 
     def _chosen(self, ranks: Iterable[int] | int | None) -> list[int]:

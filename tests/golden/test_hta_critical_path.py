@@ -141,7 +141,7 @@ def test_without_the_other_kernels_of_graph_launches_paths_are_hta_s(instance):
     member = np.ones(len(trace), dtype=bool)
     member[rows[earlier]] = False
     last_only = trace_within(trace, member, Selection())
-    path = build(last_only, stretch_of(last_only, "ProfilerStep", instance), HTA)
+    path = build(last_only, stretch_of(last_only, "ProfilerStep", instance, closed=True), HTA)
     graph = CPGraph(path)
     assert durations(graph) == theirs["duration_us"]
     assert (graph.number_of_nodes(), graph.number_of_edges()) == (theirs["nodes"], theirs["edges"])

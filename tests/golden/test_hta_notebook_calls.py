@@ -337,6 +337,7 @@ def test_no_call_fails(name, include_last, tmp_path):
         analyzer.get_gpu_kernels_with_user_annotations(rank),
         analyzer.get_frequent_cuda_kernel_sequences("aten::", str(tmp_path), rank=rank),
         *analyzer.get_cupti_counter_data_with_operators(),
+        analyzer.get_memory_timeline(),
     ]
     for frame in frames:
         assert len(frame.columns)

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from hta_widgets.errors import TraceError
 from hta_widgets.model import TraceSet
 from hta_widgets.model.table import FlowTable
 
 from .graph import CriticalPath, path_of
 from .rules import OPERATOR
+from .window import trace_of
 
 __all__ = ["with_critical_path"]
 
@@ -56,11 +56,7 @@ def with_critical_path(
     >>> path = hw.analysis.critical_path(traces, rank=0)  # doctest: +SKIP
     >>> view.select(hw.analysis.path_selection(path, traces))  # doctest: +SKIP
     """
-    if rank not in traces:
-        raise TraceError(
-            f"there is no rank {rank!r}", remedy=f"The ranks are {', '.join(map(str, traces))}."
-        )
-    path = path_of(traces[rank], annotation, instance, data_load_events=data_load_events)
+    path = path_of(trace_of(traces, rank), annotation, instance, data_load_events=data_load_events)
     if path is None:
         return traces
     arrows = _with_arrows(path)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.model import KINDS, Trace
+from hta_widgets.model import Trace
+
+from .nodes import busy_rows
 
 __all__ = ["Ends"]
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
-
-_WORK = [KINDS.index(kind) for kind in ("compute", "communication", "memory")]
 
 
 class Ends:
@@ -41,8 +41,7 @@ class Ends:
         key = ("ends of device work", hash(trace.table.kind.tobytes()))
         known: Ends | None = trace.memo.get(key)
         if known is None:
-            table = trace.table
-            known = cls(trace, np.flatnonzero((table.stream >= 0) & np.isin(table.kind, _WORK)))
+            known = cls(trace, busy_rows(trace))
             trace.memo[key] = known
         return known
 

@@ -24,9 +24,9 @@ from .rules import (
     OPERATOR,
     SYNC,
     Rules,
+    is_blocking_in_hta,
     named,
     patterns_of,
-    waits_by_name,
 )
 from .waits import find_waits
 from .window import Stretch, stretch_of
@@ -147,7 +147,7 @@ def build(trace: Trace, stretch: Stretch, rules: Rules) -> CriticalPath:
     table = trace.table
     blocked = np.zeros(len(trace) + 1, dtype=bool)
     if rules.as_hta:
-        blocked[nodes.host[named(trace, nodes.host, waits_by_name(rules))]] = True
+        blocked[nodes.host[named(trace, nodes.host, is_blocking_in_hta)]] = True
     else:
         end = table.start_ns[waits.work] + table.dur_ns[waits.work]
         kept = (end > table.start_ns[waits.call]) & (end <= table.end_ns[waits.call])
@@ -195,7 +195,7 @@ def path_of(
         texts = [data_load_events] if isinstance(data_load_events, str) else data_load_events
         rules = replace(rules, data_loading=tuple(texts))
     patterns_of(rules.data_loading)
-    stretch = stretch_of(trace, annotation, instance)
+    stretch = stretch_of(trace, annotation, instance, closed=rules.as_hta)
     return None if stretch is None else build(trace, stretch, rules)
 
 

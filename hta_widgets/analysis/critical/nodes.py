@@ -18,7 +18,7 @@ from hta_widgets.model import KINDS, Trace
 from .rules import Rules, named, patterns_of
 from .window import Stretch
 
-__all__ = ["Nodes", "find_nodes"]
+__all__ = ["Nodes", "busy_rows", "find_nodes"]
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
@@ -74,6 +74,12 @@ class Nodes:
         return found
 
 
+def busy_rows(trace: Trace) -> Rows:
+    """Return the device work of a rank: computing, communicating and copying."""
+    table = trace.table
+    return np.flatnonzero((table.stream >= 0) & np.isin(table.kind, _BUSY))
+
+
 def find_nodes(trace: Trace, stretch: Stretch, rules: Rules) -> Nodes:
     """Return the nodes of what starts on the host within the stretch, and of what it launched."""
     table = trace.table
@@ -83,7 +89,7 @@ def find_nodes(trace: Trace, stretch: Stretch, rules: Rules) -> Nodes:
     if not rules.as_hta:
         calls = trace.launch_of[device]
         host = np.setdiff1d(np.union1d(host, calls[calls >= 0]), stretch.rows)
-    return _ordered(trace, host.astype(np.intp), device)
+    return _ordered(trace, host.astype(np.intp), device, stretch)
 
 
 def _host_rows(trace: Trace, inside: Mask, rules: Rules) -> Rows:
@@ -122,7 +128,7 @@ def _device_rows(trace: Trace, inside: Mask, rules: Rules) -> Rows:
     return rows[np.where(launched, inside[call], inside[rows])]
 
 
-def _ordered(trace: Trace, host: Rows, device: Rows) -> Nodes:
+def _ordered(trace: Trace, host: Rows, device: Rows, stretch: Stretch) -> Nodes:
     """Number the nodes.
 
     At one instant what ends comes before what starts, what the device ends before what the host
@@ -137,7 +143,9 @@ def _ordered(trace: Trace, host: Rows, device: Rows) -> Nodes:
     started = np.where(on_host, 2, 3)
     ended = np.where(instant, started, np.where(on_host, 1, 0))
     last = np.where(instant, 2 * rows + 1, np.where(on_host, -rows, 2 * rows + 1))
-    time = np.concatenate((table.start_ns[rows], table.start_ns[rows] + table.dur_ns[rows]))
+    end = table.start_ns[rows] + table.dur_ns[rows]
+    end[: len(host)] = stretch.cut(end[: len(host)])
+    time = np.concatenate((table.start_ns[rows], end))
     order = np.lexsort((np.concatenate((2 * rows, last)), np.concatenate((started, ended)), time))
     return Nodes(
         trace,

@@ -9,11 +9,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.results import categorical, result
-from hta_widgets.errors import TraceError
 from hta_widgets.model import KINDS, Selection, TraceSet
 
 from .graph import CriticalPath, path_of
 from .rules import BOUNDS, EDGE_TYPES, LEAD
+from .window import trace_of
 
 __all__ = ["critical_path", "critical_path_summary", "path_selection", "segments"]
 
@@ -40,8 +40,11 @@ def critical_path(
     its end. On a thread each node depends on the one before. A kernel depends on the call that
     launched it, on the kernel before it on its stream, and on what its stream waits for (CUDA
     events); a call that waits for the device (context, stream and event synchronisation) depends
-    on the work that it waits for. Calls that block depend on the work that ended while they
-    blocked, also where the file records no synchronisation. The backward pass follows the
+    on the work that it waits for. Where the file records no synchronisation, calls that
+    synchronise depend on the last work that ended while they ran, and calls that copy on their
+    copy if it had ended when they returned; and a kernel that its idle stream held back, launched
+    after a call to wait for an event, depends on the work of another stream that had ended within
+    10 µs before it started. The backward pass follows the
     forward pass on whichever threads they run. Only the last of the things that a kernel had to
     wait for counts: time since then is launch overhead or delay between kernels.
 
@@ -55,7 +58,7 @@ def critical_path(
     rank : int
     annotation : str, default "ProfilerStep"
         Part of the name of a range on the host; ``""`` is the whole rank. Analysed is what starts
-        on the host within the range, and what it launched.
+        on the host within the range, up to the range's end, and what it launched.
     instance : int or (first, last), default 0
         Which of the ranges of that name, numbered by start from 0; both ends belong to a pair.
     data_load_events : iterable of str, optional
@@ -112,11 +115,7 @@ def critical_path(
     >>> path = hw.analysis.critical_path(traces, rank=0, instance=1)  # doctest: +SKIP
     >>> path.groupby("bound_by", observed=True)["dur_ns"].sum()  # doctest: +SKIP
     """
-    if rank not in traces:
-        raise TraceError(
-            f"there is no rank {rank!r}", remedy=f"The ranks are {', '.join(map(str, traces))}."
-        )
-    trace = traces[rank]
+    trace = trace_of(traces, rank)
     path = path_of(trace, annotation, instance, data_load_events=data_load_events)
     if path is None:
         return _frame(None, traces, rank, f"no event of rank {rank} has {annotation!r} in its name")

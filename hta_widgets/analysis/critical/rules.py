@@ -20,9 +20,11 @@ __all__ = [
     "EXACT",
     "HTA",
     "Rules",
+    "copies",
+    "is_blocking_in_hta",
     "named",
     "patterns_of",
-    "waits_by_name",
+    "synchronizes",
 ]
 
 Rows = npt.NDArray[np.intp]
@@ -57,12 +59,10 @@ BOUNDS: Final[tuple[str, ...]] = (
 #: Events that fetch data, where a program says nothing else: PyTorch's own ranges.
 DATA_LOADING: Final[tuple[str, ...]] = (r"DataLoader",)
 
-#: Calls that may return only when the device has done something.
-_BLOCKING: Final = re.compile(
-    r"(cuda|hip|cu|mu|acl|aclrt)\w*(Synchronize\w*|Memcpy\w*|Memset\w*|MemFree|Free|StreamQuery"
-    r"|EventQuery)",
-    re.IGNORECASE,
-)
+#: Calls that return only when the device has done something, and those that may wait for what
+#: they launch themselves.
+_BLOCKING: Final = re.compile(r"(cuda|hip|cu|mu|acl|aclrt)\w*Synchronize\w*", re.IGNORECASE)
+_COPYING: Final = re.compile(r"(cuda|hip|cu|mu|acl|aclrt)\w*Mem(cpy|set)\w*", re.IGNORECASE)
 #: The calls that HTA takes for blocking.
 _BLOCKING_IN_HTA: Final = frozenset(
     {
@@ -107,9 +107,19 @@ def named(trace: Trace, rows: Rows, wanted: Callable[[str], object]) -> npt.NDAr
     return says[codes]
 
 
-def waits_by_name(rules: Rules) -> Callable[[str], object]:
-    """Return the test of whether a call of this name may block."""
-    return _BLOCKING_IN_HTA.__contains__ if rules.as_hta else _BLOCKING.fullmatch
+def is_blocking_in_hta(name: str) -> bool:
+    """Tell whether HTA takes a call of this name for blocking."""
+    return name in _BLOCKING_IN_HTA
+
+
+def synchronizes(name: str) -> bool:
+    """Tell whether a call of this name waits for work that was launched before."""
+    return _BLOCKING.fullmatch(name) is not None
+
+
+def copies(name: str) -> bool:
+    """Tell whether a call of this name copies or fills, and so may wait until that is done."""
+    return _COPYING.fullmatch(name) is not None
 
 
 def patterns_of(texts: Iterable[str]) -> Callable[[str], object]:

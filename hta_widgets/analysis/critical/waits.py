@@ -11,8 +11,9 @@ from hta_widgets.model import KINDS, Trace
 from hta_widgets.model.event_args import event_args, numbers_of
 
 from .ends import Ends
+from .kernel_waits import inferred_kernel_waits
 from .nodes import Nodes
-from .rules import Rules, named, waits_by_name
+from .rules import Rules, copies, named, synchronizes
 
 __all__ = ["Waits", "find_waits"]
 
@@ -64,20 +65,22 @@ def find_waits(nodes: Nodes, rules: Rules) -> Waits:
         _on_own_stream(trace, rows[stream], call[stream]),
         _on_all_streams(trace, rows[context], call[context]),
     ]
-    if rules.as_hta:
-        known = len(pairs)
-    else:
-        known = len(pairs)
-        pairs.append(_inferred(nodes, rules, np.concatenate([calls for _, calls in pairs])))
+    known = len(pairs)
+    if not rules.as_hta:
+        recorded_calls = np.concatenate([calls for _, calls in pairs])
+        pairs.append(_last_before_return(nodes, recorded_calls))
+        pairs.append(_own_copies(nodes, recorded_calls))
     pairs = [(work[work >= 0], calls[work >= 0]) for work, calls in pairs]
-    next_work = _next_work(trace, rows[kernel_to_kernel], call[kernel_to_kernel])
+    waiting = _next_work(trace, rows[kernel_to_kernel], call[kernel_to_kernel])
     awaited = work_of[rows[kernel_to_kernel]]
-    both = (awaited >= 0) & (next_work >= 0) & (awaited != next_work)
+    if not rules.as_hta and not kernel_to_kernel.any():
+        awaited, waiting = inferred_kernel_waits(nodes)
+    both = (awaited >= 0) & (waiting >= 0) & (awaited != waiting)
     return Waits(
         np.concatenate([work for work, _ in pairs]),
         np.concatenate([calls for _, calls in pairs]),
         awaited[both],
-        next_work[both],
+        waiting[both],
         sum(len(work) for work, _ in pairs[:known]),
         sum(len(work) for work, _ in pairs[known:]),
     )
@@ -180,16 +183,16 @@ class _Launches:
         return np.where(inside & (self._track[place] == track), self._row[place], -1)
 
 
-def _inferred(nodes: Nodes, rules: Rules, known: Ints) -> tuple[Ints, Ints]:
-    """Return what calls that block must have waited for, where no sync row says it.
+def _last_before_return(nodes: Nodes, recorded: Ints) -> tuple[Ints, Ints]:
+    """Return what calls that synchronise must have waited for, where no sync row says it.
 
     Such a call returns after work has ended. The last work of any stream that was called for
     before and ended while the call ran is what kept it.
     """
     trace = nodes.trace
     table = trace.table
-    calls = nodes.host[named(trace, nodes.host, waits_by_name(rules))]
-    calls = np.setdiff1d(calls, known).astype(np.int64)
+    calls = nodes.host[named(trace, nodes.host, synchronizes)]
+    calls = np.setdiff1d(calls, recorded).astype(np.int64)
     work = np.flatnonzero((table.stream >= 0) & (trace.launch_of >= 0) & (table.kind != _SYNC))
     if not len(calls) or not len(work):
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
@@ -202,3 +205,15 @@ def _inferred(nodes: Nodes, rules: Rules, known: Ints) -> tuple[Ints, Ints]:
     launched = table.start_ns[trace.launch_of[last]] <= start_of_call
     found = (place >= 0) & (end[np.maximum(place, 0)] > start_of_call) & launched
     return np.where(found, last, -1), calls
+
+
+def _own_copies(nodes: Nodes, recorded: Ints) -> tuple[Ints, Ints]:
+    """Return copies that had ended when the call that launched them returned: it waited."""
+    trace = nodes.trace
+    table = trace.table
+    work = np.flatnonzero((table.stream >= 0) & (trace.launch_of >= 0) & (table.kind != _SYNC))
+    call = trace.launch_of[work]
+    kept = (nodes.of_end[call] >= 0) & (table.end_ns[work] <= table.end_ns[call])
+    work, call = work[kept], call[kept]
+    kept = named(trace, call, copies) & ~np.isin(call, recorded)
+    return work[kept].astype(np.int64), call[kept]

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.errors import TraceError
-from hta_widgets.model import Trace
+from hta_widgets.model import Trace, TraceSet
 
 from .rules import named
 
-__all__ = ["Stretch", "stretch_of"]
+__all__ = ["Stretch", "stretch_of", "trace_of"]
 
 
 @dataclass(frozen=True)
@@ -22,14 +22,18 @@ class Stretch:
     Attributes
     ----------
     start_ns, end_ns : int or None
-        Both ends belong to it, on the clock of the rank's table; None is open.
+        On the clock of the rank's table; None is open.
     rows : array of int
         The instances of the range, none for the whole rank.
+    closed : bool
+        Whether what starts at the very end belongs to it, as in HTA, and what lasts longer is
+        taken whole. Else that is of the next range, and cut.
     """
 
     start_ns: int | None
     end_ns: int | None
     rows: npt.NDArray[np.intp]
+    closed: bool = False
 
     def holds(self, time: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which instants lie in it."""
@@ -37,12 +41,42 @@ class Stretch:
         if self.start_ns is not None:
             inside &= time >= self.start_ns
         if self.end_ns is not None:
-            inside &= time <= self.end_ns
+            inside &= time <= self.end_ns if self.closed else time < self.end_ns
         return inside
+
+    def cut(self, time: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return ends of host events, at most that of the stretch."""
+        if self.closed or self.end_ns is None:
+            return time
+        return np.minimum(time, self.end_ns)
+
+
+def trace_of(traces: TraceSet, rank: int) -> Trace:
+    """Return one rank of a set.
+
+    Raises
+    ------
+    TraceError
+        Where it is not there, or `traces` is no set.
+    """
+    if isinstance(traces, Trace):
+        raise TraceError(
+            "analyses work on sets of traces, not on one rank of a set",
+            remedy=f"Give the set, and rank={traces.rank}.",
+        )
+    if rank not in traces:
+        raise TraceError(
+            f"there is no rank {rank!r}", remedy=f"The ranks are {', '.join(map(str, traces))}."
+        )
+    return traces[rank]
 
 
 def stretch_of(
-    trace: Trace, annotation: str, instance: int | tuple[int, int] | None
+    trace: Trace,
+    annotation: str,
+    instance: int | tuple[int, int] | None,
+    *,
+    closed: bool = False,
 ) -> Stretch | None:
     """Return the stretch of some instances of a range, None where the rank has no such range.
 
@@ -53,7 +87,7 @@ def stretch_of(
     """
     first, last = _numbers(instance)
     if annotation == "":
-        return Stretch(None, None, np.empty(0, dtype=np.intp))
+        return Stretch(None, None, np.empty(0, dtype=np.intp), closed)
     table = trace.table
     host = np.flatnonzero(table.stream < 0)
     rows = host[named(trace, host, lambda name: annotation in name)]
@@ -67,7 +101,8 @@ def stretch_of(
             f" ({_shown([table.names[code] for code in table.name[rows].tolist()])}).",
         )
     chosen = rows[first : last + 1]
-    return Stretch(int(table.start_ns[chosen].min()), int(table.end_ns[chosen].max()), chosen)
+    start, end = int(table.start_ns[chosen].min()), int(table.end_ns[chosen].max())
+    return Stretch(start, end, chosen, closed)
 
 
 def _numbers(instance: int | tuple[int, int] | None) -> tuple[int, int]:

@@ -11,7 +11,7 @@ import pandas as pd
 from hta_widgets import analysis
 from hta_widgets.compat.hta_frame import in_us
 from hta_widgets.compat.scope import kept_of, with_attrs_of
-from hta_widgets.compat.show import show
+from hta_widgets.compat.show import in_notebook, show
 from hta_widgets.compat.utils.utils import KERNEL_TYPE_OF_KIND
 from hta_widgets.model import TraceSet
 
@@ -69,6 +69,11 @@ class BreakdownAnalysis(AnnotationAnalysis):
         if visualize:
             show("kernel_type_breakdown", types)
             show("kernel_breakdown", kernels, top=num_kernels)
+        if visualize and in_notebook():
+            lasts = analysis.kernel_duration_by_rank(
+                kept, include_memory=include_memory_kernels, top=num_kernels
+            )
+            show("kernel_duration_by_rank", lasts)
         type_frame = pd.DataFrame(
             {
                 "kernel_type": types["kernel_type"],

@@ -18,6 +18,8 @@ _STEP = re.compile(r"ProfilerStep\s*#\s*(\d+)")
 _METRIC = "normalized_start_time"
 #: A collective counts from this share of an iteration on.
 _LEAST_SHARE = 0.01
+#: Kernels that are told apart by their order alone.
+_SERIES = ["stream", "iteration", "name"]
 
 
 def step_number(name: str) -> int:
@@ -64,10 +66,10 @@ def find_stragglers_with_late_start_comm_kernels(
 ) -> pd.Series[int]:
     """Return how often each rank is among the last to start into one collective.
 
-    Of the collectives that take at least 1 % of an iteration, the last of each rank, stream,
-    iteration and name counts. The stream and name are chosen whose length differs most between
-    ranks: the longer a rank's kernel, the longer it waited, so who starts last is late. In each
-    iteration the `n_stragglers` ranks that start it last are counted.
+    Of the collectives that take at least 1 % of an iteration on any rank, the last of each
+    stream, iteration and name counts. The stream and name are chosen whose length differs most
+    between ranks: the longer a rank's kernel, the longer it waited, so who starts last is late. In
+    each iteration the `n_stragglers` ranks that start it last are counted.
 
     Parameters
     ----------
@@ -86,14 +88,16 @@ def find_stragglers_with_late_start_comm_kernels(
 
     Notes
     -----
-    The rule is HTA's. It knows only names that begin with ``ncclKernel``; here
-    `hta_widgets.taxonomy` tells what communicates. Stream 0 and iteration 0 count, and where no
-    collective takes 1 % of an iteration, all do. Starts are compared on the clock that the hosts
-    recorded; `hta_widgets.analysis.stragglers` does without and says how long the others waited.
+    The rule is HTA's, but for what makes it miss stragglers: HTA asks for 1 % of an iteration on
+    each rank, and who comes last waits for nobody, so that its kernel is short. It also knows only
+    names that begin with ``ncclKernel``; here `hta_widgets.taxonomy` tells what communicates.
+    Stream 0 and iteration 0 count, and where no collective takes 1 % of an iteration, all do.
+    Starts are compared on the clock that the hosts recorded; `hta_widgets.analysis.stragglers`
+    does without and says how long the others waited.
     """
     del visualize
     kernels = _last_collectives(df, symbol_table)
-    spread = kernels.groupby(["stream", "iteration", "name"])["duration"].std()
+    spread = kernels.groupby(_SERIES)["duration"].std()
     spread = spread.groupby(["stream", "name"]).mean().dropna()
     if not len(spread):
         return pd.Series(dtype="int64")
@@ -106,20 +110,22 @@ def find_stragglers_with_late_start_comm_kernels(
 
 
 def _last_collectives(df: pd.DataFrame, symbol_table: TraceSymbolTable) -> pd.DataFrame:
-    """The last collective of each rank, stream, iteration and name."""
+    """The last long collective of each stream, iteration and name, on all its ranks."""
     names = symbol_table.sym_table
     used = df.loc[df["stream"] >= 0, "name"].unique().tolist()
     collectives = [code for code in used if is_comm_kernel(names[code])]
     start = df["ts"].min()
     iteration = ((df["ts"] + df["dur"]).max() - start) / max(df["iteration"].nunique(), 1)
     kernels = df[(df["stream"] >= 0) & df["name"].isin(collectives)]
-    long = kernels[kernels["dur"] >= iteration * _LEAST_SHARE]
-    last = (
-        (long if len(long) else kernels)
-        .sort_values("ts", kind="stable")
-        .groupby(["rank", "stream", "iteration", "name"], as_index=False)
-        .last()
-    )
-    return last.assign(
-        duration=last["dur"] / iteration, **{_METRIC: (last["ts"] - start) / iteration}
+    kernels = kernels.sort_values("ts", kind="stable")
+    occurrence = kernels.groupby(["rank", *_SERIES]).cumcount()
+    kernels = kernels.assign(occurrence=occurrence)
+    longest = kernels.groupby([*_SERIES, "occurrence"])["dur"].transform("max")
+    long = longest >= iteration * _LEAST_SHARE
+    if long.any():
+        kernels = kernels[long]
+    last = kernels["occurrence"] == kernels.groupby(_SERIES)["occurrence"].transform("max")
+    kernels = kernels[last]
+    return kernels.assign(
+        duration=kernels["dur"] / iteration, **{_METRIC: (kernels["ts"] - start) / iteration}
     )

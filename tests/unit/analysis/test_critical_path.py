@@ -150,6 +150,29 @@ def test_a_copy_that_did_not_wait_is_work_of_the_host(tmp_path):
     assert by_cause(alone) == {"cpu_outside_operators": 20, "cpu_bound": 100}
 
 
+def test_a_copy_waited_for_and_work_that_ends_by_the_way(tmp_path):
+    found = path(
+        tmp_path,
+        step(90, 420),
+        call(100, 110, 1),
+        kernel(130, 250, launch=1),
+        # Something else ends while this call runs; it does not wait for that.
+        call(200, 300, 2, name="cudaMemcpyAsync"),
+        copy(301, 306, launch=2, stream=9),
+        # This call returns when its copy is done.
+        call(310, 400, 3, name="cudaMemcpyAsync"),
+        copy(350, 390, launch=3, stream=8),
+    )
+    assert found.attrs["matched"]["inferred_waits"] == 1
+    assert by_cause(found) == {
+        "cpu_outside_operators": 130,
+        "cpu_bound": 110,
+        "gpu_kernel_launch_overhead": 40,
+        "gpu_memory_bound": 40,
+        "sync_overhead": 10,
+    }
+
+
 def test_a_kernel_waits_for_the_event_that_its_stream_waits_for(tmp_path):
     found = path(
         tmp_path,
@@ -172,6 +195,40 @@ def test_a_kernel_waits_for_the_event_that_its_stream_waits_for(tmp_path):
         (510, 90, "second", "gpu_compute_bound"),
     ]
     assert found.attrs["matched"]["waits_of_kernels"] == 1
+
+
+def waiting_for_another_stream(*, asked=True, late=0):
+    return [
+        step(90, 50_000),
+        call(100, 110, 1),
+        call(110, 120, 2),
+        *([call(130, 135, name="cudaStreamWaitEvent", tid=3)] if asked else []),
+        call(140, 150, 3),
+        kernel(200, 1_000, launch=1, stream=7, name="first"),
+        kernel(300, 30_000, launch=2, stream=20, name=NCCL),
+        kernel(31_000 + late, 40_000 + late, launch=3, stream=7, name="second"),
+    ]
+
+
+def test_a_kernel_that_was_held_back_waited_for_the_other_stream(tmp_path):
+    found = path(tmp_path, *waiting_for_another_stream())
+    assert by_cause(found) == {
+        "cpu_outside_operators": 10,
+        "cpu_bound": 10,
+        "gpu_kernel_launch_overhead": 190,
+        "gpu_communication_bound": 29_700,
+        "sync_overhead": 1_000,
+        "gpu_compute_bound": 9_000,
+        "outside_path": 10_000,
+    }
+    assert found.attrs["matched"]["waits_of_kernels"] == 1
+
+
+@pytest.mark.parametrize("options", [{"asked": False}, {"late": 10_000}])
+def test_without_a_call_or_long_after_nothing_is_inferred(tmp_path, options):
+    found = path(tmp_path, *waiting_for_another_stream(**options))
+    assert found.attrs["matched"]["waits_of_kernels"] == 0
+    assert by_cause(found)["gpu_kernel_kernel_overhead"] == 30_000 + options.get("late", 0)
 
 
 def test_a_call_waits_for_an_event_of_another_stream(tmp_path):
@@ -270,12 +327,37 @@ def test_several_instances_and_the_whole_rank(tmp_path):
     adds_up(whole)
 
 
+def test_a_range_ends_where_the_next_begins(tmp_path):
+    found = path(
+        tmp_path,
+        step(100, 200, 1),
+        op(110, 190, "mine"),
+        op(150, 900, "goes on", tid=2),
+        step(200, 300, 2),
+        op(200, 290, "next"),
+    )
+    assert found.attrs["span_ns"] == (100, 200)
+    assert found["name"].astype(str).tolist() == ["ProfilerStep#1", "mine", "ProfilerStep#1"]
+    adds_up(found)
+
+
+def test_a_rank_without_events_has_no_path(tmp_path):
+    traces = load(tmp_path, [step(100, 200), op(110, 190)]).subset(start_ns=5_000, end_ns=6_000)
+    for annotation in ("ProfilerStep", ""):
+        for rank in traces:
+            found = critical_path(traces, rank, annotation)
+            assert not len(found)
+            assert found.attrs["note"]
+
+
 def test_wrong_arguments_say_what_there_is(tmp_path):
     traces = load(tmp_path, [step(100, 200, 7), op(110, 190)])
     with pytest.raises(hw.TraceError, match=r"no instance 3.*It has 1.*ProfilerStep#7"):
         critical_path(traces, 0, instance=3)
     with pytest.raises(hw.TraceError, match="no rank 5"):
         critical_path(traces, 5)
+    with pytest.raises(hw.TraceError, match="work on sets"):
+        critical_path(traces[0], 0)
     for wrong in (-1, (1, 0), "first", (0, 1, 2), True):
         with pytest.raises(hw.TraceError, match="names no instances"):
             critical_path(traces, 0, instance=wrong)

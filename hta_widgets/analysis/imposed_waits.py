@@ -1,0 +1,180 @@
+"""How long each rank keeps the others waiting, step by step, and what of it costs them time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets.model import Selection, TraceSet
+
+from .clock_offsets import clock_fit
+from .collectives import Arrivals, Clock, arrivals, steps_of
+from .lateness import Lateness, lateness
+from .matching import Matching, counted, matching
+
+__all__ = [
+    "ImposedWaits",
+    "companions",
+    "imposed_waits",
+    "mean_share",
+    "median_arrival",
+    "step_shares",
+    "step_time",
+]
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ImposedWaits:
+    """The matched collectives that count, and who is charged with each.
+
+    `last` are the entries of ranks that came last; where several came at once, of the lowest.
+    """
+
+    match: Matching
+    times: Arrivals
+    late: Lateness
+    clock: Clock
+    matched: dict[str, int]
+    kept: Ints  # entries of the collectives that count
+    step: Ints  # of each entry
+    stated_steps: bool
+    last: Ints
+    alone: npt.NDArray[np.bool_]  # of each of `last`: whether no other came at once
+    imposed_ns: Ints  # of each of `last`: what the others wait
+    raw_ns: Ints  # ... and compute nothing in
+    lost_ns: Ints  # ... of which the rank did not inherit the cause
+
+
+def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> ImposedWaits:
+    """Return who comes last to collectives, and what that costs the others.
+
+    Without a `clock` it is that of the set, or the fitted one where the recorded one is skewed.
+    """
+    match = matching(traces)
+    name = clock if clock is not None else "fitted" if _is_skewed(traces) else traces.clock
+    times = arrivals(traces, match, name)
+    step, stated = _steps(match, times)
+    late = lateness(match, times, step)
+    # Collectives count whole: whom a rank keeps waiting does not depend on who is shown.
+    everyone = Selection(
+        chosen.start_ns, chosen.end_ns, None, chosen.tracks, chosen.query, chosen.ids, traces
+    )
+    selected, matched = counted(match, everyone)
+    if len(match):
+        selected = match.each(np.logical_or.reduceat(selected, match.starts))
+        imposed = match.each(np.add.reduceat(times.wait_ns, match.starts))
+        raw = match.each(np.add.reduceat(late.exposed_wait_ns, match.starts))
+        entries = np.where(times.wait_ns == 0, np.arange(len(match)), len(match))
+        last = np.minimum.reduceat(entries, match.starts)
+        last = last[selected[last]]
+    else:
+        imposed = raw = last = np.zeros(0, dtype=np.int64)
+    lost = np.rint(raw[last] * late.own_share[last]).astype(np.int64)
+    return ImposedWaits(
+        match, times, late, name, matched, np.flatnonzero(selected), step, stated, last,
+        times.is_last[last], imposed[last], raw[last], lost,
+    )  # fmt: skip
+
+
+def _is_skewed(traces: TraceSet) -> bool:
+    return traces.clock == "host" and clock_fit(traces).is_needed
+
+
+def median_arrival(match: Matching, times: Arrivals) -> Floats:
+    """Return for each entry the median arrival of its collective."""
+    order = np.lexsort((times.arrival_ns, match.collective))
+    ordered = times.arrival_ns[order]
+    sizes = match.sizes()
+    low, high = match.starts + (sizes - 1) // 2, match.starts + sizes // 2
+    return match.each((ordered[low] + ordered[high]) / 2)
+
+
+def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:
+    """Return each entry's step, the same for all of a collective, and whether files state it."""
+    if not len(match):
+        return np.empty(0, dtype=np.int64), True
+    step = np.maximum.reduceat(steps_of(match), match.starts)
+    if (step >= 0).any():
+        return match.each(step), True
+    content = [
+        match.events[t].content[match.events[t].content_code[p]]
+        for t, p in zip(
+            match.trace[match.starts].tolist(), match.place[match.starts].tolist(), strict=True
+        )
+    ]
+    kinds = Counter(zip(match.lane[match.starts].tolist(), content, strict=True))
+    stretches = min(kinds.values())
+    first = np.minimum.reduceat(times.arrival_ns, match.starts)
+    place = np.empty(len(first), dtype=np.int64)
+    place[np.argsort(first, kind="stable")] = np.arange(len(first))
+    return match.each(place * stretches // len(first)), False
+
+
+def companions(match: Matching, count: int) -> Ints:
+    """Return with how many others each rank shares collectives."""
+    found = np.zeros(count, dtype=np.int64)
+    groups: dict[int, set[int]] = {}
+    pairs = np.unique(np.stack([match.lane, match.trace], axis=1), axis=0)
+    for lane, trace in pairs.tolist():
+        groups.setdefault(lane, set()).add(trace)
+    distinct = {frozenset(members) for members in groups.values()}
+    beside: dict[int, set[int]] = {}
+    for members in distinct:
+        for trace in members:
+            beside.setdefault(trace, set()).update(members)
+    for trace, others in beside.items():
+        found[trace] = len(others) - 1
+    return found
+
+
+def step_time(work: ImposedWaits, numbers: Ints, column: Ints) -> float:
+    """Return how long a step takes, from one step's last collective to the next one's."""
+    last_end = np.full(len(numbers), np.iinfo(np.int64).min)
+    np.maximum.at(last_end, column, work.times.end_ns)
+    known = numbers >= 0
+    apart = np.diff(last_end[known]) / np.maximum(np.diff(numbers[known]), 1)
+    if len(apart) and np.median(apart) > 0:
+        return float(np.median(apart))
+    starts = [
+        int(trace.table.start_ns[0]) + shift
+        for trace, shift in zip(work.match.traces, work.times.shifts_ns.tolist(), strict=True)
+        if len(trace)
+    ]
+    return float(max(int(last_end.max(initial=0)) - min(starts, default=0), 1))
+
+
+def step_shares(work: ImposedWaits, count: int) -> tuple[Floats, Floats]:
+    """Return what each rank costs the others, by (step, rank), as a share of their time.
+
+    The second array also counts what it inherited. NaN stands for steps that the file of the rank
+    holds only in part.
+    """
+    match = work.match
+    numbers, column = np.unique(work.step, return_inverse=True)
+    lost, raw, taken = np.zeros((3, len(numbers), count))
+    np.add.at(taken, (column, match.trace), 1)
+    at_last = (column[work.last], match.trace[work.last])
+    np.add.at(lost, at_last, work.lost_ns)
+    np.add.at(raw, at_last, work.raw_ns)
+    step_ns = step_time(work, numbers, column)
+    scale = step_ns * np.maximum(companions(match, count), 1)
+    chosen = np.zeros(len(numbers), dtype=bool)
+    chosen[np.unique(column[work.kept])] = True
+    stated = numbers >= 0
+    usual = np.median(taken[stated], axis=0) if stated.any() else np.zeros(count)
+    partial = ~(chosen & stated)[:, None] | (taken * 2 < usual) | (taken == 0)
+    return np.where(partial, np.nan, lost / scale), np.where(partial, np.nan, raw / scale)
+
+
+def mean_share(shares: Floats) -> Floats:
+    """Return the mean of each column, without what is not known."""
+    known = ~np.isnan(shares)
+    counts = known.sum(axis=0)
+    sums = np.where(known, shares, 0.0).sum(axis=0)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)

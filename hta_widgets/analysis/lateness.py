@@ -1,0 +1,189 @@
+"""Why ranks come late to collectives: what they did since the one before, against the others."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets import taxonomy
+from hta_widgets.model import KINDS, Trace
+from hta_widgets.model.intervals import Covered, Intervals, intersect, subtract, union
+
+from .collectives import Arrivals, covered_by_compute, exposed_between
+from .matching import Matching
+
+__all__ = ["PARTS", "Lateness", "lateness", "others_median"]
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+#: What a rank does before it arrives.
+PARTS: tuple[str, ...] = ("compute", "waiting", "data_loading", "host")
+
+_DATA_LOADING = re.compile(r"data_?load|DataLoader|data_?iter|next_batch", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lateness:
+    """How late each entry of a `Matching` is, and what of it is the rank's own doing.
+
+    Attributes
+    ----------
+    late_ns : array of float
+        Arrival less the median of the others' arrivals.
+    own_share : array of float
+        How much of the lateness is not inherited from waiting in other groups, 0..1.
+    exposed_wait_ns : array of int
+        How much of the entry's wait its rank does not compute in.
+    excess_ns : dict of str to array of float
+        By what of `PARTS`: how much longer that took since the rank's previous collective of the
+        group than it took the others (median); NaN for a rank's first.
+    """
+
+    late_ns: Floats
+    own_share: Floats
+    exposed_wait_ns: Ints
+    excess_ns: dict[str, Floats]
+
+
+def lateness(match: Matching, times: Arrivals, step: Ints) -> Lateness:
+    """Compare each arrival, and the segment before it, with those of the collective's others.
+
+    Parameters
+    ----------
+    match : Matching
+    times : Arrivals
+    step : array of int
+        Of each entry; what a rank inherited stays with it to the end of the step.
+    """
+    late = times.arrival_ns - others_median(times.arrival_ns.astype(np.float64), match)
+    since = _previous_end(match, times)
+    waited = _waited_elsewhere(match, times, since)
+    inherited = _inherited(match, times, step, late, waited)
+    share = np.clip(1.0 - inherited / np.maximum(late, 1.0), 0.0, 1.0)
+    spent = _spent(match, times, since)
+    spent["waiting"] = waited.astype(np.float64)
+    first = since == _NEVER
+    excess = {}
+    for part in PARTS:
+        values = spent[part]
+        apart = values - others_median(values, match)
+        apart[first] = np.nan
+        excess[part] = apart
+    exposed = exposed_between(match, times.arrival_ns, times.last_ns, times)
+    return Lateness(late, np.where(late > 0, share, 1.0), exposed, excess)
+
+
+def others_median(values: Floats, match: Matching) -> Floats:
+    """Return for each entry the median of its collective's other entries."""
+    sizes = match.sizes()
+    order = np.lexsort((values, match.collective))
+    ordered = values[order]
+    count, first = match.each(sizes), match.each(match.starts)
+    place = np.empty(len(values), dtype=np.int64)
+    place[order] = np.arange(len(values)) - first
+    low, high = (count - 2) // 2, (count - 1) // 2
+    # Whoever stands before the middle moves it up by one when taken out.
+    low = low + (place <= low)
+    high = high + (place <= high)
+    found: Floats = (ordered[first + low] + ordered[first + high]) / 2
+    return found
+
+
+_NEVER = int(np.iinfo(np.int64).min) // 2
+
+
+def _previous_end(match: Matching, times: Arrivals) -> Ints:
+    """Return when each entry's rank left the collective before of the same sequence."""
+    order = np.lexsort((times.arrival_ns, match.lane, match.trace))
+    end = times.end_ns[order]
+    before = np.full(len(match), _NEVER)
+    same = (match.trace[order][1:] == match.trace[order][:-1]) & (
+        match.lane[order][1:] == match.lane[order][:-1]
+    )
+    before[1:][same] = end[:-1][same]
+    found = np.empty(len(match), dtype=np.int64)
+    found[order] = before
+    return np.minimum(found, times.arrival_ns)
+
+
+def _waited_elsewhere(match: Matching, times: Arrivals, since: Ints) -> Ints:
+    """Return how long each rank waited in other collectives since the one before."""
+    waited = np.zeros(len(match), dtype=np.int64)
+    for number in range(len(match.traces)):
+        mine = match.of_trace[number]
+        mine = mine[np.argsort(times.arrival_ns[mine], kind="stable")]
+        arrival = times.arrival_ns[mine]
+        total = np.concatenate(([0], np.cumsum(times.wait_ns[mine])))
+        own = np.arange(len(mine))
+        first = np.minimum(np.searchsorted(arrival, since[mine], side="left"), own)
+        waited[mine] = total[own] - total[first]
+    return waited
+
+
+def _inherited(match: Matching, times: Arrivals, step: Ints, late: Floats, waited: Ints) -> Floats:
+    """Return how much of each lateness came of waiting in other groups.
+
+    Who computes on while a collective runs is as late to the next one, though it waited nowhere in
+    between. So what was inherited is carried on, as long as the rank is that late.
+    """
+    order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
+    more = np.maximum(waited - others_median(waited.astype(np.float64), match), 0.0)
+    added = np.rint(more[order]).astype(np.int64)
+    bound = np.rint(np.maximum(late[order], 0.0)).astype(np.int64)
+    keys = np.stack([match.trace[order], match.lane[order], step[order]])
+    opens = np.ones(len(order), dtype=bool)
+    opens[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
+    # carried[c] = min(bound[c], carried[c-1] + added[c]) is a running minimum once the sums are
+    # taken off; a step down at each new sequence lets it start afresh.
+    total = np.cumsum(added)
+    before = total - added
+    start = before[np.flatnonzero(opens)][np.cumsum(opens) - 1] if len(order) else before
+    gain = total - start
+    low = np.minimum(bound - gain, 0)
+    deep = int(-low.min(initial=0)) + 1
+    down = np.cumsum(opens) * deep
+    carried = np.minimum.accumulate(low - down) + down + gain
+    found = np.empty(len(order))
+    found[order] = carried
+    return found
+
+
+def _spent(match: Matching, times: Arrivals, since: Ints) -> dict[str, Floats]:
+    """Return how long each rank computed, loaded data, and left its device idle."""
+    spent = {part: np.zeros(len(match)) for part in ("compute", "data_loading", "host")}
+    for number, trace in enumerate(match.traces):
+        mine = match.of_trace[number]
+        end = times.arrival_ns[mine] - times.shifts_ns[number]
+        start = np.where(since[mine] == _NEVER, end, since[mine] - times.shifts_ns[number])
+        loading, idle = _idle(trace)
+        for part, covered in (
+            ("compute", covered_by_compute(trace)),
+            ("data_loading", loading),
+            ("host", idle),
+        ):
+            spent[part][mine] = covered(end) - covered(start)
+    return spent
+
+
+def _idle(trace: Trace) -> tuple[Covered, Covered]:
+    """Return when the device is idle while the host loads data, and when else it is."""
+    key = ("idle_by_host", taxonomy.version())
+    known: tuple[Covered, Covered] | None = trace.memo.get(key)
+    if known is None:
+        table = trace.table
+        end = table.start_ns + table.dur_ns
+        busy_kinds = [KINDS.index(kind) for kind in ("compute", "communication", "memory")]
+        busy = np.isin(table.kind, busy_kinds) & (table.stream >= 0)
+        whole = Intervals.none()
+        if len(table):
+            whole = union(table.start_ns[:1], end.max(keepdims=True))
+        idle = subtract(whole, union(table.start_ns[busy], end[busy]))
+        codes = [k for k, name in enumerate(table.names.values) if _DATA_LOADING.search(name)]
+        loads = np.isin(table.name, np.array(codes, dtype=np.int32)) & (table.stream < 0)
+        loading = intersect(idle, union(table.start_ns[loads], end[loads]))
+        known = trace.memo[key] = (Covered(*loading), Covered(*subtract(idle, loading)))
+    return known

@@ -1,0 +1,162 @@
+"""What tells ranks apart: where each one's time goes, per step, in numbers that compare."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets.model import KINDS, Selection, TraceSet
+
+from .imposed_waits import imposed_waits, mean_share, step_shares
+from .scope import Part
+from .step_times import Waits, device_times, host_steps
+
+__all__ = ["TIMES", "RankFeatures", "rank_features"]
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+#: Times of a rank per step.
+TIMES: tuple[str, ...] = (
+    "step_ns",
+    "own_ns",
+    "compute_ns",
+    "idle_ns",
+    "exposed_communication_ns",
+    "exposed_wait_ns",
+    "unmatched_exposed_ns",
+)
+_MOST_KERNELS = 48  # names of kernels that are told apart, by time
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankFeatures:
+    """Where each rank's time goes; one row per rank.
+
+    Attributes
+    ----------
+    times_ns : array of float, (ranks, `TIMES`)
+        Mean over the steps.
+    error_ns : array of float, (ranks, `TIMES`)
+        Standard error of the means; 0 where there is one step.
+    lost_share : array of float
+        What the rank costs the others, of their time, as in `stragglers`.
+    kernels : array of float, (ranks, names)
+        Share of the time in compute kernels that each name has.
+    kernel_names : list of str
+    steps : array of int
+        How many steps the means are over; 0: all of the rank's time counts as one.
+    shared : bool
+        Whether all ranks' means are over the same steps.
+    """
+
+    times_ns: Floats
+    error_ns: Floats
+    lost_share: Floats
+    kernels: Floats
+    kernel_names: list[str]
+    steps: Ints
+    shared: bool
+
+
+def rank_features(
+    traces: TraceSet, chosen: Sequence[Part], waits: Waits, narrowed: Selection
+) -> RankFeatures:
+    """Return the features of the ranks, over the steps that all of them have.
+
+    Where they have none in common each rank's own count, and where there are no steps the whole
+    time of a rank is one.
+    """
+    stepped = [host_steps(part) for part in chosen]
+    common = _common([numbers for numbers, _, _ in stepped])
+    times = np.zeros((len(chosen), len(TIMES)))
+    error = np.zeros_like(times)
+    counts = np.zeros(len(chosen), dtype=np.int64)
+    kernels: list[tuple[Ints, Floats]] = []
+    names: dict[str, int] = {}
+    for place, (part, steps) in enumerate(zip(chosen, stepped, strict=True)):
+        code, dur, counts[place] = _stretches(part, steps, common)
+        spent = device_times(part, code, len(dur), waits)
+        own = dur - spent["exposed_wait_ns"]
+        table = np.stack([dur, own, *(spent[name] for name in TIMES[2:])], axis=1)
+        times[place] = table.mean(axis=0)
+        if len(dur) > 1:
+            error[place] = table.std(axis=0, ddof=1) / np.sqrt(len(dur))
+        kernels.append(_kernels(part, code, names))
+    share, kernel_names = _shares(kernels, list(names))
+    return RankFeatures(
+        times,
+        error,
+        _lost(traces, chosen, waits, narrowed),
+        share,
+        kernel_names,
+        counts,
+        bool(len(common)),
+    )
+
+
+def _stretches(part: Part, steps: tuple[Ints, Ints, Ints], common: Ints) -> tuple[Ints, Ints, int]:
+    """Return the step of each event by position, how long each step is, and how many there are."""
+    kept = np.isin(steps[0], common) if len(common) else np.ones(len(steps[0]), dtype=bool)
+    numbers, start, end = (one[kept] for one in steps)
+    if len(numbers):
+        step = part.table.step
+        at = np.minimum(np.searchsorted(numbers, step), len(numbers) - 1)
+        return np.where(numbers[at] == step, at, -1), end - start, len(numbers)
+    code = np.full(len(part.trace), -1, dtype=np.int64)
+    code[part.rows] = 0
+    start, end = part.clipped(part.rows)
+    dur = np.array([int(end.max()) - int(start.min()) if len(start) else 0])
+    return code, dur, 0
+
+
+def _common(numbers: Sequence[Ints]) -> Ints:
+    """Return the steps that every rank has, of those that have steps at all."""
+    having = [one for one in numbers if len(one)]
+    if not having:
+        return np.empty(0, dtype=np.int64)
+    values, counts = np.unique(np.concatenate(having), return_counts=True)
+    common: Ints = values[counts == len(having)]
+    return common
+
+
+def _lost(traces: TraceSet, chosen: Sequence[Part], waits: Waits, narrowed: Selection) -> Floats:
+    found = imposed_waits(traces, narrowed, waits.clock)
+    if not len(found.match):
+        return np.zeros(len(chosen))
+    shares, _ = step_shares(found, len(traces))
+    mean = np.nan_to_num(mean_share(shares))
+    place = {rank: number for number, rank in enumerate(traces.ranks)}
+    return mean[[place[part.rank] for part in chosen]]
+
+
+def _kernels(part: Part, code: Ints, names: dict[str, int]) -> tuple[Ints, Floats]:
+    """Return the numbers in `names` of the rank's compute kernels, and how long each runs."""
+    table = part.table
+    rows = part.rows[(part.kinds == KINDS.index("compute")) & (table.stream[part.rows] >= 0)]
+    rows = rows[code[rows] >= 0]
+    spent: Floats = np.bincount(
+        table.name[rows], part.durations(rows), minlength=len(table.names)
+    ).astype(np.float64)
+    used = np.flatnonzero(spent)
+    numbers = [names.setdefault(table.names[name], len(names)) for name in used.tolist()]
+    return np.array(numbers, dtype=np.int64), spent[used]
+
+
+def _shares(kernels: Sequence[tuple[Ints, Floats]], names: list[str]) -> tuple[Floats, list[str]]:
+    """Return the share of each name in each rank's compute; what is rare goes into one column."""
+    whole = np.zeros((len(kernels), len(names)))
+    for place, (numbers, spent) in enumerate(kernels):
+        whole[place, numbers] = spent
+    whole /= np.maximum(whole.sum(axis=1, keepdims=True), 1.0)
+    # What is much of any rank's time counts, also where few ranks run it.
+    order = np.argsort(-whole.max(axis=0, initial=0.0), kind="stable")
+    most, rest = order[:_MOST_KERNELS], order[_MOST_KERNELS:]
+    kept = whole[:, most]
+    if not len(rest):
+        return kept, [names[k] for k in most.tolist()]
+    other = whole[:, rest].sum(axis=1, keepdims=True)
+    return np.concatenate((kept, other), axis=1), [*(names[k] for k in most.tolist()), "others"]

@@ -1,0 +1,302 @@
+"""Which ranks keep the others waiting, by how much, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.model import KINDS, Selection, Trace, TraceSet
+
+from .collectives import Clock
+from .imposed_waits import (
+    ImposedWaits,
+    companions,
+    imposed_waits,
+    mean_share,
+    median_arrival,
+    step_shares,
+    step_time,
+)
+from .lateness import PARTS
+from .results import result
+from .scope import narrowed
+
+__all__ = ["stragglers", "stragglers_by_step"]
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+# Healthy ranks differ by a few percent; these tell more than that from noise.
+_COSTLY = 0.05  # of the others' time, on average over many steps
+_OF_TWO = 1.5  # times that for two ranks, of which each is the other's only measure
+_STEADY = 0.8  # of what is costly, in the median step
+_STAND_OUT = 2.0  # times the typical other rank
+_STALL = 0.25  # of a step: one such step is more than noise
+_WORTH_NAMING = 0.02  # of the others' time, on average, where only some steps are slow
+
+_CAUSES = {
+    "waiting": "waiting elsewhere",
+    "data_loading": "data loading",
+    "host": "launch-bound host",
+    "compute": "slower kernels",
+}
+_EXTRA_WORK = "extra work"
+
+
+def stragglers(
+    traces: TraceSet,
+    *,
+    clock: Clock | None = None,
+    selection: Selection | None = None,
+    window: tuple[int, int] | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return how often each rank comes last to collectives, what that costs, and who is to blame.
+
+    Of a matched collective (`collectives`) the rank that arrives last makes the others wait.
+    Someone always does; a straggler is a rank of which that is neither chance nor of no matter.
+    The measure is time lost: waits of the others in which they compute nothing, as a share of
+    their time, per step. A rank is a consistent straggler if it costs them 5 % on average over
+    many steps, nearly as much in the median step, and twice what the typical rank does. Of few
+    steps more is asked (5 % times 1 + 1 / steps), and half as much again of two ranks, of which
+    each is the other's only measure. A rank is an occasional straggler if it stalls them for a
+    quarter of a step's time in some steps. Lateness that a rank inherits by waiting in another
+    group, such as for its neighbour in tensor parallelism, is not counted against it.
+
+    The cause is what took longer than on the other ranks (median) between the previous collective
+    of the group and the arrival: kernels, which are slower or more; waiting in other collectives;
+    the device idle while the host loads data; the device idle otherwise, behind a slow host.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    clock : {"host", "fitted"}, optional
+        Whose times. Default: those of the set, or the fitted ones where ends of collectives
+        disagree on the recorded clock by clearly more than on the fitted one.
+    selection : Selection, optional
+        Only collectives of which an event is selected count.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time.
+    ranks : iterable of int, optional
+        Only these ranks are returned; whom they make wait is counted over all.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank. ``rank`` (int64); ``host`` (str); ``collectives`` (int64), how many
+        matched ones it takes part in; ``score`` (float64), the share of them at which it arrives
+        last, alone; ``late_ns_mean`` (float64), its arrival less the median arrival, on average;
+        ``imposed_wait_ns`` (int64), the others' waits where it is last, added up (of ranks that
+        come last at once the lowest is charged); ``wait_ns``
+        (int64), its own waits; ``lost_ns`` (int64), the part of the imposed waits in which the
+        others compute nothing and that the rank did not inherit; ``lost_share`` (float64), what
+        the others lose of their time, averaged over steps; ``is_straggler`` (bool); ``pattern``
+        (``"consistent"``, ``"occasional"`` or ``""``); ``cause`` (``"slower kernels"``, ``"extra
+        work"``, ``"launch-bound host"``, ``"data loading"``, ``"waiting elsewhere"`` or ``""``);
+        ``late_compute_ns, late_waiting_ns, late_data_loading_ns, late_host_ns`` (int64), where
+        the rank is last: how much longer each took than on the others.
+
+        Ranks that are late and inherited it are no stragglers and have the cause ``"waiting
+        elsewhere"``. ``.attrs["clock"]`` says whose times were used, ``.attrs["matched"]`` as in
+        `collectives`.
+
+    Notes
+    -----
+    HTA's method with the same aim ranks candidates by the start times of the longest kernels
+    called ``ncclKernel…`` and always returns some.
+
+    Examples
+    --------
+    >>> traces = hw.load("runs/job")  # doctest: +SKIP
+    >>> found = stragglers(traces)  # doctest: +SKIP
+    >>> found[found.is_straggler]  # doctest: +SKIP
+    """
+    chosen = narrowed(traces, selection, window, ranks)
+    work = imposed_waits(traces, chosen, clock)
+    match, count = work.match, len(traces)
+    last, trace = work.last, match.trace
+    taken = np.bincount(trace[work.kept], minlength=count)
+    imposed, lost = np.zeros((2, count), dtype=np.int64)
+    np.add.at(imposed, trace[last], work.imposed_ns)
+    np.add.at(lost, trace[last], work.lost_ns)
+    middle = median_arrival(match, work.times)
+    late = np.bincount(
+        trace[work.kept], (work.times.arrival_ns - middle)[work.kept], minlength=count
+    )
+    own = np.zeros(count, dtype=np.int64)
+    np.add.at(own, trace[work.kept], work.times.wait_ns[work.kept])
+    excess = {part: _excess(work, part, count) for part in PARTS}
+    shares, raw = step_shares(work, count)
+    pattern = _patterns(shares)
+    inherited = (pattern == "") & (_patterns(raw) != "")
+    cause = _causes(traces, excess, pattern, inherited)
+    shown = np.flatnonzero([chosen.ranks is None or rank in chosen.ranks for rank in traces.ranks])
+    columns = {
+        "rank": np.array(traces.ranks, dtype=np.int64),
+        "host": np.array([_host(one) for one in traces.values()], dtype=object),
+        "collectives": taken,
+        "score": np.bincount(trace[last], work.alone, minlength=count) / np.maximum(taken, 1),
+        "late_ns_mean": late / np.maximum(taken, 1),
+        "imposed_wait_ns": imposed,
+        "wait_ns": own,
+        "lost_ns": lost,
+        "lost_share": np.nan_to_num(mean_share(shares)),
+        "is_straggler": pattern != "",
+        "pattern": pattern,
+        "cause": cause,
+        **{f"late_{part}_ns": np.rint(values).astype(np.int64) for part, values in excess.items()},
+    }
+    if not len(match):
+        shown = shown[:0]
+    return result(
+        {name: values[shown] for name, values in columns.items()},
+        matched=work.matched,
+        note=_note(work, count),
+        clock=work.clock,
+    )
+
+
+def stragglers_by_step(
+    traces: TraceSet,
+    *,
+    clock: Clock | None = None,
+    selection: Selection | None = None,
+    window: tuple[int, int] | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return what `stragglers` adds up, step by step.
+
+    Parameters and definitions as in `stragglers`. Where the trace has no steps, the run is cut
+    into as many stretches as the rarest of its collectives occurs.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank and step with matched collectives. ``rank`` (int64); ``step`` (int64), n
+        of ``ProfilerStep#n``, or the stretch's number where there are none (``.attrs["steps"]``
+        says which); ``collectives`` (int64); ``score`` (float64); ``imposed_wait_ns`` and
+        ``lost_ns`` (int64); ``lost_share`` (float64).
+    """
+    chosen = narrowed(traces, selection, window, ranks)
+    work = imposed_waits(traces, chosen, clock)
+    match, count = work.match, len(traces)
+    numbers, column = np.unique(work.step, return_inverse=True)
+    size = (len(numbers), count)
+    taken, last, imposed, lost = np.zeros((4, *size), dtype=np.int64)
+    np.add.at(taken, (column[work.kept], match.trace[work.kept]), 1)
+    at_last = (column[work.last], match.trace[work.last])
+    np.add.at(last, at_last, work.alone)
+    np.add.at(imposed, at_last, work.imposed_ns)
+    np.add.at(lost, at_last, work.lost_ns)
+    step_ns = step_time(work, numbers, column)
+    share = lost / (step_ns * np.maximum(companions(match, count), 1))
+    wanted = np.array(
+        [chosen.ranks is None or rank in chosen.ranks for rank in traces.ranks], dtype=bool
+    )
+    rank, step = np.nonzero((taken > 0).T & wanted.reshape(-1, 1))
+    return result(
+        {
+            "rank": np.array(traces.ranks, dtype=np.int64)[rank],
+            "step": numbers[step],
+            "collectives": taken[step, rank],
+            "score": last[step, rank] / np.maximum(taken[step, rank], 1),
+            "imposed_wait_ns": imposed[step, rank],
+            "lost_ns": lost[step, rank],
+            "lost_share": share[step, rank],
+        },
+        matched=work.matched,
+        note=_note(work, count),
+        clock=work.clock,
+        steps="ProfilerStep" if work.stated_steps else "stretches",
+    )
+
+
+# --- the verdict ----------------------------------------------------------------------------------
+
+
+def _patterns(shares: Floats) -> npt.NDArray[np.object_]:
+    """Return for each rank whether it is a straggler: consistent, occasional, or "" for none."""
+    count = shares.shape[1]
+    found = np.full(count, "", dtype=object)
+    mean = mean_share(shares)
+    for rank in range(count):
+        own = shares[~np.isnan(shares[:, rank]), rank]
+        others = np.delete(mean, rank)
+        others = others[~np.isnan(others)]
+        if not len(own) or not len(others) or mean[rank] < _STAND_OUT * np.median(others):
+            continue
+        # The fewer the steps, the more chance makes of them.
+        bar = _COSTLY * (1 + 1 / len(own)) * (_OF_TWO if count == 2 else 1.0)
+        if mean[rank] >= bar and np.median(own) >= _STEADY * bar:
+            found[rank] = "consistent"
+        elif mean[rank] >= _WORTH_NAMING and own.max() >= _STALL:
+            found[rank] = "occasional"
+    return found
+
+
+def _excess(work: ImposedWaits, part: str, count: int) -> Floats:
+    """Add up how much longer a part took where the rank came last."""
+    values = np.nan_to_num(work.late.excess_ns[part][work.last])
+    found = np.zeros(count)
+    np.add.at(found, work.match.trace[work.last], values)
+    return found
+
+
+def _causes(
+    traces: TraceSet,
+    excess: dict[str, Floats],
+    pattern: npt.NDArray[np.object_],
+    inherited: npt.NDArray[np.bool_],
+) -> npt.NDArray[np.object_]:
+    found = np.full(len(pattern), "", dtype=object)
+    found[inherited] = _CAUSES["waiting"]
+    late = np.flatnonzero(pattern != "")
+    if not len(late):
+        return found
+    kernels, mean_ns = _kernels(traces)
+    for rank in late.tolist():
+        part = max(PARTS, key=lambda name: excess[name][rank])
+        found[rank] = _CAUSES[part]
+        if part == "compute":
+            others = np.delete(np.arange(len(pattern)), rank)
+            more = kernels[rank] / max(float(np.median(kernels[others])), 1e-12)
+            longer = mean_ns[rank] / max(float(np.median(mean_ns[others])), 1.0)
+            if more > max(longer, 1.0):
+                found[rank] = _EXTRA_WORK
+    return found
+
+
+def _kernels(traces: TraceSet) -> tuple[Floats, Floats]:
+    """Return how many compute kernels each rank ran per time, and how long they took on average."""
+    counts, means = [], []
+    for trace in traces.values():
+        table = trace.table
+        compute = (table.kind == KINDS.index("compute")) & (table.stream >= 0)
+        number = int(compute.sum())
+        span = max(trace.end_ns - trace.start_ns, 1)
+        counts.append(number / span)
+        means.append(float(table.dur_ns[compute].sum()) / max(number, 1))
+    return np.array(counts), np.array(means)
+
+
+def _host(trace: Trace) -> str:
+    return str(trace.host or trace.metadata.get("host_name") or "")
+
+
+def _note(work: ImposedWaits, count: int) -> str:
+    if count < 2:
+        return "one rank keeps no other waiting: load several"
+    if not len(work.match):
+        return "no collective is found on two ranks, so none can be seen to wait for another"
+    parts = []
+    if work.match.missing_ranks:
+        parts.append(
+            f"files of {work.match.missing_ranks} ranks are missing, which may be later than"
+            " those here"
+        )
+    if work.matched["unmatched"]:
+        parts.append(f"{work.matched['unmatched']} events have no partner and do not count")
+    return "; ".join(parts)

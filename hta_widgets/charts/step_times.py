@@ -1,0 +1,179 @@
+"""How long each rank takes for each step, against the median rank."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from .across_ranks import listed, thinned
+from .canvas import blank, sentences, unmatched
+from .formats import count, duration, duration_delta, share_delta
+from .rows import NAMED_ROWS, Column, Dots, Tooltip, nice_ticks, rows_chart
+from .theme import Theme, theme_of
+
+__all__ = ["step_times"]
+
+#: An outlier takes this share longer than the median rank …
+_LONGER = 0.05
+#: … and is this many times as far from it as ranks usually are.
+_STANDS_OUT = 4.0
+_MOST_DOTS = 20_000
+
+_WORDS = {
+    "own": ("Own work per step", "a step less the time that the rank waits for others"),
+    "dur": ("Time per step", "from begin to end on the host, waits included"),
+}
+
+
+def step_times(
+    frame: pd.DataFrame,
+    *,
+    measure: Literal["own", "dur"] = "own",
+    width: int | None = None,
+    theme: str | Theme = "light",
+    title: str = "",
+) -> Any:
+    """Draw how far each rank's steps are from those of the median rank.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Of `hta_widgets.analysis.step_times`.
+    measure : {"own", "dur"}, default "own"
+        What is compared: ``own_ns`` or ``dur_ns``. Ranks that wait for each other take equally
+        long, so the second hides who is slow.
+    width : int, optional
+        In CSS pixels; by default what the page gives.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        A row a step and a dot a rank; its source has the frame's rows. Coloured is who takes 5 %
+        longer than the median rank and four times the usual (median) deviation of the step. Above
+        20 000 dots one of each spot is drawn, outliers all, which the chart says.
+
+    Raises
+    ------
+    ValueError
+        For an unknown measure.
+    """
+    if measure not in _WORDS:
+        raise ValueError(f"no measure {measure!r}: there are {', '.join(_WORDS)}")
+    colors = theme_of(theme)
+    title = title or _WORDS[measure][0]
+    if frame.empty:
+        return blank(frame, title, colors, width)
+    every = frame.reset_index(drop=True)
+    steps = np.unique(every["step"])
+    every["row"] = np.searchsorted(steps, every["step"])
+    every["apart"] = every[f"{measure}_deviation_share"].fillna(0.0)
+    every["is_outlier"] = _outliers(every)
+    median = (every[f"{measure}_ns"] - every[f"{measure}_deviation_ns"]).groupby(every["row"])
+    furthest = _furthest(every, len(steps))
+    said = ""
+    data = every
+    if len(every) > _MOST_DOTS:
+        # Outliers each have a number of their own, so that none is put together with another.
+        apart = np.where(every["is_outlier"], 1 + np.arange(len(every)), 0)
+        rows = max(1, min(len(steps), _MOST_DOTS // 100))
+        kept, _ = thinned(every["apart"], every["row"], apart, columns=100, rows=rows)
+        data = every.iloc[kept]
+        said = f"{count(len(every))} dots, drawn as {count(len(kept))}, outliers all"
+    data = data.sort_values("is_outlier", kind="stable").reset_index(drop=True)
+    data["fill"] = np.where(data["is_outlier"], colors.late, colors.ink3)
+    data["deviation_text"] = [
+        f"{duration_delta(each)} · {share_delta(part)}"
+        for each, part in zip(data[f"{measure}_deviation_ns"], data["apart"], strict=True)
+    ]
+    told = [
+        (name, words)
+        for name, words in (
+            ("dur_ns", "step"),
+            ("own_ns", "own work"),
+            ("compute_ns", "computes"),
+            ("exposed_wait_ns", "waits, computing nothing"),
+            ("idle_ns", "idle"),
+        )
+        if name in data
+    ]
+    for name, _ in told:
+        data[f"{name}_text"] = [duration(each) for each in data[name]]
+    low, high = min(float(every["apart"].min()), 0.0), max(float(every["apart"].max()), 0.01)
+    room = (high - low) * 0.05
+    return rows_chart(
+        data,
+        [f"step {step}" for step in steps],
+        [Dots("apart", "@fill", 7 if len(steps) <= NAMED_ROWS else 4)],
+        x_start=low - room,
+        x_end=high + room,
+        title=title,
+        subtitle=sentences(
+            f"a dot is a rank's step against the median rank's; {_WORDS[measure][1]}",
+            _finding(every, len(steps)),
+            said,
+            unmatched(frame),
+        ),
+        theme=colors,
+        width=width,
+        head=" ",
+        ticks=[(at, _signed(at)) for at in nice_ticks(high, 3, low)],
+        zero_line=True,
+        columns=[
+            Column("stands out", furthest),
+            Column("median rank", [duration(each) for each in median.median()], 520),
+        ],
+        legend=[
+            *([Dots("x", colors.late, 7, "stands out")] if every["is_outlier"].any() else []),
+            Dots("x", colors.ink3, 7, "a rank"),
+        ],
+        tooltip=Tooltip(
+            "rank @{rank} · step @{step}",
+            [
+                ("against the median rank", "@{deviation_text}"),
+                *((words, f"@{{{name}_text}}") for name, words in told),
+            ],
+        ),
+    )
+
+
+def _signed(at: float) -> str:
+    if abs(at) < 1e-9:
+        return "median"
+    return share_delta(at)
+
+
+def _outliers(data: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    usual = data["apart"].abs().groupby(data["row"]).transform("median").to_numpy()
+    apart = data["apart"].to_numpy()
+    found: npt.NDArray[np.bool_] = (apart >= _LONGER) & (apart >= _STANDS_OUT * usual)
+    return found
+
+
+def _furthest(data: pd.DataFrame, steps: int) -> list[str]:
+    """Return for each step who stands out most, and by how much."""
+    found = [""] * steps
+    late = data[data["is_outlier"]].sort_values("apart", kind="stable")
+    several = late.groupby("row").size()
+    for one in late.drop_duplicates("row", keep="last").to_dict("records"):
+        row = int(one["row"])
+        more = int(several[row]) - 1
+        also = f", {count(more)} more" if more else ""
+        found[row] = f"rank {one['rank']} {share_delta(one['apart'])}{also}"
+    return found
+
+
+def _finding(data: pd.DataFrame, steps: int) -> str:
+    late = data[data["is_outlier"]]
+    if late.empty:
+        return "no rank stands out"
+    each = late.groupby("rank").size()
+    often = each[each > steps / 2]
+    if len(often):
+        verb = "stands" if len(often) == 1 else "stand"
+        return f"{listed(often.index.tolist())} {verb} out in most of {count(steps)} steps"
+    return f"{listed(each.index.tolist())} in single steps"

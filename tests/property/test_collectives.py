@@ -1,0 +1,124 @@
+"""Whatever job the demo makes up, analyses find what its truth says."""
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+import hta_widgets as hw
+from hta_widgets.analysis import clock_offsets, collectives, stragglers
+from hta_widgets.analysis.alignment import MISSING, aligned
+from hta_widgets.demo import write_demo
+
+jobs = st.fixed_dictionaries(
+    {
+        "seed": st.integers(0, 10_000),
+        "ranks": st.sampled_from([2, 4, 6, 8]),
+        "steps": st.integers(1, 3),
+        "straggler": st.sampled_from([None, 1]),
+        "strided": st.booleans(),
+        "skew_us": st.sampled_from([0.0, 200.0, 50_000.0]),
+        "uneven_us": st.sampled_from([0.0, 15_000.0]),
+        "gone": st.integers(0, 2),
+    }
+)
+
+
+def write(folder, job):
+    """Write the job; ranks that are gone leave no file."""
+    job = dict(job)
+    gone = job.pop("gone")
+    missing = list(np.random.default_rng(job["seed"]).permutation(job["ranks"])[:gone])
+    missing = [int(rank) for rank in missing][: max(0, job["ranks"] - 2)]
+    truth = write_demo(folder / "job", events_per_step=500, format="json", missing=missing, **job)
+    return hw.load(folder / "job", cache=False, progress=False), truth
+
+
+def connected(truth):
+    """The parts that collectives connect, as far as files hold them."""
+    part = {rank: {rank} for one in truth["collective_list"] for rank in one["in_files"]}
+    for one in truth["collective_list"]:
+        whole = set().union(*(part[rank] for rank in one["in_files"]))
+        for rank in whole:
+            part[rank] = whole
+    return part
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
+@given(jobs)
+def test_the_truth_is_found(job):
+    with tempfile.TemporaryDirectory() as folder:
+        traces, truth = write(Path(folder), job)
+        observed = truth["observed"]
+        frame = collectives(traces, clock="fitted")
+        seen = [one for one in truth["collective_list"] if len(one["in_files"]) > 1]
+        assert frame.collective.nunique() == len(seen)
+        found = Counter(
+            (str(part.name.iloc[0]), tuple(part["rank"])) for _, part in frame.groupby("collective")
+        )
+        assert found == Counter((one["name"], tuple(one["in_files"])) for one in seen)
+        whole = sum(len(one["in_files"]) == len(one["ranks"]) for one in seen)
+        assert frame.attrs["matched"]["matched"] == whole
+        single = sum(
+            len(one["in_files"]) == 1 and len(one["ranks"]) > 1 for one in truth["collective_list"]
+        )
+        assert frame.attrs["matched"]["unmatched"] == single
+
+        # Clocks: relative to the lowest rank of each part that collectives connect.
+        part = connected(truth)
+        offsets = clock_offsets(traces).set_index("rank").offset_ns
+        for rank in traces.ranks:
+            base = min(part.get(rank, {rank}))
+            skew = truth["skew_us"][rank] - truth["skew_us"][base]
+            assert offsets[rank] / 1000 == pytest.approx(skew, abs=25)
+
+        # Waits, and who imposes them.
+        if len(frame):
+            waits = frame.groupby("rank").wait_ns.sum() / 1000
+            assert waits.tolist() == pytest.approx(
+                [observed["wait_us_total"][rank] for rank in waits.index], rel=0.02, abs=5
+            )
+            late = stragglers(traces, clock="fitted").set_index("rank")
+            for rank in late.index:
+                assert late.imposed_wait_ns[rank] / 1000 == pytest.approx(
+                    observed["imposed_wait_us"][rank], rel=0.02, abs=5
+                )
+
+
+# The verdict is one of statistics: the same seeds every time.
+@settings(max_examples=6, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 10_000), st.sampled_from([None, 1, 5]))
+def test_only_the_straggler_is_called_one(seed, straggler):
+    with tempfile.TemporaryDirectory() as folder:
+        write_demo(
+            Path(folder) / "job", ranks=8, steps=5, seed=seed, straggler=straggler,
+            events_per_step=1_500, format="json",
+        )  # fmt: skip
+        found = stragglers(hw.load(Path(folder) / "job", cache=False, progress=False))
+        named = found["rank"][found.is_straggler].tolist()
+        assert named == ([] if straggler is None else [straggler])
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_parts_of_one_sequence_are_laid_upon_each_other(data):
+    """Two ranks that recorded different stretches, on clocks that are far off."""
+    count = data.draw(st.integers(6, 40))
+    rng = np.random.default_rng(data.draw(st.integers(0, 10_000)))
+    content = rng.integers(0, data.draw(st.integers(1, 4)), count)
+    end_ns = np.cumsum(rng.integers(2_000_000, 30_000_000, count))
+    cut = count // 3
+    first = slice(data.draw(st.integers(0, cut)), count - data.draw(st.integers(0, cut)))
+    second = slice(data.draw(st.integers(0, cut)), count - data.draw(st.integers(0, cut)))
+    if min(first.stop, second.stop) - max(first.start, second.start) < 4:
+        return
+    off = data.draw(st.integers(-(10**7), 10**7))
+    noise = rng.integers(-5_000, 5_000, count)
+    found = aligned(
+        content[first], end_ns[first], content[second], (end_ns + off + noise)[second], sure=True
+    )
+    assert (found != MISSING).all()
+    assert (found + first.start == np.arange(second.start, second.stop)).all()

@@ -1,0 +1,182 @@
+"""Clocks fitted from collectives, on jobs whose clocks are known."""
+
+import numpy as np
+import pytest
+from support.collective_job import US, collective
+from support.small import load
+
+import hta_widgets as hw
+from hta_widgets.analysis import clock_offsets, collectives
+from hta_widgets.analysis.clock_offsets import clock_fit
+
+
+def job(tmp_path, groups, skew_us, *, count=9, noise_us=0, seed=0, start_us=1000):
+    """Ranks that run all-reduces in their groups one after the other, on clocks that are off."""
+    rng = np.random.default_rng(seed)
+    events = [[] for _ in skew_us]
+    now = start_us
+    for turn in range(count):
+        for group in groups:
+            now += int(rng.integers(100, 900))
+            for rank in group:
+                off = skew_us[rank] + int(rng.integers(-noise_us, noise_us + 1))
+                start = now - int(rng.integers(10, 90))
+                events[rank].append(
+                    collective(
+                        (start + off) * US,
+                        (now + off) * US,
+                        ranks=tuple(group),
+                        group=str(group),
+                        seq=turn,
+                    )
+                )
+    return load(tmp_path, *events)
+
+
+def test_offsets_of_one_group(tmp_path):
+    skew = [0, 250, -180, 40]
+    frame = clock_offsets(job(tmp_path, [[0, 1, 2, 3]], skew))
+    assert frame["rank"].tolist() == [0, 1, 2, 3]
+    assert frame.offset_ns.tolist() == [one * US for one in skew]
+    assert frame.residual_ns.tolist() == [0, 0, 0, 0]
+    assert frame.collectives.tolist() == [9, 9, 9, 9]
+    assert frame.part.tolist() == [0, 0, 0, 0]
+    assert frame.drift_ppm.isna().all()
+    # Of the others' ends, those of ranks 1 to 3 are 250, -180 and 40 µs off, and so on.
+    assert frame.recorded_residual_ns[1] > 200 * US
+    assert "note" not in frame.attrs
+
+
+def test_ranks_without_a_common_group_are_compared_through_others(tmp_path):
+    skew = [0, 300, -200, 75, 10]
+    frame = clock_offsets(job(tmp_path, [[0, 1], [1, 2], [2, 3], [3, 4]], skew))
+    assert frame.offset_ns.tolist() == [one * US for one in skew]
+
+
+def test_parts_that_nothing_connects_keep_their_clock_and_say_so(tmp_path):
+    frame = clock_offsets(job(tmp_path, [[0, 1], [2, 3]], [0, 300, 500, 520]))
+    assert frame.offset_ns.tolist() == [0, 300 * US, 0, 20 * US]
+    assert frame.part.tolist() == [0, 0, 1, 1]
+    assert "no collectives connect these parts" in frame.attrs["note"]
+    assert "0, 1; 2, 3" in frame.attrs["note"]
+
+
+def test_a_rank_without_collectives_is_a_part_of_its_own(tmp_path):
+    frame = clock_offsets(job(tmp_path, [[0, 2]], [0, 0, 70]))
+    assert frame.offset_ns.tolist() == [0, 0, 70 * US]
+    assert frame.residual_ns.tolist() == [0, -1, 0]
+    assert frame.collectives.tolist() == [9, 0, 9]
+
+
+def test_noise_is_stated_and_averaged_out(tmp_path):
+    skew = [0, 400, -300, 120, 60, -90]
+    frame = clock_offsets(job(tmp_path, [[0, 1, 2, 3, 4, 5]], skew, count=200, noise_us=10))
+    off = frame.offset_ns.to_numpy() / US - skew
+    assert abs(off).max() < 4
+    # Ends scatter evenly over ±10 µs, so half of them are within 5 µs.
+    assert frame.residual_ns.between(3 * US, 7 * US).all()
+
+
+def test_single_collectives_that_go_wrong_do_not_matter(tmp_path):
+    events = [
+        [collective(k * 1000 * US, (k * 1000 + 100) * US, seq=k) for k in range(9)],
+        [
+            collective(
+                (k * 1000 + 50) * US, (k * 1000 + 150 + (300 if k in (2, 5, 6) else 0)) * US, seq=k
+            )
+            for k in range(9)
+        ],
+    ]
+    assert clock_offsets(load(tmp_path, *events)).offset_ns.tolist() == [0, 50 * US]
+
+
+def test_broadcasts_count_only_where_nothing_better_is(tmp_path):
+    def rank(late):
+        return [
+            collective(k * 1000 * US, (k * 1000 + 100 + late) * US, name="broadcast", seq=k)
+            for k in range(6)
+        ]
+
+    frame = clock_offsets(load(tmp_path, rank(0), rank(30)))
+    assert frame.offset_ns.tolist() == [0, 30 * US]
+    good = [collective((k * 1000 + 500) * US, (k * 1000 + 600) * US, seq=10 + k) for k in range(3)]
+    frame = clock_offsets(load(tmp_path, rank(0) + good, rank(30) + good))
+    assert frame.offset_ns.tolist() == [0, 0]
+    assert frame.collectives.tolist() == [3, 3]
+
+
+def test_drift_of_long_traces_is_stated(tmp_path):
+    ends = np.arange(1, 41) * 100_000_000  # over four seconds
+    fast = ends + ends // 50_000  # 20 ppm
+    traces = load(
+        tmp_path,
+        [collective(int(end) - 5_000, int(end), seq=k) for k, end in enumerate(ends)],
+        [collective(int(end) - 5_000, int(end), seq=k) for k, end in enumerate(fast)],
+    )
+    # Each against the other.
+    assert clock_offsets(traces).drift_ppm.tolist() == pytest.approx([-20, 20], rel=0.01)
+
+
+def test_with_clock_moves_ranks_and_back(tmp_path):
+    skew = [0, 250, -180, 40]
+    traces = job(tmp_path, [[0, 1, 2, 3]], skew)
+    fitted = traces.with_clock("fitted")
+    assert (traces.clock, fitted.clock) == ("host", "fitted")
+    ends = collectives(fitted).groupby("collective").end_ns
+    assert ends.nunique().tolist() == [1] * 9
+    assert collectives(traces).groupby("collective").end_ns.nunique().min() == 4
+    assert fitted.with_clock("fitted") is fitted
+    back = fitted.with_clock("host")
+    assert back.clock == "host"
+    assert back.events().equals(traces.events())
+    assert back.origin_ns == traces.origin_ns
+    # Parts of a set lie on its clock.
+    part = fitted.subset(ranks=[0, 2])
+    assert part.clock == "fitted"
+    assert part.events().equals(fitted.events(ranks=[0, 2]))
+    assert part.with_clock("host").events().equals(traces.events(ranks=[0, 2]))
+
+
+def test_no_event_comes_to_lie_before_zero(tmp_path):
+    """Rank 1's clock is ahead by more than what happened before its first event."""
+    traces = job(tmp_path, [[0, 1]], [0, 5_000])
+    fitted = traces.with_clock("fitted")
+    assert fitted.start_ns == 0
+    assert traces[0].start_ns == 0
+    # All moved together: rank 0 by as much as the origin.
+    assert fitted[0].start_ns == clock_fit(traces).lift_ns > 0
+    assert collectives(traces, clock="fitted").equals(collectives(fitted))
+    assert collectives(fitted, clock="host").equals(collectives(traces))
+
+
+def test_exports_hold_the_recorded_times(tmp_path):
+    traces = job(tmp_path, [[0, 1]], [0, 250])
+    path = tmp_path / "out.json"
+    hw.export_trace(traces.with_clock("fitted"), path)
+    again = hw.load(path, cache=False, progress=False)
+    assert again.events().start_ns.tolist() == traces.events().start_ns.tolist()
+
+
+def test_an_unknown_clock_is_refused(tmp_path):
+    with pytest.raises(hw.TraceError, match="no clock 'utc'"):
+        job(tmp_path, [[0, 1]], [0, 250]).with_clock("utc")
+
+
+def test_one_rank(tmp_path):
+    frame = clock_offsets(load(tmp_path, [collective(0, 10 * US)]))
+    assert frame.offset_ns.tolist() == [0]
+    assert frame.residual_ns.tolist() == [-1]
+    assert "no collective is found on two ranks" in frame.attrs["note"]
+
+
+def test_windows_restrict_the_fit(tmp_path):
+    first = [collective(k * 1000 * US, (k * 1000 + 100) * US, seq=k) for k in range(8)]
+    second = [
+        collective(k * 1000 * US, (k * 1000 + 100 + (40 if k < 4 else 90)) * US, seq=k)
+        for k in range(8)
+    ]
+    traces = load(tmp_path, first, second)
+    assert clock_offsets(traces, window=(0, 4_000 * US)).offset_ns.tolist() == [0, 40 * US]
+    assert clock_offsets(traces, window=(4_000 * US, 9_000 * US)).offset_ns[1] == 90 * US
+    assert clock_offsets(traces, ranks=[1]).columns.tolist()[0] == "rank"
+    assert clock_offsets(traces, ranks=[1])["rank"].tolist() == [1]

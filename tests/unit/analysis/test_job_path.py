@@ -1,0 +1,234 @@
+"""Critical paths across ranks, on cases that can be followed by hand."""
+
+import numpy as np
+import pytest
+from support.small import call, event, kernel, load, nccl
+
+import hta_widgets as hw
+from hta_widgets.analysis import collectives, job_critical_path, job_path_summary
+from hta_widgets.analysis.critical import path_selection
+from hta_widgets.demo import write_demo
+from hta_widgets.errors import TraceError
+
+
+def shared_group(count, **args):
+    return {
+        "Collective name": "allreduce", "Process Group Name": "0", "Group size": count,
+        "Process Group Ranks": str(list(range(count))), "In msg nelems": 10,
+        "Out msg nelems": 10, "dtype": "Float", **args,
+    }  # fmt: skip
+
+
+def step(start, end, number=0):
+    return event("user_annotation", f"ProfilerStep#{number}", start, end, pid=10)
+
+
+def told(frame):
+    return [
+        (rank, start, dur, str(bound), str(via))
+        for rank, start, dur, bound, via in zip(
+            frame["rank"], frame["start_ns"], frame["dur_ns"], frame["bound_by"], frame["via"],
+            strict=True,
+        )
+    ]  # fmt: skip
+
+
+def adds_up(frame):
+    start, end = frame.attrs["span_ns"]
+    ends = (frame["start_ns"] + frame["dur_ns"]).tolist()
+    assert frame["start_ns"].tolist() == [start, *ends[:-1]]
+    assert ends[-1] == end
+    assert (frame["dur_ns"] > 0).all()
+    return True
+
+
+@pytest.fixture
+def job(tmp_path):
+    group = shared_group(2)
+    first = [
+        step(100, 1000), call(100, 120, 1), call(130, 140, 2), call(150, 160, 3),
+        kernel(200, 300, launch=1), nccl(300, 700, stream=7, launch=2, **group),
+        # The rank that ends last: its last kernel is the longer one.
+        kernel(700, 1100, name="softmax", launch=3),
+    ]  # fmt: skip
+    second = [
+        step(100, 1000), call(100, 120, 1), call(130, 140, 2), call(150, 160, 3),
+        kernel(220, 620, name="slow", launch=1), nccl(620, 700, stream=7, launch=2, **group),
+        kernel(700, 900, launch=3),
+    ]  # fmt: skip
+    return load(tmp_path, first, second)
+
+
+def test_the_path_changes_over_where_the_last_rank_arrives(job):
+    frame = job_critical_path(job)
+    assert told(frame) == [
+        # From the start of the call on the kernel is late.
+        (1, 100, 120, "gpu_kernel_launch_overhead", "launch"),
+        (1, 220, 400, "gpu_compute_bound", "event"),
+        (0, 620, 80, "gpu_communication_bound", "collective"),
+        (0, 700, 400, "gpu_compute_bound", "event"),
+    ]
+    assert adds_up(frame)
+    assert frame.attrs["span_ns"] == (100, 1100)
+    assert (frame.attrs["jumps"], frame.attrs["clock_overlap_ns"]) == (1, 0)
+
+
+def test_sums_by_rank_and_cause(job):
+    table = job_path_summary(job_critical_path(job))
+    rows = {
+        (rank, str(bound)): (count, dur)
+        for rank, bound, count, dur in zip(
+            table["rank"], table["bound_by"], table["count"], table["dur_ns"], strict=True
+        )
+    }
+    assert rows[0, "gpu_compute_bound"] == (1, 400)
+    assert rows[1, "gpu_compute_bound"] == (1, 400)
+    assert rows[0, "gpu_communication_bound"] == (1, 80)
+    assert table["dur_ns"].sum() == 1000
+    assert table["share"].sum() == pytest.approx(1)
+
+
+def test_its_events_can_be_selected(job):
+    chosen = path_selection(job_critical_path(job), job).events()
+    names = set(zip(chosen["rank"], chosen["name"], strict=True))
+    assert {(1, "slow"), (1, "cudaLaunchKernel"), (0, "softmax")} <= names
+    assert (0, "gemm") not in names
+
+
+def test_a_window_starts_in_what_runs_at_its_end(job):
+    frame = job_critical_path(job, window=(300, 650))
+    # Of both ranks rank 0 ended something last, and is in the collective, which it waits in.
+    assert adds_up(frame)
+    assert frame.attrs["span_ns"] == (300, 650)
+    later = job_critical_path(job, window=(400, 800))
+    assert told(later)[-1] == (0, 700, 100, "gpu_compute_bound", "unknown")
+    assert told(later)[0] == (1, 400, 220, "gpu_compute_bound", "event")
+
+
+def test_clocks_that_are_off_are_fitted(tmp_path):
+    def rank(skew, arrivals, last):
+        begins, ends = (1500, 2000, 4000), (2000, 4000, 6000)
+        events = [step(1000, 1300), call(1200, 1210, 9), kernel(6000, last, launch=9)]
+        for k in range(3):
+            compute, reduce = 10 * k + 10, 10 * k + 11
+            events += [
+                call(1010 + 10 * k, 1015 + 10 * k, compute),
+                call(1100 + 10 * k, 1105 + 10 * k, reduce),
+                kernel(begins[k], arrivals[k], launch=compute),
+                nccl(arrivals[k], ends[k], stream=7, launch=reduce, **shared_group(2)),
+            ]
+        return [{**one, "ts": one["ts"] + skew / 1000} for one in events]
+
+    traces = load(tmp_path, rank(0, (1600, 3900, 5000), 8500), rank(700, (1900, 2500, 5900), 8000))
+    frame = job_critical_path(traces)
+    assert adds_up(frame)
+    assert frame.attrs["clock"] == "fitted"
+    assert frame.attrs["residual_ns"] == 0
+    compute = frame[frame["bound_by"] == "gpu_compute_bound"]
+    assert [(rank, dur) for rank, _, dur, _, _ in told(compute)] == [
+        (1, 400), (0, 1900), (1, 1900), (0, 2500),
+    ]  # fmt: skip
+
+
+def test_ranges_are_told_by_name_where_recording_began_unevenly(tmp_path):
+    early = [step(100, 500, 3), kernel(110, 490), step(500, 900, 4), kernel(510, 890)]
+    late = [step(520, 950, 4), kernel(530, 940)]
+    traces = load(tmp_path, early, late)
+    assert job_critical_path(traces).attrs["span_ns"] == (100, 500)
+    frame = job_critical_path(traces, instance=1)
+    assert frame.attrs["span_ns"] == (500, 950)
+    assert frame["rank"].iloc[-1] == 1
+    assert job_critical_path(traces, instance=(0, 1)).attrs["span_ns"] == (100, 950)
+    with pytest.raises(TraceError, match="an instance 2"):
+        job_critical_path(traces, instance=2)
+    with pytest.raises(TraceError, match="names no instances"):
+        job_critical_path(traces, instance=(1, 0))
+
+
+@pytest.mark.parametrize(
+    "events", [[], [event("cpu_op", "a", 5, 9)], [kernel(5, 9)], [call(1, 2, 3), nccl(4, 9)]]
+)
+def test_what_has_no_steps_collectives_or_device(tmp_path, job, events):
+    traces = load(tmp_path, events)
+    frame = job_critical_path(traces)
+    assert frame.empty
+    assert "ProfilerStep" in frame.attrs["note"]
+    whole = job_critical_path(traces, annotation="")
+    assert adds_up(whole)
+    assert "on two ranks" in whole.attrs["note"]
+    assert frame.columns.tolist() == job_critical_path(job).columns.tolist()
+    for one in (frame, whole):
+        assert job_path_summary(one)["dur_ns"].sum() == one["dur_ns"].sum()
+    nothing = job_critical_path(traces, window=(10**9, 10**9 + 1))
+    assert nothing.empty
+    assert nothing.attrs["note"]
+
+
+def test_the_slow_rank_of_a_job_is_on_its_path(shared):
+    path = shared / "traces/made/ddp_8rank"
+    if not path.exists():
+        pytest.skip(f"no {path}")
+    traces = hw.load(path, cache=False, progress=False)
+    for instance in range(3):
+        frame = job_critical_path(traces, instance=instance)
+        assert adds_up(frame)
+        share = job_path_summary(frame).groupby("rank")["share"].sum()
+        assert share[5] > 0.9
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_demo_straggler_is_on_the_path(tmp_path, seed):
+    truth = write_demo(tmp_path / "job", ranks=8, steps=2, seed=seed, events_per_step=1500)
+    traces = hw.load(tmp_path / "job", cache=False, progress=False)
+    frame = job_critical_path(traces, instance=1)
+    assert adds_up(frame)
+    share = job_path_summary(frame).groupby("rank")["share"].sum()
+    assert share[truth["straggler"]] > 0.8
+
+
+def test_every_jump_is_to_the_rank_that_came_last(tmp_path):
+    write_demo(
+        tmp_path / "job", ranks=8, steps=2, straggler=None, strided=True, missing=[3],
+        uneven_us=3000, events_per_step=1500,
+    )  # fmt: skip
+    traces = hw.load(tmp_path / "job", cache=False, progress=False)
+    frame = job_critical_path(traces, annotation="")
+    assert adds_up(frame)
+    known = collectives(traces, clock="fitted").set_index(["rank", "id"])
+    changes = np.flatnonzero(np.diff(frame["rank"])) + 1
+    assert len(changes) > 10
+    assert changes.tolist() == np.flatnonzero(frame["via"] == "collective").tolist()
+    for row in changes.tolist():
+        one = known.loc[(frame["rank"][row], frame["id"][row])]
+        assert one["last_rank"] == frame["rank"][row - 1]
+        assert one["arrival_ns"] + one["wait_ns"] == frame["start_ns"][row]
+
+
+def test_clocks_that_contradict_each_other_are_told(tmp_path):
+    def rank(pieces, last):
+        events = [step(1000, 1300), call(1200, 1210, 99), kernel(pieces[-1][2], last, launch=99)]
+        for k, (begin, arrival, end) in enumerate(pieces):
+            events += [
+                call(1010 + 20 * k, 1012 + 20 * k, 10 + 2 * k),
+                call(1015 + 20 * k, 1017 + 20 * k, 11 + 2 * k),
+                kernel(begin, arrival, launch=10 + 2 * k),
+                nccl(arrival, end, stream=7, launch=11 + 2 * k, **shared_group(2)),
+            ]
+        return events
+
+    usual = [(2000, 2100, 2500), (2500, 2900, 3000), (3000, 3900, 4000)]
+    traces = load(
+        tmp_path,
+        # The last collective begins on rank 0 when rank 1 has long left it.
+        rank([*usual, (4000, 5000, 5100)], 5200),
+        rank([*usual, (4000, 4500, 4900)], 6000),
+    )
+    frame = job_critical_path(traces)
+    assert adds_up(frame)
+    assert frame.attrs["clock_overlap_ns"] == 100
+    assert frame.attrs["jumps"] == 1
+    assert told(frame)[-2:] == [
+        # Of the 1000 that rank 0 computed, 100 would be counted twice.
+        (0, 4000, 900, "gpu_compute_bound", "event"),
+        (1, 4900, 1100, "gpu_compute_bound", "collective"),
+    ]

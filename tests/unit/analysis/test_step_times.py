@@ -1,0 +1,128 @@
+"""Steps of several ranks, on cases that can be checked by hand."""
+
+import numpy as np
+import pytest
+from support.small import call, event, kernel, load, nccl
+
+from hta_widgets.analysis import step_times
+
+GROUP = {
+    "Collective name": "allreduce",
+    "Process Group Name": "0",
+    "Process Group Ranks": "[0, 1]",
+    "Group size": 2,
+    "In msg nelems": 10,
+    "Out msg nelems": 10,
+    "dtype": "Float",
+}
+
+
+def step(number, start, end):
+    return event("user_annotation", f"ProfilerStep#{number}", start, end, pid=10)
+
+
+@pytest.fixture
+def job(tmp_path):
+    fast = [
+        step(4, 1000, 2000), call(1010, 1020, 1), call(1030, 1040, 2),
+        kernel(1100, 1300, launch=1), nccl(1300, 1800, launch=2, **GROUP),
+        # Computes a while beside the collective, of which it waits for from 1300 to 1600.
+        call(1050, 1060, 3), kernel(1350, 1450, launch=3, stream=9),
+        step(5, 2000, 3000), call(2010, 2020, 4), kernel(2100, 2200, launch=4),
+    ]  # fmt: skip
+    slow = [
+        step(4, 1000, 2100), call(1010, 1020, 1), call(1030, 1040, 2),
+        kernel(1100, 1600, launch=1), nccl(1600, 1800, launch=2, **GROUP),
+        # Runs on after its step has ended, on the device and on the host.
+        call(2050, 2060, 3), kernel(2150, 2400, launch=3),
+        step(5, 2100, 3000), call(2110, 2120, 4), kernel(2300, 2700, launch=4, stream=9),
+    ]  # fmt: skip
+    return load(tmp_path, fast, slow)
+
+
+def cells(frame, *names):
+    rows = zip(frame["rank"], frame["step"], *(frame[name] for name in names), strict=True)
+    return {(rank, number): tuple(values) for rank, number, *values in rows}
+
+
+def test_times_are_of_what_the_step_launched(job):
+    frame = step_times(job)
+    assert cells(frame, "start_ns", "dur_ns") == {
+        (0, 4): (1000, 1000), (0, 5): (2000, 1000), (1, 4): (1000, 1100), (1, 5): (2100, 900),
+    }  # fmt: skip
+    assert cells(frame, "device_start_ns", "device_span_ns", "busy_ns", "idle_ns") == {
+        (0, 4): (1100, 700, 700, 0),
+        (0, 5): (2100, 100, 100, 0),
+        (1, 4): (1100, 1300, 950, 350),
+        (1, 5): (2300, 400, 400, 0),
+    }
+    assert cells(frame, "compute_ns", "communication_ns", "exposed_communication_ns") == {
+        (0, 4): (300, 500, 400), (0, 5): (100, 0, 0), (1, 4): (750, 200, 200), (1, 5): (400, 0, 0),
+    }  # fmt: skip
+    assert frame.attrs["matched"]["steps"] == 4
+    assert "note" not in frame.attrs
+
+
+def test_own_time_shows_whom_the_others_wait_for(job):
+    frame = step_times(job)
+    assert cells(frame, "wait_ns", "exposed_wait_ns", "own_ns") == {
+        (0, 4): (300, 200, 800), (0, 5): (0, 0, 1000), (1, 4): (0, 0, 1100), (1, 5): (0, 0, 900),
+    }  # fmt: skip
+    assert cells(frame, "dur_deviation_ns", "own_deviation_ns") == {
+        (0, 4): (-50, -150), (0, 5): (50, 50), (1, 4): (50, 150), (1, 5): (-50, -50),
+    }  # fmt: skip
+    share = cells(frame, "own_deviation_share")
+    assert share[0, 4][0] == pytest.approx(-150 / 950)
+    assert share[1, 5][0] == pytest.approx(-50 / 950)
+
+
+def test_a_window_cuts_steps_and_what_they_do(job):
+    frame = step_times(job, window=(1200, 1700))
+    assert cells(frame, "start_ns", "dur_ns", "busy_ns", "exposed_wait_ns") == {
+        (0, 4): (1200, 500, 500, 200), (1, 4): (1200, 500, 500, 0),
+    }  # fmt: skip
+
+
+def test_medians_are_of_the_ranks_selected(job):
+    frame = step_times(job, ranks=[1])
+    assert set(frame["rank"]) == {1}
+    assert (frame["own_deviation_ns"] == 0).all()
+
+
+def test_collectives_without_all_ranks_are_set_aside(tmp_path):
+    rank = [step(0, 0, 1000), call(1, 2, 1), nccl(100, 400, launch=1, **GROUP)]
+    frame = step_times(load(tmp_path, rank))
+    assert frame["unmatched_exposed_ns"].tolist() == [300]
+    assert frame["wait_ns"].tolist() == [0]
+
+
+@pytest.mark.parametrize("events", [[], [kernel(5, 9)], [event("cpu_op", "aten::add", 1, 2)]])
+def test_no_steps_are_told_in_words(tmp_path, job, events):
+    frame = step_times(load(tmp_path, events))
+    assert frame.empty
+    assert "ProfilerStep" in frame.attrs["note"]
+    whole = step_times(job)
+    assert list(frame.columns) == list(whole.columns)
+    assert frame.dtypes.to_dict() == whole.dtypes.to_dict()
+    assert step_times(job, ranks=[]).attrs["note"] == "no ranks are selected"
+
+
+def test_ranks_without_steps_are_named(tmp_path):
+    frame = step_times(load(tmp_path, [step(1, 10, 20)], [kernel(1, 5)]))
+    assert frame["rank"].tolist() == [0]
+    assert frame.attrs["note"] == "no ProfilerStep on ranks 1"
+
+
+def test_step_time_hides_the_straggler_of_a_job(shared):
+    import hta_widgets as hw  # noqa: PLC0415
+
+    path = shared / "traces/made/ddp_8rank"
+    if not path.exists():
+        pytest.skip(f"no {path}")
+    frame = step_times(hw.load(path, cache=False, progress=False))
+    # All ranks' steps are equally long; the slow one has a fifth more to do.
+    assert np.abs(frame["dur_deviation_share"]).max() < 0.01
+    own = frame.groupby("rank")["own_deviation_share"].mean()
+    assert own.idxmax() == 5
+    assert own[5] > 0.15
+    assert own.drop(5).max() < 0.02

@@ -1,0 +1,228 @@
+"""Who comes late, what it costs, and why: jobs of which that is known."""
+
+import pytest
+from support.collective_job import US, collective
+from support.small import call, event, kernel, load
+
+from hta_widgets.analysis import stragglers, stragglers_by_step
+
+STEP = 10_000  # µs
+
+
+def idling(rank, start, delay):
+    return []
+
+
+def profiler_step(step):
+    start = step * STEP * US
+    return event("user_annotation", f"ProfilerStep#{step}", start, start + STEP * US - 1, pid=10)
+
+
+def job(tmp_path, delays, *, ranks=4, before=idling):
+    """Steps in which every rank computes, waits for all in an all-reduce, and goes on.
+
+    `delays` gives the µs by which each rank is late in each step; `before` the device's and host's
+    work in that time.
+    """
+    events = [[] for _ in range(ranks)]
+    for step, late in enumerate(delays):
+        start = step * STEP
+        worst = max(late)
+        for rank in range(ranks):
+            arrival = start + 6_000 + late[rank]
+            number = 2 * step + 1
+            events[rank] += [
+                profiler_step(step),
+                call((start + 10) * US, (start + 20) * US, launch=number),
+                kernel((start + 100) * US, (start + 6_000) * US, launch=number),
+                *before(rank, start + 6_000, late[rank]),
+                call((start + 30) * US, (start + 40) * US, launch=number + 1),
+                collective(
+                    arrival * US,
+                    (start + 6_500 + worst) * US,
+                    ranks=tuple(range(ranks)),
+                    seq=step,
+                    correlation=number + 1,
+                ),
+            ]  # fmt: skip
+    return load(tmp_path, *events)
+
+
+def computing(rank, start, delay):
+    return [kernel(start * US, (start + delay) * US, name="gemm")] if delay else []
+
+
+def test_scores_lateness_and_imposed_waits(tmp_path):
+    # Rank 2 is last alone twice, ranks 0 and 3 are last together once.
+    traces = job(tmp_path, [[0, 10, 500, 20], [300, 0, 0, 300], [0, 0, 40, 0]])
+    frame = stragglers(traces)
+    assert frame["rank"].tolist() == [0, 1, 2, 3]
+    assert frame.collectives.tolist() == [3, 3, 3, 3]
+    assert frame.score.tolist() == pytest.approx([0, 0, 2 / 3, 0])
+    waits = (500 + 490 + 480) + (40 * 3)
+    # Of those that come at once the lowest is charged.
+    assert frame.imposed_wait_ns.tolist() == [600 * US, 0, waits * US, 0]
+    assert frame.wait_ns.tolist() == [540 * US, 830 * US, 300 * US, 520 * US]
+    # Medians are 15, 150 and 0 µs.
+    assert frame.late_ns_mean.tolist() == pytest.approx(
+        [(-15 + 150) / 3 * US, (-5 - 150) / 3 * US, (485 - 150 + 40) / 3 * US, (5 + 150) / 3 * US]
+    )
+    assert frame.attrs["matched"]["matched"] == 3
+    assert frame.attrs["clock"] == "host"
+
+
+def test_a_straggler_is_named(tmp_path):
+    traces = job(tmp_path, [[0, 0, 1_500, 0]] * 4, before=computing)
+    frame = stragglers(traces)
+    assert frame.is_straggler.tolist() == [False, False, True, False]
+    assert frame.pattern.tolist() == ["", "", "consistent", ""]
+    assert frame.lost_share[2] == pytest.approx(0.15, abs=0.02)
+    # Nobody computes while waiting: all of the wait is lost.
+    assert frame.lost_ns[2] == frame.imposed_wait_ns[2] == 4 * 3 * 1_500 * US
+
+
+def test_chance_makes_no_straggler(tmp_path):
+    # Everyone is last in turn, by a lot.
+    turns = [[900 if rank == step % 4 else 0 for rank in range(4)] for step in range(12)]
+    assert not stragglers(job(tmp_path, turns)).is_straggler.any()
+    # Always the same one, by a little.
+    assert not stragglers(job(tmp_path, [[0, 0, 150, 0]] * 8)).is_straggler.any()
+
+
+def test_waits_under_compute_cost_nothing(tmp_path):
+    """All ranks compute on another stream until after the collective."""
+
+    def busy(rank, start, delay):
+        return [kernel(start * US, (start + 3_000) * US, stream=8)]
+
+    frame = stragglers(job(tmp_path, [[0, 0, 1_500, 0]] * 4, before=busy))
+    assert frame.imposed_wait_ns[2] == 4 * 3 * 1_500 * US
+    assert frame.lost_ns.tolist() == [0, 0, 0, 0]
+    assert not frame.is_straggler.any()
+
+
+def test_an_occasional_straggler(tmp_path):
+    delays = [[0, 0, 0, 0] for _ in range(12)]
+    delays[7] = [0, 3_900, 0, 0]
+    frame = stragglers(job(tmp_path, delays))
+    assert frame.pattern.tolist() == ["", "occasional", "", ""]
+
+
+def loading(rank, start, delay):
+    name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    return [event("user_annotation", name, start * US, (start + delay) * US, pid=10)]
+
+
+def more(rank, start, delay):
+    # Kernels like the others', but many.
+    return [
+        kernel((start + k * 100) * US, (start + k * 100 + 95) * US, name="embedding")
+        for k in range(delay // 100)
+    ]
+
+
+def longer(rank, start, delay):
+    """Rank 2's second kernel takes much longer than the others' does."""
+    return [kernel(start * US, (start + max(delay - 5, 0)) * US + 1, name="gemm2")]
+
+
+@pytest.mark.parametrize(
+    ("before", "cause", "column"),
+    [
+        (longer, "slower kernels", "late_compute_ns"),
+        (more, "extra work", "late_compute_ns"),
+        (loading, "data loading", "late_data_loading_ns"),
+        (idling, "launch-bound host", "late_host_ns"),
+    ],
+)
+def test_causes(tmp_path, before, cause, column):
+    frame = stragglers(job(tmp_path, [[0, 0, 1_500, 0]] * 5, before=before))
+    assert frame.cause.tolist() == ["", "", cause, ""]
+    parts = [name for name in frame if name.startswith("late_") and name != "late_ns_mean"]
+    assert max(parts, key=lambda name: frame[name][2]) == column
+    # The first collective has none before it to compare from.
+    assert frame[column][2] == pytest.approx(4 * 1_500 * US, rel=0.06)
+
+
+def test_who_waited_elsewhere_is_not_to_blame(tmp_path):
+    """Rank 1 is slow, rank 0 waits for it in their pair, and comes last to all by a hair."""
+    events = [[] for _ in range(4)]
+    for step in range(5):
+        start = step * STEP
+        for rank in range(4):
+            delay = 2_000 if rank == 1 else 0
+            late = 2_000 + (5 if rank == 0 else 0) if rank < 2 else 0
+            pair = (0, 1) if rank < 2 else (2, 3)
+            number = 2 * step + 1
+            events[rank] += [
+                profiler_step(step),
+                call((start + 10) * US, (start + 20) * US, launch=number),
+                collective((start + 3_000 + delay) * US,
+                           (start + 3_050 + (2_000 if rank < 2 else 0)) * US, ranks=pair,
+                           group=str(pair), seq=step, stream=9, correlation=number),
+                call((start + 30) * US, (start + 40) * US, launch=number + 1),
+                collective((start + 6_000 + late) * US, (start + 9_000) * US, ranks=(0, 1, 2, 3),
+                           seq=step, correlation=number + 1),
+            ]  # fmt: skip
+    frame = stragglers(load(tmp_path, *events))
+    # By the definition of the imposed wait, rank 0 has that of the four ...
+    assert frame.imposed_wait_ns.tolist() == [5 * (5 + 2 * 2_005) * US, 5 * 2_000 * US, 0, 0]
+    # ... but it is rank 1 that costs time.
+    assert frame.is_straggler.tolist() == [False, True, False, False]
+    assert frame.cause.tolist() == ["waiting elsewhere", "launch-bound host", "", ""]
+    assert frame.lost_ns[0] < 0.01 * frame.imposed_wait_ns[0]
+
+
+def test_skewed_clocks_are_fitted_first(tmp_path):
+    def shifted(events, off):
+        return [{**one, "ts": one["ts"] + off} for one in events]
+
+    def rank(late):
+        return [
+            collective((k * 1000 + late) * US, (k * 1000 + 300) * US, ranks=(0, 1, 2), seq=k)
+            for k in range(6)
+        ]
+
+    traces = load(tmp_path, rank(0), shifted(rank(100), -400), rank(20))
+    frame = stragglers(traces)
+    assert frame.attrs["clock"] == "fitted"
+    assert frame.score.tolist() == [0, 1, 0]
+    assert frame.imposed_wait_ns[1] == 6 * 180 * US
+    assert stragglers(traces, clock="host").score.tolist() == [0, 0, 1]
+    assert stragglers(traces.with_clock("fitted")).equals(frame)
+
+
+def test_by_step(tmp_path):
+    traces = job(tmp_path, [[0, 0, 800, 0], [100, 0, 0, 0], [0, 0, 500, 0]])
+    frame = stragglers_by_step(traces)
+    assert frame["rank"].tolist() == [0] * 3 + [1] * 3 + [2] * 3 + [3] * 3
+    assert frame.step.tolist() == [0, 1, 2] * 4
+    second = frame[frame["rank"] == 2]
+    assert second.imposed_wait_ns.tolist() == [2_400 * US, 0, 1_500 * US]
+    assert second.score.tolist() == [1, 0, 1]
+    # Steps follow each other every 9.3 to 10.4 ms.
+    assert second.lost_share.tolist() == pytest.approx([0.08, 0, 0.05], rel=0.1)
+    whole = stragglers(traces)
+    assert frame.groupby("rank").imposed_wait_ns.sum().tolist() == whole.imposed_wait_ns.tolist()
+    assert frame.groupby("rank").lost_ns.sum().tolist() == whole.lost_ns.tolist()
+    assert frame.attrs["steps"] == "ProfilerStep"
+
+
+def test_windows_and_ranks(tmp_path):
+    traces = job(tmp_path, [[0, 0, 800, 0], [100, 0, 0, 0], [0, 0, 500, 0]])
+    frame = stragglers(traces, window=(0, STEP * US), ranks=[2, 3])
+    assert frame["rank"].tolist() == [2, 3]
+    assert frame.collectives.tolist() == [1, 1]
+    assert frame.imposed_wait_ns.tolist() == [2_400 * US, 0]
+
+
+def test_nothing_to_compare(tmp_path):
+    frame = stragglers(load(tmp_path, [collective(0, 10 * US)]))
+    assert len(frame) == 0
+    assert frame.attrs["note"] == "one rank keeps no other waiting: load several"
+    frame = stragglers(load(tmp_path, [kernel(0, 10 * US)], []))
+    assert len(frame) == 0
+    assert "no collective is found on two ranks" in frame.attrs["note"]
+    assert frame.imposed_wait_ns.dtype == "int64"
+    assert frame.is_straggler.dtype == bool
+    assert len(stragglers_by_step(load(tmp_path, [], []))) == 0

@@ -1,0 +1,423 @@
+"""What each chart draws, from frames that are written out by hand."""
+
+import inspect
+import logging
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from bokeh.document import Document
+from bokeh.embed import file_html
+from bokeh.models import (
+    BoxSelectTool,
+    Column,
+    ColumnDataSource,
+    HoverTool,
+    TapTool,
+    Title,
+    WheelZoomTool,
+)
+from bokeh.resources import CDN
+from support import chart_frames as frames
+from support.chart_reading import bars_of, data_of, plots, right_of, words_of
+
+from hta_widgets import analysis, charts
+from hta_widgets.charts.lanes import steps_of
+
+CASES = sorted(frames.ALL)
+
+
+# --- all of them ---
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("theme", "width"), [("light", None), ("dark", 360)])
+def test_pages_are_written_without_a_warning(name, theme, width, caplog):
+    draw, frame = frames.ALL[name]
+    with caplog.at_level(logging.WARNING, logger="bokeh"):
+        chart = draw(frame(), theme=theme, width=width)
+        document = Document()
+        document.add_root(chart)
+        document.validate()
+        assert document.to_json() is not None
+        document.clear()
+        assert "<html" in file_html(chart, CDN, name)
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_frames_are_left_as_they_are(name):
+    draw, make = frames.ALL[name]
+    frame = make()
+    before = frame.copy(deep=True)
+    draw(frame)
+    pd.testing.assert_frame_equal(frame, before)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_to_draw_is_said_in_words(name, caplog):
+    draw, make = frames.ALL[name]
+    empty = make().iloc[:0]
+    empty.attrs |= {"note": "no kernels matched", "matched": {"communication": 0}}
+    with caplog.at_level(logging.WARNING, logger="bokeh"):
+        figure = draw(empty, width=400)
+        file_html(figure, CDN, name)
+    assert "No kernels matched · matched: 0 communication" in words_of(figure)
+    assert not any(axis.visible for axis in figure.axis)
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_plot_has_tap_brush_and_tooltip_and_no_wheel_of_its_own(name):
+    draw, make = frames.ALL[name]
+    for plot in plots(draw(make())):
+        kinds = {type(tool) for tool in plot.toolbar.tools}
+        assert {BoxSelectTool, TapTool, HoverTool} <= kinds
+        assert plot.toolbar_location is None
+        for tool in plot.toolbar.tools:
+            if isinstance(tool, WheelZoomTool):
+                assert tool.modifiers == {"ctrl": True}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_width_is_given_or_the_pages(name):
+    draw, make = frames.ALL[name]
+    assert draw(make(), width=500).width == 500
+    assert draw(make()).sizing_mode == "stretch_width"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_template_shows_markup_of_the_trace(name):
+    draw, make = frames.ALL[name]
+    for plot in plots(draw(make())):
+        for tool in plot.toolbar.tools:
+            if isinstance(tool, HoverTool):
+                assert "safe" not in tool.tooltips
+                assert "<img" not in tool.tooltips
+
+
+def test_there_is_a_chart_for_every_analysis_that_has_a_picture():
+    missing = {
+        "critical_path_summary", "cupti_counters", "device_idle_gaps",
+        "idle_interval_stats", "kernels_by_annotation", "launch_outliers", "lateness",
+        "memory_bandwidth_summary", "operator_kernels", "operator_launch_delays", "path_selection",
+        "queue_length_summary", "time_blocked_on_full_queue",
+    }  # fmt: skip
+    drawn = {name for name in analysis.__all__ if hasattr(charts, name)}
+    assert drawn >= set(analysis.__all__) & set(CASES)
+    assert drawn & missing == set()
+    assert set(CASES) == {
+        name
+        for name in charts.__all__
+        if inspect.isfunction(getattr(charts, name)) and name != "to_html"
+    }
+
+
+# --- one by one ---
+
+
+def test_temporal_breakdown_stacks_shares_to_the_whole():
+    figure = charts.temporal_breakdown(frames.temporal())
+    data = data_of(figure, "rank", "compute_ns", "span_ns")
+    assert data["compute_ns"].tolist() == [500_000_000] * 2
+    edges = data[
+        ["left_0", "right_0", "left_1", "right_1", "left_2", "right_2", "left_3", "right_3"]
+    ]
+    np.testing.assert_allclose(edges.iloc[0], [0, 0.5, 0.5, 0.75, 0.75, 0.8, 0.8, 1.0])
+    legend = next(each for each in figure.above if each.__class__.__name__ == "Legend")
+    assert [item.label.value for item in legend.items] == [
+        "compute",
+        "communication",
+        "memory",
+        "idle",
+    ]
+    fills = [bar.glyph.fill_color for bar in bars_of(figure)[:4]]
+    kind = charts.LIGHT.kind
+    assert fills == [kind["compute"], kind["communication"], kind["memory"], charts.LIGHT.idle]
+
+
+def test_temporal_breakdown_of_the_contracts_columns_alone():
+    frame = frames.temporal().drop(columns=["exposed_communication_ns", "exposed_memory_ns"])
+    data = data_of(charts.temporal_breakdown(frame), "rank", "non_compute_ns")
+    np.testing.assert_allclose(data["right_1"], [0.8, 0.8])
+
+
+def test_kernel_types_are_drawn_in_the_colours_of_both_kinds():
+    data = data_of(charts.kernel_type_breakdown(frames.kernel_types()), "kernel_type", "share")
+    kind = charts.LIGHT.kind
+    assert data["fill"].tolist() == [kind["compute"], kind["compute"], kind["memory"]]
+    assert data["hatch"].tolist() == [" ", "/", " "]
+    assert data["hatch_color"][1] == kind["communication"]
+    assert data["share"].tolist() == [0.6, 0.3, 0.1]
+
+
+def test_kernel_types_per_rank_are_added_up():
+    two = pd.concat([frames.kernel_types().assign(rank=rank) for rank in (0, 1)])
+    data = data_of(charts.kernel_type_breakdown(two), "kernel_type", "sum_ns")
+    assert data["sum_ns"].tolist() == [1200, 600, 200]
+    assert data["share"].tolist() == [0.6, 0.3, 0.1]
+
+
+def test_overlap_states_what_is_hidden():
+    figure = charts.comm_comp_overlap(frames.overlap())
+    assert right_of(figure) == ["hidden", "25 %", "50 %"]
+    assert "of all ranks' 42\u2009% hidden" in words_of(figure)
+
+
+def test_no_communication_is_no_overlap_of_zero():
+    frame = frames.overlap().assign(communication_ns=0, overlapped_ns=0, overlap_share=np.nan)
+    assert "not 0 %" in words_of(charts.comm_comp_overlap(frame))
+
+
+def test_kinds_that_matched_nothing_are_named():
+    frame = frames.temporal()
+    frame.attrs["matched"] = {"compute": 3, "communication": 0, "memory": 0}
+    said = words_of(charts.temporal_breakdown(frame))
+    assert "no communication and no memory events matched" in said
+
+
+def test_idle_time_stacks_by_stream():
+    figure = charts.idle_time_breakdown(frames.idle())
+    data = data_of(figure, "rank", "stream", "idle_category", "idle_ns")
+    assert data["idle_ns"].tolist() == frames.idle()["idle_ns"].tolist()
+    assert data["left"].tolist() == [0, 700, 900] * 2
+    assert data["right"].tolist() == [700, 900, 1000] * 2
+    assert data["row"].tolist() == [0, 0, 0, 1, 1, 1]
+    assert figure.yaxis[0].major_label_overrides[0] == "stream 7"
+
+
+def test_streams_that_are_never_idle_are_said_to_be_so():
+    assert "Never idle" in words_of(charts.idle_time_breakdown(frames.idle().assign(idle_ns=0)))
+
+
+def test_top_kernels_add_up_and_say_how_many_others_there_are():
+    frame = frames.kernels(names=10)
+    figure = charts.kernel_breakdown(frame, top=4)
+    data = data_of(figure, "name", "sum_ns", "per_rank_ns")
+    assert len(data) == 5
+    assert data["sum_ns"].sum() == frame["sum_ns"].sum()
+    assert data["count"].sum() == frame["count"].sum()
+    assert data["name"].iloc[-1] == "6 other kernels"
+    assert data["per_rank_ns"][0] == (10_000 + 10_001) / 2
+    assert (data["least_ns"][0], data["most_ns"][0]) == (10_000, 10_001)
+
+
+def test_a_kernel_that_a_rank_does_not_run_is_least_nothing():
+    frame = frames.kernels()
+    frame = frame.drop(frame.index[(frame["rank"] == 1) & frame["name"].str.endswith("2")])
+    data = data_of(charts.kernel_breakdown(frame), "name", "least_ns").set_index("name")
+    assert data["least_ns"]["void k<int>(float*)2"] == 0
+    assert data["least_ns"]["void k<int>(float*)1"] == 2000
+
+
+def test_kernel_durations_stand_against_the_median_rank():
+    frame = pd.DataFrame(
+        {"rank": [0, 1, 2], "name": "k", "count": 1, "mean_ns": [100.0, 100.0, 125.0],
+         "min_ns": 90, "max_ns": 130}
+    )  # fmt: skip
+    figure = charts.kernel_duration_by_rank(frame)
+    assert data_of(figure, "against")["against"].tolist() == [0, 0, 0.25]
+    assert right_of(figure)[1] == "rank 2 +25 %"
+    named = charts.kernel_duration_by_rank(frame, name="k")
+    assert data_of(named, "mean_ns", "min_ns", "max_ns")["mean_ns"].tolist() == [100, 100, 125]
+    none = charts.kernel_duration_by_rank(frame, name="other")
+    assert "No kernel has this name" in words_of(none)
+
+
+def test_launches_are_counted_once_in_each_histogram():
+    chart = charts.launch_stats(frames.launches())
+    assert isinstance(chart, Column)
+    found = [data_of(figure, "count", "solid") for figure in chart.children]
+    assert [each["count"].sum() for each in found] == [3, 3, 3]
+    assert [each["solid"].sum() for each in found] == [1, 1, 1]
+    delay = found[0]
+    assert delay["count"].iloc[0] == 1, "a delay of 0 has a bar of its own"
+    late = delay[delay["solid"] > 0].iloc[0]
+    assert late["from_ns"] <= 150_000 <= late["to_ns"]
+
+
+def test_steps_hold_until_the_next_change():
+    figure = charts.queue_length(frames.queue())
+    data = data_of(figure, "rank", "stream", "time_ns", "queue_length")
+    assert data["queue_length"].tolist() == [1, 2, 0, 1, 0]
+    assert data["time_ns"].tolist() == [100, 200, 300, 150, 250]
+    assert data["until_ns"].tolist() == [200, 300, 300, 250, 300]
+    modes = [each.glyph.mode for each in figure.renderers if hasattr(each.glyph, "mode")]
+    assert modes == ["after", "after"]
+    assert right_of(figure)[1:] == ["2", "1"]
+
+
+def test_many_changes_keep_their_least_and_most_and_say_so():
+    count = 50_000
+    values = np.zeros(count, dtype=np.int64)
+    values[12_345] = 999
+    frame = pd.DataFrame(
+        {"rank": 0, "stream": 7, "time_ns": np.arange(count), "queue_length": values}
+    )
+    figure = charts.queue_length(frame)
+    data = data_of(figure, "queue_length", "most")
+    assert len(data) == 20_000
+    assert data["most"].max() == 999
+    assert (data["most"] == 999).sum() == 1
+    assert data["queue_length"].max() == 0
+    said = words_of(figure).replace("\u202f", " ")
+    assert "50 000 changes, drawn as least and most of 20 000 slices of time" in said
+
+
+def test_a_slice_without_a_change_holds_the_value_before_it():
+    steps = steps_of([0, 1, 2, 100], [5, 1, 7, 3], 100, most=3)
+    assert not steps.exact
+    assert steps.value.tolist() == [1, 7, 3]
+    assert steps.most.tolist() == [7, 7, 7]
+
+
+def test_operators_are_means_of_ranks():
+    data = data_of(charts.operators(frames.operators()), "name", "device_self_ns")
+    first = data.iloc[0]
+    assert first["name"] == "aten::mm"
+    assert (first["device_self_ns"], first["cpu_self_ns"], first["count"]) == (2000, 80, 8)
+
+
+def test_operators_without_a_device_are_ordered_by_the_host():
+    frame = frames.operators().assign(device_total_ns=0, device_self_ns=0)
+    figure = charts.operators(frame)
+    assert "no device work is linked to operators" in words_of(figure)
+
+
+def test_annotations_are_means_of_ranks():
+    data = data_of(charts.user_annotation_breakdown(frames.annotations()), "name", "per_rank_ns")
+    assert data["per_rank_ns"].tolist() == [200]
+    assert data[["least_ns", "most_ns"]].to_numpy().tolist() == [[100, 300]]
+
+
+def test_sequences_of_one_operator_are_named_by_their_kernels():
+    figure = charts.frequent_kernel_sequences(frames.sequences())
+    assert figure.title.text.endswith(": aten::mm")
+    assert figure.yaxis[0].major_label_overrides[0] == "gemm → add"
+    data = data_of(figure, "pattern", "count", "kernel_ns")
+    assert data["count"].tolist() == [5, 2]
+
+
+def test_groups_without_a_name_say_so():
+    frame = frames.groups().assign(group="", description="")
+    figure = charts.communication_by_group(frame)
+    assert "not stated" in "".join(figure.yaxis[0].major_label_overrides.values())
+
+
+def test_the_critical_path_is_drawn_whole_and_by_cause():
+    figure = charts.critical_path(frames.path())
+    data = data_of(figure, "start_ns", "end_ns", "bound_by")
+    assert data["dur_ns"].tolist() == [100, 50, 850]
+    assert right_of(figure) == [
+        "of the path",
+        "1.00 µs",
+        "85 % · 850 ns",
+        "10 % · 100 ns",
+        "5.0 % · 50 ns",
+    ]
+    assert figure.title.text == "Critical path of rank 0"
+
+
+def test_many_segments_are_joined_without_losing_time(monkeypatch):
+    monkeypatch.setattr("hta_widgets.charts.critical._MOST_SEGMENTS", 10)
+    count = 100
+    frame = pd.DataFrame(
+        {"rank": 0, "start_ns": np.arange(count) * 10, "dur_ns": 10, "id": 1, "name": "k",
+         "bound_by": ["cpu_bound", "gpu_compute_bound"] * 50}
+    )  # fmt: skip
+    figure = charts.critical_path(frame)
+    data = data_of(figure, "start_ns", "dur_ns", "bound_by")
+    assert data["dur_ns"].sum() == 1000
+    assert "100 segments" in words_of(figure)
+
+
+def test_memory_is_stacked():
+    figure = charts.memory_timeline(frames.memory())
+    data = data_of(figure, "time_ns", "Parameter", "Activation")
+    assert data["total_text"].tolist() == ["100\u2009B", "150\u2009B", "100\u2009B"]
+    np.testing.assert_allclose(data["Activation end"], [1 - 100 / 150, 0, 1 - 100 / 150])
+    assert "never used: Input" in words_of(figure)
+
+
+def test_differences_lie_on_their_side_of_zero():
+    figure = charts.diff_ops(frames.diff())
+    data = data_of(figure, "name", "diff_ns", "before_ns", "after_ns")
+    assert data["diff_ns"].tolist() == [-900, 600, 500]
+    assert data["change_text"].tolist() == ["gone", "new", "+50\u2009%"]
+    faster, slower = charts.LIGHT.delta[1], charts.LIGHT.delta[5]
+    assert data["fill"].tolist() == [faster, slower, slower]
+    assert figure.x_range.start < -900
+    assert figure.x_range.end > 600
+    counts = charts.diff_ops(frames.diff(), measure="count")
+    assert data_of(counts, "diff_count")["diff_count"].tolist() == [-6, 2]
+    same = charts.diff_ops(frames.diff().iloc[3:])
+    assert "All 1 names have the same time" in words_of(same)
+
+
+# --- many ranks, long names, hostile names ---
+
+
+@pytest.mark.parametrize("count", [1, 8, 64, 1024])
+def test_any_number_of_ranks_keeps_its_values_and_a_bounded_height(count):
+    figure = charts.temporal_breakdown(frames.temporal(range(count)))
+    assert len(data_of(figure, "rank", "compute_ns")) == count
+    assert figure.frame_height <= 1100
+    names = [text for text in figure.yaxis[0].major_label_overrides.values() if text.strip()]
+    room = figure.frame_height / len(names)
+    assert room >= 14, "names do not touch"
+    if count > 16:
+        assert "idle 20\u2009% on each" in words_of(figure)
+
+
+def test_the_ranks_with_least_and_most_are_named():
+    frame = frames.temporal(range(100))
+    frame.loc[17, ["idle_ns", "compute_ns"]] = [600_000_000, 100_000_000]
+    said = words_of(charts.temporal_breakdown(frame))
+    assert "idle 20\u2009% (rank 0) to 60\u2009% (rank 17)" in said
+
+
+def test_long_names_lose_their_middle_and_keep_their_end():
+    name = "void " + "a_very_long_kernel_name_" * 10 + "tail(int)"
+    figure = charts.kernel_breakdown(frames.kernels(name=name), width=400)
+    labels = list(figure.yaxis[0].major_label_overrides.values())
+    assert all(len(text) <= 24 for text in labels)
+    assert data_of(figure, "name", "sum_ns")["name"][0].startswith(name)
+
+
+def test_words_are_broken_to_the_width():
+    figure = charts.temporal_breakdown(frames.temporal(), width=360)
+    lines = [
+        line for each in figure.above if isinstance(each, Title) for line in each.text.split("\n")
+    ]
+    assert len(lines) > 1
+    assert max(map(len, lines)) * 6.4 <= 360
+
+
+def test_names_are_no_formulas():
+    figure = charts.kernel_breakdown(frames.kernels(name=frames.HOSTILE), width=2000)
+    drawn = "".join(figure.yaxis[0].major_label_overrides.values())
+    assert "$$" not in drawn
+    assert "\\(" not in drawn
+    titled = charts.temporal_breakdown(frames.temporal(), title="$$x$$ \\[y\\]")
+    assert "$$" not in titled.title.text
+    assert "\\[" not in titled.title.text
+
+
+def test_a_page_is_one_file_without_a_network(tmp_path):
+    path = charts.to_html(
+        charts.temporal_breakdown(frames.temporal()), tmp_path / "a.html", title="<b>a</b>"
+    )
+    page = path.read_text("utf-8")
+    assert "<b>a</b>" not in page
+    assert "<script src=" not in page
+    assert re.search(r"<(script|link|img)[^>]+(src|href)=", page.partition("<script")[0]) is None
+
+
+def test_sources_are_plain():
+    for name in CASES:
+        draw, make = frames.ALL[name]
+        for plot in plots(draw(make())):
+            for source in plot.select({"type": ColumnDataSource}):
+                lengths = {len(column) for column in source.data.values()}
+                assert len(lengths) <= 1, (name, lengths)

@@ -1,0 +1,231 @@
+"""HTA's frames: columns, units, and what their numbers stand for."""
+
+import json
+
+import pandas as pd
+import pytest
+from support import small
+
+import hta_widgets as hw
+from hta_widgets.compat.common.trace import Trace, owner_of
+from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
+from hta_widgets.compat.configs.parser_config import ParserConfig
+from hta_widgets.errors import TraceError
+
+
+def write(folder, events, rank=0, **more):
+    path = folder / f"rank-{rank}.json"
+    document = {"distributedInfo": {"rank": rank}, "traceEvents": events, **more}
+    path.write_text(json.dumps(document))
+    return path
+
+
+EVENTS = [
+    {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans", "tid": 0,
+     "ts": 90, "dur": 1000},
+    small.call(101_000, 103_500, launch=5),
+    {"ph": "M", "name": "process_name", "pid": 10, "tid": 0, "args": {"name": "python"}},
+    small.kernel(110_000, 115_250, launch=5, grid=[1, 2, 3]),
+    small.kernel(120_000, 121_000, stream=0, launch=77),
+    small.event("gpu_user_annotation", "range", 110_000, 121_000, pid=0, tid=7),
+    small.event("user_annotation", "ProfilerStep#4", 100_000, 130_000, pid=10, tid="main"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def trace(tmp_path):
+    write(tmp_path, EVENTS, baseTimeNanoseconds=5_000_000)
+    t = Trace(trace_dir=str(tmp_path))
+    t.load_traces()
+    return t
+
+
+def test_rows_are_complete_events_with_a_category_in_file_order(trace):
+    frame = trace.get_trace(0)
+    assert frame["index"].tolist() == frame.index.tolist() == [1, 3, 4, 5, 6]
+    names = [trace.symbol_table.sym_table[number] for number in frame["name"]]
+    assert names == ["cudaLaunchKernel", "gemm", "gemm", "range", "ProfilerStep#4"]
+
+
+def test_times_are_us_since_the_first_such_event(trace):
+    frame = trace.get_trace(0)
+    assert frame["ts"].tolist() == [1, 10, 20, 10, 0]
+    assert frame["ts"].dtype == "int64"
+    assert frame["dur"].tolist() == [2.5, 5.25, 1, 11, 30]
+    assert frame["end"].tolist() == [3.5, 15.25, 21, 21, 30]
+    assert trace.min_ts == 100
+    assert trace.get_trace_duration() == 20
+
+
+def test_launches_steps_and_streams(trace):
+    frame = trace.get_trace(0)
+    assert frame["stream"].tolist() == [-1, 7, 0, -1, -1]
+    assert frame["correlation"].tolist() == [5, 5, 77, -1, -1]
+    assert frame["index_correlation"].tolist() == [3, 1, 0, -1, -1]
+    assert frame["iteration"].tolist() == [4, 4, -1, -1, 4]
+    assert frame["tid"].tolist() == [1, 7, 0, 7, "main"]
+    assert frame["pid"].tolist() == [10, 0, 0, 0, 10]
+
+
+def test_parsed_frames_have_the_files_own_times(tmp_path, trace):
+    t = Trace(trace_dir=str(tmp_path))
+    t.parse_traces()
+    assert t.get_trace(0)["ts"].tolist() == [101, 110, 120, 110, 100]
+    assert [path.name for path in map(type(tmp_path), t.trace_files.values())] == ["rank-0.json"]
+    t.align_and_filter_trace()
+    assert t.get_trace(0)["ts"].tolist() == trace.get_trace(0)["ts"].tolist()
+
+
+def test_the_trace_is_a_set(trace):
+    assert isinstance(trace, hw.TraceSet)
+    assert trace.ranks == trace.get_ranks() == [0]
+    assert len(trace[0]) == 6
+    assert owner_of(trace.symbol_table) is trace
+    with pytest.raises(ValueError, match="no rank 3"):
+        trace.get_trace(3)
+
+
+def test_names_as_text(trace):
+    before = trace.get_trace(0)
+    trace.decode_symbol_ids(use_shorten_name=False)
+    assert before["s_cat"].tolist()[:2] == ["cuda_runtime", "kernel"]
+    assert before["s_name"].tolist()[-1] == "ProfilerStep#4"
+
+
+def test_args_become_columns(tmp_path):
+    write(tmp_path, EVENTS)
+    config = ParserConfig(args=[])
+    assert "grid" not in _parsed(tmp_path, config).columns
+    config.set_parse_all_args(True)
+    found = _parsed(tmp_path, config)
+    assert found["grid"].tolist() == ["[]", [1, 2, 3], "[]", "[]", "[]"]
+    assert found["bytes"].tolist() == [-1] * 5
+
+
+def _parsed(folder, config):
+    t = Trace(trace_dir=str(folder), parser_config=config)
+    t.parse_traces()
+    return t.get_trace(0)
+
+
+def test_ranks_lie_on_one_clock(tmp_path):
+    for rank, start in ((0, 100_000), (1, 103_000)):
+        write(tmp_path, [small.event("cpu_op", "aten::mm", start, start + 1000)], rank)
+    t = Trace(trace_dir=str(tmp_path))
+    t.load_traces()
+    assert [t.get_trace(rank)["ts"].tolist() for rank in (0, 1)] == [[0], [3]]
+
+
+def test_last_step_is_left_out_and_kept_if_asked_for(tmp_path):
+    steps = [
+        small.event("user_annotation", f"ProfilerStep#{n}", n * 10_000, n * 10_000 + 9_000, pid=1)
+        for n in range(3)
+    ]
+    calls = [small.call(n * 10_000 + 100, n * 10_000 + 200, launch=n + 1) for n in range(3)]
+    # The second step's kernel runs when the third step has begun.
+    kernels = [
+        small.kernel(n * 10_000 + 9_500, n * 10_000 + 12_000, launch=n + 1) for n in range(3)
+    ]
+    write(tmp_path, [*steps, *calls, *kernels])
+    facade = hw.TraceAnalysis(trace_dir=tmp_path)
+    assert facade.get_profiler_steps() == [0, 1]
+    assert facade.t.get_iterations() == [0, 1]
+    assert len(facade.t.get_trace(0)) == 6
+    assert len(facade.kept[0]) == 6
+    assert len(facade.t[0]) == 9
+    whole = hw.TraceAnalysis(trace_dir=tmp_path, include_last_profiler_step=True)
+    assert whole.get_profiler_steps() == [0, 1, 2]
+    assert len(whole.t.get_trace(0)) == 9
+
+
+def test_ranks_without_steps_keep_all_and_lost_launches_are_counted(tmp_path):
+    for rank in (0, 1):
+        events = [small.kernel(50_000, 51_000, launch=9), small.event("cpu_op", "aten::mm", 0, 10)]
+        if rank == 0:
+            events += [
+                small.event("user_annotation", f"ProfilerStep#{n}", n * 10_000, n * 10_000 + 1)
+                for n in range(2)
+            ]
+        write(tmp_path, events, rank)
+    facade = hw.TraceAnalysis(trace_dir=tmp_path)
+    assert [len(facade.t.get_trace(rank)) for rank in (0, 1)] == [2, 2]
+    problems = facade.kept.problems
+    lost = problems[problems["detail"].str.contains("without a launch")]
+    assert lost[["rank", "kind", "count"]].to_numpy().tolist() == [[0, "unpaired", 1]]
+
+
+def test_files_by_rank_and_as_a_list(tmp_path):
+    for rank in (0, 1):
+        write(tmp_path, [small.event("cpu_op", "aten::mm", 0, 10)], rank)
+    folder = str(tmp_path)
+    assert hw.TraceAnalysis({7: "rank-1.json"}, folder).t.ranks == [7]
+    assert hw.TraceAnalysis(["rank-1.json"], folder).t.ranks == [1]
+    assert hw.TraceAnalysis(trace_dir=tmp_path).t.ranks == [0, 1]
+    with pytest.raises(ValueError, match="rank-9"):
+        hw.TraceAnalysis({0: "rank-9.json"}, folder)
+    with pytest.raises(TraceError):
+        hw.TraceAnalysis(trace_dir=tmp_path / "nowhere")
+    with pytest.raises(TraceError, match="trace_files is a str"):
+        hw.TraceAnalysis("rank-0.json", folder)
+
+
+def test_what_hta_wrote_and_what_is_no_trace_is_no_rank(tmp_path):
+    path = write(tmp_path, [small.event("cpu_op", "aten::mm", 0, 10)])
+    for name in ("rank-0_with_counters.json", "overlaid_rank-0.json"):
+        (tmp_path / name).write_bytes(path.read_bytes())
+    (tmp_path / "config.json").write_text('{"lr": 1}')
+    (tmp_path / "deeper").mkdir()
+    write(tmp_path / "deeper", [small.event("cpu_op", "aten::mm", 0, 10)], 5)
+    assert hw.TraceAnalysis(trace_dir=tmp_path).t.trace_files == {0: str(path)}
+    path.unlink()
+    for name in ("rank-0_with_counters.json", "overlaid_rank-0.json", "config.json"):
+        (tmp_path / name).unlink()
+    assert hw.TraceAnalysis(trace_dir=tmp_path).t.ranks == [5]
+
+
+def test_raw_traces_are_read_and_written(tmp_path, trace):
+    content = trace.get_raw_trace_for_one_rank(0)
+    assert content["traceEvents"] == EVENTS
+    series = pd.DataFrame({"pid": [0], "ts": [10], "queue_length": [3], "id": [7]})
+    content["traceEvents"] += trace.convert_time_series_to_events(
+        series, "Queue Length", "queue_length"
+    )
+    assert content["traceEvents"][-1] == {
+        "pid": 0, "ts": 110, "ph": "C", "name": "Queue Length", "id": 7,
+        "args": {"Queue Length": 3},
+    }  # fmt: skip
+    trace.write_raw_trace(str(tmp_path / "again.json.gz"), content)
+    again = hw.load(tmp_path / "again.json.gz", cache=False, progress=False)
+    assert len(again[0].counters) == 1
+
+
+def test_symbol_tables():
+    table = TraceSymbolTable(["aten::mm", "kernel", "aten::add(int)"])
+    assert table.find_matched_symbols(["^aten"]) == ["aten::mm", "aten::add(int)"]
+    assert table.find_matched_symbols(["add(int"]) == ["aten::add(int)"]  # no valid expression
+    frame = pd.DataFrame({"name": [0, 2], "cat": [1, 1]})
+    table.decode_df(frame)
+    assert frame["s_name"].tolist() == ["aten::mm", "aten::add(int)"]
+    other = TraceSymbolTable(["x", *reversed(table.sym_table)])
+    other.update_encoded_df(frame, table)
+    assert frame["name"].tolist() == [3, 1]
+    assert TraceSymbolTable.create_from_symbol_id_map({"a": 2}).sym_table == [
+        "Undefined-0", "Undefined-1", "a",
+    ]  # fmt: skip
+
+
+def test_memory_events(tmp_path):
+    def memory(ts, size, device, total):
+        args = {"Bytes": size, "Device Type": device, "Device Id": device - 1, "Addr": 7,
+                "Total Allocated": total, "Total Reserved": 100}  # fmt: skip
+        return {"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", "pid": 10,
+                "tid": 1, "ts": ts, "args": args}  # fmt: skip
+
+    operator = small.event("cpu_op", "aten::empty", 5_000, 20_000, pid=10)
+    write(tmp_path, [operator, memory(10, 64, 1, 64), memory(15, -64, 1, 0), memory(30, 8, 0, 8)])
+    found = hw.TraceAnalysis(trace_dir=tmp_path).get_memory_timeline()
+    assert found["ts"].tolist() == [5, 10, 25]
+    assert found["bytes_delta"].tolist() == [64, -64, 8]
+    assert found["total_allocated"].tolist() == [64, 0, 8]
+    assert found[["device_type", "device_id"]].to_numpy().tolist() == [[1, 0], [1, 0], [0, -1]]
+    assert found["operator"].astype(str).tolist() == ["aten::empty", "aten::empty", ""]

@@ -1,0 +1,62 @@
+"""What notebooks import from HTA is there under the same path."""
+
+from importlib import import_module
+
+import pytest
+
+import hta_widgets as hw
+
+PATHS = {
+    "trace_analysis": "TraceAnalysis TimeSeriesTypes",
+    "trace_diff": "LabeledTrace TraceDiff DeviceType",
+    "memory_analysis": "MemoryAnalysis",
+    "trace": "Trace",
+    "common.trace": "Trace TraceSymbolTable get_cpu_gpu_correlation",
+    "common.trace_file": "create_rank_to_trace_dict get_trace_files read_trace write_trace "
+    "update_trace_rank create_rank_to_trace_dict_from_dir",
+    "common.trace_filter": "Filter IterationFilter IterationIndexFilter FirstIterationFilter "
+    "RankFilter TimeRangeFilter NameFilter NameStringColumnFilter NameIdColumnFilter QueryFilter "
+    "ZeroDurationFilter GPUKernelFilter CPUOperatorFilter MemCopyEventFilter CompositeFilter",
+    "common.trace_stack_filter": "OperatorFilter OperatorFilterMethod UnderOperatorFilter "
+    "AfterOperatorFilter BeforeOperatorFilter CombinedOperatorFilter get_matching_kernels",
+    "common.trace_symbol_table": "TraceSymbolTable decode_symbol_id_to_symbol_name",
+    "common.trace_df": "get_iterations find_op_occurrence",
+    "common.trace_call_graph": "CallGraph",
+    "common.trace_call_stack": "CallStackGraph CallStackIdentity CallStackNode",
+    "common.call_stack": "CallGraph CallStackGraph CallStackIdentity CallStackNode",
+    "common.timeline": "Timeline TimelinePlotSetting PlotFormat EventType "
+    "align_module_with_kernels",
+    "common.types": "DeviceType MemcpyType GroupingPattern infer_device_type",
+    "common.constants": "CUDA_MAX_LAUNCH_QUEUE_PER_STREAM",
+    "configs.config": "HtaConfig logger",
+    "configs.parser_config": "ParserConfig ParserBackend TraceType AVAILABLE_ARGS AttributeSpec "
+    "ValueType",
+    "configs.default_values": "DEFAULT_TRACE_DIR AttributeSpec ValueType YamlVersion",
+    "utils.utils": "shorten_name flatten_column_names get_kernel_type get_memory_kernel_type "
+    "merge_kernel_intervals normalize_path KernelType IdleTimeType get_symbol_column_names "
+    "is_comm_kernel is_compute_kernel is_memory_kernel",
+    "utils.checker": "is_valid_directory",
+    "analyzers.breakdown_analysis": "BreakdownAnalysis",
+    "analyzers.communication_analysis": "CommunicationAnalysis",
+    "analyzers.counters_analysis": "CUDA_SASS_INSTRUCTION_COUNTER_FLOPS",
+    "analyzers.critical_path_analysis": "CPGraph CPNode CPEdge CPEdgeType CriticalPathAnalysis "
+    "restore_cpgraph",
+    "analyzers.cuda_kernel_analysis": "CudaKernelAnalysis",
+    "analyzers.cupti_counter_analysis": "CuptiCounterAnalysis CUDA_SASS_INSTRUCTION_COUNTER_FLOPS",
+    "analyzers.straggler": "find_stragglers_with_late_start_comm_kernels extract_iteration_info",
+    "analyzers.straggler_analysis": "StragglerAnalysis",
+    "analyzers.timeline": "plot_timeline_gpu_kernels plot_timeline_gpu_kernels_from_trace",
+    "analyzers.trace_counters": "TraceCounters",
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_names_are_there(path):
+    module = import_module(f"hta_widgets.compat.{path}")
+    for name in PATHS[path].split():
+        assert hasattr(module, name), name
+
+
+def test_the_package_offers_the_facade():
+    assert hw.TraceAnalysis is hw.compat.TraceAnalysis
+    assert {"LabeledTrace", "TraceDiff", "MemoryAnalysis", "Trace"} <= set(hw.compat.__all__)

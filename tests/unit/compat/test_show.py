@@ -1,0 +1,104 @@
+"""Figures show in notebooks, and nowhere else."""
+
+import json
+import re
+from functools import partial
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+import hta_widgets as hw
+from hta_widgets import analysis, charts
+from hta_widgets.charts import in_notebooks
+from hta_widgets.compat import show
+from hta_widgets.compat.analyzers import breakdown_analysis, straggler_analysis
+from hta_widgets.demo import write_demo
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    """A kernel whose displayed outputs are collected."""
+    shown = []
+    monkeypatch.setattr(show, "in_notebook", lambda: True)
+    monkeypatch.setattr(in_notebooks, "_brought_by", {})
+    monkeypatch.setattr("IPython.display.display", lambda output, **_: shown.append(output))
+    cell = SimpleNamespace(cell="a", run="1", outputs=shown)
+    monkeypatch.setattr(in_notebooks, "_running", lambda: (cell.cell, cell.run))
+    return cell
+
+
+FRAME = pd.DataFrame(
+    {"rank": [0], "communication_ns": [10], "overlapped_ns": [4], "overlap_share": [0.4],
+     "exposed_ns": [6], "compute_ns": [5]}
+)  # fmt: skip
+
+
+def test_outside_notebooks_nothing_is_drawn(monkeypatch):
+    monkeypatch.setattr(charts, "comm_comp_overlap", None)
+    show.show("comm_comp_overlap", FRAME)
+    assert not show.in_notebook()
+
+
+def test_nothing_to_draw_shows_nothing(notebook):
+    show.show("comm_comp_overlap", FRAME.head(0))
+    show.show("comm_comp_overlap", None)
+    assert notebook.outputs == []
+
+
+def test_a_figure_needs_no_network_and_no_earlier_call(notebook):
+    show.show("comm_comp_overlap", FRAME)
+    html = notebook.outputs[0]["text/html"]
+    # What HTML loads from elsewhere; BokehJS' own text may hold addresses.
+    assert not re.search(r"<(script|link|iframe)[^>]+(src|href)=", html)
+    item = json.loads(re.search(r"const item = (\{.*?\}); let tries", html)[1])
+    assert f'<div id="{item["target_id"]}">' in html
+    assert item["doc"]["roots"]
+
+
+def test_bokeh_comes_once_and_again_when_its_cell_runs_again(notebook):
+    for cell, run in (("a", "1"), ("a", "1"), ("b", "2"), ("a", "3"), ("b", "4")):
+        notebook.cell, notebook.run = cell, run
+        show.show("comm_comp_overlap", FRAME)
+    large = [len(output["text/html"]) > 300_000 for output in notebook.outputs]
+    assert large == [True, False, False, True, False]
+
+
+def test_text_of_a_trace_ends_no_script(notebook):
+    frame = FRAME.assign(note="</script><script>alert(1)</script>")
+    show.show("comm_comp_overlap", frame, title="</script><b>")
+    script = notebook.outputs[0]["text/html"].rpartition("const item = ")[2]
+    assert script.count("</script>") == 1
+    assert script.endswith("</script>")
+
+
+def test_every_method_draws(notebook, tmp_path, monkeypatch):
+    monkeypatch.setattr(straggler_analysis, "in_notebook", lambda: True)
+    monkeypatch.setattr(breakdown_analysis, "in_notebook", lambda: True)
+    write_demo(tmp_path / "job", ranks=2, steps=3, seed=1)
+    analyzer = hw.TraceAnalysis(trace_dir=tmp_path / "job")
+    figures = {
+        analyzer.get_temporal_breakdown: 1,
+        analyzer.get_idle_time_breakdown: 1,
+        analyzer.get_gpu_kernel_breakdown: 3,
+        analyzer.get_comm_comp_overlap: 1,
+        analyzer.get_cuda_kernel_launch_stats: 1,
+        partial(analyzer.get_gpu_user_annotation_breakdown, use_gpu_annotation=False): 1,
+        partial(analyzer.get_potential_stragglers, visualize=True): 1,
+        partial(analyzer.get_frequent_cuda_kernel_sequences, "aten::linear", str(tmp_path), 1): 1,
+        partial(analyzer.get_temporal_breakdown, visualize=False): 0,
+    }
+    for call, count in figures.items():
+        notebook.outputs.clear()
+        call()
+        assert len(notebook.outputs) == count, call
+
+
+def test_every_chart_that_the_facade_asks_for_exists(repo):
+    asked = set()
+    for path in (repo / "hta_widgets/compat").rglob("*.py"):
+        asked |= set(re.findall(r'\bshow\(\s*"(\w+)"', path.read_text("utf-8")))
+    assert len(asked) > 8
+    for name in asked:
+        assert callable(getattr(charts, name)), name
+        assert name == "memory_timeline" or hasattr(analysis, name)

@@ -1,0 +1,175 @@
+"""The choice of names that HTA shows, its rule for stragglers, and its small helpers."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, strategies as st
+from support import small
+
+import hta_widgets as hw
+from hta_widgets.compat.analyzers.straggler import find_stragglers_with_late_start_comm_kernels
+from hta_widgets.compat.analyzers.top_names import top_names
+from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
+from hta_widgets.compat.hta_frame import in_us, number_or_text
+from hta_widgets.compat.utils.checker import is_valid_directory
+from hta_widgets.compat.utils.utils import (
+    flatten_column_names,
+    get_kernel_type,
+    get_memory_kernel_type,
+    merge_kernel_intervals,
+    shorten_name,
+)
+
+
+def by_name(durations):
+    rows = [
+        (name, len(times), sum(times), min(times), max(times), np.mean(times),
+         np.std(times, ddof=1) if len(times) > 1 else 0.0)
+        for name, times in durations.items()
+    ]  # fmt: skip
+    columns = ["name", "count", "sum_ns", "min_ns", "max_ns", "mean_ns", "std_ns"]
+    return pd.DataFrame(rows, columns=columns).astype({"name": "str"})
+
+
+def test_names_beyond_the_limit_are_put_together_as_events():
+    durations = {"a": [100, 300], "b": [90], "c": [10, 20, 30], "d": [5]}
+    frame = top_names(by_name(durations), num_kernels=2, duration_ratio=1.0)
+    assert frame["name"].tolist() == ["a", "b", "others"]
+    others = frame.iloc[2]
+    assert others[["count", "sum_ns", "min_ns", "max_ns"]].tolist() == [4, 65, 5, 30]
+    assert others["mean_ns"] == 16.25
+    assert others["std_ns"] == pytest.approx(np.std([10, 20, 30, 5], ddof=1))
+
+
+def test_names_beyond_the_share_of_time_are_put_together():
+    # Running sums 100, 150, 160; their median is 150.
+    frame = top_names(by_name({"a": [100], "b": [50], "c": [10]}), 2, 0.5)
+    assert frame["name"].tolist() == ["a", "b", "others"]
+    frame = top_names(by_name({"a": [100], "b": [50], "c": [10]}), 2, 0.0)
+    assert frame["name"].tolist() == ["a", "others"]
+    assert top_names(by_name({"a": [100], "b": [50]}), 2, 0.0)["name"].tolist() == ["a", "b"]
+
+
+def test_names_that_are_always_shown():
+    frame = top_names(by_name({"a": [9], "b": [5], "c": [1]}), 1, 1.0, always=["c"])
+    assert frame["name"].tolist() == ["a", "c", "others"]
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from("abcdefgh"), st.lists(st.integers(0, 10**6), min_size=1), min_size=1
+    ),
+    st.integers(0, 8),
+    st.floats(0, 1),
+)
+def test_nothing_is_lost_in_others(durations, limit, ratio):
+    frame = top_names(by_name(durations), limit, ratio)
+    every = [time for times in durations.values() for time in times]
+    assert frame["count"].sum() == len(every)
+    assert frame["sum_ns"].sum() == sum(every)
+    hidden = [name for name in durations if name not in set(frame["name"])]
+    if hidden:
+        times = [time for name in hidden for time in durations[name]]
+        others = frame[frame["name"] == "others"].iloc[0]
+        assert others["max_ns"] == max(times)
+        assert others["min_ns"] == min(times)
+        assert others["mean_ns"] == pytest.approx(np.mean(times))
+        spread = np.std(times, ddof=1) if len(times) > 1 else 0.0
+        assert others["std_ns"] == pytest.approx(spread, rel=1e-6, abs=1e-3)
+
+
+# --- stragglers -----------------------------------------------------------------------------------
+
+
+def collectives(arrivals, name=small.NCCL, end=900):
+    """One collective per iteration that all ranks leave together; {rank: [arrival, …]}."""
+    rows = [
+        {"rank": rank, "iteration": step, "stream": 20, "name": 0, "ts": 1000 * step + arrival,
+         "dur": end - arrival}
+        for rank, times in arrivals.items() for step, arrival in enumerate(times)
+    ]  # fmt: skip
+    return pd.DataFrame(rows), TraceSymbolTable([name])
+
+
+def test_who_starts_last_is_counted_in_each_iteration():
+    df, symbols = collectives({0: [100, 100, 100], 1: [300, 100, 300], 2: [200, 500, 200]})
+    counts = find_stragglers_with_late_start_comm_kernels(df, symbols, 1)
+    assert counts.to_dict() == {0: 0, 1: 2, 2: 1}
+    both = find_stragglers_with_late_start_comm_kernels(df, symbols, 2)
+    assert both.to_dict() == {0: 1, 1: 3, 2: 3}  # 0 and 1 share the second place once
+
+
+def test_who_comes_last_has_a_short_kernel_and_counts():
+    # Rank 1 leaves 2 of 1000 us after it came: less than 1 % of the iteration.
+    df, symbols = collectives({0: [100], 1: [898], 2: [200]})
+    assert find_stragglers_with_late_start_comm_kernels(df, symbols, 1).idxmax() == 1
+
+
+def test_one_rank_has_nobody_to_be_late_for():
+    df, symbols = collectives({0: [100, 200]})
+    assert find_stragglers_with_late_start_comm_kernels(df, symbols).empty
+    df, symbols = collectives({0: [100], 1: [200]}, name="gemm")
+    assert find_stragglers_with_late_start_comm_kernels(df, symbols).empty
+
+
+def test_short_collectives_count_where_there_are_no_long_ones(tmp_path):
+    files = {}
+    for rank, arrival in ((0, 10), (1, 40)):
+        events = [
+            small.event("user_annotation", "ProfilerStep#0", 0, 100_000, pid=1),
+            small.call(1, 2, launch=1),
+            small.nccl(arrival, 50, launch=1),
+        ]
+        files[rank] = str(tmp_path / f"{rank}.json")
+        (tmp_path / f"{rank}.json").write_text(json.dumps({"traceEvents": events}))
+    facade = hw.TraceAnalysis(files)
+    assert facade.get_potential_stragglers(num_candidates=1) == [1]
+    assert facade.get_potential_stragglers([0], num_candidates=1) == [1]
+
+
+# --- helpers --------------------------------------------------------------------------------------
+
+
+def test_whole_microseconds_stay_whole():
+    assert in_us([1000, 2000]).dtype == "int64"
+    assert in_us([1000, 2500]).tolist() == [1.0, 2.5]
+    assert in_us([]).dtype == "int64"
+    assert number_or_text(["3", "-1"]).tolist() == [3, -1]
+    assert number_or_text(["3", "main"]).tolist() == [3, "main"]
+
+
+def test_names():
+    assert shorten_name("void at::native::add<float, 4>(int, float*)") == "at::native::add"
+    assert shorten_name("f(a->b)") == "f"
+    assert shorten_name("Memcpy DtoH (Device -> Pinned)") == "Memcpy DtoH (Device -> Pinned)"
+    assert get_kernel_type("ncclDevKernel_AllReduce") == "COMMUNICATION"
+    assert get_kernel_type("Memset (Device)") == "MEMORY"
+    assert get_memory_kernel_type("Memcpy DtoH (Device -> Pinned)") == "Memcpy DtoH"
+    assert get_memory_kernel_type("dma") == "Memcpy Unknown"
+
+
+def test_rules_of_users_count():
+    assert get_kernel_type("my_exchange_kernel") == "COMPUTATION"
+    hw.taxonomy.add("communication", "^my_exchange")
+    try:
+        assert get_kernel_type("my_exchange_kernel") == "COMMUNICATION"
+    finally:
+        hw.taxonomy.reset()
+
+
+def test_intervals_that_touch_become_one():
+    for scale in (1, 0.5):
+        frame = pd.DataFrame({"ts": [20, 0, 5, 10], "dur": [5, 8, 5, 2]}) * scale
+        merged = merge_kernel_intervals(frame)
+        assert merged.to_numpy().tolist() == [[0, 12 * scale], [20 * scale, 25 * scale]]
+
+
+def test_column_names_and_folders(tmp_path):
+    frame = pd.DataFrame([[1, 2]], columns=pd.MultiIndex.from_tuples([("a", "b"), ("c", "")]))
+    flatten_column_names(frame)
+    assert list(frame.columns) == ["a_b", "c"]
+    assert is_valid_directory(str(tmp_path), must_be_writable=True).success
+    assert not is_valid_directory(str(tmp_path / "no")).success
+    assert not is_valid_directory("").success
