@@ -70,8 +70,9 @@ def save_html(
         What its views share: window, selection, search, and so on.
     max_mb : float, default 25
         How large the file may become, in units of 1 000 000 bytes. Everything is embedded if it
-        fits. Else all events of as many ranks as fit, those of the selection first, and an
-        overview of the others; the page says which. Arguments of events come last.
+        fits. Else all events of as many ranks as fit, those of the selection first, then those
+        that the others wait for, and an overview of what is left; the page says which. Arguments
+        of events come last.
 
     Returns
     -------
@@ -93,7 +94,7 @@ def save_html(
     code = [packed(name, _built(name).encode()) for name in _MODULES]
     code_bytes = len(host) + sum(block.size_bytes for block in code)
     limit_bytes = max_mb * 1e6 - code_bytes - 4000
-    embedded = embed(engine.job, scene, state, limit_bytes)
+    embedded = embed(engine, scene, state, limit_bytes)
     files = _files(engine)
     saved_at = datetime.now(UTC)
     document = {

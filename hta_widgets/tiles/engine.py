@@ -8,19 +8,23 @@ from typing import Any
 
 import numpy as np
 
+from hta_widgets.analysis.collectives import collectives
 from hta_widgets.analysis.totals import totals
 from hta_widgets.model import Selection, TraceSet
 from hta_widgets.tiles.briefs import checked_row
+from hta_widgets.tiles.clusters import clusters
 from hta_widgets.tiles.details import details
+from hta_widgets.tiles.lateness import Lateness
 from hta_widgets.tiles.lay_out import lay_out
 from hta_widgets.tiles.layout import Job
 from hta_widgets.tiles.marks import Members, View, marks
 from hta_widgets.tiles.names import NameKeys
 from hta_widgets.tiles.rank_index import Budget, RankIndex
+from hta_widgets.tiles.ribbon import Ribbon
 from hta_widgets.tiles.scene import describe, whole_range
 from hta_widgets.tiles.search import TABLES, Search
 from hta_widgets.tiles.spots import cell, neighbor, snap
-from hta_widgets.tiles.stats import DeviceTimes, minimap, stats
+from hta_widgets.tiles.stats import DeviceTimes, compute_of, minimap, stats
 from hta_widgets.tiles.tile_op import Answer, answer_tiles
 
 __all__ = ["TileEngine"]
@@ -29,6 +33,7 @@ Request = Mapping[str, Any]
 
 BYTES_PER_EVENT = 24
 LEAST_BYTES = 64 << 20
+NO_WAITS = "there is no communication between ranks on their devices"
 
 
 class TileEngine:
@@ -54,7 +59,10 @@ class TileEngine:
         self.job: Job = lay_out(traces)
         events = sum(len(rank.table) for rank in self.job.ranks)
         self._budget = Budget(max(LEAST_BYTES, BYTES_PER_EVENT * events))
-        self._indices = {rank.rank: RankIndex(rank, self._budget) for rank in self.job.ranks}
+        self._indices = {
+            rank.rank: RankIndex(rank, self._budget, lambda: self.lateness)
+            for rank in self.job.ranks
+        }
         self._names = NameKeys()
         self._search = Search(list(self._indices.values()))
         self._ops: dict[str, tuple[Callable[[Request], Answer], set[str]]] = {
@@ -69,6 +77,10 @@ class TileEngine:
             "totals": (self._totals, set()),
             "neighbor": (self._neighbor, {"rank", "id"}),
             "snap": (self._snap, {"lane", "time", "tolerance"}),
+            "lateness": (self._late, {"start", "end"}),
+            "collective": (self._collective, {"rank", "id"}),
+            "ribbon": (self._ribbon, {"start", "end", "bins"}),
+            "clusters": (lambda _: (self._alike, None), set()),
         }
 
     def scene(self) -> dict[str, Any]:
@@ -167,6 +179,17 @@ class TileEngine:
         time, tolerance = int(request["time"]), int(request["tolerance"])
         return {"time": snap(self._of_lane(lane), lane, time, tolerance)}, None
 
+    def _late(self, request: Request) -> Answer:
+        return self.lateness.within(int(request["start"]), int(request["end"])), None
+
+    def _collective(self, request: Request) -> Answer:
+        index, _, row = self._row({**request, "table": "events"})
+        return {"collective": self.lateness.collective(index.rank.rank, row)}, None
+
+    def _ribbon(self, request: Request) -> Answer:
+        start, end, bins = (int(request[name]) for name in ("start", "end", "bins"))
+        return self._ribbons.within(start, end, bins, request.get("ranks"))
+
     # --- what requests name -----------------------------------------------------------------------
 
     def _of_lane(self, lane: int) -> RankIndex:
@@ -182,6 +205,24 @@ class TileEngine:
         for index in self._indices.values():
             rows = np.flatnonzero(selection.mask(index.rank.trace))
             yield Members(index, index.events, rows)
+
+    @cached_property
+    def lateness(self) -> Lateness:
+        """The matched collectives; found when they are first asked for."""
+        if not self.job.has_waits:
+            return Lateness.nothing(self.traces, NO_WAITS)
+        compute = {index.rank.rank: compute_of(index) for index in self._indices.values()}
+        return Lateness(self.traces, collectives(self.traces, clock="fitted"), compute)
+
+    @cached_property
+    def _ribbons(self) -> Ribbon:
+        return Ribbon(self.lateness)
+
+    @cached_property
+    def _alike(self) -> dict[str, Any]:
+        from hta_widgets.analysis import rank_clusters  # noqa: PLC0415 - slow to import
+
+        return clusters(rank_clusters(self.traces))
 
     @cached_property
     def _device_times(self) -> DeviceTimes:

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ from hta_widgets.model import Trace
 from hta_widgets.model.table import KINDS, CounterTable, EventTable, Track
 from hta_widgets.tiles import labels
 from hta_widgets.tiles.asyncs import AsyncGroup, async_groups
-from hta_widgets.tiles.layout import Job, Rank, SummaryRole, SummaryRow, TrackRow
+from hta_widgets.tiles.layout import Job, LaneRef, Rank, SummaryRole, SummaryRow, TrackRow
 
 __all__ = ["MAX_CPU_LANES", "lay_out"]
 
@@ -35,8 +36,9 @@ def lay_out(traces: Mapping[int, Trace]) -> Job:
     """Give every lane of every rank its number."""
     ranks: list[Rank] = []
     lane = 0
+    several = len(traces) > 1
     for number in sorted(traces):
-        ranks.append(_lay_out_rank(number, traces[number], lane))
+        ranks.append(_lay_out_rank(number, traces[number], lane, several=several))
         lane += ranks[-1].lanes
     return Job(ranks)
 
@@ -66,7 +68,7 @@ class _Counts:
         return [at for at, track in enumerate(self.tracks) if track.role in roles]
 
 
-def _lay_out_rank(number: int, trace: Trace, lane0: int) -> Rank:
+def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> Rank:
     table = trace.table
     counts, steps = _count(table)
     threads = _threads(counts)
@@ -94,6 +96,10 @@ def _lay_out_rank(number: int, trace: Trace, lane0: int) -> Rank:
             track_lane0[row.source] = lane
         rows.append(replace(row, lane0=lane))
         lane += row.lanes
+    overlays: list[LaneRef] = []
+    if several:
+        summary = [_overlaid(row, lane, overlays) for row in summary]
+        rows = [_overlaid(row, lane, overlays) for row in rows]
     return Rank(
         rank=number,
         trace=trace,
@@ -106,7 +112,24 @@ def _lay_out_rank(number: int, trace: Trace, lane0: int) -> Rank:
         async_groups=asyncs,
         instant_groups=list(instants.values()),
         track_lane0=track_lane0,
+        overlays=overlays,
     )
+
+
+Row = TypeVar("Row", SummaryRow, TrackRow)
+
+
+def _overlaid(row: Row, lane: int, overlays: list[LaneRef]) -> Row:
+    """Give a row of communication its lanes of waits and of late arrivals, from `lane` on."""
+    if isinstance(row, SummaryRow):
+        communicates, sources = row.role == "comm", ()
+    else:
+        communicates, sources = row.communication and row.role == "stream", (row.source,)
+    if not communicates:
+        return row
+    first = lane + len(overlays)
+    overlays += [LaneRef("wait", sources), LaneRef("late", sources)]
+    return replace(row, wait=first, late=first + 1)
 
 
 def _range(trace: Trace) -> tuple[int, int]:

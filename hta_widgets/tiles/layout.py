@@ -16,7 +16,7 @@ from hta_widgets.tiles.asyncs import AsyncGroup
 __all__ = ["Job", "LaneRef", "LaneRole", "Rank", "SummaryRole", "SummaryRow", "TrackRow"]
 
 SummaryRole = Literal["gpu", "comm", "cpu"]
-LaneRole = Literal["events", "gpu", "comm", "cpu", "counter", "async", "instant"]
+LaneRole = Literal["events", "gpu", "comm", "cpu", "counter", "async", "instant", "wait", "late"]
 
 
 @dataclass(slots=True, frozen=True)
@@ -28,7 +28,8 @@ class LaneRef:
     role : str
     sources : tuple of int
         For ``events`` and ``cpu`` positions in the table's tracks; of counters the series, of
-        asyncs and instants the group.
+        asyncs and instants the group; for ``wait`` and ``late`` the track whose collectives they
+        are of, none for those of all tracks.
     depth : int
         Depth of the events, or layer of the asyncs.
     spilled : bool
@@ -53,6 +54,9 @@ class SummaryRow:
     label: str
     tracks: tuple[int, ...] = ()
     annotations: bool = False
+    #: Lanes of the waits and of the late arrivals in a lane of communication, -1 for none.
+    wait: int = -1
+    late: int = -1
 
 
 @dataclass(slots=True, frozen=True)
@@ -72,6 +76,8 @@ class TrackRow:
     communication: bool = False
     range: tuple[float, float] | None = None
     unit: str = ""
+    wait: int = -1
+    late: int = -1
 
 
 @dataclass(slots=True)
@@ -91,6 +97,8 @@ class Rank:
     instant_groups: list[npt.NDArray[np.intp]]
     #: By position in the table's tracks: first lane of its events.
     track_lane0: npt.NDArray[np.int64]
+    #: What the lanes behind those of its tracks hold; they are drawn over lanes of communication.
+    overlays: list[LaneRef]
     _starts: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -99,7 +107,7 @@ class Rank:
     @property
     def lanes(self) -> int:
         """How many lanes it has."""
-        return len(self.summary) + sum(row.lanes for row in self.tracks)
+        return len(self.summary) + sum(row.lanes for row in self.tracks) + len(self.overlays)
 
     @property
     def shift_ns(self) -> int:
@@ -112,6 +120,9 @@ class Rank:
         if offset < len(self.summary):
             row = self.summary[offset]
             return LaneRef(row.role, row.tracks, annotations=row.annotations)
+        overlay = offset - (self.lanes - len(self.overlays))
+        if overlay >= 0:
+            return self.overlays[overlay]
         track = self.tracks[bisect_right(self._starts, lane) - 1]
         depth = lane - track.lane0
         match track.role:
@@ -137,6 +148,11 @@ class Job:
     def lanes(self) -> int:
         """How many lanes all ranks have."""
         return self.ranks[-1].lane0 + self.ranks[-1].lanes if self.ranks else 0
+
+    @property
+    def has_waits(self) -> bool:
+        """Whether there are lanes of waits, whatever is on them."""
+        return any(rank.overlays for rank in self.ranks)
 
     def of_lane(self, lane: int) -> Rank:
         """Return the rank that a lane belongs to."""

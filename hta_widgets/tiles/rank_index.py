@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -18,6 +18,7 @@ from hta_widgets.tiles.lane_index import (
     index_counter,
     index_lane,
 )
+from hta_widgets.tiles.lateness import Lateness
 from hta_widgets.tiles.layout import LaneRef, Rank
 from hta_widgets.tiles.spans import Ints
 
@@ -89,11 +90,15 @@ class RankIndex:
         Its lanes.
     budget : Budget
         Shared by all ranks.
+    lateness : callable
+        Gives the job's matched collectives; called when a lane of them is first asked for.
     """
 
-    def __init__(self, rank: Rank, budget: Budget) -> None:
+    def __init__(self, rank: Rank, budget: Budget, lateness: Callable[[], Lateness]) -> None:
         self.rank = rank
         self._budget = budget
+        self._lateness = lateness
+        self._overlays: dict[LaneRef, Rows] = {}
 
     # --- tables -----------------------------------------------------------------------------------
 
@@ -157,7 +162,31 @@ class RankIndex:
 
     def table_of(self, ref: LaneRef) -> Rows:
         """Return the table that a lane's rows belong to."""
+        if ref.role in {"wait", "late"}:
+            return self._overlay(ref)
         return self.rows({"async": "asyncs", "instant": "instants"}.get(ref.role, "events"))
+
+    def _overlay(self, ref: LaneRef) -> Rows:
+        """Return the waits or delays of a lane as a table, one row each."""
+        known = self._overlays.get(ref)
+        if known is not None:
+            return known
+        pieces = self._lateness().pieces(self.rank.rank, ref.role, folded=not ref.sources)
+        events = self.events
+        if ref.sources:
+            pieces = pieces.of_rows(self.rank.table.track == ref.sources[0])
+        rows = pieces.row
+        self._overlays[ref] = made = replace(
+            events,
+            table=ref.role,
+            start_ns=pieces.start,
+            dur_ns=pieces.dur,
+            name=events.name[rows],
+            category=events.category[rows],
+            kind=events.kind[rows],
+            record=events.record[rows],
+        )
+        return made
 
     # --- lanes ------------------------------------------------------------------------------------
 
@@ -190,6 +219,8 @@ class RankIndex:
                 rows = group.rows[group.layer == ref.depth]
             case "instant":
                 rows = rank.instant_groups[ref.sources[0]]
+            case "wait" | "late":
+                rows = np.arange(len(self._overlay(ref).start_ns))
             case _:
                 raise ValueError("a counter lane has samples, not events")
         return rows

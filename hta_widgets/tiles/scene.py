@@ -9,7 +9,7 @@ from typing import Any
 from hta_widgets.model import Problem, TraceSet
 from hta_widgets.model.table import KINDS
 from hta_widgets.tiles.labels import job_title
-from hta_widgets.tiles.layout import Job, Rank, TrackRow
+from hta_widgets.tiles.layout import Job, Rank, SummaryRow, TrackRow
 from hta_widgets.tiles.strip import strip
 from hta_widgets.tiles.truth import truth
 
@@ -62,11 +62,14 @@ def _rank(rank: Rank, *, problems: int, truncated: str | None) -> dict[str, Any]
         "range": list(rank.range_ns),
         "truncated": truncated,
         "problems": problems,
-        "summary": [
-            {"lane": row.lane, "role": row.role, "label": row.label} for row in rank.summary
-        ],
+        "summary": [_summary(row) for row in rank.summary],
         "tracks": [_track(row) for row in rank.tracks],
     }
+
+
+def _summary(row: SummaryRow) -> dict[str, Any]:
+    lanes = {"wait": row.wait, "late": row.late} if row.wait >= 0 else {}
+    return {"lane": row.lane, "role": row.role, "label": row.label, **lanes}
 
 
 def _track(row: TrackRow) -> dict[str, Any]:
@@ -86,6 +89,8 @@ def _track(row: TrackRow) -> dict[str, Any]:
         track["range"] = list(row.range)
     if row.unit:
         track["unit"] = row.unit
+    if row.wait >= 0:
+        track |= {"wait": row.wait, "late": row.late}
     return track
 
 

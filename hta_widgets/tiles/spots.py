@@ -36,7 +36,9 @@ def cell(index: RankIndex, number: int, start: int, end: int) -> dict[str, Any]:
             "max": largest if held else None,
         }
     covered, count = lane.spans.measure(edges)
-    row = _longest(index, ref, low, high) if count[0] else None
+    # What is on lanes of waits are parts of events, of which nothing more can be told.
+    named = bool(count[0]) and ref.role not in {"wait", "late"}
+    row = _longest(index, ref, low, high) if named else None
     return {
         "count": int(count[0]),
         "busy": int(covered[0]),

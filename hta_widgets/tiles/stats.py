@@ -15,7 +15,7 @@ from hta_widgets.tiles.protocol import pack
 from hta_widgets.tiles.rank_index import RankIndex
 from hta_widgets.tiles.spans import Cover, Ints, cover_of
 
-__all__ = ["DeviceTimes", "minimap", "stats"]
+__all__ = ["DeviceTimes", "compute_of", "minimap", "stats"]
 
 _COMPUTE, _COMMUNICATION, _MEMORY = (
     KINDS.index(kind) for kind in ("compute", "communication", "memory")
@@ -101,6 +101,12 @@ def _parts_of(index: RankIndex) -> tuple[Intervals, ...]:
     exposed = subtract(communication, compute)
     memory_alone = subtract(subtract(memory, compute), communication)
     return compute, communication, memory, exposed, memory_alone
+
+
+def compute_of(index: RankIndex) -> Intervals:
+    """Return when a rank computes, in times as users see them."""
+    pieces, shift = _parts_of(index)[0], index.rank.shift_ns
+    return Intervals(pieces.start + shift, pieces.end + shift)
 
 
 def _joined(parts: list[Intervals]) -> Cover:

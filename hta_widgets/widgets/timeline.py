@@ -23,6 +23,9 @@ from hta_widgets.widgets.state import State
 
 __all__ = ["Timeline"]
 
+#: More ranks are folded unless the caller says otherwise.
+MOST_UNFOLDED = 16
+
 _PLAIN = ("selected_event", "search", "color", "pinned")
 
 
@@ -43,6 +46,10 @@ class Timeline(anywidget.AnyWidget):
     color : {"kind", "name"}, default "kind"
         Colour events by what they are, or give each name its own shade of that colour.
 
+    folded : bool, optional
+        Fold ranks that behave alike (`analysis.rank_clusters`) into one row each, so that only
+        these and the outliers have rows; numbers stay those of all ranks. Default: above 16 ranks.
+
     Attributes
     ----------
     view : tuple of int
@@ -57,6 +64,8 @@ class Timeline(anywidget.AnyWidget):
         ``"kind"`` or ``"name"``.
     pinned : list of str
         ``"5"`` pins rank 5 to the top, ``"5/GPU 0 · stream 7"`` one of its tracks.
+    folded : bool
+        Whether ranks that behave alike are folded; of this timeline alone, and not undone.
 
     Examples
     --------
@@ -69,6 +78,7 @@ class Timeline(anywidget.AnyWidget):
 
     state = anywidget.WidgetTrait().tag(sync=True)
     height = t.Int(480, min=120).tag(sync=True)
+    folded = t.Bool(False).tag(sync=True)
     _scene = t.Dict().tag(sync=True)
 
     view = t.Tuple(t.Int(), t.Int(), allow_none=True)
@@ -85,6 +95,7 @@ class Timeline(anywidget.AnyWidget):
         tracks: str | Sequence[str] | None = None,
         height: int = 480,
         color: str = "kind",
+        folded: bool | None = None,
     ) -> None:
         self._esm = asset("timeline.js").read_text("utf-8")
         self._css = asset("timeline.css").read_text("utf-8")
@@ -96,6 +107,7 @@ class Timeline(anywidget.AnyWidget):
         super().__init__(
             state=State(view=self._whole, color=color),
             height=height,
+            folded=len(self.traces) > MOST_UNFOLDED if folded is None else folded,
             _scene=scene,
             view=self._whole,
             selection=Selection(traces=self.traces),

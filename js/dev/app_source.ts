@@ -16,6 +16,8 @@ interface Known {
 export class AppSource extends FakeSource {
   /** Makes requests of an op fail with this text. */
   readonly broken = new Map<string, string>();
+  /** What is answered to `clusters`; nothing is known of that without it. */
+  clusters: Record<string, unknown> | null = null;
   /** Replaces every name, to see what odd ones do. */
   rename: ((name: string) => string) | null = null;
   private readonly byLane = new Map<number, FakeLane>();
@@ -53,6 +55,7 @@ export class AppSource extends FakeSource {
         bytes: 78_900,
       }),
     };
+    if (op === "clusters" && this.clusters !== null) own.clusters = () => this.clusters ?? {};
     const answer = own[op];
     if (answer === undefined) {
       const reply = await super.ask(op, request, signal);
@@ -250,7 +253,9 @@ export class AppSource extends FakeSource {
       return { total: 0, names: 0, ranks: [], error: "missing ), unterminated subpattern" };
     }
     const hits = this.matches(text);
-    return { total: hits.length, names: 1, ranks: [], error: null };
+    const byRank = new Map<number, number>();
+    for (const { rank } of hits) byRank.set(rank, (byRank.get(rank) ?? 0) + 1);
+    return { total: hits.length, names: 1, ranks: [...byRank], error: null };
   }
 
   private find(request: {

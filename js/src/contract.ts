@@ -1,5 +1,7 @@
 /** The types that the parts of the page share. Times are integer nanoseconds since the origin. */
 
+import type { Arrival } from "./protocol/ribbon";
+
 export type Kind = "compute" | "communication" | "memory" | "sync" | "cpu" | "annotation" | "other";
 
 /** Half-open window of time. */
@@ -32,6 +34,9 @@ export interface SceneTrack {
   /** Counters only: the range of the values. */
   range?: [number, number];
   unit?: string;
+  /** Communication tracks of jobs with several ranks: lanes drawn over this one. */
+  wait?: number;
+  late?: number;
 }
 
 export interface SceneRank {
@@ -51,7 +56,14 @@ export interface SceneRank {
   overview_level?: number;
   problems: number;
   /** Lanes of the folded row. `gpu` and `comm` only where the rank has such events. */
-  summary: { lane: number; role: "gpu" | "comm" | "cpu"; label: string }[];
+  summary: {
+    lane: number;
+    role: "gpu" | "comm" | "cpu";
+    label: string;
+    /** `comm` of jobs with several ranks: lanes drawn over this one. */
+    wait?: number;
+    late?: number;
+  }[];
   tracks: SceneTrack[];
 }
 
@@ -140,6 +152,8 @@ export interface Slice {
   start: number;
   dur: number;
   flags: number;
+  /** Of a matched collective: what of it the rank waits for others. */
+  wait?: number;
 }
 
 /** One line of the layout: a rank's head, a track, or a folded rank. */
@@ -152,6 +166,22 @@ export interface RowInfo {
   height: number;
   open: boolean;
   pinned: boolean;
+  /** Where the row stands for more than its own rank: all of them, its own included. */
+  like?: readonly number[];
+  /** The row has a badge: it folds like ranks, or it stands for them and would unfold them. */
+  badge?: "fold" | "unfold";
+}
+
+/** Ranks that look alike, and which of them have no row: another one of the group stands for them. */
+export interface Alike {
+  /** Ranks of a group, ascending, by the one that stands for them. */
+  readonly groups: ReadonlyMap<number, readonly number[]>;
+  /** Groups whose ranks are shown nevertheless, by the one that stands for them. */
+  readonly unfolded: ReadonlySet<number>;
+  /** Ranks without a row, with the one that stands for each. */
+  readonly hidden: ReadonlyMap<number, number>;
+  /** Why a rank is not folded with most others, in words. */
+  readonly why: ReadonlyMap<number, string>;
 }
 
 /** What lies under a point of the canvas. */
@@ -164,6 +194,10 @@ export interface Hit {
   /** The cell under the pointer where no rectangle is: its exact window and what the tile says. */
   cell: { start: number; end: number; busy: number; count: number; kind: Kind | null } | null;
   step: SceneStep | null;
+  /** On a ribbon of late arrivals: the mark there. */
+  arrival?: Arrival | null;
+  /** On the badge of a row that stands for others. */
+  badge?: boolean;
 }
 
 /** Everything drawn on top of the lanes. */
@@ -171,6 +205,8 @@ export interface Overlay {
   hover: { lane: number; start: number; dur: number } | null;
   selected: Brief | null;
   flows: { kind: string; from: Brief; to: Brief }[];
+  /** Of the selected collective: when its last rank came, and which one that was. */
+  collective: { time: number; rank: number } | null;
   selection: SelectionJson | null;
   /** While a drag goes on: a box in time, and optionally rows. */
   brush: { start: number; end: number; ranks: number[] | null; tracks: string[] | null } | null;
@@ -179,6 +215,8 @@ export interface Overlay {
   notes: { start: number; end: number; kept: boolean }[];
   /** Search text whose hits are marked above the lanes; "" for none. */
   search: string;
+  /** Hits of the search by rank, where that is known. */
+  hits?: ReadonlyMap<number, number>;
   /** Kinds that the user switched off in the legend: drawn pale, never removed from the numbers. */
   dimmed: ReadonlySet<Kind>;
 }
@@ -190,6 +228,8 @@ export interface RowState {
   pinned: readonly string[];
   /** Regular expression over "rank 5", process, label and host; "" shows all. */
   filter: string;
+  /** Like ranks folded into one row; none are without it. */
+  alike?: Alike | null;
 }
 
 export interface FrameStats {

@@ -15,7 +15,7 @@ import type {
 } from "./contract";
 import { type DataPart, StageData } from "./data/stage_data";
 import { EVERYTHING, FrameLoop } from "./draw/frame_loop";
-import { type StatsByRank, statsByRank } from "./draw/gutter";
+import { type LatenessByRank, latenessByRank, type StatsByRank, statsByRank } from "./draw/by_rank";
 import { MinimapPicture } from "./draw/head";
 import { NO_OVERLAY } from "./draw/overlay";
 import { type Paints, paintsOf, shadeOf } from "./draw/paints";
@@ -32,8 +32,18 @@ export function createStage(scene: Scene, source: Source, theme: ThemeName = "li
   return new DrawnStage(scene, source, theme);
 }
 
-function stripRows(scene: Scene): number {
-  return (scene.steps.length > 0 ? 1 : 0) + (scene.phases.length > 0 ? 1 : 0);
+/** Whether somebody can say who comes late to collectives; a saved page cannot. */
+function saysLate(scene: Scene, source: Source): boolean {
+  return (
+    source.status !== "none" &&
+    scene.ranks.some(({ summary }) => summary.some(({ wait }) => wait !== undefined))
+  );
+}
+
+function placesOf(scene: Scene, source: Source, width: number, height: number, dpr: number) {
+  const late = saysLate(scene, source);
+  const rows = [scene.steps.length > 0, scene.phases.length > 0, late].filter(Boolean).length;
+  return geometryOf(width, height, dpr, rows, late);
 }
 
 class DrawnStage implements Stage {
@@ -54,6 +64,7 @@ class DrawnStage implements Stage {
   private geometry: Geometry;
   private readonly rowsView: RowsView;
   private stats: StatsByRank | null = null;
+  private lateness: LatenessByRank | null = null;
   private minimap: MinimapPicture | null = null;
   private readonly loop = new FrameLoop((now) => this.draw(now));
   private told: Span | null = null;
@@ -69,7 +80,7 @@ class DrawnStage implements Stage {
     this.camera = new Camera(scene.range);
     this.data = this.openData();
     this.paints = paintsOf(this.theme, scene.kinds, this.overlay.dimmed);
-    this.geometry = geometryOf(0, 0, 1, stripRows(scene));
+    this.geometry = placesOf(scene, source, 0, 0, 1);
     this.rowsView = new RowsView(scene, this.geometry);
     const { signal } = this.ended;
     this.scrollbar = new Scrollbar((scroll) => this.scrollTo(scroll), signal);
@@ -94,6 +105,7 @@ class DrawnStage implements Stage {
     this.camera.reset(scene.range);
     this.shades = [];
     this.stats = null;
+    this.lateness = null;
     this.minimap = null;
     this.told = null;
     this.paints = paintsOf(this.theme, scene.kinds, this.overlay.dimmed);
@@ -158,7 +170,7 @@ class DrawnStage implements Stage {
     if (this.overlay.search !== before.search || this.overlay.selection !== before.selection) {
       this.request();
     }
-    this.loop.touch({ overlay: true });
+    this.loop.touch({ overlay: true, gutter: this.overlay.hits !== before.hits });
   }
 
   scrollBy(pixels: number): boolean {
@@ -219,9 +231,18 @@ class DrawnStage implements Stage {
     if (part === "stats") {
       this.stats = this.data.stats === null ? null : statsByRank(this.data.stats);
       this.loop.touch({ gutter: true, margin: true });
+      this.request();
+    } else if (part === "lateness") {
+      const { lateness } = this.data;
+      const first = this.lateness === null;
+      this.lateness = lateness === null ? null : latenessByRank(lateness);
+      this.loop.touch({ gutter: true, lanes: true, margin: true });
+      if (first) this.request();
     } else if (part === "minimap") {
       this.pictureMinimap();
       this.loop.touch({ head: true });
+    } else if (part === "ribbon") {
+      this.loop.touch({ head: true, lanes: true });
     } else if (part === "marks") {
       this.loop.touch({ overlay: true });
     } else if (this.data.windows.pending) {
@@ -259,7 +280,7 @@ class DrawnStage implements Stage {
     const same = width === now.width && height === now.height && dpr === now.dpr;
     if (same && this.measured) return;
     this.measured = true;
-    this.geometry = geometryOf(width, height, dpr, stripRows(this.scene));
+    this.geometry = placesOf(this.scene, this.source, width, height, dpr);
     this.painter.resize(this.geometry);
     this.pictureMinimap();
     this.relayout();
@@ -302,7 +323,11 @@ class DrawnStage implements Stage {
     const { lanes, nearby } = this.rowsView;
     const resolution = nsPerDevicePx(this.geometry, view);
     const sight = { view, resolution, lanes, nearby, range: this.scene.range };
-    this.data.show(sight, this.camera.target, lanesWidth, this.overlay);
+    const { lateRow, dpr } = this.geometry;
+    const bins = Math.round(lanesWidth * dpr);
+    const ribbons = lateRow ? { bins, ranks: this.rowsView.ribbons } : null;
+    const { over } = this.rowsView;
+    this.data.show(sight, over, this.camera.target, lanesWidth, this.overlay, ribbons);
   }
 
   private tell(done: boolean): void {
@@ -325,7 +350,9 @@ class DrawnStage implements Stage {
         const { view } = this.camera;
         const { windows } = this.data;
         windows.update(
-          this.rowsView.lanes,
+          this.lateness === null
+            ? this.rowsView.lanes
+            : [...this.rowsView.lanes, ...this.rowsView.over],
           view,
           nsPerDevicePx(this.geometry, view),
           this.scene.range,
@@ -350,9 +377,18 @@ class DrawnStage implements Stage {
       this.source.status !== "live" &&
       shown !== null &&
       (shown.start !== Math.floor(view[0]) || shown.end !== Math.ceil(view[1]));
+    const late = this.lateness;
     return {
-      head: { geometry, theme, scene, job, view, minimap: this.minimap },
-      gutter: { geometry, theme, layout, placed, stats: stale ? null : stats },
+      head: { geometry, theme, scene, job, view, minimap: this.minimap, ribbon: data.ribbon },
+      gutter: {
+        geometry,
+        theme,
+        layout,
+        placed,
+        stats: stale ? null : stats,
+        lateness: stale ? null : late,
+        hits: overlay.search === "" ? null : (overlay.hits ?? null),
+      },
       lanes: {
         geometry,
         theme,
@@ -361,11 +397,13 @@ class DrawnStage implements Stage {
         job,
         view,
         sight,
+        lateness: late,
+        ribbon: data.ribbon,
         shade: this.byName ? (key) => this.shade(key) : null,
         window: (lane) => data.windows.get(lane),
         nameOf: (key) => data.store.names.get(key) ?? "",
       },
-      margin: { geometry, theme, placed, stats, stale },
+      margin: { geometry, theme, placed, stats, lateness: late, stale },
       overlay: {
         geometry,
         theme,
@@ -391,7 +429,9 @@ class DrawnStage implements Stage {
       view: this.camera.view,
       job: this.camera.job,
       sight: this.rowsView.sight,
+      fold: this.rowsView.layout.fold,
       store: data.store,
+      ribbon: data.ribbon,
       window: (lane) => data.windows.get(lane),
     };
   }

@@ -373,3 +373,54 @@ def test_a_widget_saves_what_it_shows(page, traces, tmp_path):
     expect(root.locator(".hta-words")).to_contain_text("5.00–9.00\u2009ms")
     expect(root.locator("[role=row]").first).to_contain_text("rank 2")
     expect(root.locator(".hta-color")).to_have_attribute("aria-pressed", "true")
+
+
+WAIT, LATE = "#fde3d0", "#c01538"
+SLOW = 2
+
+
+def collectives(folder, ranks=4, calls=6):
+    """Write all-reduces at which one rank comes 2 ms after the others, and load them."""
+    for rank in range(ranks):
+        events = [complete("host", "cpu_op", 10, 100, 0, calls * STEP_US)]
+        for call in range(calls):
+            at, end = call * STEP_US + 2000 + rank, call * STEP_US + 7000
+            late = 2000 if rank == SLOW else 0
+            stated = {
+                "Collective name": "allreduce",
+                "Process Group Name": "0",
+                "Process Group Ranks": json.dumps(list(range(ranks))),
+                "Group size": ranks,
+                "In msg nelems": 1 << 20,
+                "dtype": "Float",
+            }
+            step = f"ProfilerStep#{call}"
+            events += [
+                complete(step, "user_annotation", 10, 100, call * STEP_US, STEP_US),
+                complete(GEMM, "kernel", 0, 7, call * STEP_US, 1500 + late, stream=7),
+                complete(NCCL, "kernel", 0, 20, at + late, end - at - late, stream=20, **stated),
+            ]
+        document = {
+            "distributedInfo": {"rank": rank},
+            "baseTimeNanoseconds": 1_700_000_000_000_000_000,
+            "traceEvents": events,
+        }
+        (folder / f"rank-{rank}.json").write_text(json.dumps(document))
+    return hw.load(folder, progress=False, cache=False)
+
+
+def test_a_page_says_who_waits_for_whom(open_page, tmp_path, screenshot):
+    folder = tmp_path / "late"
+    folder.mkdir()
+    saved = open_page(TileEngine(collectives(folder)))
+    expect(saved.words).to_contain_text("3 ranks wait")
+    expect(saved.words).to_contain_text(f"for rank {SLOW}.")
+    wait_for_colors(saved.stage, WAIT, LATE, "#e0630f")
+    expect(saved.root.locator(".hta-key-only").first).to_contain_text("wait")
+    screenshot(saved.page, "saved_page_waits")
+    click(saved.stage, (saved.x(5_500_000), saved.nccl(0)))
+    panel = saved.root.locator(".hta-collective")
+    expect(panel).to_contain_text("allreduce on 4 ranks")
+    expect(panel).to_contain_text("3 waited 2.00")
+    expect(saved.words).to_contain_text(f"waiting for rank {SLOW}.")
+    screenshot(saved.page, "saved_page_collective")

@@ -7,7 +7,7 @@ from playwright.sync_api import Locator, Page, expect
 from support.browser import click, drag, hover, wheel
 
 GUTTER, MARGIN = 164, 128
-HEAD = 32 + 20 + 32  # overview, axis, steps and phases
+HEAD = 32 + 20 + 48  # overview, axis; steps, phases, who comes last
 NARROW = 900  # below, the gutter is slimmer and the margin gone
 
 
@@ -29,7 +29,7 @@ class Screen:
         """Pixels from the stage's top to the top of a folded rank's row."""
         boxes = self.kernel.value("len(ts)")
         height = self.stage.bounding_box()["height"] - HEAD
-        pitch = max(44, min(56, height / boxes))
+        pitch = max(44, min(61, height / boxes))
         return HEAD + pitch * rank
 
     def focus(self) -> None:

@@ -104,7 +104,8 @@ def agree(ours, theirs, where):
 @pytest.mark.parametrize("seed", JOBS.values(), ids=JOBS.keys())
 def test_both_engines_agree(tmp_path, saved, seed):
     rng = random.Random(seed)
-    kernel = load(write_job(tmp_path, seed, ranks=3 if seed == 3 else 2))
+    calls = 0 if seed == JOBS["host only"] else 24
+    kernel = load(write_job(tmp_path, seed, ranks=3 if seed == 3 else 2, calls=calls))
     scene = kernel.scene()
     pair = Pair(kernel, saved(kernel))
     low, high = scene["range"]
@@ -143,7 +144,60 @@ def test_both_engines_agree(tmp_path, saved, seed):
         start = instant()
         pair.same("cell", lane=lane, start=start, end=start + rng.choice((1, 300, 10**5, high)))
         pair.same("snap", lane=lane, time=instant(), tolerance=rng.choice((0, 50, 10**6)))
+    for _ in range(15):
+        start = instant()
+        pair.same("lateness", start=start, end=start + rng.choice((1, 10**5, high)))
+    whole = pair.same("lateness", start=low, end=high)
+    assert calls == 0 or sum(whole["wait"]) > 0
+    assert pair.same("lateness", start=low, end=low) is None
     assert pair.asked > 300
+
+
+def waits_of(scene):
+    lanes = [row for rank in scene["ranks"] for row in (*rank["summary"], *rank["tracks"])]
+    return [row[role] for row in lanes for role in ("wait", "late") if role in row]
+
+
+def same_collectives(pair, kernel, rng, ranks):
+    matched = 0
+    for rank in ranks:
+        frame = kernel.traces[rank].events
+        rows = frame.index[frame.kind == "communication"].tolist()
+        for row in [*rows, *rng.sample(range(len(frame)), 10), len(frame)]:
+            reply = pair.same("collective", rank=rank, id=int(row))
+            matched += reply is not None and reply["collective"] is not None
+    return matched
+
+
+@pytest.mark.parametrize("seed", range(11, 17))
+def test_both_engines_see_who_waits(tmp_path, saved, seed):
+    rng = random.Random(seed)
+    ranks = 2 + seed % 4
+    kernel = load(write_job(tmp_path, seed, ranks=ranks, calls=60))
+    scene = kernel.scene()
+    pair = Pair(kernel, saved(kernel))
+    low, high = scene["range"]
+    lanes = waits_of(scene)
+    for level in range(24):
+        first = rng.randrange(low, high) >> level + 8
+        pair.same("tiles", level=level, parts=[{"lanes": lanes, "first": first, "last": first + 3}])
+    whole = [{"lanes": lanes, "first": 0, "last": (high >> 22) + 1}]
+    pair.same("tiles", level=14, parts=whole)
+    for _ in range(40):
+        start = rng.randrange(low, high)
+        pair.same("lateness", start=start, end=start + rng.randrange(1, high))
+    assert same_collectives(pair, kernel, rng, range(ranks)) > 30
+
+
+def test_a_page_of_one_rank_has_no_collectives(tmp_path, saved):
+    kernel = load(write_job(tmp_path, 1, ranks=1))
+    page = saved(kernel)
+    pair = Pair(kernel, page)
+    reply = pair.same("lateness", start=0, end=10**6)
+    assert (reply["collectives"], reply["late"]) == ([0], [])
+    assert "no communication between ranks" in reply["note"]
+    assert pair.same("collective", rank=0, id=3) == {"collective": None}
+    assert 'id="hta-collectives"' not in page.path.read_text()
 
 
 def searched(pair, rng, scene, text):
@@ -252,6 +306,35 @@ def test_overviews_are_exact_on_their_grid(tmp_path, saved):
         for name in ("compute", "communication", "exposed", "memory", "data", "idle"):
             assert found[name][at] == exact[name][at], name
         assert rank["rank"] in found["approximate"]
+        late, _ = kernel.answer({"op": "lateness", "start": start, "end": end})
+        said, _ = page.answer("lateness", start=start, end=end)
+        assert said["exposed_wait"][at] == late["exposed_wait"][at] > 0
+        assert rank["rank"] in said["approximate"]
+    # Matched collectives are in the page for all ranks.
+    waits = waits_of(kernel.scene())
+    for level in range(20):
+        first = rng.randrange(low, high) >> level + 8
+        pair.same("tiles", level=level, parts=[{"lanes": waits, "first": first, "last": first + 3}])
+    for lane in waits:
+        start = rng.randrange(low, high)
+        pair.same("cell", lane=lane, start=start, end=start + 10**5)
+        pair.same("snap", lane=lane, time=start, tolerance=10**6)
+    for _ in range(20):
+        start = rng.randrange(low, high)
+        window = {"start": start, "end": start + rng.randrange(1, high)}
+        late, _ = kernel.answer({"op": "lateness", **window})
+        said, _ = page.answer("lateness", **window)
+        for name in ("ranks", "collectives", "last", "wait", "imposed", "late", "note"):
+            assert said[name] == late[name], name
+        coarsest = max(rank["overview_level"] for rank in overviews)
+        for ours, theirs in zip(late["exposed_wait"], said["exposed_wait"], strict=True):
+            assert theirs == pytest.approx(ours, abs=2 << coarsest)
+    with_all = [rank["rank"] for rank in scene["ranks"]]
+    for rank in with_all:
+        for row in np.flatnonzero(kernel.traces[rank].events.kind == "communication")[:40]:
+            asked = {"rank": rank, "id": int(row)}
+            exact, _ = kernel.answer({"op": "collective", **asked})
+            agree(exact, page.answer("collective", **asked)[0], asked)
 
 
 def room(saved, kernel, share):

@@ -29,15 +29,16 @@ ARGS = [
 ]
 
 
-def write_job(folder: Path, seed: int, ranks: int = 2, events: int = 120) -> Path:
-    """Write one file a rank; equal seeds write equal jobs."""
+def write_job(folder: Path, seed: int, ranks: int = 2, events: int = 120, calls: int = 24) -> Path:
+    """Write one file a rank; equal seeds write equal jobs. `calls`: collectives of all ranks."""
     rng = random.Random(seed)
+    matched = _collectives(random.Random(seed + 1000), ranks, calls)
     for rank in range(ranks):
         document: dict[str, Any] = {
             "schemaVersion": 1,
             "distributedInfo": {"rank": rank},
             "baseTimeNanoseconds": 1_700_000_000_000_000_000 + rng.randrange(10**6),
-            "traceEvents": list(_records(rng, events)),
+            "traceEvents": [*_records(rng, events), *matched[rank]],
         }
         text = json.dumps(document)
         (folder / f"rank-{rank}.json").write_text(text, encoding="ascii")
@@ -67,6 +68,48 @@ def _records(rng: random.Random, count: int):
                 yield {"ph": "f", "bp": "e", **flow, "pid": 0, "tid": stream, "ts": now}
             now += dur
     yield from _others(rng, count)
+
+
+def _collectives(rng: random.Random, ranks: int, calls: int) -> list[list[dict[str, Any]]]:
+    """Return each rank's kernels of collectives that files name, on two streams at once.
+
+    Now and then a rank comes last by much, several come together, one leaves before the last one
+    came, or is not in the file.
+    """
+    found: list[list[dict[str, Any]]] = [[] for _ in range(ranks)]
+    free = {(rank, stream): 0.0 for rank in range(ranks) for stream in (40, 44)}
+    slow = rng.randrange(ranks)
+    for call in range(calls):
+        stream = rng.choice((40, 40, 44))
+        pair = ranks > 2 and rng.random() < 0.3
+        members = list(range(2)) if pair else list(range(ranks))
+        start = max(free[rank, stream] for rank in members) + rng.randrange(900) / 8
+        together = rng.random() < 0.2
+        arrivals = {rank: start + (0 if together else rng.randrange(1600) / 8) for rank in members}
+        if slow in arrivals and rng.random() < 0.7:
+            arrivals[slow] = start + 300 + rng.randrange(800) / 8
+        elements = rng.choice((7, 1024, 1 << 20))
+        args = {
+            "Collective name": rng.choice(("allreduce", "_allgather_base", "broadcast")),
+            "Process Group Name": f"{stream}{'p' if pair else ''}",
+            "Process Group Ranks": json.dumps(members),
+            "Group size": len(members),
+            "In msg nelems": elements,
+            "Out msg nelems": elements * rng.choice((1, len(members))),
+            "dtype": rng.choice(("Float", "BFloat16", "odd")),
+            "stream": stream,
+        }
+        missing = rng.choice(members) if rng.random() < 0.1 else -1
+        for rank in members:
+            end = max(arrivals.values()) + rng.randrange(1, 1200) / 8
+            if rng.random() < 0.05:
+                end = arrivals[rank] + 1
+            free[rank, stream] = end
+            if rank != missing:
+                kernel = {"ph": "X", "cat": "kernel", "name": NAMES[3], "pid": 0, "tid": stream}
+                times = {"ts": arrivals[rank], "dur": end - arrivals[rank]}
+                found[rank].append({**kernel, **times, "args": {**args, "seen by": call}})
+    return found
 
 
 def _thread(rng: random.Random, thread: int, count: int):

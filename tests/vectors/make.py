@@ -564,6 +564,203 @@ def stats_cases():
     )
 
 
+# --- who waits for whom -----------------------------------------------------------------------
+
+
+def covers(intervals, t):
+    """Whether the nanosecond after `t` is in one of ``(start, end)``."""
+    return any(a <= t < b for a, b in intervals)
+
+
+def runs(owner_at, low, high):
+    """``[start, dur, owner]`` of the longest stretches of one owner; None is nobody."""
+    found, since, owner = [], low, None
+    for t in range(low, high + 1):
+        now = owner_at(t) if t < high else None
+        if now != owner:
+            if owner is not None:
+                found.append([since, t - since, owner])
+            since, owner = t, now
+    return found
+
+
+def lateness_case(name, why, calls, windows, clocks=None, compute=None):
+    """`calls`: of each collective ``{rank: (start, dur)}``, or ``{rank: (start, dur, track)}``.
+
+    `clocks`: by rank, what is to be added to its starts to compare them with those of others.
+    """
+    clocks, compute = clocks or {}, compute or {}
+    numbers = sorted({rank for call in calls for rank in call})
+    entries = {rank: [] for rank in numbers}
+    for number, call in enumerate(calls):
+        arrival = {rank: one[0] + clocks.get(rank, 0) for rank, one in call.items()}
+        last = max(arrival.values())
+        came_last = [rank for rank, time in arrival.items() if time == last]
+        others = sorted(time for rank, time in arrival.items() if rank not in came_last)
+        waits = {rank: last - time for rank, time in arrival.items()}
+        for rank, (start, dur, *track) in call.items():
+            alone = came_last == [rank] and bool(others)
+            middle = (
+                (others[(len(others) - 1) // 2] + others[len(others) // 2]) // 2 if alone else 0
+            )
+            entries[rank].append(
+                {
+                    "call": number,
+                    "start": start,
+                    "dur": dur,
+                    "track": track[0] if track else 0,
+                    "wait": waits[rank],
+                    "late": last - middle if alone else 0,
+                    "imposed": sum(waits.values()) if alone else 0,
+                }
+            )
+    ranks = []
+    for rank in numbers:
+        own = sorted(entries[rank], key=lambda one: (one["start"], -one["dur"], one["call"]))
+        for at, one in enumerate(own):
+            one["id"] = at
+        busy = [(s, s + d) for s, d in compute.get(rank, ())]
+        ranks.append({"rank": rank, "clock": clocks.get(rank, 0), "compute": busy, "entries": own})
+        ranks[-1].update(lateness_lanes(own))
+    return {
+        "name": name,
+        "why": why,
+        "ranks": ranks,
+        "windows": [lateness_window(ranks, a, b) for a, b in windows],
+    }
+
+
+def lateness_lanes(own):
+    """The lanes of one rank as ``[start, dur, id]``: each event's own wait, all folded, late."""
+    waits = [[e["start"], e["wait"], e["id"]] for e in own if e["wait"]]
+    waits.sort(key=lambda piece: (piece[0], -piece[1], piece[2]))
+    lates = [[e["start"] - e["late"], e["late"], e["id"]] for e in own if e["late"]]
+    lates.sort(key=lambda piece: (piece[0], -piece[1], piece[2]))
+    transfers = [(e["start"] + e["wait"], e["start"] + e["dur"]) for e in own]
+
+    def owner_at(t):
+        if covers(transfers, t):
+            return None
+        return next((piece[2] for piece in waits if piece[0] <= t < piece[0] + piece[1]), None)
+
+    low = min((piece[0] for piece in waits), default=0)
+    high = max((piece[0] + piece[1] for piece in waits), default=0)
+    return {"waits": waits, "folded": runs(owner_at, low, high), "lates": lates}
+
+
+def lateness_window(ranks, a, b):
+    figures = {name: [] for name in ("collectives", "last", "wait", "exposed_wait", "imposed")}
+    for rank in ranks:
+        inside = [e for e in rank["entries"] if overlaps((e["start"], e["dur"], 0), a, b)]
+        waits = [(start, start + dur) for start, dur, _ in rank["waits"]]
+        waited = [t for t in range(a, b) if covers(waits, t)]
+        figures["collectives"].append(len(inside))
+        figures["last"].append(sum(e["late"] > 0 for e in inside))
+        figures["wait"].append(len(waited))
+        figures["exposed_wait"].append(sum(not covers(rank["compute"], t) for t in waited))
+        figures["imposed"].append(sum(e["imposed"] for e in inside))
+    others = max(len(ranks) - 1, 1)
+    late = [
+        rank["rank"]
+        for i, rank in enumerate(ranks)
+        if figures["collectives"][i] >= 4
+        and Fraction(figures["last"][i], figures["collectives"][i]) > Fraction(1, 2)
+        and Fraction(figures["imposed"][i], others) >= Fraction(2, 100) * (b - a)
+    ]
+    return {"start": a, "end": b, **figures, "late": late}
+
+
+def lateness_cases():
+    yield lateness_case(
+        "three ranks by hand",
+        "Late is counted from the median of the others, waiting from the own arrival.",
+        [
+            {0: (0, 60), 1: (10, 50), 2: (50, 10)},
+            {0: (100, 100), 1: (130, 70), 2: (130, 70)},
+            {0: (300, 20), 1: (300, 20), 2: (310, 10)},
+        ],
+        [(0, 400), (0, 25), (55, 60), (60, 100), (120, 131), (-50, 10), (310, 311)],
+        compute={0: [(20, 10), (40, 100)], 2: [(0, 50)]},
+    )
+    yield lateness_case(
+        "a wait within another collective's transfer",
+        "On one lane a moment of transfer is no wait; each event keeps its own wait.",
+        [
+            # Waits 0-10 and transfers 10-40; meanwhile waits 5-30 and transfers 30-50.
+            {0: (0, 40, 0), 1: (10, 30, 0)},
+            {0: (5, 45, 1), 1: (30, 20, 1)},
+            # Waits 100-200; meanwhile waits 120-130 and transfers 130-150.
+            {0: (100, 110, 0), 1: (200, 10, 0)},
+            {0: (120, 30, 1), 1: (130, 20, 1)},
+            # Two that begin together: the longer wait has them both.
+            {0: (300, 20, 0), 1: (310, 10, 0)},
+            {0: (300, 40, 1), 1: (330, 10, 1)},
+        ],
+        [(0, 400), (5, 30), (125, 145), (300, 312)],
+        compute={0: [(0, 7), (140, 20)]},
+    )
+    yield lateness_case(
+        "waits that overlap, touch and outlast their events",
+        "A moment of several waits is of the one that began first.",
+        [
+            {0: (0, 30), 1: (20, 10)},
+            {0: (10, 50), 1: (40, 20)},
+            {0: (15, 10), 1: (18, 7)},
+            {0: (60, 10), 1: (70, 1)},
+            {0: (70, 20), 1: (90, 0)},
+            {0: (200, 5), 1: (230, 9)},
+        ],
+        [(0, 300), (12, 90), (90, 91), (210, 229)],
+    )
+    yield lateness_case(
+        "clocks that differ",
+        "Arrivals are compared on one clock, and shown on each rank's own.",
+        [
+            {0: (100, 60), 3: (1100, 60), 7: (50, 20)},
+            {0: (200, 60), 3: (1215, 45), 7: (120, 50)},
+            {0: (300, 60), 3: (1300, 60)},
+        ],
+        [(0, 2000), (1100, 1220), (100, 101)],
+        clocks={3: -1000, 7: 90},
+    )
+    steady = [{0: (50 * k, 20), 1: (50 * k + 2, 18), 2: (50 * k + 8, 12)} for k in range(8)]
+    yield lateness_case(
+        "the verdict",
+        "Late is who comes last in more than half of at least four, at 2 % of the window at least.",
+        [
+            *steady,
+            {0: (500, 20), 1: (508, 12), 2: (500, 20)},
+            {0: (550, 20), 1: (558, 12), 2: (500, 70)},
+        ],
+        [
+            (0, 150), (0, 160), (0, 500), (0, 2000), (0, 2800), (0, 2801), (300, 600), (350, 600),
+            (250, 600), (1000, 1001),
+        ],
+    )  # fmt: skip
+    rng = random.Random(77)
+    calls, free = [], 0
+    for _ in range(40):
+        free += rng.randrange(45)
+        members = rng.sample(range(4), rng.randrange(2, 5))
+        slow = rng.choice((2, 2, rng.randrange(4)))
+        starts = {rank: free + rng.randrange(30) + 25 * (rank == slow) for rank in members}
+        last = max(starts.values())
+        calls.append(
+            {
+                rank: (start, max(last + rng.randrange(1, 40) - start, 0), rng.randrange(2))
+                for rank, start in sorted(starts.items())
+            }
+        )
+    windows = [(a := rng.randrange(1000), a + 1 + rng.randrange(900)) for _ in range(20)]
+    yield lateness_case(
+        "random calls",
+        "Groups of some ranks on two streams, under compute that comes and goes.",
+        calls,
+        windows,
+        compute={rank: [(17 * k + rank, 3 + k % 9) for k in range(80)] for rank in (0, 2, 3)},
+    )
+
+
 # --- search texts -------------------------------------------------------------------------------
 
 
@@ -612,6 +809,7 @@ def documents():
         "tiles.json": {"kinds": KINDS, "cells": CELLS, "cases": tiles},
         "packed.json": {"replies": packed},
         "stats.json": {"cases": list(stats_cases())},
+        "lateness.json": {"cases": list(lateness_cases())},
         "search.json": search_cases(),
     }
 

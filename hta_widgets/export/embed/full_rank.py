@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from hta_widgets.export.embed.blocks import Block, ColumnWriter
 from hta_widgets.export.embed.names import Names, Types
-from hta_widgets.tiles.layout import Rank
+from hta_widgets.tiles.layout import LaneRef, Rank
 from hta_widgets.tiles.rank_index import RankIndex
 
-__all__ = ["FullRank", "rank_header"]
+__all__ = ["FullRank", "place_of_track", "rank_header"]
 
 #: Differences of larger numbers may leave the range in which pages count exactly.
 _WIDE = 1 << 50
@@ -64,19 +64,28 @@ def rank_header(rank: Rank) -> dict[str, Any]:
             {
                 "lane": row.lane,
                 "role": row.role,
-                "tracks": [_place(rank, track) for track in row.tracks],
+                "tracks": [place_of_track(rank, track) for track in row.tracks],
                 "annotations": row.annotations,
             }
             for row in rank.summary
         ],
         "tracks": [_track(rank, at) for at in range(len(rank.tracks))],
+        "overlays": [_overlay(rank, ref) for ref in rank.overlays],
     }
 
 
-def _place(rank: Rank, track: int) -> int:
+def place_of_track(rank: Rank, track: int) -> int:
     """Return where a track of the table stands among the rank's rows."""
     lane0 = int(rank.track_lane0[track])
     return next(at for at, row in enumerate(rank.tracks) if row.lane0 == lane0)
+
+
+def _overlay(rank: Rank, ref: LaneRef) -> dict[str, Any]:
+    """Return what one of the rank's last lanes holds; track -1 stands for all tracks."""
+    return {
+        "role": ref.role,
+        "track": place_of_track(rank, ref.sources[0]) if ref.sources else -1,
+    }
 
 
 def _track(rank: Rank, at: int) -> dict[str, Any]:

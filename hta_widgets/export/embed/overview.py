@@ -12,6 +12,7 @@ import numpy.typing as npt
 from hta_widgets.export.embed.blocks import Block, ColumnWriter
 from hta_widgets.export.embed.full_rank import rank_header
 from hta_widgets.export.embed.names import Names, Types
+from hta_widgets.model.intervals import Covered
 from hta_widgets.model.table import KINDS
 from hta_widgets.tiles.cells import NO_KIND, measure
 from hta_widgets.tiles.lane_index import CounterLane, Lane
@@ -98,7 +99,15 @@ class Overview:
         Whether all lanes are kept, or those of the folded rank only.
     """
 
-    def __init__(self, index: RankIndex, names: Names, most_cells: int, *, whole: bool) -> None:
+    def __init__(
+        self,
+        index: RankIndex,
+        names: Names,
+        most_cells: int,
+        *,
+        whole: bool,
+        exposed_wait: Covered | None = None,
+    ) -> None:
         rank = index.rank
         self.rank, self.whole = rank, whole
         types = Types(index, names)
@@ -119,6 +128,8 @@ class Overview:
         writer = ColumnWriter()
         _write(writer, columns)
         _write_device(writer, index, edges)
+        if exposed_wait is not None:
+            writer.ints("device_exposed_wait", np.diff(exposed_wait(self.grid.edges)))
         header = rank_header(rank)
         self.header: dict[str, Any] = {
             **header,

@@ -9,10 +9,11 @@ from typing import Any
 
 from hta_widgets.export.embed.args import ArgsOfRank, embed_args
 from hta_widgets.export.embed.blocks import Block, packed
+from hta_widgets.export.embed.collectives import Collectives
 from hta_widgets.export.embed.full_rank import FullRank
 from hta_widgets.export.embed.names import Names
 from hta_widgets.export.embed.overview import Overview
-from hta_widgets.tiles.layout import Job
+from hta_widgets.tiles import TileEngine
 from hta_widgets.tiles.rank_index import Budget, RankIndex
 
 __all__ = ["Embedded", "embed"]
@@ -53,31 +54,39 @@ class Embedded:
     sizes: list[tuple[str, int]]
 
 
-def embed(job: Job, scene: dict[str, Any], state: dict[str, Any], limit_bytes: float) -> Embedded:
+def embed(
+    engine: TileEngine, scene: dict[str, Any], state: dict[str, Any], limit_bytes: float
+) -> Embedded:
     """Return as much of a job as fits into so many bytes.
 
     Parameters
     ----------
-    job : Job
-        The lanes of all ranks.
+    engine : TileEngine
+        Of the job.
     scene, state : dict
         The scene of the page, and what its views share: selected ranks come first.
     limit_bytes : float
-        Size of the blocks. An overview of every rank is embedded even where it needs more.
+        Size of the blocks. The matched collectives and an overview of every rank are embedded
+        even where they need more.
     """
-    return _Plan(job, scene, state, limit_bytes).carry_out()
+    return _Plan(engine, scene, state, limit_bytes).carry_out()
 
 
 class _Plan:
     def __init__(
-        self, job: Job, scene: dict[str, Any], state: dict[str, Any], limit_bytes: float
+        self, engine: TileEngine, scene: dict[str, Any], state: dict[str, Any], limit_bytes: float
     ) -> None:
         self.scene = scene
         self.names = Names()
         budget = Budget(_LANE_BYTES)
-        self.indices = {rank.rank: RankIndex(rank, budget) for rank in job.ranks}
-        self.order = _by_importance(list(self.indices), scene, state)
-        self.limit = limit_bytes - _fixed_bytes(self.indices.values(), scene)
+        self.indices = {
+            rank.rank: RankIndex(rank, budget, lambda: engine.lateness) for rank in engine.job.ranks
+        }
+        self.collectives = Collectives(engine.job, lambda: engine.lateness, self.names)
+        late = self.collectives.late(*scene["range"])
+        self.order = _by_importance(list(self.indices), scene, state, late)
+        fixed = _fixed_bytes(self.indices.values(), scene) + self.collectives.size_bytes
+        self.limit = limit_bytes - fixed
 
     def carry_out(self) -> Embedded:
         full = self._full_ranks()
@@ -97,12 +106,17 @@ class _Plan:
         ]
         args_blocks = [block for one in args.values() for block in one.blocks]
         return Embedded(
-            document={**self.names.document(), "ranks": ranks},
-            blocks=[*ranks_blocks, *args_blocks],
+            document={
+                **self.names.document(),
+                "ranks": ranks,
+                "collectives": self.collectives.header,
+            },
+            blocks=[*self.collectives.blocks, *ranks_blocks, *args_blocks],
             scene=_with_coverage(self.scene, list(full), args, overviews),
             sizes=[
                 ("events", _size(full.values())),
                 ("overviews", _size(overviews.values())),
+                ("collectives", self.collectives.size_bytes),
                 ("arguments", sum(one.size_bytes for one in args.values())),
             ],
         )
@@ -140,7 +154,13 @@ class _Plan:
         return {} if full else made
 
     def _overview(self, cells: int, *, whole: bool) -> Callable[[int], Overview]:
-        return lambda rank: Overview(self.indices[rank], self.names, cells, whole=whole)
+        return lambda rank: Overview(
+            self.indices[rank],
+            self.names,
+            cells,
+            whole=whole,
+            exposed_wait=self.collectives.exposed_wait(rank),
+        )
 
     def _args(self, full: dict[int, FullRank], room: float) -> dict[int, ArgsOfRank]:
         found: dict[int, ArgsOfRank] = {}
@@ -163,8 +183,14 @@ def _fixed_bytes(indices: Iterable[RankIndex], scene: dict[str, Any]) -> int:
     return packed("document", text.encode("ascii")).size_bytes
 
 
-def _by_importance(ranks: list[int], scene: dict[str, Any], state: dict[str, Any]) -> list[int]:
-    """Return the ranks: the selected event's, the selection's, the steps' rank, then all others."""
+def _by_importance(
+    ranks: list[int], scene: dict[str, Any], state: dict[str, Any], late: Sequence[int] = ()
+) -> list[int]:
+    """Return the ranks by how much is to be seen of them.
+
+    The selected event's, the selection's, pinned ones, those that the others wait for, the steps'
+    rank, then all others.
+    """
     wanted: list[int] = []
     event, selection = state.get("selected_event"), state.get("selection") or {}
     if event:
@@ -172,6 +198,7 @@ def _by_importance(ranks: list[int], scene: dict[str, Any], state: dict[str, Any
     wanted += [int(rank) for rank in selection.get("ranks") or ()]
     wanted += [int(rank) for rank, _ in selection.get("ids") or ()]
     wanted += [int(pin.partition("/")[0]) for pin in state.get("pinned") or () if pin[:1].isdigit()]
+    wanted += late
     if scene.get("steps_rank") is not None:
         wanted.append(int(scene["steps_rank"]))
     known = set(ranks)

@@ -1,12 +1,17 @@
 /** The lanes for those who do not see them: a grid off screen, of the rows in sight and the event. */
 
 import type { Brief, RowInfo } from "../contract";
-import { formatDuration, formatTime, plural } from "../draw/format";
+import { formatDuration, formatTime, plural, rangesText } from "../draw/format";
 import type { Context } from "./context";
 import { aria, fill, h } from "./dom";
 
 const ROWS_SPOKEN = 60;
 let grids = 0;
+
+function whoOf({ rank, like, badge }: RowInfo): string {
+  if (like === undefined) return `rank ${rank}${badge === "fold" ? ", like ranks unfolded" : ""}`;
+  return `ranks ${rangesText(like)}, folded into rank ${rank}`;
+}
 
 export class AccessGrid {
   readonly el: HTMLElement;
@@ -39,7 +44,7 @@ export class AccessGrid {
   private row(row: RowInfo, pinned: readonly string[], selected: Brief | null): HTMLElement {
     const name =
       row.track === null
-        ? `rank ${row.rank}, ${row.open ? "open" : "closed"}`
+        ? `${whoOf(row)}, ${row.open ? "open" : "closed"}`
         : `rank ${row.rank}, ${row.track.label}, ${plural(row.track.events, "event")}`;
     const key = row.track === null ? String(row.rank) : `${row.rank}/${row.track.key}`;
     return h(

@@ -7,6 +7,7 @@ import { type Context, throttle } from "./context";
 import { aria, focused, h, toggle } from "./dom";
 import { FilterBox } from "./filter_box";
 import { detectTheme, watchTheme } from "./host_theme";
+import { Folding } from "./folding";
 import { Hover } from "./hover";
 import { listenToKeys } from "./keyboard";
 import { LaneIndex } from "./lane_index";
@@ -41,6 +42,10 @@ export interface AppOptions {
   height: number;
   signal: AbortSignal;
   makeStage: MakeStage;
+  /** Fold like ranks; null or left out: only where there are many. */
+  folded?: boolean | null;
+  /** The user has folded or unfolded them. */
+  keepFolded?: (folded: boolean) => void;
 }
 
 const LEAST_STAGE_PX = 96;
@@ -60,6 +65,7 @@ export class TimelineApp {
   private readonly ctx: Context;
   private readonly nav: Navigation;
   private readonly rows: Rows;
+  private readonly folding: Folding;
   private readonly picking: Picking;
   private readonly search: Search;
   private readonly legend: Legend;
@@ -114,13 +120,17 @@ export class TimelineApp {
     const help = new HelpSheet(this.frame, focus);
     this.nav = new Navigation(ctx);
     this.rows = new Rows(ctx);
+    const { folded = null, keepFolded = () => {} } = options;
+    this.folding = new Folding(ctx, this.rows, folded, keepFolded, (error) =>
+      fail("Ranks that are alike cannot be found", error),
+    );
     this.picking = new Picking(ctx, this.nav, this.rows);
     this.search = new Search(ctx, this.picking);
     this.status = new StatusLine(ctx, () => this.panels.openProblems());
     this.panels = new PanelControl(ctx, dock, this.nav, this.picking, this.search, this.status);
     const tip = new Tooltip(this.frame);
     const pin = new PinButton(ctx, this.rows);
-    this.hover = new Hover(ctx, tip, (row, point) => pin.show(row, point));
+    this.hover = new Hover(ctx, tip, this.rows, (row, point) => pin.show(row, point));
     this.legend = new Legend(ctx, signal);
     this.searchBox = new SearchBox(ctx, this.search, focus, (error) =>
       fail("The search failed", error),
@@ -130,6 +140,7 @@ export class TimelineApp {
       ctx,
       nav: this.nav,
       rows: this.rows,
+      folding: this.folding,
       picking: this.picking,
       status: this.status,
       hover: this.hover,
@@ -154,7 +165,14 @@ export class TimelineApp {
       this.commands.run(command),
     );
     this.facts = new ViewFacts(
-      { ctx, nav: this.nav, rows: this.rows, status: this.status, legend: this.legend },
+      {
+        ctx,
+        nav: this.nav,
+        rows: this.rows,
+        folding: this.folding,
+        status: this.status,
+        legend: this.legend,
+      },
       { showAllRows: () => this.filter.clear(), back: () => void this.commands.run("undo") },
     );
     this.grid = new AccessGrid(ctx);
@@ -192,11 +210,17 @@ export class TimelineApp {
     ctx.stage.setScene(scene);
     this.showScene();
     this.rows.renew();
+    this.folding.renew();
     this.picking.renew();
     this.panels.renew();
     this.search.follow();
     this.nav.follow(ctx.shared.state.view, false);
     this.facts.renew();
+  }
+
+  /** Fold like ranks, or show all, as Python says. */
+  setFolded(folded: boolean): void {
+    this.folding.set(folded, false);
   }
 
   /** Height of the drawing; toolbar, status line and panels come on top. */
@@ -227,6 +251,10 @@ export class TimelineApp {
       if (brief !== null && !this.search.isAt(brief)) status.say("search", null);
     });
     this.rows.changed.on(() => this.printGrid());
+    this.folding.changed.on(() => this.showFolding());
+    const hold = (): void => this.folding.hold(this.picking.rank, shared.state.selection);
+    this.picking.event.on(hold);
+    this.picking.selection.on(hold);
     listenToWheel({
       ctx,
       nav,
@@ -288,8 +316,13 @@ export class TimelineApp {
     this.legend.setKinds(kindsOf(scene));
     this.status.setTruth(scene.truth);
     this.status.setEmbedded(scene.embedded);
+    this.showFolding();
     aria(this.root, "label", `${scene.title}, ${scene.ranks.length} ranks, ${scene.events} events`);
     this.printGrid();
+  }
+
+  private showFolding(): void {
+    this.toolbar.setFolding(this.folding.offered, this.folding.on);
   }
 
   /** Width 0 means hidden: nothing is known of the room then. */

@@ -7,6 +7,7 @@ import { type Command, HELD, type Match } from "./keymap";
 import { Motion, type Push } from "./motion";
 import type { Navigation } from "./navigation";
 import { Bookmarks, marked, type Note, unmarked } from "./notes";
+import type { Folding } from "./folding";
 import type { HelpSheet } from "./panels/help";
 import type { Picking } from "./picking";
 import type { Pointer } from "./pointer";
@@ -20,6 +21,7 @@ export interface CommandParts {
   ctx: Context;
   nav: Navigation;
   rows: Rows;
+  folding: Folding;
   picking: Picking;
   search: Search;
   pointer: Pointer;
@@ -148,6 +150,10 @@ export class Commands {
       case "open-all":
         rows.toggleAll();
         break;
+      case "fold":
+        return this.fold();
+      case "fold-group":
+        return this.foldGroup();
       case "export":
         this.parts.openExport();
         break;
@@ -186,6 +192,29 @@ export class Commands {
       { strong: name },
       ".",
     ]);
+  }
+
+  private fold(): boolean {
+    const { folding, status } = this.parts;
+    if (!folding.offered) return false;
+    if (folding.isVain) status.flash([folding.note || "No two ranks are alike: none is folded."]);
+    folding.set(!folding.on);
+    return true;
+  }
+
+  /** Of the row under the pointer, else of the selected event's. */
+  private foldGroup(): boolean {
+    const { folding, hover, picking, rows, status } = this.parts;
+    if (rows.alike === null) return false;
+    const rank = hover.row?.rank ?? picking.brief?.rank ?? null;
+    if (rank === null || !folding.toggleGroup(rank)) {
+      status.flash([
+        "Point at a row of several ranks: ",
+        { key: "Shift+U" },
+        " shows all of them.",
+      ]);
+    }
+    return true;
   }
 
   /** Kinds dimmed in the legend, said for a moment. */

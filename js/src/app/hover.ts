@@ -1,12 +1,21 @@
 /** Follows the pointer: outlines what is under it and says what it is. */
 
-import type { Brief, Hit, RowInfo, SceneTrack } from "../contract";
-import { formatCount, formatDuration, formatTime, formatValue, plural } from "../draw/format";
+import type { Alike, Brief, Hit, RowInfo, SceneTrack } from "../contract";
+import {
+  formatCount,
+  formatDuration,
+  formatTime,
+  formatValue,
+  plural,
+  rangesText,
+} from "../draw/format";
 import { type Context, debounce } from "./context";
 import { kindName } from "./controls";
 import { type Child, h } from "./dom";
 import { asError, isAbort } from "./observed_source";
+import type { Rows } from "./rows";
 import type { Tooltip } from "./tooltip";
+import { arrivalWords } from "./words";
 
 /** After resting this long on a cell, its exact figures are asked for. */
 const DWELL_MS = 140;
@@ -32,6 +41,21 @@ export function busyText(share: number): string {
   return `${percent > 99.95 ? ">99.9" : percent.toFixed(1)}\u2009%`;
 }
 
+/** Which ranks a row stands for, or why it has one of its own. */
+function foldLines({ rank, like }: RowInfo, alike: Alike | null): Child[][] {
+  if (alike === null) return [];
+  const lines: Child[][] = [];
+  const why = alike.why.get(rank) ?? "";
+  const stands = [...alike.groups].find(([, ranks]) => ranks.includes(rank))?.[0];
+  if (like !== undefined) {
+    lines.push([h("b", {}, `ranks ${rangesText(like)}`), " are alike; drawn:"]);
+  } else if (stands !== undefined && stands !== rank && !alike.unfolded.has(stands)) {
+    lines.push([`like rank ${stands}; has its own row while something of it is selected`]);
+  }
+  if (why !== "") lines.push([like === undefined ? "Not folded: " : "Unlike most: ", why]);
+  return lines;
+}
+
 export class Hover {
   /** The row under the pointer, for pinning. */
   row: RowInfo | null = null;
@@ -49,6 +73,7 @@ export class Hover {
   constructor(
     private readonly ctx: Context,
     private readonly tip: Tooltip,
+    private readonly rows: Rows,
     /** The row under the pointer; the point only where it is in the gutter. */
     private readonly rowChanged: (
       row: RowInfo | null,
@@ -110,6 +135,10 @@ export class Hover {
   }
 
   private lines(hit: Hit): Child[][] {
+    if (hit.arrival) {
+      const [head, more] = arrivalWords(hit.arrival);
+      return [[h("b", {}, head)], [more]];
+    }
     if (hit.region === "lanes")
       return hit.slice === null ? this.cellLines(hit) : this.sliceLines(hit);
     if (hit.region === "strip" && hit.step !== null) {
@@ -125,9 +154,13 @@ export class Hover {
     const { slice, row } = hit;
     if (slice === null) return [];
     const rank = this.ctx.lanes.at(slice.lane)?.rank.rank ?? row?.rank;
+    const waiting =
+      slice.wait === undefined || slice.wait <= 0
+        ? ""
+        : `, of it ${formatDuration(slice.wait)} waiting`;
     const lines: Child[][] = [
       [h("b", {}, slice.name)],
-      [`rank ${rank ?? "?"} · ${formatDuration(slice.dur)}`],
+      [`rank ${rank ?? "?"} · ${formatDuration(slice.dur)}${waiting}`],
     ];
     if ((slice.flags & 2) !== 0)
       lines.push([h("span", { class: "hta-note" }, "overlaps its neighbours: own lane")]);
@@ -195,6 +228,7 @@ export class Hover {
     }
     if (rank === null) return [];
     const lines: Child[][] = [
+      ...foldLines(row, this.rows.alike),
       [h("b", {}, `rank ${rank.rank}`), rank.host === null ? "" : ` on ${rank.host}`],
       [`${formatCount(rank.events)} events · ${rank.file.split(/[\\/]/).at(-1) ?? ""}`],
     ];
@@ -205,6 +239,10 @@ export class Hover {
     lines.push([
       h("span", { class: "hta-note" }, `Click to ${row.open ? "close" : "open"} its tracks`),
     ]);
+    if (row.badge !== undefined) {
+      const what = row.badge === "fold" ? "fold the ranks like it" : "show all these ranks";
+      lines.push([h("span", { class: "hta-note" }, `Click ≡ to ${what}`)]);
+    }
     return lines;
   }
 

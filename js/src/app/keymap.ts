@@ -28,6 +28,8 @@ export type Command =
   | "pin"
   | "color"
   | "open-all"
+  | "fold"
+  | "fold-group"
   | "export"
   | "help"
   | "leave"
@@ -89,6 +91,8 @@ const BINDINGS: readonly Binding[] = [
   { command: "pin", key: "p" },
   { command: "color", key: "c" },
   { command: "open-all", key: "g" },
+  { command: "fold-group", key: "u", shift: true },
+  { command: "fold", key: "u" },
   { command: "export", key: "x" },
   { command: "help", key: "?" },
   { command: "leave", key: "escape" },
@@ -210,6 +214,8 @@ export const HELP: readonly HelpGroup[] = [
     lines: [
       { keys: [["click ▸"]], text: "open or close a rank" },
       { keys: [["G"]], text: "open or close all ranks" },
+      { keys: [["U"]], text: "fold similar ranks, or show all" },
+      { keys: [["Shift", "U"], ["click ≡"]], text: "show the ranks of one row" },
       { keys: [["P"]], text: "pin the row to the top" },
       { keys: [["C"]], text: "colour by kind or by name" },
       { keys: [["X"]], text: "export the window as a trace" },

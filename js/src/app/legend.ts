@@ -6,7 +6,7 @@ import { type Context, Emitter } from "./context";
 import { button, kindName, swatch } from "./controls";
 import { aria, h, toggle } from "./dom";
 import { Popover } from "./popover";
-import type { Stats } from "../protocol/decode";
+import type { Lateness, Stats } from "../protocol/decode";
 
 const MORE_GAP = 6;
 
@@ -19,6 +19,19 @@ const WORDS: Readonly<Record<Kind, string>> = {
   annotation: "ranges that the program named itself",
   other: "everything else",
 };
+
+const STATES = [
+  {
+    name: "wait",
+    words: "the part of communication in which a rank waits for the last one to arrive",
+    share: true,
+  },
+  {
+    name: "late",
+    words: "the time in which the others were there and this rank was not",
+    share: false,
+  },
+] as const;
 
 /** Kinds that a job of these tracks can have, those of the device first. */
 export function kindsOf(scene: Scene): Kind[] {
@@ -46,6 +59,7 @@ export class Legend {
   private readonly menu: Popover;
   private readonly list: HTMLElement;
   private shown: readonly Kind[] = [];
+  private states: HTMLElement[] = [];
   private narrow = false;
 
   constructor(
@@ -71,7 +85,14 @@ export class Legend {
     if (kinds.join() === this.shown.join()) return;
     this.shown = kinds;
     this.chips.clear();
-    this.bar.replaceChildren(...kinds.map((kind) => this.chip(kind, false)));
+    this.states = [];
+    this.bar.replaceChildren(
+      ...kinds.flatMap((kind) =>
+        kind === "communication"
+          ? [this.chip(kind, false), ...this.stateKeys()]
+          : [this.chip(kind, false)],
+      ),
+    );
     this.list.replaceChildren(...kinds.map((kind) => this.chip(kind, true)));
     this.print();
     this.arrange();
@@ -86,6 +107,20 @@ export class Legend {
         const value = chip.querySelector(".hta-share");
         if (value !== null && value.textContent !== text) value.textContent = text;
       }
+    }
+    this.arrange();
+  }
+
+  /** Waiting is a part of communication with a look of its own: say what the hatch means. */
+  setLateness(lateness: Lateness | null, stats: Stats | null): void {
+    const there = lateness !== null && lateness.wait.some((ns) => ns > 0);
+    const data = stats?.data.reduce((sum, ns) => sum + ns, 0) ?? 0;
+    const wait = lateness?.wait.reduce((sum, ns) => sum + ns, 0) ?? 0;
+    const text = there && data > 0 ? formatShare(wait / data) : "";
+    for (const key of this.states) {
+      key.dataset.there = there ? "yes" : "no";
+      const value = key.querySelector(".hta-share");
+      if (value !== null) value.textContent = text;
     }
     this.arrange();
   }
@@ -111,7 +146,8 @@ export class Legend {
   /** Chips that do not fit are in the menu only; none is ever cut. */
   arrange(): void {
     const chips = [...this.bar.children] as HTMLElement[];
-    for (const chip of chips) chip.hidden = this.narrow;
+    const off = new Set(this.states.filter((key) => key.dataset.there !== "yes"));
+    for (const chip of chips) chip.hidden = this.narrow || off.has(chip);
     toggle(this.el, "hta-legend-narrow", this.narrow);
     this.more.hidden = !this.narrow;
     if (this.narrow) this.label("Kinds");
@@ -125,12 +161,27 @@ export class Legend {
     const ends = chips.map((chip) => chip.offsetLeft + chip.offsetWidth - this.bar.offsetLeft);
     const fit = ends.filter((end) => end <= left).length;
     for (const chip of chips.slice(fit)) chip.hidden = true;
-    this.label(fit === 0 ? "Kinds" : `+${chips.length - fit}`);
+    const kinds = chips.slice(fit).filter((chip) => chip instanceof HTMLButtonElement).length;
+    this.label(fit === 0 ? "Kinds" : `+${kinds}`);
   }
 
   private label(text: string): void {
     const label = this.more.querySelector(".hta-button-text");
     if (label !== null && label.textContent !== text) label.textContent = text;
+  }
+
+  /** Keys of what is drawn over communication; they are no switches. */
+  private stateKeys(): HTMLElement[] {
+    this.states = STATES.map(({ name, words, share }) =>
+      h(
+        "span",
+        { class: "hta-chip hta-key-only", title: words, hidden: true },
+        h("i", { class: `hta-swatch hta-swatch-${name}`, "aria-hidden": "true" }),
+        h("span", {}, name),
+        share && h("span", { class: "hta-share" }),
+      ),
+    );
+    return this.states;
   }
 
   private chip(kind: Kind, long: boolean): HTMLButtonElement {
@@ -143,7 +194,12 @@ export class Legend {
         on: { click: () => this.toggleKind(kind) },
       },
       swatch(kind),
-      h("span", {}, kindName(kind)),
+      ...(kind === "communication" && !long
+        ? [
+            h("span", { class: "hta-if-spacious" }, kindName(kind)),
+            h("span", { class: "hta-if-close" }, "comm"),
+          ]
+        : [h("span", {}, kindName(kind))]),
       h("span", { class: "hta-share" }),
       long && h("span", { class: "hta-note" }, WORDS[kind]),
     );

@@ -49,6 +49,7 @@ export class PanelControl {
       zoom,
       copy,
       go: (brief) => picking.go(brief),
+      goTo: (rank, id) => picking.pick({ rank, table: "events", id }, null),
       selectName: () => picking.selectName(),
       exportWindow: () => this.openExport(),
       retry: () => picking.retry(),
@@ -100,9 +101,9 @@ export class PanelControl {
 
   private eventChanged(): void {
     const { picking, dock } = this;
-    const { brief, detail, error, active } = picking;
+    const { brief, detail, collective, error, active } = picking;
     const hasArea = picking.window !== null;
-    this.details.show({ brief, detail, error, hasArea, place: this.place() });
+    this.details.show({ brief, detail, collective, error, hasArea, place: this.place() });
     this.sayEvent();
     const shared = this.ctx.shared.state.selected_event;
     const key = active
@@ -190,7 +191,11 @@ export class PanelControl {
     const { brief } = this.picking;
     const place = brief === null ? null : this.ctx.lanes.at(brief.lane);
     const where = place?.track?.label ?? place?.summary?.label ?? null;
-    this.status.say("event", brief === null ? null : eventWords(brief, where, this.nav.view()));
+    const { collective } = this.picking;
+    this.status.say(
+      "event",
+      brief === null ? null : eventWords(brief, where, this.nav.view(), collective),
+    );
   }
 
   private sayArea(): void {

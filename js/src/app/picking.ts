@@ -1,7 +1,8 @@
 /** The selected event, its details and arrows; the selected window or set of events. */
 
-import type { Brief, SelectionJson, Slice, Span } from "../contract";
+import type { Brief, Overlay, SelectionJson, Slice, Span } from "../contract";
 import { type Context, Emitter } from "./context";
+import { type Collective, lastOf, readCollective } from "./collective";
 import { arrows, type EventDetail, readDetail } from "./detail";
 import type { Navigation } from "./navigation";
 import { nameQuery } from "./python";
@@ -24,6 +25,8 @@ export class Picking {
   readonly selection = new Emitter();
   brief: Brief | null = null;
   detail: EventDetail | null = null;
+  /** The same call on all ranks, of events that are part of a matched collective. */
+  collective: Collective | null = null;
   error: Error | null = null;
   private key: EventKey | null = null;
   private asked: AbortController | null = null;
@@ -44,6 +47,11 @@ export class Picking {
   /** An event is selected, perhaps not known yet. */
   get active(): boolean {
     return this.key !== null;
+  }
+
+  /** The rank of the selected event. */
+  get rank(): number | null {
+    return this.key?.rank ?? null;
   }
 
   /** What a drawn rectangle stands for. */
@@ -230,8 +238,9 @@ export class Picking {
     this.key = { rank: key.rank, table: key.table, id: key.id };
     this.brief = known;
     this.detail = null;
+    this.collective = null;
     this.error = null;
-    this.ctx.stage.setOverlay({ selected: known, flows: [] });
+    this.ctx.stage.setOverlay({ selected: known, flows: [], collective: null });
     this.event.emit();
     this.ctx.source
       .ask("event", { ...this.key }, asked.signal)
@@ -243,6 +252,7 @@ export class Picking {
         this.met.set(`${detail.event.rank}/${detail.event.id}`, detail.event);
         this.ctx.stage.setOverlay({ selected: detail.event, flows: arrows(detail) });
         this.event.emit();
+        this.askCollective(detail.event, asked.signal);
       })
       .catch((error: unknown) => {
         if (asked.signal.aborted || isAbort(error)) return;
@@ -251,11 +261,28 @@ export class Picking {
       });
   }
 
+  /** The details stand without it: a failure leaves them as they are. */
+  private askCollective(event: Brief, signal: AbortSignal): void {
+    const matched = this.ctx.scene.ranks.some(({ summary }) =>
+      summary.some(({ wait }) => wait !== undefined),
+    );
+    if (!matched || event.kind !== "communication" || event.table !== "events") return;
+    this.ctx.source
+      .ask("collective", { rank: event.rank, id: event.id }, signal)
+      .then((reply) => {
+        if (signal.aborted) return;
+        this.collective = readCollective(reply);
+        this.ctx.stage.setOverlay({ collective: arrivalOf(this.collective, event) });
+        this.event.emit();
+      })
+      .catch(() => undefined);
+  }
+
   private unload(): void {
     if (this.key === null) return;
     this.asked?.abort();
-    this.key = this.brief = this.detail = this.error = null;
-    this.ctx.stage.setOverlay({ selected: null, flows: [] });
+    this.key = this.brief = this.detail = this.collective = this.error = null;
+    this.ctx.stage.setOverlay({ selected: null, flows: [], collective: null });
     this.event.emit();
   }
 
@@ -263,4 +290,13 @@ export class Picking {
     this.ctx.stage.setOverlay({ selection: this.window });
     this.selection.emit();
   }
+}
+
+/** When the last rank came, as seen from one of the others. */
+function arrivalOf(collective: Collective | null, event: Brief): Overlay["collective"] {
+  if (collective === null) return null;
+  const last = lastOf(collective);
+  const own = collective.ranks.find(({ rank }) => rank === event.rank);
+  if (last === null || own === undefined) return null;
+  return { time: event.start + own.wait, rank: last.rank };
 }

@@ -18,11 +18,13 @@ import {
 } from "./drags";
 import { DRAG_PX, EDGE_PX, edgeAt } from "./gesture_maths";
 import type { Hover } from "./hover";
+import type { Folding } from "./folding";
 import type { Rows } from "./rows";
 import { selectionSpan } from "./selection";
 
 export interface PointerParts extends DragParts {
   rows: Rows;
+  folding: Folding;
   hover: Hover;
   focus(): void;
   /** Does the pointer stay with the stage although it is over this element? */
@@ -259,8 +261,9 @@ export class Pointer {
   }
 
   private click(hit: Hit, event: MouseEvent): void {
-    const { picking, rows, nav, ctx } = this.parts;
+    const { picking, rows, folding, nav, ctx } = this.parts;
     if (hit.region === "gutter") {
+      if (hit.badge === true && hit.row !== null && folding.toggleGroup(hit.row.rank)) return;
       if (hit.row !== null && hit.row.track === null) rows.toggle(hit.row.rank);
       return;
     }
@@ -270,6 +273,13 @@ export class Pointer {
         const half = (end - start) / 2;
         nav.zoomTo([hit.time - half, hit.time + half]);
       }
+      return;
+    }
+    if (hit.arrival) {
+      const { rank, id } = hit.arrival;
+      if (rank < 0) return;
+      picking.pick({ rank, table: "events", id }, null);
+      rows.showRank(rank);
       return;
     }
     if (hit.region === "strip" && hit.step !== null) return;
@@ -330,6 +340,7 @@ export class Pointer {
       const part = this.framePart(point);
       return part === null ? "crosshair" : part === "frame" ? "grab" : "ew-resize";
     }
+    if (hit.arrival) return hit.arrival.rank < 0 ? "" : "pointer";
     if (hit.region === "axis" || hit.region === "strip") return "col-resize";
     if (hit.region !== "lanes") return "";
     if (this.space || shift) return "grab";

@@ -1,6 +1,6 @@
 /** Which ranks are open, which rows are pinned, which are filtered away. */
 
-import type { RowInfo } from "../contract";
+import type { Alike, RowInfo } from "../contract";
 import { type Context, Emitter } from "./context";
 
 /** The name of a row in the shared list of pins. */
@@ -22,6 +22,8 @@ export class Rows {
   readonly changed = new Emitter();
   open: ReadonlySet<number>;
   filter = "";
+  /** Like ranks folded into one row; null for all in rows of their own. */
+  alike: Alike | null = null;
 
   constructor(private readonly ctx: Context) {
     const only = ctx.scene.ranks.length === 1 ? ctx.scene.ranks[0] : undefined;
@@ -35,8 +37,15 @@ export class Rows {
       open: this.open,
       pinned: this.ctx.shared.state.pinned,
       filter: this.filter,
+      alike: this.alike,
     });
     this.changed.emit();
+  }
+
+  fold(alike: Alike | null): void {
+    if (alike === null && this.alike === null) return;
+    this.alike = alike;
+    this.push();
   }
 
   toggle(rank: number): void {
@@ -48,7 +57,9 @@ export class Rows {
 
   /** Open all ranks, or close all if all are open. */
   toggleAll(): void {
-    const ranks = this.ctx.scene.ranks.map((rank) => rank.rank);
+    const ranks = this.ctx.scene.ranks
+      .map(({ rank }) => rank)
+      .filter((rank) => this.alike?.hidden.has(rank) !== true);
     this.open = ranks.every((rank) => this.open.has(rank)) ? new Set() : new Set(ranks);
     this.push();
   }
@@ -88,6 +99,13 @@ export class Rows {
       return stage.reveal(lane);
     }
     return false;
+  }
+
+  /** Bring the row of a rank into sight, by its communication where it has any. */
+  showRank(rank: number): void {
+    const summary = this.ctx.lanes.rank(rank)?.summary ?? [];
+    const lane = summary.find(({ role }) => role === "comm") ?? summary[0];
+    if (lane !== undefined) this.ctx.stage.reveal(lane.lane);
   }
 
   /** After another scene: forget ranks that are gone. */

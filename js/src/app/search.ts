@@ -14,6 +14,8 @@ export class Search {
   hits: HitCount | null = null;
   /** Why there are none to show: a broken pattern, or a failed request. */
   error: string | null = null;
+  /** Hits by rank. */
+  ranks: ReadonlyMap<number, number> = new Map();
   pending = false;
   private asked: AbortController | null = null;
   private readonly later: (() => void) & { cancel(): void };
@@ -116,7 +118,8 @@ export class Search {
     const text = this.text;
     this.at = null;
     this.error = null;
-    this.ctx.stage.setOverlay({ search: text });
+    this.ranks = new Map();
+    this.ctx.stage.setOverlay({ search: text, hits: this.ranks });
     this.hits = null;
     this.pending = text !== "";
     this.changed.emit();
@@ -131,6 +134,8 @@ export class Search {
         this.error = typeof error === "string" ? error : null;
         const total = Number(reply.reply.total ?? 0);
         this.hits = this.error === null ? { text, index: 0, total, inView: null } : null;
+        this.ranks = new Map((reply.reply.ranks ?? []) as [number, number][]);
+        this.ctx.stage.setOverlay({ hits: this.ranks });
         this.pending = false;
         this.changed.emit();
       })

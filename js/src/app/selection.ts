@@ -28,7 +28,7 @@ export interface RowChoice {
  * so a folded rank among opened tracks takes in the tracks whole.
  */
 export function rowsChoice(rows: readonly RowInfo[], scene: Scene): RowChoice {
-  const ranks = [...new Set(rows.map((row) => row.rank))].sort((a, b) => a - b);
+  const ranks = [...new Set(rows.flatMap((row) => row.like ?? [row.rank]))].sort((a, b) => a - b);
   const every = ranks.length === scene.ranks.length;
   // An opened rank's own head draws no lanes: it counts only where nothing else is crossed.
   const drawn = rows.filter((row) => row.track !== null || !row.open);

@@ -12,6 +12,8 @@ import type { SearchBox } from "./search_box";
 /** Below this width chips and search fold into a button each. */
 export const NARROW_PX = 900;
 
+const FOLD = "Fold similar ranks";
+
 export class Toolbar {
   readonly el: HTMLElement;
   private readonly title: HTMLElement;
@@ -19,6 +21,7 @@ export class Toolbar {
   private readonly undo: HTMLButtonElement;
   private readonly redo: HTMLButtonElement;
   private readonly color: HTMLButtonElement;
+  private readonly fold: HTMLButtonElement;
 
   constructor(
     private readonly legend: Legend,
@@ -43,6 +46,14 @@ export class Toolbar {
       class: "hta-color",
       press: () => run("color"),
     });
+    this.fold = button({
+      icon: "fold",
+      name: FOLD,
+      key: "U",
+      class: "hta-fold",
+      press: () => run("fold"),
+    });
+    this.fold.hidden = true;
     this.el = h(
       "div",
       { class: "hta-toolbar", role: "toolbar", "aria-label": "Timeline" },
@@ -58,6 +69,7 @@ export class Toolbar {
         press: () => run("zoom-selection"),
       }),
       this.color,
+      this.fold,
       filter.el,
       button({
         text: "Export…",
@@ -81,7 +93,7 @@ export class Toolbar {
     fill(
       this.facts,
       plural(scene.ranks.length, "rank"),
-      h("span", { class: "hta-if-wide" }, ` · ${formatCount(scene.events)} events`),
+      h("span", { class: "hta-if-spacious" }, ` · ${formatCount(scene.events)} events`),
     );
   }
 
@@ -95,6 +107,12 @@ export class Toolbar {
     const label = this.color.querySelector(".hta-button-text");
     if (label !== null) label.textContent = `by ${color}`;
     aria(this.color, "pressed", color === "name");
+  }
+
+  setFolding(offered: boolean, on: boolean): void {
+    this.fold.hidden = !offered;
+    aria(this.fold, "pressed", on);
+    toggle(this.fold, "hta-on", on);
   }
 
   setWidth(width: number): void {

@@ -1,8 +1,9 @@
 /** What the window in view holds: asked when it rests, said in words, chips and a card. */
 
 import { formatTime } from "../draw/format";
-import { decodeStats, type Stats } from "../protocol/decode";
+import { decodeLateness, decodeStats, type Lateness, type Stats } from "../protocol/decode";
 import { type Context, throttle } from "./context";
+import type { Folding } from "./folding";
 import type { Legend } from "./legend";
 import type { Navigation } from "./navigation";
 import { Card } from "./notice";
@@ -17,6 +18,7 @@ export interface ViewParts {
   ctx: Context;
   nav: Navigation;
   rows: Rows;
+  folding: Folding;
   status: StatusLine;
   legend: Legend;
 }
@@ -29,12 +31,13 @@ export interface WaysOut {
 export class ViewFacts {
   readonly card = new Card();
   private stats: Stats | null = null;
+  private lateness: Lateness | null = null;
 
   constructor(
     private readonly parts: ViewParts,
     private readonly ways: WaysOut,
   ) {
-    const { ctx, nav, rows, legend } = parts;
+    const { ctx, nav, rows, folding, legend } = parts;
     const say = throttle(SAY_MS, ctx.signal, () => this.say());
     nav.moved.on(() => {
       legend.setPending(true);
@@ -42,12 +45,21 @@ export class ViewFacts {
       say();
     });
     nav.settled.on(() => this.ask());
+    // The stage asks: it also knows when to.
+    ctx.source.onReply((op, request, reply) => {
+      if (op !== "lateness") return;
+      this.lateness = decodeLateness(reply, Number(request.start), Number(request.end));
+      legend.setLateness(this.lateness, this.stats);
+      this.say();
+    });
     rows.changed.on(() => this.printCard());
+    folding.changed.on(() => this.say());
   }
 
   /** Another scene, or another try. */
   renew(): void {
     this.stats = null;
+    this.lateness = null;
     this.parts.legend.setStats(null);
     this.say();
     this.printCard();
@@ -80,7 +92,9 @@ export class ViewFacts {
     const view = stage.view();
     const { start, end } = wholeSpan(view);
     const known = this.stats?.start === start && this.stats.end === end ? this.stats : null;
-    this.parts.status.say("view", viewWords(view, scene, known));
+    const { lateness } = this;
+    const late = lateness?.start === start && lateness.end === end ? lateness : null;
+    this.parts.status.say("view", viewWords(view, scene, known, late, this.parts.folding.words));
   }
 
   private printCard(): void {

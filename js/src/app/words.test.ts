@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
 import { fakeJob } from "../../dev/fake_job";
 import type { Scene } from "../contract";
+import { rangesText } from "../draw/format";
 import type { Stats } from "../protocol/decode";
 import { EVERYTHING } from "./selection";
 import {
   plain,
-  rangesText,
   rowsWords,
   searchWords,
   selectionHead,

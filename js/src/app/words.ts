@@ -1,9 +1,18 @@
 /** What the view or the selection says, as one sentence: findings first, each with its number. */
 
 import type { Brief, Scene, SelectionJson, Span } from "../contract";
+import { type Collective, lastOf, numberWords } from "./collective";
 import { telling, type Totals } from "./totals";
-import { formatCount, formatDuration, formatShare, group, plural } from "../draw/format";
-import type { Stats } from "../protocol/decode";
+import {
+  formatCount,
+  formatDuration,
+  formatShare,
+  group,
+  plural,
+  rangesText,
+} from "../draw/format";
+import type { Lateness, Stats } from "../protocol/decode";
+import type { Arrival } from "../protocol/ribbon";
 
 /** A piece of a sentence: plain, strong, or a key. */
 export type Piece = string | { strong: string } | { key: string };
@@ -110,8 +119,41 @@ function who(ranks: number): string {
   return ranks === 1 ? "The GPU computes" : "GPUs compute";
 }
 
-export function viewWords(view: Span, scene: Scene, stats: Stats | null): Words {
+/** `7 ranks wait 149 ms each for rank 5.`; null where nobody stands out. */
+export function lateWords(lateness: Lateness | null): Words | null {
+  if (lateness === null || lateness.late.length !== 1) return null;
+  const [rank] = lateness.late as [number];
+  const others = lateness.ranks.flatMap((one, at) => {
+    const wait = lateness.wait[at] ?? 0;
+    return one === rank || wait === 0 ? [] : [wait];
+  });
+  if (others.length === 0) return null;
+  const mean = others.reduce((sum, wait) => sum + wait, 0) / others.length;
+  const share = mean / (lateness.end - lateness.start);
+  const who = others.length === 1 ? "1 rank waits" : `${formatCount(others.length)} ranks wait`;
+  const each = others.length === 1 ? "" : " each";
+  return [
+    ` ${who} ${formatDuration(mean)}${each} (${formatShare(share)}) for `,
+    { strong: `rank ${rank}` },
+    ".",
+  ];
+}
+
+/** `9 of 1 024 ranks shown, the others folded with the like.` */
+export function foldedWords({ shown, all }: { shown: number; all: number }): string {
+  return ` ${formatCount(shown)} of ${formatCount(all)} ranks shown, the others folded with the like.`;
+}
+
+export function viewWords(
+  view: Span,
+  scene: Scene,
+  stats: Stats | null,
+  lateness: Lateness | null = null,
+  /** What is said of folded ranks, with a space before it. */
+  folded = "",
+): Words {
   const words: Words = [head(view, scene)];
+  if (folded !== "") words.push(folded);
   if (stats === null) return words;
   if (view[1] <= scene.range[0] || view[0] >= scene.range[1]) {
     words.push(` Outside the job: it ends at ${formatDuration(scene.range[1])}.`);
@@ -126,6 +168,8 @@ export function viewWords(view: Span, scene: Scene, stats: Stats | null): Words 
     else words.push(" No rank has data here.");
     return words;
   }
+  // The line is short: who keeps the others waiting comes before where the time goes.
+  words.push(...(lateWords(lateness) ?? []));
   const one = shares.ranks === 1;
   words.push(` ${who(shares.ranks)} ${formatShare(shares.compute)}`);
   if (shares.communication > 0) {
@@ -138,15 +182,44 @@ export function viewWords(view: Span, scene: Scene, stats: Stats | null): Words 
   return words;
 }
 
+/** What a mark of a ribbon says, in two lines: `1.2 ms after the median rank`, and at which call. */
+export function arrivalWords({ name, call, of, rank, ns, ofJob }: Arrival): [string, string] {
+  const which = `${name} ${formatCount(call)} of ${formatCount(of)}`;
+  if (ofJob) {
+    const who = rank < 0 ? "several ranks come last at once" : `rank ${rank} comes last`;
+    return [`${who}, ${which}`, `the others wait ${formatDuration(ns)} on average`];
+  }
+  const late = ns > 0 ? `${formatDuration(ns)} after the median rank` : "not after the median rank";
+  return [late, `rank ${rank}, ${which}`];
+}
+
 /** `rank 5, stream 40` or `rank 5, main thread`. */
 export function placeWords(rank: number, track: string | null): string {
   return track === null || track === "" ? `rank ${rank}` : `rank ${rank}, ${track}`;
 }
 
-export function eventWords(event: Brief, track: string | null, view: Span): Words {
+export function eventWords(
+  event: Brief,
+  track: string | null,
+  view: Span,
+  collective: Collective | null = null,
+): Words {
+  const where = `on ${placeWords(event.rank, track)}: ${formatDuration(event.dur)}`;
+  const own = collective?.ranks.find(({ rank }) => rank === event.rank);
+  if (collective !== null && own !== undefined) {
+    const last = lastOf(collective);
+    const words: Words = [{ strong: `${numberWords(collective)}, ${event.short}` }, ` ${where}`];
+    if (last === own) {
+      words.push(`, arrived ${formatDuration(collective.late)} after the median rank.`);
+    } else {
+      words.push(own.wait > 0 ? `, ${formatDuration(own.wait)} of it waiting` : ", no wait");
+      words.push(last === null ? "." : ` for rank ${last.rank}.`);
+    }
+    return words;
+  }
   return [
     { strong: event.short },
-    ` on ${placeWords(event.rank, track)}: ${formatDuration(event.dur)}.`,
+    ` ${where}.`,
     ` View ${spanText(view)} (${formatDuration(view[1] - view[0])}).`,
   ];
 }
@@ -166,21 +239,6 @@ export function rowsWords(selection: SelectionJson, scene: Scene): string {
   if (selection.tracks === null) return whose;
   const only = selection.tracks.length === 1 ? selection.tracks[0] : undefined;
   return `${whose}, ${only ?? plural(selection.tracks.length, "track")}`;
-}
-
-/** `0–3, 5`; of long lists the first and last. */
-export function rangesText(ranks: readonly number[]): string {
-  const parts: string[] = [];
-  const sorted = [...ranks].sort((a, b) => a - b);
-  for (let at = 0; at < sorted.length;) {
-    let to = at;
-    while (to + 1 < sorted.length && sorted[to + 1] === (sorted[to] ?? 0) + 1) to += 1;
-    const [from, last] = [sorted[at] ?? 0, sorted[to] ?? 0];
-    parts.push(to > at + 1 ? `${from}–${last}` : to > at ? `${from}, ${last}` : String(from));
-    at = to + 1;
-  }
-  if (parts.length <= 4) return parts.join(", ");
-  return `${parts.slice(0, 2).join(", ")}, …, ${parts.at(-1)} (${formatCount(ranks.length)})`;
 }
 
 export function selectionHead(selection: SelectionJson, scene: Scene): string {

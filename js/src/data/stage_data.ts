@@ -2,13 +2,16 @@
 
 import type { Overlay, Scene, SelectionJson, Source, Span } from "../contract";
 import {
+  decodeLateness,
   decodeMarks,
   decodeMinimap,
   decodeStats,
+  type Lateness,
   type Marks,
   type Minimap,
   type Stats,
 } from "../protocol/decode";
+import { decodeRibbon, type Ribbon } from "../protocol/ribbon";
 import { Latest } from "./latest";
 import { TileLoader } from "./tile_loader";
 import type { Sight } from "./tile_plan";
@@ -28,7 +31,7 @@ export interface PlacedMarks {
   bins: number;
 }
 
-export type DataPart = "tiles" | "stats" | "minimap" | "marks";
+export type DataPart = "tiles" | "stats" | "minimap" | "marks" | "lateness" | "ribbon";
 
 export class StageData {
   readonly store: TileStore;
@@ -38,7 +41,10 @@ export class StageData {
   private readonly minimapAsk: Latest<Minimap>;
   private readonly searchAsk: Latest<PlacedMarks>;
   private readonly chosenAsk: Latest<PlacedMarks>;
+  private readonly latenessAsk: Latest<Lateness>;
+  private readonly ribbonAsk: Latest<Ribbon>;
   private readonly hasDevice: boolean;
+  private readonly hasCollectives: boolean;
 
   constructor(scene: Scene, source: Source, onChange: (part: DataPart) => void) {
     this.store = new TileStore(scene.lanes);
@@ -51,6 +57,24 @@ export class StageData {
       STATS_WAIT_MS,
       (reply, { start, end }) => decodeStats(reply, start as number, end as number),
       () => onChange("stats"),
+    );
+    this.hasCollectives = scene.ranks.some(({ summary }) =>
+      summary.some(({ wait }) => wait !== undefined),
+    );
+    this.latenessAsk = new Latest(
+      source,
+      "lateness",
+      STATS_WAIT_MS,
+      (reply, { start, end }) => decodeLateness(reply, start as number, end as number),
+      () => onChange("lateness"),
+    );
+    this.ribbonAsk = new Latest(
+      source,
+      "ribbon",
+      STATS_WAIT_MS,
+      (reply, { start, end, bins }) =>
+        decodeRibbon(reply, { start: start as number, end: end as number, bins: bins as number }),
+      () => onChange("ribbon"),
     );
     this.minimapAsk = new Latest(source, "minimap", MINIMAP_WAIT_MS, decodeMinimap, () =>
       onChange("minimap"),
@@ -76,6 +100,16 @@ export class StageData {
     return this.statsAsk.value;
   }
 
+  /** Null until the collectives are matched. */
+  get lateness(): Lateness | null {
+    return this.latenessAsk.value;
+  }
+
+  /** Who comes late to collectives; null until that is known. */
+  get ribbon(): Ribbon | null {
+    return this.ribbonAsk.value;
+  }
+
   get minimap(): Minimap | null {
     return this.minimapAsk.value;
   }
@@ -93,12 +127,31 @@ export class StageData {
     return this.loader.error;
   }
 
-  /** Ask for what the picture needs. `width` is that of the lanes in CSS px. */
-  show(sight: Sight, target: Span, width: number, overlay: Overlay): void {
+  /**
+   * Ask for what the picture needs. `width` is that of the lanes in CSS px, `over` lanes drawn over
+   * those in sight.
+   */
+  show(
+    sight: Sight,
+    over: readonly number[],
+    target: Span,
+    width: number,
+    overlay: Overlay,
+    ribbons: { bins: number; ranks: readonly number[] } | null = null,
+  ): void {
     // Tiles of where an animation ends, not of where it passes: one request instead of five.
-    this.loader.show({ ...sight, view: target, resolution: scaled(sight, target) });
+    const lanes = this.lateness === null ? sight.lanes : [...sight.lanes, ...over];
+    this.loader.show({ ...sight, lanes, view: target, resolution: scaled(sight, target) });
     const window = { start: Math.floor(sight.view[0]), end: Math.ceil(sight.view[1]) };
     if (this.hasDevice) this.statsAsk.ask(window);
+    // Matching the collectives takes a while the first time: what is drawn without it comes first.
+    if (this.hasCollectives && (this.stats !== null || this.lateness !== null)) {
+      this.latenessAsk.ask(window);
+    }
+    if (ribbons !== null && this.lateness !== null) {
+      const ranks = [...ribbons.ranks].sort((a, b) => a - b);
+      this.ribbonAsk.ask({ ...window, bins: Math.min(MOST_BINS, ribbons.bins), ranks });
+    }
     const bins = Math.max(1, Math.min(MOST_BINS, Math.round(width)));
     this.minimapAsk.ask({ bins });
     const marks = { ...window, bins, lanes: [...sight.lanes].sort((a, b) => a - b) };
@@ -113,7 +166,8 @@ export class StageData {
 
   destroy(): void {
     this.loader.destroy();
-    for (const ask of [this.statsAsk, this.minimapAsk, this.searchAsk, this.chosenAsk]) {
+    const { statsAsk, minimapAsk, searchAsk, chosenAsk, latenessAsk, ribbonAsk } = this;
+    for (const ask of [statsAsk, minimapAsk, searchAsk, chosenAsk, latenessAsk, ribbonAsk]) {
       ask.destroy();
     }
   }

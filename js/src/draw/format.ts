@@ -129,3 +129,26 @@ export function formatValue(value: number, unit = ""): string {
 export function plural(count: number, noun: string): string {
   return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
 }
+
+/** `13.0–31.0 ms`, or both with their units. */
+export function formatRange(min: number, max: number): string {
+  const [low, high] = [formatDuration(min), formatDuration(max)];
+  const unit = /[^\d.,\s\u2009\u202f]+$/u;
+  const same = unit.exec(low)?.[0] === unit.exec(high)?.[0];
+  return same ? `${low.replace(unit, "").trim()}–${high}` : `${low}–${high}`;
+}
+
+/** `0–3, 5`; of long lists the first and last. */
+export function rangesText(ranks: readonly number[]): string {
+  const parts: string[] = [];
+  const sorted = [...ranks].sort((a, b) => a - b);
+  for (let at = 0; at < sorted.length;) {
+    let to = at;
+    while (to + 1 < sorted.length && sorted[to + 1] === (sorted[to] ?? 0) + 1) to += 1;
+    const [from, last] = [sorted[at] ?? 0, sorted[to] ?? 0];
+    parts.push(to > at + 1 ? `${from}–${last}` : to > at ? `${from}, ${last}` : String(from));
+    at = to + 1;
+  }
+  if (parts.length <= 4) return parts.join(", ");
+  return `${parts.slice(0, 2).join(", ")}, …, ${parts.at(-1)} (${formatCount(ranks.length)})`;
+}

@@ -2,7 +2,9 @@ import { describe, expect, test } from "vitest";
 import { fakeJob } from "../../dev/fake_job";
 import type { SceneRank } from "../contract";
 import type { Stats } from "../protocol/decode";
-import { factOf, statsByRank } from "./gutter";
+import type { Lateness } from "../protocol/decode";
+import { latenessByRank, statsByRank } from "./by_rank";
+import { factOf } from "./gutter";
 
 const [rank] = fakeJob(1, 1, 0.02).scene.ranks as [SceneRank];
 const stats = (change: Partial<Stats> = {}) =>
@@ -36,10 +38,34 @@ describe("the one fact of a rank", () => {
     const cut: SceneRank = { ...rank, truncated: "gzip stream cut", range: [0, 4.4e8] };
     const fact = factOf(cut, stats(), true);
     expect(plain(fact)[0]).toBe("ends at 440.000 ms");
-    expect(fact.warn).toBe(true);
+    expect(fact.look).toBe("warn");
   });
   test("no data in the view is not idle", () => {
     expect(plain(factOf(rank, stats({ data: [0], idle: [0] }), true))).toEqual(["no data here"]);
+  });
+  const lateness = (changes: Partial<Lateness>) =>
+    latenessByRank({
+      start: 0,
+      end: 1e9,
+      ranks: [rank.rank],
+      collectives: [21],
+      last: [0],
+      wait: [148e6],
+      exposedWait: [120e6],
+      imposed: [0],
+      late: [],
+      note: "",
+      ...changes,
+    });
+  test("what a rank waits for others is said before what is exposed", () => {
+    const fact = factOf(rank, stats(), true, lateness({}));
+    expect(plain(fact)).toEqual(["waits 148 ms", "148 ms"]);
+    expect(plain(factOf(rank, stats(), true, lateness({ wait: [0] })))[0]).toMatch(/^exposed/);
+  });
+  test("the rank that the others wait for is named by how often it came last", () => {
+    const fact = factOf(rank, stats(), true, lateness({ last: [21], late: [rank.rank] }));
+    expect(fact.look).toBe("late");
+    expect(fact.texts[0]).toBe("last in 21 of 21");
   });
   test("nothing is said of figures that are not known", () => {
     expect(factOf(rank, null, true).texts).toEqual([]);

@@ -3,9 +3,12 @@
 import type { SceneRank } from "../contract";
 import type { Band } from "../layout/bands";
 import type { Geometry } from "../layout/geometry";
-import type { Layout, PlacedRow } from "../layout/rows";
-import type { Stats } from "../protocol/decode";
-import { formatDuration, formatShare, formatTime, formatValue } from "./format";
+import { BADGE_WIDTH, badgeLeft } from "../layout/alike";
+import type { Layout, PlacedRow, Row } from "../layout/rows";
+import type { LatenessByRank, StatsByRank } from "./by_rank";
+import { formatCount, formatDuration, formatShare, formatTime, formatValue } from "./format";
+import { mixed } from "./head";
+import { LATE_TINT } from "./paints";
 import type { Pen } from "./pen";
 import { FONT, type Theme } from "./theme";
 
@@ -15,39 +18,53 @@ export interface GutterScene {
   layout: Layout;
   placed: readonly PlacedRow[];
   stats: StatsByRank | null;
-}
-
-/** Stats with a way to the entry of a rank. */
-export interface StatsByRank {
-  stats: Stats;
-  at: ReadonlyMap<number, number>;
-}
-
-export function statsByRank(stats: Stats): StatsByRank {
-  return { stats, at: new Map(stats.ranks.map((rank, index) => [rank, index])) };
+  lateness: LatenessByRank | null;
+  /** Hits of the search by rank. */
+  hits: ReadonlyMap<number, number> | null;
 }
 
 interface Fact {
   /** The words, then what may stand instead of them where there is less room. */
   texts: string[];
-  warn: boolean;
+  look: "plain" | "warn" | "late" | "hit";
 }
 
-function fact(word: string, number: string, warn = false): Fact {
-  return { texts: [`${word} ${number}`, number], warn };
+function fact(word: string, number: string, look: Fact["look"] = "plain"): Fact {
+  return { texts: [`${word} ${number}`, number], look };
+}
+
+/** That a rank makes the others wait, or how long it waits itself; null for neither. */
+function lateFact(rank: SceneRank, known: LatenessByRank | null): Fact | null {
+  const index = known?.at.get(rank.rank);
+  if (known === null || index === undefined) return null;
+  const { last, collectives, wait } = known.lateness;
+  if (known.late.has(rank.rank)) {
+    const count = formatCount(last[index] ?? 0);
+    const of = formatCount(collectives[index] ?? 0);
+    return { texts: [`last in ${count} of ${of}`, `last ${count}/${of}`, "last"], look: "late" };
+  }
+  const waited = wait[index] ?? 0;
+  return waited > 0 ? fact("waits", formatDuration(waited)) : null;
 }
 
 /** The one thing worth saying of a rank in this view. */
-export function factOf(rank: SceneRank, known: StatsByRank | null, hasMargin: boolean): Fact {
-  if (rank.truncated !== null) return fact("ends at", formatTime(rank.range[1]), true);
+export function factOf(
+  rank: SceneRank,
+  known: StatsByRank | null,
+  hasMargin: boolean,
+  lateness: LatenessByRank | null = null,
+): Fact {
+  if (rank.truncated !== null) return fact("ends at", formatTime(rank.range[1]), "warn");
   const device = rank.summary.some(({ role }) => role !== "cpu");
-  if (!device) return { texts: [rank.host ?? "CPU only"], warn: false };
+  if (!device) return { texts: [rank.host ?? "CPU only"], look: "plain" };
+  const late = lateFact(rank, lateness);
+  if (late !== null) return late;
   const index = known?.at.get(rank.rank);
-  if (known === null || index === undefined) return { texts: [], warn: false };
+  if (known === null || index === undefined) return { texts: [], look: "plain" };
   const { stats } = known;
   const data = stats.data[index] ?? 0;
   const idle = stats.idle[index] ?? 0;
-  if (data <= 0) return { texts: ["no data here"], warn: false };
+  if (data <= 0) return { texts: ["no data here"], look: "plain" };
   // The margin has the shares already.
   if (!hasMargin) return fact("idle", formatShare(idle / data));
   const exposed = stats.exposed[index] ?? 0;
@@ -55,7 +72,46 @@ export function factOf(rank: SceneRank, known: StatsByRank | null, hasMargin: bo
   return fact("busy", formatDuration(data - idle));
 }
 
+/** `computes +25 %` for `computes 25 % longer`. */
+function signed(reason: string): string {
+  return reason
+    .replace(/^its device /, "")
+    .replace(/ of (?:a step|its time|their time)/, "")
+    .replace(/(\d[\d.]*\s?%) (?:longer|more)/, "+$1")
+    .replace(/(\d[\d.]*\s?%) (?:shorter|less)/, "\u2212$1");
+}
+
+/** Why a rank is not folded with the others, the first reason of several; null for none. */
+export function reasonOf(why: string): Fact["texts"] | null {
+  const [reason = ""] = why.split(";");
+  if (reason === "") return null;
+  return [reason, signed(reason)];
+}
+
+/** What a row says: of like ranks that are folded, first what would be missed otherwise. */
+export function factOfRow(row: Row, gutter: GutterScene): Fact {
+  const { stats, lateness, geometry, hits } = gutter;
+  const own = factOf(row.rank, stats, geometry.margin > 0, lateness);
+  let folded = 0;
+  for (const rank of row.like) if (rank !== row.rank.rank) folded += hits?.get(rank) ?? 0;
+  if (folded > 0) {
+    const count = formatCount(folded);
+    return { texts: [`${count} in the others`, `${count} folded`, count], look: "hit" };
+  }
+  const reason = reasonOf(row.why);
+  if (reason === null || own.look === "warn") return own;
+  return { texts: [...reason, ...own.texts], look: own.look };
+}
+
 const BASELINE = 4;
+/** Lines of text nearer than this are on one line; nearer than `LINE`, they touch. */
+const CLOSE = 9;
+const LINE = 11;
+
+/** What is behind a row. */
+export function rowGround(theme: Theme, late: boolean): string {
+  return late ? mixed(theme.late, theme.bg, LATE_TINT) : theme.bg;
+}
 
 export function drawGutter(pen: Pen, gutter: GutterScene): void {
   const { geometry, theme, placed } = gutter;
@@ -105,23 +161,43 @@ function isPinnedBelowHead({ layout }: GutterScene, { row }: PlacedRow): boolean
 }
 
 function drawRankNames(pen: Pen, gutter: GutterScene, { row, y }: PlacedRow): void {
-  const { geometry, theme, layout, stats } = gutter;
+  const { geometry, theme, layout } = gutter;
   const { fold } = layout;
-  pen.rect(0, y, geometry.gutter, row.height, theme.bg);
+  const said = factOfRow(row, gutter);
+  pen.rect(0, y, geometry.gutter, row.height, rowGround(theme, said.look === "late"));
   pen.horizontal(y, 0, geometry.gutter, theme.rule);
+  if (said.look === "late") pen.rect(0, y + 1, 4, row.height - 1, theme.late);
   const right = geometry.gutter - 8;
-  const said = factOf(row.rank, stats, geometry.margin > 0);
-  const ink = said.warn ? theme.warnInk : theme.ink2;
+  const ink = { plain: theme.ink2, warn: theme.warnInk, late: theme.late, hit: theme.ink }[
+    said.look
+  ];
+  const badge = row.badge === null ? 0 : BADGE_WIDTH + 5;
+  const names = [row.name, ...row.briefly];
+  const factFont = said.look === "late" ? FONT.labelStrong : FONT.label;
   if (fold.mode === "full") {
-    const names = geometry.narrow ? [] : row.bands().filter(({ label }) => label !== "");
-    const room = (baseline: number) => {
-      const beside = names.filter((band) => Math.abs(nameBaseline(band) - baseline) < 9);
-      const taken = Math.max(0, ...beside.map(({ label }) => pen.width(label, FONT.label) + 8));
-      return right - 12 - taken;
+    let lanes = geometry.narrow ? [] : row.bands().filter(({ label }) => label !== "");
+    const mark = said.look === "hit" ? drawHit(pen, theme, 16, y + 25) : 0;
+    // Of what is folded, the words come before the names of lanes, which are the same in every row.
+    const firm = row.badge !== null || row.why !== "";
+    const room = (texts: readonly string[], left: number, baseline: number, font: string) => {
+      const all = right - left;
+      const beside = lanes.filter(
+        (band) => Math.abs(nameBaseline(band) - baseline) < (firm ? LINE : CLOSE),
+      );
+      const widths = beside.map(({ label }) => pen.width(label, FONT.label) + 8);
+      const free = all - Math.max(0, ...widths);
+      const widest = texts.map((text) => pen.width(text, font)).find((width) => width <= all);
+      if (!firm || widest === undefined || widest <= free) return free;
+      lanes = lanes.filter((band) => !beside.includes(band));
+      return all;
     };
-    pen.fitted(row.name, 12, y + 14, room(14), FONT.bodyStrong, theme.ink);
-    pen.firstFit(said.texts, 12, y + 28, room(28), FONT.label, ink);
-    for (const band of names) {
+    const left = 12 + badge;
+    if (badge > 0) drawBadge(pen, theme, badgeLeft(fold), y + 10, row.badge === "fold");
+    const nameRoom = room(names, left, 14, FONT.bodyStrong);
+    fitName(pen, names, left, y + 14, nameRoom, FONT.bodyStrong, theme.ink);
+    const factRoom = room(said.texts, 12 + mark, 28, factFont);
+    pen.firstFit(said.texts, 12 + mark, y + 28, factRoom, factFont, ink);
+    for (const band of lanes) {
       pen.text(band.label, right, y + nameBaseline(band), FONT.label, theme.ink3, "right");
     }
     return;
@@ -130,9 +206,54 @@ function drawRankNames(pen: Pen, gutter: GutterScene, { row, y }: PlacedRow): vo
   const font = row.open ? FONT.bodyStrong : FONT.body;
   const arrow = fold.mode === "line";
   if (arrow) drawArrow(pen, theme, 14, baseline - 4, row.open);
-  const x = arrow ? 24 : 12;
-  const used = pen.fitted(row.name, x, baseline, right - x, font, theme.ink);
-  pen.firstFit(said.texts, right, baseline, right - x - used - 8, FONT.label, ink, "right");
+  const x = (arrow ? 24 : 12) + badge;
+  if (badge > 0) drawBadge(pen, theme, badgeLeft(fold), baseline - 4, row.badge === "fold");
+  const used = fitName(pen, names, x, baseline, right - x, font, theme.ink);
+  const mark = said.look === "hit" ? 12 : 0;
+  const room = right - x - used - 8 - mark;
+  const width = pen.firstFit(said.texts, right, baseline, room, factFont, ink, "right");
+  if (mark > 0 && width > 0) drawHit(pen, theme, right - width - 8, baseline - 3);
+}
+
+/** The longest name that fits whole; of a single one as much as fits. Returns the width used. */
+function fitName(
+  pen: Pen,
+  names: readonly string[],
+  x: number,
+  y: number,
+  room: number,
+  font: string,
+  colour: string,
+): number {
+  const whole = names.length > 1 ? pen.firstFit(names, x, y, room, font, colour) : 0;
+  return whole > 0 ? whole : pen.fitted(names.at(-1) ?? "", x, y, room, font, colour);
+}
+
+/** Three lines in a box: ranks folded into one row; filled where they are shown nevertheless. */
+function drawBadge(pen: Pen, theme: Theme, x: number, middle: number, pressed: boolean): void {
+  const height = 12;
+  const top = middle - height / 2;
+  if (pressed) pen.rect(x, top, BADGE_WIDTH, height, theme.ink2);
+  else pen.frame(x, top, BADGE_WIDTH, height, theme.ruleStrong, 1);
+  for (const line of [3, 6, 9]) {
+    pen.rect(x + 3, top + line - 0.5, BADGE_WIDTH - 6, 1, pressed ? theme.bg : theme.ink2);
+  }
+}
+
+/** The mark of a search hit, for those in ranks that are folded away. Returns the room it takes. */
+function drawHit(pen: Pen, theme: Theme, x: number, middle: number): number {
+  const { ctx } = pen;
+  ctx.beginPath();
+  ctx.moveTo(x - 3.5, middle - 3);
+  ctx.lineTo(x + 3.5, middle - 3);
+  ctx.lineTo(x, middle + 3);
+  ctx.closePath();
+  ctx.lineWidth = 2;
+  ctx.strokeStyle = theme.hitLine;
+  ctx.stroke();
+  pen.fill(theme.hit);
+  ctx.fill();
+  return 12;
 }
 
 /** Baseline of a lane's name, from the top of the row; names of bars stand beside the first. */

@@ -3,10 +3,12 @@
 import type { Scene, SceneStep, Span } from "../contract";
 import { type Geometry, xAtTime } from "../layout/geometry";
 import type { Minimap } from "../protocol/decode";
+import type { Ribbon } from "../protocol/ribbon";
 import { timeTicks } from "./axis";
 import { formatAxis, formatDuration } from "./format";
 import { mix, pack, rgb } from "./paints";
 import type { Pen } from "./pen";
+import { drawJobRibbon } from "./ribbon";
 import { FONT, type Theme } from "./theme";
 
 /** Steps nearer than this are not parted by lines through the rows. */
@@ -19,6 +21,7 @@ export interface HeadScene {
   job: Span;
   view: Span;
   minimap: MinimapPicture | null;
+  ribbon: Ribbon | null;
 }
 
 /** The minimap's bars as a bitmap, made once for its data, size and theme. */
@@ -134,6 +137,7 @@ export function drawStrip(pen: Pen, head: HeadScene): void {
     names.push(scene.ranks.length > 1 && !geometry.narrow ? "steps, median rank" : "steps");
   }
   if (scene.phases.length > 0) names.push("phases");
+  if (geometry.lateRow) names.push(geometry.narrow ? "comes last" : "who comes last");
   for (const [row, name] of names.entries()) {
     const y = stripTop + row * 16 + 11;
     pen.fitted(name, 12, y, gutter - 20, FONT.label, theme.ink3);
@@ -144,7 +148,11 @@ export function drawStrip(pen: Pen, head: HeadScene): void {
       drawSteps(pen, head, y);
       y += 16;
     }
-    if (scene.phases.length > 0) drawPhases(pen, head, y);
+    if (scene.phases.length > 0) {
+      drawPhases(pen, head, y);
+      y += 16;
+    }
+    if (geometry.lateRow) drawJobRibbon(pen, head, y);
   });
   pen.vertical(lanesX - 1, stripTop, rowsTop, theme.rule);
   if (geometry.margin === 0) return;

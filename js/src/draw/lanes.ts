@@ -1,11 +1,12 @@
 /** Draws one lane into the raster: ground, columns of cells, rectangles, counters. */
 
 import { type LaneWindow, SLOT } from "../data/lane_window";
-import { takeOut } from "../data/residual";
 import type { Form } from "../layout/bands";
 import { TILE_CELLS } from "../protocol/decode";
+import { drawLate, drawWaits } from "./lateness";
 import { type Paints, STEPS } from "./paints";
 import type { Raster } from "./raster";
+import { residual } from "./residual";
 
 /** All in device px; x from the left edge of the lanes. */
 export interface LanePlace {
@@ -32,13 +33,19 @@ export interface LanePlace {
 const RECT_PX = 2;
 
 const HATCH_PITCH = 5;
-let share = new Float32Array(0);
-let counts = new Int32Array(0);
 
 /** Counts what is drawn, for the frame's figures. */
 export interface LaneCounts {
   rects: number;
 }
+
+/** What is drawn over, or under, the events of a lane of communication. */
+export interface OverWindows {
+  wait: LaneWindow | null;
+  late: LaneWindow | null;
+}
+
+const NOTHING_OVER: OverWindows = { wait: null, late: null };
 
 export type ShadeOfName = (name: number) => number;
 
@@ -49,9 +56,13 @@ export function drawLane(
   paints: Paints,
   shade: ShadeOfName | null,
   counted: LaneCounts,
+  over: OverWindows = NOTHING_OVER,
 ): void {
   drawGround(raster, place, paints);
-  if (lane.empty || place.y1 <= place.y0) return;
+  if (place.y1 <= place.y0) return;
+  // Under the lane's events: other calls may go on while this one is being waited for.
+  if (over.late !== null) drawLate(raster, place, over.late, paints);
+  if (lane.empty) return;
   if (place.form === "counter") {
     drawCounter(raster, place, lane, paints);
     return;
@@ -59,6 +70,7 @@ export function drawLane(
   const leastNs = RECT_PX * place.resolution;
   drawColumns(raster, place, lane, paints, leastNs);
   counted.rects += drawRects(raster, place, lane, paints, leastNs, shade);
+  if (over.wait !== null) drawWaits(raster, place, over.wait, paints);
 }
 
 /** Left and right end of the rank's data, in px. */
@@ -90,44 +102,6 @@ export function drawBeyond(raster: Raster, place: LanePlace, paints: Paints): vo
   hatch(raster, place, paints, to, last);
 }
 
-/** Cells as shares and counts, less the slices that get a rectangle of their own. */
-function residual(lane: LaneWindow, leastNs: number): void {
-  const tiles = lane.last - lane.first;
-  const cells = tiles * TILE_CELLS;
-  if (share.length < cells) {
-    share = new Float32Array(cells);
-    counts = new Int32Array(cells);
-  }
-  const { busy, count } = lane;
-  for (let k = 0; k < cells; k += 1) {
-    share[k] = busy[k]! / 65535;
-    counts[k] = count[k]!;
-  }
-  if (lane.slices === 0) return;
-  let slot = 0;
-  while (slot < tiles) {
-    if (lane.slots[slot] !== SLOT.exact) {
-      slot += 1;
-      continue;
-    }
-    const from = slot;
-    while (slot < tiles && lane.slots[slot] === SLOT.exact) slot += 1;
-    const a = from * TILE_CELLS;
-    const b = slot * TILE_CELLS;
-    takeOut(
-      share.subarray(a, b),
-      counts.subarray(a, b),
-      b - a,
-      lane.start + a * lane.cell,
-      lane.cell,
-      lane,
-      0,
-      lane.slices,
-      leastNs,
-    );
-  }
-}
-
 function drawColumns(
   raster: Raster,
   place: LanePlace,
@@ -135,7 +109,7 @@ function drawColumns(
   paints: Paints,
   leastNs: number,
 ): void {
-  residual(lane, leastNs);
+  const { share, counts } = residual(lane, leastNs);
   const cells = (lane.last - lane.first) * TILE_CELLS;
   const exact = paints.columns[place.form];
   const pending = paints.pendingColumns[place.form];

@@ -3,7 +3,8 @@
 import type { Geometry } from "../layout/geometry";
 import type { PlacedRow } from "../layout/rows";
 import { formatShare } from "./format";
-import type { StatsByRank } from "./gutter";
+import type { LatenessByRank, StatsByRank } from "./by_rank";
+import { rowGround } from "./gutter";
 import type { Pen } from "./pen";
 import { FONT, type Theme } from "./theme";
 
@@ -14,6 +15,7 @@ export interface MarginScene {
   theme: Theme;
   placed: readonly PlacedRow[];
   stats: StatsByRank | null;
+  lateness: LatenessByRank | null;
   /** The figures are of another view than the one shown. */
   stale: boolean;
 }
@@ -32,14 +34,16 @@ export function drawMargin(pen: Pen, scene: MarginScene): void {
   pen.vertical(x, geometry.stripTop, geometry.height, theme.rule);
 }
 
-function drawTitle(pen: Pen, { geometry, theme, placed }: MarginScene, x: number): void {
+function drawTitle(pen: Pen, scene: MarginScene, x: number): void {
+  const { geometry, theme, placed } = scene;
   const room = geometry.margin - PAD - 4;
   const device = placed.some(({ row }) => row.rank.summary.some(({ role }) => role !== "cpu"));
   if (geometry.stripRows === 0 || !device) return;
   const y = geometry.stripTop + 11;
   pen.fitted("GPU time in view", x + PAD, y, room, FONT.label, theme.ink3);
   if (geometry.stripRows > 1) {
-    const keys = ["compute · comm · idle", "comp · comm · idle"];
+    const comm = scene.lateness === null ? "comm" : "wait";
+    const keys = [`compute · ${comm} · idle`, `comp · ${comm} · idle`];
     pen.firstFit(keys, x + PAD, y + 16, room, FONT.label, theme.ink3);
   }
 }
@@ -49,7 +53,8 @@ function drawRow(pen: Pen, scene: MarginScene, placed: PlacedRow, x: number): vo
   const { row, y, clipTop } = placed;
   if (row.track !== null) return;
   const height = Math.min(row.height, placed.clipBottom - y);
-  pen.rect(x, Math.max(y, clipTop), geometry.margin, height, theme.bg);
+  const late = scene.lateness?.late.has(row.rank.rank) ?? false;
+  pen.rect(x, Math.max(y, clipTop), geometry.margin, height, rowGround(theme, late));
   if (y >= clipTop) pen.horizontal(y, x, geometry.width, theme.rule);
   const index = stats?.at.get(row.rank.rank);
   if (stats === null || index === undefined) return;
@@ -65,14 +70,17 @@ function drawRow(pen: Pen, scene: MarginScene, placed: PlacedRow, x: number): vo
     : y + (row.height >= 36 ? 3 : 4);
   pen.ctx.globalAlpha = scene.stale ? 0.4 : 1;
   if (whole > 0) {
+    const wait = exposedWait(scene, row.rank.rank);
     let from = left;
     for (const [ns, colour] of [
       [compute[index] ?? 0, theme.kind.compute],
-      [exposed[index] ?? 0, theme.kind.communication],
+      [(exposed[index] ?? 0) - wait, theme.kind.communication],
+      [wait, null],
       [memory[index] ?? 0, theme.kind.memory],
     ] as const) {
       const to = from + (ns / whole) * width;
-      pen.rect(from, top, to - from, barHeight, colour);
+      if (colour !== null) pen.rect(from, top, to - from, barHeight, colour);
+      else pen.hatched(from, top, to - from, barHeight, theme.waitFill, theme.waitLine);
       from = to;
     }
   }
@@ -82,11 +90,14 @@ function drawRow(pen: Pen, scene: MarginScene, placed: PlacedRow, x: number): vo
   if (!compact && !scene.stale) {
     const baseline = top + barHeight + (row.height >= 36 ? 14 : 12);
     if (whole > 0) {
-      const share = (exposed[index] ?? 0) / whole;
-      const words = share > 0 ? formatShare(share) : "";
+      const known = scene.lateness !== null;
+      const share = (known ? exposedWait(scene, row.rank.rank) : (exposed[index] ?? 0)) / whole;
+      const words = share > 0 ? `${known ? "wait" : "comm"} ${formatShare(share)}` : "";
       if (row.rank.truncated !== null) {
         // What the file lacks may belong here: not known to be idle.
         pen.text("file cut off", left, baseline, FONT.label, theme.warnInk);
+      } else if (late) {
+        pen.text("causes the wait", left, baseline, FONT.labelStrong, theme.late);
       } else {
         const idleWords = formatShare((idle[index] ?? 0) / whole);
         drawPair(pen, theme, left, baseline, width, words, idleWords);
@@ -95,6 +106,12 @@ function drawRow(pen: Pen, scene: MarginScene, placed: PlacedRow, x: number): vo
       pen.text("no data", left, baseline, FONT.label, theme.ink3);
     }
   }
+}
+
+/** What a rank waits for others while it computes nothing; 0 where that is not known. */
+function exposedWait({ lateness }: MarginScene, rank: number): number {
+  const index = lateness?.at.get(rank);
+  return index === undefined ? 0 : (lateness?.lateness.exposedWait[index] ?? 0);
 }
 
 /** The exposed share on the left, the idle one on the right; without room only the numbers. */
@@ -108,9 +125,9 @@ function drawPair(
   idle: string,
 ): void {
   const forms = [
-    [exposed === "" ? "" : `comm ${exposed}`, `idle ${idle}`],
     [exposed, `idle ${idle}`],
-    [exposed, idle],
+    [exposed.replace(/^\w+ /, ""), `idle ${idle}`],
+    [exposed.replace(/^\w+ /, ""), idle],
   ] as const;
   const fits = forms.find(
     ([a, b]) => pen.width(a, FONT.label) + pen.width(b, FONT.label) + 8 <= width,

@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { fakeJob } from "../../dev/fake_job";
 import type { Brief, Overlay, RowState } from "../contract";
 import type { PlacedMarks } from "../data/stage_data";
@@ -195,4 +195,36 @@ test("a ruler says its length, a note keeps within the lanes", () => {
   });
   expect(drawn.at(drawn.x(7e7) - 60, 300)).toEqual(solid(theme.ink));
   expect(drawn.box().left).toBeGreaterThanOrEqual(drawn.geometry.lanesX);
+});
+
+describe("the last one's arrival at the selected collective", () => {
+  const late = solid(theme.late);
+
+  test("is a dashed line over all ranks, with a flag that names the rank", () => {
+    const drawn = draw({ collective: { time: 5e7, rank: 3 } });
+    const { geometry } = drawn;
+    const x = Math.round(drawn.x(5e7));
+    const line = Array.from({ length: geometry.height - geometry.rowsTop }, (_, i) =>
+      [-1, 0].some((dx) => drawn.at(x + dx, geometry.rowsTop + i)[3]! > 200),
+    );
+    const dashes = line.filter(Boolean).length / line.length;
+    expect(dashes).toBeGreaterThan(0.3);
+    expect(dashes).toBeLessThan(0.9);
+    expect(line.lastIndexOf(true)).toBeGreaterThan(line.length - 12);
+    // The flag stands in the last line of the strip, right of the instant.
+    const flag = geometry.stripTop + 16 + 2;
+    expect(drawn.at(x + 3, flag)).toEqual(late);
+    expect(drawn.at(x - 3, flag)[3]).toBe(0);
+    expect(drawn.box().top).toBeGreaterThanOrEqual(geometry.stripTop);
+  });
+
+  test("the flag keeps within the lanes", () => {
+    const { box, geometry } = draw({ collective: { time: VIEW[1] - 1, rank: 12 } });
+    expect(box().right).toBeLessThanOrEqual(geometry.lanesX + geometry.lanesWidth);
+    expect(box().left).toBeLessThan(geometry.lanesX + geometry.lanesWidth - 60);
+  });
+
+  test.each([-1e7, 2.1e8])("at %d, out of view, nothing is said of it", (time) => {
+    expect(draw({ collective: { time, rank: 3 } }).box().right).toBe(-1);
+  });
 });

@@ -14,6 +14,7 @@ export const NO_OVERLAY: Overlay = {
   hover: null,
   selected: null,
   flows: [],
+  collective: null,
   selection: null,
   brush: null,
   ruler: null,
@@ -47,6 +48,7 @@ export function drawOverlay(pen: Pen, scene: OverlayScene): void {
   pen.clipped(lanesX, axisTop, lanesWidth, geometry.height - axisTop, () => {
     for (const note of overlay.notes) drawNote(pen, scene, note);
   });
+  if (overlay.collective !== null) drawArrival(pen, scene, overlay.collective);
   pen.clipped(lanesX, lanesTop - 6, lanesWidth, rowsHeight + 6, () => {
     if (scene.chosen !== null) drawMarks(pen, scene, scene.chosen, scene.theme.brushLine);
     if (scene.searched !== null) drawMarks(pen, scene, scene.searched, scene.theme.hit);
@@ -199,6 +201,24 @@ function drawNote(pen: Pen, scene: OverlayScene, note: Overlay["notes"][number])
   if (x1 - x0 >= pen.width(words, FONT.labelStrong) + 24) {
     plate(pen, scene, words, (x0 + x1) / 2, top - 5);
   }
+}
+
+/** When the last rank of the selected collective came: a line over all ranks, and a flag. */
+function drawArrival(
+  pen: Pen,
+  { geometry, theme, view }: OverlayScene,
+  { time, rank }: NonNullable<Overlay["collective"]>,
+): void {
+  const { lanesX, lanesWidth, rowsTop, stripTop, stripRows, height } = geometry;
+  const x = xAtTime(geometry, view, time);
+  if (x < lanesX || x > lanesX + lanesWidth) return;
+  pen.dashed(x, rowsTop, height, theme.late);
+  const words = `rank ${rank} arrives last`;
+  const width = pen.width(words, FONT.labelStrong) + 10;
+  const left = Math.min(x, lanesX + lanesWidth - width);
+  const top = stripRows > 0 ? stripTop + (stripRows - 1) * 16 : rowsTop;
+  pen.rect(left, top, width, 15, theme.late);
+  pen.text(words, left + 5, top + 11, FONT.labelStrong, theme.bg);
 }
 
 const MARK_WIDTH = 7;

@@ -4,6 +4,8 @@ import type { Scene, Span } from "../contract";
 import type { LaneWindow } from "../data/lane_window";
 import type { Geometry } from "../layout/geometry";
 import type { LaneSpot, Sightings } from "../layout/sight";
+import type { Ribbon } from "../protocol/ribbon";
+import type { LatenessByRank } from "./by_rank";
 import type { Dirty } from "./frame_loop";
 import { drawGutter, type GutterScene } from "./gutter";
 import { drawAxis, drawMinimap, drawStepLines, drawStrip, type HeadScene } from "./head";
@@ -15,6 +17,7 @@ import { drawOverlay, type OverlayScene } from "./overlay";
 import type { Paints } from "./paints";
 import { Pen } from "./pen";
 import { Raster } from "./raster";
+import { drawRibbon } from "./ribbon";
 import { FONT, type Theme } from "./theme";
 
 /** Lanes lower than this have no labels: the letters would touch both edges. */
@@ -28,6 +31,8 @@ export interface LanesScene {
   job: Span;
   view: Span;
   sight: Sightings;
+  lateness: LatenessByRank | null;
+  ribbon: Ribbon | null;
   shade: ShadeOfName | null;
   window(lane: number): LaneWindow | null;
   nameOf(key: number): string;
@@ -155,7 +160,8 @@ export class Painter {
       const { row, y, clipTop, clipBottom } = placed;
       raster.clip(px(clipTop), px(clipBottom));
       const top = px(y);
-      raster.rect(0, top, raster.width, px(y + row.height), paints.bg);
+      const late = lanes.lateness?.late.has(row.rank.rank) ?? false;
+      raster.rect(0, top, raster.width, px(y + row.height), late ? paints.lateGround : paints.bg);
       if (row.track === null) raster.rect(0, top, raster.width, top + line, paints.rule);
       [place.dataStart, place.dataEnd] = row.rank.range;
       place.coarse = isCoarse(row.rank, place.resolution);
@@ -166,6 +172,12 @@ export class Painter {
         place.y1 = px(y + last.top + last.height);
         drawBeyond(raster, place, paints);
       }
+      const ribbon = row.ribbon();
+      if (ribbon !== null) {
+        place.y0 = px(y + ribbon.top);
+        place.y1 = px(y + ribbon.top + ribbon.height);
+        drawRibbon(raster, place, lanes.ribbon, row.rank.rank, paints);
+      }
       for (; at < sight.spots.length && sight.spots[at]!.placed === placed; at += 1) {
         const { band, y: bandY } = sight.spots[at]!;
         const window = lanes.window(band.lane);
@@ -174,7 +186,12 @@ export class Painter {
         place.y0 = px(bandY);
         place.y1 = Math.max(place.y0 + 1, px(bandY + band.height));
         place.valueRange = band.track?.range ?? null;
-        drawLane(raster, place, window, paints, lanes.shade, counted);
+        const { over } = band;
+        const known = over !== undefined && lanes.lateness !== null;
+        drawLane(raster, place, window, paints, lanes.shade, counted, {
+          wait: known ? lanes.window(over.wait) : null,
+          late: known ? lanes.window(over.late) : null,
+        });
       }
     }
   }
@@ -194,13 +211,17 @@ export class Painter {
     const least = LABEL_FROM_PX * perPx;
     const fitter = pen.fitter(FONT.label);
     const baseline = Math.round(y + band.height / 2 + 4);
+    const waits =
+      band.over === undefined || lanes.lateness === null ? null : lanes.window(band.over.wait);
     let labels = 0;
     for (let i = 0; i < lane.slices; i += 1) {
       const dur = lane.sliceDur[i]!;
       const start = lane.sliceStart[i]!;
       if (start >= view[1]) break;
       if (dur < least || start + dur <= view[0]) continue;
-      const [from, to] = widestInSight(lane, i, view);
+      const seen = widestInSight(lane, i, view);
+      // Letters over the hatch of a wait would be hard to read.
+      const [from, to] = waits === null ? seen : besideWaits(waits, seen);
       const x0 = lanesX + (from - view[0]) / perPx;
       const x1 = lanesX + (to - view[0]) / perPx;
       if (x1 - x0 < LABEL_FROM_PX) continue;
@@ -217,6 +238,25 @@ export class Painter {
     }
     return labels;
   }
+}
+
+/** The longest part of a stretch in which nobody waits. */
+function besideWaits({ slices, sliceStart, sliceDur }: LaneWindow, [from, to]: Span): Span {
+  let low = 0;
+  let high = slices;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sliceStart[middle]! + sliceDur[middle]! <= from) low = middle + 1;
+    else high = middle;
+  }
+  let cursor = from;
+  let widest: Span = [from, from];
+  for (; low < slices && sliceStart[low]! < to; low += 1) {
+    const start = sliceStart[low]!;
+    if (start - cursor > widest[1] - widest[0]) widest = [cursor, start];
+    cursor = Math.max(cursor, start + sliceDur[low]!);
+  }
+  return to - cursor > widest[1] - widest[0] ? [cursor, to] : widest;
 }
 
 /**

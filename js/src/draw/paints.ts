@@ -13,6 +13,8 @@ const DIMMED = 0.22;
 /** Host events too short for a tint and an edge. */
 const PALE_COLUMN = 0.55;
 const BAR = 0.75;
+/** Of the late colour over the row of a rank that the others wait for. */
+export const LATE_TINT = 0.07;
 
 export interface Rgb {
   r: number;
@@ -97,6 +99,28 @@ export interface Paints {
   readonly textOn: readonly string[];
   readonly counterFill: number;
   readonly counterLine: number;
+  readonly waitFill: number;
+  readonly waitLine: number;
+  /** Of a ribbon, from on time to latest. */
+  readonly ribbon: Uint32Array;
+  readonly lateFill: number;
+  readonly lateLine: number;
+  /** Behind the row of a rank that the others wait for. */
+  readonly lateGround: number;
+}
+
+/** Between two stops of a ramp so many steps are told apart. */
+const RAMP_STEPS = 8;
+
+/** A ramp's stops with what lies between them. */
+function rampOf(stops: readonly string[]): Uint32Array {
+  const out = new Uint32Array((stops.length - 1) * RAMP_STEPS + 1);
+  for (let at = 0; at < out.length; at += 1) {
+    const stop = Math.min(Math.floor(at / RAMP_STEPS), stops.length - 2);
+    const share = at / RAMP_STEPS - stop;
+    out[at] = pack(mix(rgb(stops[stop + 1]!), rgb(stops[stop]!), share));
+  }
+  return out;
 }
 
 export function paintsOf(theme: Theme, kinds: readonly Kind[], dimmed: ReadonlySet<Kind>): Paints {
@@ -159,6 +183,12 @@ export function paintsOf(theme: Theme, kinds: readonly Kind[], dimmed: ReadonlyS
             : betterOn(rgb(theme.nameShades[kind][shade as 0 | 1 | 2]), ["#ffffff", onDark(theme)]),
       ),
     ),
+    waitFill: pack(rgb(theme.waitFill)),
+    waitLine: pack(rgb(theme.waitLine)),
+    ribbon: rampOf(theme.waitRamp),
+    lateFill: pack(rgb(theme.lateFill)),
+    lateLine: pack(rgb(theme.late)),
+    lateGround: pack(mix(rgb(theme.late), bg, LATE_TINT)),
     counterFill: pack(mix(ink, lane, 0.2)),
     counterLine: pack(mix(ink, lane, 0.8)),
   };

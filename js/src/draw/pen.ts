@@ -2,6 +2,8 @@
 
 import { TextFitter } from "./labels";
 
+const HATCH_PITCH = 5;
+
 export type Align = "left" | "right" | "center";
 
 export class Pen {
@@ -53,6 +55,29 @@ export class Pen {
     this.ctx.fillRect(left, bottom - thick, right - left, thick);
     this.ctx.fillRect(left, top + thick, thick, bottom - top - 2 * thick);
     this.ctx.fillRect(right - thick, top + thick, thick, bottom - top - 2 * thick);
+  }
+
+  /** A rectangle of diagonal lines with a border: time spent waiting. */
+  hatched(x: number, y: number, width: number, height: number, ground: string, line: string): void {
+    if (this.snap(x + width) <= this.snap(x)) return;
+    this.rect(x, y, width, height, ground);
+    const { ctx } = this;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(this.snap(x), this.snap(y), this.snap(x + width) - this.snap(x), height);
+    ctx.clip();
+    ctx.beginPath();
+    const first = Math.floor((x - height) / HATCH_PITCH) * HATCH_PITCH;
+    for (let at = first; at < x + width; at += HATCH_PITCH) {
+      ctx.moveTo(at, y + height);
+      ctx.lineTo(at + height, y);
+    }
+    ctx.strokeStyle = line;
+    ctx.lineWidth = 1;
+    ctx.stroke();
+    ctx.restore();
+    this.colour = "";
+    this.frame(x, y, width, height, line, 1);
   }
 
   vertical(x: number, y0: number, y1: number, colour: string, width = this.hairline): void {

@@ -32,6 +32,8 @@ export interface Theme {
   readonly okInk: string;
   readonly errorBg: string;
   readonly errorInk: string;
+  /** From nothing to most: waiting and lateness. */
+  readonly waitRamp: readonly string[];
   readonly cpuTint: number;
   readonly annotationTint: number;
   readonly kind: Readonly<Record<Kind, string>>;
@@ -90,6 +92,7 @@ const light: Theme = {
   okInk: "#1b6e3c",
   errorBg: "#fdeaea",
   errorInk: "#a3122b",
+  waitRamp: ["#f1f3f6", "#fbdcc4", "#f5b585", "#e88743", "#c9600f", "#8f3f05", "#572402"],
   cpuTint: 0.13,
   annotationTint: 0.1,
   nameShades: {
@@ -152,6 +155,7 @@ const dark: Theme = {
   okInk: "#7fd6a0",
   errorBg: "#43191f",
   errorInk: "#ffb0bb",
+  waitRamp: ["#1d232d", "#4a2b12", "#7b4312", "#b3601a", "#e5862f", "#f8b777", "#fde3c8"],
   cpuTint: 0.3,
   annotationTint: 0.2,
   nameShades: {

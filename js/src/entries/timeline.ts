@@ -17,6 +17,8 @@ interface Traits {
   /** Names the state widget; another name after `link`. */
   state: string;
   height: number;
+  /** Not set in saved pages. */
+  folded?: boolean;
   _scene: Scene;
 }
 
@@ -38,6 +40,11 @@ async function render({ model, el, host, signal }: RenderProps<Traits>): Promise
       height: model.get("height"),
       signal,
       makeStage: createStage,
+      folded: model.get("folded") ?? null,
+      keepFolded: (folded) => {
+        model.set("folded", folded);
+        model.save_changes();
+      },
     });
     let ref = model.get("state");
     let shown = model.get("_scene");
@@ -53,6 +60,7 @@ async function render({ model, el, host, signal }: RenderProps<Traits>): Promise
         (error: unknown) => app.fail("The linked state cannot be reached", error),
       );
     });
+    listen("change:folded", () => app.setFolded(model.get("folded") === true));
     listen("change:height", () => app.setHeight(model.get("height")));
     listen("change:_scene", () => {
       const next = model.get("_scene");

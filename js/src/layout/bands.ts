@@ -17,6 +17,17 @@ export interface Band {
   /** Name in the gutter, "" for none. */
   label: string;
   track: SceneTrack | null;
+  /** Communication between ranks: lanes of waits and of late arrivals that are drawn over it. */
+  over?: Over | undefined;
+}
+
+export interface Over {
+  wait: number;
+  late: number;
+}
+
+function overOf({ wait, late }: { wait?: number; late?: number }): Over | undefined {
+  return wait === undefined || late === undefined ? undefined : { wait, late };
 }
 
 /** Sizes of a folded rank, the same for all ranks of a layout. */
@@ -28,6 +39,8 @@ export interface Fold {
   comm: number;
   /** Threads shown as bars. */
   cpuBars: number;
+  /** Height of the ribbon of late arrivals below the communication; 0 for none. */
+  ribbon: number;
 }
 
 const FULL = { pad: 3, gpu: 16, comm: 12, gap: 1, beforeCpu: 3, below: 2 };
@@ -41,6 +54,9 @@ const LINE = { pad: 3, gpu: 9, comm: 13, height: 27 };
 const COMPACT = { pad: 2, gpu: 8, comm: 6, height: 18 };
 /** From this many ranks on, threads are left to the opened rank. */
 const MANY_RANKS = 40;
+/** Where ranks are more than this and not all fit, the ribbon comes before threads. */
+const RIBBON_FIRST = 16;
+const RIBBON = 5;
 /** Two lines of text in the gutter. */
 const TWO_LINES = 36;
 
@@ -57,8 +73,9 @@ export function foldOf(
   count: number,
   room: number,
   anyOpen: boolean,
+  ribbons = false,
 ): Fold {
-  if (anyOpen) return { mode: "line", ...LINE, cpuBars: MOST_BARS };
+  if (anyOpen) return { mode: "line", ...LINE, cpuBars: MOST_BARS, ribbon: 0 };
   const hasComm = ranks.some((rank) => lanesOf(rank, "comm").length > 0);
   const hasGpu = hasComm || ranks.some((rank) => lanesOf(rank, "gpu").length > 0);
   const threads = Math.max(0, ...ranks.map((rank) => lanesOf(rank, "cpu").length));
@@ -70,18 +87,38 @@ export function foldOf(
     const height = Math.max(TWO_LINES - 2, FULL.pad + gpuHeight + commHeight + FULL.below);
     if (each < height) return compactFold(each, hasComm);
     const { pad, gpu, comm } = FULL;
-    return grown({ mode: "full", height, pad, gpu, comm, cpuBars: 0 }, each);
+    const rich = height + RIBBON + FULL.gap;
+    const ribbon = ribbons && rich <= each ? RIBBON : 0;
+    const fold: Fold = { mode: "full", height, pad, gpu, comm, cpuBars: 0, ribbon };
+    return grown(ribbon > 0 ? { ...fold, height: rich } : fold, each);
   }
   if (count > MANY_RANKS) {
-    return { mode: "compact", ...COMPACT, cpuBars: Math.min(threads, MOST_BARS) };
+    return { mode: "compact", ...COMPACT, cpuBars: Math.min(threads, MOST_BARS), ribbon: 0 };
   }
-  const full = (cpuBars: number): Fold => {
+  const full = (cpuBars: number, ribbon = 0): Fold => {
     const cpu = cpuBars > 0 ? FULL.beforeCpu + cpuBars * (BAR + 1) - 1 : 0;
-    const height = Math.max(TWO_LINES, FULL.pad + gpuHeight + commHeight + cpu + FULL.below);
-    return { mode: "full", height, pad: FULL.pad, gpu: FULL.gpu, comm: FULL.comm, cpuBars };
+    const late = ribbon > 0 ? ribbon + FULL.gap : 0;
+    const parts = FULL.pad + gpuHeight + commHeight + late + cpu + FULL.below;
+    const height = Math.max(TWO_LINES, parts);
+    return { mode: "full", height, pad: FULL.pad, gpu: FULL.gpu, comm: FULL.comm, cpuBars, ribbon };
   };
   const all = full(Math.min(threads, MOST_BARS));
-  return grown(all.height <= each ? all : full(Math.min(threads, BARS)), each);
+  const bars = all.height <= each ? all.cpuBars : Math.min(threads, BARS);
+  if (!ribbons) return grown(full(bars), each);
+  const rich = full(bars, RIBBON);
+  if (rich.height <= each) return grown(rich, each);
+  return grown(count > RIBBON_FIRST ? full(0, RIBBON) : full(bars), each);
+}
+
+/** Where the ribbon lies in a folded row, from its top; null for none. */
+export function ribbonOf(
+  rank: SceneRank,
+  fold: Fold,
+  bands: readonly Band[],
+): { top: number; height: number } | null {
+  const above = bands.find(({ over }) => over !== undefined);
+  if (fold.ribbon === 0 || above === undefined || lanesOf(rank, "comm").length === 0) return null;
+  return { top: above.top + above.height + FULL.gap, height: fold.ribbon };
 }
 
 function compactFold(each: number, hasComm: boolean): Fold {
@@ -94,6 +131,7 @@ function compactFold(each: number, hasComm: boolean): Fold {
     gpu: COMPACT.gpu + extra - forComm + (hasComm ? 0 : COMPACT.comm),
     comm: COMPACT.comm + forComm,
     cpuBars: 0,
+    ribbon: 0,
   };
 }
 
@@ -140,8 +178,10 @@ export function foldedBands(rank: SceneRank, fold: Fold): Band[] {
       form: "solid",
       label: named ? comm.label : "",
       track: null,
+      over: overOf(comm),
     });
     top += fold.comm + FULL.gap;
+    if (fold.ribbon > 0) top += fold.ribbon + FULL.gap;
   }
   if (fold.mode !== "full" || fold.cpuBars === 0) return bands;
   top += FULL.beforeCpu - FULL.gap;
@@ -211,5 +251,6 @@ export function trackBands(track: SceneTrack, name: string): Band[] {
     form,
     label: depth === 0 ? name : depth >= spillsFrom ? `+${depth - spillsFrom + 1}` : "",
     track,
+    over: depth === 0 ? overOf(track) : undefined,
   }));
 }

@@ -18,8 +18,10 @@ export interface Geometry {
   readonly axisTop: number;
   readonly axisHeight: number;
   readonly stripTop: number;
-  /** One row for steps, one for phases; none where the scene has neither. */
+  /** One row for steps, one for phases, one for who comes last; none where the scene has neither. */
   readonly stripRows: number;
+  /** The last of them says who comes last to collectives. */
+  readonly lateRow: boolean;
   readonly stripHeight: number;
   /** Top of the rows and what is left for them. */
   readonly rowsTop: number;
@@ -36,6 +38,7 @@ export function geometryOf(
   height: number,
   dpr: number,
   stripRows: number,
+  lateRow = false,
 ): Geometry {
   const narrow = width < SIZE.gutterFrom;
   const gutter = narrow ? SIZE.gutterNarrow : SIZE.gutter;
@@ -59,6 +62,7 @@ export function geometryOf(
     axisHeight: SIZE.axis,
     stripTop,
     stripRows,
+    lateRow,
     stripHeight,
     rowsTop,
     rowsHeight: Math.max(0, height - rowsTop),

@@ -3,7 +3,11 @@
 import type { Hit, Kind, Scene, Slice, Span } from "../contract";
 import { type LaneWindow, SLOT } from "../data/lane_window";
 import type { TileStore } from "../data/tile_store";
+import { SIZE } from "../draw/theme";
 import { TILE_CELLS } from "../protocol/decode";
+import { arrivalAt, jobArrivalAt, type Ribbon } from "../protocol/ribbon";
+import { badgeSpot } from "./alike";
+import type { Fold } from "./bands";
 import { type Geometry, timeAtX } from "./geometry";
 import { rowInfo } from "./rows";
 import type { LaneSpot, Sightings } from "./sight";
@@ -14,12 +18,15 @@ export interface HitScene {
   view: Span;
   job: Span;
   sight: Sightings;
+  fold: Fold;
+  ribbon: Ribbon | null;
   store: TileStore;
   window(lane: number): LaneWindow | null;
 }
 
 /** Marks narrower than this are easier to meet by their cell. */
 const SLICE_FROM_PX = 2;
+const MARK_REACH_PX = 4;
 
 function regionOf({ geometry }: HitScene, x: number, y: number): Hit["region"] {
   const { width, height, lanesX, lanesWidth, rowsTop, stripTop, axisTop } = geometry;
@@ -43,6 +50,11 @@ export function hitAt(scene: HitScene, x: number, y: number): Hit {
   const hit: Hit = { region, time, row: null, lane: null, slice: null, cell: null, step: null };
   if (region === "strip") {
     const { steps, phases } = scene.scene;
+    if (geometry.lateRow && y >= geometry.stripTop + (geometry.stripRows - 1) * SIZE.steps) {
+      const { ribbon } = scene;
+      hit.arrival = ribbon === null ? null : jobArrivalAt(ribbon, time, reach(scene));
+      return hit;
+    }
     const inSteps = y < geometry.stripTop + 16 && steps.length > 0;
     hit.step =
       (inSteps ? steps : phases).find((s) => s.start <= time && time < s.start + s.dur) ?? null;
@@ -51,15 +63,32 @@ export function hitAt(scene: HitScene, x: number, y: number): Hit {
   if (region !== "lanes" && region !== "gutter" && region !== "margin") return hit;
   const placed = sight.rowAt(y);
   if (placed !== null) hit.row = rowInfo(placed.row, placed.y);
+  if (region === "gutter" && hit.row?.badge !== undefined) {
+    const { left, right } = badgeSpot(scene.fold);
+    hit.badge = x >= left && x < right;
+  }
   if (region !== "lanes") return hit;
+  const strip = placed?.row.ribbon() ?? null;
+  if (placed !== null && strip !== null && scene.ribbon !== null) {
+    const from = y - placed.y - strip.top;
+    if (from >= 0 && from < strip.height) {
+      hit.arrival = arrivalAt(scene.ribbon, placed.row.rank.rank, time, reach(scene));
+      return hit;
+    }
+  }
   const spot = sight.spotAt(y);
   if (spot === null) return hit;
   hit.lane = spot.band.lane;
   const lane = scene.window(spot.band.lane);
   if (lane === null || lane.empty) return hit;
-  hit.slice = sliceAt(scene, lane, x);
+  hit.slice = withWait(scene, spot, sliceAt(scene, lane, x));
   if (hit.slice === null) hit.cell = cellAt(scene, lane, spot, time);
   return hit;
+}
+
+/** How far from a mark of a ribbon it is still meant. */
+function reach(scene: HitScene): number {
+  return MARK_REACH_PX * nsPerPx(scene);
 }
 
 function nsPerPx({ geometry, view }: HitScene): number {
@@ -84,6 +113,26 @@ function sliceAt(scene: HitScene, lane: LaneWindow, x: number): Slice | null {
     if (px >= x0 && px < x1) return sliceOf(scene, lane, i);
   }
   return null;
+}
+
+/** Of a collective: what of it is hatched as waiting, as far as that is loaded. */
+function withWait(
+  scene: HitScene,
+  { band: { over } }: LaneSpot,
+  slice: Slice | null,
+): Slice | null {
+  const waits = over === undefined ? null : scene.window(over.wait);
+  if (slice === null || waits === null) return slice;
+  const end = slice.start + slice.dur;
+  let wait = 0;
+  for (let i = upperBound(waits.sliceStart, waits.slices, end) - 1; i >= 0; i -= 1) {
+    const from = waits.sliceStart[i]!;
+    const to = Math.min(from + waits.sliceDur[i]!, end);
+    wait += Math.max(0, to - Math.max(from, slice.start));
+    // Those of a lane hardly overlap: what began before the slice can reach into it only once.
+    if (from <= slice.start) break;
+  }
+  return wait > 0 ? { ...slice, wait } : slice;
 }
 
 function sliceOf({ scene, store }: HitScene, lane: LaneWindow, i: number): Slice {

@@ -1,7 +1,17 @@
 /** Which rows there are and how high: folded ranks, heads of opened ranks, tracks. */
 
 import type { RowInfo, RowState, Scene, SceneRank, SceneTrack } from "../contract";
-import { type Band, type Fold, foldedBands, foldOf, trackBands, trackHeight } from "./bands";
+import { formatCount, rangesText } from "../draw/format";
+import { standsFor } from "./alike";
+import {
+  type Band,
+  type Fold,
+  foldedBands,
+  foldOf,
+  ribbonOf,
+  trackBands,
+  trackHeight,
+} from "./bands";
 
 export interface Row {
   rank: SceneRank;
@@ -9,12 +19,21 @@ export interface Row {
   track: SceneTrack | null;
   /** Name in the gutter. */
   name: string;
+  /** What the gutter may say instead where there is less room; only of rows that stand for others. */
+  briefly: readonly string[];
+  /** The ranks that the row stands for, its own included. */
+  like: readonly number[];
+  badge: "fold" | "unfold" | null;
+  /** Why the rank has a row of its own where like ranks are folded, "" for no reason. */
+  why: string;
   open: boolean;
   pinned: boolean;
   /** From the top of the rows, before scrolling. */
   top: number;
   height: number;
   bands(): readonly Band[];
+  /** Where it says how late the rank comes to collectives, from its top. */
+  ribbon(): { top: number; height: number } | null;
 }
 
 export interface Layout {
@@ -62,18 +81,24 @@ interface Shown {
   tracks: SceneTrack[] | null;
 }
 
+/** A rank without a row of its own is shown where it is asked for: by the filter, or by a pin. */
+function isFoldedAway(rank: SceneRank, state: RowState, named: boolean): boolean {
+  return (
+    state.alike?.hidden.has(rank.rank) === true && !named && !state.pinned.includes(rankKey(rank))
+  );
+}
+
 function shownRanks(scene: Scene, state: RowState): Shown[] {
   const test = rowTest(state.filter);
   const shown: Shown[] = [];
   for (const rank of scene.ranks) {
     const tracks = tracksOf(rank);
     const open = state.open.has(rank.rank) && tracks.length > 0;
-    const whole =
-      test === null ||
-      test(`rank ${rank.rank}`) ||
-      test(rank.label) ||
-      (rank.host !== null && test(rank.host));
-    if (whole) {
+    const named =
+      test !== null &&
+      (test(`rank ${rank.rank}`) || test(rank.label) || (rank.host !== null && test(rank.host)));
+    if (isFoldedAway(rank, state, named)) continue;
+    if (named || test === null) {
       shown.push({ rank, tracks: open ? tracks : null });
       continue;
     }
@@ -108,16 +133,40 @@ function memo<T>(make: () => T): () => T {
   };
 }
 
-function headRow(rank: SceneRank, open: boolean, pinned: boolean, fold: Fold): Row {
+/** What a row that stands for several ranks is called, from long to short. */
+function groupNames(rank: number, like: readonly number[]): string[] {
+  const count = formatCount(like.length);
+  const all = rangesText(like);
+  const brief = [`${count} ranks like ${rank}`, `${count} like ${rank}`];
+  return all.includes("…") ? brief : [`ranks ${all}`, ...brief];
+}
+
+function headRow(
+  rank: SceneRank,
+  open: boolean,
+  pinned: boolean,
+  fold: Fold,
+  alike: RowState["alike"],
+  like: readonly number[],
+): Row {
+  const own = rank.label === "" ? `rank ${rank.rank}` : rank.label;
+  const [name = own, ...briefly] = like.length > 1 ? groupNames(rank.rank, like) : [];
+  const bands = memo(() => foldedBands(rank, fold));
+  const unfolded = alike?.unfolded.has(rank.rank) === true;
   return {
     rank,
     track: null,
-    name: rank.label === "" ? `rank ${rank.rank}` : rank.label,
+    name,
+    briefly,
+    like,
+    badge: unfolded ? "fold" : like.length > 1 ? "unfold" : null,
+    why: alike?.why.get(rank.rank) ?? "",
     open,
     pinned,
     top: 0,
     height: fold.height,
-    bands: memo(() => foldedBands(rank, fold)),
+    bands,
+    ribbon: memo(() => ribbonOf(rank, fold, bands())),
   };
 }
 
@@ -127,27 +176,36 @@ function trackRow(rank: SceneRank, track: SceneTrack, pinned: boolean): Row {
     rank,
     track,
     name,
+    briefly: [],
+    like: [rank.rank],
+    badge: null,
+    why: "",
     open: true,
     pinned,
     top: 0,
     height: trackHeight(track),
     bands: memo(() => trackBands(track, name)),
+    ribbon: () => null,
   };
 }
 
 /** The rows of `scene` in `state`; `room` is the height that they may fill without scrolling. */
-export function layoutRows(scene: Scene, state: RowState, room: number): Layout {
+export function layoutRows(scene: Scene, state: RowState, room: number, ribbons = false): Layout {
   const shown = shownRanks(scene, state);
   const pins = new Map(state.pinned.map((key, order) => [key, order]));
   const anyOpen = shown.some(({ tracks }) => tracks !== null);
   const loose = anyOpen ? 0 : pinnedTracksHeight(shown, pins);
-  const fold = foldOf(scene.ranks, shown.length, room - loose, anyOpen);
+  const fold = foldOf(scene.ranks, shown.length, room - loose, anyOpen, ribbons);
 
   const first: { order: number; rows: Row[] }[] = [];
   const rest: Row[] = [];
+  const ranks = new Set(shown.map(({ rank }) => rank.rank));
+  const isShown = (rank: number): boolean => ranks.has(rank);
   for (const { rank, tracks } of shown) {
     const order = pins.get(rankKey(rank));
-    const rows = [headRow(rank, tracks !== null, order !== undefined, fold)];
+    const like = standsFor(state.alike, rank.rank, isShown);
+    const open = tracks !== null;
+    const rows = [headRow(rank, open, order !== undefined, fold, state.alike, like)];
     for (const track of tracksOf(rank)) {
       const trackOrder = pins.get(trackKey(rank, track));
       if (trackOrder !== undefined) {
@@ -158,6 +216,14 @@ export function layoutRows(scene: Scene, state: RowState, room: number): Layout 
     }
     if (order !== undefined) first.push({ order, rows });
     else rest.push(...rows);
+  }
+  // A track stays pinned where its rank is folded away.
+  for (const rank of state.alike === undefined || state.pinned.length === 0 ? [] : scene.ranks) {
+    if (ranks.has(rank.rank) || state.alike?.hidden.has(rank.rank) !== true) continue;
+    for (const track of tracksOf(rank)) {
+      const order = pins.get(trackKey(rank, track));
+      if (order !== undefined) first.push({ order, rows: [trackRow(rank, track, true)] });
+    }
   }
   first.sort((a, b) => a.order - b.order);
   const rows = [...first.flatMap((entry) => entry.rows), ...rest];
@@ -291,5 +357,7 @@ export function rowInfo(row: Row, y: number): RowInfo {
     height: row.height,
     open: row.open,
     pinned: row.pinned,
+    ...(row.like.length > 1 && { like: row.like }),
+    ...(row.badge !== null && { badge: row.badge }),
   };
 }

@@ -12,9 +12,13 @@ export class RowsView {
   sight = new Sightings([]);
   /** Lanes in sight, from the top. */
   lanes: readonly number[] = [];
+  /** Lanes that are drawn over those in sight. */
+  over: readonly number[] = [];
   /** Lanes that scrolling by one screen would bring into sight. */
   nearby: readonly number[] = [];
   scroll = 0;
+  /** Ranks in sight with a ribbon of late arrivals. */
+  ribbons: readonly number[] = [];
   private geometry: Geometry;
 
   constructor(
@@ -22,7 +26,7 @@ export class RowsView {
     geometry: Geometry,
   ) {
     this.geometry = geometry;
-    this.layout = layoutRows(scene, this.state, geometry.rowsHeight);
+    this.layout = layoutRows(scene, this.state, geometry.rowsHeight, geometry.lateRow);
   }
 
   /** Lay everything out anew; the rank at the top stays where it is. */
@@ -31,7 +35,7 @@ export class RowsView {
     if (scene !== this.scene) this.scroll = 0;
     this.scene = scene;
     this.geometry = geometry;
-    this.layout = layoutRows(scene, this.state, geometry.rowsHeight);
+    this.layout = layoutRows(scene, this.state, geometry.rowsHeight, geometry.lateRow);
     this.scroll = anchored(before, this.layout, this.scroll);
     this.place();
   }
@@ -73,7 +77,13 @@ export class RowsView {
     const { rowsTop, rowsHeight } = geometry;
     this.scroll = this.clamped(this.scroll);
     this.sight = new Sightings(placeRows(layout, this.scroll, rowsTop, rowsHeight));
+    this.ribbons = this.sight.placed.flatMap(({ row }) =>
+      row.ribbon() === null ? [] : [row.rank.rank],
+    );
     this.lanes = this.sight.spots.map(({ band }) => band.lane);
+    this.over = this.sight.spots.flatMap(({ band: { over } }) =>
+      over === undefined ? [] : [over.wait, over.late],
+    );
     const seen = new Set(this.lanes);
     const nearby: number[] = [];
     for (const scroll of [this.scroll + rowsHeight, this.scroll - rowsHeight]) {

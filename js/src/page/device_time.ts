@@ -8,6 +8,7 @@ import { Overview } from "./overview";
 import { packed } from "./pack";
 import type { Rank } from "./rank";
 import { picked } from "./sorted";
+import type { Cover } from "./spans";
 
 const COMPUTE = 0;
 const COMMUNICATION = 1;
@@ -51,7 +52,8 @@ export class DeviceTime {
       const rows = source.device();
       this.any = rows.length > 0;
       for (const [name, kinds] of Object.entries(UNIONS)) {
-        before[name as Union] = unionOf(source, rows, kinds);
+        const cover = unionOf(source, rows, kinds);
+        before[name as Union] = (time) => cover.before(time);
       }
     }
     this.before = before;
@@ -82,11 +84,15 @@ export class DeviceTime {
   }
 }
 
-function unionOf(rank: Rank, rows: Int32Array, kinds: readonly number[]): (time: number) => number {
+function unionOf(rank: Rank, rows: Int32Array, kinds: readonly number[]): Cover {
   const { start, dur } = rank.events;
   const chosen = rows.filter((row) => kinds.includes(rank.kindOf(rank.events, row)));
-  const cover = coverOf(picked(start, chosen), picked(dur, chosen));
-  return (time) => cover.before(time);
+  return coverOf(picked(start, chosen), picked(dur, chosen));
+}
+
+/** When a rank computes. */
+export function computeOf(rank: Rank): Cover {
+  return unionOf(rank, rank.device(), UNIONS.compute);
 }
 
 function hostTime(rank: AnyRank): (time: number) => number {

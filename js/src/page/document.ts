@@ -32,6 +32,13 @@ export interface SummaryHeader {
   annotations: boolean;
 }
 
+/** A lane of waits or of late arrivals, of one track or (-1) of all. */
+export interface OverlayHeader {
+  role: "wait" | "late";
+  /** Position in `tracks`. */
+  track: number;
+}
+
 /** `embedded`: all of them; `absent`: the file has none; `left out`: they did not fit. */
 export type ArgsState = "embedded" | "absent" | "left out" | "unreadable";
 
@@ -44,6 +51,8 @@ export interface RankHeader {
   types: EventType[];
   tracks: TrackHeader[];
   summary: SummaryHeader[];
+  /** What the rank's last lanes hold. */
+  overlays: OverlayHeader[];
   columns: Record<string, ColumnSpec>;
 }
 
@@ -74,6 +83,18 @@ export interface OverviewHeader extends RankHeader {
   has_device: boolean;
 }
 
+/** Matched collectives: entries of all ranks, one rank after the other, in a block of their own. */
+export interface CollectivesHeader {
+  /** Why there are none, or what to know of them. */
+  note: string;
+  /** Empty where none are matched. */
+  columns: Record<string, ColumnSpec>;
+  /** Entries of each rank. */
+  counts?: number[];
+  names?: string[];
+  groups?: string[];
+}
+
 export interface SavedFile {
   name: string;
   bytes: number | null;
@@ -91,4 +112,5 @@ export interface PageDocument {
   short_of: number[];
   categories: string[];
   ranks: (FullHeader | OverviewHeader)[];
+  collectives: CollectivesHeader;
 }

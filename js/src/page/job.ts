@@ -1,8 +1,10 @@
 /** All ranks of the page; each is unpacked when it is first asked for. */
 
 import { type Blocks, readBlock } from "./bytes";
+import { Collectives } from "./collectives";
 import { Columns } from "./columns";
-import type { FullHeader, OverviewHeader, PageDocument } from "./document";
+import type { FullHeader, OverlayHeader, OverviewHeader, PageDocument } from "./document";
+import type { Lane } from "./lane";
 import { Names } from "./names";
 import { Overview } from "./overview";
 import { Rank } from "./rank";
@@ -24,6 +26,7 @@ export class Job {
   private readonly headers: (FullHeader | OverviewHeader)[];
   private readonly firstLanes: number[];
   private readonly ranks = new Map<number, Promise<AnyRank>>();
+  private matched: Promise<Collectives> | null = null;
 
   constructor(
     readonly page: PageDocument,
@@ -40,12 +43,22 @@ export class Job {
 
   /** The number of the rank that a lane belongs to. */
   rankOfLane(lane: number): number {
+    return this.headerOfLane(lane).rank;
+  }
+
+  /** What a lane of waits or late arrivals holds; null for all others. */
+  overlayAt(lane: number): OverlayHeader | null {
+    const { lane0, lanes, overlays } = this.headerOfLane(lane);
+    return overlays[lane - (lane0 + lanes - overlays.length)] ?? null;
+  }
+
+  private headerOfLane(lane: number): FullHeader | OverviewHeader {
     const last = this.headers.at(-1);
     const lanes = last === undefined ? 0 : last.lane0 + last.lanes;
     if (!Number.isInteger(lane) || lane < 0 || lane >= lanes) {
       throw new Error(`no lane ${lane}; lanes go from 0 to ${lanes - 1}`);
     }
-    return this.headers[countUpTo(this.firstLanes, lane) - 1]!.rank;
+    return this.headers[countUpTo(this.firstLanes, lane) - 1]!;
   }
 
   rank(number: number): Promise<AnyRank> {
@@ -59,6 +72,19 @@ export class Job {
 
   all(): Promise<AnyRank[]> {
     return Promise.all(this.numbers.map((number) => this.rank(number)));
+  }
+
+  collectives(): Promise<Collectives> {
+    const { page, blocks, numbers, names } = this;
+    this.matched ??= Collectives.read(page.collectives, blocks, numbers, names);
+    return this.matched;
+  }
+
+  /** A lane of waits or late arrivals; null for all others. */
+  async overlayLane(lane: number): Promise<Lane | null> {
+    const overlay = this.overlayAt(lane);
+    if (overlay === null) return null;
+    return (await this.collectives()).lane(this.rankOfLane(lane), overlay).index;
   }
 
   /** Ranks whose events are all in the page. */

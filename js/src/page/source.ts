@@ -4,16 +4,17 @@ import type { Reply, Source, TableName } from "../contract";
 import { Args } from "./args";
 import type { Blocks } from "./bytes";
 import { details, overviewDetails } from "./details";
-import { DeviceTime, minimap, stats } from "./device_time";
+import { computeOf, DeviceTime, minimap, stats } from "./device_time";
 import type { PageDocument } from "./document";
 import { exportSelection, type Save } from "./export_op";
 import { Job, notEmbedded } from "./job";
+import { beyond, lateness, RankLateness, waitedOf } from "./lateness";
 import { marks, type Members, viewOf } from "./marks";
 import { Overview } from "./overview";
 import type { Rank, Rows } from "./rank";
 import { type Place, Search, TABLES } from "./search";
 import { membersOf, readSelection } from "./selection";
-import { cell, neighbor, snap } from "./spots";
+import { cell, laneCell, neighbor, snap } from "./spots";
 import { answerTiles } from "./tile_op";
 import { totals } from "./totals";
 
@@ -26,6 +27,7 @@ export class PageSource implements Source {
   private readonly search: Search;
   private readonly argsByRank = new Map<number, Args>();
   private deviceTimes: Promise<DeviceTime[]> | null = null;
+  private lateRanks: Promise<RankLateness[]> | null = null;
   private readonly answers: Record<string, Answer>;
 
   constructor(
@@ -54,6 +56,8 @@ export class PageSource implements Source {
       totals: (request) => this.totals(request),
       neighbor: (request) => this.neighbor(request),
       snap: (request) => this.snap(request),
+      lateness: (request) => this.late(request),
+      collective: (request) => this.collective(request),
       export: (request) => exportSelection(this.job, request, (rank) => this.args(rank), this.save),
     };
   }
@@ -108,6 +112,8 @@ export class PageSource implements Source {
 
   private async cell({ lane, start, end }: Request): Promise<Reply> {
     const number = Number(lane);
+    const over = await this.job.overlayLane(number);
+    if (over !== null) return json(laneCell(over, this.job.names, Number(start), Number(end)));
     const rank = await this.job.rank(this.job.rankOfLane(number));
     return json(cell(rank, this.job.names, number, Number(start), Number(end)));
   }
@@ -158,10 +164,41 @@ export class PageSource implements Source {
 
   private async snap({ lane, time, tolerance }: Request): Promise<Reply> {
     const number = Number(lane);
+    const over = await this.job.overlayLane(number);
+    if (over !== null) return json({ time: snap(over, Number(time), Number(tolerance)) });
     const rank = await this.job.rank(this.job.rankOfLane(number));
     // Nothing to hold on to where single events are not known.
     if (rank instanceof Overview) return json({ time: null });
-    return json({ time: snap(rank, number, Number(time), Number(tolerance)) });
+    return json({ time: snap(rank.lane(number), Number(time), Number(tolerance)) });
+  }
+
+  private async late({ start, end }: Request): Promise<Reply> {
+    this.lateRanks ??= this.ranksLate();
+    const { note } = await this.job.collectives();
+    return json(lateness(await this.lateRanks, Number(start), Number(end), note));
+  }
+
+  private async ranksLate(): Promise<RankLateness[]> {
+    const collectives = await this.job.collectives();
+    const made = (number: number, exposed: (time: number) => number, approximate: boolean) =>
+      new RankLateness(number, collectives.part(number), exposed, approximate);
+    if (!collectives.any) return this.job.numbers.map((number) => made(number, () => 0, false));
+    return (await this.job.all()).map((rank) => {
+      if (rank instanceof Overview) {
+        return made(rank.number, rank.deviceBefore("exposed_wait"), true);
+      }
+      const waited = waitedOf(collectives.part(rank.number));
+      const exposed = beyond(waited, computeOf(rank));
+      return made(rank.number, (time) => exposed.before(time), false);
+    });
+  }
+
+  private async collective(request: Request): Promise<Reply> {
+    const number = Number(request.rank);
+    const rank = await this.job.rank(number);
+    // Of an overview it is not known which events there are: only that this one is none of those.
+    const id = rank instanceof Overview ? request.id : rank.checkedRow(rank.events, request.id);
+    return json({ collective: (await this.job.collectives()).collective(number, Number(id)) });
   }
 
   /** A rank whose single events are in the page. */

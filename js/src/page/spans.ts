@@ -66,6 +66,27 @@ export class Cover {
     return out;
   }
 
+  /** Where a piece ends. */
+  end(piece: number): number {
+    return this.starts[piece]! + this.prefix[piece + 1]! - this.prefix[piece]!;
+  }
+
+  /** Call with each part, in order, that this covers and the other does not. */
+  eachBeyond(other: Cover, found: (start: number, end: number, piece: number) => void): void {
+    let at = 0;
+    for (let piece = 0; piece < this.starts.length; piece += 1) {
+      let from = this.starts[piece]!;
+      const end = this.end(piece);
+      while (at < other.starts.length && other.end(at) <= from) at += 1;
+      for (let k = at; from < end; k += 1) {
+        const next = k < other.starts.length ? other.starts[k]! : Number.POSITIVE_INFINITY;
+        if (next > from) found(from, Math.min(next, end), piece);
+        if (next >= end) break;
+        from = Math.max(from, other.end(k));
+      }
+    }
+  }
+
   get bytes(): number {
     return this.starts.byteLength + this.prefix.byteLength;
   }
@@ -125,12 +146,13 @@ export class Spans {
   /** The last end before `time` and the first one from it on; of those with a length. */
   endsAround(time: number): number[] {
     if (this.ends !== null) return around(this.ends, time);
-    const { starts, prefix } = this.cover;
-    const end = (i: number): number => starts[i]! + prefix[i + 1]! - prefix[i]!;
+    const { starts } = this.cover;
     // Ends of disjoint pieces ascend as their starts do.
     const at = Math.max(countBelow(starts, time) - 1, 0);
     const out: number[] = [];
-    for (let i = Math.max(at - 1, 0); i < Math.min(at + 2, starts.length); i += 1) out.push(end(i));
+    for (let i = Math.max(at - 1, 0); i < Math.min(at + 2, starts.length); i += 1) {
+      out.push(this.cover.end(i));
+    }
     return out;
   }
 

@@ -3,6 +3,7 @@
 import type { Brief } from "../contract";
 import { Counter } from "./counter";
 import type { AnyRank } from "./job";
+import type { Lane } from "./lane";
 import type { Names } from "./names";
 import { Overview } from "./overview";
 import type { Rank, Rows } from "./rank";
@@ -19,8 +20,8 @@ export function cell(
   if (!(end > start)) throw new Error(`a cell must end after it starts, not ${start} to ${end}`);
   if (rank instanceof Overview) return overviewCell(rank, names, lane, start, end);
   const index = rank.lane(lane);
-  const edges = Float64Array.of(start, end);
   if (index instanceof Counter) {
+    const edges = Float64Array.of(start, end);
     const { smallest, largest } = index.measure(edges);
     const held = !Number.isNaN(smallest[0]);
     return {
@@ -32,13 +33,23 @@ export function cell(
       max: held ? largest[0]! : null,
     };
   }
-  const { covered, count } = index.spans.measure(edges);
-  return {
-    count: count[0]!,
-    busy: covered[0]!,
-    longest: count[0]! > 0 ? longest(rank, lane, start, end) : null,
-    kinds: byName(index.kindTimes(start, end), names),
-  };
+  const found = laneCell(index, names, start, end);
+  return found.count === 0 ? found : { ...found, longest: longest(rank, lane, start, end) };
+}
+
+/** Answer `cell` of a lane whose events have no names of their own. */
+export function laneCell(index: Lane, names: Names, start: number, end: number): LaneCell {
+  if (!(end > start)) throw new Error(`a cell must end after it starts, not ${start} to ${end}`);
+  const { covered, count } = index.spans.measure(Float64Array.of(start, end));
+  const kinds = byName(index.kindTimes(start, end), names);
+  return { count: count[0]!, busy: covered[0]!, longest: null, kinds };
+}
+
+interface LaneCell extends Record<string, unknown> {
+  count: number;
+  busy: number;
+  longest: null;
+  kinds: Record<string, number>;
 }
 
 function overviewCell(
@@ -92,8 +103,7 @@ export function neighbor(rank: Rank, rows: Rows, row: number, direction: number)
 }
 
 /** Answer `snap`: the nearest edge of an event of a lane, the earlier one among equals. */
-export function snap(rank: Rank, lane: number, time: number, tolerance: number): number | null {
-  const index = rank.lane(lane);
+export function snap(index: Lane | Counter, time: number, tolerance: number): number | null {
   const edges =
     index instanceof Counter
       ? around(index.times, time)

@@ -12,6 +12,7 @@ import {
   type TileOut,
 } from "./cells";
 import { Counter } from "./counter";
+import type { OverlayHeader } from "./document";
 import type { AnyRank, Job } from "./job";
 import type { Lane } from "./lane";
 import type { Names } from "./names";
@@ -39,13 +40,30 @@ export async function answerTiles(job: Job, request: Record<string, unknown>): P
     throw new Error(`level ${String(request.level)} is not within 0 … ${MAX_LEVEL}`);
   }
   const parts = (request.parts as Part[]) ?? [];
-  const wanted = new Set(parts.flatMap(({ lanes }) => lanes.map((lane) => job.rankOfLane(lane))));
+  const asked = new Set(parts.flatMap(({ lanes }) => lanes));
+  const over = new Map<number, OverlayHeader>();
+  const wanted = new Set<number>();
+  for (const lane of asked) {
+    const overlay = job.overlayAt(lane);
+    if (overlay === null) wanted.add(job.rankOfLane(lane));
+    else over.set(lane, overlay);
+  }
+  const collectives = over.size === 0 ? null : await job.collectives();
   const ranks = new Map<number, AnyRank>();
   await Promise.all([...wanted].map(async (rank) => ranks.set(rank, await job.rank(rank))));
   const found: Found = { tiles: [], counters: [] };
   for (const { lanes, first, last } of parts) {
     for (const lane of lanes) {
-      collect(found, ranks.get(job.rankOfLane(lane))!, job.names, { lane, level, first, last });
+      const rank = job.rankOfLane(lane);
+      const overlay = over.get(lane);
+      if (overlay === undefined || collectives === null) {
+        collect(found, ranks.get(rank)!, job.names, { lane, level, first, last });
+      } else {
+        const { index, slice } = collectives.lane(rank, overlay);
+        for (const tile of laneTiles(index, level, first, last, slice)) {
+          found.tiles.push({ lane, tile });
+        }
+      }
       if (found.tiles.length + found.counters.length > MAX_TILES) {
         throw new Error(`more than ${MAX_TILES} tiles in one answer; ask for fewer at once`);
       }

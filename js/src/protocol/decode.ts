@@ -163,6 +163,40 @@ export function decodeStats({ reply }: Reply, start: number, end: number): Stats
   };
 }
 
+/** What the matched collectives in a window add up to, one entry per rank. */
+export interface Lateness {
+  start: number;
+  end: number;
+  ranks: readonly number[];
+  collectives: readonly number[];
+  /** At how many of them the rank came last, alone. */
+  last: readonly number[];
+  /** Union of its waits, and what of that is not under compute. */
+  wait: readonly number[];
+  exposedWait: readonly number[];
+  /** What all others waited for it. */
+  imposed: readonly number[];
+  /** The ranks for which the others wait. */
+  late: readonly number[];
+  note: string;
+}
+
+export function decodeLateness({ reply }: Reply, start: number, end: number): Lateness {
+  const get = (name: string) => (reply[name] ?? []) as number[];
+  return {
+    start,
+    end,
+    ranks: get("ranks"),
+    collectives: get("collectives"),
+    last: get("last"),
+    wait: get("wait"),
+    exposedWait: get("exposed_wait"),
+    imposed: get("imposed"),
+    late: get("late"),
+    note: typeof reply.note === "string" ? reply.note : "",
+  };
+}
+
 export interface Marks {
   lane: Uint32Array;
   bin: Uint32Array;

@@ -91,6 +91,9 @@ def test_ranks_that_matter_come_first():
     }
     assert _by_importance(list(range(8)), scene, state) == [6, 4, 1, 3, 0, 2, 5, 7]
     assert _by_importance([0, 1, 2], scene, {"selection": None}) == [2, 0, 1]
+    # Who is selected, who is waited for, whose steps are shown.
+    state = {"selection": {"ranks": [1]}}
+    assert _by_importance(list(range(6)), scene, state, late=[5, 1]) == [1, 5, 2, 0, 3, 4]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +120,7 @@ def size(made):
 
 
 def test_detail_leaves_in_order_as_the_room_shrinks(engine):
-    whole = embed(engine.job, engine.scene(), {}, 1e9)
+    whole = embed(engine, engine.scene(), {}, 1e9)
     assert whole.scene["embedded"] == {
         "level": "all",
         "text": "All events.",
@@ -125,13 +128,13 @@ def test_detail_leaves_in_order_as_the_room_shrinks(engine):
         "ranks_args": [0, 1, 2],
     }
     sizes = dict(whole.sizes)
-    names = size(whole) - sizes["events"] - sizes["arguments"]
-    assert names == 0
+    assert sizes["collectives"] > 0
+    assert size(whole) == sum(sizes.values())
     state = {"selected_event": [1, 0]}
     seen = []
     for share in (0.99, 0.7, *np.linspace(0.6, 0, 13)):
         room = size(whole) * share
-        made = embed(engine.job, engine.scene(), state, room + _fixed(engine))
+        made = embed(engine, engine.scene(), state, room + _fixed(engine))
         told = made.scene["embedded"]
         seen.append((len(told["ranks_full"]), len(told["ranks_args"])))
         assert set(told["ranks_args"]) <= set(told["ranks_full"])
@@ -149,12 +152,12 @@ def test_detail_leaves_in_order_as_the_room_shrinks(engine):
 
 
 def _fixed(engine):
-    indices = [RankIndex(rank, Budget(0)) for rank in engine.job.ranks]
+    indices = [RankIndex(rank, Budget(0), lambda: engine.lateness) for rank in engine.job.ranks]
     return _fixed_bytes(indices, engine.scene())
 
 
 def test_a_rank_without_its_rows_cannot_be_opened(engine):
-    made = embed(engine.job, engine.scene(), {}, 0)
+    made = embed(engine, engine.scene(), {}, 0)
     assert made.scene["embedded"]["text"] == "Overview only: no single events."
     for rank, header in zip(made.scene["ranks"], made.document["ranks"], strict=True):
         assert rank["tracks"] == []
@@ -238,7 +241,7 @@ def test_arguments_that_cannot_be_read_are_explained(front_end, tmp_path):
     folder = write_job(tmp_path, seed=2, ranks=1)
     engine = TileEngine(hw.load(folder, progress=False, cache=False))
     (tmp_path / "rank-0.json").write_text("another file")
-    made = embed(engine.job, engine.scene(), {}, 1e9)
+    made = embed(engine, engine.scene(), {}, 1e9)
     args = made.document["ranks"][0]["args"]
     assert args["state"] == "unreadable"
     assert "was changed after it was loaded" in args["reason"]
@@ -247,3 +250,37 @@ def test_arguments_that_cannot_be_read_are_explained(front_end, tmp_path):
 
 def test_blocks_are_gzip():
     assert unpacked(packed("x", b"hello")) == b"hello"
+
+
+def test_collectives_of_files_that_are_gone_leave_a_note(tmp_path):
+    folder = write_job(tmp_path, seed=2)
+    engine = TileEngine(hw.load(folder, progress=False, cache=False))
+    (tmp_path / "rank-0.json").write_text("another file")
+    made = embed(engine, engine.scene(), {}, 1e9)
+    assert "was changed after it was loaded" in made.document["collectives"]["note"]
+    assert made.document["collectives"]["columns"] == {}
+    assert not [block for block in made.blocks if block.name == "collectives"]
+
+
+def test_one_rank_alone_needs_no_collectives(tmp_path):
+    folder = write_job(tmp_path, seed=1, ranks=1)
+    engine = TileEngine(hw.load(folder, progress=False, cache=False))
+    made = embed(engine, engine.scene(), {}, 1e9)
+    assert dict(made.sizes)["collectives"] == 0
+    assert made.document["collectives"]["columns"] == {}
+    assert all(rank["overlays"] == [] for rank in made.document["ranks"])
+
+
+def test_collectives_count_in_the_size_and_are_there_for_overviews(engine):
+    made = embed(engine, engine.scene(), {}, 0)
+    [block] = [block for block in made.blocks if block.name == "collectives"]
+    header, data = made.document["collectives"], unpacked(block)
+    assert dict(made.sizes)["collectives"] == block.size_bytes
+    frame = engine.lateness.frame
+    assert header["counts"] == [int((frame["rank"] == rank).sum()) for rank in (0, 1, 2)]
+    specs = header["columns"]
+    assert read(data, specs["start"]) == frame["start_ns"].tolist()
+    assert read(data, specs["wait"]) == frame["wait_ns"].tolist()
+    names = [made.document["names"][at] for at in read(data, specs["name"])]
+    events = {rank: engine.traces[rank].events["name"] for rank in (0, 1, 2)}
+    assert names == [events[r][i] for r, i in zip(frame["rank"], frame["id"], strict=True)]

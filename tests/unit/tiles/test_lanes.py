@@ -72,7 +72,7 @@ def test_what_was_not_used_for_longest_goes_first():
 
 def test_lanes_that_were_forgotten_are_made_again(engine):
     rank = engine.job.ranks[0]
-    index = RankIndex(rank, Budget(0))
+    index = RankIndex(rank, Budget(0), lambda: engine.lateness)
     before = [index.lane(lane)[1].nbytes for lane in range(rank.lane0, rank.lane0 + rank.lanes)]
     again = [index.lane(lane)[1].nbytes for lane in range(rank.lane0, rank.lane0 + rank.lanes)]
     assert before == again
@@ -170,7 +170,7 @@ def test_events_that_touch_do_not_overlap():
 
 
 def test_events_open_at_an_instant(engine, traces):
-    index = RankIndex(engine.job.ranks[0], Budget(0))
+    index = RankIndex(engine.job.ranks[0], Budget(0), lambda: engine.lateness)
     events = traces[0].events
     end = events["start_ns"] + events["dur_ns"]
     for time in (0, 1, 5_000, 15_000, 22_001, 50_000, 60_000, 100_000):

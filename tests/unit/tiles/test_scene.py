@@ -42,6 +42,8 @@ def test_lanes_are_numbered_without_gaps(scene):
         seen += [row["lane"] for row in rank["summary"]]
         for track in rank["tracks"]:
             seen += range(track["lane0"], track["lane0"] + track["lanes"])
+        for row in (*rank["summary"], *rank["tracks"]):
+            seen += [row[role] for role in ("wait", "late") if role in row]
     assert seen == list(range(scene["lanes"]))
 
 

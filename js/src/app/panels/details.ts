@@ -1,11 +1,20 @@
 /** One event: what it is, how it compares, its arguments, and what can be done with it. */
 
 import type { Brief, Kind } from "../../contract";
-import { formatCount, formatDuration, formatExact, formatTime } from "../../draw/format";
+import {
+  formatBytes,
+  formatCount,
+  formatDuration,
+  formatExact,
+  formatTime,
+  plural,
+} from "../../draw/format";
+import type { Collective } from "../collective";
 import { button, kbd, kindName, link, swatch } from "../controls";
 import { type Flow, type EventDetail, flowLabel } from "../detail";
 import { type Child, fill, h } from "../dom";
 import { eventCode } from "../python";
+import { collectivePanel } from "./collective";
 import { histogram } from "./histogram";
 import {
   closeButton,
@@ -25,6 +34,8 @@ const PARENTS_SHOWN = 2;
 export interface DetailsActions {
   close(): void;
   go(brief: Brief): void;
+  /** Show an event of which no more is known. */
+  goTo(rank: number, id: number): void;
   zoom(): void;
   selectName(): void;
   exportWindow(): void;
@@ -36,6 +47,7 @@ export interface DetailsActions {
 export interface DetailsState {
   brief: Brief | null;
   detail: EventDetail | null;
+  collective: Collective | null;
   error: Error | null;
   /** Process and track, as the rows name them. */
   place: string;
@@ -53,6 +65,7 @@ export class DetailsPanel {
   private state: DetailsState = {
     brief: null,
     detail: null,
+    collective: null,
     error: null,
     place: "",
     hasArea: false,
@@ -72,14 +85,17 @@ export class DetailsPanel {
   }
 
   private print(): void {
-    const { brief, detail, error } = this.state;
+    const { brief, detail, collective, error } = this.state;
     fill(
       this.el,
       h("div", { class: "hta-column hta-what" }, this.head(), ...this.what()),
       h(
         "div",
         { class: "hta-column hta-compare" },
-        detail !== null && histogram(detail),
+        collective !== null &&
+          brief !== null &&
+          collectivePanel(collective, brief.rank, (rank, id) => this.actions.goTo(rank, id)),
+        collective === null && detail !== null && histogram(detail),
         detail === null && error === null && brief !== null && waiting("This name on its rank"),
       ),
       h("div", { class: "hta-column hta-rest" }, this.args(), brief !== null && this.doings()),
@@ -130,7 +146,7 @@ export class DetailsPanel {
   private all(detail: EventDetail): Fact[] {
     const { event, same, parents } = detail;
     const rows = this.known(event);
-    rows.push(...this.flowRows(detail.flows));
+    rows.push(...this.callRows(event), ...this.flowRows(detail.flows));
     if (parents.length > 0) rows.push(this.inside(parents));
     if (same !== null) {
       const others = `${formatCount(same.count)} on this rank · median ${formatDuration(same.median)}`;
@@ -147,6 +163,28 @@ export class DetailsPanel {
     if (event.correlation !== null && event.correlation >= 0) {
       rows.push({ name: "Correlation", value: [String(event.correlation)] });
     }
+    return rows;
+  }
+
+  /** Of a collective: its part of waiting, its message, its bandwidth. */
+  private callRows(event: Brief): Fact[] {
+    const { collective } = this.state;
+    const own = collective?.ranks.find(({ rank }) => rank === event.rank);
+    if (collective === null || own === undefined) return [];
+    const rows: Fact[] = [
+      {
+        name: "Of it",
+        value: [
+          own.wait > 0 ? `${formatDuration(own.wait)} waiting, ` : "no wait, ",
+          `${formatDuration(own.transfer)} transfer`,
+        ],
+      },
+    ];
+    const message = messageWords(collective);
+    if (message !== "") rows.push({ name: "Message", value: [message], title: BANDWIDTHS });
+    const { group } = collective;
+    const ranks = plural(collective.ranks.length, "rank");
+    rows.push({ name: "Group", value: [group === "" ? ranks : `${group} · ${ranks}`] });
     return rows;
   }
 
@@ -252,6 +290,17 @@ export class DetailsPanel {
       button({ text: "Export window…", key: "X", press: () => this.actions.exportWindow() }),
     );
   }
+}
+
+const BANDWIDTHS =
+  "algorithm bandwidth: bytes by the time of the transfer; bus bandwidth: times the factor of the operation, as nccl-tests defines them";
+
+function messageWords({ size, algbw, busbw }: Collective): string {
+  const parts: string[] = [];
+  if (size >= 0) parts.push(formatBytes(size));
+  if (algbw !== null) parts.push(`${algbw.toPrecision(3)}\u2009GB/s`);
+  if (busbw !== null) parts.push(`bus ${busbw.toPrecision(3)}\u2009GB/s`);
+  return parts.join(" · ");
 }
 
 function waiting(title: string): HTMLElement {

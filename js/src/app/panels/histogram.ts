@@ -1,7 +1,13 @@
 /** Durations of one name on one rank, with one event marked. */
 
 import type { Kind } from "../../contract";
-import { formatDuration, formatShareDelta, formatValue, plural } from "../../draw/format";
+import {
+  formatDuration,
+  formatRange,
+  formatShareDelta,
+  formatValue,
+  plural,
+} from "../../draw/format";
 import type { EventDetail, SameName } from "../detail";
 import { h } from "../dom";
 
@@ -27,7 +33,7 @@ export function histogramWords(same: SameName, dur: number): string {
   const range =
     same.min === same.max
       ? `all ${formatDuration(same.min)}`
-      : `${rangeText(same.min, same.max)}, median ${formatDuration(same.median)}`;
+      : `${formatRange(same.min, same.max)}, median ${formatDuration(same.median)}`;
   const ratio = same.median > 0 ? dur / same.median : 1;
   const against =
     ratio >= 2
@@ -35,14 +41,6 @@ export function histogramWords(same: SameName, dur: number): string {
       : `; this one ${formatShareDelta(ratio - 1)}`;
   const words = `${plural(same.count, "event")}, ${range}${same.min === same.max ? "" : against}`;
   return words.replaceAll(THIN, NARROW_UNBROKEN);
-}
-
-/** `13.0–31.0 ms`, or both with their units. */
-function rangeText(min: number, max: number): string {
-  const [low, high] = [formatDuration(min), formatDuration(max)];
-  const unit = /[^\d.,\s\u2009\u202f]+$/u;
-  const same = unit.exec(low)?.[0] === unit.exec(high)?.[0];
-  return same ? `${low.replace(unit, "").trim()}–${high}` : `${low}–${high}`;
 }
 
 export function histogram(detail: EventDetail): HTMLElement {

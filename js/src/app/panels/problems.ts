@@ -3,7 +3,7 @@
 import type { Problem, Scene } from "../../contract";
 import { formatCount, plural } from "../../draw/format";
 import { fill, h } from "../dom";
-import { rangesText } from "../words";
+import { rangesText } from "../../draw/format";
 import { closeButton } from "./parts";
 
 export class ProblemsPanel {

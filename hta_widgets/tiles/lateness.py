@@ -1,0 +1,265 @@
+"""Who waits for whom: the waits within collectives as lanes, and what they add up to in a view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.model import TraceSet
+from hta_widgets.model.intervals import Covered, Intervals, subtract, union
+from hta_widgets.tiles.spans import Ints
+from hta_widgets.tiles.waits import Pieces, pieces_of, waits_without_transfers
+
+__all__ = ["Lateness", "RankLateness"]
+
+#: Of fewer collectives in view nothing is said of who is late.
+LEAST_COLLECTIVES = 4
+#: Nor where the others wait for less than this share of the view.
+LEAST_SHARE = 0.02
+
+_NUMBERS = (
+    "collective",
+    "rank",
+    "id",
+    "arrival_ns",
+    "wait_ns",
+    "transfer_ns",
+    "last_rank",
+    "size_bytes",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RankLateness:
+    """One rank's part in collectives, by start; times as users see them.
+
+    Attributes
+    ----------
+    row : array of int64
+        The events.
+    start, end, wait_ns : array of int64
+    late_ns : array of int64
+        How long after the median of the others it came, where it alone came last; else 0.
+    imposed_ns : array of int64
+        What the others waited for it.
+    exposed : Covered
+        When it waits and does not compute.
+    """
+
+    row: Ints
+    start: Ints
+    end: Ints
+    wait_ns: Ints
+    late_ns: Ints
+    imposed_ns: Ints
+    waited: Covered
+    exposed: Covered
+
+
+class Lateness:
+    """The matched collectives of a job, ready to be drawn and added up.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    frame : DataFrame
+        What ``analysis.collectives`` returned for them.
+    compute : mapping of int to Intervals
+        When each rank computes, in times as users see them.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        One row per collective and rank, by rank and start: `frame` with ``call`` (which of the
+        collectives, from 0 in order of time), ``start_ns`` (as users see it), ``dur_ns``,
+        ``late_ns`` and ``imposed_ns`` (as in `RankLateness`).
+    note : str
+        Why there is nothing, or what to know of it.
+    """
+
+    def __init__(
+        self, traces: TraceSet, frame: pd.DataFrame, compute: Mapping[int, Intervals]
+    ) -> None:
+        self.note = str(frame.attrs.get("note", ""))
+        self.frame = _by_rank(traces, _with_lateness(frame))
+        self._shift = {rank: trace.shift_ns for rank, trace in traces.items()}
+        self._calls = self.frame.groupby("call", sort=True).indices
+        bounds = np.searchsorted(self.frame["rank"], list(traces))
+        self._ranks: dict[int, RankLateness] = {}
+        for rank, first in zip(traces, bounds.tolist(), strict=True):
+            last = int(np.searchsorted(self.frame["rank"], rank, side="right"))
+            part = self.frame.iloc[first:last]
+            self._ranks[rank] = _rank(part, compute.get(rank, Intervals.none()))
+
+    @classmethod
+    def nothing(cls, traces: TraceSet, note: str) -> Lateness:
+        """Return that of a job in which nobody waits for another rank, and why."""
+        frame = pd.DataFrame({name: np.empty(0, np.int64) for name in _NUMBERS})
+        frame["name"] = np.empty(0, np.str_)
+        frame.attrs["note"] = note
+        return cls(traces, frame, {})
+
+    def rank(self, number: int) -> RankLateness:
+        """Return one rank's part."""
+        return self._ranks[number]
+
+    def pieces(self, rank: int, role: str, *, folded: bool = False) -> Pieces:
+        """Return the waits (``wait``) or the delays that made others wait (``late``) of a rank.
+
+        Parameters
+        ----------
+        rank : int
+        role : {"wait", "late"}
+        folded : bool, default False
+            All its collectives on one lane: where one waits while another moves data, the rank
+            does not wait.
+
+        Returns
+        -------
+        Pieces
+            In times of the rank's table.
+        """
+        part = self._ranks[rank]
+        start = part.start - self._shift[rank]
+        if role == "late":
+            return pieces_of(start - part.late_ns, part.late_ns, part.row)
+        waits = pieces_of(start, part.wait_ns, part.row)
+        if not folded:
+            return waits
+        transfers = union(start + part.wait_ns, part.end - self._shift[rank])
+        return waits_without_transfers(waits, transfers)
+
+    def within(self, start: int, end: int) -> dict[str, Any]:
+        """Answer ``lateness``: what the collectives that overlap a window add up to, by rank."""
+        if end <= start:
+            raise ValueError(f"a window must end after it starts, not {start} to {end}")
+        columns: dict[str, list[int]] = {
+            name: [] for name in ("collectives", "last", "wait", "exposed_wait", "imposed")
+        }
+        for part in self._ranks.values():
+            inside = (part.start < end) & ((part.end > start) | (part.start >= start))
+            columns["collectives"].append(int(inside.sum()))
+            columns["last"].append(int((inside & (part.late_ns > 0)).sum()))
+            for name, cover in (("wait", part.waited), ("exposed_wait", part.exposed)):
+                before = cover(np.array((start, end), np.int64))
+                columns[name].append(int(before[1] - before[0]))
+            columns["imposed"].append(int(part.imposed_ns[inside].sum()))
+        return {
+            "ranks": list(self._ranks),
+            **columns,
+            "late": self._late(columns, end - start),
+            "note": self.note,
+        }
+
+    def _late(self, columns: Mapping[str, list[int]], length: int) -> list[int]:
+        """Return the ranks that come last in most collectives and that the others wait for."""
+        others = max(len(self._ranks) - 1, 1)
+        found = zip(
+            self._ranks, columns["collectives"], columns["last"], columns["imposed"], strict=True
+        )
+        return [
+            rank
+            for rank, count, last, imposed in found
+            if count >= LEAST_COLLECTIVES
+            and 2 * last > count
+            and imposed >= LEAST_SHARE * length * others
+        ]
+
+    def collective(self, rank: int, row: int) -> dict[str, Any] | None:
+        """Answer ``collective``: the same call on all ranks; None for what was not matched."""
+        frame = self.frame
+        at = np.flatnonzero((frame["rank"].to_numpy() == rank) & (frame["id"].to_numpy() == row))
+        if not len(at):
+            return None
+        asked = frame.iloc[at[0]]
+        members = frame.iloc[self._calls[asked["call"]]]
+        first = members.iloc[0]
+        arrival = members["arrival_ns"].to_numpy(np.int64)
+        return {
+            "number": int(asked["call"]) + 1,
+            "of": len(self._calls),
+            "name": str(first["name"]),
+            "group": str(first["group"]),
+            "size": int(first["size_bytes"]),
+            "algbw": _number(asked["algbw_gb_s"]),
+            "busbw": _number(asked["busbw_gb_s"]),
+            "last_rank": int(first["last_rank"]),
+            "late": int(members["late_ns"].max()),
+            "ranks": [
+                {
+                    "rank": int(one["rank"]),
+                    "id": int(one["id"]),
+                    "arrival": int(one["arrival_ns"] - arrival.min()),
+                    "wait": int(one["wait_ns"]),
+                    "transfer": int(one["transfer_ns"]),
+                }
+                for one in members.to_dict("records")
+            ],
+        }
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _rank(part: pd.DataFrame, compute: Intervals) -> RankLateness:
+    def column(name: str) -> Ints:
+        values: Ints = part[name].to_numpy(np.int64)
+        return values
+
+    start, wait = column("start_ns"), column("wait_ns")
+    waited = union(start, start + wait)
+    return RankLateness(
+        column("id"),
+        start,
+        start + column("dur_ns"),
+        wait,
+        column("late_ns"),
+        column("imposed_ns"),
+        Covered(waited.start, waited.end),
+        Covered(*subtract(waited, compute)),
+    )
+
+
+def _by_rank(traces: TraceSet, frame: pd.DataFrame) -> pd.DataFrame:
+    """Add the events' own times and the collectives' places, and sort by rank and start."""
+    start, dur = np.zeros(len(frame), np.int64), np.zeros(len(frame), np.int64)
+    ranks, rows = frame["rank"].to_numpy(np.int64), frame["id"].to_numpy(np.int64)
+    for rank, trace in traces.items():
+        mine = ranks == rank
+        start[mine] = trace.table.start_ns[rows[mine]] + trace.shift_ns
+        dur[mine] = trace.table.dur_ns[rows[mine]]
+    _, call = np.unique(frame["collective"].to_numpy(np.int64), return_inverse=True)
+    order = np.lexsort((rows, start, ranks))
+    frame = frame.assign(call=call.astype(np.int64), start_ns=start, dur_ns=dur)
+    return frame.iloc[order].reset_index(drop=True)
+
+
+def _with_lateness(frame: pd.DataFrame) -> pd.DataFrame:
+    """Add how late each is against the median of the others, and what that cost them."""
+    number = frame["collective"].to_numpy(np.int64)
+    arrival = frame["arrival_ns"].to_numpy(np.int64)
+    wait = frame["wait_ns"].to_numpy(np.int64)
+    order = np.lexsort((arrival, number))
+    late, imposed = np.zeros(len(frame), np.int64), np.zeros(len(frame), np.int64)
+    if len(frame):
+        sorted_number, sorted_arrival = number[order], arrival[order]
+        first = np.flatnonzero(np.r_[True, sorted_number[1:] != sorted_number[:-1]])
+        size = np.diff(np.r_[first, len(order)])
+        several = size > 1
+        # The last of each, and the median of those before it.
+        last = (first + size - 1)[several]
+        low = first[several] + (size[several] - 2) // 2
+        high = first[several] + (size[several] - 1) // 2
+        median = (sorted_arrival[low] + sorted_arrival[high]) // 2
+        alone: npt.NDArray[np.bool_] = sorted_arrival[last] > sorted_arrival[last - 1]
+        total = np.add.reduceat(wait[order], first)[several]
+        # Who comes last alone comes after any median of the others: 0 says that nobody did.
+        late[order[last]] = np.where(alone, sorted_arrival[last] - median, 0)
+        imposed[order[last]] = np.where(alone, total, 0)
+    return frame.assign(late_ns=late, imposed_ns=imposed)

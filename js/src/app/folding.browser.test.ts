@@ -1,0 +1,115 @@
+/** Folding ranks that are alike, in a whole view: toolbar, keys, badge, search, events, words. */
+
+import { expect, test } from "vitest";
+import { mount, pick, pointer, ready, type View } from "../../test/app_view";
+
+const CLUSTERS = {
+  clusters: [{ representative: 0, ranks: [0, 2], why: "" }],
+  outliers: [{ rank: 1, why: "computes 25 % longer" }],
+  note: "",
+};
+
+async function folded(): Promise<View> {
+  const view = mount((_, source) => {
+    source.clusters = CLUSTERS;
+  });
+  await ready(view);
+  view.root.focus();
+  view.press("u");
+  await expect.poll(() => rows(view)).toEqual(["ranks 0, 2, folded into rank 0", "rank 1"]);
+  return view;
+}
+
+/** The rows as they are read out. */
+function rows(view: View): string[] {
+  return [...view.root.querySelectorAll("[role=rowheader]")].map((row) =>
+    (row.textContent ?? "").replace(/, (closed|open)$/, ""),
+  );
+}
+const said = (view: View): string => view.text(".hta-said");
+
+test("U and the button fold and unfold, and the line below says how many are shown", async () => {
+  const view = await folded();
+  expect(said(view)).toContain("2 of 3 ranks shown, the others folded with the like.");
+  const button = view.find(".hta-fold");
+  expect(button.getAttribute("aria-pressed")).toBe("true");
+  button.click();
+  await expect.poll(() => rows(view)).toEqual(["rank 0", "rank 1", "rank 2"]);
+  expect(said(view)).not.toContain("ranks shown");
+  expect(view.source.asked.filter(({ op }) => op === "clusters")).toHaveLength(1);
+});
+
+test("while it is not known which ranks are alike, the line below says so", async () => {
+  const view = mount((_, source) => {
+    source.clusters = CLUSTERS;
+  });
+  await ready(view);
+  view.source.held = [];
+  view.app.setFolded(true);
+  await expect.poll(() => said(view)).toContain("Looking for ranks that are alike");
+  expect(rows(view)).toHaveLength(3);
+  view.source.release();
+  await expect.poll(() => said(view)).toContain("2 of 3 ranks shown");
+});
+
+test("the badge unfolds the ranks of a row, and folds them again", async () => {
+  const view = await folded();
+  const click = (x: number, y: number): void => {
+    pointer(view, "pointermove", x, y);
+    pointer(view, "pointerdown", x, y);
+    pointer(view, "pointerup", x, y);
+  };
+  click(16, 100);
+  await expect.poll(() => rows(view)).toEqual(["rank 0, like ranks unfolded", "rank 1", "rank 2"]);
+  click(16, 100);
+  await expect.poll(() => rows(view)).toHaveLength(2);
+  // Beside the badge, the row opens its tracks as ever.
+  click(60, 100);
+  await expect.poll(() => rows(view).length).toBeGreaterThan(2);
+});
+
+test("Shift U unfolds the row under the pointer, or says where to point", async () => {
+  const view = await folded();
+  view.press("U", { shiftKey: true });
+  expect(said(view)).toContain("Point at a row of several ranks");
+  pointer(view, "pointermove", 300, 100);
+  await expect.poll(() => view.find(".hta-tooltip").hidden).toBe(false);
+  view.press("U", { shiftKey: true });
+  await expect.poll(() => rows(view)).toHaveLength(3);
+});
+
+test("an event of a folded rank brings its rank out for as long as it is selected", async () => {
+  const view = await folded();
+  view.state.set("search", "AllReduce");
+  await expect.poll(() => view.text(".hta-count")).toBe("27");
+  const hits = view.source.asked.length;
+  expect(hits).toBeGreaterThan(0);
+  pick(view, "AllReduce");
+  view.press("Enter", { shiftKey: true });
+  // One before the first hit is the last one, on rank 2.
+  await expect.poll(() => view.state.get("selected_event")).toMatchObject({ 0: 2 });
+  await expect.poll(() => rows(view)).toEqual(["rank 0", "rank 1", "rank 2"]);
+  view.state.set("selected_event", null);
+  await expect.poll(() => rows(view)).toHaveLength(2);
+});
+
+test("it is folded from the start where there are many ranks or Python says so", async () => {
+  const view = mount((_, source) => {
+    source.clusters = CLUSTERS;
+  });
+  await ready(view);
+  view.app.setFolded(true);
+  await expect.poll(() => rows(view)).toHaveLength(2);
+  view.app.setFolded(false);
+  await expect.poll(() => rows(view)).toHaveLength(3);
+});
+
+test("a page that cannot say which ranks are alike does not offer to fold them", async () => {
+  const view = mount((_, source) => source.become("none"));
+  await ready(view);
+  await expect.poll(() => view.source.asked.some(({ op }) => op === "clusters")).toBe(true);
+  await expect.poll(() => view.find(".hta-fold").hidden).toBe(true);
+  view.root.focus();
+  expect(view.press("u").defaultPrevented).toBe(false);
+  expect(view.root.querySelector(".hta-strip:not([hidden])")).toBeNull();
+});

@@ -1,0 +1,79 @@
+import { expect, test } from "vitest";
+import { Packer } from "../../dev/fake_source";
+import { arrivalWords } from "../app/words";
+import { step, strength } from "../draw/ribbon";
+import { arrivalAt, decodeRibbon, jobArrivalAt, timeOfBin } from "./ribbon";
+
+/** Rank 0 comes to calls 1 and 2, rank 5 late to both; ten bins of a hundred ns. */
+function ribbon() {
+  const pack = new Packer();
+  pack.add("rank", "i32", Int32Array.of(0, 0, 5, 5));
+  pack.add("bin", "u32", Uint32Array.of(1, 6, 3, 8));
+  pack.add("late", "f64", Float64Array.of(0, 0, 40, 10));
+  pack.add("call", "u32", Uint32Array.of(1, 2, 1, 2));
+  pack.add("name", "u32", Uint32Array.of(0, 1, 0, 1));
+  pack.add("id", "u32", Uint32Array.of(7, 8, 17, 18));
+  pack.add("job_bin", "u32", Uint32Array.of(3, 8));
+  pack.add("job_time", "f64", Float64Array.of(30, 80));
+  pack.add("job_wait", "f64", Float64Array.of(40, 10));
+  pack.add("job_rank", "i32", Int32Array.of(5, -1));
+  pack.add("job_call", "u32", Uint32Array.of(1, 2));
+  pack.add("job_name", "u32", Uint32Array.of(0, 1));
+  pack.add("job_id", "u32", Uint32Array.of(17, 18));
+  const reply = { names: ["AllReduce", "Broadcast"], of: 2, most: 40, job_most: 40 };
+  return decodeRibbon(pack.pack(reply), { start: 0, end: 100, bins: 10 });
+}
+
+test("marks are found by rank and time, the nearest within reach", () => {
+  const found = ribbon();
+  expect(timeOfBin(found, 3)).toBe(35);
+  expect(arrivalAt(found, 5, 33, 5)).toEqual({
+    name: "AllReduce",
+    call: 1,
+    of: 2,
+    rank: 5,
+    id: 17,
+    ns: 40,
+    ofJob: false,
+  });
+  expect(arrivalAt(found, 5, 84, 5)?.name).toBe("Broadcast");
+  expect(arrivalAt(found, 5, 60, 5)).toBeNull();
+  expect(arrivalAt(found, 0, 35, 5)).toBeNull();
+  expect(arrivalAt(found, 3, 35, 100)).toBeNull();
+  expect(arrivalAt(found, 5, 55, 100)?.call).toBe(1);
+});
+
+test("the job's marks say who came last, or that several did", () => {
+  const found = ribbon();
+  expect(jobArrivalAt(found, 36, 3)).toMatchObject({ rank: 5, id: 17, ns: 40, ofJob: true });
+  expect(jobArrivalAt(found, 85, 3)).toMatchObject({ rank: -1, call: 2 });
+  expect(jobArrivalAt(found, 50, 3)).toBeNull();
+});
+
+test("a mark says how late, at which call; the job's who, and what it cost", () => {
+  const found = ribbon();
+  const said = (lines: [string, string]) => lines.map((line) => line.replace(/\u2009/g, " "));
+  expect(said(arrivalWords(arrivalAt(found, 5, 35, 5)!))).toEqual([
+    "40 ns after the median rank",
+    "rank 5, AllReduce 1 of 2",
+  ]);
+  expect(arrivalWords(arrivalAt(found, 0, 15, 5)!)[0]).toBe("not after the median rank");
+  expect(said(arrivalWords(jobArrivalAt(found, 35, 5)!))).toEqual([
+    "rank 5 comes last, AllReduce 1 of 2",
+    "the others wait 40 ns on average",
+  ]);
+  expect(arrivalWords(jobArrivalAt(found, 85, 5)!)[0]).toContain("several ranks come last at once");
+});
+
+test("only what is on time looks like the lane, and the latest of the job is full", () => {
+  expect(step(strength(0, 40), 49)).toBe(0);
+  expect(step(strength(1e-6, 40), 49)).toBe(1);
+  expect(step(strength(40, 40), 49)).toBe(48);
+  expect(step(strength(10, 40), 49)).toBe(24);
+  expect(strength(5, 0)).toBe(0);
+});
+
+test("columns of different lengths are refused", () => {
+  const pack = new Packer();
+  expect(() => decodeRibbon(pack.pack({}), { start: 0, end: 1, bins: 1 })).toThrow("column");
+});

@@ -1,0 +1,225 @@
+"""Waits within collectives: as lanes, by rank in a window, and of one call."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from hta_widgets.model.intervals import Intervals
+from hta_widgets.model.table import KINDS
+from hta_widgets.readers import load
+from hta_widgets.tiles import TileEngine, unpack
+from hta_widgets.tiles.lateness import Lateness
+
+# Three ranks, two calls, in ns. Call 0: rank 2 comes 40 after the median of the others (5), at 50.
+# Call 1: ranks 1 and 2 come together, nobody is last alone.
+ARRIVALS = {0: (0, 1000), 1: (10, 1030), 2: (50, 1030)}
+ENDS = (60, 1100)
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("collectives")
+    for rank, arrivals in ARRIVALS.items():
+        events = [
+            {
+                "ph": "X", "name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", "cat": "kernel",
+                "pid": 0, "tid": 20, "ts": arrival / 1000, "dur": (end - arrival) / 1000,
+                "args": {"stream": 20},
+            }
+            for arrival, end in zip(arrivals, ENDS, strict=True)
+        ]  # fmt: skip
+        document = {
+            "distributedInfo": {"rank": rank},
+            "baseTimeNanoseconds": 1_700_000_000_000_000_000,
+            "traceEvents": events,
+        }
+        (folder / f"rank-{rank}.json").write_text(json.dumps(document))
+    return load(folder, cache=False, progress=False)
+
+
+@pytest.fixture(scope="module")
+def lateness(traces):
+    """From a frame written by hand, so that matching has no part in it."""
+    rows = [
+        {
+            "collective": call,
+            "name": "AllReduce",
+            "group": "all",
+            "size_bytes": 4096,
+            "rank": rank,
+            "id": call,
+            "arrival_ns": arrivals[call],
+            "wait_ns": max(other[call] for other in ARRIVALS.values()) - arrivals[call],
+            "transfer_ns": ENDS[call] - max(other[call] for other in ARRIVALS.values()),
+            "end_ns": ENDS[call],
+            "last_rank": 2,
+            "algbw_gb_s": 1.5,
+            "busbw_gb_s": np.nan,
+        }
+        for call in (0, 1)
+        for rank, arrivals in ARRIVALS.items()
+    ]
+    compute = {0: Intervals(np.array([20]), np.array([30]))}
+    return Lateness(traces, pd.DataFrame(rows), compute)
+
+
+def pieces(lateness, rank, role):
+    found = lateness.pieces(rank, role)
+    return list(zip(found.start.tolist(), found.dur.tolist(), found.row.tolist(), strict=True))
+
+
+def test_waits_are_from_the_own_arrival_to_the_last(lateness):
+    assert pieces(lateness, 0, "wait") == [(0, 50, 0), (1000, 30, 1)]
+    assert pieces(lateness, 1, "wait")[0][1] == 40
+    assert pieces(lateness, 2, "wait") == []
+
+
+def test_late_is_from_the_median_of_the_others_to_the_own_arrival(lateness, traces):
+    # The table of rank 2 begins at its own first event, 50 ns after the job's.
+    assert traces[2].shift_ns == 50
+    assert pieces(lateness, 2, "late") == [(-45, 45, 0)]
+    assert pieces(lateness, 1, "late") == []
+
+
+def test_nobody_is_last_where_two_come_together(lateness):
+    assert lateness.within(1000, 1100)["last"] == [0, 0, 0]
+
+
+def test_a_window_adds_up_what_lies_in_it(lateness):
+    found = lateness.within(0, 100)
+    assert found["ranks"] == [0, 1, 2]
+    assert found["collectives"] == [1, 1, 1]
+    assert found["last"] == [0, 0, 1]
+    assert found["wait"] == [50, 40, 0]
+    assert found["exposed_wait"] == [40, 40, 0]
+    assert found["imposed"] == [0, 0, 90]
+    assert lateness.within(0, 25)["wait"] == [25, 15, 0]
+
+
+def test_few_collectives_give_no_verdict(lateness):
+    assert lateness.within(0, 2000)["late"] == []
+
+
+def test_one_call_on_all_ranks(lateness):
+    found = lateness.collective(1, 0)
+    assert (found["number"], found["of"], found["last_rank"]) == (1, 2, 2)
+    assert [one["arrival"] for one in found["ranks"]] == [0, 10, 50]
+    assert [one["wait"] for one in found["ranks"]] == [50, 40, 0]
+    assert found["late"] == 45
+    assert found["algbw"] == 1.5
+    assert found["busbw"] is None
+    assert lateness.collective(1, 7) is None
+
+
+def test_an_empty_window_is_refused(lateness):
+    with pytest.raises(ValueError, match="must end after it starts"):
+        lateness.within(5, 5)
+
+
+# --- two collectives at once, through the engine, in ns -------------------------------------------
+
+# Rank 0 comes to A at 1000 and to B at 1200; rank 1 comes to A at 5000 and to B at 2000. So A waits
+# 1000-5000 and transfers 5000-6000; B waits 1200-2000, inside of A's wait, and transfers 2000-3500.
+TWO = {0: {"A": (1000, 6000), "B": (1200, 3500)}, 1: {"A": (5000, 6000), "B": (2000, 3500)}}
+STREAMS = {"A": 20, "B": 24}
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("two-at-once")
+    for rank, calls in TWO.items():
+        events = [
+            {
+                "ph": "X", "name": f"ncclDevKernel_AllReduce_{call}", "cat": "kernel",
+                "pid": 0, "tid": STREAMS[call], "ts": start / 1000, "dur": (end - start) / 1000,
+                "args": {
+                    "stream": STREAMS[call], "Collective name": "allreduce", "dtype": "Float",
+                    "Process Group Name": call, "Process Group Ranks": "[0, 1]", "Group size": 2,
+                    "In msg nelems": 250, "Out msg nelems": 250,
+                },
+            }
+            for call, (start, end) in calls.items()
+        ]  # fmt: skip
+        document = {
+            "distributedInfo": {"rank": rank},
+            "baseTimeNanoseconds": 1_700_000_000_000_000_000,
+            "traceEvents": [{"ph": "X", "name": "all", "cat": "cpu_op", "pid": 1, "tid": 1,
+                             "ts": 0, "dur": 8}, *events],
+        }  # fmt: skip
+        (folder / f"rank-{rank}.json").write_text(json.dumps(document))
+    return TileEngine(load(folder, cache=False, progress=False))
+
+
+def slices(engine, lane):
+    parts = [{"lanes": [lane], "first": 0, "last": 64}]
+    reply, buffer = engine.answer({"op": "tiles", "level": 0, "parts": parts})
+    columns = unpack(reply["columns"], buffer)
+    fields = (columns[f"slice_{name}"].tolist() for name in ("start", "dur", "name", "kind"))
+    names = reply["names"]
+    return sorted({(int(s), int(d), names[str(n)], k) for s, d, n, k in zip(*fields, strict=True)})
+
+
+def lanes_of(engine, rank):
+    """The lanes of waits and late arrivals, of all streams and by stream."""
+    scene = engine.scene()["ranks"][rank]
+    rows = {"all": next(row for row in scene["summary"] if row["role"] == "comm")}
+    rows |= {row["stream"]: row for row in scene["tracks"] if "wait" in row}
+    return {key: (row["wait"], row["late"]) for key, row in rows.items()}
+
+
+def test_a_moment_of_transfer_is_no_wait_of_the_folded_rank(engine):
+    waits = {key: slices(engine, wait) for key, (wait, _) in lanes_of(engine, 0).items()}
+    # B's wait lies in A's, and of A's what B transfers meanwhile is left out.
+    assert [piece[:2] for piece in waits["all"]] == [(1000, 1000), (3500, 1500)]
+    assert len({piece[2] for piece in waits["all"]}) == 1
+    assert waits["all"][0][2] == waits[20][0][2] != waits[24][0][2]
+    assert [piece[:2] for piece in waits[20]] == [(1000, 4000)]
+    assert [piece[:2] for piece in waits[24]] == [(1200, 800)]
+    assert {piece[3] for part in waits.values() for piece in part} == {KINDS.index("communication")}
+
+
+def test_the_sum_of_waits_counts_what_is_transferred_meanwhile(engine):
+    found, _ = engine.answer({"op": "lateness", "start": 0, "end": 8000})
+    assert found["wait"] == [4000, 0]
+    assert found["last"] == [0, 2]
+    assert found["imposed"] == [0, 4800]
+
+
+def test_late_arrivals_are_drawn_on_their_own_lanes(engine):
+    lates = {key: slices(engine, late) for key, (_, late) in lanes_of(engine, 1).items()}
+    assert [piece[:2] for piece in lates["all"]] == [(1000, 4000), (1200, 800)]
+    assert [piece[:2] for piece in lates[24]] == [(1200, 800)]
+    assert all(not slices(engine, late) for _, late in lanes_of(engine, 0).values())
+
+
+def test_a_cell_of_a_wait_counts_and_names_nothing(engine):
+    wait, late = lanes_of(engine, 0)["all"]
+    found, _ = engine.answer({"op": "cell", "lane": wait, "start": 1500, "end": 4000})
+    assert found == {"count": 2, "busy": 1000, "longest": None, "kinds": {"communication": 1000}}
+    assert engine.answer({"op": "snap", "lane": wait, "time": 3499, "tolerance": 5})[0] == {
+        "time": 3500
+    }
+    found, _ = engine.answer({"op": "cell", "lane": late, "start": 0, "end": 8000})
+    assert found["count"] == 0
+
+
+def test_one_rank_alone_waits_for_nobody(tmp_path):
+    event = {
+        "ph": "X",
+        "name": "ncclKernel",
+        "cat": "kernel",
+        "pid": 0,
+        "tid": 7,
+        "ts": 1,
+        "dur": 2,
+    }
+    (tmp_path / "rank-0.json").write_text(
+        json.dumps({"traceEvents": [{**event, "args": {"stream": 7}}]})
+    )
+    engine = TileEngine(load(tmp_path, cache=False, progress=False))
+    found, _ = engine.answer({"op": "lateness", "start": 0, "end": 8000})
+    assert (found["ranks"], found["collectives"], found["wait"]) == ([0], [0], [0])
+    assert "no communication between ranks" in found["note"]
+    assert engine.answer({"op": "collective", "rank": 0, "id": 0})[0] == {"collective": None}
