@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from bokeh.models import Image, Quad, Scatter, Segment
+from bokeh.models import Image, Quad, Segment
 from support import chart_frames as frames
 from support.chart_reading import data_of, right_of, words_of
 
@@ -361,8 +361,3 @@ def test_shares_of_the_path_are_stacked_by_rank():
     assert data[["from", "to"]].to_numpy().tolist() == [[0, 600], [600, 900], [0, 50], [50, 100]]
     assert right_of(figure) == ["of the path", "90 %", "10 %"]
     assert "more than half of it is on rank 3" in words_of(figure)
-
-
-def test_dots_are_dots():
-    for figure in (charts.arrivals(matched(LATE)), charts.step_times(frames.step_times())):
-        assert any(isinstance(each.glyph, Scatter) for each in figure.renderers)
