@@ -11,7 +11,13 @@ import pytest
 from hta_widgets import analysis, taxonomy
 from hta_widgets.demo import write_demo
 
-PAGES = ["README.md", "docs/analyses.md", "docs/many-ranks.md", "docs/moving-from-hta.md"]
+PAGES = [
+    "README.md",
+    "docs/analyses.md",
+    "docs/concepts.md",
+    "docs/many-ranks.md",
+    "docs/moving-from-hta.md",
+]
 
 #: As PyTorch writes memory: time, action, (size,) and category; two allocations and a release.
 MEMORY = [[1000, 2, 512, 4], [2000, 2, 256, 5], [3000, 4, -512, 4]]
