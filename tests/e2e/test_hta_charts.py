@@ -27,6 +27,7 @@ def cells(job):
 def test_figures_are_drawn_below_their_cells(app, job, request, page):
     request.getfixturevalue(app)(*cells(job))
     charts = page.locator("[id^='hta-chart-']")
-    expect(charts).to_have_count(4)
-    for place in range(4):
+    # One of the temporal breakdown; types, kernels, and kernels across ranks; one of launches.
+    expect(charts).to_have_count(5)
+    for place in range(5):
         expect(charts.nth(place).locator("canvas").first).to_be_visible(timeout=20_000)
