@@ -12,6 +12,7 @@ from .across_ranks import columns_of, last_often, listed, median_of, thinned
 from .bokeh_modules import models
 from .canvas import add_tooltip, blank, keep_fitting, new_figure, sentences, unmatched
 from .formats import MINUS, axis_time, count, duration, duration_delta, plural
+from .frames import require
 from .lanes import time_axis
 from .rows import (
     NAMED_ROWS,
@@ -64,10 +65,16 @@ def arrivals(
     bokeh.plotting.figure
         A dot a collective and rank; its source has the frame's rows and ``late_ns``. Above 20 000
         dots one of each cell of a fine grid is kept, and the latest at any time; the chart says so.
+
+    Examples
+    --------
+    >>> charts.arrivals(analysis.collectives(traces))  # doctest: +SKIP
     """
     colors = theme_of(theme)
     if frame.empty:
         return blank(frame, title, colors, width)
+    needed = ("rank", "collective", "arrival_ns", "wait_ns", "last_rank")
+    require(frame, "collectives", *needed)
     data = frame.reset_index(drop=True)
     data["late_ns"] = data["arrival_ns"] - median_of(data["arrival_ns"], data["collective"])
     marked = last_often(data, late)
@@ -210,10 +217,16 @@ def clock_offsets(
     bokeh.plotting.figure
         A dot a rank at its offset in µs, with its residuals on the recorded clock (pale) and on
         the fitted one (line) to both sides; its source has the frame's rows.
+
+    Examples
+    --------
+    >>> charts.clock_offsets(analysis.clock_offsets(traces))  # doctest: +SKIP
     """
     colors = theme_of(theme)
     if frame.empty:
         return blank(frame, title, colors, width)
+    needed = ("rank", "offset_ns", "residual_ns", "recorded_residual_ns", "collectives")
+    require(frame, "clock_offsets", *needed)
     data = frame.reset_index(drop=True)
     data["row"] = np.arange(len(data))
     data["offset_us"] = data["offset_ns"] / 1e3

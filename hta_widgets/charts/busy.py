@@ -9,6 +9,7 @@ import pandas as pd
 
 from .canvas import blank, sentences, unmatched
 from .formats import axis_time, duration, share
+from .frames import require
 from .rows import Bars, Column, Tooltip, extremes, nice_ticks, rows_chart
 from .theme import Theme, theme_of
 
@@ -37,10 +38,16 @@ def temporal_breakdown(
     -------
     bokeh.plotting.figure
         One bar a rank; its source has the frame's rows.
+
+    Examples
+    --------
+    >>> charts.temporal_breakdown(analysis.temporal_breakdown(traces))  # doctest: +SKIP
     """
     colors = theme_of(theme)
     if frame.empty:
         return blank(frame, title, colors, width)
+    needed = ("rank", "span_ns", "idle_ns", "compute_ns", "non_compute_ns")
+    require(frame, "temporal_breakdown", *needed)
     data = frame.reset_index(drop=True)
     span = data["span_ns"].to_numpy(float)
     data["row"] = np.arange(len(data))
@@ -122,10 +129,17 @@ def kernel_type_breakdown(
 
     Parameters and result as of `temporal_breakdown`; `frame` is of
     `hta_widgets.analysis.kernel_type_breakdown`.
+
+    Examples
+    --------
+    >>> charts.kernel_type_breakdown(analysis.kernel_type_breakdown(traces))  # doctest: +SKIP
     """
     colors = theme_of(theme)
     if frame.empty:
         return blank(frame, title, colors, width)
+    require(frame, "kernel_type_breakdown", "kernel_type", "sum_ns")
+    if "rank" not in frame:
+        require(frame, "kernel_type_breakdown", "share")
     data = frame.reset_index(drop=True)
     ranks = ""
     if "rank" in data:
@@ -187,8 +201,15 @@ def comm_comp_overlap(
 
     Parameters and result as of `temporal_breakdown`; `frame` is of
     `hta_widgets.analysis.comm_comp_overlap`.
+
+    Examples
+    --------
+    >>> charts.comm_comp_overlap(analysis.comm_comp_overlap(traces))  # doctest: +SKIP
     """
     colors = theme_of(theme)
+    if len(frame):
+        needed = ("rank", "communication_ns", "overlapped_ns", "overlap_share")
+        require(frame, "comm_comp_overlap", *needed)
     total = frame["communication_ns"].sum() if len(frame) else 0
     if not total:
         none = "no communication kernels matched, so overlap is not shown (not 0 %)"

@@ -338,7 +338,8 @@ def keep_fitting(
             "ticks": sorted(getattr(figure.xaxis[0].ticker, "ticks", None) or []),
             "family": FONT,
         },
-        code=_FIT,
+        # What changes while Bokeh lays out is not always drawn.
+        code=f"setTimeout(() => {{{_FIT}}}, 0);",
     )
     figure.js_on_change("outer_width", fit)
     figure.js_on_change("inner_width", fit)

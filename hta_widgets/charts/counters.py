@@ -11,6 +11,7 @@ import pandas as pd
 from .bokeh_modules import models
 from .canvas import add_tooltip, blank, sentences, unmatched
 from .formats import duration, plural, rate, size, value
+from .frames import require
 from .lanes import MOST_POINTS, Lane, lanes_figure, step_lanes
 from .rows import Bars, Tooltip, legend_of
 from .theme import Theme, theme_of
@@ -45,10 +46,15 @@ def queue_length(
         One lane a stream. Its source has the frame's columns and ``until_ns``, the next change.
         Above 20 000 changes it holds the least and most (``queue_length``, ``most``) of slices of
         time instead, which the chart says.
+
+    Examples
+    --------
+    >>> charts.queue_length(analysis.queue_length(traces))  # doctest: +SKIP
     """
     colors = theme_of(theme)
     if frame.empty:
         return blank(frame, title, colors, width)
+    require(frame, "queue_length", "rank", "stream", "time_ns", "queue_length")
     blocked = int(frame["queue_length"].max()) >= 1024
     return _series(
         frame,
@@ -78,10 +84,15 @@ def memory_bandwidth(
 
     Parameters and result as of `queue_length`, with one lane a rank and kind of copy; `frame` is
     of `hta_widgets.analysis.memory_bandwidth`.
+
+    Examples
+    --------
+    >>> charts.memory_bandwidth(analysis.memory_bandwidth(traces))  # doctest: +SKIP
     """
     colors = theme_of(theme)
     if frame.empty:
         return blank(frame, title, colors, width)
+    require(frame, "memory_bandwidth", "rank", "copy_kind", "time_ns", "gb_per_s")
     return _series(
         frame,
         ["rank", "copy_kind"],
@@ -175,6 +186,10 @@ def memory_timeline(
         Stacked steps. Its source has the frame's columns, and where each category's area begins
         and ends. Above 20 000 instants it holds the frame's rows at which all memory is least and
         most in each slice of time, which the chart says.
+
+    Examples
+    --------
+    >>> charts.memory_timeline(analysis.memory_timeline(traces, rank=0))  # doctest: +SKIP
     """
     colors = theme_of(theme)
     categories = [
@@ -184,6 +199,7 @@ def memory_timeline(
     ]
     if frame.empty or not categories:
         return blank(frame, title, colors, width)
+    require(frame, "memory_timeline", "time_ns")
     data = frame.reset_index(drop=True)
     total = data[categories].sum(axis=1).to_numpy(float)
     kept = _turns(data["time_ns"].to_numpy(float), total, MOST_POINTS)

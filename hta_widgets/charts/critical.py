@@ -11,7 +11,9 @@ import pandas as pd
 from .bokeh_modules import models
 from .canvas import add_tooltip, blank, sentences
 from .formats import count, duration, share
+from .frames import require
 from .lanes import Lane, lanes_figure
+from .pixels import keep_dominant
 from .theme import Theme, theme_of
 
 __all__ = ["cause_style", "cause_words", "critical_path"]
@@ -42,10 +44,17 @@ def critical_path(
     bokeh.plotting.figure
         The path, and below a lane for each cause; its source has the frame's rows. Above 20 000
         segments, those of a cause that nearly touch are put together, which the chart says.
+        In the path each pixel shows what takes most of it, also after zooming; in a cause's lane
+        shorter segments are one pixel wide.
+
+    Examples
+    --------
+    >>> charts.critical_path(analysis.critical_path(traces, rank=0))  # doctest: +SKIP
     """
     colors = theme_of(theme)
     if frame.empty:
         return blank(frame, title, colors, width)
+    require(frame, "critical_path", "rank", "start_ns", "dur_ns", "id", "name", "bound_by")
     data = frame.reset_index(drop=True)
     data["bound_by"] = data["bound_by"].astype(str)
     data["end_ns"] = data["start_ns"] + data["dur_ns"]
@@ -81,6 +90,7 @@ def critical_path(
         title=title,
         subtitle=sentences(
             "the chain of work and waits that decides how long it takes; every moment counts once",
+            "the path shows what takes most of a pixel; the rows below show a pixel at least",
             said,
             str(frame.attrs.get("note", "")),
         ),
@@ -97,7 +107,7 @@ def critical_path(
             for name, values in data.items()
         }
     )
-    marks = []
+    pixels = keep_dominant(figure, source, {row_of[name]: name for name in styles})
     for name, style in styles.items():
         # One mark a cause: hatches that differ from bar to bar take seconds to draw.
         view = models.CDSView(filter=models.GroupFilter(column_name="bound_by", group=name))
@@ -105,24 +115,46 @@ def critical_path(
             "hatch_pattern": style["hatch"],
             "hatch_color": style["hatch_color"],
             "hatch_scale": 5,
-            "nonselection_hatch_alpha": 0.3,
         }
-        for place in (0, row_of[name]):
-            mark = figure.hbar(
-                y=place,
-                left="start_ns",
-                right="end_ns",
+        figure.hbar(
+            y="row",
+            left="left",
+            right="right",
+            height=0.72,
+            source=pixels,
+            view=view,
+            fill_color=style["fill"],
+            line_color=None,
+            **(hatch if style["hatch"] else {}),
+        )
+        if style["hatch"] or style["line"] != style["fill"]:
+            # Too narrow for a hatch, pale causes would not be seen.
+            thin = models.CDSView(filter=models.GroupFilter(column_name="thin", group=name))
+            figure.hbar(
+                y="row",
+                left="left",
+                right="right",
                 height=0.72,
-                source=source,
-                view=view,
-                fill_color=style["fill"],
-                line_color=style["line"],
-                line_width=0.5,
-                nonselection_fill_alpha=0.3,
-                nonselection_line_alpha=0.3,
-                **(hatch if style["hatch"] else {}),
+                source=pixels,
+                view=thin,
+                fill_color=style["line"],
+                line_color=None,
             )
-            marks.append(mark)
+    marks = [
+        figure.hbar(
+            y=place,
+            left="start_ns",
+            right="end_ns",
+            height=0.72,
+            source=source,
+            fill_color=colors.brush_line,
+            fill_alpha=0,
+            line_color=None,
+            selection_fill_alpha=0.35,
+            nonselection_fill_alpha=0,
+        )
+        for place in (0, "row")
+    ]
     add_tooltip(
         figure,
         marks,

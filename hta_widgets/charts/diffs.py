@@ -10,6 +10,8 @@ from hta_widgets.model.names import short_name
 
 from .canvas import blank, sentences, unmatched
 from .formats import MINUS, axis_time, count, duration, duration_delta, plural, share_delta
+from .frames import require
+from .labels import told_apart
 from .rows import Bars, Column, Tooltip, nice_ticks, rows_chart
 from .theme import Theme, theme_of
 
@@ -43,6 +45,10 @@ def diff_ops(
     -------
     bokeh.plotting.figure
         One bar a name, on its side of zero; its source has the frame's columns.
+
+    Examples
+    --------
+    >>> charts.diff_ops(analysis.diff_ops(before, after))  # doctest: +SKIP
     """
     colors = theme_of(theme)
     timed = measure == "duration"
@@ -50,6 +56,8 @@ def diff_ops(
     column = "diff_ns" if timed else "diff_count"
     if frame.empty:
         return blank(frame, given, colors, width)
+    require(frame, "diff_ops", "name", "kind", "before_count", "after_count")
+    require(frame, "diff_ops", "before_ns", "after_ns", column)
     changed = frame[frame[column] != 0]
     if changed.empty:
         what = "time" if timed else "count"
@@ -91,7 +99,11 @@ def diff_ops(
     left = len(changed) - len(data)
     return rows_chart(
         data,
-        [short_name(name) for name in data["name"]],
+        told_apart(
+            [short_name(name) for name in data["name"]],
+            list(data["name"]),
+            [str(kind) for kind in data["kind"]],
+        ),
         [Bars(0.0, column, "@fill", line="@line")],
         x_start=least - room,
         x_end=most + room,

@@ -9,6 +9,7 @@ import pandas as pd
 
 from .canvas import blank, sentences, unmatched
 from .formats import axis_time, duration, share
+from .frames import require
 from .rows import Bars, Column, Tooltip, extremes, nice_ticks, rows_chart
 from .theme import Theme, theme_of
 
@@ -37,6 +38,10 @@ def idle_time_breakdown(
     -------
     bokeh.plotting.figure
         One bar a stream; its source has the frame's rows.
+
+    Examples
+    --------
+    >>> charts.idle_time_breakdown(analysis.idle_time_breakdown(traces))  # doctest: +SKIP
     """
     said = "gaps between a stream's kernels, each counted for one cause"
     return _idle(frame, ["rank", "stream"], said, title, theme_of(theme), width)
@@ -53,6 +58,10 @@ def device_idle_breakdown(
 
     Parameters and result as of `idle_time_breakdown`, with one bar a rank; `frame` is of
     `hta_widgets.analysis.device_idle_breakdown`.
+
+    Examples
+    --------
+    >>> charts.device_idle_breakdown(analysis.device_idle_breakdown(traces))  # doctest: +SKIP
     """
     said = "time in which no stream of the device works, split by what it waits for"
     return _idle(frame, ["rank"], said, title, theme_of(theme), width)
@@ -68,6 +77,8 @@ def _idle(
 ) -> Any:
     if frame.empty:
         return blank(frame, title, colors, width)
+    name = "idle_time_breakdown" if "stream" in keys else "device_idle_breakdown"
+    require(frame, name, *keys, "idle_category", "idle_ns", "idle_share")
     if not (frame["idle_ns"] > 0).any():
         return blank(frame, title, colors, width, note="never idle")
     data = frame.reset_index(drop=True)

@@ -12,6 +12,7 @@ from .bokeh_modules import models
 from .canvas import add_tooltip, blank, sentences
 from .critical import cause_style, cause_words
 from .formats import axis_time, count, duration, plural, share
+from .frames import require
 from .lanes import Lane, lanes_figure
 from .rows import Bars, Column, Tooltip, legend_of, nice_ticks, rows_chart
 from .theme import Theme, theme_of
@@ -48,10 +49,15 @@ def job_critical_path(
         A lane a rank that the path is on, and thin lines where it changes ranks; its source has
         the frame's rows. Ranks beyond the 24 with most of the path share a lane. Above 20 000
         segments those that touch, of one rank and cause, are put together, which the chart says.
+
+    Examples
+    --------
+    >>> charts.job_critical_path(analysis.job_critical_path(traces))  # doctest: +SKIP
     """
     colors = theme_of(theme)
     if frame.empty:
         return blank(frame, title, colors, width)
+    require(frame, "job_critical_path", "rank", "start_ns", "dur_ns", "name", "bound_by")
     data = frame.reset_index(drop=True)
     data["bound_by"] = data["bound_by"].astype(str)
     data["end_ns"] = data["start_ns"] + data["dur_ns"]
@@ -229,10 +235,16 @@ def job_path_summary(
     bokeh.plotting.figure
         One bar a rank, the most first, stacked by cause; its source has the frame's rows. Ranks
         beyond the first 24 share a bar.
+
+    Examples
+    --------
+    >>> path = analysis.job_critical_path(traces)  # doctest: +SKIP
+    >>> charts.job_path_summary(analysis.job_path_summary(path))  # doctest: +SKIP
     """
     colors = theme_of(theme)
     if frame.empty:
         return blank(frame, title, colors, width)
+    require(frame, "job_path_summary", "rank", "bound_by", "count", "dur_ns")
     data = frame.reset_index(drop=True)
     data["bound_by"] = data["bound_by"].astype(str)
     by_rank = data.groupby("rank")["dur_ns"].sum().sort_values(ascending=False, kind="stable")

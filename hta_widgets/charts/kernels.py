@@ -11,11 +11,16 @@ from hta_widgets.model.names import short_name
 
 from .canvas import blank, sentences, unmatched
 from .formats import axis_time, count, duration, plural, share, share_delta
+from .frames import require
+from .labels import told_apart
 from .rows import Bars, Column, Dots, Tooltip, Whiskers, extremes, nice_ticks, rows_chart
 from .theme import Theme, theme_of
-from .top import top_rows
+from .top import spread_over_ranks, top_rows
 
 __all__ = ["kernel_breakdown", "kernel_duration_by_rank"]
+
+_DRAWN = ("count", "mean_ns", "min_ns", "max_ns")
+_MEASURES = ("count", "sum_ns", "min_ns", "max_ns")
 
 
 def kernel_breakdown(
@@ -43,28 +48,30 @@ def kernel_breakdown(
     -------
     bokeh.plotting.figure
         One bar a kernel; its source has columns ``kind, name, count, sum_ns, mean_ns, min_ns,
-        max_ns`` over all ranks, and ``per_rank_ns``, what the bars show.
+        max_ns`` over all ranks, and ``per_rank_ns``, what the bars show; the lines are from
+        ``least_ns`` to ``most_ns``, sums of a rank.
+
+    Examples
+    --------
+    >>> charts.kernel_breakdown(analysis.kernel_breakdown(traces))  # doctest: +SKIP
     """
     colors = theme_of(theme)
     if frame.empty:
         return blank(frame, title, colors, width)
+    require(frame, "kernel_breakdown", "rank", "kind", "name", *_MEASURES)
     ranks = frame["rank"].nunique()
-    by_rank = frame.groupby(["kind", "name", "rank"], observed=True)["sum_ns"].sum()
     grouped = frame.groupby(["kind", "name"], observed=True)
-    spread = by_rank.groupby(level=[0, 1], observed=True)
     data = pd.DataFrame(
         {
             "count": grouped["count"].sum(),
             "sum_ns": grouped["sum_ns"].sum(),
             "min_ns": grouped["min_ns"].min(),
             "max_ns": grouped["max_ns"].max(),
-            "on_ranks": spread.size(),
-            "least_ns": spread.min(),
-            "most_ns": spread.max(),
         }
     ).reset_index()
-    data.loc[data["on_ranks"] < ranks, "least_ns"] = 0
     data, names = top_rows(data, "sum_ns", top, "kernel", short_name)
+    names = told_apart(names, list(data["name"]), [str(kind) for kind in data["kind"]])
+    data = spread_over_ranks(frame, data, ["kind", "name"])
     data["mean_ns"] = data["sum_ns"] / data["count"]
     data["per_rank_ns"] = data["sum_ns"] / ranks
     whole = float(frame["sum_ns"].sum()) or 1.0
@@ -145,9 +152,16 @@ def kernel_duration_by_rank(
     See Also
     --------
     kernel_breakdown : Has the other parameters.
+
+    Examples
+    --------
+    >>> frame = analysis.kernel_duration_by_rank(traces)  # doctest: +SKIP
+    >>> charts.kernel_duration_by_rank(frame)  # doctest: +SKIP
     """
     colors = theme_of(theme)
     given = title or ("Kernel durations by rank" if name is None else short_name(name))
+    if not frame.empty:
+        require(frame, "kernel_duration_by_rank", "rank", "name", *_DRAWN)
     chosen = frame if name is None else frame[frame["name"].astype(str) == name]
     if chosen.empty:
         note = "" if frame.empty else "no kernel has this name"
@@ -172,7 +186,7 @@ def _means(
         order = (data["mean_ns"] * data["count"]).sort_values(ascending=False, kind="stable").index
         said = _most(len(order), top)
         data = data.loc[order[:top]].reset_index(drop=True)
-        names = [short_name(str(each)) for each in data["name"]]
+        names = _labels([str(each) for each in data["name"]])
     else:
         names = [f"rank {rank}" for rank in data["rank"]]
     data["row"] = np.arange(len(data))
@@ -218,6 +232,10 @@ _DURATIONS = Tooltip(
 )
 
 
+def _labels(names: list[str]) -> list[str]:
+    return told_apart([short_name(name) for name in names], names)
+
+
 def _most(names: int, top: int) -> str:
     if names <= top:
         return ""
@@ -260,7 +278,7 @@ def _against_median(
     ticks = nice_ticks(reach, 1 if reach < 0.1 else 2, -reach)
     return rows_chart(
         data,
-        [short_name(name) for name in order[:top]],
+        _labels([str(name) for name in order[:top]]),
         [Dots("against", "@color")],
         x_start=-reach,
         x_end=reach,

@@ -10,6 +10,7 @@ import pandas as pd
 from .bokeh_modules import models
 from .canvas import add_tooltip, blank, keep_fitting, new_figure, sentences, unmatched
 from .formats import count, duration, share
+from .frames import require
 from .in_notebooks import shows_itself
 from .rows import brush
 from .theme import Theme, theme_of
@@ -50,10 +51,15 @@ def launch_stats(
         Three histograms: launch delay; duration of launch calls; durations of device events, those
         shorter than their launch call apart. Sources have columns ``from_ns, to_ns, count,
         solid``.
+
+    Examples
+    --------
+    >>> charts.launch_stats(analysis.launch_stats(traces))  # doctest: +SKIP
     """
     colors = theme_of(theme)
     if frame.empty:
         return blank(frame, title, colors, width)
+    require(frame, "launch_stats", "launch_delay_ns", "cpu_dur_ns", "gpu_dur_ns")
     delay, call = frame["launch_delay_ns"].to_numpy(), frame["cpu_dur_ns"].to_numpy()
     kernel = frame["gpu_dur_ns"].to_numpy()
     blue, grey = colors.kind["compute"], colors.kind["cpu"]

@@ -10,9 +10,11 @@ from hta_widgets.model.names import short_name
 
 from .canvas import blank, sentences, unmatched
 from .formats import axis_time, count, duration, plural
+from .frames import require
+from .labels import told_apart
 from .rows import Bars, Column, Tooltip, Whiskers, nice_ticks, rows_chart
 from .theme import Theme, theme_of
-from .top import top_rows
+from .top import spread_over_ranks, top_rows
 
 __all__ = ["frequent_kernel_sequences", "operators", "user_annotation_breakdown"]
 
@@ -42,10 +44,16 @@ def operators(
     -------
     bokeh.plotting.figure
         Two bars an operator; its source has the frame's columns, means of ranks.
+
+    Examples
+    --------
+    >>> charts.operators(analysis.operators(traces))  # doctest: +SKIP
     """
     colors = theme_of(theme)
     if frame.empty:
         return blank(frame, title, colors, width)
+    require(frame, "operators", "rank", "name", "count", "cpu_self_ns", "device_self_ns")
+    require(frame, "operators", "cpu_total_ns", "device_total_ns")
     measures = ["cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns"]
     ranks = frame["rank"].nunique()
     keys = [key for key in ("name", "input_shapes", "call_stack") if key in frame]
@@ -59,6 +67,7 @@ def operators(
             f"{name} {shapes}" if shapes else name
             for name, shapes in zip(names, data["input_shapes"].astype(str), strict=True)
         ]
+    names = told_apart(names, list(data["name"]))
     for each in measures:
         data[f"{each}_text"] = [duration(value) for value in data[each]]
     data["count_text"] = [count(each) for each in data["count"]]
@@ -132,23 +141,25 @@ def user_annotation_breakdown(
     -------
     bokeh.plotting.figure
         One bar an annotation; its source has the frame's columns over all ranks.
+
+    Examples
+    --------
+    >>> frame = analysis.user_annotation_breakdown(traces)  # doctest: +SKIP
+    >>> charts.user_annotation_breakdown(frame)  # doctest: +SKIP
     """
     colors = theme_of(theme)
     if frame.empty:
         return blank(frame, title, colors, width)
+    by = "annotation" if "annotation" in frame else "name"
+    require(frame, "user_annotation_breakdown", by, "sum_ns")
     ranks = frame["rank"].nunique() if "rank" in frame else 1
     named = frame if "name" in frame else frame.rename(columns={"annotation": "name"})
     columns = {"sum_ns": "sum", "min_ns": "min", "max_ns": "max", "count": "sum"}
     known = {key: how for key, how in columns.items() if key in named}
     data = named.groupby("name", observed=True, sort=False).agg(known).reset_index()
-    if ranks > 1:
-        spread = named.groupby(["name", "rank"], observed=True)["sum_ns"].sum()
-        by_name = spread.groupby(level=0, observed=True)
-        data = data.set_index("name")
-        data["least_ns"] = by_name.min().where(by_name.size() == ranks, 0)
-        data["most_ns"] = by_name.max()
-        data = data.reset_index()
     data, names = top_rows(data, "sum_ns", top, "annotation", str)
+    if ranks > 1:
+        data = spread_over_ranks(named, data, ["name"])
     data["per_rank_ns"] = data["sum_ns"] / ranks
     times = [key for key in data.columns if str(key).endswith("_ns")]
     for each in times:
@@ -206,15 +217,22 @@ def frequent_kernel_sequences(
     -------
     bokeh.plotting.figure
         Two bars a sequence; its source has the frame's columns over all ranks.
+
+    Examples
+    --------
+    >>> frame = analysis.frequent_kernel_sequences(traces, "aten::linear")  # doctest: +SKIP
+    >>> charts.frequent_kernel_sequences(frame)  # doctest: +SKIP
     """
     colors = theme_of(theme)
     if frame.empty:
         return blank(frame, title, colors, width)
     measures = ["count", "kernel_ns", "operator_ns"]
+    require(frame, "frequent_kernel_sequences", "pattern", *measures)
     data = frame.groupby("pattern", observed=True, sort=False)[measures].sum().reset_index()
     data = data.rename(columns={"pattern": "name"})
     of_one = len({str(name).partition("|")[0] for name in data["name"]}) == 1
     data, names = top_rows(data, "count", top, "sequence", _kernels if of_one else _sequence)
+    names = told_apart(names, list(data["name"]))
     operator = short_name(str(data["name"].iloc[0]).partition("|")[0])
     data["pattern"] = data["name"]
     data["upper"], data["lower"] = data["row"] - 0.2, data["row"] + 0.2

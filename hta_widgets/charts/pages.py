@@ -31,6 +31,10 @@ def to_html(
     Returns
     -------
     Path
+
+    Examples
+    --------
+    >>> charts.to_html(charts.operators(frame), "operators.html")  # doctest: +SKIP
     """
     colors = theme_of(theme)
     page = embed.file_html(chart, resources.INLINE, html.escape(title or "Chart"))

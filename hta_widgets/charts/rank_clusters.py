@@ -11,6 +11,7 @@ from .across_ranks import listed
 from .bokeh_modules import models
 from .canvas import blank, drawn, mixed, sentences
 from .formats import axis_time, count, duration, plural, share
+from .frames import require
 from .rows import Bars, Column, Tooltip, nice_ticks, rows_chart
 from .theme import FONT, Theme, theme_of
 
@@ -60,10 +61,17 @@ def rank_clusters(
         Outliers on top, then the largest first. Bars are means of a cluster's ranks, per step;
         below them stands what differs from the most typical ranks. Its source has a row a
         cluster with the frame's columns.
+
+    Examples
+    --------
+    >>> charts.rank_clusters(analysis.rank_clusters(traces))  # doctest: +SKIP
     """
     colors = theme_of(theme)
     if frame.empty:
         return blank(frame, title, colors, width)
+    require(frame, "rank_clusters", "rank", "cluster", "representative", "is_outlier", "why")
+    require(frame, "rank_clusters", "step_ns", "compute_ns", "idle_ns")
+    require(frame, "rank_clusters", "exposed_communication_ns", "exposed_wait_ns")
     data = _clusters(frame)
     shown, said = len(data), ""
     while len(data) > 1 and _height(data[:shown]) > _MOST_ROWS:

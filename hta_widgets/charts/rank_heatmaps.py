@@ -13,6 +13,7 @@ from .across_ranks import are_whole, columns_of, last_often, median_of, ramp
 from .bokeh_modules import models
 from .canvas import add_tooltip, blank, keep_fitting, new_figure, plain_axis, sentences, unmatched
 from .formats import count, duration, rate, size
+from .frames import require
 from .rows import (
     NAMED_ROWS,
     Bars,
@@ -80,6 +81,10 @@ def collectives(
     ------
     ValueError
         For an unknown measure.
+
+    Examples
+    --------
+    >>> charts.collectives(analysis.collectives(traces))  # doctest: +SKIP
     """
     if measure not in _WORDS:
         raise ValueError(f"no measure {measure!r}: there are {', '.join(_WORDS)}")
@@ -87,6 +92,8 @@ def collectives(
     title = title or _WORDS[measure][0]
     if frame.empty:
         return blank(frame, title, colors, width)
+    needed = ("rank", "collective", "name", "size_bytes", "last_rank", "busbw_gb_s")
+    require(frame, "collectives", *needed, "arrival_ns", "wait_ns", "transfer_ns")
     grid = _Grid(frame, measure, late)
     if len(grid.cells) > _MOST_CELLS or len(grid.ranks) > NAMED_ROWS:
         return _image(frame, grid, colors, width, title)

@@ -8,6 +8,7 @@ import pandas as pd
 
 from .canvas import blank, sentences, unmatched
 from .formats import axis_time, count, duration, share, size
+from .frames import require
 from .rows import Bars, Column, Tooltip, Whiskers, nice_ticks, rows_chart
 from .theme import Theme, theme_of
 
@@ -36,6 +37,10 @@ def communication_by_group(
     -------
     bokeh.plotting.figure
         One bar a group; its source has the frame's times as means of the ranks in the group.
+
+    Examples
+    --------
+    >>> charts.communication_by_group(analysis.communication_by_group(traces))  # doctest: +SKIP
     """
     keys = [key for key in ("group", "description", "collective") if key in frame]
     return _by(frame, keys, "process group", title, theme_of(theme), width)
@@ -52,6 +57,10 @@ def communication_by_stream(
 
     Parameters and result as of `communication_by_group`; `frame` is of
     `hta_widgets.analysis.communication_by_stream`.
+
+    Examples
+    --------
+    >>> charts.communication_by_stream(analysis.communication_by_stream(traces))  # doctest: +SKIP
     """
     return _by(frame, ["stream"], "stream", title, theme_of(theme), width)
 
@@ -66,6 +75,9 @@ def _by(
 ) -> Any:
     if frame.empty:
         return blank(frame, title, colors, width)
+    name = "communication_by_stream" if "stream" in keys else "communication_by_group"
+    needed = ("rank", "communication_ns", "overlapped_ns", "exposed_ns", "count")
+    require(frame, name, *(keys or ["group"]), *needed)
     text = frame.assign(**{key: frame[key].astype(str) for key in keys})
     grouped = text.groupby(keys, sort=False)
     data = grouped[["communication_ns", "overlapped_ns", "exposed_ns"]].mean()
@@ -90,7 +102,7 @@ def _by(
     data["hidden_text"] = [share(each) for each in data["overlap_share"]]
     data["count_text"] = [count(each) for each in data["count"]]
     more = []
-    if "out_bytes" in data:
+    if {"in_bytes", "out_bytes"} <= set(data.columns):
         for each in ("in_bytes", "out_bytes"):
             data[f"{each}_text"] = ["–" if n < 0 else size(n) for n in data[each]]
         more = [("in, out, all ranks", "@{in_bytes_text}, @{out_bytes_text}")]

@@ -11,6 +11,7 @@ import pandas as pd
 from .across_ranks import listed, thinned
 from .canvas import blank, sentences, unmatched
 from .formats import count, duration, duration_delta, share_delta
+from .frames import require
 from .rows import NAMED_ROWS, Column, Dots, Tooltip, nice_ticks, rows_chart
 from .theme import Theme, theme_of
 
@@ -61,6 +62,10 @@ def step_times(
     ------
     ValueError
         For an unknown measure.
+
+    Examples
+    --------
+    >>> charts.step_times(analysis.step_times(traces))  # doctest: +SKIP
     """
     if measure not in _WORDS:
         raise ValueError(f"no measure {measure!r}: there are {', '.join(_WORDS)}")
@@ -68,6 +73,8 @@ def step_times(
     title = title or _WORDS[measure][0]
     if frame.empty:
         return blank(frame, title, colors, width)
+    deviations = (f"{measure}_deviation_ns", f"{measure}_deviation_share")
+    require(frame, "step_times", "rank", "step", f"{measure}_ns", *deviations)
     every = frame.reset_index(drop=True)
     steps = np.unique(every["step"])
     every["row"] = np.searchsorted(steps, every["step"])

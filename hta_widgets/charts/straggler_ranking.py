@@ -10,6 +10,7 @@ import pandas as pd
 from .across_ranks import listed
 from .canvas import blank, sentences, unmatched
 from .formats import axis_time, duration, plural, share
+from .frames import require
 from .rows import Bars, Column, Tooltip, nice_ticks, rows_chart
 from .theme import Theme, theme_of
 
@@ -43,10 +44,15 @@ def stragglers(
     bokeh.plotting.figure
         One bar a rank, the most imposed wait first; its source has the frame's rows. With more
         than 24 ranks, the 16 first and all stragglers; the others share a row.
+
+    Examples
+    --------
+    >>> charts.stragglers(analysis.stragglers(traces))  # doctest: +SKIP
     """
     colors = theme_of(theme)
     if frame.empty:
         return blank(frame, title, colors, width)
+    require(frame, "stragglers", "rank", "score", "late_ns_mean", "imposed_wait_ns")
     every = frame.reset_index(drop=True)
     # Frames of fewer columns are drawn, too; nothing is judged from them.
     for name, missing in (

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pandas as pd
 
 from .formats import plural
 
-__all__ = ["top_rows"]
-
-_LEAST = ("min_ns", "least_ns")
-_MOST = ("max_ns", "most_ns")
+__all__ = ["spread_over_ranks", "top_rows"]
 
 
 def top_rows(
@@ -62,7 +60,40 @@ def top_rows(
     return kept, labels
 
 
+def spread_over_ranks(frame: pd.DataFrame, kept: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Return the rows of `top_rows` with ``least_ns`` and ``most_ns`` of a rank.
+
+    That is the sum of a row's ``sum_ns`` on the rank with least and with most; a rank that has
+    none of a row has 0 of it. The last row's sums are of all names that it stands for.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        What the rows were added up from, with ``rank``, ``sum_ns`` and the `keys`.
+    kept : DataFrame
+        Of `top_rows`.
+    keys : list of str
+        Columns that together tell rows apart.
+    """
+    group = frame.groupby(keys, observed=True, sort=False).ngroup().to_numpy()
+    groups, first = np.unique(group, return_index=True)
+    named = kept[kept["names"] == 1]
+    row_of = {
+        tuple(map(str, key)): row
+        for *key, row in named[[*keys, "row"]].itertuples(index=False, name=None)
+    }
+    rows = np.full(len(groups), len(kept) - 1)
+    for number, key in enumerate(frame[keys].iloc[first].itertuples(index=False, name=None)):
+        rows[number] = row_of.get(tuple(map(str, key)), len(kept) - 1)
+    rank, ranks = pd.factorize(frame["rank"])
+    place = rows[np.searchsorted(groups, group)] * len(ranks) + rank
+    sums = np.bincount(
+        place, weights=frame["sum_ns"].to_numpy(float), minlength=len(kept) * len(ranks)
+    ).reshape(len(kept), len(ranks))
+    return kept.assign(least_ns=sums.min(axis=1), most_ns=sums.max(axis=1))
+
+
 def _whole(values: pd.Series, column: str) -> float:
-    if column in _LEAST:
+    if column == "min_ns":
         return float(values.min())
-    return float(values.max() if column in _MOST else values.sum())
+    return float(values.max() if column == "max_ns" else values.sum())

@@ -3,8 +3,11 @@
 import io
 import re
 
+import numpy as np
+import pandas as pd
 import pytest
-from PIL import Image
+from bokeh import layouts
+from PIL import Image, ImageChops
 from support import chart_frames as frames
 
 from hta_widgets import charts
@@ -120,3 +123,72 @@ def test_a_click_and_a_drag_select_rows_of_the_frame(page, tmp_path):
     page.mouse.move(330, solid[-1] + 2, steps=5)
     page.mouse.up()
     page.wait_for_function(f"({selected})().length === 2")
+
+
+def pixels_of(page):
+    return Image.open(io.BytesIO(page.screenshot(full_page=True))).convert("RGB")
+
+
+def test_words_are_drawn_as_they_were_fitted_in_columns_and_fixed_widths(page, tmp_path):
+    # A font differs in width from what was assumed, and the column from what its charts assume.
+    page.set_viewport_size({"width": 900, "height": 900})
+    many = pd.concat([frames.launches()] * 785, ignore_index=True)
+    for width in (None, 480):
+        chart = layouts.column(charts.launch_stats(many, width=width), width=480)
+        shown(page, chart, tmp_path / "narrow.html")
+        first = pixels_of(page)
+        page.evaluate("""() => {
+          const visit = (view) => {
+            for (const child of view.child_views ?? []) visit(child);
+            if (view.model.type === "Figure") view.model.title.change.emit();
+          };
+          for (const root of Bokeh.index) visit(root);
+        }""")
+        page.wait_for_timeout(100)
+        assert ImageChops.difference(first, pixels_of(page)).getbbox() is None, width
+
+
+def critical(count=2_000):
+    """Per 10 000 ns: compute, and 1 % of it synchronisation; in the middle 100 000 ns of host."""
+    starts = np.arange(count) * 10_000
+    host = (starts >= 9_000_000) & (starts < 9_100_000)
+    work = pd.DataFrame({"start_ns": starts, "dur_ns": 9_900, "bound_by": "gpu_compute_bound"})
+    work.loc[host, "bound_by"] = "cpu_bound"
+    waits = work.assign(start_ns=work["start_ns"] + 9_900, dur_ns=100, bound_by="sync_overhead")[
+        ::50
+    ]
+    every = pd.concat([work, waits]).sort_values("start_ns", ignore_index=True)
+    return every.assign(rank=0, id=1, name="k")
+
+
+def test_each_pixel_of_the_critical_path_shows_what_takes_most_of_it(page, tmp_path):
+    page.set_viewport_size({"width": 1000, "height": 400})
+    shown(page, charts.critical_path(critical()), tmp_path / "path.html")
+    picture = pixels_of(page)
+    kind = {name: tuple(bytes.fromhex(each[1:])) for name, each in charts.LIGHT.kind.items()}
+    middle = [picture.getpixel((400, y)) for y in range(picture.height)]
+    path = middle.index(kind["compute"]) + 6
+    line = [picture.getpixel((x, path)) for x in range(picture.width)]
+    assert kind["sync"] not in line, "1 % of the time is most of no pixel"
+    assert 3 <= line.count(kind["cpu"]) <= 5, "0.5 % of about 720 pixels"
+    drawn = [x for x, each in enumerate(line) if each in (kind["compute"], kind["cpu"])]
+    assert len(drawn) == drawn[-1] - drawn[0] + 1, "no seams"
+    scale = len(drawn) / 20_000_000
+    # Each cause has a row of its own, in which what is shorter is a pixel wide.
+    rows = [
+        [x for x in range(picture.width) if picture.getpixel((x, path + 22 * row)) == kind["sync"]]
+        for row in range(1, 4)
+    ]
+    marks = next(each for each in rows if each)
+    assert len(marks) == 40
+    assert min(np.diff(marks)) > 400_000 * scale, "none is wider"
+
+    # Zoomed in, one wait is the most of many pixels.
+    page.evaluate("""() => {
+      const { x_range } = Bokeh.documents[0].roots()[0];
+      x_range.setv({ start: 9_000, end: 11_000 });
+    }""")
+    page.wait_for_timeout(100)
+    picture = pixels_of(page)
+    line = [picture.getpixel((x, path)) for x in range(picture.width)]
+    assert 0.04 < line.count(kind["sync"]) / len(drawn) < 0.06

@@ -24,6 +24,7 @@ from support.chart_reading import bars_of, data_of, plots, right_of, words_of
 
 from hta_widgets import analysis, charts
 from hta_widgets.charts.lanes import steps_of
+from hta_widgets.errors import TraceError
 
 CASES = sorted(frames.ALL)
 
@@ -421,3 +422,95 @@ def test_sources_are_plain():
             for source in plot.select({"type": ColumnDataSource}):
                 lengths = {len(column) for column in source.data.values()}
                 assert len(lengths) <= 1, (name, lengths)
+
+
+# --- rows that stand for others, rows of one short name ---
+
+
+def test_other_kernels_reach_from_the_least_to_the_most_sum_of_a_rank():
+    # Beyond the first, rank 0 sums up to 30 + 20 = 50 and rank 1 to 1 + 60 = 61.
+    frame = frames.kernels(names=3)
+    frame["sum_ns"] = [20, 30, 1000, 60, 1, 1000]
+    frame["name"] = ["a", "b", "most"] * 2
+    with_both = pd.concat([frame, frame[:1].assign(name="c", sum_ns=7)], ignore_index=True)
+    figure = charts.kernel_breakdown(with_both, top=1)
+    data = data_of(figure, "name", "least_ns", "most_ns").set_index("name")
+    assert data.loc["3 other kernels", ["least_ns", "most_ns"]].tolist() == [57, 61]
+    assert data.loc["3 other kernels", "per_rank_ns"] == 59
+    assert data.loc["most", ["least_ns", "most_ns"]].tolist() == [1000, 1000]
+
+
+def test_other_ranges_reach_from_the_least_to_the_most_sum_of_a_rank():
+    rows = [(0, "a", 900), (0, "b", 20), (0, "c", 30), (1, "a", 900), (1, "b", 60)]
+    frame = pd.DataFrame(rows, columns=["rank", "name", "sum_ns"])
+    figure = charts.user_annotation_breakdown(frame, top=1)
+    data = data_of(figure, "name", "least_ns", "most_ns").set_index("name")
+    assert data.loc["2 other annotations", ["least_ns", "most_ns"]].tolist() == [50, 60]
+    both = charts.user_annotation_breakdown(frame, top=3)
+    data = data_of(both, "name", "least_ns", "most_ns").set_index("name")
+    assert data.loc["c", ["least_ns", "most_ns"]].tolist() == [0, 30], "rank 1 has none"
+
+
+def _labels(figure) -> list[str]:
+    texts = figure.yaxis[0].major_label_overrides
+    return [texts[row].replace("\u2009", " ") for row in sorted(texts) if row >= 0]
+
+
+ADDS = [
+    f"void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<{each}> >(int)"
+    for each in ("float", "c10::Half")
+]
+
+
+def test_rows_of_one_short_name_are_told_apart():
+    frame = frames.kernels(names=2, ranks=(0,)).assign(name=ADDS)
+    kernels = charts.kernel_breakdown(frame, width=1200)
+    assert sorted(_labels(kernels)) == ["add (Half)", "add (float)"]
+    assert set(data_of(kernels, "name", "sum_ns")["name"]) == set(ADDS), "the hover has all of it"
+    durations = charts.kernel_duration_by_rank(frame, width=1200)
+    assert sorted(_labels(durations)) == ["add (Half)", "add (float)"]
+
+    changed = frames.diff()[:3].assign(name=[*ADDS, "aten::add"], kind=["compute"] * 2 + ["op"])
+    told = ["add (float)", "add (Half)", "aten::add"]
+    assert _labels(charts.diff_ops(changed, width=1200)) == told
+    same = changed.assign(name="add", kind=["compute", "compute", "op"])
+    told = ["add (compute)", "add (compute) (2)", "add (op)"]
+    assert _labels(charts.diff_ops(same, width=1200)) == told
+
+    patterns = [f"aten::add|{each}" for each in ADDS]
+    sequences = charts.frequent_kernel_sequences(
+        frames.sequences().assign(pattern=patterns), width=1200
+    )
+    assert _labels(sequences) == ["add (float)", "add (Half)"]
+
+
+def test_operators_of_two_shapes_are_told_apart_by_these():
+    frame = frames.operators()[:2].assign(name="aten::mm", input_shapes=["[1]", "[2]"])
+    assert _labels(charts.operators(frame, width=1200)) == ["aten::mm [1]", "aten::mm [2]"]
+
+
+# --- frames of another analysis ---
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_frame_without_a_column_is_refused_by_the_name_of_its_analysis(name):
+    draw, make = frames.ALL[name]
+    given = {"arrivals": "collectives"}.get(name, name)
+    with pytest.raises(TraceError, match=f"hta_widgets.analysis.{given}"):
+        draw(pd.DataFrame({"unrelated": [1]}))
+    frame = make()
+    for column in frame.columns:
+        try:
+            draw(frame.drop(columns=[column]))
+        except TraceError as error:
+            assert f"'{column}'" in str(error)  # noqa: PT017 - many columns can be done without
+
+
+def test_all_missing_columns_are_named():
+    with pytest.raises(TraceError, match=r"'span_ns', 'idle_ns'.*analysis\.temporal"):
+        charts.temporal_breakdown(frames.kernels())
+
+
+@pytest.mark.parametrize("name", [*CASES, "to_html"])
+def test_every_chart_has_an_example(name):
+    assert f">>> charts.{name}(" in inspect.getdoc(getattr(charts, name))
