@@ -77,9 +77,18 @@ if (names.length > 0) {
     const one = text.replace("\n", " · ");
     return wide(one, small) <= gutter - 12 ? one : text;
   };
-  const lines = (text) =>
-    joined(text).split("\n").map((line) => cut(line, gutter - 12)).join("\n");
-  const entries = names.map(([at, text]) => [at, lines(text)]);
+  const lines = (text, end = "") => joined(text).split("\n").map((line, k, all) => (
+    k + 1 === all.length && end ? cut(line, gutter - 12 - wide(end, small)) + end
+      : cut(line, gutter - 12)
+  )).join("\n");
+  // Names that differ only where they are cut are numbered.
+  const met = new Map();
+  const entries = names.map(([at, text]) => {
+    const short = lines(text);
+    const count = (met.get(short) ?? 0) + 1;
+    met.set(short, count);
+    return [at, count > 1 && short.includes("…") ? lines(text, ` (${count})`) : short];
+  });
   const told = JSON.stringify(entries);
   if (axis.tags[0] !== told) {
     axis.tags = [told];
@@ -300,10 +309,7 @@ def keep_fitting(
     axis = figure.yaxis[0] if len(figure.yaxis) else None
     if axis is not None and names:
         letters = max(2, int((gutter - 12) / _LETTER))
-        axis.major_label_overrides = {
-            at: "\n".join(_cut(drawn(line), letters) for line in _lines(text, letters))
-            for at, text in names
-        }
+        axis.major_label_overrides = _labels(names, letters)
     words = [each for each in figure.above if isinstance(each, models.Title)] + [figure.title]
     told = [
         (title, title.text, "bold 13px " if title is figure.title else f"{title.text_font_size} ")
@@ -343,6 +349,20 @@ def keep_fitting(
     )
     figure.js_on_change("outer_width", fit)
     figure.js_on_change("inner_width", fit)
+
+
+def _labels(names: Sequence[tuple[float, str]], letters: int) -> dict[float, str]:
+    """Return the names as they fit; those that differ only where they are cut are numbered."""
+    met: dict[str, int] = {}
+    labels = {}
+    for at, text in names:
+        *first, last = [drawn(line) for line in _lines(text, letters)]
+        head = [_cut(line, letters) for line in first]
+        label = "\n".join([*head, _cut(last, letters)])
+        met[label] = met.get(label, 0) + 1
+        end = f" ({met[label]})" if met[label] > 1 and "…" in label else ""
+        labels[at] = "\n".join([*head, _cut(last, letters - len(end)) + end])
+    return labels
 
 
 def _lines(text: str, letters: int) -> list[str]:

@@ -192,3 +192,14 @@ def test_each_pixel_of_the_critical_path_shows_what_takes_most_of_it(page, tmp_p
     picture = pixels_of(page)
     line = [picture.getpixel((x, path)) for x in range(picture.width)]
     assert 0.04 < line.count(kind["sync"]) / len(drawn) < 0.06
+
+
+def test_names_that_differ_only_where_they_are_cut_are_numbered(page, tmp_path):
+    page.set_viewport_size({"width": 400, "height": 400})
+    names = [f"a_long_beginning_{middle}_{'x' * 40}_a_long_end" for middle in ("b", "c", "d")]
+    frame = frames.kernels(names=3, ranks=(0,)).assign(name=names)
+    shown(page, charts.kernel_breakdown(frame), tmp_path / "cut.html")
+    labels = page.evaluate(
+        "[...Bokeh.documents[0].roots()[0].left[0].major_label_overrides.values()]"
+    )
+    assert [text[-4:] for text in labels[2:]] == [" (2)", " (3)"]

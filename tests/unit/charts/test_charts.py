@@ -514,3 +514,12 @@ def test_all_missing_columns_are_named():
 @pytest.mark.parametrize("name", [*CASES, "to_html"])
 def test_every_chart_has_an_example(name):
     assert f">>> charts.{name}(" in inspect.getdoc(getattr(charts, name))
+
+
+def test_names_that_differ_only_where_they_are_cut_are_numbered():
+    names = [f"a_long_beginning_{middle}_{'x' * 40}_a_long_end" for middle in ("b", "c", "d")]
+    frame = frames.kernels(names=3, ranks=(0,)).assign(name=names)
+    labels = _labels(charts.kernel_breakdown(frame, width=400))
+    assert len(set(labels)) == 3
+    assert [text[-4:] for text in labels[1:]] == [" (2)", " (3)"]
+    assert max(map(len, labels)) * 6.4 <= 0.36 * 400
