@@ -115,6 +115,7 @@ def critical_path(
             "hatch_pattern": style["hatch"],
             "hatch_color": style["hatch_color"],
             "hatch_scale": 5,
+            "nonselection_hatch_alpha": 1,
         }
         figure.hbar(
             y="row",
@@ -125,6 +126,8 @@ def critical_path(
             view=view,
             fill_color=style["fill"],
             line_color=None,
+            # Pixels are no segments: what is selected is marked upon them.
+            nonselection_fill_alpha=1,
             **(hatch if style["hatch"] else {}),
         )
         if style["hatch"] or style["line"] != style["fill"]:
@@ -139,6 +142,7 @@ def critical_path(
                 view=thin,
                 fill_color=style["line"],
                 line_color=None,
+                nonselection_fill_alpha=1,
             )
     marks = [
         figure.hbar(

@@ -183,6 +183,14 @@ def test_each_pixel_of_the_critical_path_shows_what_takes_most_of_it(page, tmp_p
     assert len(marks) == 40
     assert min(np.diff(marks)) > 400_000 * scale, "none is wider"
 
+    # A click marks its segment and leaves the others as they are.
+    page.mouse.click(drawn[100], path)
+    page.mouse.move(5, 5)
+    page.wait_for_timeout(200)
+    clicked = pixels_of(page)
+    after = [clicked.getpixel((x, path)) for x in range(clicked.width)]
+    assert sum(one != two for one, two in zip(line, after, strict=True)) <= 2
+
     # Zoomed in, one wait is the most of many pixels.
     page.evaluate("""() => {
       const { x_range } = Bokeh.documents[0].roots()[0];
