@@ -95,7 +95,9 @@ def diff_ops(
     room = 0.02 * (most - least)
     ticks = nice_ticks(max(most, 0), 2, min(least, 0))
     step = ticks[1] - ticks[0] if len(ticks) > 1 else max(most, -least)
-    whole = float(frame[column].sum())
+    # Ranges hold what runs inside of them: adding both would count it twice.
+    work = frame[frame["kind"] != "annotation"] if "kind" in frame else frame
+    whole = float(work[column].sum())
     left = len(changed) - len(data)
     return rows_chart(
         data,
@@ -110,7 +112,7 @@ def diff_ops(
         title=given,
         subtitle=sentences(
             "total of a name after, less before",
-            f"all names {duration_delta(whole) if timed else _count_delta(whole)}",
+            f"all names but ranges {duration_delta(whole) if timed else _count_delta(whole)}",
             "green: less, magenta: more, grey: within ±2 %",
             f"{plural(left, 'other name')} with smaller differences not drawn" if left else "",
             unmatched(frame),
