@@ -32,16 +32,13 @@ export function createStage(scene: Scene, source: Source, theme: ThemeName = "li
   return new DrawnStage(scene, source, theme);
 }
 
-/** Whether somebody can say who comes late to collectives; a saved page cannot. */
-function saysLate(scene: Scene, source: Source): boolean {
-  return (
-    source.status !== "none" &&
-    scene.ranks.some(({ summary }) => summary.some(({ wait }) => wait !== undefined))
-  );
+/** Whether ranks come to collectives, so that some may come late. */
+function saysLate(scene: Scene): boolean {
+  return scene.ranks.some(({ summary }) => summary.some(({ wait }) => wait !== undefined));
 }
 
-function placesOf(scene: Scene, source: Source, width: number, height: number, dpr: number) {
-  const late = saysLate(scene, source);
+function placesOf(scene: Scene, width: number, height: number, dpr: number) {
+  const late = saysLate(scene);
   const rows = [scene.steps.length > 0, scene.phases.length > 0, late].filter(Boolean).length;
   return geometryOf(width, height, dpr, rows, late);
 }
@@ -80,7 +77,7 @@ class DrawnStage implements Stage {
     this.camera = new Camera(scene.range);
     this.data = this.openData();
     this.paints = paintsOf(this.theme, scene.kinds, this.overlay.dimmed);
-    this.geometry = placesOf(scene, source, 0, 0, 1);
+    this.geometry = placesOf(scene, 0, 0, 1);
     this.rowsView = new RowsView(scene, this.geometry);
     const { signal } = this.ended;
     this.scrollbar = new Scrollbar((scroll) => this.scrollTo(scroll), signal);
@@ -280,7 +277,7 @@ class DrawnStage implements Stage {
     const same = width === now.width && height === now.height && dpr === now.dpr;
     if (same && this.measured) return;
     this.measured = true;
-    this.geometry = placesOf(this.scene, this.source, width, height, dpr);
+    this.geometry = placesOf(this.scene, width, height, dpr);
     this.painter.resize(this.geometry);
     this.pictureMinimap();
     this.relayout();

@@ -147,10 +147,27 @@ def test_both_engines_agree(tmp_path, saved, seed):
     for _ in range(15):
         start = instant()
         pair.same("lateness", start=start, end=start + rng.choice((1, 10**5, high)))
+    same_ribbons(pair, rng, scene)
     whole = pair.same("lateness", start=low, end=high)
     assert calls == 0 or sum(whole["wait"]) > 0
     assert pair.same("lateness", start=low, end=low) is None
     assert pair.asked > 300
+
+
+def same_ribbons(pair, rng, scene):
+    """Arrivals of all and of some ranks in windows of all lengths; return the whole job's."""
+    low, high = scene["range"]
+    numbers = [rank["rank"] for rank in scene["ranks"]]
+    for _ in range(12):
+        start = rng.randrange(low, high)
+        window = {"start": start, "end": start + rng.choice((1, 10**5, rng.randrange(1, high)))}
+        some = rng.sample(numbers, rng.randrange(len(numbers) + 1))
+        pair.same("ribbon", **window, bins=rng.choice((1, 7, 1100, 65536)))
+        pair.same("ribbon", **window, bins=rng.randrange(1, 500), ranks=some)
+    for bins in (0, 1 << 17):
+        assert pair.same("ribbon", start=low, end=high, bins=bins) is None
+    assert pair.same("ribbon", start=low, end=low, bins=9) is None
+    return pair.same("ribbon", start=low, end=high + 1, bins=1000, ranks=None)
 
 
 def waits_of(scene):
@@ -187,6 +204,25 @@ def test_both_engines_see_who_waits(tmp_path, saved, seed):
         start = rng.randrange(low, high)
         pair.same("lateness", start=start, end=start + rng.randrange(1, high))
     assert same_collectives(pair, kernel, rng, range(ranks)) > 30
+    whole = same_ribbons(pair, rng, scene)
+    assert whole["of"] > 30
+    assert whole["names"] == sorted(whole["names"])
+    assert whole["most"] > 0 < whole["job_most"]
+
+
+@pytest.mark.parametrize("ranks", [3, 5])
+def test_both_engines_fold_the_same_ranks(tmp_path, saved, ranks):
+    kernel = load(write_job(tmp_path, 12, ranks=ranks, calls=40))
+    reply = Pair(kernel, saved(kernel)).same("clusters")
+    groups = [group["ranks"] for group in reply["clusters"]]
+    groups += [[one["rank"]] for one in reply["outliers"]]
+    assert sorted(rank for group in groups for rank in group) == list(range(ranks))
+
+
+def test_a_page_of_two_ranks_folds_none(tmp_path, saved):
+    page = saved(load(write_job(tmp_path, 12, ranks=2)))
+    assert page.ask("document")["reply"]["alike"] is None
+    assert "does not say which ranks are alike" in page.ask("clusters")["error"]
 
 
 def test_a_page_of_one_rank_has_no_collectives(tmp_path, saved):
@@ -197,6 +233,7 @@ def test_a_page_of_one_rank_has_no_collectives(tmp_path, saved):
     assert (reply["collectives"], reply["late"]) == ([0], [])
     assert "no communication between ranks" in reply["note"]
     assert pair.same("collective", rank=0, id=3) == {"collective": None}
+    assert pair.same("ribbon", start=0, end=10**6, bins=50)["of"] == 0
     assert 'id="hta-collectives"' not in page.path.read_text()
 
 
@@ -329,6 +366,8 @@ def test_overviews_are_exact_on_their_grid(tmp_path, saved):
         coarsest = max(rank["overview_level"] for rank in overviews)
         for ours, theirs in zip(late["exposed_wait"], said["exposed_wait"], strict=True):
             assert theirs == pytest.approx(ours, abs=2 << coarsest)
+    same_ribbons(pair, rng, scene)
+    pair.same("clusters")
     with_all = [rank["rank"] for rank in scene["ranks"]]
     for rank in with_all:
         for row in np.flatnonzero(kernel.traces[rank].events.kind == "communication")[:40]:

@@ -761,6 +761,166 @@ def lateness_cases():
     )
 
 
+# --- who comes late ---------------------------------------------------------------------------
+
+
+def ribbon_case(name, why, calls, windows, clocks=None, names=None):
+    """`calls`: of each collective ``{rank: start}``; `names`: what each call is called.
+
+    A call's name may be ``{rank: name}``. `windows`: ``(start, end, bins, ranks)``.
+    """
+    clocks, names = clocks or {}, names or ["all_reduce"] * len(calls)
+    entries, jobs = [], []
+    for number, call in enumerate(calls):
+        arrival = {rank: start + clocks.get(rank, 0) for rank, start in sorted(call.items())}
+        in_order = sorted(arrival.values())
+        median, last = in_order[(len(in_order) - 1) // 2], in_order[-1]
+        called = names[number]
+        mine = [
+            {
+                "rank": rank,
+                "call": number,
+                "start": call[rank],
+                "wait": last - time,
+                "late": max(time - median, 0),
+                "name": called[rank] if isinstance(called, dict) else called,
+            }
+            for rank, time in arrival.items()
+        ]
+        entries += mine
+        waited = sum(one["wait"] for one in mine)
+        jobs.append((mine, waited // (len(mine) - 1) if len(mine) > 1 else waited))
+    entries.sort(key=lambda one: (one["rank"], one["start"], one["call"]))
+    for rank in sorted({one["rank"] for one in entries}):
+        for at, one in enumerate(one for one in entries if one["rank"] == rank):
+            one["id"] = at
+    ends = []
+    for mine, wait in jobs:
+        came_last = [one for one in mine if one["wait"] == 0]
+        # Of several at once the event is that of the highest rank.
+        alone = len(mine) > 1 and len(came_last) == 1
+        ends.append({**came_last[-1], "wait": wait, "who": came_last[-1]["rank"] if alone else -1})
+    known = sorted({one["name"] for one in entries})
+    return {
+        "name": name,
+        "why": why,
+        "ranks": [
+            {"rank": rank, "clock": clocks.get(rank, 0), "entries": own}
+            for rank in sorted({one["rank"] for one in entries})
+            if (own := [one for one in entries if one["rank"] == rank])
+        ],
+        "reply": {
+            "names": known,
+            "of": len(calls),
+            "most": max((one["late"] for one in entries), default=0),
+            "job_most": max((one["wait"] for one in ends), default=0),
+        },
+        "windows": [ribbon_window(entries, ends, known, *window) for window in windows],
+    }
+
+
+def ribbon_window(entries, ends, names, a, b, bins, ranks):
+    def kept(of, key, value):
+        """By key: the largest value, the first among equals."""
+        best = {}
+        for one in of:
+            if a <= one["start"] < b:
+                best.setdefault(key(one), []).append(one)
+        return [(at, max(best[at], key=value)) for at in sorted(best)]
+
+    def place(one):
+        return (one["start"] - a) * bins // (b - a)
+
+    asked = [one for one in entries if ranks is None or one["rank"] in ranks]
+    marks = kept(asked, lambda one: (one["rank"], place(one)), lambda one: one["late"])
+    jobs = kept(ends, place, lambda one: one["wait"])
+    columns = {
+        "rank": [rank for (rank, _), _ in marks],
+        "bin": [at for (_, at), _ in marks],
+        "late": [one["late"] for _, one in marks],
+        "call": [one["call"] + 1 for _, one in marks],
+        "name": [names.index(one["name"]) for _, one in marks],
+        "id": [one["id"] for _, one in marks],
+        "job_bin": [at for at, _ in jobs],
+        "job_time": [one["start"] for _, one in jobs],
+        "job_wait": [one["wait"] for _, one in jobs],
+        "job_rank": [one["who"] for _, one in jobs],
+        "job_call": [one["call"] + 1 for _, one in jobs],
+        "job_name": [names.index(one["name"]) for _, one in jobs],
+        "job_id": [one["id"] for _, one in jobs],
+    }
+    return {"start": a, "end": b, "bins": bins, "ranks": ranks, "columns": columns}
+
+
+def ribbon_cases():
+    yield ribbon_case(
+        "four ranks by hand",
+        "Late is counted from the earlier one of two middle ranks; who is before it is not late.",
+        [
+            {0: 0, 1: 10, 2: 50, 3: 20},
+            {0: 1000, 1: 1030, 2: 1030, 3: 1000},
+            {0: 1500, 3: 1580},
+        ],
+        [
+            (0, 2000, 200, None), (0, 2000, 1, None), (5, 1030, 41, [1, 3]), (0, 2000, 7, []),
+            (1030, 1031, 65536, None), (1031, 1500, 3, None), (-700, 51, 13, [2, 9]),
+        ],
+        names=["all_reduce", {0: "größe", 1: "Bcast", 2: "bcast", 3: "größe"}, "broadcast"],
+    )  # fmt: skip
+    yield ribbon_case(
+        "equals in one bin",
+        "Of equally late arrivals, and of equally costly calls, the first stands for the bin.",
+        [
+            {0: 0, 1: 10},
+            {0: 20, 1: 30},
+            # Together, out of order: nobody is late, and the call after it comes before it.
+            {0: 70, 1: 70},
+            {0: 50, 1: 60},
+            {0: 100, 1: 90},
+        ],
+        [(0, 200, 1, None), (0, 200, 2, None), (0, 200, 5, None), (55, 101, 3, None)],
+        names=["b", "a", "c", "a", "b"],
+    )
+    yield ribbon_case(
+        "clocks that differ",
+        "Arrivals are compared on one clock, and shown on each rank's own.",
+        [{0: 100, 3: 1100, 7: 50}, {0: 200, 3: 1215, 7: 120}, {0: 300, 3: 1300}],
+        [(0, 2000, 100, None), (0, 1200, 9, None), (1000, 1250, 4, [0, 3])],
+        clocks={3: -1000, 7: 90},
+    )
+    day = 86_400 * 10**9
+    yield ribbon_case(
+        "a whole day",
+        "Time within the window times the number of bins leaves 2^53.",
+        [{0: k * day // 7 + k, 1: k * day // 7 + 3 * k} for k in range(8)],
+        [(0, day + 9, 65536, None), (1, day, 65535, [1]), (day // 7, day + 30, 7, None)],
+    )
+    yield ribbon_case("nothing", "A job without collectives.", [], [(0, 10, 5, None)])
+    rng = random.Random(31)
+    calls, free = [], 0
+    for _ in range(120):
+        free += rng.randrange(60)
+        members = rng.sample(range(5), rng.randrange(1, 6))
+        calls.append({rank: free + rng.randrange(12) for rank in members})
+    windows = [
+        (
+            a := rng.randrange(-50, 3500),
+            a + 1 + rng.randrange(3000),
+            rng.randrange(1, 150),
+            rng.choice((None, None, [0, 2], [4])),
+        )
+        for _ in range(16)
+    ]
+    yield ribbon_case(
+        "random calls",
+        "Groups of some ranks, often several at once, on clocks that differ.",
+        calls,
+        [*windows, (0, 5000, 40, None)],
+        clocks={1: 4, 4: -3},
+        names=[rng.choice(("all_reduce", "barrier", "All", "z")) for _ in calls],
+    )
+
+
 # --- search texts -------------------------------------------------------------------------------
 
 
@@ -810,6 +970,7 @@ def documents():
         "packed.json": {"replies": packed},
         "stats.json": {"cases": list(stats_cases())},
         "lateness.json": {"cases": list(lateness_cases())},
+        "ribbon.json": {"cases": list(ribbon_cases())},
         "search.json": search_cases(),
     }
 

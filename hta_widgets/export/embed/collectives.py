@@ -129,14 +129,19 @@ def _mapped(values: npt.NDArray[Any], what: Callable[[int], int]) -> Ints:
 def _calls(writer: ColumnWriter, frame: pd.DataFrame) -> dict[str, Any]:
     """Write what all members of a collective share; return the names that it refers to."""
     # Members are in order of their ranks: the first of each speaks for all, as in `Lateness`.
-    first = frame.drop_duplicates("call").sort_values("call")
+    row_of_call = frame.drop_duplicates("call").sort_values("call").index.to_numpy()
     header: dict[str, Any] = {}
+    place: dict[str, Ints] = {}
     for field, plural in (("name", "names"), ("group", "groups")):
-        texts = first[field].astype(str)
-        distinct = list(dict.fromkeys(texts))
-        place = {text: at for at, text in enumerate(distinct)}
-        writer.ints(f"call_{field}", [place[text] for text in texts])
-        header[plural] = distinct
+        # Sorted, as the answers of `Ribbon` name them.
+        codes, texts = pd.factorize(frame[field].astype(str), sort=True)
+        place[field] = codes.astype(np.int64)
+        writer.ints(f"call_{field}", place[field][row_of_call])
+        header[plural] = [str(text) for text in texts]
+    # Ranks may name one call differently; nearly always these are zeros.
+    shared = place["name"][row_of_call][frame["call"].to_numpy(np.int64)]
+    writer.ints("call_name_added", place["name"] - shared)
+    first = frame.iloc[row_of_call]
     writer.ints("call_last_rank", first["last_rank"].to_numpy(np.int64))
     factor = frame["busbw_gb_s"] / frame["algbw_gb_s"]
     of_call = factor.groupby(frame["call"]).max()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hta_widgets.export.embed.alike import alike
 from hta_widgets.export.embed.args import ArgsOfRank, embed_args
 from hta_widgets.export.embed.blocks import Block, packed
 from hta_widgets.export.embed.collectives import Collectives
@@ -83,9 +84,11 @@ class _Plan:
             rank.rank: RankIndex(rank, budget, lambda: engine.lateness) for rank in engine.job.ranks
         }
         self.collectives = Collectives(engine.job, lambda: engine.lateness, self.names)
+        self.alike = alike(engine)
         late = self.collectives.late(*scene["range"])
         self.order = _by_importance(list(self.indices), scene, state, late)
-        fixed = _fixed_bytes(self.indices.values(), scene) + self.collectives.size_bytes
+        fixed = _fixed_bytes(self.indices.values(), [scene, self.alike])
+        fixed += self.collectives.size_bytes
         self.limit = limit_bytes - fixed
 
     def carry_out(self) -> Embedded:
@@ -110,6 +113,7 @@ class _Plan:
                 **self.names.document(),
                 "ranks": ranks,
                 "collectives": self.collectives.header,
+                "alike": self.alike,
             },
             blocks=[*self.collectives.blocks, *ranks_blocks, *args_blocks],
             scene=_with_coverage(self.scene, list(full), args, overviews),
@@ -176,10 +180,10 @@ def _size(parts: Iterable[FullRank | Overview]) -> int:
     return sum(part.block.size_bytes for part in parts)
 
 
-def _fixed_bytes(indices: Iterable[RankIndex], scene: dict[str, Any]) -> int:
-    """Return about what the document takes before any rank is in it: the scene and all names."""
+def _fixed_bytes(indices: Iterable[RankIndex], parts: Sequence[Any]) -> int:
+    """Return about what the document takes before any rank is in it: these parts and all names."""
     names = {name for index in indices for name in index.rank.table.names.values}
-    text = json.dumps(scene) + json.dumps(sorted(names, key=repr))
+    text = json.dumps(parts) + json.dumps(sorted(names, key=repr))
     return packed("document", text.encode("ascii")).size_bytes
 
 

@@ -8,6 +8,7 @@ import { Lane } from "./lane";
 import { delaysOf, type Part, type Pieces, waitsOf, waitsWithoutTransfers } from "./lateness";
 import type { Names } from "./names";
 import { COMMUNICATION } from "./rank";
+import { type Arrivals, Ribbon } from "./ribbon";
 import { countUpTo } from "./sorted";
 
 /** The block that holds the entries. */
@@ -21,13 +22,9 @@ export interface OverlayLane {
 }
 
 /** Columns of one entry per event, of one rank or of all. */
-interface Entries extends Part {
-  call: Int32Array;
-  id: Int32Array;
+interface Entries extends Part, Arrivals {
   /** What the transfer is longer than the event without its wait; 0 unless clocks disagree. */
   added: Float64Array;
-  /** To be added to a start for the clock that collectives were matched by. */
-  clock: Float64Array;
   size: Float64Array;
   track: Int32Array;
   name: Int32Array;
@@ -41,6 +38,7 @@ export class Collectives {
   private readonly lanes = new Map<string, OverlayLane>();
   /** Positions of each collective's entries, by rank. */
   private members: number[][] | null = null;
+  private arrivals: Ribbon | null = null;
 
   constructor(
     private readonly header: CollectivesHeader,
@@ -61,12 +59,15 @@ export class Collectives {
       size: columns.f64("size"),
       track: columns.i32("track"),
       name: columns.i32("name"),
+      named: columns.i32("call_name_added"),
     };
     this.calls = {
       name: columns.i32("call_name"),
       group: columns.i32("call_group"),
       last: columns.i32("call_last_rank"),
     };
+    const { call, named } = this.all;
+    for (let i = 0; i < named.length; i += 1) named[i]! += this.calls.name[call[i]!]!;
     this.busFactor = columns.floats("call_bus_factor");
     this.firsts = [0];
     for (const count of header.counts ?? ranks.map(() => 0)) {
@@ -139,6 +140,15 @@ export class Collectives {
       };
     };
     return { index, slice };
+  }
+
+  /** When each rank comes to each collective. */
+  get ribbon(): Ribbon {
+    this.arrivals ??= new Ribbon(
+      this.ranks.map((rank) => ({ rank, ...this.part(rank) })),
+      this.header.names ?? [],
+    );
+    return this.arrivals;
   }
 
   /** Answer `collective`: the same call on all ranks; null for what was not matched. */

@@ -91,6 +91,7 @@ export interface CollectivesHeader {
   columns: Record<string, ColumnSpec>;
   /** Entries of each rank. */
   counts?: number[];
+  /** Sorted by code points, as `groups`. */
   names?: string[];
   groups?: string[];
 }
@@ -113,4 +114,6 @@ export interface PageDocument {
   categories: string[];
   ranks: (FullHeader | OverviewHeader)[];
   collectives: CollectivesHeader;
+  /** The answer to `clusters`; null where there are too few ranks, or it could not be found out. */
+  alike: Record<string, unknown> | null;
 }

@@ -5,7 +5,7 @@ import { packed } from "./pack";
 import { ANNOTATION, COMMUNICATION, type Rank, type Rows } from "./rank";
 import { countBelow, countUpTo } from "./sorted";
 
-const MAX_BINS = 1 << 16;
+export const MAX_BINS = 1 << 16;
 const KINDS = 8;
 
 /** Rows of one of a rank's tables, ascending, that are to be marked. */
@@ -67,7 +67,7 @@ export function marks(view: View, members: Iterable<Members>, error: string | nu
 }
 
 /** The bin of a time; what is before the window goes into the first. */
-function binner({ start, end, bins }: View): (time: number) => number {
+export function binner({ start, end, bins }: Omit<View, "lanes">): (time: number) => number {
   const step = Math.floor((end - start) / bins);
   const rest = (end - start) % bins;
   // First instant of each bin, rounded up; products of times and bins could leave 2^53.

@@ -12,6 +12,7 @@ import { beyond, lateness, RankLateness, waitedOf } from "./lateness";
 import { marks, type Members, viewOf } from "./marks";
 import { Overview } from "./overview";
 import type { Rank, Rows } from "./rank";
+import { arrivalsAsked } from "./ribbon";
 import { type Place, Search, TABLES } from "./search";
 import { membersOf, readSelection } from "./selection";
 import { cell, laneCell, neighbor, snap } from "./spots";
@@ -58,6 +59,9 @@ export class PageSource implements Source {
       snap: (request) => this.snap(request),
       lateness: (request) => this.late(request),
       collective: (request) => this.collective(request),
+      ribbon: async (request) =>
+        (await this.job.collectives()).ribbon.within(arrivalsAsked(request)),
+      clusters: () => this.clusters(),
       export: (request) => exportSelection(this.job, request, (rank) => this.args(rank), this.save),
     };
   }
@@ -199,6 +203,12 @@ export class PageSource implements Source {
     // Of an overview it is not known which events there are: only that this one is none of those.
     const id = rank instanceof Overview ? request.id : rank.checkedRow(rank.events, request.id);
     return json({ collective: (await this.job.collectives()).collective(number, Number(id)) });
+  }
+
+  private async clusters(): Promise<Reply> {
+    const { alike } = this.job.page;
+    if (alike === null) throw new Error("This page does not say which ranks are alike.");
+    return Promise.resolve(json(alike));
   }
 
   /** A rank whose single events are in the page. */
