@@ -16,6 +16,7 @@ from hta_widgets import __version__
 from hta_widgets.demo import write_demo
 from hta_widgets.errors import TraceError
 from hta_widgets.export import export_trace
+from hta_widgets.export.clock import refuse_unfitted
 from hta_widgets.readers import load
 
 if TYPE_CHECKING:
@@ -145,6 +146,12 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scrub", action="store_true", help="leave out host names, users, environment and paths"
     )
+    parser.add_argument(
+        "--fitted-clock",
+        action="store_true",
+        help="move each rank's times by its clock's offset, as fitted from collectives; "
+        "--start and --end are then times of that clock",
+    )
     parser.set_defaults(run=_export)
 
 
@@ -240,6 +247,9 @@ def _print_table(rows: Sequence[Sequence[str]]) -> None:
 
 def _export(options: argparse.Namespace) -> None:
     traces = _load(options)
+    if options.fitted_clock:
+        refuse_unfitted(traces)
+        traces = traces.with_clock("fitted")
     report = export_trace(
         traces,
         options.out,
@@ -248,10 +258,12 @@ def _export(options: argparse.Namespace) -> None:
         keep_parents=not options.no_parents,
         counters=options.counters,
         scrub=options.scrub,
+        clock="set" if options.fitted_clock else "recorded",
     )
     print(
         f"{report.path}: {_count(report.events, 'event')} and {_count(report.flows, 'flow')} of "
         f"{_count(len(report.ranks), 'rank')}, {report.bytes / 1e6:,.1f} MB"
+        + (", on the fitted clock" if report.clock == "fitted" else "")
     )
     if report.left_out:
         parts = [_count(count, what.removesuffix("s")) for what, count in report.left_out.items()]

@@ -15,6 +15,7 @@ import pandas as pd
 from hta_widgets.analysis.derived_counters import with_counters
 from hta_widgets.errors import TraceError
 from hta_widgets.export.clip import Clip
+from hta_widgets.export.clock import ExportClock, clock_moves, clock_note, moved_record
 from hta_widgets.export.flow_threads import FlowThreads
 from hta_widgets.export.members import ASK, DROP, Members, base_time, members_of
 from hta_widgets.export.merge import Scope
@@ -28,7 +29,7 @@ from hta_widgets.model.rank_scope import MARK
 __all__ = ["ExportReport", "export_trace"]
 
 _RANK_WITH_SPACE = re.compile(rb'"rank":\s+\d')
-_FIRST = ("schemaVersion", "deviceProperties", "distributedInfo")
+_FIRST = (MARK, "schemaVersion", "deviceProperties", "distributedInfo")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,8 @@ class ExportReport:
         `dropped` by what it was: ``"flows"``, ``"counters"``, ``"others"``.
     samples : int
         Samples of counters that no file holds: derived ones, those of the window.
+    clock : {"recorded", "fitted"}
+        Of the times written.
     """
 
     path: Path
@@ -63,6 +66,7 @@ class ExportReport:
     ranks: tuple[int, ...] = ()
     left_out: dict[str, int] = field(default_factory=dict)
     samples: int = 0
+    clock: Literal["recorded", "fitted"] = "recorded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,7 @@ class _Options:
     keep_parents: bool
     counters: bool
     scrub: bool
+    moves_ns: Mapping[int, int]
 
 
 def export_trace(
@@ -82,6 +87,7 @@ def export_trace(
     keep_parents: bool = True,
     counters: bool | Literal["own"] = False,
     scrub: bool = False,
+    clock: ExportClock = "recorded",
 ) -> ExportReport:
     """Write selected events as a trace file that Perfetto, HTA and this package open.
 
@@ -112,6 +118,15 @@ def export_trace(
         ``"own"`` those of the set alone.
     scrub : bool, default False
         Leave out host names, users, environment and directories.
+    clock : {"recorded", "set"}, default "recorded"
+        Whose times are written: those of the files, or those of the clock that `traces` are on.
+        After ``traces.with_clock("fitted")`` that moves all timed records of a rank by one offset,
+        exactly; the file says so under ``"hta_widgets"``: ``"clock": "fitted"``, and as
+        ``offset_ns`` what was subtracted from the rank's recorded times. Offsets differ from those
+        of `hta_widgets.analysis.clock_offsets` by one number for all ranks where files do not
+        count from the epoch and a time would be negative, and for ranks whose clocks have nothing
+        in common with the others' (see `TraceSet.problems`). Windows are in the times of `traces`
+        either way.
 
     Returns
     -------
@@ -120,14 +135,17 @@ def export_trace(
     Raises
     ------
     TraceError
-        If nothing is selected, or the place cannot be written.
+        If nothing is selected, the place cannot be written, or no clock could be fitted.
 
     Examples
     --------
     >>> window = traces.select(start_ns=12_000_000, end_ns=18_000_000, ranks=[0, 5])
     >>> hw.export_trace(traces, "window.json.gz", window).events
     4711
+    >>> hw.export_trace(traces.with_clock("fitted"), "one-clock.json.gz", clock="set").clock
+    'fitted'
     """
+    moves_ns = clock_moves(traces, clock)
     if isinstance(traces, Trace):
         traces = TraceSet([traces])
     if not isinstance(selection, Selection):
@@ -136,7 +154,7 @@ def export_trace(
         raise TraceError(f"counters are False, True or 'own', not {counters!r}")
     if counters is True:
         traces = with_counters(traces, ranks=selection.ranks)
-    options = _Options(clip, keep_parents, bool(counters), scrub)
+    options = _Options(clip, keep_parents, bool(counters), scrub, moves_ns)
     target = Target.of(path)
     ranks = [
         members
@@ -173,16 +191,20 @@ def export_trace(
         ranks=tuple(members.trace.rank for members in ranks),
         left_out=left_out,
         samples=sum(len(members.samples) for members in ranks),
+        clock="fitted" if moves_ns else "recorded",
     )
 
 
 def _members(trace: Trace, selection: Selection, options: _Options) -> Members | None:
-    return members_of(
+    members = members_of(
         trace,
         selection,
         keep_parents=options.keep_parents,
         counters=options.counters,
     )
+    if members is not None:
+        members.move_ns = options.moves_ns.get(trace.rank, 0)
+    return members
 
 
 # --- one rank -----------------------------------------------------------------------------------
@@ -206,6 +228,9 @@ def _top_level(trace: Trace, options: _Options, *, state_rank: bool) -> dict[str
     }
     values = Scrub(trace.metadata).top_level(own) if options.scrub else dict(own)
     values.pop("traceEvents", None)
+    note = clock_note(trace.metadata, options.moves_ns.get(trace.rank))
+    if note is not None and (options.moves_ns or MARK not in values):
+        values[MARK] = _json(note)
     info = values.get("distributedInfo")
     if info is not None and b'"rank"' in info and not _RANK_WITH_SPACE.search(info):
         values["distributedInfo"] = _json(json.loads(info))  # HTA looks for "rank": 0, with a space
@@ -226,16 +251,21 @@ def _records(members: Members, options: _Options) -> Iterator[bytes]:
     clip = Clip(members) if options.clip and not members.whole else None
     threads = None if members.whole else FlowThreads(members)
     scrub = Scrub(trace.metadata) if options.scrub else None
-    fate = members.fate
+    fate, move_ns = members.fate, members.move_ns
     for number, text in trace.source.records(np.flatnonzero(fate != DROP)):
         record = text
         if fate[number] == ASK:
             if not members.wants(record):
                 continue
+            if move_ns:
+                record = moved_record(record, move_ns)
             if clip is not None:
                 record = clip.settle(record)
-        elif threads is not None:
-            record = threads(number, record)
+        else:
+            if threads is not None:
+                record = threads(number, record)
+            if move_ns:
+                record = moved_record(record, move_ns)
             if clip is not None:
                 record = clip(number, record)
         yield record if scrub is None else scrub.record(record)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.export.members import Members, base_time
+from hta_widgets.export.members import Members
 from hta_widgets.export.times import micros, nanoseconds
 from hta_widgets.model.record_fields import Fields, decode_fields, encode_fields
 
@@ -31,7 +31,7 @@ class Clip:
         self._low = 0 if members.start_ns is None else members.start_ns
         self._high = np.iinfo(np.int64).max if members.end_ns is None else members.end_ns
         #: nanoseconds from a record's own time to one since the trace's first event
-        self._base_ns = trace.zero_ns - base_time(trace)
+        self._base_ns = members.written_zero_ns
         rows = members.rows
         start_ns, end_ns = trace.table.start_ns[rows], trace.table.end_ns[rows]
         out = (start_ns < self._low) | (end_ns > self._high)

@@ -56,6 +56,13 @@ class Members:
     counters: bool = False
     #: samples of counters that have no record, as rows of the counter table
     samples: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    #: what is added to the times of records
+    move_ns: int = 0
+
+    @property
+    def written_zero_ns(self) -> int:
+        """Where the times of the written records count `Trace.zero_ns`."""
+        return self.trace.zero_ns - base_time(self.trace) + self.move_ns
 
     def wants(self, text: bytes) -> bool:
         """Decide about a record that is in none of the trace's tables; count what is left out."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.export.members import Members, base_time
+from hta_widgets.export.members import Members
 from hta_widgets.export.times import micros
 
 __all__ = ["samples_of"]
@@ -23,7 +23,7 @@ def samples_of(members: Members) -> Iterator[bytes]:
     table = members.trace.counter_table
     rows = members.samples
     low = None if members.whole else members.start_ns
-    base_ns = members.trace.zero_ns - base_time(members.trace)
+    base_ns = members.written_zero_ns
     for code in np.unique(table.series_id[rows]).tolist():
         head, tail = _frame(table.series[code])
         own = rows[table.series_id[rows] == code]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from hta_widgets.export.members import Members, base_time
+from hta_widgets.export.members import Members
 from hta_widgets.export.times import micros
 from hta_widgets.model.record_fields import encode_fields
 
@@ -15,12 +15,12 @@ __all__ = ["records_of"]
 
 def records_of(members: Members) -> Iterator[bytes]:
     """Yield names of processes and threads, then the events as complete events."""
-    trace, table = members.trace, members.trace.table
+    table = members.trace.table
     for track in table.tracks:
         at = {"pid": _number(track.pid), "tid": _number(track.tid), "ph": "M"}
         yield _json({"name": "process_name", **at, "args": {"name": track.process}})
         yield _json({"name": "thread_name", **at, "args": {"name": track.label}})
-    base_ns = trace.zero_ns - base_time(trace)
+    base_ns = members.written_zero_ns
     for row in members.rows.tolist():
         track = table.tracks[table.track[row]]
         args = {}

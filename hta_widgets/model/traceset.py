@@ -228,7 +228,7 @@ class TraceSet(Mapping[int, Trace]):
         -------
         TraceSet
             Recorded times stay known: ``with_clock("host")`` gives them again, and exports hold
-            them.
+            them unless asked.
 
         Raises
         ------
