@@ -39,8 +39,10 @@ SIMPLE = (
     "memory_bandwidth",
     "clock_offsets",
     "stragglers",
+    "stragglers_by_step",
     "step_times",
     "rank_clusters",
+    "parallel_groups",
 )
 
 

@@ -5,6 +5,7 @@ from .busy import comm_comp_overlap, kernel_type_breakdown, temporal_breakdown
 from .counters import memory_bandwidth, memory_timeline, queue_length
 from .critical import critical_path
 from .diffs import diff_ops
+from .group_grid import parallel_groups
 from .idle import device_idle_breakdown, idle_time_breakdown
 from .job_path import job_critical_path, job_path_summary
 from .kernels import kernel_breakdown, kernel_duration_by_rank
@@ -16,6 +17,7 @@ from .rank_heatmaps import collectives
 from .ranks import communication_by_group, communication_by_stream
 from .step_times import step_times
 from .straggler_ranking import stragglers
+from .straggler_steps import stragglers_by_step
 from .theme import DARK, LIGHT, Theme
 
 __all__ = [
@@ -42,10 +44,12 @@ __all__ = [
     "memory_bandwidth",
     "memory_timeline",
     "operators",
+    "parallel_groups",
     "queue_length",
     "rank_clusters",
     "step_times",
     "stragglers",
+    "stragglers_by_step",
     "temporal_breakdown",
     "to_html",
     "user_annotation_breakdown",

@@ -12,6 +12,7 @@ from .across_ranks import listed, thinned
 from .canvas import blank, sentences, unmatched
 from .formats import count, duration, duration_delta, share_delta
 from .frames import require
+from .rank_groups import groups_of_ranks
 from .rows import NAMED_ROWS, Column, Dots, Tooltip, nice_ticks, rows_chart
 from .theme import Theme, theme_of
 
@@ -33,6 +34,7 @@ def step_times(
     frame: pd.DataFrame,
     *,
     measure: Literal["own", "dur"] = "own",
+    groups: pd.DataFrame | None = None,
     width: int | None = None,
     theme: str | Theme = "light",
     title: str = "",
@@ -46,6 +48,10 @@ def step_times(
     measure : {"own", "dur"}, default "own"
         What is compared: ``own_ns`` or ``dur_ns``. Ranks that wait for each other take equally
         long, so the second hides who is slow.
+    groups : DataFrame, optional
+        Of `hta_widgets.analysis.parallel_groups`: steps have a row for each group of one kind,
+        one group after the other. That is the first kind of tensor, context, expert, pipeline and
+        data of which there are several groups; give the rows of another kind alone for that.
     width : int, optional
         In CSS pixels; by default what the page gives.
     theme : {"light", "dark"} or Theme, default "light"
@@ -54,9 +60,10 @@ def step_times(
     Returns
     -------
     bokeh.plotting.figure
-        A row a step and a dot a rank; its source has the frame's rows. Coloured is who takes 5 %
-        longer than the median rank and four times the usual (median) deviation of the step. Above
-        20 000 dots one of each spot is drawn, outliers all, which the chart says.
+        A row a step, or one for a group's step, and a dot a rank; with more than 64 such rows a
+        group has one. Its source has the frame's rows. Coloured is who takes 5 % longer than the
+        median rank and four times the usual (median) deviation of the step. Above 20 000 dots one
+        of each spot is drawn, outliers all, which the chart says.
 
     Raises
     ------
@@ -66,6 +73,12 @@ def step_times(
     Examples
     --------
     >>> charts.step_times(analysis.step_times(traces))  # doctest: +SKIP
+
+    Row by row the ranks of one data-parallel group:
+
+    >>> groups = analysis.parallel_groups(traces)  # doctest: +SKIP
+    >>> data = groups[groups["kind"] == "data"]  # doctest: +SKIP
+    >>> charts.step_times(analysis.step_times(traces), groups=data)  # doctest: +SKIP
     """
     if measure not in _WORDS:
         raise ValueError(f"no measure {measure!r}: there are {', '.join(_WORDS)}")
@@ -80,14 +93,19 @@ def step_times(
     every["row"] = np.searchsorted(steps, every["step"])
     every["apart"] = every[f"{measure}_deviation_share"].fillna(0.0)
     every["is_outlier"] = _outliers(every)
-    median = (every[f"{measure}_ns"] - every[f"{measure}_deviation_ns"]).groupby(every["row"])
-    furthest = _furthest(every, len(steps))
+    every["median_ns"] = every[f"{measure}_ns"] - every[f"{measure}_deviation_ns"]
+    names = [f"step {step}" for step in steps]
+    if groups is not None:
+        require(groups, "parallel_groups", "group", "rank", "kind")
+        names = _by_group(every, groups, names)
+    median = every.groupby("row")["median_ns"].median()
+    furthest = _furthest(every, len(names))
     said = ""
     data = every
     if len(every) > _MOST_DOTS:
         # Outliers each have a number of their own, so that none is put together with another.
         apart = np.where(every["is_outlier"], 1 + np.arange(len(every)), 0)
-        rows = max(1, min(len(steps), _MOST_DOTS // 100))
+        rows = max(1, min(len(names), _MOST_DOTS // 100))
         kept, _ = thinned(every["apart"], every["row"], apart, columns=100, rows=rows)
         data = every.iloc[kept]
         said = f"{count(len(every))} dots, drawn as {count(len(kept))}, outliers all"
@@ -114,8 +132,8 @@ def step_times(
     room = (high - low) * 0.05
     return rows_chart(
         data,
-        [f"step {step}" for step in steps],
-        [Dots("apart", "@fill", 7 if len(steps) <= NAMED_ROWS else 4)],
+        names,
+        [Dots("apart", "@fill", 7 if len(names) <= NAMED_ROWS else 4)],
         x_start=low - room,
         x_end=high + room,
         title=title,
@@ -132,20 +150,37 @@ def step_times(
         zero_line=True,
         columns=[
             Column("stands out", furthest),
-            Column("median rank", [duration(each) for each in median.median()], 520),
+            Column("median rank", [duration(each) for each in median], 520),
         ],
         legend=[
             *([Dots("x", colors.late, 7, "stands out")] if every["is_outlier"].any() else []),
             Dots("x", colors.ink3, 7, "a rank"),
         ],
         tooltip=Tooltip(
-            "rank @{rank} · step @{step}",
+            "rank @{rank} · step @{step}" + ("" if groups is None else " · @{of_group}"),
             [
                 ("against the median rank", "@{deviation_text}"),
                 *((words, f"@{{{name}_text}}") for name, words in told),
             ],
         ),
     )
+
+
+def _by_group(every: pd.DataFrame, groups: pd.DataFrame, steps: list[str]) -> list[str]:
+    """Give each group a row a step, or one row where these were too many; return their names."""
+    kinds, number = groups_of_ranks(groups, every["rank"])
+    if (number < 0).any():
+        kinds.append("no group")
+        number = np.where(number < 0, len(kinds) - 1, number)
+    every["of_group"] = np.array(kinds, dtype=object)[number]
+    # Ranks of the frame need not be in all of the groups.
+    present, number = np.unique(number, return_inverse=True)
+    kinds = [kinds[each] for each in present]
+    if len(kinds) * len(steps) > NAMED_ROWS:
+        every["row"] = number
+        return kinds
+    every["row"] += number * len(steps)
+    return [f"{kind} · {step}" for kind in kinds for step in steps]
 
 
 def _signed(at: float) -> str:
@@ -165,6 +200,7 @@ def _furthest(data: pd.DataFrame, steps: int) -> list[str]:
     """Return for each step who stands out most, and by how much."""
     found = [""] * steps
     late = data[data["is_outlier"]].sort_values("apart", kind="stable")
+    late = late.drop_duplicates(["row", "rank"], keep="last")
     several = late.groupby("row").size()
     for one in late.drop_duplicates("row", keep="last").to_dict("records"):
         row = int(one["row"])

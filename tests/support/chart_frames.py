@@ -284,6 +284,43 @@ def step_times() -> pd.DataFrame:
     return frame
 
 
+def parallel_groups() -> pd.DataFrame:
+    """Pairs of neighbours, pairs across (guessed), and all of four ranks."""
+    rows = [
+        (group, rank, members, place, kind, guessed)
+        for group, members, kind, guessed in (
+            ("0", (0, 1, 2, 3), "all", False),
+            ("1", (0, 1), "tensor", False),
+            ("2", (2, 3), "tensor", False),
+            (HOSTILE, (0, 2), "data", True),
+            ("4", (1, 3), "data", True),
+        )
+        for place, rank in enumerate(members)
+    ]
+    frame = pd.DataFrame(rows, columns=["group", "rank", "members", "position", "kind", "guessed"])
+    members = frame.pop("members")
+    frame["ranks"] = [", ".join(map(str, each)) for each in members]
+    frame["size"] = [len(each) for each in members]
+    frame["kind"] = frame["kind"].astype("category")
+    frame["description"] = ["" if each else HOSTILE for each in frame["guessed"]]
+    frame["operations"], frame["collectives"] = "all_reduce 3", 3
+    frame["time_ns"] = 1_000 * (1 + frame["rank"])
+    frame["bytes"] = [-1 if each else 2_000 for each in frame["guessed"]]
+    return frame
+
+
+def stragglers_by_step() -> pd.DataFrame:
+    """Rank 1 costs the others 10 % of each step; rank 2 stalls them once, in step 7."""
+    rows = [(rank, step) for rank in range(3) for step in (5, 6, 7)]
+    frame = pd.DataFrame(rows, columns=["rank", "step"])
+    frame["collectives"], frame["score"] = 4, 0.25
+    share = [0.0, 0.001, 0.0, 0.1, 0.1, 0.1, 0.0, 0.0, 0.5]
+    frame["lost_share"] = share
+    frame["lost_ns"] = [round(each * 1_000) for each in share]
+    frame["imposed_wait_ns"] = 2 * frame["lost_ns"]
+    return frame
+
+
 def rank_clusters() -> pd.DataFrame:
     """Ranks 0, 1 and 3 are alike; rank 2 is an outlier."""
     return pd.DataFrame(
@@ -364,6 +401,8 @@ ALL: dict[str, tuple[Callable[..., Any], Callable[..., pd.DataFrame]]] = {
     "arrivals": (charts.arrivals, collectives),
     "clock_offsets": (charts.clock_offsets, clock_offsets),
     "step_times": (charts.step_times, step_times),
+    "parallel_groups": (charts.parallel_groups, parallel_groups),
+    "stragglers_by_step": (charts.stragglers_by_step, stragglers_by_step),
     "rank_clusters": (charts.rank_clusters, rank_clusters),
     "job_critical_path": (charts.job_critical_path, job_path),
     "job_path_summary": (charts.job_path_summary, job_path_parts),
