@@ -15,8 +15,9 @@ from hta_widgets.export.html import save_html
 from hta_widgets.tiles import TileEngine
 
 GUTTER, MARGIN = 164, 128
-HEAD = 32 + 20 + 16  # overview, axis, steps
-PITCH = 51  # of a folded rank with one thread, where there is room
+LAST_RANKS = 32 + 4 + 20 + 16 + 8  # the middle of the row that says who comes last
+HEAD = 32 + 4 + 20 + 32 + 2  # overview, axis, steps and who comes last
+PITCH = 57  # of a folded rank with one thread, where there is room for when it comes
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 GEMM = "void gemm_kernel<float, 128>(float*)"
 HOSTILE = "</script><script>document.title='pwned'</script><img src=x onerror=alert(1)>"
@@ -424,3 +425,48 @@ def test_a_page_says_who_waits_for_whom(open_page, tmp_path, screenshot):
     expect(panel).to_contain_text("3 waited 2.00")
     expect(saved.words).to_contain_text(f"waiting for rank {SLOW}.")
     screenshot(saved.page, "saved_page_collective")
+
+
+def test_a_page_says_who_comes_last(open_page, tmp_path):
+    folder = tmp_path / "late"
+    folder.mkdir()
+    saved = open_page(TileEngine(collectives(folder)))
+    expect(saved.words).to_contain_text(f"for rank {SLOW}.")
+    # The second collective, 12 ms after the start; its last rank comes 2 ms later.
+    x = saved.x(14_000_000 + SLOW * 1000)
+    tip = saved.root.locator(".hta-tooltip")
+    wait_for_colors(saved.stage, LATE)
+    for at in (x - 3, x):
+        saved.stage.hover(position={"x": at, "y": LAST_RANKS})
+    expect(tip).to_contain_text(f"rank {SLOW} comes last")
+    # Below the communication of a rank stands how much later than the median rank it came.
+    for at in (x - 3, x):
+        saved.stage.hover(position={"x": at, "y": saved.nccl(SLOW) + 8 + 1 + 2})
+    expect(tip).to_contain_text("2.00\u2009ms")
+    click(saved.stage, (x, LAST_RANKS))
+    expect(saved.root.locator(".hta-collective")).to_contain_text("allreduce on 4 ranks")
+    expect(saved.root.locator(".hta-details")).to_contain_text(f"rank {SLOW}")
+
+
+def test_a_page_folds_like_ranks(open_page, tmp_path, screenshot):
+    folder = tmp_path / "late"
+    folder.mkdir()
+    saved = open_page(TileEngine(collectives(folder)))
+    rows = saved.root.locator("[role=rowheader]")
+    expect(saved.root.locator(".hta-fold")).to_be_visible()
+    expect(rows).to_have_count(4)
+    saved.root.focus()
+    saved.page.keyboard.press("u")
+    expect(rows).to_have_text(["ranks 0, 1, 3, folded into rank 0, closed", "rank 2, closed"])
+    expect(saved.words).to_contain_text("2 of 4 ranks shown, the others folded with the like.")
+    screenshot(saved.page, "saved_page_folded")
+    saved.page.keyboard.press("u")
+    expect(rows).to_have_count(4)
+
+
+def test_a_page_of_two_ranks_does_not_offer_to_fold(open_page, tmp_path):
+    folder = tmp_path / "two"
+    folder.mkdir()
+    saved = open_page(TileEngine(write_job(folder, ranks=2)))
+    expect(saved.words).to_contain_text("idle")
+    expect(saved.root.locator(".hta-fold")).to_be_hidden()
