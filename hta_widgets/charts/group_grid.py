@@ -162,11 +162,11 @@ def _of_groups(data: pd.DataFrame, said: str, colors: Theme, width: int | None, 
             )
         if len(left):
             row_of |= dict.fromkeys(left.index.tolist(), len(rows))
+            mark = " ?" if left["guessed"].any() else ""
             kind = str(data.loc[data["column"] == column, "kind"].iloc[0])
             rows.append(
                 {
-                    "name": plural(len(left), f"other {kind} group")
-                    + (" ?" if left["guessed"].any() else ""),
+                    "name": f"{kind}: {count(len(left))} more{mark}",
                     "size": left["size"].max(),
                     "time_ns": left["time_ns"].mean(),
                     "bytes": left["bytes"].mean(),
@@ -174,11 +174,15 @@ def _of_groups(data: pd.DataFrame, said: str, colors: Theme, width: int | None, 
             )
     data["row"] = data["code"].map(row_of)
     cells = _runs(data)
+    cells["alone"] = np.where(cells["code"].map(groups["is_shown"]), "yes", "no")
     return rows_chart(
         cells,
         [str(one["name"]) for one in rows],
-        # One rank is hardly a pixel: no tints.
-        [Bars("left", "right", "@line")],
+        [
+            # One rank is hardly a pixel: no tints, and outlines where they cover no neighbour.
+            Bars("left", "right", "@line", only=("alone", "no")),
+            Bars("left", "right", "@line", line="@line", only=("alone", "yes")),
+        ],
         x_end=float(len(ranks)),
         title=title,
         subtitle=sentences(

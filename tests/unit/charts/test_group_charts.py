@@ -78,7 +78,7 @@ def test_of_many_groups_those_with_most_time_have_a_row():
     figure = charts.parallel_groups(many_groups(1024, 2))
     names = [text for text in figure.yaxis[0].major_label_overrides.values() if text.strip()]
     assert names[0] == "tensor group 473"
-    assert names[-2:] == ["tensor group 511", "473 other tensor groups"]
+    assert names[-2:] == ["tensor group 511", "tensor: 473 more"]
     data = data_of(figure, "group", "run")
     assert (data["right"] - data["left"]).sum() == 1024, "no rank is lost"
     assert "those of 512 groups in which most is spent have a row" in words_of(figure)
