@@ -61,6 +61,8 @@ def parallel_groups(
     require(frame, "parallel_groups", "group", "rank", "ranks", "position", "size", "kind")
     require(frame, "parallel_groups", "guessed", "time_ns", "bytes")
     data = placed(frame)
+    # That nothing is known is no guess.
+    data["guessed"] = data["guessed"].to_numpy(bool) & (data["kind"] != "unknown").to_numpy()
     data["fill"], data["line"] = _tints(data["number"], colors)
     data["name"] = [
         "all ranks" if kind == "all" else f"{kind} group {number}"
@@ -292,5 +294,8 @@ def _finding(data: pd.DataFrame) -> str:
         sizes = sorted({int(each) for each in own["size"] if each > 0})
         of = f" of {sizes[0]}" if len(sizes) == 1 else ""
         of = f" of {sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else of
-        told.append("one of all ranks" if kind == "all" else plural(len(own), f"{kind} group") + of)
+        if kind == "all":
+            told.append(f"{'one' if len(own) == 1 else count(len(own))} of all ranks")
+        else:
+            told.append(plural(len(own), f"{kind} group") + of)
     return f"{plural(len(groups), 'group')}: {', '.join(told)}"

@@ -64,6 +64,21 @@ def test_two_groups_of_one_kind_have_two_columns():
     assert list(heads.values()) == ["tensor", "data ?", "data 2"]
 
 
+def test_what_is_unknown_is_no_guess():
+    frame = frames.parallel_groups()
+    frame["kind"] = frame["kind"].astype(str).replace("data", "unknown")
+    figure = charts.parallel_groups(frame)
+    assert "unknown" in figure.xaxis[0].major_label_overrides.values()
+    assert "?" not in words_of(figure)
+
+
+def test_several_groups_of_all_ranks_are_counted():
+    frame = frames.parallel_groups()
+    again = frame[frame["kind"] == "all"].assign(group="5")
+    said = words_of(charts.parallel_groups(pd.concat([frame, again], ignore_index=True)))
+    assert "2 of all ranks" in said
+
+
 def test_groups_have_rows_where_ranks_are_too_many():
     figure = charts.parallel_groups(many_groups(128, 4))
     data = data_of(figure, "group", "run").sort_values("row")
