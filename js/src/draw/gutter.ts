@@ -182,7 +182,7 @@ function drawRankNames(pen: Pen, gutter: GutterScene, { row, y }: PlacedRow): vo
     const room = (texts: readonly string[], left: number, baseline: number, font: string) => {
       const all = right - left;
       const beside = lanes.filter(
-        (band) => Math.abs(nameBaseline(band) - baseline) < (firm ? LINE : CLOSE),
+        (band) => Math.abs(nameBaseline(band, row.height) - baseline) < (firm ? LINE : CLOSE),
       );
       const widths = beside.map(({ label }) => pen.width(label, FONT.label) + 8);
       const free = all - Math.max(0, ...widths);
@@ -198,7 +198,7 @@ function drawRankNames(pen: Pen, gutter: GutterScene, { row, y }: PlacedRow): vo
     const factRoom = room(said.texts, 12 + mark, 28, factFont);
     pen.firstFit(said.texts, 12 + mark, y + 28, factRoom, factFont, ink);
     for (const band of lanes) {
-      pen.text(band.label, right, y + nameBaseline(band), FONT.label, theme.ink3, "right");
+      pen.text(band.label, right, y + nameBaseline(band, row.height), FONT.label, theme.ink3, "right");
     }
     return;
   }
@@ -257,8 +257,10 @@ function drawHit(pen: Pen, theme: Theme, x: number, middle: number): number {
 }
 
 /** Baseline of a lane's name, from the top of the row; names of bars stand beside the first. */
-function nameBaseline({ top, height }: Band): number {
-  return top + (height < 8 ? 3 : height / 2) + BASELINE;
+function nameBaseline({ top, height }: Band, rowHeight: number): number {
+  const beside = top + (height < 8 ? 3 : height / 2) + BASELINE;
+  // A bar at the very bottom is lower than letters: its name stays above the next row.
+  return Math.min(beside, rowHeight - 3);
 }
 
 function drawTrackNames(pen: Pen, gutter: GutterScene, placed: PlacedRow): void {
