@@ -198,7 +198,14 @@ function drawRankNames(pen: Pen, gutter: GutterScene, { row, y }: PlacedRow): vo
     const factRoom = room(said.texts, 12 + mark, 28, factFont);
     pen.firstFit(said.texts, 12 + mark, y + 28, factRoom, factFont, ink);
     for (const band of lanes) {
-      pen.text(band.label, right, y + nameBaseline(band, row.height), FONT.label, theme.ink3, "right");
+      pen.text(
+        band.label,
+        right,
+        y + nameBaseline(band, row.height),
+        FONT.label,
+        theme.ink3,
+        "right",
+      );
     }
     return;
   }
