@@ -1,6 +1,6 @@
 #!/bin/bash
 # Every check, in one go: a failing one does not hide the next. `test.sh lint` stops before the
-# tests. The test runner for Python comes last, and a table of all checks after it.
+# tests. Tests in a real browser come last, and a table of all checks after them.
 set -u -o pipefail
 cd "$(dirname "$0")/.."
 
@@ -30,7 +30,10 @@ check "TypeScript style" npm run --silent lint
 if [ "$only" = all ]; then
   check "front end" make build
   check "front end tests" $node_bin/vitest run --config js/vitest.config.ts
-  check "tests" $bin/pytest
+  # By file, since what a file's tests share takes longer to make than most of them do. Browsers
+  # come after: two at once on a small machine keep each other waiting.
+  check "tests" $bin/pytest --numprocesses=auto --dist=loadfile --ignore=tests/e2e
+  check "tests in a browser" $bin/pytest tests/e2e
 fi
 
 echo
