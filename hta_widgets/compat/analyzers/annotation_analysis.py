@@ -39,11 +39,15 @@ class AnnotationAnalysis:
         if visualize:
             show("user_annotation_breakdown", ranges)
         always = t.symbol_table.find_matched_symbols(allowlist_patterns or ())
-        shown = [
-            top_names(group, num_kernels, duration_ratio, always).assign(rank=rank)
-            for rank, group in ranges.groupby("rank")
-        ]
-        every = pd.concat(shown, ignore_index=True) if shown else ranges
+        _, names = np.unique(ranges["rank"].to_numpy(np.int64), return_counts=True)
+        every = ranges
+        # Hardly any job names a thousand ranges: nothing to choose then.
+        if (names > num_kernels).any():
+            shown = [
+                top_names(group, num_kernels, duration_ratio, always).assign(rank=rank)
+                for rank, group in ranges.groupby("rank")
+            ]
+            every = pd.concat(shown, ignore_index=True)
         every = every.sort_values(["rank", "name"], ignore_index=True)
         frame = pd.DataFrame(
             {
