@@ -78,6 +78,8 @@ class Trace:
     worker: int = -1
     local_rank: int = -1
     server: int = -1
+    #: what a file holds that has no events, such as the tables of an MPI profile
+    profile: Any = None
     #: whether the file holds events of this rank that are not in `table`
     part: bool = False
     copy_table: CopyTable = field(default_factory=CopyTable)

@@ -52,9 +52,9 @@ def clear() -> None:
             copy.unlink()
 
 
-def fetch(path: str) -> Any:
-    """Return what was kept for a file as it is now, or None."""
-    copy = _copy_of(path)
+def fetch(path: str, format: str = "kineto") -> Any:  # noqa: A002 - as in `load`
+    """Return what was kept for a file as it is now and is read as `format`, or None."""
+    copy = _copy_of(path, format)
     if copy is None:
         return None
     try:
@@ -71,9 +71,9 @@ def fetch(path: str) -> Any:
     return kept
 
 
-def keep(path: str, value: Any) -> None:
+def keep(path: str, value: Any, format: str = "kineto") -> None:  # noqa: A002 - as in `load`
     """Keep a picklable value for a file as it is now; where that is not possible, do not."""
-    copy = _copy_of(path)
+    copy = _copy_of(path, format)
     if copy is None:
         return
     with contextlib.suppress(OSError, pickle.PicklingError):
@@ -120,10 +120,10 @@ def _unpack(mapped: memoryview) -> Any:
     return pickle.loads(parts[0], buffers=parts[1:])  # noqa: S301 - from the user's own folder
 
 
-def _copy_of(path: str) -> Path | None:
+def _copy_of(path: str, format: str) -> Path | None:  # noqa: A002 - as in `load`
     try:
         state = Path(path).stat()
-        identity = (os.path.realpath(path), path, state.st_size, state.st_mtime_ns, _code())
+        identity = (os.path.realpath(path), path, state.st_size, state.st_mtime_ns, _code(), format)
     except OSError:
         return None
     return folder() / (hashlib.sha256(repr(identity).encode()).hexdigest()[:40] + _SUFFIX)

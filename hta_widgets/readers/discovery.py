@@ -6,14 +6,14 @@ import glob
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hta_widgets.errors import TraceError
 from hta_widgets.model.problems import Problems
 
-from .formats import remedy_for, sniff
+from .formats import WHAT_IS_READ, remedy_for, sniff
 
 __all__ = ["Found", "find_files", "natural_key"]
 
@@ -30,9 +30,10 @@ class Found:
     rank: int | None = None
     #: whether it was named itself; errors in others are problems, not exceptions
     named: bool = True
+    format: str = "kineto"
 
 
-def find_files(source: Any, problems: Problems) -> list[Found]:
+def find_files(source: Any, problems: Problems, wanted: str = "auto") -> list[Found]:
     """List the files that a source names, in natural order, and report those of other formats.
 
     Parameters
@@ -41,6 +42,8 @@ def find_files(source: Any, problems: Problems) -> list[Found]:
         Files, directories (searched recursively), or glob patterns.
     problems : Problems
         Takes files in directories that hold something else.
+    wanted : str
+        The format to read them as, or ``"auto"``: each as what it is.
 
     Raises
     ------
@@ -50,27 +53,37 @@ def find_files(source: Any, problems: Problems) -> list[Found]:
     found = list(_named(source))
     sole = len(found) == 1 and found[0].named
     readable: list[Found] = []
+    aside: list[tuple[Found, str]] = []
     foreign: list[tuple[str, str]] = []
     unreadable: TraceError | None = None
     for file in found:
         try:
-            kind, name = sniff(file.path)
+            sniffed = sniff(file.path, wanted)
         except TraceError as error:
             if file.named:
                 raise
             problems.add("skipped", 1, f"the file {error.message}", file=file.path)
             unreadable = unreadable or error
             continue
-        if kind == "json":
-            readable.append(file)
-        elif sole or (file.named and kind == "foreign"):
-            if kind == "empty":
+        what = sniffed.foreign
+        if sniffed.format is not None:
+            known = replace(file, format=sniffed.format)
+            if sniffed.aside and not file.named:
+                aside.append((known, f"is {what}; load it by itself"))
+            else:
+                readable.append(known)
+        elif sole or (file.named and what is not None):
+            if what is None:
                 raise TraceError("is empty", path=file.path, remedy="Copy the file again.")
-            raise TraceError(f"is {name}", path=file.path, remedy=remedy_for(name or ""))
-        elif kind == "empty":
+            raise TraceError(f"is {what}", path=file.path, remedy=remedy_for(what))
+        elif what is None:
             problems.add("empty", 1, "the file is empty", file=file.path)
         else:
-            foreign.append((file.path, f"is {name}"))
+            foreign.append((file.path, f"is {what}"))
+    if readable:
+        foreign += [(file.path, detail) for file, detail in aside]
+    else:
+        readable = [file for file, _ in aside]
     report_foreign(foreign, problems)
     if not readable:
         if unreadable is not None:
@@ -84,7 +97,7 @@ def find_files(source: Any, problems: Problems) -> list[Found]:
         raise TraceError(
             f"none of its {len(found):,} files is a trace: {_listed(foreign, found)}",
             path=str(source) if isinstance(source, (str, os.PathLike)) else None,
-            remedy="Load Kineto or other Chrome trace-event JSON, plain or gzip.",
+            remedy=WHAT_IS_READ,
         )
     return readable
 

@@ -1,15 +1,24 @@
-"""What a file is, told by its first bytes."""
+"""The formats that are read, and what a file is, told by its first bytes."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
-from .streams import open_stream
+from .kineto_traces import KINETO
+from .registry import Format, Start
+from .streams import decompressed_size, open_stream
 
-__all__ = ["READABLE", "sniff"]
+__all__ = ["FORMATS", "READABLE", "WHAT_IS_READ", "Sniffed", "format_named", "remedy_for", "sniff"]
 
-#: Formats that `load` can be asked for by name.
-READABLE = ("auto", "kineto")
+#: In the order in which they are asked whether a file is theirs; any JSON is Kineto's.
+FORMATS: tuple[Format, ...] = (KINETO,)
+
+#: What `load` can be asked for by name.
+READABLE: tuple[str, ...] = ("auto", *(known.name for known in FORMATS))
+
+#: What to do about files that are something else.
+WHAT_IS_READ = "Load Kineto or other Chrome trace-event JSON, plain or gzip."
 
 _SNIFFED_BYTES = 4096
 _MAGIC: tuple[tuple[bytes, str], ...] = (
@@ -52,8 +61,22 @@ _REMEDIES = {
 }
 
 
-def sniff(path: str | Path) -> tuple[str, str | None]:
-    """Return ``("json", None)``, ``("empty", None)``, or ``("foreign", name of the format)``.
+class Sniffed(NamedTuple):
+    """What a file is: of a `format`, or something `foreign`, or neither: empty."""
+
+    format: str | None = None
+    foreign: str | None = None
+    #: whether it is left out next to files of other formats
+    aside: bool = False
+
+
+def format_named(name: str) -> Format:
+    """Return the format that is called so."""
+    return next(known for known in FORMATS if known.name == name)
+
+
+def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
+    """Tell what a file is, or whether the `wanted` format can read it.
 
     Raises
     ------
@@ -61,31 +84,47 @@ def sniff(path: str | Path) -> tuple[str, str | None]:
         Where the file cannot be opened.
     """
     with open_stream(path) as stream:
-        start = stream.read(_SNIFFED_BYTES)
+        text = stream.read(_SNIFFED_BYTES)
         fault = stream.fault
-    if not start:
-        return ("foreign", "damaged gzip data") if fault else ("empty", None)
-    if start[257:262] == b"ustar":
-        return "foreign", "a tar archive"
-    return _sniff_text(start)
-
-
-def _sniff_text(start: bytes) -> tuple[str, str | None]:
-    for magic, name in _MAGIC:
-        if start[: len(magic)].lower() == magic.lower():
-            return "foreign", name
-    text = start.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")
     if not text:
-        return ("empty", None) if len(start) < _SNIFFED_BYTES else ("foreign", "blank text")
-    if text.startswith(_UTF16):
-        return "foreign", "UTF-16 text"
-    if text[:1] in b"{[":
-        return "json", None
-    if text[:1] == b"\x0a" or _is_perfetto(start):
-        return "foreign", "a Perfetto protobuf trace"
-    if b"\0" in start:
-        return "foreign", "a binary file of unknown format"
-    return "foreign", "text that is no JSON"
+        return Sniffed(foreign="damaged gzip data") if fault else Sniffed()
+    start = Start(str(path), text, decompressed_size(path))
+    if not start.stripped and len(text) < _SNIFFED_BYTES:
+        return Sniffed()
+    own = next((known.name for known in FORMATS if known.sniff(start)), None)
+    if wanted in ("auto", own):
+        return Sniffed(own, _foreign(start), aside=own == KINETO.name and _is_horovod(start))
+    if format_named(wanted).sniff(start):
+        return Sniffed(wanted)
+    return Sniffed(foreign=f"of the format {own}" if own else _foreign(start))
+
+
+def _is_horovod(start: Start) -> bool:
+    """Whether JSON is a Horovod timeline, whatever its name: dPRO calls them ``comm.json``."""
+    text = start.text
+    return b"NEGOTIATE_" in text or (b'"process_name"' in text and b"horovod_" in text)
+
+
+def _foreign(start: Start) -> str:
+    """Return the name of a format that is not read."""
+    if _is_horovod(start):
+        return "a Horovod timeline"
+    text = start.text
+    for magic, name in _MAGIC:
+        if text[: len(magic)].lower() == magic.lower():
+            return name
+    if text[257:262] == b"ustar":
+        return "a tar archive"
+    stripped = start.stripped
+    if not stripped:
+        return "blank text"
+    if stripped.startswith(_UTF16):
+        return "UTF-16 text"
+    if stripped[:1] == b"\x0a" or _is_perfetto(text):
+        return "a Perfetto protobuf trace"
+    if b"\0" in text:
+        return "a binary file of unknown format"
+    return "text that is no JSON"
 
 
 def _is_perfetto(start: bytes) -> bool:
@@ -113,4 +152,4 @@ def remedy_for(name: str) -> str:
     for beginning, remedy in _REMEDIES.items():
         if name.startswith(beginning):
             return remedy
-    return "Load Kineto or other Chrome trace-event JSON, plain or gzip."
+    return WHAT_IS_READ

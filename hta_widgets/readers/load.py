@@ -8,25 +8,22 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, as_completed
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
-from hta_widgets.model.build import build_trace
 from hta_widgets.model.problems import Problems
-from hta_widgets.model.table import RankColumns, RecordSource
 from hta_widgets.model.trace import Trace
 from hta_widgets.model.traceset import TraceSet
 
 from . import cache as columnar
 from .discovery import Found, find_files, report_foreign
-from .formats import READABLE
-from .kineto import read_file
+from .formats import FORMATS, READABLE, WHAT_IS_READ, format_named
 from .live import export_profiler, is_profiler
-from .merged import split_merged
 from .pool import WorkerPool
 from .progress import progress_bar
-from .ranks import assign_ranks, peek_rank, stated_rank
+from .ranks import assign_ranks, peek_rank
+from .registry import Outcome
 from .stages import stage
 from .streams import decompressed_size
 
@@ -36,14 +33,6 @@ __all__ = ["Outcome", "load", "read_trace"]
 _PARALLEL_BYTES = 300_000_000
 #: Smaller files are read as fast as their copies.
 _CACHED_BYTES = 8_000_000
-
-
-class Outcome(NamedTuple):
-    """What became of one file: a trace; several, of a file into which ranks were merged; none."""
-
-    traces: tuple[Trace, ...]
-    problems: Problems
-    error: TraceError | None = None
 
 
 def load(
@@ -65,7 +54,8 @@ def load(
     ranks : int or iterable of int, optional
         Load only these.
     format : str
-        ``"auto"`` tells formats by their contents; ``"kineto"`` is the only other one so far.
+        ``"auto"`` tells formats by their contents. A name restricts to files of that format:
+        ``"kineto"`` reads any Chrome trace-event JSON as such.
     executor : concurrent.futures.Executor, optional
         Reads the files, each in a task of its own. By default small inputs are read in this
         process, large ones of several files in a process pool.
@@ -100,69 +90,34 @@ def load(
         path, keepalive = export_profiler(source)
         files, cache = [Found(path)], False
     else:
-        files = _prefiltered(find_files(source, problems), wanted)
+        files = _prefiltered(find_files(source, problems, format), wanted)
     outcomes = _read_all(files, executor, keepalive, progress=progress, cache=cache)
     return _assembled(source, files, outcomes, wanted, problems)
 
 
 def read_trace(
-    path: str, *, advance: Any = None, keepalive: Any = None, cache: bool = False
+    path: str,
+    format: str = "kineto",  # noqa: A002 - as in `load`
+    *,
+    advance: Any = None,
+    keepalive: Any = None,
+    cache: bool = False,
 ) -> Outcome:
     """Read and build one file, or fetch its copy; what cannot be read is told, not raised."""
     worth = cache and decompressed_size(path) >= _CACHED_BYTES
     if worth:
         with stage("cache"):
-            kept = columnar.fetch(path)
+            kept = columnar.fetch(path, format)
         if isinstance(kept, Outcome):
             return kept
-    outcome = _read(path, advance, keepalive)
-    if worth and outcome.error is None and not taxonomy.version():
+    try:
+        outcome = format_named(format).read(path, advance=advance, keepalive=keepalive)
+    except TraceError as error:
+        return Outcome((), Problems(), error)
+    if worth and not taxonomy.version():
         with stage("cache"):
-            columnar.keep(path, outcome)
+            columnar.keep(path, outcome, format)
     return outcome
-
-
-def _read(path: str, advance: Any, keepalive: Any) -> Outcome:
-    try:
-        contents = read_file(path, advance=advance, keepalive=keepalive)
-    except TraceError as error:
-        return Outcome((), Problems(), error)
-    problems = Problems()
-    for problem in contents.problems:
-        problems.add(problem.kind, problem.count, problem.detail, file=path)
-    try:
-        parts = split_merged(contents.columns, contents.metadata, contents.source, path, problems)
-    except TraceError as error:
-        return Outcome((), Problems(), error)
-    if parts is not None:
-        merged = [_built(*part, path, problems) for part in parts]
-        return Outcome(tuple(merged), problems)
-    stated, found = stated_rank(contents.metadata), Problems()
-    trace = _built(stated, contents.columns, contents.metadata, contents.source, path, found)
-    for problem in found:  # the rank may become another one
-        problems.add(problem.kind, problem.count, problem.detail, file=path)
-    return Outcome((trace,), problems)
-
-
-def _built(
-    rank: int | None,
-    columns: RankColumns,
-    metadata: dict[str, Any],
-    source: RecordSource,
-    path: str,
-    problems: Problems,
-) -> Trace:
-    with stage("model"):
-        return build_trace(
-            columns,
-            rank=0 if rank is None else rank,
-            path=path,
-            metadata=metadata,
-            source=source,
-            problems=problems,
-            format="kineto",
-            stated_rank=rank,
-        )
 
 
 def _wanted(ranks: int | Iterable[int] | None) -> set[int] | None:
@@ -178,7 +133,7 @@ def _wanted(ranks: int | Iterable[int] | None) -> set[int] | None:
 
 def _prefiltered(files: list[Found], wanted: set[int] | None) -> list[Found]:
     """Leave out files whose rank is certain, from their beginning, and not asked for."""
-    if wanted is None or len(files) == 1:
+    if wanted is None or len(files) == 1 or any(file.format != "kineto" for file in files):
         return files
     known = [peek_rank(file.path) if file.rank is None else file.rank for file in files]
     if None in known or len(set(known)) < len(known):
@@ -202,11 +157,13 @@ def _read_all(
         bar = stack.enter_context(progress_bar(sum(sizes), len(files), wanted=progress))
         if executor is None:
             return [
-                read_trace(file.path, advance=bar.update, keepalive=keepalive, cache=cache)
+                read_trace(
+                    file.path, file.format, advance=bar.update, keepalive=keepalive, cache=cache
+                )
                 for file in files
             ]
         tasks = {
-            executor.submit(read_trace, file.path, cache=cache): place
+            executor.submit(read_trace, file.path, file.format, cache=cache): place
             for place, file in enumerate(files)
         }
         outcomes: dict[int, Outcome] = {}
@@ -250,13 +207,15 @@ def _assembled(
         raise TraceError(
             f"none of its {len(files):,} JSON files is a trace ({example})",
             path=os.fspath(source) if isinstance(source, (str, os.PathLike)) else None,
-            remedy="Load Kineto or other Chrome trace-event JSON, plain or gzip.",
+            remedy=WHAT_IS_READ,
         )
+    kept, traces = _finished(kept, traces, problems)
     keys = assign_ranks(
         [file.path for file in kept],
         [file.rank for file in kept],
         [trace.stated_rank for trace in traces],
         problems,
+        [format_named(file.format).keyed_by_order for file in kept],
     )
     if wanted is not None and not wanted <= set(keys):
         missing = ", ".join(map(str, sorted(wanted - set(keys))))
@@ -272,6 +231,22 @@ def _assembled(
         if problem.file is None or problem.file in paths:
             relevant.add(problem.kind, problem.count, problem.detail, problem.rank, problem.file)
     return TraceSet((trace for trace in named if trace.rank in wanted), problems=relevant)
+
+
+def _finished(
+    files: list[Found], traces: list[Trace], problems: Problems
+) -> tuple[list[Found], list[Trace]]:
+    """Let each format add what only all of its traces together tell."""
+    for known in FORMATS:
+        at = [place for place, file in enumerate(files) if file.format == known.name]
+        if known.finish is None or not at:
+            continue
+        given = {traces[place].path: files[place] for place in at}
+        finished = list(known.finish([traces[place] for place in at], problems))
+        others = [place for place in range(len(files)) if files[place].format != known.name]
+        files = [files[place] for place in others] + [given[trace.path] for trace in finished]
+        traces = [traces[place] for place in others] + finished
+    return files, traces
 
 
 def _parallel_pays(files: list[Found]) -> bool:

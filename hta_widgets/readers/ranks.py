@@ -53,6 +53,7 @@ def assign_ranks(
     given: Sequence[int | None],
     stated: Sequence[int | None],
     problems: Problems,
+    by_order: Sequence[bool] = (),
 ) -> list[int]:
     """Give every file a rank of its own.
 
@@ -64,12 +65,15 @@ def assign_ranks(
         What the caller and what the files say.
     problems : Problems
         Takes guesses and duplicates.
+    by_order : sequence of bool, optional
+        Files whose rank is their place in the order, behind those of the others: no guess.
     """
+    ordered = [place for place, counted in enumerate(by_order) if counted]
     keys: list[int | None] = list(given)
     taken = {key for key in given if key is not None}
     duplicates = []
     for place, rank in enumerate(stated):
-        if keys[place] is not None or rank is None:
+        if keys[place] is not None or rank is None or place in ordered:
             continue
         if rank in taken:
             duplicates.append(place)
@@ -78,6 +82,7 @@ def assign_ranks(
             taken.add(rank)
 
     unknown = [place for place, rank in enumerate(stated) if keys[place] is None and rank is None]
+    unknown = [place for place in unknown if place not in ordered]
     guesses, how = _guessed([paths[place] for place in unknown], taken)
     for place, guess in zip(unknown, guesses, strict=True):
         keys[place] = guess
@@ -96,6 +101,11 @@ def assign_ranks(
             key,
             paths[place],
         )
+    following = max(taken, default=-1) + 1
+    for place in ordered:
+        if keys[place] is None:
+            keys[place] = following
+            following += 1
     return [key for key in keys if key is not None]
 
 

@@ -13,6 +13,7 @@ from hta_widgets.readers import cache
 from .conftest import event
 
 module = importlib.import_module("hta_widgets.readers.load")  # the package shows its function
+reader = importlib.import_module("hta_widgets.readers.kineto_traces")
 
 
 @pytest.fixture(autouse=True)
@@ -22,9 +23,9 @@ def reads(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_CACHED_BYTES", 0)
     monkeypatch.setattr(taxonomy, "_version", 0)
     read = []
-    original = module.read_file
+    original = reader.read_file
     monkeypatch.setattr(
-        module, "read_file", lambda path, **more: read.append(path) or original(path, **more)
+        reader, "read_file", lambda path, **more: read.append(path) or original(path, **more)
     )
     return read
 
