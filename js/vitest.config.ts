@@ -40,6 +40,10 @@ export default defineConfig({
         define: { "process.env": "{}", global: "globalThis" },
         test: {
           name: "browser",
+          // A page of a busy machine may come late once; what fails twice is broken.
+          retry: process.env.CI ? 1 : 0,
+          testTimeout: 30_000,
+          setupFiles: [`${root}js/test/patience.ts`],
           include: ["js/{src,test}/**/*.browser.test.ts"],
           browser: {
             enabled: true,
