@@ -14,7 +14,16 @@ from hta_widgets.widgets.assets import asset
 __all__ = ["SHARED", "State"]
 
 #: The traits that a view of one job shares with the others; together one entry of the history.
-SHARED = ("view", "selection", "selected_event", "search", "color", "pinned")
+SHARED = (
+    "view",
+    "selection",
+    "selected_event",
+    "search",
+    "color",
+    "pinned",
+    "ranks_from",
+    "scope",
+)
 HISTORY_LENGTH = 100
 
 
@@ -38,6 +47,12 @@ class State(anywidget.AnyWidget):
         ``"kind"`` or ``"name"``.
     pinned : list of str
         ``"5"`` for rank 5, ``"5/GPU 0 · stream 7"`` for one of its tracks.
+    ranks_from : str
+        The panel that chose the selection's ranks; empty where Python did, or nobody. In a
+        dashboard, the timeline hides other ranks unless it chose them itself.
+    scope : str
+        What a dashboard's figures are of: ``"selection"``, or ``"view"`` for the window in view
+        where the selection has none.
     """
 
     view = t.Tuple(t.Int(), t.Int(), allow_none=True, default_value=None).tag(sync=True)
@@ -46,6 +61,8 @@ class State(anywidget.AnyWidget):
     search = t.Unicode("").tag(sync=True)
     color = t.Enum(("kind", "name"), default_value="kind").tag(sync=True)
     pinned = t.List(t.Unicode()).tag(sync=True)
+    ranks_from = t.Unicode("").tag(sync=True)
+    scope = t.Enum(("selection", "view"), default_value="selection").tag(sync=True)
     _history: t.Dict[str, Any] = t.Dict({"past": [], "future": []}).tag(sync=True)
 
     def __init__(self, **traits: Any) -> None:
@@ -65,6 +82,8 @@ class State(anywidget.AnyWidget):
             "search": self.search,
             "color": self.color,
             "pinned": list(self.pinned),
+            "ranks_from": self.ranks_from,
+            "scope": self.scope,
         }
 
     def undo(self) -> bool:
@@ -119,6 +138,6 @@ class State(anywidget.AnyWidget):
         history = {source: entries, target: [*self._history[target], here]}
         with self._unrecorded(), self.hold_sync():
             for name in SHARED:
-                setattr(self, name, there[name])
+                setattr(self, name, there.get(name, self.trait_defaults()[name]))
             self._history = {"past": history["past"], "future": history["future"]}
         return True

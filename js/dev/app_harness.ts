@@ -53,6 +53,8 @@ export function freshState(): LooseModel {
     search: "",
     color: "kind",
     pinned: [],
+    ranks_from: "",
+    scope: "selection",
     _history: { past: [], future: [] },
   });
 }

@@ -125,6 +125,10 @@ export interface SharedState {
   search: string;
   color: "kind" | "name";
   pinned: string[];
+  /** The panel that chose the selection's ranks; "" where Python did, or nobody. */
+  ranks_from: string;
+  /** What a dashboard's figures are of. */
+  scope: "selection" | "view";
 }
 
 export interface Reply {

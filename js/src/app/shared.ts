@@ -25,6 +25,8 @@ export const KEYS: readonly Key[] = [
   "search",
   "color",
   "pinned",
+  "ranks_from",
+  "scope",
 ];
 
 export const SAVE_MS = 80;
@@ -37,6 +39,8 @@ export const NOTHING: SharedState = {
   search: "",
   color: "kind",
   pinned: [],
+  ranks_from: "",
+  scope: "selection",
 };
 
 /** A trait's value in our terms, whatever shape a host gave it. */
@@ -46,7 +50,8 @@ export function normal(key: Key, value: unknown): unknown {
     return Array.isArray(value) && value.length === 2 ? [Number(value[0]), Number(value[1])] : null;
   }
   if (key === "selection") return normalSelection(value);
-  if (key === "search") return typeof value === "string" ? value : "";
+  if (key === "search" || key === "ranks_from") return typeof value === "string" ? value : "";
+  if (key === "scope") return value === "view" ? "view" : "selection";
   if (key === "color") return value === "name" ? "name" : "kind";
   return Array.isArray(value) ? value.map(String) : [];
 }
