@@ -234,6 +234,8 @@ export interface RowState {
   filter: string;
   /** Like ranks folded into one row; none are without it. */
   alike?: Alike | null;
+  /** Only these ranks have rows, and those that are pinned; null or left out: all. */
+  only?: ReadonlySet<number> | null;
 }
 
 export interface FrameStats {

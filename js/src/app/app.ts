@@ -1,6 +1,6 @@
 /** One view of a timeline: puts the parts together and into a page. */
 
-import type { Scene, Source, Stage, ThemeName } from "../contract";
+import type { Scene, Source, Span, Stage, ThemeName } from "../contract";
 import { AccessGrid } from "./access";
 import { Commands } from "./commands";
 import { type Context, throttle } from "./context";
@@ -24,14 +24,14 @@ import { Pointer } from "./pointer";
 import { Rows } from "./rows";
 import { Search } from "./search";
 import { SearchBox } from "./search_box";
-import { type Key, type Model, Shared } from "./shared";
+import { type Key, KEYS, type Model, Shared } from "./shared";
 import { StatusLine } from "./status";
 import { applyTheme } from "./theme_vars";
 import { NARROW_PX, Toolbar } from "./toolbar";
 import { Tooltip } from "./tooltip";
 import { listenToWheel } from "./wheel";
 import { ViewFacts } from "./view_facts";
-import { searchWords } from "./words";
+import { searchWords, type Words } from "./words";
 
 export type MakeStage = (scene: Scene, source: Source, theme: ThemeName) => Stage;
 
@@ -46,6 +46,13 @@ export interface AppOptions {
   folded?: boolean | null;
   /** The user has folded or unfolded them. */
   keepFolded?: (folded: boolean) => void;
+  /** As one of several linked panels: where its status line goes, and what others look after. */
+  part?: Part;
+}
+
+export interface Part {
+  status: HTMLElement;
+  openProblems(): void;
 }
 
 const LEAST_STAGE_PX = 96;
@@ -85,7 +92,7 @@ export class TimelineApp {
   constructor(host: HTMLElement, options: AppOptions) {
     const { signal, scene } = options;
     this.root = h("div", {
-      class: "hta-root",
+      class: options.part === undefined ? "hta-root" : "hta-root hta-part",
       tabindex: 0,
       role: "application",
       "aria-roledescription": "trace timeline",
@@ -109,6 +116,7 @@ export class TimelineApp {
       source,
       shared,
       signal,
+      isPart: options.part !== undefined,
       scene,
       lanes: new LaneIndex(scene),
     };
@@ -126,7 +134,10 @@ export class TimelineApp {
     );
     this.picking = new Picking(ctx, this.nav, this.rows);
     this.search = new Search(ctx, this.picking);
-    this.status = new StatusLine(ctx, () => this.panels.openProblems());
+    this.status = new StatusLine(ctx, {
+      openProblems: options.part?.openProblems ?? (() => this.panels.openProblems()),
+      showAllRanks: () => this.showAllRanks(),
+    });
     this.panels = new PanelControl(ctx, dock, this.nav, this.picking, this.search, this.status);
     const tip = new Tooltip(this.frame);
     const pin = new PinButton(ctx, this.rows);
@@ -182,12 +193,13 @@ export class TimelineApp {
 
     this.frame.append(pin.el, this.facts.card.el, tip.el);
     this.root.prepend(this.toolbar.el, this.strip.el);
-    this.root.append(dock.el, this.status.el, this.grid.el);
+    this.root.append(dock.el, this.grid.el);
+    (options.part?.status ?? this.root).append(this.status.el);
 
     this.listen(pointer);
     this.showScene();
     this.show(
-      new Set<Key>(["view", "selection", "selected_event", "search", "color", "pinned"]),
+      new Set<Key>(KEYS),
       false,
     );
     this.setWidth(this.root.clientWidth);
@@ -223,6 +235,46 @@ export class TimelineApp {
     this.folding.set(folded, false);
   }
 
+  /** Height of the drawing in which every row has room. */
+  get naturalHeight(): number {
+    return this.ctx.stage.contentHeight();
+  }
+
+  /** Called with the window in view, also while it moves. */
+  onView(listener: (view: Span) => void): void {
+    this.ctx.stage.onView(listener);
+    listener(this.ctx.stage.view());
+  }
+
+  /** What linked panels say of the selection; null for nothing. */
+  saySelection(words: Words | null): void {
+    this.status.say("area", words);
+  }
+
+  /** Say something for a moment. */
+  flash(words: Words): void {
+    this.status.flash(words);
+  }
+
+  openExport(): void {
+    this.panels.openExport();
+    this.root.scrollIntoView({ block: "nearest" });
+  }
+
+  openHelp(): void {
+    this.commands.run("help");
+    this.root.scrollIntoView({ block: "nearest" });
+  }
+
+  openProblems(): void {
+    this.panels.openProblems();
+  }
+
+  /** Write down a gesture that is still settling: an undo from elsewhere then undoes it. */
+  settle(): void {
+    this.ctx.shared.flush();
+  }
+
   /** Height of the drawing; toolbar, status line and panels come on top. */
   setHeight(height: number): void {
     this.frame.style.height = `${Math.max(height, LEAST_STAGE_PX)}px`;
@@ -255,6 +307,7 @@ export class TimelineApp {
     const hold = (): void => this.folding.hold(this.picking.rank, shared.state.selection);
     this.picking.event.on(hold);
     this.picking.selection.on(hold);
+    this.picking.selection.on(() => this.showRanks());
     listenToWheel({
       ctx,
       nav,
@@ -303,11 +356,27 @@ export class TimelineApp {
       this.toolbar.setColor(state.color);
     }
     if (keys.has("pinned")) this.rows.push();
+    this.showRanks();
     if (keys.has("search")) this.search.follow();
     if (keys.has("selection") || keys.has("selected_event")) {
       this.picking.follow({ event: keys.has("selected_event"), selection: keys.has("selection") });
     }
     this.toolbar.setHistory(canUndo, canRedo);
+  }
+
+  /** In a dashboard: only the ranks that another panel selected. */
+  private showRanks(): void {
+    const { isPart, scene, shared } = this.ctx;
+    if (!isPart) return;
+    const { selection, ranks_from: from } = shared.state;
+    const ranks = from === "timeline" ? null : (selection?.ranks ?? null);
+    this.rows.showOnly(ranks);
+    this.status.setRanks(ranks?.length ?? scene.ranks.length, scene.ranks.length);
+  }
+
+  private showAllRanks(): void {
+    this.ctx.shared.set({ ranks_from: "timeline" });
+    this.showRanks();
   }
 
   private showScene(): void {
@@ -364,6 +433,7 @@ export class TimelineApp {
 
   private close(): void {
     this.ctx.stage.destroy();
+    this.status.el.remove();
     this.root.remove();
   }
 }

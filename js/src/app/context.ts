@@ -25,6 +25,8 @@ export interface Context {
   readonly source: ObservedSource;
   readonly shared: Shared;
   readonly signal: AbortSignal;
+  /** One of several linked panels: it hides ranks that others did not choose, and keeps names. */
+  readonly isPart: boolean;
   /** Both replaced together when the widget gets another TraceSet. */
   scene: Scene;
   lanes: LaneIndex;

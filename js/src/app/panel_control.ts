@@ -102,7 +102,7 @@ export class PanelControl {
   private eventChanged(): void {
     const { picking, dock } = this;
     const { brief, detail, collective, error, active } = picking;
-    const hasArea = picking.window !== null;
+    const hasArea = picking.window !== null && !this.ctx.isPart;
     this.details.show({ brief, detail, collective, error, hasArea, place: this.place() });
     this.sayEvent();
     const shared = this.ctx.shared.state.selected_event;
@@ -126,6 +126,8 @@ export class PanelControl {
 
   private selectionChanged(): void {
     const { picking, dock } = this;
+    // There, panels of their own say what is selected and what it adds up to.
+    if (this.ctx.isPart) return;
     const key = JSON.stringify(picking.window);
     const other = key !== this.areaKey;
     this.areaKey = key;

@@ -1,10 +1,11 @@
 /** The selected event, its details and arrows; the selected window or set of events. */
 
-import type { Brief, Overlay, SelectionJson, Slice, Span } from "../contract";
+import type { Brief, Overlay, SelectionJson, SharedState, Slice, Span } from "../contract";
 import { type Context, Emitter } from "./context";
 import { type Collective, lastOf, readCollective } from "./collective";
 import { arrows, type EventDetail, readDetail } from "./detail";
 import type { Navigation } from "./navigation";
+import { same } from "./history";
 import { nameQuery } from "./python";
 import type { Rows } from "./rows";
 import {
@@ -15,6 +16,7 @@ import {
   selectionSpan,
   toggledEvent,
   windowSelection,
+  withoutOwn,
 } from "./selection";
 import { asError, isAbort } from "./observed_source";
 
@@ -103,12 +105,21 @@ export class Picking {
   }
 
   setSelection(selection: SelectionJson | null): void {
-    this.ctx.shared.set({ selection });
+    this.write({ selection });
     this.showSelection();
   }
 
   clearAll(): void {
-    this.ctx.shared.set({ selected_event: null, selection: null });
+    this.write({ selected_event: null, selection: null });
+    this.unload();
+    this.showSelection();
+  }
+
+  /** What was selected here; what linked panels selected stays. */
+  clearOwn(): void {
+    const { selection, ranks_from: from } = this.ctx.shared.state;
+    const kept = this.ctx.isPart ? withoutOwn(selection, from) : null;
+    this.write({ selected_event: null, selection: kept });
     this.unload();
     this.showSelection();
   }
@@ -137,7 +148,7 @@ export class Picking {
     const { selection, selected_event: before } = this.ctx.shared.state;
     const next = toggledEvent(selection, before, brief);
     const kept = next?.ids?.some(([rank, id]) => rank === brief.rank && id === brief.id) ?? false;
-    this.ctx.shared.set({ selection: next });
+    this.write({ selection: next });
     if (kept) this.pick(brief, brief);
     else this.clearEvent();
     this.showSelection();
@@ -180,7 +191,9 @@ export class Picking {
   selectRows(span: Span, rows: Parameters<typeof rowsChoice>[0]): void {
     this.ctx.shared.set({ selected_event: null });
     this.unload();
-    this.setSelection(windowSelection(span, rowsChoice(rows, this.ctx.scene)));
+    const selection = windowSelection(span, rowsChoice(rows, this.ctx.scene));
+    const query = this.ctx.isPart ? (this.window?.query ?? null) : null;
+    this.setSelection({ ...selection, query });
   }
 
   /** The next or previous event of the lane. */
@@ -229,6 +242,14 @@ export class Picking {
     this.met.clear();
     this.key = null;
     this.follow({ event: true, selection: true });
+  }
+
+  /** Ranks that are as they were were chosen by whoever chose them. */
+  private write(patch: Partial<SharedState> & { selection: SelectionJson | null }): void {
+    const { ranks_from: from } = this.ctx.shared.state;
+    const ranks = patch.selection?.ranks ?? null;
+    const kept = same(ranks, this.window?.ranks ?? null);
+    this.ctx.shared.set({ ...patch, ranks_from: ranks === null ? "" : kept ? from : "timeline" });
   }
 
   private load(key: EventKey, known: Brief | null): void {

@@ -292,7 +292,7 @@ export class Pointer {
     } else if (hit.cell !== null && hit.cell.count > 0) {
       this.clickCell(hit, add);
     } else if (!add) {
-      picking.clearAll();
+      picking.clearOwn();
     }
   }
 

@@ -2,6 +2,7 @@
 
 import type { Alike, RowInfo } from "../contract";
 import { type Context, Emitter } from "./context";
+import { same } from "./history";
 
 /** The name of a row in the shared list of pins. */
 export function pinName(row: Pick<RowInfo, "rank" | "track">): string {
@@ -24,6 +25,8 @@ export class Rows {
   filter = "";
   /** Like ranks folded into one row; null for all in rows of their own. */
   alike: Alike | null = null;
+  /** Ranks that were chosen elsewhere; null shows all. */
+  only: ReadonlySet<number> | null = null;
 
   constructor(private readonly ctx: Context) {
     const only = ctx.scene.ranks.length === 1 ? ctx.scene.ranks[0] : undefined;
@@ -38,6 +41,7 @@ export class Rows {
       pinned: this.ctx.shared.state.pinned,
       filter: this.filter,
       alike: this.alike,
+      only: this.only,
     });
     this.changed.emit();
   }
@@ -45,6 +49,13 @@ export class Rows {
   fold(alike: Alike | null): void {
     if (alike === null && this.alike === null) return;
     this.alike = alike;
+    this.push();
+  }
+
+  /** Show these ranks alone. */
+  showOnly(ranks: readonly number[] | null): void {
+    if (same(ranks, this.only === null ? null : [...this.only])) return;
+    this.only = ranks === null ? null : new Set(ranks);
     this.push();
   }
 

@@ -58,6 +58,17 @@ export function windowSelection(span: Span, rows: RowChoice): SelectionJson {
   };
 }
 
+/** What linked panels selected, without the part that a timeline selects itself. */
+export function withoutOwn(
+  selection: SelectionJson | null,
+  ranksFrom: string,
+): SelectionJson | null {
+  if (selection === null) return null;
+  const ranks = ranksFrom === "timeline" ? null : selection.ranks;
+  if (ranks === null && selection.query === null) return null;
+  return { ...EVERYTHING, ranks, query: selection.query };
+}
+
 /** The window of a selection, open ends taken from the job. Null where it names no time. */
 export function selectionSpan(selection: SelectionJson | null, scene: Scene): Span | null {
   if (selection === null) return null;

@@ -1,6 +1,7 @@
 /** The line below: what is seen, in words; at the right what is known of its truth. */
 
 import type { Scene, Source } from "../contract";
+import { formatCount, plural } from "../draw/format";
 import { type Context, throttle } from "./context";
 import { kbd, sentence } from "./controls";
 import { fill, h, put, toggle } from "./dom";
@@ -44,6 +45,11 @@ const KERNEL: Record<Exclude<Source["status"], "live">, { badge: string; words: 
   none: { badge: "Saved view", words: ["No kernel: the page answers from what it holds."] },
 };
 
+export interface StatusWays {
+  openProblems(): void;
+  showAllRanks(): void;
+}
+
 export class StatusLine {
   readonly el: HTMLElement;
   private readonly root: HTMLElement;
@@ -52,6 +58,7 @@ export class StatusLine {
   private readonly live: HTMLElement;
   private readonly kernel: HTMLButtonElement;
   private readonly truth: HTMLButtonElement;
+  private readonly ranks: HTMLButtonElement;
   private readonly said = new Map<Layer, Words>();
   private readonly speak: () => void;
   private flashTimer = 0;
@@ -60,7 +67,7 @@ export class StatusLine {
   private embedded: string | null = null;
   private shown: Words = [];
 
-  constructor(ctx: Context, openProblems: () => void) {
+  constructor(ctx: Context, ways: StatusWays) {
     this.root = ctx.root;
     this.source = ctx.source;
     this.text = h("div", { class: "hta-words" });
@@ -71,8 +78,27 @@ export class StatusLine {
       hidden: true,
       on: { click: () => this.sayKernel() },
     });
-    this.truth = h("button", { type: "button", class: "hta-badge", on: { click: openProblems } });
-    this.el = h("div", { class: "hta-status" }, this.kernel, this.text, this.live, this.truth);
+    this.truth = h("button", {
+      type: "button",
+      class: "hta-badge",
+      on: { click: ways.openProblems },
+    });
+    this.ranks = h("button", {
+      type: "button",
+      class: "hta-ranks-shown",
+      hidden: true,
+      title: "Show the rows of all ranks; what is selected stays selected",
+      on: { click: ways.showAllRanks },
+    });
+    this.el = h(
+      "div",
+      { class: "hta-status" },
+      this.kernel,
+      this.text,
+      this.live,
+      this.ranks,
+      this.truth,
+    );
     this.speak = throttle(SPOKEN_MS, ctx.signal, () => fill(this.live, plain(this.shown)));
     ctx.signal.addEventListener("abort", () => clearTimeout(this.flashTimer), { once: true });
     this.setKernel(ctx.source.status);
@@ -127,6 +153,16 @@ export class StatusLine {
     const { status } = this.source;
     if (status === "live") return;
     this.flash(this.embedded === null ? KERNEL[status].words : [this.embedded], 5000);
+  }
+
+  /** Rows of some ranks only, as a linked panel selected them. */
+  setRanks(shown: number, all: number): void {
+    this.ranks.hidden = shown === all;
+    fill(
+      this.ranks,
+      `${formatCount(shown)} of ${plural(all, "rank")} shown · `,
+      h("b", {}, "Show all"),
+    );
   }
 
   setTruth(truth: Scene["truth"]): void {

@@ -83,15 +83,21 @@ interface Shown {
 
 /** A rank without a row of its own is shown where it is asked for: by the filter, or by a pin. */
 function isFoldedAway(rank: SceneRank, state: RowState, named: boolean): boolean {
-  return (
-    state.alike?.hidden.has(rank.rank) === true && !named && !state.pinned.includes(rankKey(rank))
-  );
+  const stands = state.alike?.hidden.get(rank.rank);
+  if (stands === undefined || named || state.pinned.includes(rankKey(rank))) return false;
+  return state.only?.has(stands) !== false;
+}
+
+/** Others were chosen elsewhere. */
+function isLeftOut(rank: SceneRank, state: RowState): boolean {
+  return state.only?.has(rank.rank) === false && !state.pinned.includes(rankKey(rank));
 }
 
 function shownRanks(scene: Scene, state: RowState): Shown[] {
   const test = rowTest(state.filter);
   const shown: Shown[] = [];
   for (const rank of scene.ranks) {
+    if (isLeftOut(rank, state)) continue;
     const tracks = tracksOf(rank);
     const open = state.open.has(rank.rank) && tracks.length > 0;
     const named =
@@ -200,7 +206,7 @@ export function layoutRows(scene: Scene, state: RowState, room: number, ribbons 
   const first: { order: number; rows: Row[] }[] = [];
   const rest: Row[] = [];
   const ranks = new Set(shown.map(({ rank }) => rank.rank));
-  const isShown = (rank: number): boolean => ranks.has(rank);
+  const isShown = (rank: number): boolean => ranks.has(rank) || state.only?.has(rank) === false;
   for (const { rank, tracks } of shown) {
     const order = pins.get(rankKey(rank));
     const like = standsFor(state.alike, rank.rank, isShown);
