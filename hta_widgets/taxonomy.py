@@ -36,6 +36,8 @@ KINDS: Final[tuple[str, ...]] = (
 _DEVICE_WORK: Final = r"(concurrent_)?kernel|mtia_ccp_events|hpu_op"
 _COPIES: Final = r"(gpu_)?(memcpy|memset)"
 _SYNCS: Final = r"(cuda|hip|gpu|xpu|mtia)_(sync|event)"
+#: What BytePS workers write since 2019-12; readers set it on older files' events.
+_BYTEPS: Final = "Comm"
 _ANNOTATIONS: Final = r"(gpu_)?user_annotation"
 
 _DEVICE_CATEGORY: Final = re.compile(
@@ -157,6 +159,35 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
     Rule("communication", _DEVICE_WORK, r"^hcom_|^collective_subgraph", "Ascend, MTIA"),
     Rule("communication", _DEVICE_WORK, r"(?<![a-z])ctran", "Meta's CTran"),
     Rule("compute", _DEVICE_WORK, None, "all other device work"),
+    # BytePS: a worker's stages, by what they do; a server's requests.
+    Rule("sync", _BYTEPS, r"\.COORDINATE_\w+$", "a GPU hands its turn to the root GPU"),
+    Rule("memory", _BYTEPS, r"\.(COPY(D2H|H2D)|CPU_COPY_\w+)$", "between device and host"),
+    Rule("cpu", _BYTEPS, r"\.(PCIE_REDUCE|(DE)?COMPRESS)$", "sums and codecs on the host"),
+    Rule(
+        "communication",
+        _BYTEPS,
+        r"\.(\w+_)?(PUSH|PULL|SEND|RECV|REDUCE|BROADCAST|ALLGATHER)$",
+        "to servers, and between the GPUs of a worker",
+    ),
+    Rule(
+        "other",
+        _BYTEPS,
+        r"\.[A-Z][A-Z0-9_]+$",
+        "stages of forks that we do not know",
+        ignore_case=False,
+    ),
+    Rule("annotation", _BYTEPS, r"^Comm\.", "a gradient's whole synchronisation"),
+    Rule("communication", "byteps-server", r"^(push|pull)-\d+$", "requests of workers"),
+    Rule("sync", "byteps-wait", None, "waiting for the root GPU, or for other workers' pushes"),
+    # MPI, as mpitrace's time lines tell it.
+    Rule(
+        "cpu",
+        "mpi",
+        r"^MPI_(Comm_(rank|size)|Buffer_(at|de)tach)$",
+        "MPI calls that do not communicate",
+        ignore_case=False,
+    ),
+    Rule("communication", "mpi", None, "all other MPI calls, waiting for requests included"),
     # The host.
     Rule(
         "annotation",

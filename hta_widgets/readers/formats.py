@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .kineto_traces import KINETO
+from .mpi_profile import MPI_PROFILE
+from .mpi_trace import MPI_TRACE
 from .registry import Format, Start
 from .streams import decompressed_size, open_stream
 
 __all__ = ["FORMATS", "READABLE", "WHAT_IS_READ", "Sniffed", "format_named", "remedy_for", "sniff"]
 
 #: In the order in which they are asked whether a file is theirs; any JSON is Kineto's.
-FORMATS: tuple[Format, ...] = (KINETO,)
+FORMATS: tuple[Format, ...] = (MPI_PROFILE, MPI_TRACE, KINETO)
 
 #: What `load` can be asked for by name.
 READABLE: tuple[str, ...] = ("auto", *(known.name for known in FORMATS))
