@@ -16,6 +16,7 @@ from .cupti import cupti_counters
 from .derived_counters import with_counters
 from .device_idle import device_idle_breakdown, device_idle_gaps
 from .diff_ops import diff_ops
+from .exposed_waits import exposed_waits
 from .idle import idle_interval_stats, idle_time_breakdown
 from .job_path import job_critical_path, job_path_summary
 from .kernels import kernel_breakdown, kernel_duration_by_rank
@@ -27,6 +28,7 @@ from .operators import operators
 from .parallel_groups import parallel_groups
 from .queue import queue_length, queue_length_summary, time_blocked_on_full_queue
 from .rank_clusters import rank_clusters
+from .rank_time_heatmap import rank_time_heatmap
 from .sequences import frequent_kernel_sequences
 from .step_times import step_times
 from .stragglers import stragglers, stragglers_by_step
@@ -43,6 +45,7 @@ __all__ = [
     "device_idle_breakdown",
     "device_idle_gaps",
     "diff_ops",
+    "exposed_waits",
     "frequent_kernel_sequences",
     "idle_interval_stats",
     "idle_time_breakdown",
@@ -66,6 +69,7 @@ __all__ = [
     "queue_length",
     "queue_length_summary",
     "rank_clusters",
+    "rank_time_heatmap",
     "step_times",
     "stragglers",
     "stragglers_by_step",

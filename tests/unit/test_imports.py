@@ -17,9 +17,10 @@ MAY_IMPORT = {
     "analysis": BASE | {"model"},
     "tiles": BASE | {"model", "analysis"},
     "demo": BASE | {"model"},
-    "charts": BASE | {"model", "analysis"},
-    "export": BASE | {"model", "analysis", "tiles", "charts"},
-    "widgets": BASE | {"model", "analysis", "tiles", "charts", "export"},
+    "charts": BASE | {"model", "analysis", "panels"},
+    "panels": BASE | {"model", "analysis", "tiles"},
+    "export": BASE | {"model", "analysis", "tiles", "panels", "charts"},
+    "widgets": BASE | {"model", "analysis", "tiles", "panels", "charts", "export"},
 }
 # These see everything: nothing imports them.
 TOP = {"__init__", "__main__", "cli", "compat"}
@@ -32,7 +33,7 @@ HANDED_ON = {
     ("model/traceset.py", "export"),
 }
 
-HEADLESS = {"model", "analysis", "tiles", "readers", "taxonomy", "errors"}
+HEADLESS = {"model", "analysis", "tiles", "panels", "readers", "taxonomy", "errors"}
 WIDGET_LIBRARIES = {"anywidget", "bokeh", "ipywidgets", "jupyterlab", "traitlets"}
 
 MODULES = sorted(PACKAGE.rglob("*.py"))

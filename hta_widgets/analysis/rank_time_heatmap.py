@@ -1,0 +1,166 @@
+"""What each rank's device does when: any of its times, cut into bins of equal length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.errors import TraceError
+from hta_widgets.model import Selection, TraceSet
+from hta_widgets.model.intervals import Covered, Intervals, subtract, union
+
+from .collectives import Clock
+from .exposed_waits import waiting
+from .results import result
+from .scope import BUSY, Part, Window, count_kinds, narrowed, parts
+from .step_times import Waits, waits_of
+
+__all__ = ["HEATMAP_METRICS", "bin_edges", "metric_times", "rank_time_heatmap"]
+
+Ints = npt.NDArray[np.int64]
+
+#: What can be looked at.
+HEATMAP_METRICS: tuple[str, ...] = (
+    "busy",
+    "compute",
+    "communication",
+    "exposed_communication",
+    "waiting",
+    "idle",
+)
+MOST_BINS = 1 << 16
+
+
+def rank_time_heatmap(
+    traces: TraceSet,
+    *,
+    metric: str = "busy",
+    bins: int = 100,
+    clock: Clock | None = None,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return what each rank's device does over time, exact in every bin.
+
+    - ``busy``: any work; ``compute``, ``communication``: any of that kind, whatever else runs
+    - ``exposed_communication``: communicating and not computing
+    - ``waiting``: in a collective that has not all its ranks yet (`exposed_waits`), computing or
+      not
+    - ``idle``: no work, between the first start and the last end of the rank's selected work of
+      all times
+
+    Parameters
+    ----------
+    traces : TraceSet
+    metric : {"busy", "compute", "communication", "exposed_communication", "waiting", "idle"}
+    bins : int, default 100
+        Into how many bins the window is cut; edges are rounded down to nanoseconds.
+    clock : {"host", "fitted"}, optional
+        Whose times tell the last arrival at collectives; as in `exposed_waits`.
+    selection : Selection, optional
+        The events to work on; all by default.
+    window : (start_ns, end_ns), optional
+        What is cut into bins. Default: the window of the selection, else the whole job.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank and bin: ``rank, bin, start_ns, end_ns, value_ns`` (int64) and ``share``
+        (float64), of the bin, 0..1, NaN for a bin without length. The values of a rank add up to
+        its time in the window.
+
+    Raises
+    ------
+    TraceError
+        For an unknown metric or clock, or a rank that is not there.
+
+    Notes
+    -----
+    Busy includes waiting inside of collectives, so the rank that others wait for looks least busy.
+
+    Examples
+    --------
+    >>> traces = hw.load("runs/job")  # doctest: +SKIP
+    >>> frame = rank_time_heatmap(traces, metric="waiting", bins=50)  # doctest: +SKIP
+    >>> frame.pivot(index="rank", columns="bin", values="share")  # doctest: +SKIP
+    """
+    if metric not in HEATMAP_METRICS:
+        raise TraceError(
+            f"there is no metric {metric!r}",
+            remedy=f"The metrics are {', '.join(HEATMAP_METRICS)}.",
+        )
+    if not 1 <= bins <= MOST_BINS:
+        raise TraceError(f"{bins} bins cannot be made", remedy=f"Ask for 1 to {MOST_BINS}.")
+    chosen = narrowed(traces, selection, window, ranks)
+    low = traces.start_ns if chosen.start_ns is None else chosen.start_ns
+    high = traces.end_ns if chosen.end_ns is None else chosen.end_ns
+    edges = bin_edges(low, max(low, high), bins)
+    # Idle is told by the work around it, which may lie outside of the window.
+    of_all_times = Selection(None, None, chosen.ranks, chosen.tracks, chosen.query, chosen.ids)
+    ranks_of = parts(traces, of_all_times)
+    waits = waits_of(traces, clock) if metric == "waiting" else None
+    values = np.zeros((len(ranks_of), bins), dtype=np.int64)
+    for place, part in enumerate(ranks_of):
+        pieces = metric_times(part, metric, waits)
+        values[place] = np.diff(Covered(*pieces)(edges - part.trace.shift_ns))
+    starts = np.tile(edges[:-1], len(ranks_of))
+    ends = np.tile(edges[1:], len(ranks_of))
+    length = np.where(ends > starts, ends - starts, np.nan)
+    return result(
+        {
+            "rank": np.array([part.rank for part in ranks_of], dtype=np.int64).repeat(bins),
+            "bin": np.tile(np.arange(bins), len(ranks_of)),
+            "start_ns": starts,
+            "end_ns": ends,
+            "value_ns": values.reshape(-1),
+            "share": values.reshape(-1) / length,
+        },
+        matched=count_kinds(ranks_of),
+        note=_note(ranks_of, metric, values),
+        metric=metric,
+        **({} if waits is None else {"clock": waits.clock}),
+    )
+
+
+def bin_edges(start: int, end: int, bins: int) -> Ints:
+    """Return the edges of bins, rounded down to whole nanoseconds."""
+    steps = np.arange(bins + 1, dtype=np.int64)
+    # In two parts, so that a long job times many bins stays within int64.
+    whole, rest = divmod(end - start, bins)
+    edges: Ints = start + whole * steps + rest * steps // bins
+    return edges
+
+
+def metric_times(part: Part, metric: str, waits: Waits | None = None) -> Intervals:
+    """Return when a metric holds for a rank, in its table's times."""
+    if metric == "busy":
+        return part.covered(*BUSY)
+    if metric == "exposed_communication":
+        return subtract(part.covered("communication"), part.covered("compute"))
+    if metric == "waiting":
+        if waits is None:
+            raise ValueError("waits are to be given")
+        return union(*waiting(part, waits)[1:])
+    if metric == "idle":
+        rows = part.busy_rows()
+        if not len(rows):
+            return Intervals.none()
+        start, end = part.clipped(rows)
+        return subtract(union([start.min()], [end.max()]), union(start, end))
+    return part.covered(metric)
+
+
+def _note(chosen: list[Part], metric: str, values: Ints) -> str:
+    if not chosen:
+        return "no ranks are selected"
+    if not any(len(part.busy_rows()) for part in chosen):
+        return "no device work is selected: no kernels and no copies"
+    if not values.any():
+        return f"nothing is {metric.replace('_', ' ')} here"
+    return ""

@@ -1,0 +1,71 @@
+"""Which panels there are, what each one writes of the selection, and what it is computed from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from hta_widgets.model import Selection
+
+from .clauses import read_clauses
+
+__all__ = ["PANELS", "Panel", "panel_of", "without_own"]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One panel of the dashboard.
+
+    Attributes
+    ----------
+    id : str
+    analysis : str
+        Name of the function in `hta_widgets.analysis` behind it; empty for none.
+    own : tuple of str
+        What of the selection it is not filtered by: ``ranks``, ``names``, ``kinds``, ``window``.
+    """
+
+    id: str
+    analysis: str
+    own: tuple[str, ...]
+
+
+PANELS: dict[str, Panel] = {
+    panel.id: panel
+    for panel in (
+        Panel("breakdown", "temporal_breakdown", ("ranks",)),
+        Panel("overlap", "comm_comp_overlap", ("ranks",)),
+        Panel("idle", "device_idle_breakdown", ("ranks",)),
+        Panel("queue", "queue_length_summary", ("ranks",)),
+        Panel("kernel_types", "kernel_type_breakdown", ("kinds",)),
+        Panel("kernel_durations", "kernel_duration_by_rank", ("names", "ranks")),
+        Panel("kernels", "kernel_breakdown", ("names",)),
+        Panel("operators", "operators", ("names",)),
+        Panel("steps", "step_times", ("window", "ranks")),
+        Panel("heatmap", "rank_time_heatmap", ("window", "ranks")),
+        Panel("summary", "", ()),
+    )
+}
+_BY_ANALYSIS = {panel.analysis: panel for panel in PANELS.values() if panel.analysis}
+
+
+def panel_of(name: str) -> Panel:
+    """Return the panel of an id, or of the analysis that it shows."""
+    found = PANELS.get(name) or _BY_ANALYSIS.get(name)
+    if found is None:
+        raise ValueError(f"there is no panel {name!r}; the panels are {', '.join(PANELS)}")
+    return found
+
+
+def without_own(panel: Panel, selection: Selection) -> Selection:
+    """Return a selection without what the panel itself writes of it."""
+    if "ranks" in panel.own:
+        selection = replace(selection, ranks=None)
+    if "window" in panel.own:
+        selection = replace(selection, start_ns=None, end_ns=None)
+    if selection.query is not None and {"names", "kinds"} & set(panel.own):
+        clauses = read_clauses(selection.query)
+        names = None if "names" in panel.own else clauses.names
+        kinds = None if "kinds" in panel.own else clauses.kinds
+        if (names, kinds) != (clauses.names, clauses.kinds):
+            selection = replace(selection, query=replace(clauses, names=names, kinds=kinds).query)
+    return selection

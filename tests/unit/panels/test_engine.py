@@ -1,0 +1,186 @@
+"""Each panel shows what its analysis says of the same selection."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from support import random_job, small
+
+import hta_widgets as hw
+from hta_widgets import analysis
+from hta_widgets.model import Selection
+from hta_widgets.panels import PANELS, PanelEngine
+
+COMPARED = {
+    "breakdown": ("temporal_breakdown", ["rank"]),
+    "overlap": ("comm_comp_overlap", ["rank"]),
+    "idle": ("device_idle_breakdown", ["rank", "idle_category"]),
+    "queue": ("queue_length_summary", ["rank", "stream"]),
+    "kernel_types": ("kernel_type_breakdown", ["kernel_type"]),
+}
+SELECTIONS = [
+    Selection(),
+    Selection(2_000, 9_000),
+    Selection(1_000, 30_000, ranks=[0]),
+    Selection(ranks=[1], query="name in ['void gemm_kernel<float, 128>(float*)']"),
+    Selection(0, 20_000, query="(dur_ns > 300) and kind in ['compute', 'communication']"),
+    Selection(5_000, 5_000),
+]
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    folder = random_job.write_job(tmp_path_factory.mktemp("job"), 7, ranks=3)
+    return hw.load(folder, cache=False, progress=False)
+
+
+@pytest.fixture(scope="module")
+def engine(job):
+    return PanelEngine(job)
+
+
+@pytest.mark.parametrize("panel", list(COMPARED))
+@pytest.mark.parametrize("selection", SELECTIONS, ids=repr)
+def test_a_panel_shows_its_analysis(job, engine, panel, selection):
+    name, _ = COMPARED[panel]
+    query = selection.query
+    if panel == "kernel_types" and query is not None and "kind in" in query:
+        query = "dur_ns > 300"
+    of_all = panel in {"breakdown", "overlap", "idle", "queue"}
+    whole = Selection(
+        selection.start_ns, selection.end_ns, None if of_all else selection.ranks, query=query
+    )
+    expected = getattr(analysis, name)(job, selection=whole)
+    found = engine.frame(panel, selection)
+    for column in found:
+        if column != "exposed_wait_ns":
+            assert found[column].tolist() == pytest.approx(
+                expected[column].tolist(), nan_ok=True
+            ) or (found[column].tolist() == expected[column].tolist())
+    assert found.attrs["matched"] == expected.attrs["matched"]
+    assert engine.analysis(panel, selection).equals(expected)
+    assert engine.analysis(name, selection).equals(expected)
+
+
+@pytest.mark.parametrize("selection", SELECTIONS, ids=repr)
+def test_waits_are_part_of_exposed_communication(job, engine, selection):
+    found = engine.frame("breakdown", selection)
+    known = found[found["exposed_wait_ns"].notna()]
+    assert (known["exposed_wait_ns"] >= 0).all()
+    assert (known["exposed_wait_ns"] <= known["exposed_communication_ns"]).all()
+
+
+@pytest.mark.parametrize("selection", SELECTIONS, ids=repr)
+def test_kernels_add_up_over_ranks(job, engine, selection):
+    chosen = Selection(
+        selection.start_ns,
+        selection.end_ns,
+        selection.ranks,
+        query=None if selection.query is None or "name in" in selection.query else selection.query,
+    )
+    by_rank = analysis.kernel_breakdown(job, selection=chosen)
+    found = engine.frame("kernels", selection, top=3)
+    groups = {
+        key: rows for key, rows in by_rank.groupby(["kind", "name"], observed=True) if len(rows)
+    }
+    assert found.attrs["total"] == len(groups)
+    assert found.attrs["rest_ns"] == by_rank["sum_ns"].sum() - found["sum_ns"].sum()
+    assert found["sum_ns"].is_monotonic_decreasing
+    for row in found.to_dict("records"):
+        rows = groups[row["kind"], row["name"]]
+        assert row["count"] == rows["count"].sum()
+        assert row["sum_ns"] == rows["sum_ns"].sum()
+        assert row["mean_ns"] == pytest.approx(rows["sum_ns"].sum() / rows["count"].sum())
+        assert (row["min_ns"], row["max_ns"]) == (rows["min_ns"].min(), rows["max_ns"].max())
+        assert row["ranks"] == len(rows)
+
+
+def test_the_odd_rank_is_the_one_farthest_from_the_median(tmp_path):
+    traces = small.load(
+        tmp_path,
+        *[[small.kernel(1000, 1000 + dur, name="gemm")] for dur in (100, 110, 90, 260, 105)],
+    )
+    row = PanelEngine(traces).frame("kernels").iloc[0]
+    assert (row["odd_rank"], row["odd_ratio"]) == (3, pytest.approx(260 / 105))
+    two = PanelEngine(traces).frame("kernels", Selection(ranks=[0, 3])).iloc[0]
+    assert two["ranks"] == 2
+    assert math.isnan(two["odd_ratio"])
+    longest = PanelEngine(traces).frame("kernel_durations").iloc[0]
+    assert (longest["min_ns"], longest["min_rank"]) == (90, 2)
+    assert (longest["max_ns"], longest["max_rank"]) == (260, 3)
+    assert longest["mean_ns"] == pytest.approx((100 + 110 + 90 + 260 + 105) / 5)
+
+
+def test_who_waits_for_whom(tmp_path):
+    traces = small.load(
+        tmp_path,
+        [small.nccl(1000, 3000), small.kernel(1200, 1500)],
+        [small.nccl(2000, 3000)],
+    )
+    found = PanelEngine(traces).frame("breakdown")
+    assert found["exposed_wait_ns"].tolist() == [700, 0]
+    part = PanelEngine(traces).frame("breakdown", Selection(1400, 1800))
+    assert part["exposed_wait_ns"].tolist() == [300]
+    kernels = PanelEngine(traces).frame("kernels")
+    assert kernels.set_index("kind")["wait_ns"].to_dict()["communication"] == 1000
+
+
+def test_nothing_is_known_of_waits_without_partners(tmp_path):
+    traces = small.load(tmp_path, [small.nccl(1000, 3000)])
+    engine = PanelEngine(traces)
+    assert engine.frame("breakdown")["exposed_wait_ns"].isna().all()
+    assert engine.frame("kernels")["wait_ns"].isna().all()
+
+
+@pytest.mark.parametrize("metric", ["busy", "compute", "communication", "exposed_communication"])
+def test_heatmaps_add_up_to_the_window(job, engine, metric):
+    selection = {"start_ns": 1, "ranks": [0], "query": "dur_ns > 100"}
+    reply, buffer = engine.answer(
+        {"op": "heatmap", "metric": metric, "start": 777, "end": 8_780, "bins": 37,
+         "selection": selection}
+    )  # fmt: skip
+    values = np.frombuffer(buffer, "<f8").reshape(len(reply["ranks"]), reply["bins"])
+    frame = analysis.temporal_breakdown(job, selection="dur_ns > 100", window=(777, 8_780))
+    expected = dict(zip(frame["rank"], frame[f"{metric}_ns"], strict=True))
+    assert reply["ranks"] == list(job.ranks)
+    for rank, row in zip(reply["ranks"], values, strict=True):
+        assert row.sum() == expected.get(rank, 0)
+
+
+def test_replies_are_plain_json(engine):
+    panels = [panel for panel in PANELS if panel != "heatmap"]
+    for selection in (None, {"start_ns": 5, "end_ns": 5}, {"ranks": [1], "query": "depth == 0"}):
+        reply, buffer = engine.answer({"op": "panels", "panels": panels, "selection": selection})
+        assert buffer is None
+        again = json.loads(json.dumps(reply, allow_nan=False))
+        assert again == reply
+        for panel in panels:
+            columns = reply["panels"][panel]["columns"]
+            assert {len(values) for values in columns.values()} == {reply["panels"][panel]["rows"]}
+
+
+@pytest.mark.parametrize("panel", list(PANELS))
+@pytest.mark.parametrize(
+    "events",
+    [
+        [],
+        [small.event("cpu_op", "aten::add", 10, 20)],
+        [small.kernel(10, 20, launch=3), small.call(1, 2, 3)],
+    ],
+    ids=["nothing", "cpu only", "one kernel"],
+)
+def test_there_is_a_frame_for_every_job(tmp_path, panel, events):
+    engine = PanelEngine(small.load(tmp_path, events))
+    for selection in (None, Selection(3, 15), Selection(ranks=[])):
+        frame = engine.frame(panel, selection)
+        assert len(frame) or frame.attrs.get("note")
+
+
+def test_requests_that_cannot_be_answered(engine):
+    with pytest.raises(ValueError, match="no panel 'pie'"):
+        engine.answer({"op": "panels", "panels": ["pie"], "selection": None})
+    with pytest.raises(ValueError, match="unknown op"):
+        engine.answer({"op": "dance"})
+    with pytest.raises(ValueError, match="no metric"):
+        engine.answer({"op": "heatmap", "metric": "joy", "start": 0, "end": 9, "bins": 2})
