@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from .canvas import blank, sentences, unmatched
 from .formats import axis_time, duration, share
 from .frames import require
 from .rows import Bars, Column, Tooltip, extremes, nice_ticks, rows_chart
+from .sheets import is_sheet
 from .theme import Theme, theme_of
 
 __all__ = ["comm_comp_overlap", "kernel_type_breakdown", "temporal_breakdown"]
+
+Floats = npt.NDArray[np.float64]
 
 
 def temporal_breakdown(
@@ -28,7 +33,9 @@ def temporal_breakdown(
     Parameters
     ----------
     frame : DataFrame
-        Of `hta_widgets.analysis.temporal_breakdown`.
+        Of `hta_widgets.analysis.temporal_breakdown`. With a column ``exposed_wait_ns``, the part
+        of ``exposed_communication_ns`` that is spent waiting for the last rank, communication is
+        drawn as transfer and, hatched, as wait.
     width : int, optional
         In CSS pixels; by default what the page gives.
     theme : {"light", "dark"} or Theme, default "light"
@@ -51,50 +58,24 @@ def temporal_breakdown(
     data = frame.reset_index(drop=True)
     span = data["span_ns"].to_numpy(float)
     data["row"] = np.arange(len(data))
-    known = {"exposed_communication_ns", "exposed_memory_ns"} <= set(data.columns)
-    if known:
-        rest = data["non_compute_ns"] - data["exposed_communication_ns"] - data["exposed_memory_ns"]
-        pieces = [
-            ("compute", data["compute_ns"], colors.kind["compute"], colors.on_kind["compute"]),
-            (
-                "communication",
-                data["exposed_communication_ns"],
-                colors.kind["communication"],
-                colors.on_kind["communication"],
-            ),
-            ("memory", data["exposed_memory_ns"], colors.kind["memory"], colors.on_kind["memory"]),
-        ]
-        if (rest > 0).any():
-            pieces.append(("other work", rest, colors.kind["other"], colors.on_kind["other"]))
-    else:
-        pieces = [
-            ("compute", data["compute_ns"], colors.kind["compute"], colors.on_kind["compute"]),
-            (
-                "communication and copies",
-                data["non_compute_ns"],
-                colors.kind["other"],
-                colors.on_kind["other"],
-            ),
-        ]
-    pieces.append(("idle", data["idle_ns"], colors.idle, colors.ink2))
+    pieces = _pieces(data, colors)
     marks, rows = [], []
     left = np.zeros(len(data))
-    for number, (name, part, fill, ink) in enumerate(pieces):
-        size = np.divide(part.to_numpy(float), span, out=np.zeros(len(data)), where=span > 0)
+    for number, piece in enumerate(pieces):
+        size = np.divide(piece.ns, span, out=np.zeros(len(data)), where=span > 0)
         data[f"left_{number}"], data[f"right_{number}"] = left, left + size
         data[f"text_{number}"] = [share(each) for each in size]
-        data[f"time_{number}"] = [duration(each) for each in part]
+        data[f"time_{number}"] = [duration(each) for each in piece.ns]
         marks.append(
-            Bars(
-                f"left_{number}",
-                f"right_{number}",
-                fill,
-                name,
-                text=f"text_{number}",
-                text_color=ink,
+            replace(
+                piece.bars,
+                left=f"left_{number}",
+                right=f"right_{number}",
+                # Hatched bars carry no number: it could not be read.
+                text=f"text_{number}" if piece.bars.hatch is None else "",
             )
         )
-        rows.append((name, f"@{{time_{number}}} · @{{text_{number}}}"))
+        rows.append((piece.bars.name, f"@{{time_{number}}} · @{{text_{number}}}"))
         left = left + size
     data["span_ns_text"] = [duration(each) for each in span]
     names = [f"rank {rank}" for rank in data["rank"]]
@@ -108,6 +89,7 @@ def temporal_breakdown(
         subtitle=sentences(
             "share of the time from a rank's first device event to its last",
             "what compute hides counts as compute",
+            "hatched: compute waits for the last rank" if _waits(data) else "",
             _prefixed("idle ", extremes(names, idle, share)),
             unmatched(frame),
         ),
@@ -116,6 +98,68 @@ def temporal_breakdown(
         columns=[Column("span", list(data["span_ns_text"]), 420)],
         tooltip=Tooltip("rank @{rank}", [*rows, ("span", "@{span_ns_text}")]),
     )
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """One part of a bar: how it looks, and its time on each rank."""
+
+    bars: Bars
+    ns: Floats
+
+
+def _waits(data: pd.DataFrame) -> bool:
+    return "exposed_wait_ns" in data and bool(data["exposed_wait_ns"].notna().any())
+
+
+def _pieces(data: pd.DataFrame, colors: Theme) -> list[_Piece]:
+    """Return the parts of which the bars consist, without those that are nothing on every rank.
+
+    Sheets have them all, since what a selection has is not known when they are made.
+    """
+
+    def piece(name: str, kind: str, ns: Any) -> _Piece:
+        bars = Bars("", "", colors.kind[kind], name, text_color=colors.on_kind[kind])
+        return _Piece(bars, np.asarray(ns, dtype=float))
+
+    whole = data["idle_ns"]
+    idle = _Piece(Bars("", "", colors.idle, "idle", text_color=colors.ink2), whole.to_numpy(float))
+    if not {"exposed_communication_ns", "exposed_memory_ns"} <= set(data.columns):
+        return [
+            piece("compute", "compute", data["compute_ns"]),
+            piece("communication and copies", "other", data["non_compute_ns"]),
+            idle,
+        ]
+    exposed = data["exposed_communication_ns"].to_numpy(float)
+    wait = np.zeros(len(data))
+    if _waits(data):
+        wait = np.clip(data["exposed_wait_ns"].fillna(0).to_numpy(float), 0, exposed)
+    rest = data["non_compute_ns"] - exposed - data["exposed_memory_ns"]
+    hatched = Bars(
+        "",
+        "",
+        colors.wait_fill,
+        "wait",
+        line=colors.wait_line,
+        hatch="/",
+        hatch_color=colors.wait_line,
+        text_color=colors.ink,
+    )
+    known = _waits(data) or is_sheet()
+    found = [
+        piece("compute", "compute", data["compute_ns"]),
+        piece("transfer" if known else "communication", "communication", exposed - wait),
+        _Piece(hatched, wait),
+        piece("copies" if known else "memory", "memory", data["exposed_memory_ns"]),
+        piece("other work", "other", rest),
+        idle,
+    ]
+    optional = ("wait", "other work")
+    return [
+        each
+        for each in found
+        if is_sheet() or each.bars.name not in optional or (each.ns > 0).any()
+    ]
 
 
 def kernel_type_breakdown(

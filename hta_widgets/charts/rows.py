@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from .bokeh_modules import models
-from .canvas import add_tooltip, drawn, keep_fitting, mixed, new_figure, plain_axis
+from .canvas import add_tooltip, drawn, keep_fitting, new_figure, plain_axis
+from .marks import (
+    Bars,
+    Column,
+    Dots,
+    Tooltip,
+    Whiskers,
+    draw_mark,
+    field_of,
+    fill_of,
+    plain_columns,
+)
+from .sheet_rows import sheet_rows
+from .sheets import is_sheet
 from .theme import FONT, Theme
 
 __all__ = [
@@ -29,67 +41,6 @@ __all__ = [
 
 #: Up to this many rows each has its name; more are drawn as a profile.
 NAMED_ROWS = 64
-
-
-@dataclass(frozen=True)
-class Bars:
-    """Bars from one column of the source to another; colours may be columns, as ``@column``.
-
-    `only` is a column and its value, where the bars are not of all rows. Hatches are drawn fast
-    where all bars of a mark have the same.
-    """
-
-    left: str | float
-    right: str
-    fill: str
-    name: str = ""
-    line: str | None = None
-    hatch: str | None = None
-    hatch_color: str | None = None
-    hatch_weight: float = 1.0
-    hatch_scale: float = 5.0
-    alpha: float = 1.0
-    text: str = ""
-    text_color: str = "#000000"
-    row: str = "row"
-    height: float = 0.8
-    only: tuple[str, str] | None = None
-
-
-@dataclass(frozen=True)
-class Whiskers:
-    """Thin lines from one column of the source to another."""
-
-    left: str
-    right: str
-    color: str
-
-
-@dataclass(frozen=True)
-class Dots:
-    """Dots at a column of the source."""
-
-    at: str
-    color: str
-    size: int = 8
-    name: str = ""
-
-
-@dataclass(frozen=True)
-class Column:
-    """Texts at the right, one a row; shown where the chart is at least `least` wide."""
-
-    head: str
-    texts: Sequence[str]
-    least: int = 0
-
-
-@dataclass(frozen=True)
-class Tooltip:
-    """What is shown of the mark under the pointer: templates over the source's columns."""
-
-    heading: str
-    rows: Sequence[tuple[str, str]] = field(default_factory=list)
 
 
 def nice_ticks(end: float, most: int = 3, start: float = 0.0) -> list[float]:
@@ -115,15 +66,6 @@ def extremes(
     if words(numbers[low]) == words(numbers[high]):
         return f"{words(numbers[low])} on each"
     return f"{words(numbers[low])} ({names[low]}) to {words(numbers[high])} ({names[high]})"
-
-
-def _field(value: Any) -> Any:
-    return value[1:] if isinstance(value, str) and value.startswith("@") else value
-
-
-def _fill(mark: Bars, theme: Theme) -> Any:
-    fill = _field(mark.fill)
-    return fill if mark.alpha == 1 else mixed(fill, theme.bg, mark.alpha)
 
 
 def _pitch(rows: int) -> float:
@@ -177,6 +119,20 @@ def rows_chart(
     legend : sequence of Bars or Dots, optional
         By default the bars that have a name.
     """
+    if is_sheet():
+        return sheet_rows(
+            data,
+            names,
+            marks,
+            x_start=x_start,
+            x_end=x_end,
+            title=title,
+            subtitle=subtitle,
+            theme=theme,
+            columns=columns,
+            ticks=ticks,
+            head=head,
+        )
     rows = len(names)
     profile = rows > NAMED_ROWS
     pitch = _pitch(rows)
@@ -198,7 +154,7 @@ def rows_chart(
         tools=[selector, models.TapTool()],
     )
     height = 1.0 if profile else 0.8
-    source = models.ColumnDataSource(_plain(data))
+    source = models.ColumnDataSource(plain_columns(data))
     if background:
         ground = models.ColumnDataSource({"row": list(range(rows))})
         figure.hbar(
@@ -212,7 +168,7 @@ def rows_chart(
             nonselection_fill_alpha=1,
         )
     _scale(figure, ticks, theme, zero_line=zero_line, profile=profile, rows=rows)
-    drawn_marks = [_add(figure, mark, source, theme, profile=profile) for mark in marks]
+    drawn_marks = [draw_mark(figure, mark, source, theme, profile=profile) for mark in marks]
     labels = _texts(figure, marks, source, profile=profile)
     shown = _shown_rows(rows, pitch, profile=profile)
     titles = [(row, names[row]) for row in shown]
@@ -234,18 +190,6 @@ def rows_chart(
         legend=box,
     )
     return figure
-
-
-def _plain(data: pd.DataFrame | Mapping[str, Any]) -> dict[str, Any]:
-    """Return columns that Bokeh takes: categories as texts, integers that fit into a float."""
-    plain = {}
-    for name, values in data.items():
-        if isinstance(values, pd.Series):
-            numeric = pd.api.types.is_numeric_dtype(values.dtype)
-            plain[str(name)] = values.to_numpy() if numeric else [str(v) for v in values]
-        else:
-            plain[str(name)] = values
-    return plain
 
 
 def brush(theme: Theme) -> Any:
@@ -290,77 +234,6 @@ def _scale(
         )
 
 
-def _add(
-    figure: Any,
-    mark: Bars | Whiskers | Dots,
-    source: Any,
-    theme: Theme,
-    *,
-    profile: bool,
-) -> Any:
-    if isinstance(mark, Whiskers):
-        # A halo parts the line from bars of its own darkness.
-        figure.segment(
-            y0="row",
-            y1="row",
-            x0=mark.left,
-            x1=mark.right,
-            source=source,
-            line_color=theme.bg,
-            line_width=4,
-            line_alpha=0.75,
-            nonselection_line_alpha=0.3,
-        )
-        return figure.segment(
-            y0="row",
-            y1="row",
-            x0=mark.left,
-            x1=mark.right,
-            source=source,
-            line_color=mark.color,
-            line_width=1.5,
-            nonselection_line_alpha=0.3,
-        )
-    if isinstance(mark, Dots):
-        return figure.scatter(
-            y="row",
-            x=mark.at,
-            size=mark.size,
-            source=source,
-            marker="circle",
-            fill_color=_field(mark.color),
-            line_color=theme.bg,
-            nonselection_fill_alpha=0.3,
-        )
-    line = None if profile and mark.line is None else _field(mark.line)
-    style: dict[str, Any] = {}
-    if mark.only is not None:
-        column, only = mark.only
-        chosen = models.GroupFilter(column_name=column, group=only)
-        style["view"] = models.CDSView(filter=chosen)
-    if mark.hatch is not None:
-        style |= {
-            "hatch_pattern": _field(mark.hatch),
-            "hatch_color": _field(mark.hatch_color),
-            "hatch_scale": mark.hatch_scale,
-            "hatch_weight": mark.hatch_weight,
-            "nonselection_hatch_alpha": 0.3,
-        }
-    return figure.hbar(
-        y=mark.row,
-        left=mark.left,
-        right=mark.right,
-        source=source,
-        height=1.0 if profile else mark.height,
-        fill_color=_fill(mark, theme),
-        line_color=line,
-        line_width=1,
-        nonselection_fill_alpha=0.3,
-        nonselection_line_alpha=0.3,
-        **style,
-    )
-
-
 def _texts(figure: Any, marks: Sequence[Any], source: Any, *, profile: bool) -> Any:
     """Write numbers into bars; which of them fit is decided later."""
     told = [mark for mark in marks if isinstance(mark, Bars) and mark.text]
@@ -375,7 +248,7 @@ def _texts(figure: Any, marks: Sequence[Any], source: Any, *, profile: bool) -> 
             if isinstance(mark.left, str)
             else np.full(len(right), float(mark.left))
         )
-        color = _field(mark.text_color)
+        color = field_of(mark.text_color)
         colors = data[color] if mark.text_color.startswith("@") else [color] * len(right)
         kept = [
             at
@@ -443,7 +316,7 @@ def legend_of(figure: Any, marks: Sequence[Any], theme: Theme) -> Any:
                 left="x",
                 right="x",
                 source=none,
-                fill_color=_fill(mark, theme),
+                fill_color=fill_of(mark, theme),
                 line_color=mark.line,
                 hatch_pattern=mark.hatch,
                 hatch_color=mark.hatch_color or theme.ink2,

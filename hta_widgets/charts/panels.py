@@ -1,0 +1,91 @@
+"""The dashboard's charts, as sheets that a page lays out and fills."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pandas as pd
+
+from .bokeh_modules import embed
+from .busy import comm_comp_overlap, temporal_breakdown
+from .sheets import laid_out_by_the_page
+from .theme import Theme
+
+__all__ = ["panel_figure", "panel_items"]
+
+Draw = Callable[..., Any]
+
+
+def _breakdown() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "rank": [0],
+            "span_ns": [1],
+            "idle_ns": [0],
+            "compute_ns": [1],
+            "non_compute_ns": [0],
+            "exposed_communication_ns": [0],
+            "exposed_memory_ns": [0],
+            "exposed_wait_ns": [0],
+        }
+    )
+
+
+def _overlap() -> pd.DataFrame:
+    return pd.DataFrame(
+        {"rank": [0], "communication_ns": [1], "overlapped_ns": [0], "overlap_share": [0.0]}
+    )
+
+
+#: How each panel is drawn, and a frame that has all the marks it may ever need.
+_PANELS: dict[str, tuple[Draw, Callable[[], pd.DataFrame]]] = {
+    "breakdown": (temporal_breakdown, _breakdown),
+    "overlap": (comm_comp_overlap, _overlap),
+}
+
+
+def panel_figure(
+    panel: str, frame: pd.DataFrame | None = None, *, theme: str | Theme = "light"
+) -> Any:
+    """Return one of the dashboard's charts as a sheet.
+
+    A sheet has marks and no layout: the page places its words and sets its scale
+    (``js/src/dash/charts``). For a chart that stands alone take the function of its analysis.
+
+    Parameters
+    ----------
+    panel : str
+        Such as ``"breakdown"``.
+    frame : DataFrame, optional
+        The panel's frame, not empty. Without one the sheet has all of its marks and no rows.
+    theme : {"light", "dark"} or Theme, default "light"
+
+    Returns
+    -------
+    bokeh.plotting.figure
+
+    Raises
+    ------
+    ValueError
+        For a panel that is not drawn by Bokeh.
+    """
+    if panel not in _PANELS:
+        raise ValueError(f"no chart {panel!r}: there are {', '.join(_PANELS)}")
+    draw, sample = _PANELS[panel]
+    with laid_out_by_the_page():
+        figure = draw(sample() if frame is None else frame, theme=theme)
+    if frame is None:
+        rows = figure.select_one({"name": "rows"})
+        rows.data = {name: [] for name in rows.data}
+    return figure
+
+
+@cache
+def panel_items(panel: str) -> dict[str, Any]:
+    """Return a chart's sheet as ``{"light": item, "dark": item}`` for BokehJS to embed.
+
+    The items are of no job: the page fills in what each selection has.
+    """
+    return {name: embed.json_item(panel_figure(panel, theme=name)) for name in ("light", "dark")}
