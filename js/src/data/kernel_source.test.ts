@@ -10,19 +10,28 @@ interface Message {
 /** A model whose views share its messages, as anywidget's do. */
 class Model implements MessageModel {
   readonly sent: Message[] = [];
-  readonly listeners = new Set<(content: unknown, buffers: DataView[]) => void>();
+  readonly listeners = new Map<string, Set<(content: unknown, buffers: DataView[]) => void>>();
+  broken = false;
 
   send(content: unknown): void {
+    if (this.broken) throw new Error("Cannot send");
     this.sent.push(content as Message);
   }
-  on(_event: "msg:custom", listener: (content: unknown, buffers: DataView[]) => void): void {
-    this.listeners.add(listener);
+  on(event: string, listener: (content: unknown, buffers: DataView[]) => void): void {
+    const known = this.listeners.get(event) ?? new Set();
+    this.listeners.set(event, known.add(listener));
   }
-  off(_event: "msg:custom", listener: (content: unknown, buffers: DataView[]) => void): void {
-    this.listeners.delete(listener);
+  off(event: string, listener: (content: unknown, buffers: DataView[]) => void): void {
+    this.listeners.get(event)?.delete(listener);
+  }
+  get heard(): number {
+    return [...this.listeners.values()].reduce((sum, { size }) => sum + size, 0);
+  }
+  trigger(event: string, content?: unknown, buffers: DataView[] = []): void {
+    for (const listener of [...(this.listeners.get(event) ?? [])]) listener(content, buffers);
   }
   answer(content: unknown, buffers: DataView[] = []): void {
-    for (const listener of this.listeners) listener(content, buffers);
+    this.trigger("msg:custom", content, buffers);
   }
   reply(index: number, reply: object, buffers: DataView[] = []): void {
     this.answer({ rpc: this.sent[index]!.rpc, ok: true, reply }, buffers);
@@ -105,7 +114,7 @@ describe("abandoning", () => {
     const asked = source.ask("find", {});
     owner.abort();
     await expect(asked).rejects.toMatchObject({ name: "AbortError" });
-    expect(model.listeners.size).toBe(0);
+    expect(model.heard).toBe(0);
     await expect(source.ask("find", {})).rejects.toMatchObject({ name: "AbortError" });
     expect(model.sent).toHaveLength(1);
   });
@@ -160,5 +169,36 @@ describe("a kernel that does not answer", () => {
     ask("tiles");
     vi.advanceTimersByTime(BUSY_AFTER_MS);
     expect(listener).not.toHaveBeenCalled();
+  });
+});
+
+describe("a kernel that is gone", () => {
+  const LOST = "The kernel that made this view is gone";
+
+  test.each(["comm_live_update", "comm:close"])(
+    "as %s says, answers nothing any more",
+    async (event) => {
+      const heard: string[] = [];
+      source.onStatus((status) => heard.push(status), owner.signal);
+      const asked = source.ask("tiles", {});
+      model.trigger(event);
+      await expect(asked).rejects.toThrow(LOST);
+      await expect(source.ask("tiles", {})).rejects.toThrow(LOST);
+      vi.advanceTimersByTime(10 * BUSY_AFTER_MS);
+      expect(heard).toEqual(["none"]);
+    },
+  );
+
+  test("shows by what cannot be sent", async () => {
+    model.broken = true;
+    await expect(source.ask("tiles", {})).rejects.toThrow(LOST);
+    expect(source.status).toBe("none");
+  });
+
+  test("is there after all where an answer comes", async () => {
+    model.trigger("comm_live_update");
+    await expect(source.ask("tiles", {})).rejects.toThrow(LOST);
+    model.reply(0, {});
+    expect(source.status).toBe("live");
   });
 });

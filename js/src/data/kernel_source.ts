@@ -2,12 +2,20 @@
 
 import type { Reply, Source } from "../contract";
 
+type Hear = (content: unknown, buffers: DataView[]) => void;
+
 /** What is used of an anywidget model. */
 export interface MessageModel {
   send(content: unknown, callbacks?: unknown, buffers?: ArrayBuffer[]): void;
-  on(event: "msg:custom", listener: (content: unknown, buffers: DataView[]) => void): void;
-  off(event: "msg:custom", listener: (content: unknown, buffers: DataView[]) => void): void;
+  on(event: string, listener: Hear): void;
+  off(event: string, listener: Hear): void;
 }
+
+/**
+ * What models say when their kernel restarts, or closes the connection. (A kernel that is shut
+ * down says nothing: sending fails then.)
+ */
+const ENDINGS = ["comm_live_update", "comm:close"] as const;
 
 /** A kernel that has not answered for this long is running a cell. */
 export const BUSY_AFTER_MS = 700;
@@ -31,6 +39,10 @@ function aborted(): Error {
   return new DOMException("The request was abandoned.", "AbortError");
 }
 
+function gone(): Error {
+  return new Error("The kernel that made this view is gone. Run its cell again.");
+}
+
 /** The bytes alone: a DataView may be a part of a larger buffer. */
 function bytesOf(view: DataView | undefined): ArrayBuffer | null {
   if (view === undefined) return null;
@@ -52,11 +64,14 @@ export class KernelSource implements Source {
     private readonly signal: AbortSignal,
   ) {
     const hear = (content: unknown, buffers: DataView[]) => this.hear(content, buffers);
+    const end = (): void => this.end();
     model.on("msg:custom", hear);
+    for (const ending of ENDINGS) model.on(ending, end);
     signal.addEventListener(
       "abort",
       () => {
         model.off("msg:custom", hear);
+        for (const ending of ENDINGS) model.off(ending, end);
         clearTimeout(this.busyTimer);
         for (const { reject } of this.waiting.values()) reject(aborted());
         this.waiting.clear();
@@ -93,9 +108,28 @@ export class KernelSource implements Source {
           then(value);
         };
       this.waiting.set(rpc, { resolve: settle(resolve), reject: settle(reject) });
-      this.model.send({ ...request, rpc, op });
-      if (this.busyTimer === undefined) this.watch();
+      try {
+        this.model.send({ ...request, rpc, op });
+      } catch {
+        this.end();
+        return;
+      }
+      // Sent all the same: an answer, should one come, shows that the kernel is there.
+      if (this.current === "none") this.end();
+      else if (this.busyTimer === undefined) this.watch();
     });
+  }
+
+  /** Nobody will answer what is asked. */
+  private end(): void {
+    clearTimeout(this.busyTimer);
+    this.busyTimer = undefined;
+    // First the word, then the failures: who hears of them may ask what is the matter.
+    this.become("none");
+    const { waiting } = this;
+    const lost = [...waiting.values()];
+    waiting.clear();
+    for (const { reject } of lost) reject(gone());
   }
 
   private hear(content: unknown, buffers: DataView[]): void {
@@ -121,8 +155,8 @@ export class KernelSource implements Source {
     clearTimeout(this.busyTimer);
     this.busyTimer = undefined;
     if (this.waiting.size === 0) {
-      // Nothing is known of a kernel that is not asked.
-      this.become("live");
+      // Nothing is known of a kernel that is not asked; but one that is gone does not come back so.
+      if (this.current !== "none") this.become("live");
       return;
     }
     this.busyTimer = setTimeout(() => this.become("busy"), BUSY_AFTER_MS);
