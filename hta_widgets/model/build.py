@@ -20,7 +20,7 @@ from .problems import Problems
 from .steps import assign_steps
 from .table import EventTable, RankColumns, RecordSource
 from .trace import Trace
-from .tracks import device_streams, find_tracks
+from .tracks import Naming, device_streams, find_tracks
 
 __all__ = ["build_trace"]
 
@@ -38,6 +38,8 @@ def build_trace(
     metadata: dict[str, Any],
     source: RecordSource | None,
     problems: Problems,
+    pairs: tuple[Rows, Rows, Rows] | None = None,
+    names: Naming | None = None,
     **about: Any,
 ) -> Trace:
     """Sort, place, classify and link the records of one file.
@@ -56,12 +58,17 @@ def build_trace(
         Gives back the file's own bytes.
     problems : Problems
         Takes what had to be repaired or could not be used, for `rank` and `path`.
+    pairs : tuple of three arrays of int, optional
+        Rows of begins, of their ends, and of begins and ends left alone, where the reader knows
+        better than the stack of a thread which belong together.
+    names : Naming, optional
+        What processes and threads are called, where no metadata records say so.
     **about
         Further fields of `Trace`: ``format, stated_rank, job, host, worker, local_rank, server``.
     """
     found = Problems()
     by_phase = _by_phase(columns, found)
-    rows, dur, phase, end_rows = _event_rows(columns, by_phase, found)
+    rows, dur, phase, end_rows = _event_rows(columns, by_phase, found, pairs)
     flow_rows = by_phase["stf"]
     instant_rows = np.sort(np.concatenate((by_phase["iIR"], by_phase["X without dur"])))
     async_rows, counter_rows = by_phase["bneSTF"], by_phase["C"]
@@ -69,7 +76,7 @@ def build_trace(
     zero_ns = _zero(columns, (rows, instant_rows, async_rows, counter_rows))
     order = event_order(columns.start_ns[rows] - zero_ns, dur)
     rows, dur, phase = rows[order], dur[order], phase[order]
-    table, device, of_thread = _table(columns, rows, dur, phase, zero_ns, found)
+    table, device, of_thread = _table(columns, rows, dur, phase, zero_ns, found, names)
     if len(end_rows):
         table.end_record = _end_records(columns, order, end_rows)
 
@@ -141,7 +148,10 @@ def _count_unplaced(columns: RankColumns, problems: Problems) -> None:
 
 
 def _event_rows(
-    columns: RankColumns, by_phase: dict[str, Rows], problems: Problems
+    columns: RankColumns,
+    by_phase: dict[str, Rows],
+    problems: Problems,
+    pairs: tuple[Rows, Rows, Rows] | None,
 ) -> tuple[Rows, Ints, npt.NDArray[np.uint8], Rows]:
     """Return rows, durations and phases of complete and of paired events, and the rows of ends.
 
@@ -156,13 +166,16 @@ def _event_rows(
     brackets = by_phase["BE"]
     if not len(brackets):
         return rows, dur, np.zeros(len(rows), np.uint8), brackets
-    thread = columns.pid[brackets].astype(np.int64) * len(columns.tids) + columns.tid[brackets]
-    opens = columns.phase[brackets] == ord("B")
-    begins, ends, alone = match_brackets(thread, columns.start_ns[brackets], opens)
-    lost_begins = int(opens[alone].sum())
+    if pairs is None:
+        thread = columns.pid[brackets].astype(np.int64) * len(columns.tids) + columns.tid[brackets]
+        opens = columns.phase[brackets] == ord("B")
+        matched = match_brackets(thread, columns.start_ns[brackets], opens)
+        begin_rows, end_rows, alone = (brackets[rows] for rows in matched)
+    else:
+        begin_rows, end_rows, alone = pairs
+    lost_begins = int((columns.phase[alone] == ord("B")).sum())
     problems.add("unpaired", lost_begins, "begin records (B) without an end")
     problems.add("unpaired", len(alone) - lost_begins, "end records (E) without a begin")
-    begin_rows, end_rows = brackets[begins], brackets[ends]
     return (
         np.concatenate((rows, begin_rows)),
         np.concatenate((dur, columns.start_ns[end_rows] - columns.start_ns[begin_rows])),
@@ -186,6 +199,7 @@ def _table(
     phase: npt.NDArray[np.uint8],
     zero_ns: int,
     problems: Problems,
+    names: Naming | None,
 ) -> tuple[EventTable, npt.NDArray[np.bool_], dict[tuple[int, int], int]]:
     start = columns.start_ns[rows] - zero_ns
     name, category = columns.name[rows], columns.category[rows]
@@ -196,7 +210,9 @@ def _table(
     )
     device = of_device[category] if len(of_device) else np.zeros(len(rows), dtype=bool)
     stream = device_streams(columns.stream[rows], device, pid, tid, columns)
-    places = find_tracks(pid, tid, stream, device, device & (kind == _ANNOTATION), start, columns)
+    places = find_tracks(
+        pid, tid, stream, device, device & (kind == _ANNOTATION), start, columns, names
+    )
     lanes = assign_lanes(start, dur, places.track, len(places.tracks), columns.resolution_ns)
     problems.add("overlap", lanes.overlaps, "events that overlap without nesting; in spill lanes")
     problems.add(

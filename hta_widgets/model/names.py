@@ -66,6 +66,7 @@ _ARCHITECTURE = re.compile(
 _TENSILE = re.compile(r"^(Cijk_\w+?_[A-Z]\w+?)_(\w+?)_.*?MT(\d+x\d+x\d+)")
 _PYTHON = re.compile(r"^[^\s()]+\.pyx?\(\d+\): (.+)$")
 _BUILT_IN = re.compile(r"^<built-in (?:method|function) (\w+)\b.*>$")
+_BYTEPS_STAGE = re.compile(r"[A-Z][A-Z0-9_]+")
 _QUALIFIED = re.compile(r"^[A-Za-z_$~][\w$]*(?:::[A-Za-z_$~][\w$]*)*")
 
 
@@ -86,7 +87,7 @@ def short_name(full: str) -> str:
     'ConvolutionBackward0'
     """
     text = full.strip()
-    for rule in (_host, _nccl, _copy, _mangled, _gemm, _kernel):
+    for rule in (_host, _byteps, _nccl, _copy, _mangled, _gemm, _kernel):
         short = rule(text)
         if short:
             return short
@@ -100,6 +101,14 @@ def _host(text: str) -> str:
         return text.partition("#")[2]
     match = _PYTHON.match(text) or _BUILT_IN.match(text)
     return match[1] if match else ""
+
+
+def _byteps(text: str) -> str:
+    """A stage stands in the row of its tensor; a tensor's own name is that of its row."""
+    if not text.startswith("Comm."):
+        return ""
+    stage = text.rpartition(".")[2]
+    return stage if _BYTEPS_STAGE.fullmatch(stage) else text.removeprefix("Comm.")
 
 
 def _nccl(text: str) -> str:

@@ -114,6 +114,7 @@ def find_tracks(
     device_annotation: npt.NDArray[np.bool_],
     start: Ints,
     columns: RankColumns,
+    names: Naming | None = None,
 ) -> Places:
     """Make the tracks of events that are sorted by start.
 
@@ -128,6 +129,8 @@ def find_tracks(
     device_annotation : array of bool
         Events that name ranges on a device; they get tracks of their own, so that a stream's
         busy time is its kernels'.
+    names : Naming, optional
+        What processes and threads are called; read from the metadata records if left out.
     """
     threads = len(columns.tids)
     slot = (pid.astype(np.int64) * threads + tid) * 2 + device_annotation
@@ -142,7 +145,7 @@ def find_tracks(
     of_device = np.zeros(count, dtype=bool)
     of_device[track[device]] = True
 
-    names = naming(columns)
+    names = naming(columns) if names is None else names
     device_pids = {columns.pids[int(slot) // 2 // threads] for slot in slots[of_device]}
     threads_of = [divmod(int(slot) // 2, threads) for slot in slots]
     found = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,11 +13,11 @@ from hta_widgets.errors import TraceError
 from hta_widgets.model.problems import Problems
 
 from .formats import WHAT_IS_READ, remedy_for, sniff
+from .natural import natural_key
 
 __all__ = ["Found", "find_files", "natural_key"]
 
 _MOST_FOREIGN_ROWS = 50
-_DIGITS = re.compile(r"(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +73,11 @@ def find_files(source: Any, problems: Problems, wanted: str = "auto") -> list[Fo
                 readable.append(known)
         elif sole or (file.named and what is not None):
             if what is None:
-                raise TraceError("is empty", path=file.path, remedy="Copy the file again.")
+                why = _why_empty(file.path).removeprefix("the file ")
+                raise TraceError(why, path=file.path, remedy="Copy the file again.")
             raise TraceError(f"is {what}", path=file.path, remedy=remedy_for(what))
         elif what is None:
-            problems.add("empty", 1, "the file is empty", file=file.path)
+            problems.add("empty", 1, _why_empty(file.path), file=file.path)
         else:
             foreign.append((file.path, f"is {what}"))
     if readable:
@@ -95,7 +95,7 @@ def find_files(source: Any, problems: Problems, wanted: str = "auto") -> list[Fo
                 remedy="Load a trace file, a directory of them, or a glob pattern.",
             )
         raise TraceError(
-            f"none of its {len(found):,} files is a trace: {_listed(foreign, found)}",
+            f"none of its {len(found):,} files is a trace: {_listed(foreign, problems)}",
             path=str(source) if isinstance(source, (str, os.PathLike)) else None,
             remedy=WHAT_IS_READ,
         )
@@ -111,9 +111,10 @@ def report_foreign(foreign: list[tuple[str, str]], problems: Problems) -> None:
         problems.add("foreign", rest, "further files that are no traces")
 
 
-def natural_key(path: str) -> list[tuple[int, int, str]]:
-    """Sort ``rank-10`` behind ``rank-9``."""
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in _DIGITS.split(path)]
+def _why_empty(path: str) -> str:
+    if Path(path).name in ("comm.json", "server_profile.json"):
+        return "the file is empty: BytePS was killed before it wrote the first bytes"
+    return "the file is empty"
 
 
 def _named(source: Any) -> Iterable[Found]:
@@ -181,8 +182,8 @@ def _files_below(directory: str) -> list[str]:
     return sorted(names, key=natural_key)
 
 
-def _listed(foreign: list[tuple[str, str]], found: list[Found]) -> str:
-    if not foreign:
-        return f"{Path(found[0].path).name} is empty"
-    shown = "; ".join(f"{Path(path).name} {detail}" for path, detail in foreign[:3])
-    return f"{shown}; …" if len(foreign) > 3 else shown
+def _listed(foreign: list[tuple[str, str]], problems: Problems) -> str:
+    empty = [(p.file or "", "is empty") for p in problems if p.kind == "empty"]
+    every = [*empty, *foreign]
+    shown = "; ".join(f"{Path(path).name} {detail}" for path, detail in every[:3])
+    return f"{shown}; …" if len(every) > 3 else shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from .kineto_traces import KINETO
+from .chrome_json import BYTEPS, BYTEPS_SERVER, KINETO
 from .mpi_profile import MPI_PROFILE
 from .mpi_trace import MPI_TRACE
 from .registry import Format, Start
@@ -14,13 +14,15 @@ from .streams import decompressed_size, open_stream
 __all__ = ["FORMATS", "READABLE", "WHAT_IS_READ", "Sniffed", "format_named", "remedy_for", "sniff"]
 
 #: In the order in which they are asked whether a file is theirs; any JSON is Kineto's.
-FORMATS: tuple[Format, ...] = (MPI_PROFILE, MPI_TRACE, KINETO)
+FORMATS: tuple[Format, ...] = (MPI_PROFILE, MPI_TRACE, BYTEPS, BYTEPS_SERVER, KINETO)
 
 #: What `load` can be asked for by name.
 READABLE: tuple[str, ...] = ("auto", *(known.name for known in FORMATS))
 
 #: What to do about files that are something else.
-WHAT_IS_READ = "Load Kineto or other Chrome trace-event JSON, plain or gzip."
+WHAT_IS_READ = (
+    "Load Kineto or other Chrome trace-event JSON, plain or gzip, or files of BytePS or mpitrace."
+)
 
 _SNIFFED_BYTES = 4096
 _MAGIC: tuple[tuple[bytes, str], ...] = (

@@ -215,7 +215,7 @@ def _assembled(
         [file.rank for file in kept],
         [trace.stated_rank for trace in traces],
         problems,
-        [format_named(file.format).keyed_by_order for file in kept],
+        [format_named(trace.format).keyed_by_order for trace in traces],
     )
     if wanted is not None and not wanted <= set(keys):
         missing = ", ".join(map(str, sorted(wanted - set(keys))))
@@ -238,14 +238,13 @@ def _finished(
 ) -> tuple[list[Found], list[Trace]]:
     """Let each format add what only all of its traces together tell."""
     for known in FORMATS:
-        at = [place for place, file in enumerate(files) if file.format == known.name]
-        if known.finish is None or not at:
+        own = [trace for trace in traces if trace.format == known.name]
+        if known.finish is None or not own:
             continue
-        given = {traces[place].path: files[place] for place in at}
-        finished = list(known.finish([traces[place] for place in at], problems))
-        others = [place for place in range(len(files)) if files[place].format != known.name]
-        files = [files[place] for place in others] + [given[trace.path] for trace in finished]
-        traces = [traces[place] for place in others] + finished
+        file_of = {trace.path: file for trace, file in zip(traces, files, strict=True)}
+        traces = [trace for trace in traces if trace.format != known.name]
+        traces += known.finish(own, problems)
+        files = [file_of[trace.path] for trace in traces]
     return files, traces
 
 

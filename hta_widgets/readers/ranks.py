@@ -66,14 +66,14 @@ def assign_ranks(
     problems : Problems
         Takes guesses and duplicates.
     by_order : sequence of bool, optional
-        Files whose rank is their place in the order, behind those of the others: no guess.
+        Files that, if they state no rank, get the next one behind all others: no guess.
     """
-    ordered = [place for place, counted in enumerate(by_order) if counted]
+    ordered = [place for place, counted in enumerate(by_order) if counted and stated[place] is None]
     keys: list[int | None] = list(given)
     taken = {key for key in given if key is not None}
     duplicates = []
     for place, rank in enumerate(stated):
-        if keys[place] is not None or rank is None or place in ordered:
+        if keys[place] is not None or rank is None:
             continue
         if rank in taken:
             duplicates.append(place)

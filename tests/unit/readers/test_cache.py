@@ -13,7 +13,7 @@ from hta_widgets.readers import cache
 from .conftest import event
 
 module = importlib.import_module("hta_widgets.readers.load")  # the package shows its function
-reader = importlib.import_module("hta_widgets.readers.kineto_traces")
+reader = importlib.import_module("hta_widgets.readers.chrome_json")
 
 
 @pytest.fixture(autouse=True)
