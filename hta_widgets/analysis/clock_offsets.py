@@ -234,7 +234,7 @@ def _telling(match: Matching) -> npt.NDArray[np.bool_]:
     together = np.isin(match.taken("operation"), [OPERATIONS.index(name) for name in _TOGETHER])
     has = np.zeros(len(match.groups), dtype=bool)
     has[match.group[together]] = True
-    return together | ~has[match.group]
+    return together | (~has[match.group] & (match.taken("early") == 0))
 
 
 def _from_common(collective: Ints, end: Ints, total: int) -> Floats:

@@ -108,6 +108,7 @@ class CommEvents:
     sequence: Ints  # -1 where unknown
     source: Ints  # ranks of a send and its receive, -1 for collectives
     target: Ints
+    early: Ints  # 1 where a rank may leave before the last one came
 
 
 def comm_events(trace: Trace) -> CommEvents:
@@ -172,6 +173,7 @@ def _read(trace: Trace) -> CommEvents:
         numbers_of(args["Seq"]),
         source,
         target,
+        np.zeros(len(rows), dtype=np.int64),
     )
 
 

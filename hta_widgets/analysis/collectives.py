@@ -155,7 +155,8 @@ class Arrivals:
         By position in the set: what was added to the times of tables.
     arrival_ns, end_ns : array of int
     last_ns : array of int
-        When the last rank of the entry's collective arrived.
+        When the last rank of the entry's collective arrived; where ranks may leave before that,
+        no later than the entry's end.
     last_rank : array of int
         Which one that was; -1 where several arrived at once.
     is_last : array of bool
@@ -197,6 +198,8 @@ def arrivals(traces: TraceSet, match: Matching, clock: Clock) -> Arrivals:
     several = match.each(np.add.reduceat(at_last.astype(np.int64), match.starts)) > 1
     ranks = np.array([trace.rank for trace in match.traces], dtype=np.int64)[match.trace]
     who = match.each(np.maximum.reduceat(np.where(at_last, ranks, -1), match.starts))
+    # Who has left did not wait for those that came later.
+    last = np.where(match.taken("early") == 1, np.minimum(last, end), last)
     return Arrivals(shifts, arrival, end, last, np.where(several, -1, who), at_last & ~several)
 
 

@@ -16,6 +16,7 @@ from hta_widgets.model import Selection, Trace, TraceSet
 
 from .alignment import MISSING, aligned
 from .collective_args import CommEvents, comm_events
+from .mpi_calls import has_mpi_calls, mpi_calls
 from .process_groups import Group, identified, missing_ranks
 
 __all__ = ["Matching", "counted", "matching", "recorded_shift", "split"]
@@ -155,7 +156,7 @@ class _Lane:
 
 
 def _matched(traces: list[Trace]) -> Matching:
-    events = [comm_events(trace) for trace in traces]
+    events = _communication(traces)
     keys, groups = identified(traces, events)
     lanes = _lanes(events, keys, groups)
     contents: dict[Hashable, int] = {}
@@ -206,6 +207,13 @@ def _matched(traces: list[Trace]) -> Matching:
         for key in ("communication", "matched", "partly_matched", "unmatched", "alone")
     }
     return _sorted(traces, events, lanes, groups, found, counted, dict(matched_by))
+
+
+def _communication(traces: list[Trace]) -> list[CommEvents]:
+    """Return what ranks communicate: on their devices, or in MPI calls."""
+    hosts = [trace for trace in traces if has_mpi_calls(trace)]
+    calls = {trace.rank: events for trace, events in zip(hosts, mpi_calls(hosts), strict=True)}
+    return [calls.get(trace.rank) or comm_events(trace) for trace in traces]
 
 
 def _sorted(

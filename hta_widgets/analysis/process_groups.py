@@ -77,10 +77,12 @@ def identified(
 def _copies(traces: Sequence[Trace]) -> list[int]:
     """Tell apart runs that are loaded together: ranks that claim the same number."""
     seen: Counter[tuple[str | None, int]] = Counter()
+    runs: dict[tuple[str | None, int], int] = {}
     copies = []
     for trace in traces:
         stated = trace.rank if trace.stated_rank is None else trace.stated_rank
-        copies.append(seen[trace.job, stated])
+        run = (trace.job, seen[trace.job, stated])
+        copies.append(runs.setdefault(run, len(runs)))
         seen[trace.job, stated] += 1
     return copies
 
