@@ -1,0 +1,128 @@
+"""A view as a vector picture: well-formed, true to scale, and small."""
+
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+from support.collective_job import US, collective
+from support.small import call, copy, event, kernel, load
+
+import hta_widgets as hw
+from hta_widgets.export.svg import timeline_svg
+from hta_widgets.tiles import TileEngine
+
+SVG = "{http://www.w3.org/2000/svg}"
+COMPUTE, MEMORY = "#1f77c0", "#2b968c"
+LEFT, ACROSS = 164, 1200 - 164 - 128
+LANE_PX = 24  # of a lane of compute where one rank has all the room
+
+
+def draw(traces, **options):
+    engine = TileEngine(traces)
+    state = {"view": options.pop("view", None)} | options.pop("state", {})
+    text = timeline_svg(engine, engine.scene(), state, opened=(), **options)
+    return ET.fromstring(text), text
+
+
+def paths(root, fill):
+    return "".join(path.get("d") for path in root.iter(f"{SVG}path") if path.get("fill") == fill)
+
+
+def boxes(data):
+    """Left, width and height of the rectangles of a path."""
+    found = re.findall(r"M([\d.]+) [\d.]+h([\d.]+)v([\d.]+)h-[\d.]+z", data)
+    return [tuple(map(float, box)) for box in found]
+
+
+def words(root):
+    return [text.text for text in root.iter(f"{SVG}text")]
+
+
+def test_rectangles_lie_where_their_events_are(tmp_path):
+    traces = load(tmp_path, [kernel(100, 300), kernel(300, 301), kernel(500, 900, name="relu")])
+    root, _ = draw(traces, view=[0, 1000])
+    [first, second] = [box for box in boxes(paths(root, COMPUTE)) if box[2] == LANE_PX]
+    assert first == pytest.approx((LEFT + ACROSS * 0.1, ACROSS * 0.2 - 1, LANE_PX), abs=0.01)
+    assert second == pytest.approx((LEFT + ACROSS * 0.5, ACROSS * 0.4 - 1, LANE_PX), abs=0.01)
+    assert {"gemm", "relu", "rank 0", "compute"} <= set(words(root))
+
+
+def test_columns_are_as_high_as_the_share_of_time_that_is_covered(tmp_path):
+    # A quarter of every microsecond for the first half, three quarters for the second; copies
+    # are a kind of their own.
+    events = [kernel(at, at + (250 if at < 500_000 else 750)) for at in range(0, 900_000, 1000)]
+    events += [copy(at, at + 1000) for at in range(950_000, 1_000_000, 1000)]
+    root, text = draw(load(tmp_path, events), view=[0, 1_000_000 // ACROSS * ACROSS])
+    tops = re.findall(r"V([\d.]+)H([\d.]+)", paths(root, COMPUTE))
+    [base] = re.findall(r"M[\d.]+ ([\d.]+)V", paths(root, COMPUTE))[-1:]
+    heights = {round(float(base) - float(top), 2) for top, _ in tops}
+    assert {LANE_PX / 4, LANE_PX * 3 / 4} <= heights
+    wide = [float(x) for top, x in tops if float(base) - float(top) == LANE_PX / 4]
+    assert wide, "equal neighbours are one step"
+    assert len(text) < 60_000
+
+
+def test_waits_are_hatched_and_the_last_rank_is_outlined(tmp_path):
+    pairs = [(at * 100 * US, at * 100 * US + (60 * US)) for at in range(6)]
+    early = [collective(low, high + 20 * US, seq=at) for at, (low, high) in enumerate(pairs)]
+    late = [collective(high, high + 20 * US, seq=at) for at, (_, high) in enumerate(pairs)]
+    root, text = draw(load(tmp_path, early, late))
+    hatched = [box for box in boxes(paths(root, "url(#hta-wait-light)")) if box[1] > 20]
+    per_us = ACROSS / 580
+    assert [width for _, width, _ in hatched[:6]] == pytest.approx([60 * per_us] * 6, rel=0.02)
+    assert 'id="hta-wait-light"' in text
+    said = words(root)
+    assert "last in 6 of 6" in said or "last 6/6" in said
+    assert "causes the wait" in said
+    assert any(said_.startswith("wait ") for said_ in said)
+
+
+def test_names_are_escaped_and_never_markup(tmp_path):
+    name = "</text><script>alert(1)</script>&amp; \x00\x1b <ns::f<int>>"
+    events = [kernel(0, 1000, name=name), event("cpu_op", name, 0, 1000, pid=10, tid=1)]
+    traces = load(tmp_path, events)
+    engine = TileEngine(traces)
+    text = timeline_svg(engine, engine.scene(), {}, headline=name, opened=[0])
+    root = ET.fromstring(text)
+    assert "<script" not in text
+    assert root.find(f"{SVG}desc").text.startswith("</text><script>")
+
+
+def test_what_is_shown_is_said(tmp_path):
+    traces = load(tmp_path, [kernel(0, 1000)], [kernel(0, 1000)], [kernel(0, 1000)])
+    chosen = {"selection": {"start_ns": 200, "end_ns": 400, "ranks": [1]}, "color": "name"}
+    root, _ = draw(traces, view=[100, 600], only=[1, 2], state=chosen, theme="dark")
+    title = root.find(f"{SVG}title").text
+    assert "2 of 3 ranks" in title
+    assert "500" in title
+    frames = [rect for rect in root.iter(f"{SVG}rect") if rect.get("stroke") == "#7db7ff"]
+    left = [float(rect.get("x")) for rect in frames if rect.get("stroke-width") == "1.5"]
+    assert min(left, key=lambda x: abs(x - (LEFT + ACROSS / 5))) == pytest.approx(
+        LEFT + ACROSS / 5, abs=1
+    )
+
+
+def test_a_long_name_and_many_ranks_fit(tmp_path):
+    long_name = "void " + "very_long_namespace::" * 12 + "kernel<float>(int)"
+    ranks = [[kernel(0, 1000 + rank, name=long_name), call(0, 10)] for rank in range(256)]
+    root, text = draw(load(tmp_path, *ranks))
+    assert sum(said is not None and said.startswith("rank ") for said in words(root)) == 256
+    assert len(text) < 2_000_000
+    assert all(len(said) < 200 for said in words(root))
+
+
+@pytest.mark.parametrize("events", [[], [event("cpu_op", "aten::add", 0, 100, pid=1, tid=1)]])
+def test_a_job_without_a_device_is_a_picture_too(tmp_path, events):
+    root, _ = draw(load(tmp_path, events))
+    assert "rank 0" in words(root)
+    assert "compute" not in words(root)
+
+
+def test_impossible_pictures_are_refused_in_words(tmp_path):
+    traces = load(tmp_path, [kernel(0, 1000)])
+    with pytest.raises(hw.TraceError, match="320 px"):
+        draw(traces, width=100)
+    with pytest.raises(hw.TraceError, match="theme"):
+        draw(traces, theme="sepia")
+    with pytest.raises(hw.TraceError, match="window"):
+        draw(traces, view=[5, 5])
