@@ -26,6 +26,7 @@ from .memory_timeline import memory_timeline
 from .operator_kernels import operator_kernels, operator_launch_delays
 from .operators import operators
 from .parallel_groups import parallel_groups
+from .phase_times import phase_times
 from .queue import queue_length, queue_length_summary, time_blocked_on_full_queue
 from .rank_clusters import rank_clusters
 from .rank_time_heatmap import rank_time_heatmap
@@ -66,6 +67,7 @@ __all__ = [
     "operators",
     "parallel_groups",
     "path_selection",
+    "phase_times",
     "queue_length",
     "queue_length_summary",
     "rank_clusters",

@@ -19,7 +19,16 @@ from .matching import Matching, matching, split
 from .results import joined, result
 from .scope import Part, Window, count_kinds, parts
 
-__all__ = ["DEVICE_TIMES", "Waits", "device_times", "host_steps", "step_times", "waits_of"]
+__all__ = [
+    "DEVICE_TIMES",
+    "Waits",
+    "device_times",
+    "from_median",
+    "host_steps",
+    "step_numbers",
+    "step_times",
+    "waits_of",
+]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -120,7 +129,7 @@ def step_times(
     column["own_ns"] = column["dur_ns"] - column["exposed_wait_ns"]
     deviations = {}
     for name in ("dur", "own"):
-        apart, share = _from_median(column["step"], column[f"{name}_ns"])
+        apart, share = from_median(column["step"], column[f"{name}_ns"])
         deviations[f"{name}_deviation_ns"] = apart
         deviations[f"{name}_deviation_share"] = share
     without = [part for part, one in zip(chosen, found, strict=True) if not len(one["step"])]
@@ -174,10 +183,7 @@ def _of_rank(part: Part, waits: Waits) -> dict[str, Ints]:
 def host_steps(part: Part) -> tuple[Ints, Ints, Ints]:
     """Return the numbers of a rank's steps, ascending, and their starts and ends on the host."""
     table = part.table
-    number_of = np.full(len(table.names), -1, dtype=np.int64)
-    for code, text in enumerate(table.names.values):
-        if text.startswith("ProfilerStep") and (found := _STEP.match(text)):
-            number_of[code] = int(found[1])
+    number_of = step_numbers(part.trace)
     rows = part.rows[table.stream[part.rows] < 0]
     rows = rows[number_of[table.name[rows]] >= 0]
     numbers, inverse = np.unique(number_of[table.name[rows]], return_inverse=True)
@@ -189,7 +195,19 @@ def host_steps(part: Part) -> tuple[Ints, Ints, Ints]:
     return numbers.astype(np.int64), first, last
 
 
-def _from_median(step: Ints, value: Ints) -> tuple[Floats, Floats]:
+def step_numbers(trace: Trace) -> Ints:
+    """Return for each name of a rank which step it is of, -1 for names that are no step's."""
+    known: Ints | None = trace.memo.get("step_numbers")
+    if known is None or len(known) != len(trace.table.names):
+        known = np.full(len(trace.table.names), -1, dtype=np.int64)
+        for code, text in enumerate(trace.table.names.values):
+            if text.startswith("ProfilerStep") and (found := _STEP.match(text)):
+                known[code] = int(found[1])
+        trace.memo["step_numbers"] = known
+    return known
+
+
+def from_median(step: Ints, value: Ints) -> tuple[Floats, Floats]:
     """Return how far values are from the median of their step, and that as a share of it."""
     middle = np.zeros(len(value))
     if len(value):

@@ -12,21 +12,39 @@ from hta_widgets.model import Selection, TraceSet
 
 from .columns import texts
 
-__all__ = ["steps"]
+__all__ = ["STEP", "steps"]
+
+STEP = "step"
+#: Phases that take less of all steps say little, and scatter much.
+LEAST_PCT = 1
 
 
 def steps(traces: TraceSet, selection: Selection, clock: Any) -> pd.DataFrame:
-    """Return one row per phase, step and rank; the first phase is the whole step."""
-    frame = analysis.step_times(traces, clock=clock, selection=selection)
+    """Return one row per phase, step and rank: the whole step first, then its phases.
+
+    Phases are those of `phase_times` that take 1 % of the steps' time or more, as they follow each
+    other; rows are by phase, rank and step.
+    """
+    whole = analysis.step_times(traces, clock=clock, selection=selection)
+    phases = analysis.phase_times(traces, selection=selection)
+    name, values = pd.factorize(phases["phase"])
+    spent = np.zeros(len(values), dtype=np.int64)
+    np.add.at(spent, name, phases["dur_ns"].to_numpy(np.int64))
+    lasting = spent * 100 >= int(whole["dur_ns"].sum()) * LEAST_PCT
+    phases = phases[lasting[name]] if len(whole) and len(phases) else phases.iloc[:0]
     found = pd.DataFrame(
         {
-            "phase": texts(["step"] * len(frame)),
-            "step": frame["step"].to_numpy(np.int64),
-            "rank": frame["rank"].to_numpy(np.int64),
-            "start_ns": frame["start_ns"].to_numpy(np.int64),
-            "dur_ns": frame["dur_ns"].to_numpy(np.int64),
-            "deviation_share": frame["dur_deviation_share"].to_numpy(np.float64),
+            "phase": texts([*[STEP] * len(whole), *phases["phase"].tolist()]),
+            **{
+                column: np.concatenate(
+                    [whole[column].to_numpy(np.int64), phases[column].to_numpy(np.int64)]
+                )
+                for column in ("step", "rank", "start_ns", "dur_ns")
+            },
+            "deviation_share": np.concatenate(
+                [whole["dur_deviation_share"], phases["deviation_share"]]
+            ),
         }
     )
-    found.attrs = {key: frame.attrs[key] for key in ("matched", "note") if key in frame.attrs}
+    found.attrs = {key: whole.attrs[key] for key in ("matched", "note") if key in whole.attrs}
     return found

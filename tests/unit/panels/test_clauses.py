@@ -41,7 +41,13 @@ def test_what_is_written_is_read(names, rest):
     assert again.query == written
 
 
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=12), min_size=1))
+# pandas takes a backtick behind a quoted quote for the begin of a column's name.
+@given(
+    st.lists(
+        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="`"), max_size=12),
+        min_size=1,
+    )
+)
 def test_pandas_understands_it(names):
     frame = pd.DataFrame({"name": pd.Categorical([*names, "none of these names"])})
     query = Clauses(None, tuple(names)).query
