@@ -25,17 +25,22 @@ export async function gunzip(bytes: Uint8Array): Promise<Uint8Array> {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-/** Named blocks of base64 text in the page, each a gzip stream. */
+/** Named blocks of a page, each a gzip stream; null where there is no such block. */
 export interface Blocks {
-  /** Null where there is no such block. */
+  /** As base64 text. */
   text(name: string): string | null;
+  /** As bytes; only where blocks are held so. */
+  bytes?(name: string): Uint8Array | null;
 }
 
 export async function readBlock(blocks: Blocks, name: string): Promise<Uint8Array> {
-  const text = blocks.text(name);
-  if (text === null) throw new Error(`This page has lost its part "${name}". Save it again.`);
+  const bytes = blocks.bytes?.(name) ?? null;
+  const text = bytes === null ? blocks.text(name) : null;
+  if (bytes === null && text === null) {
+    throw new Error(`This page has lost its part "${name}". Save it again.`);
+  }
   try {
-    return await gunzip(fromBase64(text.trim()));
+    return await gunzip(bytes ?? fromBase64(text!.trim()));
   } catch {
     throw new Error(`The part "${name}" of this page is damaged. Save it again.`);
   }

@@ -1,0 +1,79 @@
+"""Data of a page whose kernel may go: prepared in the background, handed out in chunks."""
+
+import base64
+import gzip
+import json
+import threading
+
+import pytest
+from support.random_job import write_job
+
+import hta_widgets as hw
+from hta_widgets.export.embed import OfflineData, embed, live
+from hta_widgets.tiles import TileEngine
+
+
+@pytest.fixture
+def engine(tmp_path):
+    return TileEngine(hw.load(write_job(tmp_path, 1), progress=False, cache=False))
+
+
+def test_all_that_a_saved_page_holds(engine, monkeypatch):
+    monkeypatch.setattr(live, "CHUNK_BYTES", 1000)
+    offline = OfflineData(engine, engine.scene())
+    assert offline.join(60)
+    said, buffer = offline.answer({"op": "offline"})
+    assert (said["state"], buffer) == ("ready", None)
+    chunks = [offline.answer({"op": "offline", "chunk": k})[1] for k in range(said["chunks"])]
+    assert [len(chunk) for chunk in chunks[:-1]] == [1000] * (said["chunks"] - 1)
+    content = b"".join(chunks)
+    assert len(content) == said["bytes"] > 2000
+    blocks = {name: content[at : at + size] for name, (at, size) in said["blocks"].items()}
+    whole = embed(engine, engine.scene(), {}, 25e6)
+    assert {block.name: base64.b64decode(block.text) for block in whole.blocks} == {
+        name: block for name, block in blocks.items() if name != "document"
+    }
+    document = json.loads(gzip.decompress(blocks["document"]))
+    assert document["scene"]["embedded"]["level"] == "all"
+    assert [rank["rank"] for rank in document["ranks"]] == engine.traces.ranks
+    with pytest.raises(ValueError, match=f"no chunk {said['chunks']}: there are {said['chunks']}"):
+        offline.answer({"op": "offline", "chunk": said["chunks"]})
+
+
+def test_no_more_than_asked_for(tmp_path):
+    engine = TileEngine(hw.load(write_job(tmp_path, 1, events=3000), progress=False, cache=False))
+    offline = OfflineData(engine, engine.scene(), max_mb=0.08)
+    assert offline.join(60)
+    whole = OfflineData(engine, engine.scene())
+    assert whole.join(60)
+    few, all_ = offline.answer({})[0], whole.answer({})[0]
+    assert few["bytes"] <= 80_000 < all_["bytes"]
+
+
+def test_answers_while_it_works(engine, monkeypatch):
+    go_on = threading.Event()
+
+    def held_up(*arguments):
+        go_on.wait(60)
+        return embed(*arguments)
+
+    monkeypatch.setattr(live, "embed", held_up)
+    offline = OfflineData(engine, engine.scene())
+    assert offline.answer({"op": "offline"}) == ({"state": "preparing"}, None)
+    assert offline.answer({"op": "offline"}) == ({"state": "preparing"}, None)
+    with pytest.raises(ValueError, match="no chunk 0: there are 0"):
+        offline.answer({"op": "offline", "chunk": 0})
+    go_on.set()
+    assert offline.join(60)
+    assert offline.answer({"op": "offline"})[0]["state"] == "ready"
+
+
+def test_says_why_it_fails(engine, monkeypatch):
+    def broken(*_):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(live, "embed", broken)
+    offline = OfflineData(engine, engine.scene())
+    assert offline.join(60)
+    said = {"state": "failed", "message": "the disk is full"}
+    assert offline.answer({"op": "offline"}) == (said, None)
