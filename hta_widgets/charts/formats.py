@@ -1,16 +1,27 @@
-"""Numbers as words: the same words as the timeline's (``js/src/draw/format.ts``).
+"""Numbers as words, as everywhere in the package, and for axes of charts."""
 
-Spaces within a number or before its unit are thin and do not break.
-"""
-
-from __future__ import annotations
-
-import math
-from decimal import ROUND_HALF_UP, Decimal
+from hta_widgets.formats import (
+    GROUP,
+    MINUS,
+    THIN,
+    UNKNOWN,
+    axis_time,
+    count,
+    duration,
+    duration_delta,
+    plural,
+    rate,
+    share,
+    share_delta,
+    size,
+    value,
+)
 
 __all__ = [
     "AXIS_JS",
+    "GROUP",
     "MINUS",
+    "THIN",
     "UNKNOWN",
     "axis_time",
     "count",
@@ -24,74 +35,6 @@ __all__ = [
     "value",
 ]
 
-THIN = "\u2009"
-GROUP = "\u202f"
-MINUS = "\u2212"
-UNKNOWN = "\u2013"
-
-_TIME_UNITS = (("s", 1e9), ("ms", 1e6), ("\u00b5s", 1e3))
-_BYTE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
-
-Number = float | int | None
-
-
-def _known(number: Number) -> bool:
-    return number is not None and math.isfinite(number)
-
-
-def _fixed(number: float, decimals: int) -> str:
-    """Round half up, as a browser does."""
-    step = Decimal(1).scaleb(-decimals)
-    return str(Decimal(number).quantize(step, rounding=ROUND_HALF_UP))
-
-
-def _group(digits: str) -> str:
-    whole, _, fraction = digits.partition(".")
-    grouped = f"{int(whole):,}".replace(",", GROUP)
-    return f"{grouped}.{fraction}" if fraction else grouped
-
-
-def _significant(number: float, digits: int) -> str:
-    whole = max(1, math.floor(math.log10(number) + 1e-12) + 1)
-    text = _fixed(number, max(0, digits - whole))
-    if len(text.replace(".", "")) > digits and "." in text:
-        # Rounding may add a digit: 9.996 is 10.0, not 10.00.
-        return _fixed(number, max(0, digits - whole - 1))
-    return text
-
-
-def duration(ns: Number) -> str:
-    """``1.21 ms``, ``148 ms``, ``415 ns``: three significant digits."""
-    if ns is None or not _known(ns):
-        return UNKNOWN
-    absolute = abs(float(ns))
-    sign = MINUS if ns < 0 else ""
-    for unit, scale in _TIME_UNITS:
-        if absolute >= scale * 0.9995:
-            return f"{sign}{_group(_significant(absolute / scale, 3))}{THIN}{unit}"
-    exact = absolute == int(absolute)
-    text = str(int(absolute)) if exact else _significant(max(absolute, 0.001), 3)
-    return f"{sign}{text}{THIN}ns"
-
-
-def duration_delta(ns: Number) -> str:
-    """``+24.8 ms``, ``−3.00 µs``, ``±0 ns``."""
-    if ns is None or not _known(ns):
-        return UNKNOWN
-    if ns == 0:
-        return f"±0{THIN}ns"
-    return ("+" if ns > 0 else MINUS) + duration(abs(ns))
-
-
-def axis_time(ns: float, step: float) -> str:
-    """Label of an axis tick: the unit and the decimals that the step between ticks needs."""
-    unit, scale = _TIME_UNITS[0 if step >= 1e9 else 1 if step >= 1e5 else 2]
-    decimals = max(0, math.ceil(-math.log10(step / scale) - 1e-9))
-    text = _fixed(abs(ns) / scale, decimals)
-    sign = MINUS if ns < 0 and float(text) != 0 else ""
-    return f"{sign}{_group(text)}{THIN}{unit}"
-
-
 #: `axis_time` for axes whose ticks change while one zooms; `tick` and `ticks` are Bokeh's.
 AXIS_JS = """
 const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : Math.max(Math.abs(tick), 1);
@@ -101,68 +44,3 @@ const [whole, part] = (Math.abs(tick) / scale).toFixed(decimals).split(".");
 const grouped = whole.replace(/\\B(?=(\\d{3})+(?!\\d))/g, "\u202f");
 return (tick < 0 ? "\u2212" : "") + grouped + (part ? "." + part : "") + "\u2009" + unit;
 """
-
-
-def share(part: Number) -> str:
-    """``66 %``, ``2.8 %``, ``<1 %``; nothing known is ``–``, never ``0``."""
-    if part is None or not _known(part):
-        return UNKNOWN
-    if part <= 0:
-        return f"0{THIN}%"
-    if part < 0.01:
-        return f"<1{THIN}%"
-    return f"{_fixed(part * 100, 0 if part >= 0.0995 else 1)}{THIN}%"
-
-
-def share_delta(part: Number) -> str:
-    """``+60 %``, ``−2.8 %``, ``±0 %``."""
-    if part is None or not _known(part):
-        return UNKNOWN
-    absolute = abs(part)
-    text = _fixed(absolute * 100, 0 if absolute >= 0.0995 else 1)
-    if float(text) == 0:
-        return f"±0{THIN}%"
-    return f"{'+' if part > 0 else MINUS}{_group(text)}{THIN}%"
-
-
-def count(number: Number) -> str:
-    """``215 456``."""
-    if number is None or not _known(number):
-        return UNKNOWN
-    return (MINUS if number < 0 else "") + _group(_fixed(abs(float(number)), 0))
-
-
-def size(number: Number) -> str:
-    """Bytes, decimal: ``26.6 MB``."""
-    if number is None or not _known(number):
-        return UNKNOWN
-    amount, unit = abs(float(number)), 0
-    while amount >= 999.5 and unit < len(_BYTE_UNITS) - 1:
-        amount /= 1000
-        unit += 1
-    text = str(round(amount)) if unit == 0 or amount == 0 else _significant(amount, 3)
-    return f"{MINUS if number < 0 else ''}{text}{THIN}{_BYTE_UNITS[unit]}"
-
-
-def rate(gb_per_s: Number) -> str:
-    """Gigabytes a second, decimal: ``22.0 GB/s``."""
-    if gb_per_s is None or not _known(gb_per_s):
-        return UNKNOWN
-    return f"{size(gb_per_s * 1e9)}/s"
-
-
-def value(number: Number, unit: str = "") -> str:
-    """A value of a counter: up to four significant digits, large ones in groups."""
-    if number is None or not _known(number):
-        return UNKNOWN
-    absolute = abs(float(number))
-    if absolute == int(absolute) or absolute >= 1000:
-        text = _group(_fixed(absolute, 0))
-    else:
-        text = f"{absolute:.4g}"
-    return f"{MINUS if number < 0 else ''}{text}{THIN + unit if unit else ''}"
-
-
-def plural(number: int, noun: str) -> str:
-    """``1 rank``, ``8 ranks``."""
-    return f"{count(number)} {noun}{'' if number == 1 else 's'}"

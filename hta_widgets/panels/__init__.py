@@ -3,5 +3,6 @@
 from .catalog import PANELS, Panel
 from .clauses import Clauses, read_clauses
 from .engine import PanelEngine
+from .words import selection_words
 
-__all__ = ["PANELS", "Clauses", "Panel", "PanelEngine", "read_clauses"]
+__all__ = ["PANELS", "Clauses", "Panel", "PanelEngine", "read_clauses", "selection_words"]

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-__all__ = ["Clauses", "read_clauses"]
+__all__ = ["Clauses", "conjuncts", "read_clauses", "read_text"]
 
 # Only what `repr` writes is a clause; whatever else Python can write in a string stays as it is.
 _TEXT = (
@@ -87,7 +87,7 @@ def read_clauses(query: str | None) -> Clauses:
         return Clauses()
     found: dict[str, tuple[str, ...]] = {}
     rest: list[str] = []
-    for part in _conjuncts(query.strip()):
+    for part in conjuncts(query.strip()):
         clause = _CLAUSE.fullmatch(part)
         if clause is None:
             rest.append(part)
@@ -113,7 +113,12 @@ def _value(text: str) -> str:
     return _ESCAPE.sub(plain, text[1:-1])
 
 
-def _conjuncts(query: str) -> list[str]:
+def read_text(literal: str) -> str | None:
+    """Return what a quoted text stands for; None where it is not quoted as `repr` does."""
+    return _value(literal) if re.fullmatch(_TEXT, literal) else None
+
+
+def conjuncts(query: str) -> list[str]:
     """Return what ``and`` joins; the whole query where it is no conjunction."""
     parts, begin, depth = [], 0, 0
     for token in _TOKEN.finditer(query):

@@ -8,9 +8,10 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "hta_widgets"
 
-BASE = {"errors", "taxonomy"}
+BASE = {"errors", "formats", "taxonomy"}
 MAY_IMPORT = {
     "errors": set(),
+    "formats": set(),
     "taxonomy": {"errors"},
     "model": BASE,
     "readers": BASE | {"model"},
@@ -33,7 +34,7 @@ HANDED_ON = {
     ("model/traceset.py", "export"),
 }
 
-HEADLESS = {"model", "analysis", "tiles", "panels", "readers", "taxonomy", "errors"}
+HEADLESS = {"model", "analysis", "tiles", "panels", "readers", "taxonomy", "errors", "formats"}
 WIDGET_LIBRARIES = {"anywidget", "bokeh", "ipywidgets", "jupyterlab", "traitlets"}
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
