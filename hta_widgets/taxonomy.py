@@ -178,7 +178,7 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
     ),
     Rule("annotation", _BYTEPS, r"^Comm\.", "a gradient's whole synchronisation"),
     Rule("communication", "byteps-server", r"^(push|pull)-\d+$", "requests of workers"),
-    Rule("sync", "byteps-wait", None, "waiting for the root GPU, or for other workers' pushes"),
+    Rule("sync", "waiting", None, "waiting for the root GPU, or for other workers' pushes"),
     # MPI, as mpitrace's time lines tell it.
     Rule(
         "cpu",

@@ -113,5 +113,5 @@ def _moved(members: Members, low: int, high: int) -> frozenset[int]:
         out = (table.start_ns[rows] < low) | (table.end_ns[rows] > high)
         moved.append(records[out & (records >= 0)])
     asyncs = trace.async_table
-    moved.append(asyncs.record[asyncs.start_ns < low])
+    moved.append(asyncs.record[(asyncs.start_ns < low) & (asyncs.record >= 0)])
     return frozenset(np.concatenate(moved).tolist())

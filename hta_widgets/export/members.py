@@ -221,9 +221,10 @@ def _instants(members: Members) -> None:
 def _asyncs(members: Members) -> None:
     table, trace = members.trace.async_table, members.trace
     names, categories = trace.table.names, trace.table.categories
-    members.fate[table.record] = DROP
+    stated = table.record >= 0  # derived ones have no record
+    members.fate[table.record[stated]] = DROP
     end_ns = table.start_ns + np.maximum(table.dur_ns, 0)
-    kept = _within(members, table.start_ns, end_ns)
+    kept = _within(members, table.start_ns, end_ns) & stated
     if members.threads is not None:
         processes = {pid for pid, _ in members.threads}
         kept &= np.array([pid in processes for pid in table.pid], dtype=bool)

@@ -108,7 +108,11 @@ def _byteps(text: str) -> str:
     if not text.startswith("Comm."):
         return ""
     stage = text.rpartition(".")[2]
-    return stage if _BYTEPS_STAGE.fullmatch(stage) else text.removeprefix("Comm.")
+    return (
+        stage
+        if _BYTEPS_STAGE.fullmatch(stage)
+        else text.removeprefix("Comm.").removeprefix("byteps.")
+    )
 
 
 def _nccl(text: str) -> str:

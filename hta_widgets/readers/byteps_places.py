@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
+import numpy as np
+
+from hta_widgets.model.byteps_requests import servers_of_keys
 from hta_widgets.model.problems import Problems
 from hta_widgets.model.rank_scope import MARK
 from hta_widgets.model.trace import Trace
@@ -63,7 +67,23 @@ def place_servers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
     for trace in others:
         job, server = numbers[trace.path]
         placed.append(trace.replace(job=job, server=server))
+    for job in {trace.job for trace in placed}:
+        _name_keys([trace for trace in placed if trace.job == job])
     return sorted(placed, key=lambda trace: (trace.job or "", trace.server))
+
+
+def _name_keys(servers: Sequence[Trace]) -> None:
+    """Say on the tracks which tensor and partition a key is, which all servers' keys tell."""
+    keys = [
+        np.array(sorted({int(t.pid) for t in trace.tracks if t.pid.isdecimal()}), np.uint64)
+        for trace in servers
+    ]
+    for trace, meaning in zip(servers, servers_of_keys(keys)[1], strict=True):
+        for at, track in enumerate(trace.tracks):
+            raw = meaning.get(int(track.pid) if track.pid.isdecimal() else -1, (0, -1))[1]
+            if raw >= 0 and track.label.startswith("node "):
+                label = f"{raw >> 16}:{raw & 0xFFFF} · {track.label.partition(' (')[0]}"
+                trace.tracks[at] = replace(track, label=label)
 
 
 def _identity(trace: Trace) -> dict[str, Any]:

@@ -171,7 +171,7 @@ def _open_requests(trace: Trace, columns: RankColumns, rows: Rows, iteration: In
         start_ns=columns.start_ns[rows] - trace.zero_ns,
         dur_ns=np.full(len(rows), -1, np.int64),
         name=columns.name[rows],
-        category=columns.category[rows].astype(np.int32),
+        category=np.full(len(rows), trace.table.categories.add("open request"), np.int32),
         async_id=[str(iteration[row]) for row in rows.tolist()],
         pid=[columns.pids[code] for code in columns.pid[rows].tolist()],
         record=columns.record[rows],

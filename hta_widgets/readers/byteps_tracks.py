@@ -15,7 +15,7 @@ __all__ = ["BYTEPS_WAIT", "in_flight", "named_tracks"]
 Ints = npt.NDArray[np.int64]
 
 #: Category of the waits that no record states, but that follow from those around them.
-BYTEPS_WAIT = "byteps-wait"
+BYTEPS_WAIT = "waiting"
 
 
 def named_tracks(tracks: Sequence[Track]) -> list[Track]:

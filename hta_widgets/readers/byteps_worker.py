@@ -92,7 +92,7 @@ def _naming(columns: RankColumns) -> Naming:
     for code in np.unique(threads[columns.phase == ord("X")]).tolist():
         pid_code, tid_code = divmod(code, len(columns.tids))
         pid, tid = columns.pids[pid_code], columns.tids[tid_code]
-        names.process[pid] = pid.removeprefix(PREFIX)
+        names.process[pid] = pid.removeprefix(PREFIX).removeprefix("byteps.")
         if tid == TOTAL:
             names.thread[pid, tid], names.thread_sort[pid, tid] = "whole", -1
         elif stage_of(pid, tid, f"{pid}.X") is not None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from hta_widgets.model import Trace
 from hta_widgets.model.table import Track
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "counter_unit",
     "distinct",
     "job_title",
+    "place_label",
     "thread_label",
     "track_label",
 ]
@@ -50,7 +52,15 @@ def track_label(track: Track) -> str:
     if track.role in {"stream", "annotation"}:
         stream = f"stream {track.stream}" if track.stream >= 0 else track.label
         return stream if track.role == "stream" else f"{stream} annotations"
-    return track.label
+    # The row of a tensor's whole synchronisation stands for the tensor.
+    return track.process if track.label == "whole" else track.label
+
+
+def place_label(trace: Trace) -> str:
+    """Return which GPU of which worker, or which server a trace is of; nothing for plain ranks."""
+    if trace.server >= 0:
+        return f"server {trace.server}"
+    return f"worker {trace.worker} · GPU {trace.local_rank}" if trace.worker >= 0 else ""
 
 
 def distinct(labels: Sequence[str]) -> list[str]:

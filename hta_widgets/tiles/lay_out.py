@@ -88,9 +88,10 @@ def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> Ra
         *(_track_row(counts, at, label) for at, label in threads.items()),
         *(_track_row(counts, at) for at in _streams(counts)),
         *_counter_rows(trace.counter_table, process),
-        *_async_rows(asyncs, process),
-        *_instant_rows(instants, process),
-        *(_track_row(counts, at) for at in counts.with_role("other")),
+        *_with_asyncs(
+            [*_instant_rows(instants, process), *_other_rows(counts)],
+            list(_async_rows(asyncs, process)),
+        ),
     ):
         if row.role not in _SIDE_ROLES:
             track_lane0[row.source] = lane
@@ -265,6 +266,23 @@ def _async_rows(groups: list[AsyncGroup], process: labels.ProcessName) -> Iterat
             lanes=group.layers,
             nested=group.layers,
         )
+
+
+def _other_rows(counts: _Counts) -> Iterator[TrackRow]:
+    return (_track_row(counts, at) for at in counts.with_role("other"))
+
+
+def _with_asyncs(rows: list[TrackRow], asyncs: list[TrackRow]) -> Iterator[TrackRow]:
+    """Put asyncs below the rows of their process, those of none of them first."""
+    last = {row.process: at for at, row in enumerate(rows) if row.role == "other"}
+    yield from (row for row in asyncs if row.process not in last)
+    below: dict[int, list[TrackRow]] = {}
+    for row in asyncs:
+        if row.process in last:
+            below.setdefault(last[row.process], []).append(row)
+    for at, row in enumerate(rows):
+        yield row
+        yield from below.get(at, ())
 
 
 def _instant_groups(trace: Trace) -> dict[str, npt.NDArray[np.intp]]:

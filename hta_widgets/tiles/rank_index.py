@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from hta_widgets import taxonomy
 from hta_widgets.model.table import KINDS, AsyncTable, InstantTable, Pool
 from hta_widgets.tiles.lane_index import (
     CounterLane,
@@ -147,6 +148,11 @@ class RankIndex:
     ) -> Rows:
         names, categories = self.rank.table.names, self.rank.table.categories
         kind = np.full(len(table), _OTHER, np.uint8)
+        # What readers derived is of a kind that we know; of others' asyncs nobody can tell.
+        derived = np.flatnonzero(table.record < 0)
+        kind[derived] = taxonomy.kind_codes(
+            table.category[derived], table.name[derived], categories.values, names.values
+        )
         return Rows(
             name, starts, durs, table.name, table.category, kind, table.record, names, categories
         )

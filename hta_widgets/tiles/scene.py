@@ -8,7 +8,7 @@ from typing import Any
 
 from hta_widgets.model import Problem, TraceSet
 from hta_widgets.model.table import KINDS
-from hta_widgets.tiles.labels import job_title
+from hta_widgets.tiles.labels import job_title, place_label
 from hta_widgets.tiles.layout import Job, Rank, SummaryRow, TrackRow
 from hta_widgets.tiles.strip import strip
 from hta_widgets.tiles.truth import truth
@@ -53,10 +53,11 @@ def whole_range(job: Job) -> tuple[int, int]:
 
 
 def _rank(rank: Rank, *, problems: int, truncated: str | None) -> dict[str, Any]:
+    place = place_label(rank.trace)
     return {
         "rank": rank.rank,
-        "label": f"rank {rank.rank}",
-        "host": rank.trace.host,
+        "label": place or f"rank {rank.rank}",
+        "host": f"rank {rank.rank}" if place and not rank.trace.host else rank.trace.host,
         "file": Path(rank.trace.path).name,
         "events": len(rank.table),
         "range": list(rank.range_ns),
