@@ -40,8 +40,8 @@ class Bars:
     line: str | None = None
     hatch: str | None = None
     hatch_color: str | None = None
-    hatch_weight: float = 1.0
-    hatch_scale: float = 5.0
+    hatch_weight: float = 0.8
+    hatch_scale: float = 8.0
     alpha: float = 1.0
     text: str = ""
     text_color: str = "#000000"

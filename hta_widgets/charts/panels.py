@@ -13,7 +13,7 @@ from .busy import comm_comp_overlap, temporal_breakdown
 from .sheets import laid_out_by_the_page
 from .theme import Theme
 
-__all__ = ["panel_figure", "panel_items"]
+__all__ = ["CHART_PANELS", "panel_figure", "panel_items"]
 
 Draw = Callable[..., Any]
 
@@ -44,6 +44,9 @@ _PANELS: dict[str, tuple[Draw, Callable[[], pd.DataFrame]]] = {
     "breakdown": (temporal_breakdown, _breakdown),
     "overlap": (comm_comp_overlap, _overlap),
 }
+
+#: Panels that are charts, by id.
+CHART_PANELS: tuple[str, ...] = tuple(_PANELS)
 
 
 def panel_figure(

@@ -8,7 +8,7 @@ So here the frame fills the figure, and every word is a mark: `js/src/dash/chart
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -46,7 +46,7 @@ def content_of(figure: Any) -> dict[str, Any]:
 def new_sheet(theme: Theme, content: Mapping[str, Any]) -> Any:
     """Return an empty figure that is all frame, with the sources of its words.
 
-    Its ``words``, ``rules`` and ``ground`` are filled by the page.
+    Its ``words``, ``plates`` and ``rules`` are filled by the page.
     """
     figure = plotting.figure(
         width=400,
@@ -70,17 +70,7 @@ def new_sheet(theme: Theme, content: Mapping[str, Any]) -> Any:
 
 
 def add_ground(figure: Any) -> None:
-    """Add what lies below the marks: grounds of rows, and lines of the scale."""
-    figure.quad(
-        left="left",
-        right="right",
-        top="top",
-        bottom="bottom",
-        fill_color="color",
-        line_color=None,
-        source=_empty("ground", "left", "right", "top", "bottom", "color"),
-        level="underlay",
-    )
+    """Add what lies below the marks: the lines of the scale."""
     figure.segment(
         x0="x0",
         x1="x1",
@@ -94,7 +84,17 @@ def add_ground(figure: Any) -> None:
 
 
 def add_words(figure: Any) -> None:
-    """Add the words, above all marks."""
+    """Add the words, above all marks, and the plates below some of them."""
+    figure.quad(
+        left="left",
+        right="right",
+        top="top",
+        bottom="bottom",
+        fill_color="color",
+        line_color=None,
+        source=_empty("plates", "left", "right", "top", "bottom", "color"),
+        level="annotation",
+    )
     figure.text(
         x="x",
         y="y",

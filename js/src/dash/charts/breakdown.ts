@@ -1,0 +1,92 @@
+/** Where each rank's GPU time goes: as `charts.temporal_breakdown` draws it. */
+
+import { formatDuration, formatShare } from "../../draw/format";
+import type { Theme } from "../../draw/theme";
+import type { PanelFrame } from "../types";
+import { type Inside, numbers, type RowsContent } from "./content";
+import { extremes, farBelow, mean, noteOf, prefixed, sentences, unmatched } from "./phrases";
+
+const TITLE = "Where GPU time goes";
+/** Less waiting than this share of the time is no ground to name anybody. */
+const TELLING = 0.02;
+
+export function breakdown(frame: PanelFrame, theme: Theme): RowsContent | string {
+  if (frame.rows === 0) return noteOf(frame) || "nothing to draw";
+  const column = (name: string): number[] => numbers(frame, name);
+  const ranks = column("rank");
+  const span = column("span_ns");
+  const exposed = column("exposed_communication_ns");
+  const memory = column("exposed_memory_ns");
+  const waits = column("exposed_wait_ns");
+  const matched = waits.some(Number.isFinite);
+  const wait = exposed.map((most, row) => Math.min(Math.max(waits[row]! || 0, 0), most));
+  const idle = column("idle_ns");
+  const busy = column("non_compute_ns");
+  const pieces: readonly (readonly [name: string, ns: number[], ink: string])[] = [
+    ["compute", column("compute_ns"), theme.onKind.compute],
+    ["transfer", exposed.map((ns, row) => ns - wait[row]!), theme.onKind.communication],
+    ["wait", wait, theme.ink],
+    ["copies", memory, theme.onKind.memory],
+    ["other work", busy.map((ns, row) => ns - exposed[row]! - memory[row]!), theme.onKind.other],
+    ["idle", idle, theme.ink2],
+  ];
+  const data: Record<string, number[]> = { row: ranks.map((_, row) => row) };
+  const inside: Inside[] = [];
+  let left = new Array<number>(frame.rows).fill(0);
+  const shares = pieces.map(([name, ns, color], number) => {
+    const size = ns.map((each, row) => (span[row]! > 0 ? each / span[row]! : 0));
+    const right = left.map((each, row) => each + size[row]!);
+    data[`left_${number}`] = left;
+    data[`right_${number}`] = right;
+    for (let row = 0; row < frame.rows; row += 1) {
+      if (size[row]! <= 0) continue;
+      const text = formatShare(size[row]!);
+      const plate = name === "wait" ? theme.waitFill : undefined;
+      inside.push({ row, left: left[row]!, right: right[row]!, text, color, plate });
+    }
+    left = right;
+    return size;
+  });
+  const names = ranks.map((rank) => `rank ${rank}`);
+  const idleShare = idle.map((ns, row) => ns / Math.max(span[row]!, 1));
+  const waitShare = shares[2]!;
+  const late =
+    mean(waitShare) >= TELLING ? farBelow(waitShare, 0.25) : (new Set() as ReadonlySet<number>);
+  const kept = pieces.map((_, at) => at).filter((at) => pieces[at]![1].some((ns) => ns > 0));
+  const said = kept.map((at) => `${label(at)} ${formatShare(mean(shares[at]!))}`).join(", ");
+  function label(at: number): string {
+    const name = pieces[at]![0];
+    return name === "transfer" && !matched ? "communication" : name;
+  }
+  return {
+    title: TITLE,
+    subtitle: sentences(
+      "share of the time from a rank's first device event to its last",
+      "communication only where no compute hides it",
+      prefixed("idle ", extremes(names, idleShare, formatShare)),
+      unmatched(frame),
+    ),
+    finding: `mean of ${frame.rows} ranks: ${said}`,
+    names,
+    keys: ranks.map((rank) => [rank]),
+    late,
+    data,
+    xStart: 0,
+    xEnd: 1,
+    ticks: [],
+    head: "",
+    columns: [{ head: "span", texts: span.map(formatDuration), least: 420 }],
+    inside,
+    legend: kept.map((at) => [at, label(at)]),
+    tip: (row) => ({
+      heading: names[row]!,
+      lines: [
+        ...kept.map((at): [string, string] => [
+          label(at),
+          `${formatDuration(pieces[at]![1][row]!)} · ${formatShare(shares[at]![row]!)}`,
+        ]),
+        ["span", formatDuration(span[row]!)],
+      ],
+    }),
+  };
+}

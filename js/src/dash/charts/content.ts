@@ -1,0 +1,98 @@
+/** What a chart of rows shows before it is laid out: the same in Python (`charts/sheet_rows.py`). */
+
+import type { ThemeName } from "../../contract";
+import type { Theme } from "../../draw/theme";
+import type { Chosen, PanelFrame } from "../types";
+import type { Column } from "./bokeh";
+
+export type Key = number | string;
+
+export interface Tip {
+  heading: string;
+  lines: readonly (readonly [what: string, value: string])[];
+}
+
+/** A text in a bar, drawn where it has room. */
+export interface Inside {
+  row: number;
+  left: number;
+  right: number;
+  text: string;
+  color: string;
+  /** Colour of a plate below the text, over a hatch. */
+  plate?: string | undefined;
+}
+
+/** A text at the end of a bar. */
+export interface End {
+  row: number;
+  at: number;
+  text: string;
+}
+
+export interface SideColumn {
+  head: string;
+  texts: readonly string[];
+  /** Shown from this width on. */
+  least?: number;
+  /** Rows whose text is in the colour of who is late. */
+  late?: ReadonlySet<number>;
+}
+
+export interface RowsContent {
+  title: string;
+  subtitle: string;
+  /** For those who do not see the chart. */
+  finding: string;
+  names: readonly string[];
+  /** Second lines of the names, where rows are tall. */
+  seconds?: readonly string[];
+  /** What each row stands for in the panel's dimension. */
+  keys: readonly (readonly Key[])[];
+  late?: ReadonlySet<number>;
+  /** Columns of the marks' source. */
+  data: Record<string, Column>;
+  xStart: number;
+  xEnd: number;
+  ticks: readonly (readonly [at: number, text: string])[];
+  zeroLine?: boolean;
+  /** Lines between rows. */
+  ruled?: boolean;
+  head: string;
+  columns: readonly SideColumn[];
+  inside?: readonly Inside[];
+  ends?: readonly End[];
+  /** Marks by number, and what they are called. */
+  legend?: readonly (readonly [mark: number, text: string])[];
+  /** Height of a row where there is room for it. */
+  pitch?: number;
+  tip(row: number, at: number): Tip;
+  /** What a click on a spot of a row selects, where that is more than the row. */
+  hit?(row: number, at: number, reach: number): Hit | null;
+  /** Marks of the source that are chosen; null where all are. By default those of chosen rows. */
+  chosenMarks?(chosen: Chosen): number[] | null;
+}
+
+export interface Hit {
+  index: number;
+  tip: Tip;
+  ranks: number[];
+  window: [number, number] | null;
+}
+
+export type MakeRows = (frame: PanelFrame, theme: Theme) => RowsContent | string;
+
+export interface Drawn {
+  readonly theme: ThemeName;
+}
+
+/** A column as numbers; what is not known is NaN. */
+export function numbers(frame: PanelFrame, name: string): number[] {
+  const column = frame.columns[name];
+  if (column === undefined) return new Array<number>(frame.rows).fill(NaN);
+  return Array.from(column, (value) => (typeof value === "number" ? value : NaN));
+}
+
+export function texts(frame: PanelFrame, name: string): string[] {
+  return Array.from(frame.columns[name] ?? [], (value) => (value === null ? "" : String(value)));
+}

@@ -1,0 +1,87 @@
+/** The words below titles: the same as Python's charts have (`charts/canvas.py`, `charts/rows.py`). */
+
+import type { PanelFrame } from "../types";
+
+export function sentences(...parts: readonly string[]): string {
+  return parts.filter((part) => part !== "").join(" · ");
+}
+
+export function noteOf(frame: PanelFrame): string {
+  const note = frame.attrs.note;
+  return typeof note === "string" ? note : "";
+}
+
+/** Which kinds of events matched none, and what else the frame has to say. */
+export function unmatched(
+  frame: PanelFrame,
+  kinds: readonly string[] = ["compute", "communication", "memory"],
+): string {
+  const matched = (frame.attrs.matched ?? {}) as Record<string, unknown>;
+  const none = Object.keys(matched).filter((key) => matched[key] === 0 && kinds.includes(key));
+  const words = none.map((key) => key.replaceAll("_", " ")).join(" and no ");
+  return sentences(none.length > 0 ? `no ${words} events matched` : "", noteOf(frame));
+}
+
+/** Which rows have least and most, where there are more than `least` of them. */
+export function extremes(
+  names: readonly string[],
+  values: readonly number[],
+  words: (value: number) => string,
+  least = 16,
+): string {
+  if (values.length <= least) return "";
+  let [low, high] = [-1, -1];
+  values.forEach((value, at) => {
+    if (!Number.isFinite(value)) return;
+    if (low < 0 || value < values[low]!) low = at;
+    if (high < 0 || value > values[high]!) high = at;
+  });
+  if (low < 0) return "";
+  const [lower, upper] = [words(values[low]!), words(values[high]!)];
+  if (lower === upper) return `${lower} on each`;
+  return `${lower} (${names[low]}) to ${upper} (${names[high]})`;
+}
+
+export function prefixed(word: string, text: string): string {
+  return text === "" ? "" : word + text;
+}
+
+/** Up to `most` + 1 round positions from `start` to `end`, 0 among them. */
+export function niceTicks(end: number, most = 3, start = 0): number[] {
+  const span = Math.max(Math.abs(end), Math.abs(start));
+  if (!(span > 0)) return [0];
+  const rough = span / most;
+  const scale = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((each) => each * scale).find((each) => each >= rough * 0.85)!;
+  const found: number[] = [];
+  const last = Math.floor(end / step + 1e-9);
+  for (let at = Math.ceil(start / step - 1e-9); at <= last; at += 1) found.push(at * step + 0);
+  return found;
+}
+
+/** The middle value; NaN of none. */
+export function median(values: readonly number[]): number {
+  const sorted = values.filter(Number.isFinite).sort((a, b) => a - b);
+  if (sorted.length === 0) return NaN;
+  const middle = sorted.length >> 1;
+  return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
+}
+
+export function mean(values: readonly number[]): number {
+  const known = values.filter(Number.isFinite);
+  return known.reduce((sum, value) => sum + value, 0) / known.length;
+}
+
+/**
+ * The few that have far less than all others: of what ranks do while they wait for a rank, that
+ * rank does little.
+ */
+export function farBelow(values: readonly number[], part: number): Set<number> {
+  if (values.length < 3) return new Set();
+  const usual = median(values);
+  const found = new Set<number>();
+  values.forEach((value, row) => {
+    if (value < usual * part) found.add(row);
+  });
+  return found.size <= Math.max(1, Math.floor(values.length / 8)) ? found : new Set();
+}

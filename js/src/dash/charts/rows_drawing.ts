@@ -1,0 +1,224 @@
+/** Draws a chart of rows: lays out its content and hands the sheet its columns. */
+
+import type { Theme } from "../../draw/theme";
+import type { Brush, Chosen } from "../types";
+import type { Column, Sheet } from "./bokeh";
+import type { Hit, Key, RowsContent } from "./content";
+import type { Box, Drawing, Picked, Spot } from "./drawing";
+import { type Plan, planRows } from "./rows_layout";
+import { stillOnly, toggled } from "./choice";
+
+export type Dimension = "ranks" | "names" | "kinds";
+
+export class RowsDrawing implements Drawing {
+  private plan: Plan | null = null;
+  private told = "";
+  private filled = 0;
+
+  constructor(
+    readonly content: RowsContent,
+    private readonly dimension: Dimension,
+    private readonly theme: Theme,
+  ) {}
+
+  get title(): string {
+    return this.content.title;
+  }
+
+  get finding(): string {
+    return this.content.finding;
+  }
+
+  layout(width: number): number {
+    this.plan = planRows(this.content, width, this.theme);
+    return this.plan.height;
+  }
+
+  draw(sheet: Sheet, chosen: Chosen): void {
+    const plan = this.plan;
+    if (plan === null) return;
+    const { content } = this;
+    const perUnit = plan.across / (content.xEnd - content.xStart);
+    const left = content.xStart - plan.gutter / perUnit;
+    const above = -0.5 - plan.top / plan.pitch;
+    const scale = {
+      x: (px: number) => left + px / perUnit,
+      y: (px: number) => above + px / plan.pitch,
+    };
+    sheet.range("x", left, scale.x(plan.width));
+    sheet.range("y", scale.y(plan.height), above);
+    sheet.fill("rows", content.data);
+    sheet.fill("words", plan.words.wordColumns(scale));
+    sheet.fill("plates", plan.words.plateColumns(scale));
+    const rules = plan.words.ruleColumns(scale);
+    const told = JSON.stringify([rules, plan.keys]);
+    if (told !== this.told) {
+      sheet.fill("rules", rules);
+      this.keys(sheet, scale);
+      this.told = told;
+    }
+    if (plan.filled !== this.filled) {
+      for (let at = 0; ; at += 1) {
+        const mark = sheet.model(`mark${at}`) as { glyph: Record<string, unknown> } | null;
+        if (mark === null) break;
+        if ("height" in mark.glyph) mark.glyph.height = { value: plan.filled };
+      }
+      this.filled = plan.filled;
+    }
+    this.mark(sheet, chosen);
+  }
+
+  /** Takes over what the sheet of an earlier content already has. */
+  follow(other: Drawing): void {
+    if (!(other instanceof RowsDrawing)) return;
+    this.told = other.told;
+    this.filled = other.filled;
+  }
+
+  mark(sheet: Sheet, chosen: Chosen): void {
+    const source = sheet.source("rows");
+    if (source === null) return;
+    source.selected.indices = this.full(chosen);
+  }
+
+  spot(x: number, y: number): Spot | null {
+    const row = this.rowAt(y);
+    const plan = this.plan;
+    if (row === null || plan === null) return null;
+    const hit = this.hitAt(row, x);
+    return {
+      index: row,
+      box: { left: 0, top: plan.top + row * plan.pitch, width: plan.width, height: plan.pitch },
+      tip: hit?.tip ?? this.content.tip(row, this.at(x)),
+    };
+  }
+
+  step(from: number | null, key: string): number | null {
+    const rows = this.plan?.rows ?? 0;
+    if (rows === 0) return null;
+    if (key === "Home") return 0;
+    if (key === "End") return rows - 1;
+    if (key === "ArrowDown") return from === null ? 0 : Math.min(rows - 1, from + 1);
+    if (key === "ArrowUp") return from === null ? rows - 1 : Math.max(0, from - 1);
+    return from;
+  }
+
+  spotOf(index: number): Spot | null {
+    const plan = this.plan;
+    if (plan === null || index >= plan.rows) return null;
+    const y = plan.top + (index + 0.5) * plan.pitch;
+    return this.spot(plan.gutter + plan.across / 2, y);
+  }
+
+  click(x: number, y: number, more: boolean, chosen: Chosen): Brush {
+    const row = this.rowAt(y);
+    if (row === null) return this.nothing();
+    const hit = this.hitAt(row, x);
+    if (hit !== null) return this.choose(hit.ranks, more, chosen, hit.window);
+    return this.choose(this.content.keys[row] ?? [], more, chosen);
+  }
+
+  press(index: number, more: boolean, chosen: Chosen): Brush {
+    return this.choose(this.content.keys[index] ?? [], more, chosen);
+  }
+
+  drag(from: Picked, to: Picked, more: boolean, chosen: Chosen): Brush | null {
+    const rows = this.between(from.y, to.y);
+    if (rows === null) return null;
+    const keys = this.content.keys.slice(rows[0], rows[1] + 1).flat();
+    const before = more ? (chosen[this.dimension] ?? []) : [];
+    return { [this.dimension]: [...new Set<Key>([...before, ...keys])] };
+  }
+
+  dragBox(from: Picked, to: Picked): Box | null {
+    const rows = this.between(from.y, to.y);
+    const plan = this.plan;
+    if (rows === null || plan === null) return null;
+    const height = (rows[1] - rows[0] + 1) * plan.pitch;
+    return { left: 0, top: plan.top + rows[0] * plan.pitch, width: plan.width, height };
+  }
+
+  nothing(): Brush {
+    const hits = this.content.hit !== undefined;
+    return { [this.dimension]: null, ...(hits ? { window: null } : {}) };
+  }
+
+  private choose(
+    keys: readonly Key[],
+    more: boolean,
+    chosen: Chosen,
+    window: [number, number] | null = null,
+  ): Brush {
+    const before: readonly Key[] | null = chosen[this.dimension];
+    const hits = this.content.hit !== undefined;
+    if (more) {
+      return { [this.dimension]: toggled(before, keys), ...(window ? { window } : {}) };
+    }
+    const same =
+      stillOnly(before, keys) &&
+      (window === null || (chosen.window?.[0] === window[0] && chosen.window?.[1] === window[1]));
+    if (same) return this.nothing();
+    return { [this.dimension]: [...new Set(keys)], ...(hits ? { window } : {}) };
+  }
+
+  private full(chosen: Chosen): number[] {
+    const own = this.content.chosenMarks?.(chosen);
+    if (own !== undefined) return own ?? [];
+    const keys: readonly Key[] | null = chosen[this.dimension];
+    if (keys === null) return [];
+    const wanted = new Set(keys);
+    const rows = this.content.keys.map(
+      (each) => each.length > 0 && each.every((key) => wanted.has(key)),
+    );
+    const at = (this.content.data.row ?? []) as readonly number[];
+    const found: number[] = [];
+    at.forEach((row, index) => {
+      if (rows[row] === true) found.push(index);
+    });
+    // An index beyond the rows: nothing of what is chosen is here, so all is faint.
+    return found.length > 0 ? found : [at.length];
+  }
+
+  private keys(sheet: Sheet, scale: { x(px: number): number; y(px: number): number }): void {
+    for (let at = 0; sheet.model(`mark${at}`) !== null; at += 1) {
+      const mine = this.plan?.keys.filter(([mark]) => mark === at) ?? [];
+      const columns: Record<string, Column> = {
+        left: mine.map((each) => scale.x(each[1])),
+        top: mine.map((each) => scale.y(each[2])),
+        right: mine.map((each) => scale.x(each[3])),
+        bottom: mine.map((each) => scale.y(each[4])),
+      };
+      sheet.fill(`key${at}`, columns);
+    }
+  }
+
+  private at(x: number): number {
+    const plan = this.plan;
+    if (plan === null) return 0;
+    const { xStart, xEnd } = this.content;
+    return xStart + ((x - plan.gutter) / plan.across) * (xEnd - xStart);
+  }
+
+  private hitAt(row: number, x: number): Hit | null {
+    const plan = this.plan;
+    if (plan === null || this.content.hit === undefined) return null;
+    const reach = (6 / plan.across) * (this.content.xEnd - this.content.xStart);
+    return this.content.hit(row, this.at(x), reach);
+  }
+
+  private rowAt(y: number): number | null {
+    const plan = this.plan;
+    if (plan === null) return null;
+    const row = Math.floor((y - plan.top) / plan.pitch);
+    return row >= 0 && row < plan.rows ? row : null;
+  }
+
+  private between(y0: number, y1: number): [number, number] | null {
+    const plan = this.plan;
+    if (plan === null || plan.rows === 0) return null;
+    const row = (y: number): number => Math.floor((y - plan.top) / plan.pitch);
+    const [low, high] = [row(Math.min(y0, y1)), row(Math.max(y0, y1))];
+    if (high < 0 || low >= plan.rows) return null;
+    return [Math.max(0, low), Math.min(plan.rows - 1, high)];
+  }
+}
