@@ -23,6 +23,11 @@ from .kernels import kernel_breakdown, kernel_duration_by_rank
 from .launches import launch_outliers, launch_stats
 from .memory_events import memory_events
 from .memory_timeline import memory_timeline
+from .mpi_compare import mpi_compare
+from .mpi_imbalance import mpi_imbalance
+from .mpi_message_sizes import mpi_message_sizes, mpi_negotiation
+from .mpi_ranks import mpi_hosts, mpi_ranks
+from .mpi_routines import mpi_call_stacks, mpi_routines
 from .operator_kernels import operator_kernels, operator_launch_delays
 from .operators import operators
 from .parallel_groups import parallel_groups
@@ -62,6 +67,14 @@ __all__ = [
     "memory_bandwidth_summary",
     "memory_events",
     "memory_timeline",
+    "mpi_call_stacks",
+    "mpi_compare",
+    "mpi_hosts",
+    "mpi_imbalance",
+    "mpi_message_sizes",
+    "mpi_negotiation",
+    "mpi_ranks",
+    "mpi_routines",
     "operator_kernels",
     "operator_launch_delays",
     "operators",

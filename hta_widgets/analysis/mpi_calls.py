@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from hta_widgets.model import Trace
 from hta_widgets.model.event_args import event_args, numbers_of
+from hta_widgets.model.mpi_jobs import MPI_CATEGORY
 from hta_widgets.model.mpi_names import COLLECTIVES, ROOT_RECEIVES, ROOT_SENDS
 
 from .collective_args import OPERATIONS, CommEvents, GroupName
@@ -25,7 +26,6 @@ __all__ = ["has_mpi_calls", "mpi_calls"]
 
 Ints = npt.NDArray[np.int64]
 
-_CATEGORY = "mpi"
 _OPERATIONS = {
     "MPI_Bcast": "broadcast",
     "MPI_Barrier": "barrier",
@@ -58,7 +58,7 @@ _UNEVEN = frozenset({"MPI_Gatherv", "MPI_Scatterv", "MPI_Allgatherv"})
 
 def has_mpi_calls(trace: Trace) -> bool:
     """Whether a rank's communication is MPI calls of a time line, exported ones included."""
-    return _CATEGORY in trace.table.categories.values and bool(len(_rows(trace)))
+    return MPI_CATEGORY in trace.table.categories.values and bool(len(_rows(trace)))
 
 
 def _rows(trace: Trace) -> npt.NDArray[np.intp]:
@@ -67,7 +67,7 @@ def _rows(trace: Trace) -> npt.NDArray[np.intp]:
     if known is None:
         table = trace.table
         codes = [code for code, name in enumerate(table.names.values) if name in COLLECTIVES]
-        category = table.categories.values.index(_CATEGORY)
+        category = table.categories.values.index(MPI_CATEGORY)
         found = np.isin(table.name, codes) & (table.category == category)
         known = trace.memo["mpi_collective_rows"] = np.flatnonzero(found)
     return known

@@ -44,6 +44,7 @@ _CAUSES = {
     "compute": "slower kernels",
 }
 _EXTRA_WORK = "extra work"
+_HOST_WORK = "host work"
 
 
 def stragglers(
@@ -95,7 +96,8 @@ def stragglers(
         others compute nothing and that the rank did not inherit; ``lost_share`` (float64), what
         the others lose of their time, averaged over steps; ``is_straggler`` (bool); ``pattern``
         (``"consistent"``, ``"occasional"`` or ``""``); ``cause`` (``"slower kernels"``, ``"extra
-        work"``, ``"launch-bound host"``, ``"data loading"``, ``"waiting elsewhere"`` or ``""``);
+        work"``, ``"launch-bound host"``, ``"host work"`` where no rank has a
+        device, ``"data loading"``, ``"waiting elsewhere"`` or ``""``);
         ``late_compute_ns, late_waiting_ns, late_data_loading_ns, late_host_ns`` (int64), where
         the rank is last: how much longer each took than on the others.
 
@@ -265,7 +267,7 @@ def _causes(
     kernels, mean_ns = _kernels(traces)
     for rank in late.tolist():
         part = max(PARTS, key=lambda name: excess[name][rank])
-        found[rank] = _CAUSES[part]
+        found[rank] = _HOST_WORK if part == "host" and not kernels.any() else _CAUSES[part]
         if part == "compute":
             others = np.delete(np.arange(len(pattern)), rank)
             more = kernels[rank] / max(float(np.median(kernels[others])), 1e-12)

@@ -10,9 +10,12 @@ from pathlib import PurePath
 from .mpi_profile import MpiProfile, RankRow
 from .trace import Trace
 
-__all__ = ["MPI_FORMATS", "MpiJob", "is_stale", "mpi_jobs"]
+__all__ = ["MPI_CATEGORY", "MPI_FORMATS", "MpiJob", "is_stale", "mpi_jobs"]
 
 MPI_FORMATS = ("mpi-profile", "mpi-trace")
+
+#: Of MPI calls as events, also in trace files that were exported from time lines.
+MPI_CATEGORY = "mpi"
 
 #: Rank 0's table prints two digits, and the files three.
 _ROUNDING = 0.0056
@@ -58,7 +61,7 @@ def mpi_jobs(traces: Iterable[Trace]) -> list[MpiJob]:
     """Group MPI profiles and time lines by the run that they are of, in order of their files."""
     runs: dict[tuple[str, str], list[Trace]] = {}
     for trace in traces:
-        if trace.format in MPI_FORMATS:
+        if trace.format in MPI_FORMATS or MPI_CATEGORY in trace.table.categories.values:
             folder = str(PurePath(trace.path).parent)
             runs.setdefault((folder, trace.job or ""), []).append(trace)
     seen = Counter(job for _, job in runs)
