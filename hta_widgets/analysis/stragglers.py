@@ -265,9 +265,10 @@ def _causes(
     if not len(late):
         return found
     kernels, mean_ns = _kernels(traces)
+    on_device = any(bool((trace.table.stream >= 0).any()) for trace in traces.values())
     for rank in late.tolist():
         part = max(PARTS, key=lambda name: excess[name][rank])
-        found[rank] = _HOST_WORK if part == "host" and not kernels.any() else _CAUSES[part]
+        found[rank] = _CAUSES[part] if on_device or part != "host" else _HOST_WORK
         if part == "compute":
             others = np.delete(np.arange(len(pattern)), rank)
             more = kernels[rank] / max(float(np.median(kernels[others])), 1e-12)
