@@ -8,11 +8,12 @@ from hta_widgets.errors import TraceError
 from hta_widgets.export import ExportReport, export_trace
 from hta_widgets.model import Selection, Trace, TraceSet
 from hta_widgets.readers import cache, load
-from hta_widgets.widgets import Timeline
+from hta_widgets.widgets import Dashboard, Timeline
 
 __version__ = _version("hta_widgets")
 
 __all__ = [
+    "Dashboard",
     "ExportReport",
     "Selection",
     "Timeline",

@@ -1,6 +1,7 @@
 """The widgets: thin classes that connect tiles and analyses to the page."""
 
+from hta_widgets.widgets.dashboard import Dashboard
 from hta_widgets.widgets.state import State
 from hta_widgets.widgets.timeline import Timeline
 
-__all__ = ["State", "Timeline"]
+__all__ = ["Dashboard", "State", "Timeline"]

@@ -31,6 +31,9 @@ def serve(widget: _Messenger, answer: Callable[[dict[str, Any]], Answer]) -> Non
         token = content["rpc"]
         try:
             reply, buffer = answer(content)
+        except KeyboardInterrupt:
+            # Who stops the kernel stops this; the page must not wait on for it.
+            widget.send({"rpc": token, "ok": False, "error": {"message": "Interrupted."}})
         except TraceError as error:
             widget.send({"rpc": token, "ok": False, "error": {"message": str(error)}})
         except Exception as error:  # noqa: BLE001 - whatever it is, the page must hear of it

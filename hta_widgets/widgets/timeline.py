@@ -4,32 +4,24 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
-import anywidget
-import pandas as pd
 import traitlets as t
 
 from hta_widgets.errors import TraceError
-from hta_widgets.export import ExportReport, export_trace
 from hta_widgets.export.html import save_html
 from hta_widgets.model import Selection, Trace, TraceSet
 from hta_widgets.tiles import TileEngine
 from hta_widgets.widgets.assets import asset
-from hta_widgets.widgets.rpc import Answer, serve
+from hta_widgets.widgets.exports import write_svg
+from hta_widgets.widgets.linked import MOST_UNFOLDED, LinkedView, as_traces
 from hta_widgets.widgets.state import State
 
 __all__ = ["Timeline"]
 
-#: More ranks are folded unless the caller says otherwise.
-MOST_UNFOLDED = 16
 
-_PLAIN = ("selected_event", "search", "color", "pinned")
-
-
-class Timeline(anywidget.AnyWidget):
+class Timeline(LinkedView):
     """Draw every rank of a job on one zoomable timeline.
 
     Every pixel shows the exact share of its time that a lane was busy, and nothing with a
@@ -76,17 +68,8 @@ class Timeline(anywidget.AnyWidget):
     >>> timeline.selected_events()
     """
 
-    state = anywidget.WidgetTrait().tag(sync=True)
     height = t.Int(480, min=120).tag(sync=True)
     folded = t.Bool(False).tag(sync=True)
-    _scene = t.Dict().tag(sync=True)
-
-    view = t.Tuple(t.Int(), t.Int(), allow_none=True)
-    selection = t.Instance(Selection)
-    selected_event = t.Tuple(t.Int(), t.Int(), allow_none=True, default_value=None)
-    search = t.Unicode("")
-    color = t.Enum(("kind", "name"), default_value="kind")
-    pinned = t.List(t.Unicode())
 
     def __init__(
         self,
@@ -96,90 +79,22 @@ class Timeline(anywidget.AnyWidget):
         height: int = 480,
         color: str = "kind",
         folded: bool | None = None,
+        _engine: TileEngine | None = None,
+        _state: State | None = None,
     ) -> None:
         self._esm = asset("timeline.js").read_text("utf-8")
         self._css = asset("timeline.css").read_text("utf-8")
-        self.traces = _as_traces(traces)
-        self.engine = TileEngine(self.traces)
-        self._whole = (int(self.traces.start_ns), max(int(self.traces.end_ns), 1))
-        self._mirroring = False
-        scene = _only_tracks(self.engine.scene(), tracks)
+        drawn = as_traces(traces)
+        engine = _engine or TileEngine(drawn)
         super().__init__(
-            state=State(view=self._whole, color=color),
-            height=height,
-            folded=len(self.traces) > MOST_UNFOLDED if folded is None else folded,
-            _scene=scene,
-            view=self._whole,
-            selection=Selection(traces=self.traces),
+            drawn,
+            engine=engine,
+            state=_state,
             color=color,
+            height=height,
+            folded=len(drawn) > MOST_UNFOLDED if folded is None else folded,
+            _scene=_only_tracks(engine.scene(), tracks),
         )
-        self._follow(self.state)
-        self.observe(self._to_state, names=["view", "selection", *_PLAIN])
-        serve(self, self._answer)
-
-    def zoom_to(self, start_ns: int, end_ns: int) -> None:
-        """Show a window.
-
-        Parameters
-        ----------
-        start_ns, end_ns : int
-            The window, ns since the origin.
-
-        Raises
-        ------
-        TraceError
-            If the window has no length.
-        """
-        if end_ns <= start_ns:
-            raise TraceError(
-                f"a window must end after it starts, not {start_ns} to {end_ns}",
-                remedy="Give start_ns < end_ns, in ns since the origin.",
-            )
-        self.view = (int(start_ns), int(end_ns))
-
-    def select(self, what: str | pd.DataFrame | Selection | None) -> Selection:
-        """Select events, and show which they are.
-
-        Parameters
-        ----------
-        what : str, DataFrame, Selection or None
-            A pandas query over the event columns, a frame of events (with ``rank`` and ``id``),
-            a ready `Selection`, or None to select everything again.
-
-        Returns
-        -------
-        Selection
-            What is selected now.
-        """
-        if what is None:
-            self.selection = Selection(traces=self.traces)
-        elif isinstance(what, Selection):
-            self.selection = what.of(self.traces)
-        else:
-            self.selection = self.traces.select(what)
-        return self.selection
-
-    def selected_events(self) -> pd.DataFrame:
-        """Return the events of the selection, whole, as ``TraceSet.events`` does.
-
-        Returns
-        -------
-        DataFrame
-            The columns of ``Trace.events`` and ``rank``; all events if nothing is selected.
-        """
-        return self.selection.events()
-
-    def export(self, path: str | os.PathLike[str], **options: Any) -> ExportReport:
-        """Write the selection as a new trace file; see `hta_widgets.export_trace`."""
-        return export_trace(self.traces, Path(path), self.selection, **options)
-
-    def undo(self) -> bool:
-        """Go back one change of view, selection, search, colour or pins; False if none is left."""
-        return bool(self.state.undo())
-
-    def redo(self) -> bool:
-        """Take back one `undo`; False if there is none."""
-        return bool(self.state.redo())
 
     def save_html(self, path: str | os.PathLike[str], *, max_mb: float = 25) -> str:
         """Write this timeline as one self-contained page that needs no kernel and no network.
@@ -199,87 +114,47 @@ class Timeline(anywidget.AnyWidget):
         """
         return save_html(path, self.engine, self._scene, self.state.snapshot(), max_mb=max_mb)
 
-    def link(self, other: Timeline) -> None:
-        """Let two timelines share view, selection, search, colours and pins from now on.
+    def to_svg(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        width: float = 1200,
+        view: tuple[int, int] | None = None,
+        theme: str = "light",
+    ) -> str:
+        """Write what is shown as a vector picture: all rows, with a legend and a scale bar.
+
+        The picture is drawn in Python, from the events themselves, so it needs no browser. Ranks
+        are folded as in this timeline; ranks that were opened in a page are not known here: the
+        page's own export draws those too.
 
         Parameters
         ----------
-        other : Timeline
-            Takes over this timeline's state; both follow each other in the page and in Python.
+        path : path-like
+            The file to write.
+        width : float, default 1200
+            Of the picture, in px; from 900 on it has totals per rank, below 760 no names of lanes.
+        view : tuple of int, optional
+            The window, ns since the origin. Default: the one shown.
+        theme : {"light", "dark"}
+            Its colours.
+
+        Returns
+        -------
+        str
+            The path that was written.
+
+        Raises
+        ------
+        TraceError
+            If the picture is too narrow, the window has no length, there is no such theme, or the
+            file cannot be written.
+
+        Examples
+        --------
+        >>> timeline.to_svg("window.svg", view=(12_000_000, 18_000_000))  # doctest: +SKIP
         """
-        if other.state is not self.state:
-            other._follow(self.state)
-
-    def _follow(self, state: State) -> None:
-        if self.state is not state:
-            self.state.unobserve(self._from_state)
-            self.state = state
-        self._from_state(None)
-        state.observe(self._from_state)
-
-    def _from_state(self, _change: object) -> None:
-        """Mirror the shared state into this timeline's own traits."""
-        if self._mirroring:
-            return
-        self._mirroring = True
-        try:
-            self.view = self.state.view or self._whole
-            for name in _PLAIN:
-                setattr(self, name, getattr(self.state, name))
-            selection = Selection.from_json(self.state.selection, self.traces)
-            if selection != self.selection:
-                self.selection = selection
-        finally:
-            self._mirroring = False
-
-    def _to_state(self, change: Mapping[str, Any]) -> None:
-        if self._mirroring:
-            return
-        name, value = change["name"], change["new"]
-        if name == "selection":
-            value = None if value.is_everything else value.to_json()
-        setattr(self.state, name, value)
-
-    @t.validate("view")
-    def _has_length(self, proposal: Mapping[str, Any]) -> tuple[int, int]:
-        start, end = proposal["value"]
-        if end <= start:
-            raise t.TraitError(f"view must end after it starts, not {start} to {end}")
-        return (start, end)
-
-    def _answer(self, request: dict[str, Any]) -> Answer:
-        if request["op"] == "export":
-            return self._export_from_page(request), None
-        return self.engine.answer(request)
-
-    def _export_from_page(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        report = export_trace(
-            self.traces,
-            Path(str(request["path"])).expanduser(),
-            Selection.from_json(request.get("selection"), self.traces),
-            clip=bool(request.get("clip", False)),
-            counters="own" if request.get("counters", False) else False,
-            scrub=bool(request.get("scrub", False)),
-        )
-        return {
-            "path": str(report.path),
-            "events": report.events,
-            "flows": report.flows,
-            "dropped": report.dropped,
-            "bytes": report.bytes,
-        }
-
-
-def _as_traces(source: TraceSet | Trace | Selection) -> TraceSet:
-    if isinstance(source, TraceSet):
-        return source
-    if isinstance(source, Trace):
-        return TraceSet([source])
-    if isinstance(source, Selection) and source.traces is not None:
-        return source.traces.subset(
-            ranks=source.ranks, start_ns=source.start_ns, end_ns=source.end_ns
-        )
-    raise TypeError(f"Timeline draws a TraceSet, a Trace or a Selection, not {type(source)}")
+        return write_svg(self, path, width=width, window=view, theme=theme)
 
 
 def _only_tracks(scene: dict[str, Any], tracks: str | Sequence[str] | None) -> dict[str, Any]:

@@ -198,10 +198,7 @@ export class TimelineApp {
 
     this.listen(pointer);
     this.showScene();
-    this.show(
-      new Set<Key>(KEYS),
-      false,
-    );
+    this.show(new Set<Key>(KEYS), false);
     this.setWidth(this.root.clientWidth);
     this.facts.renew();
     watchTheme(this.root, signal, (name) => this.setTheme(name));

@@ -75,6 +75,7 @@ export class Toolbar {
         text: "Export…",
         name: "Export a window as a trace",
         key: "X",
+        class: "hta-export-button",
         press: () => run("export"),
       }),
       button({

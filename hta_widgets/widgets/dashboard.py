@@ -1,0 +1,276 @@
+"""Timeline, charts, tables and words of one job, linked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import pandas as pd
+import traitlets as t
+
+from hta_widgets import charts
+from hta_widgets.model import Selection, Trace, TraceSet
+from hta_widgets.panels import PANELS, PanelEngine
+from hta_widgets.panels.catalog import panel_of
+from hta_widgets.tiles import TileEngine
+from hta_widgets.widgets.assets import asset
+from hta_widgets.widgets.bokeh_asset import bokeh_asset
+from hta_widgets.widgets.following import Following
+from hta_widgets.widgets.linked import MOST_UNFOLDED, LinkedView, as_traces
+from hta_widgets.widgets.panel_choice import CHARTS, chosen_panels, shown_panels
+from hta_widgets.widgets.rpc import Answer
+from hta_widgets.widgets.tables import write_table
+from hta_widgets.widgets.timeline import Timeline
+
+__all__ = ["Dashboard"]
+
+#: The traits that figures hang on.
+_FIGURES_HANG_ON = ("selection", "scope", "view")
+
+
+class Dashboard(LinkedView):
+    """Show where a job's time goes, on which rank and since when: everything linked.
+
+    A headline in words; charts, a rank × time heatmap, tables and the timeline of one job. Select
+    in any of them, and all others follow: click a bar, a cell or a row, drag over a stretch of
+    time. Ctrl and a click adds; a click on what is selected, or on nothing, clears. A chart is
+    not filtered by its own choice, it marks it. ``Ctrl+Z`` undoes.
+
+    Parameters
+    ----------
+    traces : TraceSet, Trace or Selection
+        What to show. Of a `Selection`, its ranks and window are shown.
+    panels : list of str, or list of lists of str, optional
+        Which panels to show: ``timeline, heatmap, breakdown, overlap, steps, kernels,
+        kernel_durations, kernel_types, idle, queue, operators, selection, problems``. A list of
+        names leaves the places to the width that there is; in a list of lists each inner list is
+        a row of panels side by side. Default: all. Users can hide and show panels as well.
+    height : int, optional
+        Height of the timeline's drawing in CSS pixels. Default: what its ranks need, within limits.
+    color : {"kind", "name"}, default "kind"
+        As in `Timeline`.
+    folded : bool, optional
+        As in `Timeline`.
+
+    Attributes
+    ----------
+    selection : Selection
+        What is selected; a `Selection` of everything if nothing is. Assign or `select`.
+    scope : {"selection", "view"}
+        What figures are of: the selection, or what is in view where the selection names no window.
+    view : tuple of int
+        Window of the timeline, ns since ``TraceSet.origin_ns``.
+    panels : list
+        The panels that are shown, as above.
+    metric : str
+        What the heatmap shows.
+    frames : mapping of str to DataFrame
+        ``frames["kernel_breakdown"]`` is that analysis of the current selection, without what its
+        own panel selects; ids of panels work as well. Made when asked for, kept until the
+        selection changes.
+    charts : mapping of str to bokeh.plotting.figure
+        The charts of the current selection, by panel, each usable alone.
+    selected_event, search, color, pinned, folded
+        As in `Timeline`.
+
+    Raises
+    ------
+    TraceError
+        If `panels` names what is no panel.
+
+    Examples
+    --------
+    >>> dash = hw.Dashboard(hw.load("runs/llama-8b/"))  # doctest: +SKIP
+    >>> dash.select("name.str.contains('nccl') and dur_ns > 1_000_000")  # doctest: +SKIP
+    >>> dash.frames["kernel_breakdown"]  # doctest: +SKIP
+    >>> dash.observe(lambda change: print(change.new), names="selection")  # doctest: +SKIP
+    """
+
+    bokehjs = anywidget.WidgetTrait().tag(sync=True)
+    height = t.Int(None, min=120, allow_none=True).tag(sync=True)
+    folded = t.Bool(False).tag(sync=True)
+    panels = t.List().tag(sync=True)
+    metric = t.Unicode("").tag(sync=True)
+    _figures = t.Dict().tag(sync=True)
+    _headline = t.Dict(allow_none=True, default_value=None).tag(sync=True)
+
+    def __init__(
+        self,
+        traces: TraceSet | Trace | Selection,
+        *,
+        panels: Sequence[str | Sequence[str]] | None = None,
+        height: int | None = None,
+        color: str = "kind",
+        folded: bool | None = None,
+    ) -> None:
+        choice = chosen_panels(panels)
+        self._esm = asset("dashboard.js").read_text("utf-8")
+        self._css = asset("dashboard.css").read_text("utf-8")
+        drawn = as_traces(traces, "Dashboard")
+        engine = TileEngine(drawn)
+        self.panel_engine = PanelEngine(drawn)
+        names = tuple(PANELS)
+        self.frames = Following(names, self._analysis, self._panel_id)
+        self.charts = Following(CHARTS, self._chart, self._chart_id)
+        self._panel_frames = Following(names, self._panel_frame, self._panel_id)
+        super().__init__(
+            drawn,
+            engine=engine,
+            color=color,
+            height=height,
+            folded=len(drawn) > MOST_UNFOLDED if folded is None else folded,
+            panels=choice,
+            _scene=engine.scene(),
+        )
+        self.observe(self._forget, names=list(_FIGURES_HANG_ON))
+
+    # --- views and numbers ------------------------------------------------------------------------
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """The timeline as a view of its own, which follows this dashboard and leads it."""
+        return Timeline(self.traces, color=self.color, _engine=self.engine, _state=self.state)
+
+    def panel_frame(self, panel: str) -> pd.DataFrame:
+        """Return what a panel shows of the current selection: the numbers that it draws.
+
+        Parameters
+        ----------
+        panel : str
+            Such as ``"breakdown"``; or ``"summary"``, how many events are selected.
+        """
+        return self._panel_frames[panel]
+
+    def export_table(self, name: str, path: str | os.PathLike[str]) -> str:
+        """Write one of `frames` as a table.
+
+        Parameters
+        ----------
+        name : str
+            A panel, or the analysis that it shows.
+        path : path-like
+            ``.csv``, ``.csv.gz`` or ``.parquet``.
+
+        Returns
+        -------
+        str
+            The path that was written.
+
+        Raises
+        ------
+        TraceError
+            If the suffix is none of these, or the file cannot be written.
+        """
+        return write_table(self.frames[name], Path(path))
+
+    def save_html(self, path: str | os.PathLike[str], *, max_mb: float = 25) -> str:
+        """Write this dashboard as one self-contained page that needs no kernel and no network.
+
+        Parameters
+        ----------
+        path : path-like
+            The file to write.
+        max_mb : float, default 25
+            Embed detail level by level until the page would be larger than this; the page says
+            where detail was left out.
+
+        Returns
+        -------
+        str
+            The path that was written.
+        """
+        from hta_widgets.export.html import save_dashboard_html  # noqa: PLC0415
+
+        self._draw()
+        return str(save_dashboard_html(self, path, max_mb=max_mb))
+
+    # --- following the selection ------------------------------------------------------------------
+
+    @property
+    def _shown(self) -> Selection:
+        """What figures are of."""
+        selection = self.selection
+        if self.scope == "view" and selection.start_ns is None and selection.end_ns is None:
+            fields = {**selection.to_json(), "start_ns": self.view[0], "end_ns": self.view[1]}
+            return Selection.from_json(fields, self.traces)
+        return selection
+
+    def _forget(self, change: Mapping[str, Any]) -> None:
+        if change["name"] == "view" and self.scope != "view":
+            return
+        for kept in (self.frames, self.charts, self._panel_frames):
+            kept.forget()
+
+    def _analysis(self, panel: str) -> pd.DataFrame:
+        return self.panel_engine.analysis(panel, self._shown)
+
+    def _panel_frame(self, panel: str) -> pd.DataFrame:
+        return self.panel_engine.frame(panel, self._shown)
+
+    def _chart(self, panel: str) -> Any:
+        return getattr(charts, PANELS[panel].analysis)(self.frames[panel])
+
+    def _panel_id(self, name: str) -> str:
+        try:
+            return panel_of(name).id
+        except ValueError as error:
+            raise KeyError(str(error)) from None
+
+    def _chart_id(self, name: str) -> str:
+        panel = self._panel_id(name)
+        if panel not in CHARTS:
+            raise KeyError(f"{name!r} is no chart; the charts are {', '.join(CHARTS)}")
+        return panel
+
+    @t.validate("panels")
+    def _known_panels(self, proposal: Mapping[str, Any]) -> Any:
+        return chosen_panels(proposal["value"])
+
+    # --- what the page asks -----------------------------------------------------------------------
+
+    def _answer(self, request: dict[str, Any]) -> Answer:
+        op = request["op"]
+        if op in {"panels", "heatmap"}:
+            return self.panel_engine.answer(request)
+        if op == "figures":
+            self._draw()
+            return {}, None
+        if op == "headline":
+            self._say()
+            return {}, None
+        if op == "export_table":
+            return {"path": self.export_table(request["name"], _expanded(request["path"]))}, None
+        if op == "save_html":
+            path = self.save_html(_expanded(request["path"]), max_mb=request.get("max_mb", 25))
+            return {"path": path, "bytes": Path(path).stat().st_size}, None
+        return super()._answer(request)
+
+    def _draw(self) -> None:
+        """Hand the charts to the page; it fills in their rows."""
+        wanted = [panel for panel in shown_panels(self.panels) if panel in CHARTS]
+        missing = [panel for panel in wanted if panel not in self._figures]
+        if self.bokehjs is None:
+            self.bokehjs = bokeh_asset()
+        if missing:
+            self._figures = {**self._figures, **{panel: _items(panel) for panel in missing}}
+
+    def _say(self) -> None:
+        if self._headline is None:
+            self._headline = self.panel_engine.headline()
+
+
+def _items(panel: str) -> dict[str, Any]:
+    from hta_widgets.charts.panels import panel_items  # noqa: PLC0415 - imports all of Bokeh
+
+    try:
+        return dict(panel_items(panel))
+    except ValueError:
+        return {}
+
+
+def _expanded(path: object) -> Path:
+    return Path(str(path)).expanduser()

@@ -1,0 +1,547 @@
+/** One view of a dashboard: puts the parts together, and the selection through all of them. */
+
+import { type MakeStage, TimelineApp } from "../app/app";
+import { copyText } from "../app/clipboard";
+import { throttle } from "../app/context";
+import { h } from "../app/dom";
+import { detectTheme, watchTheme } from "../app/host_theme";
+import { problemLines } from "../app/panels/problems";
+import { same } from "../app/history";
+import { EVERYTHING } from "../app/selection";
+import { type Key, type Model, Shared } from "../app/shared";
+import { applyTheme } from "../app/theme_vars";
+import type { Scene, SelectionJson, Source, Span, ThemeName } from "../contract";
+import { plural } from "../draw/format";
+import { Board } from "./board";
+import { panelKind, PANELS } from "./catalog";
+import { ChartSlot, type FigureItems, type MakeChart } from "./chart_slot";
+import { brushed, chosenOf, NONE_CHOSEN, picked } from "./choice";
+import { Headline, type HeadlineFacts } from "./headline";
+import { listenToDashKeys } from "./keys";
+import { type Choice, shownIds, withPanel } from "./layout";
+import { type MenuItem, Pane } from "./pane";
+import { PanelData } from "./panel_data";
+import { ProblemsPane } from "./problems_panel";
+import { saveForm } from "./save_form";
+import { SelectionPanel } from "./selection_panel";
+import { Sight } from "./sight";
+import { NameTable } from "./table";
+import { csvOf, KERNELS, OPERATORS } from "./tables";
+import { DashToolbar } from "./toolbar";
+import type { Brush, Chosen } from "./types";
+import { phrasesOf } from "./words";
+
+export interface DashOptions {
+  scene: Scene;
+  source: Source;
+  /** What linked views share. */
+  state: Model;
+  /** The dashboard's own traits. */
+  model: Model;
+  signal: AbortSignal;
+  makeStage: MakeStage;
+  makeChart: MakeChart | null;
+  /** BokehJS, once the model names its widget; null while it does not. */
+  bokeh(): Promise<unknown> | null;
+}
+
+/** While the view moves, figures of what is in view follow at this pace. */
+const VIEW_MS = 160;
+const LEAST_TIMELINE_PX = 220;
+const MOST_TIMELINE_PX = 560;
+
+export class DashApp {
+  private readonly root: HTMLElement;
+  private readonly shared: Shared;
+  private readonly timeline: TimelineApp;
+  private readonly board: Board;
+  private readonly toolbar: DashToolbar;
+  private readonly headline: Headline;
+  private readonly words: SelectionPanel;
+  private readonly problems: ProblemsPane;
+  private readonly data: PanelData;
+  private readonly sight: Sight;
+  private readonly panes = new Map<string, Pane>();
+  private readonly slots = new Map<string, ChartSlot>();
+  private chosen: Chosen = NONE_CHOSEN;
+  private scene: Scene;
+  private theme: ThemeName;
+  private refreshing = false;
+
+  constructor(
+    host: HTMLElement,
+    private readonly options: DashOptions,
+  ) {
+    const { signal, scene, source } = options;
+    this.scene = scene;
+    this.root = h("div", {
+      class: "hta-root hta-dash",
+      tabindex: -1,
+      role: "group",
+      "aria-label": `Dashboard of ${scene.title}`,
+      "data-lm-suppress-shortcuts": "true",
+    });
+    host.append(this.root);
+    this.theme = detectTheme(this.root);
+    applyTheme(this.root, this.theme);
+
+    this.shared = new Shared(signal);
+    this.shared.attach(options.state);
+    this.data = new PanelData(source, (ids) => this.showPanels(ids), signal);
+    this.sight = new Sight(() => this.refresh(), signal);
+    this.headline = new Headline((rank, add) => this.chooseRank(rank, add));
+    this.problems = new ProblemsPane(() => this.scene);
+    this.words = new SelectionPanel({
+      select: (selection) => this.select(selection, this.shared.state.ranks_from),
+      copy: (text, what) => void this.copy(text, what),
+      openExport: () => this.timeline.openExport(),
+      scene: () => this.scene,
+    });
+    this.toolbar = new DashToolbar({
+      root: this.root,
+      signal,
+      undo: () => this.undo(),
+      redo: () => this.redo(),
+      setScope: (scope) => this.set({ scope }),
+      clear: () => this.select(null, ""),
+      showPanel: (id, on) => this.setChoice(withPanel(this.choice, id, on)),
+      isShown: (id) => shownIds(this.choice).includes(id),
+      exports: () => this.exports(),
+      saveForm: () => this.saveForm(),
+      help: () => this.timeline.openHelp(),
+      openProblems: () => this.openProblems(),
+    });
+    const status = h("div", { class: "hta-dash-status" });
+    const place = this.pane("timeline");
+    const box = h("div", { class: "hta-timeline-place" });
+    place.setContent({ el: box, hasTitle: true, show: () => undefined });
+    this.board = new Board(this.root, (id) => this.pane(id).el, status);
+    this.root.append(this.toolbar.el, this.headline.el, this.board.el);
+
+    const folded = options.model.get("folded");
+    this.timeline = new TimelineApp(box, {
+      scene,
+      state: options.state,
+      source,
+      height: this.timelineHeight(null),
+      signal,
+      makeStage: options.makeStage,
+      folded: typeof folded === "boolean" ? folded : null,
+      keepFolded: (on) => this.keep("folded", on),
+      part: { status, openProblems: () => this.openProblems() },
+    });
+    place.show(
+      { frame: { rows: 1, columns: {}, attrs: {} }, isStale: false, error: null },
+      NONE_CHOSEN,
+    );
+    this.timeline.onView(throttle(VIEW_MS, signal, () => this.viewMoved()));
+
+    this.listen();
+    this.showScene();
+    this.arrange();
+    this.fitTimeline();
+    this.follow();
+    // First the timeline and the numbers: the library of the charts takes longer than those.
+    requestAnimationFrame(() => this.askLater());
+  }
+
+  /** Follow another shared state from now on. */
+  attach(state: Model): void {
+    this.shared.attach(state);
+    this.timeline.attach(state);
+  }
+
+  setScene(scene: Scene): void {
+    this.scene = scene;
+    this.timeline.setScene(scene);
+    this.showScene();
+    this.data.forget();
+    this.follow();
+  }
+
+  private listen(): void {
+    const { shared, root, options } = this;
+    const { signal, model, source } = options;
+    shared.onChange((keys) => this.heard(keys));
+    shared.onHistory(() => this.toolbar.setHistory(shared.canUndo, shared.canRedo));
+    const listen = (name: string, listener: () => void): void => {
+      model.on(`change:${name}`, listener);
+      signal.addEventListener("abort", () => model.off(`change:${name}`, listener), { once: true });
+    };
+    listen("panels", () => this.arrange());
+    listen("height", () => this.fitTimeline());
+    listen("folded", () => this.timeline.setFolded(model.get("folded") === true));
+    listen("_figures", () => void this.startCharts());
+    listen("bokehjs", () => void this.startCharts());
+    listen("_headline", () => this.showHeadline());
+    source.onStatus((status) => {
+      // What a busy kernel could not tell is asked again once it is free.
+      if (status === "live") this.data.retry();
+    }, signal);
+    watchTheme(root, signal, (theme) => this.setTheme(theme));
+    const resized = new ResizeObserver(() => this.arrange());
+    resized.observe(root);
+    signal.addEventListener("abort", () => this.close(resized), { once: true });
+    listenToDashKeys(root, signal, {
+      undo: () => this.undo(),
+      redo: () => this.redo(),
+      clear: () => this.select(null, ""),
+      isEmpty: () => shared.state.selection === null && shared.state.selected_event === null,
+      help: () => this.timeline.openHelp(),
+    });
+  }
+
+  // --- the selection ------------------------------------------------------------------------------
+
+  private heard(keys: ReadonlySet<Key>): void {
+    if (keys.has("selection") || keys.has("scope")) this.follow();
+    else if (keys.has("view")) this.viewMoved();
+  }
+
+  /** A panel asks for something to be selected. */
+  private brush(id: string, brush: Brush): void {
+    const { selection, ranks_from: from } = this.shared.state;
+    const next = brushed(selection, brush, this.scene.ranks.length);
+    this.select(next, brush.ranks === undefined ? from : id);
+  }
+
+  private chooseRank(rank: number, add: boolean): void {
+    this.brush("headline", { ranks: picked(this.chosen.ranks, rank, add) });
+  }
+
+  private select(selection: SelectionJson | null, from: string): void {
+    const ranks_from = (selection?.ranks ?? null) === null ? "" : from;
+    const patch = selection === null ? { selected_event: null } : {};
+    this.set({ ...patch, selection, ranks_from });
+  }
+
+  /** Each choice is a step of its own to come back to. */
+  private set(patch: Parameters<Shared["set"]>[0]): void {
+    this.timeline.settle();
+    this.shared.set(patch);
+    this.shared.flush();
+    this.follow();
+  }
+
+  private undo(): void {
+    this.timeline.settle();
+    if (!this.shared.undo()) this.timeline.flash(["Nothing to undo."]);
+  }
+
+  private redo(): void {
+    this.timeline.settle();
+    if (!this.shared.redo()) this.timeline.flash(["Nothing to redo."]);
+  }
+
+  /** Show what is selected: marks at once, numbers when they come. */
+  private follow(): void {
+    const { selection, scope } = this.shared.state;
+    this.chosen = chosenOf(selection, this.scene);
+    this.toolbar.setScope(scope, selection !== null);
+    this.toolbar.setHistory(this.shared.canUndo, this.shared.canRedo);
+    this.words.select(selection);
+    this.saySelection();
+    for (const pane of this.panes.values()) this.showPanel(pane.id);
+    this.refresh();
+  }
+
+  private viewMoved(): void {
+    if (this.shared.state.scope === "view") this.refresh();
+  }
+
+  /** What figures are of. */
+  private get effective(): SelectionJson {
+    const { selection, scope, view } = this.shared.state;
+    const whole: SelectionJson = { ...EVERYTHING, ...selection };
+    if (scope !== "view" || whole.start_ns !== null || whole.end_ns !== null) return whole;
+    const [start, end]: Span = view ?? this.scene.range;
+    return { ...whole, start_ns: Math.floor(start), end_ns: Math.ceil(end) };
+  }
+
+  /** Ask for what the panels in sight lack, once for all that changes together. */
+  private refresh(): void {
+    if (this.refreshing || this.options.signal.aborted) return;
+    this.refreshing = true;
+    queueMicrotask(() => {
+      this.refreshing = false;
+      if (this.options.signal.aborted) return;
+      const ids = [...this.panes.values()]
+        .filter((pane) => this.sight.isSeen(pane.el))
+        .map(({ id }) => (id === "selection" ? "summary" : id))
+        .filter((id) => id === "summary" || isCounted(id));
+      if (ids.length > 0)
+        this.data.want(["summary", ...ids.filter((id) => id !== "summary")], this.effective);
+    });
+  }
+
+  private showPanels(ids: readonly string[]): void {
+    for (const id of ids) this.showPanel(id);
+    this.saySelection();
+  }
+
+  private showPanel(id: string): void {
+    if (id === "summary" || id === "selection") {
+      const { frame, isStale } = this.data.state("summary");
+      if (frame !== null && !isStale) this.words.show(frame);
+      return;
+    }
+    if (isCounted(id)) this.panes.get(id)?.show(this.data.state(id), this.chosen);
+  }
+
+  private saySelection(): void {
+    const { selection } = this.shared.state;
+    if (selection === null) {
+      this.timeline.saySelection(null);
+      return;
+    }
+    const { frame, isStale } = this.data.state("summary");
+    const events = frame?.columns.events?.[0];
+    const phrases = phrasesOf(selection, this.scene).map(({ text }) => text);
+    const count = isStale || typeof events !== "number" ? "" : `, ${plural(events, "event")}`;
+    this.timeline.saySelection([{ strong: "Selection:" }, ` ${phrases.join(", ")}${count}.`]);
+  }
+
+  // --- the panels ---------------------------------------------------------------------------------
+
+  private get choice(): Choice {
+    const given = this.options.model.get("panels");
+    return Array.isArray(given) ? (given as string[]) : PANELS.map(({ id }) => id);
+  }
+
+  private setChoice(choice: Choice): void {
+    this.keep("panels", choice);
+    this.arrange();
+  }
+
+  private pane(id: string): Pane {
+    const known = this.panes.get(id);
+    if (known !== undefined) return known;
+    const pane = new Pane(id, {
+      root: this.root,
+      signal: this.options.signal,
+      retry: () => this.data.retry(),
+      menu: (one) => this.paneMenu(one),
+    });
+    this.panes.set(id, pane);
+    this.sight.watch(pane.el);
+    this.fillPane(pane);
+    return pane;
+  }
+
+  private fillPane(pane: Pane): void {
+    const { id } = pane;
+    const { signal, makeChart } = this.options;
+    const names = (chosen: string[] | null): void => this.brush(id, { names: chosen });
+    if (id === "kernels") pane.setContent(new NameTable(KERNELS, names, signal));
+    else if (id === "operators") pane.setContent(new NameTable(OPERATORS, names, signal));
+    else if (id === "selection") this.fixed(pane, this.words);
+    else if (id === "problems") this.fixed(pane, this.problems);
+    else if (panelKind(id).look === "chart" && makeChart !== null) {
+      const slot = new ChartSlot(
+        id,
+        makeChart,
+        (brush) => this.brush(id, brush),
+        this.theme,
+        signal,
+      );
+      this.slots.set(id, slot);
+      pane.setContent(slot);
+    }
+  }
+
+  /** A panel that shows itself. */
+  private fixed(pane: Pane, content: { el: HTMLElement }): void {
+    pane.setContent({ el: content.el, hasTitle: true, show: () => undefined });
+    pane.show(
+      { frame: { rows: 1, columns: {}, attrs: {} }, isStale: false, error: null },
+      NONE_CHOSEN,
+    );
+  }
+
+  private arrange(): void {
+    const width = this.root.clientWidth;
+    if (!this.board.arrange(width, this.choice)) return;
+    for (const pane of this.panes.values()) this.showPanel(pane.id);
+    this.fitTimeline();
+    this.askLater();
+    this.refresh();
+  }
+
+  private timelineHeight(natural: number | null): number {
+    const given = this.options.model.get("height");
+    if (typeof given === "number") return given;
+    return Math.min(Math.max(natural ?? LEAST_TIMELINE_PX, LEAST_TIMELINE_PX), MOST_TIMELINE_PX);
+  }
+
+  private fitTimeline(): void {
+    this.timeline.setHeight(this.timelineHeight(this.timeline.naturalHeight));
+  }
+
+  private showScene(): void {
+    const { scene } = this;
+    const about = this.options.model.get("_about") as { format?: string } | null | undefined;
+    this.toolbar.setScene(scene, about?.format ?? "");
+    this.toolbar.setProblems(problemLines(scene).length, scene);
+    this.problems.print();
+    this.showHeadline();
+  }
+
+  private showHeadline(): void {
+    const facts = this.options.model.get("_headline");
+    this.headline.show((facts ?? null) as HeadlineFacts | null);
+  }
+
+  private setTheme(theme: ThemeName): void {
+    this.theme = theme;
+    applyTheme(this.root, theme);
+    for (const slot of this.slots.values()) slot.setTheme(theme);
+  }
+
+  // --- charts and words come later -----------------------------------------------------------------
+
+  private figures(): Record<string, FigureItems | undefined> {
+    return (this.options.model.get("_figures") ?? {}) as Record<string, FigureItems | undefined>;
+  }
+
+  /** Ask the kernel for what it makes only when somebody looks. */
+  private askLater(): void {
+    const { source, signal, model } = this.options;
+    if (signal.aborted) return;
+    const ask = (op: string): void => {
+      // Answers come as traits: every view of the model has them then.
+      source.ask(op, {}, signal).catch(() => undefined);
+    };
+    if (model.get("_headline") === null || model.get("_headline") === undefined) ask("headline");
+    const figures = this.figures();
+    const lacking = [...this.slots.keys()].some((id) => figures[id] === undefined);
+    if (lacking || this.options.bokeh() === null) ask("figures");
+    void this.startCharts();
+  }
+
+  private async startCharts(): Promise<void> {
+    const { signal } = this.options;
+    const bokeh = await this.options.bokeh();
+    if (bokeh === null || signal.aborted) return;
+    const figures = this.figures();
+    for (const [id, slot] of this.slots) {
+      const items = figures[id];
+      if (items?.light === undefined) continue;
+      await slot.start(bokeh, items);
+      this.showPanel(id);
+    }
+  }
+
+  // --- what can be taken away ----------------------------------------------------------------------
+
+  private paneMenu(id: string): MenuItem[] {
+    const items: MenuItem[] = [];
+    const chart = this.slots.get(id)?.chart ?? null;
+    const name = `${this.scene.title}-${id}`;
+    if (chart !== null) {
+      items.push({
+        text: "Save as PNG",
+        press: () => void this.save(chart.toPng(), `${name}.png`),
+      });
+      items.push({
+        text: "Save as SVG",
+        press: () => void this.save(chart.toSvg(), `${name}.svg`),
+      });
+    }
+    const { frame } = this.data.state(id);
+    if (frame !== null) {
+      items.push({ text: "Copy as CSV", press: () => void this.copy(csvOf(frame), "the table") });
+      items.push({
+        text: "Save as CSV",
+        press: () => this.download(new Blob([csvOf(frame)], { type: "text/csv" }), `${name}.csv`),
+      });
+    }
+    items.push({
+      text: "Hide this panel",
+      press: () => this.setChoice(withPanel(this.choice, id, false)),
+    });
+    return items;
+  }
+
+  private exports(): MenuItem[] {
+    const shown = shownIds(this.choice).filter(isCounted);
+    return [
+      { text: "The selection as a trace…", press: () => this.timeline.openExport() },
+      ...shown.flatMap((id) =>
+        this.paneMenu(id)
+          .filter(({ text }) => text.startsWith("Save"))
+          .map(({ text, press }) => ({
+            text: `${panelKind(id).title}: ${text.replace("Save as ", "")}`,
+            press,
+          })),
+      ),
+    ];
+  }
+
+  private saveForm(): HTMLElement {
+    const { source, signal } = this.options;
+    return saveForm(source, signal, {
+      op: "save_html",
+      request: { max_mb: 25 },
+      path: `${this.scene.title.replace(/[^\p{L}\p{N}._-]+/gu, "-") || "dashboard"}.html`,
+      about:
+        "One file that needs no kernel and no network; what does not fit into 25 MB is left out.",
+    });
+  }
+
+  private async save(made: Promise<Blob>, name: string): Promise<void> {
+    try {
+      this.download(await made, name);
+    } catch (error) {
+      this.timeline.fail("The picture cannot be made", error);
+    }
+  }
+
+  private download(blob: Blob, name: string): void {
+    const url = URL.createObjectURL(blob);
+    const link = h("a", { href: url, download: name.replace(/[\\/:*?"<>|]+/g, "-") });
+    this.root.append(link);
+    link.click();
+    link.remove();
+    setTimeout(() => URL.revokeObjectURL(url), 60_000);
+  }
+
+  private async copy(text: string, what: string): Promise<void> {
+    const done = await copyText(text, this.root);
+    if (this.options.signal.aborted) return;
+    this.timeline.flash([done ? `Copied ${what}.` : "The browser does not allow copying here."]);
+  }
+
+  private openProblems(): void {
+    const pane = this.panes.get("problems");
+    if (pane === undefined || !shownIds(this.choice).includes("problems")) {
+      this.timeline.openProblems();
+      return;
+    }
+    this.problems.showAll();
+    pane.el.scrollIntoView({ block: "nearest" });
+  }
+
+  /** Say in the widget what went wrong. */
+  fail(title: string, error: unknown): void {
+    this.timeline.fail(title, error);
+  }
+
+  /** Remember a trait of the dashboard's own. */
+  private keep(name: string, value: unknown): void {
+    const { model } = this.options;
+    if (same(model.get(name), value)) return;
+    model.set(name, value);
+    model.save_changes();
+  }
+
+  private close(resized: ResizeObserver): void {
+    resized.disconnect();
+    this.root.remove();
+  }
+}
+
+/** Is it made of numbers that are asked for? */
+function isCounted(id: string): boolean {
+  const { look } = panelKind(id);
+  return look === "chart" || look === "table";
+}

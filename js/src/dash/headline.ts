@@ -1,0 +1,48 @@
+/** What matters most, in a sentence or three, as Python has found it. */
+
+import { fill, h, type Child } from "../app/dom";
+
+/** A piece of a sentence: text, or a rank that can be chosen. */
+export type HeadPiece = string | { rank: number; text?: string };
+
+export interface HeadlineFacts {
+  headline: HeadPiece[];
+  more: HeadPiece[][];
+}
+
+export class Headline {
+  readonly el = h("div", { class: "hta-headline", hidden: true });
+
+  constructor(private readonly chooseRank: (rank: number, add: boolean) => void) {}
+
+  show(facts: HeadlineFacts | null): void {
+    this.el.hidden = facts === null || facts.headline.length === 0;
+    if (facts === null) return;
+    fill(
+      this.el,
+      h("h2", {}, ...this.pieces(facts.headline)),
+      facts.more.length > 0 &&
+        h("p", {}, ...facts.more.flatMap((one, at) => [at > 0 ? " " : "", ...this.pieces(one)])),
+    );
+  }
+
+  private pieces(pieces: readonly HeadPiece[]): Child[] {
+    return pieces.map((piece) =>
+      typeof piece === "string"
+        ? piece
+        : h(
+            "button",
+            {
+              type: "button",
+              class: "hta-rank-link",
+              title: `Select rank ${piece.rank}`,
+              on: {
+                click: (event: MouseEvent) =>
+                  this.chooseRank(piece.rank, event.ctrlKey || event.metaKey || event.shiftKey),
+              },
+            },
+            piece.text ?? `rank ${piece.rank}`,
+          ),
+    );
+  }
+}

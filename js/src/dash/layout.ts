@@ -1,0 +1,133 @@
+/** Which panel stands where, by the width that there is. */
+
+/** A list of panels, or a row of them each. */
+export type Choice = readonly string[] | readonly (readonly string[])[];
+
+export interface Column {
+  /** A CSS grid track. */
+  width: string;
+  panels: string[];
+}
+
+export interface Band {
+  columns: Column[];
+}
+
+export interface Layout {
+  name: "one" | "pairs" | "wide";
+  bands: Band[];
+  /** The status line stands below this band. */
+  statusAfter: number;
+}
+
+/** Below, panels stand in one column. */
+export const PAIRS_FROM = 900;
+/** From here on the timeline stands in the middle. */
+export const WIDE_FROM = 1640;
+const LEFT_PX = 396;
+const MIDDLE_PX = 1000;
+const RIGHT_PX = [348, 460] as const;
+
+const ONE = [
+  ["breakdown"],
+  ["timeline"],
+  ["heatmap"],
+  ["selection"],
+  ["kernels"],
+  ["overlap"],
+  ["steps"],
+  ["kernel_durations"],
+  ["kernel_types"],
+  ["idle"],
+  ["queue"],
+  ["operators"],
+  ["problems"],
+];
+const PAIRS = [
+  ["breakdown", "overlap"],
+  ["timeline"],
+  ["heatmap"],
+  ["selection", "problems"],
+  ["steps", "kernels"],
+  ["kernel_durations", "kernel_types"],
+  ["idle", "queue"],
+  ["operators"],
+];
+const WIDE = [
+  ["breakdown", "overlap", "steps"],
+  ["timeline", "heatmap"],
+  ["selection", "problems", "kernels"],
+];
+const BELOW = [["operators"], ["kernel_durations"], ["kernel_types"], ["idle"], ["queue"]];
+
+/** Panels that need more room than their neighbours. */
+const SHARE: Record<string, number> = { timeline: 2, heatmap: 2, kernels: 1.35, operators: 1.35 };
+
+export function isRows(choice: Choice): choice is readonly (readonly string[])[] {
+  return choice.some((one) => typeof one !== "string");
+}
+
+export function shownIds(choice: Choice): string[] {
+  return (choice as readonly (string | readonly string[])[]).flat();
+}
+
+export function layoutOf(width: number, choice: Choice): Layout {
+  const name = width < PAIRS_FROM ? "one" : width < WIDE_FROM ? "pairs" : "wide";
+  const shown = new Set(shownIds(choice));
+  const kept = (ids: readonly string[]): string[] => ids.filter((id) => shown.has(id));
+  let bands: Band[];
+  if (isRows(choice)) {
+    bands = name === "one" ? choice.flat().map((id) => row([id])) : choice.map((ids) => row(ids));
+  } else if (name === "wide") {
+    bands = [wide(width, WIDE.map(kept)), below(BELOW.map(kept))];
+  } else {
+    bands = (name === "one" ? ONE : PAIRS).map((ids) => row(kept(ids)));
+  }
+  bands = bands.filter(({ columns }) => columns.length > 0);
+  const last = (id: string): number =>
+    bands.findIndex(({ columns }) => columns.some(({ panels }) => panels.includes(id)));
+  const timed = Math.max(last("timeline"), last("heatmap"));
+  return { name, bands, statusAfter: timed < 0 ? bands.length - 1 : timed };
+}
+
+/** Panels side by side. */
+function row(ids: readonly string[]): Band {
+  return { columns: ids.map((id) => ({ width: fr(SHARE[id] ?? 1), panels: [id] })) };
+}
+
+function wide(width: number, columns: readonly string[][]): Band {
+  const [least, most] = RIGHT_PX;
+  const right = Math.min(Math.max(width - LEFT_PX - MIDDLE_PX, least), most);
+  const widths = [`${LEFT_PX}px`, fr(1), `${right}px`];
+  const middle = columns[1]?.length ?? 0;
+  return {
+    columns: columns.flatMap((panels, at) =>
+      // Without a timeline the others share the room.
+      panels.length === 0 ? [] : [{ width: middle === 0 ? fr(1) : (widths[at] ?? fr(1)), panels }],
+    ),
+  };
+}
+
+function below(columns: readonly string[][]): Band {
+  return {
+    columns: columns
+      .filter((panels) => panels.length > 0)
+      .map((panels) => ({ width: fr(SHARE[panels[0] ?? ""] ?? 1), panels })),
+  };
+}
+
+function fr(share: number): string {
+  return `minmax(0, ${share}fr)`;
+}
+
+/** The choice with a panel shown or hidden. */
+export function withPanel(choice: Choice, id: string, on: boolean): Choice {
+  if (isRows(choice)) {
+    const rows = choice
+      .map((ids) => ids.filter((one) => one !== id))
+      .filter((ids) => ids.length > 0);
+    return on ? [...rows, [id]] : rows;
+  }
+  const ids = choice.filter((one) => one !== id);
+  return on ? [...ids, id] : ids;
+}

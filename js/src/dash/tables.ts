@@ -1,0 +1,183 @@
+/** The tables of kernels and of operators: which columns they have, and what stands in them. */
+
+import { swatch } from "../app/controls";
+import { type Child, h } from "../app/dom";
+import type { Kind } from "../contract";
+import { formatCount, formatDuration } from "../draw/format";
+import type { ColumnLook, Row, TableLook } from "./table";
+import type { PanelFrame, Value } from "./types";
+
+/** A rank is told apart where its mean differs by more than this. */
+const ODD_FROM = 0.05;
+
+function numberOf(value: Value): number | null {
+  return typeof value === "number" ? value : null;
+}
+
+function nameCell(row: Row, kind: Kind | null): Child[] {
+  const full = String(row("name"));
+  const short = String(row("short") ?? full);
+  return [
+    kind !== null && swatch(kind),
+    h(
+      "button",
+      { type: "button", class: "hta-name-button", title: `${full}\nClick selects, Ctrl adds` },
+      short,
+    ),
+  ];
+}
+
+/** A bar of the row's value, and the value; `wait` of it is hatched. */
+function barCell(value: number | null, most: number, kind: string, wait = 0): Child[] {
+  if (value === null) return [h("span", { class: "hta-note" }, "–")];
+  const part = (ns: number): string => `${((100 * ns) / most).toFixed(2)}%`;
+  return [
+    h(
+      "span",
+      { class: "hta-cell-bar", "aria-hidden": "true" },
+      value - wait > 0 && h("i", { "data-kind": kind, style: { width: part(value - wait) } }),
+      wait > 0 && h("i", { class: "hta-cell-wait", style: { width: part(wait) } }),
+    ),
+    h("span", {}, formatDuration(value)),
+  ];
+}
+
+const duration = (by: string, title: string, hint: string, from?: number): ColumnLook => ({
+  by,
+  title,
+  hint,
+  width: "auto",
+  isNumber: true,
+  ...(from !== undefined && { from }),
+  cell: (row) => [formatDuration(numberOf(row(by)))],
+});
+
+const count = (from?: number): ColumnLook => ({
+  by: "count",
+  title: "count",
+  hint: "How often it ran, on all ranks",
+  width: "auto",
+  isNumber: true,
+  ...(from !== undefined && { from }),
+  cell: (row) => [formatCount(numberOf(row("count")))],
+});
+
+function oddCell(row: Row): Child[] {
+  const rank = numberOf(row("odd_rank"));
+  const ratio = numberOf(row("odd_ratio"));
+  if (rank === null || ratio === null) return [h("span", { class: "hta-note" }, "–")];
+  const text = `×${ratio.toFixed(2)}`;
+  const title = `Rank ${rank}: mean ${text} that of the median rank`;
+  const slow = ratio > 1 + ODD_FROM;
+  return [
+    h(
+      "span",
+      { class: slow ? "hta-late-text" : "hta-note", title },
+      h("small", {}, `rank ${rank} `),
+      text,
+    ),
+  ];
+}
+
+export const KERNELS: TableLook = {
+  what: "kernel",
+  title: "Top kernels",
+  about: (frame) =>
+    hasWaits(frame)
+      ? "GPU time by name, all ranks together; hatched: waiting · odd: the rank farthest from the median"
+      : "GPU time by name, all ranks together · odd: the rank farthest from the median",
+  columns: [
+    {
+      by: "name",
+      title: "kernel",
+      hint: "By name",
+      width: "minmax(0, 1.2fr)",
+      cell: (row) => nameCell(row, String(row("kind")) as Kind),
+    },
+    {
+      by: "sum_ns",
+      title: "total",
+      hint: "Sum over all calls and ranks",
+      width: "minmax(112px, 1fr)",
+      cell: (row, most) =>
+        barCell(numberOf(row("sum_ns")), most, String(row("kind")), numberOf(row("wait_ns")) ?? 0),
+    },
+    count(360),
+    duration("mean_ns", "mean", "Mean of a call", 440),
+    duration("min_ns", "min", "Shortest call", 640),
+    duration("max_ns", "max", "Longest call", 640),
+    {
+      by: "odd_ratio",
+      title: "odd",
+      hint: "The rank whose mean is farthest from the median rank's",
+      width: "auto",
+      isNumber: true,
+      cell: oddCell,
+    },
+  ],
+  foot: (frame, shown) => {
+    const total = Number(frame.attrs.total ?? frame.rows);
+    if (total <= frame.rows || shown < frame.rows) return "";
+    const rest = numberOf((frame.attrs.rest_ns ?? null) as Value);
+    const what = `${formatCount(total - frame.rows)} names are left out`;
+    return rest === null ? `${what}.` : `${what}: ${formatDuration(rest)}.`;
+  },
+};
+
+export const OPERATORS: TableLook = {
+  what: "operator",
+  title: "Operators",
+  about: () => "time of the kernels that an operator launched, and of its own CPU work; all ranks",
+  columns: [
+    {
+      by: "name",
+      title: "operator",
+      hint: "By name",
+      width: "minmax(0, 1.2fr)",
+      cell: (row) => nameCell(row, null),
+    },
+    {
+      by: "device_total_ns",
+      title: "GPU",
+      hint: "Kernels launched by it or by what it calls",
+      width: "minmax(104px, 1fr)",
+      cell: (row, most) => barCell(numberOf(row("device_total_ns")), most, "compute"),
+    },
+    duration("device_self_ns", "GPU, own", "Kernels launched by the operator itself", 620),
+    {
+      by: "cpu_self_ns",
+      title: "CPU, own",
+      hint: "CPU time without that of what it calls",
+      width: "minmax(104px, 1fr)",
+      from: 420,
+      cell: (row, most) => barCell(numberOf(row("cpu_self_ns")), most, "cpu"),
+    },
+    duration("cpu_total_ns", "CPU", "CPU time, that of what it calls included", 620),
+    count(),
+  ],
+  foot: (frame, shown) => {
+    const total = Number(frame.attrs.total ?? frame.rows);
+    return total <= frame.rows || shown < frame.rows
+      ? ""
+      : `${formatCount(total - frame.rows)} operators with less time are left out.`;
+  },
+};
+
+function hasWaits(frame: PanelFrame): boolean {
+  return (frame.columns.wait_ns ?? []).some((wait) => typeof wait === "number" && wait > 0);
+}
+
+/** A frame as CSV, in its own names and units. */
+export function csvOf(frame: PanelFrame): string {
+  const names = Object.keys(frame.columns);
+  const lines = [names.map(quoted).join(",")];
+  for (let row = 0; row < frame.rows; row += 1) {
+    lines.push(names.map((name) => quoted(frame.columns[name]?.[row] ?? "")).join(","));
+  }
+  return `${lines.join("\r\n")}\r\n`;
+}
+
+function quoted(value: Value): string {
+  const text = String(value);
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
