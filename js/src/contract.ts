@@ -238,6 +238,15 @@ export interface RowState {
   only?: ReadonlySet<number> | null;
 }
 
+/** Words around a picture. */
+export interface SvgCaption {
+  title: string;
+  /** What is shown of it. */
+  words: string;
+  /** A sentence above all; "" for none. */
+  headline: string;
+}
+
 export interface FrameStats {
   work_ms: number;
   lanes: number;
@@ -281,6 +290,11 @@ export interface Stage {
   contentHeight(): number;
   /** The last frame's figures, for benchmarks. */
   onFrame(listener: (stats: FrameStats) => void): void;
+  /**
+   * The view as an SVG picture in the light theme: all rows, those out of sight as well, with words
+   * and a scale around them.
+   */
+  toSvg(caption: SvgCaption): Promise<string>;
   /** Repaint after a change that no setter covers. */
   invalidate(): void;
   destroy(): void;

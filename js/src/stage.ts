@@ -11,9 +11,11 @@ import type {
   Source,
   Span,
   Stage,
+  SvgCaption,
   ThemeName,
 } from "./contract";
-import { type DataPart, StageData } from "./data/stage_data";
+import { type DataPart, MOST_BINS, StageData } from "./data/stage_data";
+import { loadWhole, type WholeRows } from "./data/whole_rows";
 import { EVERYTHING, FrameLoop } from "./draw/frame_loop";
 import { type LatenessByRank, latenessByRank, type StatsByRank, statsByRank } from "./draw/by_rank";
 import { MinimapPicture } from "./draw/head";
@@ -21,11 +23,14 @@ import { NO_OVERLAY } from "./draw/overlay";
 import { type Paints, paintsOf, shadeOf } from "./draw/paints";
 import { type Frame, Painter } from "./draw/painter";
 import { Scrollbar } from "./draw/scrollbar";
+import { svgOf } from "./draw/svg/picture";
 import { type Theme, THEMES } from "./draw/theme";
 import { Camera } from "./layout/camera";
 import { type Geometry, geometryOf, nsPerDevicePx, timeAtX, xAtTime } from "./layout/geometry";
 import { type HitScene, hitAt, slicesIn } from "./layout/hit";
+import { placeRows } from "./layout/rows";
 import { RowsView } from "./layout/rows_view";
+import { Sightings } from "./layout/sight";
 import { sizeOf, watchSize } from "./layout/size_watcher";
 
 export function createStage(scene: Scene, source: Source, theme: ThemeName = "light"): Stage {
@@ -41,6 +46,13 @@ function placesOf(scene: Scene, width: number, height: number, dpr: number) {
   const late = saysLate(scene);
   const rows = [scene.steps.length > 0, scene.phases.length > 0, late].filter(Boolean).length;
   return geometryOf(width, height, dpr, rows, late);
+}
+
+/** What a picture of all rows is drawn from, instead of what is in sight. */
+interface Whole extends WholeRows {
+  geometry: Geometry;
+  sight: Sightings;
+  view: Span;
 }
 
 class DrawnStage implements Stage {
@@ -206,6 +218,30 @@ class DrawnStage implements Stage {
     this.frameListeners.push(listener);
   }
 
+  async toSvg(caption: SvgCaption): Promise<string> {
+    const { layout } = this.rowsView;
+    const { rowsTop, lateRow, lanesWidth, dpr } = this.geometry;
+    const geometry = {
+      ...this.geometry,
+      height: rowsTop + layout.height,
+      rowsHeight: layout.height,
+    };
+    const sight = new Sightings(placeRows(layout, 0, rowsTop, layout.height));
+    const view = this.camera.view;
+    const ranks = new Set(sight.placed.map(({ row }) => row.rank.rank));
+    const bins = Math.min(MOST_BINS, Math.round(lanesWidth * dpr));
+    const known = this.lateness !== null;
+    const whole = await loadWhole(this.source, this.scene, {
+      lanes: sight.spots.flatMap(({ band: { lane, over } }) =>
+        known && over !== undefined ? [lane, over.wait, over.late] : [lane],
+      ),
+      view,
+      resolution: nsPerDevicePx(geometry, view),
+      ribbons: lateRow && known ? { bins, ranks: [...ranks].sort((a, b) => a - b) } : null,
+    });
+    return svgOf(this.picture(THEMES.light, { ...whole, geometry, sight, view }), caption);
+  }
+
   invalidate(): void {
     this.measure();
     this.loop.touch(EVERYTHING);
@@ -248,17 +284,15 @@ class DrawnStage implements Stage {
   }
 
   private pictureMinimap(): void {
+    this.minimap = this.minimapIn(this.theme);
+  }
+
+  private minimapIn(theme: Theme): MinimapPicture | null {
     const { lanesWidth, minimapHeight, dpr } = this.geometry;
     const { minimap } = this.data;
-    this.minimap =
-      minimap === null || lanesWidth <= 0
-        ? null
-        : new MinimapPicture(
-            minimap,
-            this.theme,
-            Math.round(lanesWidth * dpr),
-            Math.round(minimapHeight * dpr),
-          );
+    if (minimap === null || lanesWidth <= 0) return null;
+    const [width, height] = [Math.round(lanesWidth * dpr), Math.round(minimapHeight * dpr)];
+    return new MinimapPicture(minimap, theme, width, height);
   }
 
   private resized(): void {
@@ -363,10 +397,18 @@ class DrawnStage implements Stage {
     if (this.camera.moving) this.loop.schedule();
   }
 
-  private picture(): Frame {
-    const { geometry, theme, paints, scene, stats, data, overlay } = this;
-    const { layout, sight } = this.rowsView;
-    const view = this.camera.view;
+  private picture(theme = this.theme, of: Partial<Whole> = {}): Frame {
+    const { scene, stats, data, overlay } = this;
+    const geometry = of.geometry ?? this.geometry;
+    const windows = of.windows ?? data.windows;
+    const names = of.names ?? data.store.names;
+    const ribbon = of.ribbon === undefined ? data.ribbon : of.ribbon;
+    const own = theme === this.theme;
+    const paints = own ? this.paints : paintsOf(theme, scene.kinds, overlay.dimmed);
+    const minimap = own ? this.minimap : this.minimapIn(theme);
+    const { layout } = this.rowsView;
+    const sight = of.sight ?? this.rowsView.sight;
+    const view = of.view ?? this.camera.view;
     const job = this.camera.job;
     const { placed } = sight;
     const shown = data.stats;
@@ -376,7 +418,7 @@ class DrawnStage implements Stage {
       (shown.start !== Math.floor(view[0]) || shown.end !== Math.ceil(view[1]));
     const late = this.lateness;
     return {
-      head: { geometry, theme, scene, job, view, minimap: this.minimap, ribbon: data.ribbon },
+      head: { geometry, theme, scene, job, view, minimap, ribbon },
       gutter: {
         geometry,
         theme,
@@ -395,10 +437,10 @@ class DrawnStage implements Stage {
         view,
         sight,
         lateness: late,
-        ribbon: data.ribbon,
-        shade: this.byName ? (key) => this.shade(key) : null,
-        window: (lane) => data.windows.get(lane),
-        nameOf: (key) => data.store.names.get(key) ?? "",
+        ribbon,
+        shade: this.byName ? (key) => this.shade(key, names) : null,
+        window: (lane) => windows.get(lane),
+        nameOf: (key) => names.get(key) ?? "",
       },
       margin: { geometry, theme, placed, stats, lateness: late, stale },
       overlay: {
@@ -413,8 +455,8 @@ class DrawnStage implements Stage {
     };
   }
 
-  private shade(key: number): number {
-    this.shades[key] ??= shadeOf(this.data.store.names.get(key) ?? "");
+  private shade(key: number, names: ReadonlyMap<number, string>): number {
+    this.shades[key] ??= shadeOf(names.get(key) ?? "");
     return this.shades[key];
   }
 

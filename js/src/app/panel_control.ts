@@ -14,7 +14,8 @@ import type { Picking } from "./picking";
 import type { Search } from "./search";
 import { EVERYTHING } from "./selection";
 import type { StatusLine } from "./status";
-import { eventWords, selectionWords } from "./words";
+import { plural } from "../draw/format";
+import { eventWords, selectionWords, spanText } from "./words";
 
 /** A drag of an edge ends in one request, a sequence of clicks in few. */
 const TOTALS_MS = 60;
@@ -66,7 +67,11 @@ export class PanelControl {
       showEvent: () => dock.show("event"),
     });
     this.problems = new ProblemsPanel(close);
-    this.exporting = new ExportPanel(ctx.source, { close, copy }, ctx.signal);
+    this.exporting = new ExportPanel(
+      ctx.source,
+      { close, copy, svg: () => this.svg() },
+      ctx.signal,
+    );
     for (const panel of [this.details, this.area, this.problems, this.exporting]) dock.add(panel);
     this.askLater = debounce(TOTALS_MS, ctx.signal, () => this.askTotals());
     ctx.signal.addEventListener("abort", () => this.asked?.abort(), { once: true });
@@ -81,6 +86,13 @@ export class PanelControl {
     this.exporting.show({ scene, selection: shared.state.selection, view: this.nav.view() });
     this.dock.show("export");
     this.exporting.focus();
+  }
+
+  private svg(): Promise<string> {
+    const { stage, scene } = this.ctx;
+    const ranks = plural(scene.ranks.length, "rank");
+    const words = `${ranks}, ${spanText(stage.view())}`;
+    return stage.toSvg({ title: scene.title, words, headline: "" });
   }
 
   openProblems(): void {

@@ -21,7 +21,7 @@ import { LaneWindows } from "./windows";
 const STATS_WAIT_MS = 90;
 const MARKS_WAIT_MS = 90;
 const MINIMAP_WAIT_MS = 20;
-const MOST_BINS = 4096;
+export const MOST_BINS = 4096;
 
 /** Marks as they were asked for: bins of a window. */
 export interface PlacedMarks {

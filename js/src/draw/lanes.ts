@@ -5,7 +5,7 @@ import type { Form } from "../layout/bands";
 import { TILE_CELLS } from "../protocol/decode";
 import { drawLate, drawWaits } from "./lateness";
 import { type Paints, STEPS } from "./paints";
-import type { Raster } from "./raster";
+import type { LaneRaster } from "./svg/raster";
 import { residual } from "./residual";
 
 /** All in device px; x from the left edge of the lanes. */
@@ -50,7 +50,7 @@ const NOTHING_OVER: OverWindows = { wait: null, late: null };
 export type ShadeOfName = (name: number) => number;
 
 export function drawLane(
-  raster: Raster,
+  raster: LaneRaster,
   place: LanePlace,
   lane: LaneWindow,
   paints: Paints,
@@ -74,26 +74,32 @@ export function drawLane(
 }
 
 /** Left and right end of the rank's data, in px. */
-function dataExtent(raster: Raster, place: LanePlace): [number, number] {
+function dataExtent(raster: LaneRaster, place: LanePlace): [number, number] {
   const xOf = (time: number) => Math.round((time - place.start) / place.resolution);
   const from = Math.min(raster.width, Math.max(0, xOf(place.dataStart)));
   return [from, Math.max(from, Math.min(raster.width, xOf(place.dataEnd)))];
 }
 
-function drawGround(raster: Raster, place: LanePlace, paints: Paints): void {
+function drawGround(raster: LaneRaster, place: LanePlace, paints: Paints): void {
   const [from, to] = dataExtent(raster, place);
   if (place.coarse) hatch(raster, place, paints, from, to);
   else raster.rect(from, place.y0, to, place.y1, paints.ground[place.form]);
 }
 
-function hatch(raster: Raster, place: LanePlace, paints: Paints, from: number, to: number): void {
+function hatch(
+  raster: LaneRaster,
+  place: LanePlace,
+  paints: Paints,
+  from: number,
+  to: number,
+): void {
   const pitch = Math.round(HATCH_PITCH * place.dpr);
   const thick = Math.max(1, Math.round(place.dpr));
   raster.hatch(from, place.y0, to, place.y1, paints.hatchGround, paints.hatchLine, pitch, thick);
 }
 
 /** Hatch where others have data and this rank has none: not the same as idle. */
-export function drawBeyond(raster: Raster, place: LanePlace, paints: Paints): void {
+export function drawBeyond(raster: LaneRaster, place: LanePlace, paints: Paints): void {
   const xOf = (time: number) => Math.round((time - place.start) / place.resolution);
   const [from, to] = dataExtent(raster, place);
   const first = Math.max(0, xOf(place.jobStart));
@@ -103,7 +109,7 @@ export function drawBeyond(raster: Raster, place: LanePlace, paints: Paints): vo
 }
 
 function drawColumns(
-  raster: Raster,
+  raster: LaneRaster,
   place: LanePlace,
   lane: LaneWindow,
   paints: Paints,
@@ -152,7 +158,7 @@ function drawColumns(
 }
 
 function drawRects(
-  raster: Raster,
+  raster: LaneRaster,
   place: LanePlace,
   lane: LaneWindow,
   paints: Paints,
@@ -198,7 +204,7 @@ function edgeWidth(width: number, cssPx: number, dpr: number): number {
   return Math.max(1, Math.round(cssPx * dpr));
 }
 
-function drawCounter(raster: Raster, place: LanePlace, lane: LaneWindow, paints: Paints): void {
+function drawCounter(raster: LaneRaster, place: LanePlace, lane: LaneWindow, paints: Paints): void {
   const [low, high] = place.valueRange ?? [0, 1];
   const floor = Math.min(0, low);
   const scale = high > floor ? (place.y1 - place.y0 - 1) / (high - floor) : 0;

@@ -4,7 +4,7 @@ import type { LaneWindow } from "../data/lane_window";
 import { TILE_CELLS } from "../protocol/decode";
 import type { LanePlace } from "./lanes";
 import type { Paints } from "./paints";
-import type { Raster } from "./raster";
+import type { LaneRaster } from "./svg/raster";
 import { residual } from "./residual";
 
 const HATCH_PITCH = 5;
@@ -15,7 +15,7 @@ const FILLED_FROM_PX = 4;
 
 /** Waiting: as high as the share of the pixel's time that it takes, like the event it is part of. */
 export function drawWaits(
-  raster: Raster,
+  raster: LaneRaster,
   place: LanePlace,
   lane: LaneWindow,
   paints: Paints,
@@ -35,7 +35,12 @@ export function drawWaits(
 }
 
 /** Late: the time in which the others were there and this rank was not. */
-export function drawLate(raster: Raster, place: LanePlace, lane: LaneWindow, paints: Paints): void {
+export function drawLate(
+  raster: LaneRaster,
+  place: LanePlace,
+  lane: LaneWindow,
+  paints: Paints,
+): void {
   if (lane.empty) return;
   const { y0, y1, dpr } = place;
   eachColumn(raster, place, lane, (x, share) => {
@@ -47,7 +52,7 @@ export function drawLate(raster: Raster, place: LanePlace, lane: LaneWindow, pai
   });
 }
 
-function frame(raster: Raster, x0: number, x1: number, place: LanePlace, colour: number): void {
+function frame(raster: LaneRaster, x0: number, x1: number, place: LanePlace, colour: number): void {
   const { y0, y1, dpr } = place;
   const line = Math.max(1, Math.round(dpr));
   raster.rect(x0, y0, x1, y0 + line, colour);
@@ -58,7 +63,7 @@ function frame(raster: Raster, x0: number, x1: number, place: LanePlace, colour:
 
 /** Rectangles of at least two pixels. */
 function eachSlice(
-  raster: Raster,
+  raster: LaneRaster,
   { start, resolution }: LanePlace,
   { slices, sliceStart, sliceDur }: LaneWindow,
   draw: (x0: number, x1: number) => void,
@@ -77,7 +82,7 @@ function eachSlice(
 
 /** Share of each pixel that is covered by what is too short for a rectangle, where there is any. */
 function eachColumn(
-  raster: Raster,
+  raster: LaneRaster,
   { start, resolution }: LanePlace,
   lane: LaneWindow,
   draw: (x: number, share: number) => void,

@@ -6,7 +6,7 @@ import type { Geometry } from "../layout/geometry";
 import type { LaneSpot, Sightings } from "../layout/sight";
 import type { Ribbon } from "../protocol/ribbon";
 import type { LatenessByRank } from "./by_rank";
-import type { Dirty } from "./frame_loop";
+import { type Dirty, EVERYTHING } from "./frame_loop";
 import { drawGutter, type GutterScene } from "./gutter";
 import { drawAxis, drawMinimap, drawStepLines, drawStrip, type HeadScene } from "./head";
 import { LABEL_FROM_PX } from "./labels";
@@ -17,6 +17,7 @@ import { drawOverlay, type OverlayScene } from "./overlay";
 import type { Paints } from "./paints";
 import { Pen } from "./pen";
 import { Raster } from "./raster";
+import type { LaneRaster } from "./svg/raster";
 import { drawRibbon } from "./ribbon";
 import { FONT, type Theme } from "./theme";
 
@@ -89,155 +90,177 @@ export class Painter {
   }
 
   paint(frame: Frame, dirty: Dirty): Painted {
-    const { pen } = this;
-    let painted: Painted = { lanes: 0, rects: 0, labels: 0 };
-    if (dirty.head) {
-      drawMinimap(pen, frame.head);
-      drawStrip(pen, frame.head);
-    }
-    if (dirty.gutter) drawGutter(pen, frame.gutter);
-    if (dirty.lanes || dirty.head) {
-      const ticks = drawAxis(pen, frame.head);
-      painted = this.paintLanes(frame.lanes, frame.head, ticks);
-    }
-    if (dirty.margin || dirty.head) drawMargin(pen, frame.margin);
-    drawStickyEdge(pen, frame.gutter);
-    if (dirty.overlay) {
-      this.overCtx.clearRect(0, 0, frame.head.geometry.width, frame.head.geometry.height);
-      drawOverlay(this.overPen, frame.overlay);
-    }
-    return painted;
-  }
-
-  private paintLanes(lanes: LanesScene, head: HeadScene, ticks: readonly number[]): Painted {
-    const { raster, pen } = this;
-    if (raster === null) return { lanes: 0, rects: 0, labels: 0 };
-    const { geometry, theme, sight, view } = lanes;
-    const { dpr, lanesX, lanesWidth, rowsTop, rowsHeight } = geometry;
-    const counted = { rects: 0 };
-    this.rasterise(raster, lanes, counted);
-    this.baseCtx.putImageData(raster.image, Math.round(lanesX * dpr), Math.round(rowsTop * dpr));
-    let labels = 0;
-    pen.clipped(lanesX, rowsTop, lanesWidth, rowsHeight, () => {
-      const grid = `${theme.ruleStrong}30`;
-      const bottom = sight.bottom;
-      for (const time of ticks) {
-        if (time <= view[0]) continue;
-        const x = lanesX + ((time - view[0]) / (view[1] - view[0])) * lanesWidth;
-        pen.vertical(x, rowsTop, bottom, grid);
-      }
-      drawStepLines(pen, head, bottom);
-      drawNoData(pen, lanes);
-      for (const spot of sight.spots) labels += this.label(lanes, spot);
-    });
-    return { lanes: sight.spots.length, rects: counted.rects, labels };
-  }
-
-  private rasterise(raster: Raster, lanes: LanesScene, counted: { rects: number }): void {
-    const { geometry, paints, sight, view, job } = lanes;
-    const { dpr, rowsTop } = geometry;
-    const px = (y: number) => Math.round((y - rowsTop) * dpr);
-    raster.clip(0, raster.height);
-    raster.clear(paints.bg);
-    const place: LanePlace = {
-      form: "solid",
-      y0: 0,
-      y1: 0,
-      dpr,
-      start: view[0],
-      resolution: (view[1] - view[0]) / raster.width,
-      dataStart: 0,
-      dataEnd: 0,
-      coarse: false,
-      jobStart: job[0],
-      jobEnd: job[1],
-      valueRange: null,
+    const { pen, raster } = this;
+    const { geometry } = frame.head;
+    if (dirty.overlay) this.overCtx.clearRect(0, 0, geometry.width, geometry.height);
+    const left = Math.round(geometry.lanesX * geometry.dpr);
+    const top = Math.round(geometry.rowsTop * geometry.dpr);
+    const put = (): void => {
+      if (raster !== null) this.baseCtx.putImageData(raster.image, left, top);
     };
-    const line = Math.max(1, Math.round(dpr));
-    raster.rect(0, px(sight.bottom), raster.width, px(sight.bottom) + line, paints.rule);
-    let at = 0;
-    for (const placed of sight.placed) {
-      const { row, y, clipTop, clipBottom } = placed;
-      raster.clip(px(clipTop), px(clipBottom));
-      const top = px(y);
-      const late = lanes.lateness?.late.has(row.rank.rank) ?? false;
-      raster.rect(0, top, raster.width, px(y + row.height), late ? paints.lateGround : paints.bg);
-      if (row.track === null) raster.rect(0, top, raster.width, top + line, paints.rule);
-      [place.dataStart, place.dataEnd] = row.rank.range;
-      place.coarse = isCoarse(row.rank, place.resolution);
-      const bands = row.bands();
-      const last = bands[bands.length - 1];
-      if (last !== undefined) {
-        place.y0 = px(y + bands[0]!.top);
-        place.y1 = px(y + last.top + last.height);
-        drawBeyond(raster, place, paints);
-      }
-      const ribbon = row.ribbon();
-      if (ribbon !== null) {
-        place.y0 = px(y + ribbon.top);
-        place.y1 = px(y + ribbon.top + ribbon.height);
-        drawRibbon(raster, place, lanes.ribbon, row.rank.rank, paints);
-      }
-      for (; at < sight.spots.length && sight.spots[at]!.placed === placed; at += 1) {
-        const { band, y: bandY } = sight.spots[at]!;
-        const window = lanes.window(band.lane);
-        if (window === null) continue;
-        place.form = band.form;
-        place.y0 = px(bandY);
-        place.y1 = Math.max(place.y0 + 1, px(bandY + band.height));
-        place.valueRange = band.track?.range ?? null;
-        const { over } = band;
-        const known = over !== undefined && lanes.lateness !== null;
-        drawLane(raster, place, window, paints, lanes.shade, counted, {
-          wait: known ? lanes.window(over.wait) : null,
-          late: known ? lanes.window(over.late) : null,
-        });
-      }
-    }
+    return paintParts(frame, dirty, pen, this.overPen, raster, put);
   }
+}
 
-  /** Names on the rectangles of a lane that have room for them. */
-  private label(lanes: LanesScene, spot: LaneSpot): number {
-    const { band, y, top, bottom } = spot;
-    if (band.height < LABEL_FROM_HEIGHT || band.form === "bar" || band.form === "counter") return 0;
-    // A name of which a part is scrolled away would be cut through.
-    if (bottom - top < band.height - 2) return 0;
-    const lane = lanes.window(band.lane);
-    if (lane === null || lane.slices === 0) return 0;
-    const { pen } = this;
-    const { geometry, view, paints, theme, shade } = lanes;
-    const { lanesX, lanesWidth } = geometry;
-    const perPx = (view[1] - view[0]) / lanesWidth;
-    const least = LABEL_FROM_PX * perPx;
-    const fitter = pen.fitter(FONT.label);
-    const baseline = Math.round(y + band.height / 2 + 4);
-    const waits =
-      band.over === undefined || lanes.lateness === null ? null : lanes.window(band.over.wait);
-    let labels = 0;
-    for (let i = 0; i < lane.slices; i += 1) {
-      const dur = lane.sliceDur[i]!;
-      const start = lane.sliceStart[i]!;
-      if (start >= view[1]) break;
-      if (dur < least || start + dur <= view[0]) continue;
-      const seen = widestInSight(lane, i, view);
-      // Letters over the hatch of a wait would be hard to read.
-      const [from, to] = waits === null ? seen : besideWaits(waits, seen);
-      const x0 = lanesX + (from - view[0]) / perPx;
-      const x1 = lanesX + (to - view[0]) / perPx;
-      if (x1 - x0 < LABEL_FROM_PX) continue;
-      const kind = lane.sliceKind[i]!;
-      const pale = band.form === "pale" || paints.isPale[kind] === 1;
-      const name = lane.sliceName[i]!;
-      const label = fitter.fit(lanes.nameOf(name), x1 - x0 - 8);
-      if (label === "") continue;
-      const colour = pale
-        ? theme.ink
-        : paints.textOn[kind * 3 + (shade === null ? 0 : shade(name))]!;
-      pen.text(label, x0 + (pale ? 5 : 4), baseline, FONT.label, colour);
-      labels += 1;
-    }
-    return labels;
+/** Paint all of a frame somewhere else. */
+export function paintFrame(frame: Frame, pen: Pen, overPen: Pen, raster: LaneRaster): Painted {
+  return paintParts(frame, EVERYTHING, pen, overPen, raster, () => {});
+}
+
+/** `put` shows what was drawn into the raster. */
+function paintParts(
+  frame: Frame,
+  dirty: Dirty,
+  pen: Pen,
+  overPen: Pen,
+  raster: LaneRaster | null,
+  put: () => void,
+): Painted {
+  let painted: Painted = { lanes: 0, rects: 0, labels: 0 };
+  if (dirty.head) {
+    drawMinimap(pen, frame.head);
+    drawStrip(pen, frame.head);
   }
+  if (dirty.gutter) drawGutter(pen, frame.gutter);
+  if (dirty.lanes || dirty.head) {
+    const ticks = drawAxis(pen, frame.head);
+    if (raster !== null) painted = paintLanes(pen, raster, put, frame, ticks);
+  }
+  if (dirty.margin || dirty.head) drawMargin(pen, frame.margin);
+  drawStickyEdge(pen, frame.gutter);
+  if (dirty.overlay) drawOverlay(overPen, frame.overlay);
+  return painted;
+}
+
+function paintLanes(
+  pen: Pen,
+  raster: LaneRaster,
+  put: () => void,
+  { lanes, head }: Frame,
+  ticks: readonly number[],
+): Painted {
+  const { geometry, theme, sight, view } = lanes;
+  const { lanesX, lanesWidth, rowsTop, rowsHeight } = geometry;
+  const counted = { rects: 0 };
+  rasterise(raster, lanes, counted);
+  put();
+  let labels = 0;
+  pen.clipped(lanesX, rowsTop, lanesWidth, rowsHeight, () => {
+    const grid = `${theme.ruleStrong}30`;
+    const bottom = sight.bottom;
+    for (const time of ticks) {
+      if (time <= view[0]) continue;
+      const x = lanesX + ((time - view[0]) / (view[1] - view[0])) * lanesWidth;
+      pen.vertical(x, rowsTop, bottom, grid);
+    }
+    drawStepLines(pen, head, bottom);
+    drawNoData(pen, lanes);
+    for (const spot of sight.spots) labels += label(pen, lanes, spot);
+  });
+  return { lanes: sight.spots.length, rects: counted.rects, labels };
+}
+
+function rasterise(raster: LaneRaster, lanes: LanesScene, counted: { rects: number }): void {
+  const { geometry, paints, sight, view, job } = lanes;
+  const { dpr, rowsTop } = geometry;
+  const px = (y: number) => Math.round((y - rowsTop) * dpr);
+  raster.clip(0, raster.height);
+  raster.clear(paints.bg);
+  const place: LanePlace = {
+    form: "solid",
+    y0: 0,
+    y1: 0,
+    dpr,
+    start: view[0],
+    resolution: (view[1] - view[0]) / raster.width,
+    dataStart: 0,
+    dataEnd: 0,
+    coarse: false,
+    jobStart: job[0],
+    jobEnd: job[1],
+    valueRange: null,
+  };
+  const line = Math.max(1, Math.round(dpr));
+  raster.rect(0, px(sight.bottom), raster.width, px(sight.bottom) + line, paints.rule);
+  let at = 0;
+  for (const placed of sight.placed) {
+    const { row, y, clipTop, clipBottom } = placed;
+    raster.clip(px(clipTop), px(clipBottom));
+    const top = px(y);
+    const late = lanes.lateness?.late.has(row.rank.rank) ?? false;
+    raster.rect(0, top, raster.width, px(y + row.height), late ? paints.lateGround : paints.bg);
+    if (row.track === null) raster.rect(0, top, raster.width, top + line, paints.rule);
+    [place.dataStart, place.dataEnd] = row.rank.range;
+    place.coarse = isCoarse(row.rank, place.resolution);
+    const bands = row.bands();
+    const last = bands[bands.length - 1];
+    if (last !== undefined) {
+      place.y0 = px(y + bands[0]!.top);
+      place.y1 = px(y + last.top + last.height);
+      drawBeyond(raster, place, paints);
+    }
+    const ribbon = row.ribbon();
+    if (ribbon !== null) {
+      place.y0 = px(y + ribbon.top);
+      place.y1 = px(y + ribbon.top + ribbon.height);
+      drawRibbon(raster, place, lanes.ribbon, row.rank.rank, paints);
+    }
+    for (; at < sight.spots.length && sight.spots[at]!.placed === placed; at += 1) {
+      const { band, y: bandY } = sight.spots[at]!;
+      const window = lanes.window(band.lane);
+      if (window === null) continue;
+      place.form = band.form;
+      place.y0 = px(bandY);
+      place.y1 = Math.max(place.y0 + 1, px(bandY + band.height));
+      place.valueRange = band.track?.range ?? null;
+      const { over } = band;
+      const known = over !== undefined && lanes.lateness !== null;
+      drawLane(raster, place, window, paints, lanes.shade, counted, {
+        wait: known ? lanes.window(over.wait) : null,
+        late: known ? lanes.window(over.late) : null,
+      });
+    }
+  }
+}
+
+/** Names on the rectangles of a lane that have room for them. */
+function label(pen: Pen, lanes: LanesScene, spot: LaneSpot): number {
+  const { band, y, top, bottom } = spot;
+  if (band.height < LABEL_FROM_HEIGHT || band.form === "bar" || band.form === "counter") return 0;
+  // A name of which a part is scrolled away would be cut through.
+  if (bottom - top < band.height - 2) return 0;
+  const lane = lanes.window(band.lane);
+  if (lane === null || lane.slices === 0) return 0;
+  const { geometry, view, paints, theme, shade } = lanes;
+  const { lanesX, lanesWidth } = geometry;
+  const perPx = (view[1] - view[0]) / lanesWidth;
+  const least = LABEL_FROM_PX * perPx;
+  const fitter = pen.fitter(FONT.label);
+  const baseline = Math.round(y + band.height / 2 + 4);
+  const waits =
+    band.over === undefined || lanes.lateness === null ? null : lanes.window(band.over.wait);
+  let labels = 0;
+  for (let i = 0; i < lane.slices; i += 1) {
+    const dur = lane.sliceDur[i]!;
+    const start = lane.sliceStart[i]!;
+    if (start >= view[1]) break;
+    if (dur < least || start + dur <= view[0]) continue;
+    const seen = widestInSight(lane, i, view);
+    // Letters over the hatch of a wait would be hard to read.
+    const [from, to] = waits === null ? seen : besideWaits(waits, seen);
+    const x0 = lanesX + (from - view[0]) / perPx;
+    const x1 = lanesX + (to - view[0]) / perPx;
+    if (x1 - x0 < LABEL_FROM_PX) continue;
+    const kind = lane.sliceKind[i]!;
+    const pale = band.form === "pale" || paints.isPale[kind] === 1;
+    const name = lane.sliceName[i]!;
+    const label = fitter.fit(lanes.nameOf(name), x1 - x0 - 8);
+    if (label === "") continue;
+    const colour = pale ? theme.ink : paints.textOn[kind * 3 + (shade === null ? 0 : shade(name))]!;
+    pen.text(label, x0 + (pale ? 5 : 4), baseline, FONT.label, colour);
+    labels += 1;
+  }
+  return labels;
 }
 
 /** The longest part of a stretch in which nobody waits. */

@@ -6,7 +6,7 @@ import { type Ribbon, timeOfBin } from "../protocol/ribbon";
 import type { Paints } from "./paints";
 import { mix, rgb } from "./paints";
 import type { Pen } from "./pen";
-import type { Raster } from "./raster";
+import type { LaneRaster } from "./svg/raster";
 import { FONT, type Theme } from "./theme";
 
 /** A mark is so wide where the next one leaves room, CSS px. */
@@ -38,7 +38,7 @@ export interface RibbonPlace {
 
 /** Ground and marks of one rank's ribbon. */
 export function drawRibbon(
-  raster: Raster,
+  raster: LaneRaster,
   place: RibbonPlace,
   ribbon: Ribbon | null,
   rank: number,

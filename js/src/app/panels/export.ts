@@ -1,6 +1,7 @@
 /** Writing a window as a new trace file. */
 
 import type { Scene, SelectionJson, Source, Span } from "../../contract";
+import { download } from "../../page/download";
 import { formatBytes, formatCount, formatDuration, plural } from "../../draw/format";
 import { button, checkbox } from "../controls";
 import { type Child, fill, h } from "../dom";
@@ -13,6 +14,8 @@ import { closeButton, type Copy } from "./parts";
 export interface ExportActions {
   close(): void;
   copy: Copy;
+  /** The view as an SVG picture. */
+  svg(): Promise<string>;
 }
 
 export interface ExportState {
@@ -26,13 +29,18 @@ type What = "selection" | "view" | "all";
 /** Radio buttons of one name are one group in the whole page. */
 let groups = 0;
 
-/** A file name from a job's name: `ddp_8rank-window.json.gz`. */
-export function defaultPath(title: string): string {
+/** A job's name as a part of file names. */
+export function fileName(title: string): string {
   const name = title
     .replace(/\.(pt\.trace\.)?json(\.gz)?$/i, "")
     .replace(/[^\p{L}\p{N}._-]+/gu, "-")
     .replace(/^[-.]+|[-.]+$/g, "");
-  return `${name === "" ? "trace" : name}-window.json.gz`;
+  return name === "" ? "trace" : name;
+}
+
+/** A file name from a job's name: `ddp_8rank-window.json.gz`. */
+export function defaultPath(title: string): string {
+  return `${fileName(title)}-window.json.gz`;
 }
 
 export class ExportPanel {
@@ -139,6 +147,7 @@ export class ExportPanel {
           text: "Copy as Python",
           press: () => this.actions.copy(exportCode(this.read()), "Python"),
         }),
+        button({ text: "SVG of this view", press: () => this.picture() }),
         this.result,
       ),
     );
@@ -215,6 +224,21 @@ export class ExportPanel {
       .finally(() => {
         this.busy = false;
         this.write.removeAttribute("aria-busy");
+      });
+  }
+
+  private picture(): void {
+    if (this.state === null) return;
+    const name = `${fileName(this.state.scene.title)}.svg`;
+    this.actions
+      .svg()
+      .then((text) => {
+        const file = new Blob([text], { type: "image/svg+xml" });
+        download(name, file);
+        this.say("hta-ok-text", h("b", {}, `Made ${name}`), `: ${formatBytes(file.size)}. `);
+      })
+      .catch((error: unknown) => {
+        if (!isAbort(error)) this.say("hta-error-text", asError(error).message);
       });
   }
 
