@@ -185,7 +185,7 @@ class Dashboard(LinkedView):
         """
         from hta_widgets.export.html import save_dashboard_html  # noqa: PLC0415
 
-        self._draw()
+        self._draw([panel for panel in shown_panels(self.panels) if panel in CHARTS])
         return str(save_dashboard_html(self, path, max_mb=max_mb))
 
     # --- following the selection ------------------------------------------------------------------
@@ -237,7 +237,7 @@ class Dashboard(LinkedView):
         if op in {"panels", "heatmap"}:
             return self.panel_engine.answer(request)
         if op == "figures":
-            self._draw()
+            self._draw([str(panel) for panel in request["panels"]])
             return {}, None
         if op == "headline":
             self._say()
@@ -249,10 +249,9 @@ class Dashboard(LinkedView):
             return {"path": path, "bytes": Path(path).stat().st_size}, None
         return super()._answer(request)
 
-    def _draw(self) -> None:
-        """Hand the charts to the page; it fills in their rows."""
-        wanted = [panel for panel in shown_panels(self.panels) if panel in CHARTS]
-        missing = [panel for panel in wanted if panel not in self._figures]
+    def _draw(self, panels: Sequence[str]) -> None:
+        """Hand charts to the page; it fills in their rows."""
+        missing = [panel for panel in panels if panel in CHARTS and panel not in self._figures]
         if self.bokehjs is None:
             self.bokehjs = bokeh_asset()
         if missing:

@@ -67,6 +67,7 @@ export class DashApp {
   private scene: Scene;
   private theme: ThemeName;
   private refreshing = false;
+  private asksFigures = false;
 
   constructor(
     host: HTMLElement,
@@ -96,6 +97,7 @@ export class DashApp {
       copy: (text, what) => void this.copy(text, what),
       openExport: () => this.timeline.openExport(),
       scene: () => this.scene,
+      shortName: (name) => this.shortName(name),
     });
     this.toolbar = new DashToolbar({
       root: this.root,
@@ -288,6 +290,14 @@ export class DashApp {
     if (isCounted(id)) this.panes.get(id)?.show(this.data.state(id), this.chosen);
   }
 
+  /** What the tables call it. */
+  private shortName(name: string): string {
+    const frame = this.data.state("kernels").frame;
+    const row = frame?.columns.name?.indexOf(name) ?? -1;
+    const short = row < 0 ? null : frame?.columns.short?.[row];
+    return typeof short === "string" ? short : name;
+  }
+
   private saySelection(): void {
     const { selection } = this.shared.state;
     if (selection === null) {
@@ -296,7 +306,7 @@ export class DashApp {
     }
     const { frame, isStale } = this.data.state("summary");
     const events = frame?.columns.events?.[0];
-    const phrases = phrasesOf(selection, this.scene).map(({ text }) => text);
+    const phrases = phrasesOf(selection, (name) => this.shortName(name)).map(({ text }) => text);
     const count = isStale || typeof events !== "number" ? "" : `, ${plural(events, "event")}`;
     this.timeline.saySelection([{ strong: "Selection:" }, ` ${phrases.join(", ")}${count}.`]);
   }
@@ -412,10 +422,29 @@ export class DashApp {
       source.ask(op, {}, signal).catch(() => undefined);
     };
     if (model.get("_headline") === null || model.get("_headline") === undefined) ask("headline");
-    const figures = this.figures();
-    const lacking = [...this.slots.keys()].some((id) => figures[id] === undefined);
-    if (lacking || this.options.bokeh() === null) ask("figures");
+    void this.askFigures();
     void this.startCharts();
+  }
+
+  /** One by one, so that a kernel answers other questions in between. */
+  private async askFigures(): Promise<void> {
+    const { source, signal } = this.options;
+    if (this.asksFigures) return;
+    this.asksFigures = true;
+    try {
+      for (const id of this.lacking()) await source.ask("figures", { panels: [id] }, signal);
+    } catch {
+      // Numbers say themselves what is the matter with the kernel.
+    } finally {
+      this.asksFigures = false;
+    }
+  }
+
+  /** Charts on the board without a figure, in its order. */
+  private lacking(): string[] {
+    const figures = this.figures();
+    const lacking = shownIds(this.choice).filter((id) => panelKind(id).look === "chart");
+    return lacking.filter((id) => figures[id] === undefined);
   }
 
   private async startCharts(): Promise<void> {

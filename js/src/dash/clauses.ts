@@ -82,6 +82,11 @@ export function writeClauses({ rest, names, kinds }: Clauses): string | null {
   return clauses.length === 0 ? rest : [`(${rest})`, ...clauses].join(" and ");
 }
 
+/** What a quoted text stands for; null where it is not quoted as `repr` does. */
+export function readText(literal: string): string | null {
+  return new RegExp(`^(?:${TEXT})$`, "u").test(literal) ? unquoted(literal) : null;
+}
+
 function unquoted(text: string): string {
   return text.slice(1, -1).replace(ESCAPE, (_whole, code: string) => {
     if (code.length > 1) return String.fromCodePoint(parseInt(code.slice(1), 16));
@@ -90,7 +95,7 @@ function unquoted(text: string): string {
 }
 
 /** What `and` joins; the whole query where it is no conjunction. */
-function conjuncts(query: string): string[] {
+export function conjuncts(query: string): string[] {
   const parts: string[] = [];
   let begin = 0;
   let depth = 0;

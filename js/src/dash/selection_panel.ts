@@ -16,6 +16,7 @@ export interface SelectionWays {
   copy(text: string, what: string): void;
   openExport(): void;
   scene(): Scene;
+  shortName(name: string): string;
 }
 
 /** A way on that a finding offers. */
@@ -82,7 +83,7 @@ export class SelectionPanel implements Content {
   private print(): void {
     const scene = this.ways.scene();
     const { selection, frame } = this;
-    const phrases = phrasesOf(selection, scene);
+    const phrases = phrasesOf(selection, this.ways.shortName);
     const number = (name: string): number | null => {
       const value = frame?.columns[name]?.[0];
       return typeof value === "number" ? value : null;

@@ -1,0 +1,35 @@
+/** What Python says too: clauses of queries, and selections in words. */
+
+import { readFileSync } from "node:fs";
+import { describe, expect, test } from "vitest";
+import type { SelectionJson } from "../contract";
+import { type Clauses, readClauses, writeClauses } from "./clauses";
+import { selectionWords } from "./words";
+
+/** By hand: lone surrogates in it are more than a bundler takes. */
+function vectors<T>(name: string): T {
+  return JSON.parse(readFileSync(`tests/vectors/${name}.json`, "utf8")) as T;
+}
+
+const clauses = vectors<{
+  read: (Clauses & { query: string | null })[];
+  write: (Partial<Clauses> & { query: string | null; becomes: string | null })[];
+}>("clauses");
+const words =
+  vectors<{ selection: SelectionJson | null; words: string; short?: Record<string, string> }[]>(
+    "words",
+  );
+
+describe("clauses", () => {
+  test.each(clauses.read)("$query is taken apart as in Python", ({ query, ...parts }) => {
+    expect(readClauses(query)).toEqual(parts);
+  });
+
+  test.each(clauses.write)("$query becomes $becomes", ({ query, becomes, ...parts }) => {
+    expect(writeClauses({ ...readClauses(query), ...parts })).toBe(becomes);
+  });
+});
+
+test.each(words)("a selection in words: $words", ({ selection, words: said, short }) => {
+  expect(selectionWords(selection, (name) => short?.[name] ?? name)).toBe(said);
+});
