@@ -266,6 +266,54 @@ def test_an_export_from_the_page_is_a_trace_again(open_page, traces, tmp_path):
     assert again[1].args(0) == traces[1].args(int(np.flatnonzero(traces[1].events.name == NCCL)[1]))
 
 
+def test_a_picture_from_the_page_is_what_python_draws(open_page, traces, tmp_path, new_context):
+    saved = open_page(view=[10_000_000, 20_000_000])
+    saved.root.get_by_text("Export…").click()
+    with saved.page.expect_download() as started:
+        saved.root.get_by_text("SVG of this view").click()
+    started.value.save_as(tmp_path / "page.svg")
+    width = saved.stage.bounding_box()["width"]
+    timeline = hw.Timeline(traces)
+    timeline.to_svg(tmp_path / "python.svg", width=width, view=(10_000_000, 20_000_000))
+    inks = []
+    for name in ("page", "python"):
+        picture = new_context().new_page()
+        picture.goto((tmp_path / f"{name}.svg").as_uri())
+        for rank in range(3):
+            expect(picture.locator("text").filter(has_text=f"rank {rank}").first).to_be_visible()
+        inks.append(picture.evaluate(_INK, ["#1f77c0", "#e0630f"]))
+    # The same time covered by compute and by communication, from tiles as from events.
+    for page, python in zip(*inks, strict=True):
+        assert page == pytest.approx(python, rel=0.03)
+        assert page > 1000
+
+
+#: How many px are nearest to each colour in the picture below its legend.
+_INK = """colors => {
+  const GROUNDS = ["#ffffff", "#f1f3f6", "#4a4f5c", "#5b0a80", "#fde3d0", "#12171e"];
+  const svg = document.documentElement;
+  const text = new XMLSerializer().serializeToString(svg);
+  const image = new Image();
+  return new Promise(done => {
+    image.onload = () => {
+      const canvas = new OffscreenCanvas(image.width, image.height);
+      const ctx = canvas.getContext("2d");
+      ctx.drawImage(image, 0, 0);
+      const { data } = ctx.getImageData(0, 80, image.width, image.height - 80);
+      const rgb = color => [1, 3, 5].map(at => parseInt(color.slice(at, at + 2), 16));
+      const known = [...colors, ...GROUNDS].map(rgb);
+      const counts = known.map(() => 0);
+      for (let i = 0; i < data.length; i += 4) {
+        const away = known.map(c => Math.hypot(...c.map((v, k) => v - data[i + k])));
+        counts[away.indexOf(Math.min(...away))] += 1;
+      }
+      done(counts.slice(0, colors.length));
+    };
+    image.src = URL.createObjectURL(new Blob([text], { type: "image/svg+xml" }));
+  });
+}"""
+
+
 def test_names_are_text_everywhere(open_page, engine):
     scene = engine.scene()
     engine.__dict__["_scene"] = {**scene, "title": HOSTILE}
@@ -433,7 +481,7 @@ def test_a_page_says_who_comes_last(open_page, tmp_path):
     saved = open_page(TileEngine(collectives(folder)))
     expect(saved.words).to_contain_text(f"for rank {SLOW}.")
     # The second collective, 12 ms after the start; its last rank comes 2 ms later.
-    x = saved.x(14_000_000 + SLOW * 1000)
+    x = saved.x(20_000_000 + SLOW * 1000)
     tip = saved.root.locator(".hta-tooltip")
     wait_for_colors(saved.stage, LATE)
     for at in (x - 3, x):
