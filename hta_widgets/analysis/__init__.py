@@ -2,6 +2,12 @@
 
 from .annotations import kernels_by_annotation, user_annotation_breakdown
 from .busy import comm_comp_overlap, kernel_type_breakdown, temporal_breakdown
+from .byteps_clock import byteps_clock
+from .byteps_gradients import byteps_gradient_stages, byteps_gradients
+from .byteps_pull_blame import byteps_pull_blame, byteps_pulls
+from .byteps_requests import byteps_requests, byteps_servers
+from .byteps_stages import byteps_bandwidth, byteps_stages, byteps_steps
+from .byteps_worker_lag import byteps_arrivals, byteps_worker_lag
 from .clock_offsets import clock_offsets
 from .collectives import collectives
 from .communication import communication_by_group, communication_by_stream
@@ -40,6 +46,18 @@ from .step_times import step_times
 from .stragglers import stragglers, stragglers_by_step
 
 __all__ = [
+    "byteps_arrivals",
+    "byteps_bandwidth",
+    "byteps_clock",
+    "byteps_gradient_stages",
+    "byteps_gradients",
+    "byteps_pull_blame",
+    "byteps_pulls",
+    "byteps_requests",
+    "byteps_servers",
+    "byteps_stages",
+    "byteps_steps",
+    "byteps_worker_lag",
     "clock_offsets",
     "collectives",
     "comm_comp_overlap",

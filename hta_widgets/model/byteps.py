@@ -79,6 +79,9 @@ class StageRows:
     queue_ns: Ints
     #: whether it is the first of its partition and step
     first: npt.NDArray[np.bool_]
+    #: whether its partition has in this step every stage that it has in any: of a cut file it
+    #: may not, and then its queues are not known
+    complete: npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)
@@ -178,6 +181,7 @@ def worker_rows(trace: Trace) -> WorkerRows:
             table.dur_ns[part],
             np.empty(0, np.int64),
             np.empty(0, np.bool_),
+            np.empty(0, np.bool_),
         ),
         totals,
     )
@@ -193,7 +197,6 @@ def _queued(rows: StageRows, totals: TotalRows) -> StageRows:
     for name in ("row", "tensor", "key", "stage", "step", "start_ns", "dur_ns"):
         setattr(rows, name, getattr(rows, name)[order])
     if not len(order):
-        rows.queue_ns, rows.first = np.empty(0, np.int64), np.empty(0, np.bool_)
         return rows
     first = np.ones(len(order), np.bool_)
     first[1:] = (np.diff(rows.tensor) != 0) | (np.diff(rows.key) != 0) | (np.diff(rows.step) != 0)
@@ -206,6 +209,15 @@ def _queued(rows: StageRows, totals: TotalRows) -> StageRows:
         own = int(rows.start_ns[at])
         ready[at] = started.get((int(rows.tensor[at]), int(rows.step[at])), own)
     rows.queue_ns, rows.first = rows.start_ns - ready, first
+    starts = np.flatnonzero(first)
+    sizes = np.diff(np.append(starts, len(order)))
+    new_key = (np.diff(rows.tensor[starts], prepend=-1) != 0) | (
+        np.diff(rows.key[starts], prepend=rows.key[0] - 1) != 0
+    )
+    of_key = np.cumsum(new_key) - 1
+    most = np.zeros(int(of_key[-1]) + 1, np.int64)
+    np.maximum.at(most, of_key, sizes)
+    rows.complete = np.repeat(sizes == most[of_key], sizes)
     return rows
 
 

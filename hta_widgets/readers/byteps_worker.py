@@ -110,7 +110,8 @@ def _waits(trace: Trace, rows: WorkerRows) -> AsyncTable:
     table, parts = trace.table, rows.parts
     if "COPYH2D" not in rows.stages or rows.is_root:
         return trace.async_table
-    copies = (parts.stage == rows.stages.index("COPYH2D")) & ~parts.first & (parts.queue_ns > 0)
+    copies = (parts.stage == rows.stages.index("COPYH2D")) & parts.complete & ~parts.first
+    copies &= parts.queue_ns > 0
     at = np.flatnonzero(copies)
     at = at[np.argsort(parts.start_ns[at] - parts.queue_ns[at], kind="stable")]
     tracks = table.track[parts.row[at]]

@@ -1,0 +1,227 @@
+"""How far the clocks of BytePS's servers are from its workers', and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.model import Trace, TraceSet
+from hta_widgets.model.byteps import worker_rows
+from hta_widgets.model.byteps_requests import requests_of
+
+from .byteps_files import NO_SERVERS, NO_WORKERS
+from .byteps_requests import raw_keys
+from .results import result
+from .scope import parts
+
+__all__ = ["byteps_clock"]
+
+Ints = npt.NDArray[np.int64]
+
+_NONE = np.iinfo(np.int64).min
+_OPS = ("PUSH", "PULL")
+#: An alignment that leaves out more of a worker's requests than this explains nothing.
+_LEAST_MATCHED = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """One way in which a worker's requests can be those of a node at a server."""
+
+    node: int
+    offset: int
+    low_ns: int
+    high_ns: int
+    requests: int
+
+    @property
+    def theta_ns(self) -> int:
+        return (self.low_ns + self.high_ns) // 2
+
+
+def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.DataFrame:
+    """Return per worker and server how far their clocks are apart, within which error.
+
+    A request reaches the server after the worker sent it, and the server answers it before the
+    worker has the answer. So for each PUSH and PULL, with theta what the server's clock is ahead,
+
+        ``end at the server - end at the worker <= theta <= arrival - start at the worker``.
+
+    All requests together leave an interval; its middle is the estimate, half its width the error.
+    Which node a worker is, and how many iterations the server served before the worker's trace
+    began, no file says: what leaves an interval for all servers is taken, the nearest to zero if
+    several do.
+
+    Parameters
+    ----------
+    traces : TraceSet
+        Workers' and servers' files of one job, or of several.
+    ranks : iterable of int, optional
+
+    Returns
+    -------
+    DataFrame
+        One row per worker and server whose requests can be told apart, with
+
+        ``worker, server`` : int64
+        ``rank, server_rank`` : int64
+            Of the worker's root GPU, and of the server.
+        ``node`` : int64
+            ps-lite's id of the worker.
+        ``skipped_iterations`` : int64
+            That the server served before the first step of the worker's file.
+        ``offset_ns`` : int64
+            Server's clock minus worker's clock, as recorded.
+        ``error_ns`` : int64
+            Half the width of the interval.
+        ``low_ns, high_ns`` : int64
+            The interval.
+        ``requests`` : int64
+        ``alternatives`` : int64
+            How many other nodes or iterations would do as well: 0 is certain.
+        ``job`` : object
+
+    Examples
+    --------
+    >>> analysis.byteps_clock(traces)[
+    ...     ["worker", "server", "offset_ns", "error_ns"]
+    ... ]  # doctest: +SKIP
+    """
+    chosen = [part.trace for part in parts(traces, None, None, ranks)]
+    workers = [t for t in chosen if t.format == "byteps" and _has_pulls(t)]
+    servers = [t for t in chosen if t.format == "byteps-server"]
+    raw = raw_keys(traces)
+    rows: list[tuple[object, ...]] = []
+    for job in sorted({t.job or "" for t in workers}):
+        of_job = [t for t in servers if (t.job or "") == job]
+        tables = {t.rank: _server_tables(t, raw[t.rank]) for t in of_job}
+        taken: set[int] = set()
+        for worker in (t for t in workers if (t.job or "") == job):
+            own = {t.rank: _fits(worker, tables[t.rank]) for t in of_job}
+            own = {rank: fits for rank, fits in own.items() if fits is not None}
+            best, others = _agreed([fits for fits in own.values() if fits is not None], taken)
+            if best is None:
+                continue
+            taken.add(best[0])
+            for rank, fits in own.items():
+                fit = (fits or {})[best]
+                rows.append(
+                    (
+                        worker.worker,
+                        traces[rank].server,
+                        worker.rank,
+                        rank,
+                        fit.node,
+                        fit.offset,
+                        fit.theta_ns,
+                        (fit.high_ns - fit.low_ns + 1) // 2,
+                        fit.low_ns,
+                        fit.high_ns,
+                        fit.requests,
+                        others,
+                        worker.job,
+                    )
+                )
+    data = list(zip(*rows, strict=True)) or [()] * (len(_COLUMNS) + 1)
+    note = NO_WORKERS if not workers else NO_SERVERS if not servers else ""
+    if workers and servers and not rows:
+        note = "no worker's requests can be told apart at the servers: are they of one run?"
+    return result(
+        {
+            **{name: np.array(data[at], np.int64) for at, name in enumerate(_COLUMNS)},
+            "job": pd.Series(data[-1], dtype=object),
+        },
+        matched={"workers": len(workers), "servers": len(servers)},
+        note=note,
+    )
+
+
+_COLUMNS = (
+    "worker",
+    "server",
+    "rank",
+    "server_rank",
+    "node",
+    "skipped_iterations",
+    "offset_ns",
+    "error_ns",
+    "low_ns",
+    "high_ns",
+    "requests",
+    "alternatives",
+)
+
+#: Of one node: begins and ends by (operation, raw key's place, iteration).
+Tables = tuple[dict[int, int], dict[int, tuple[Ints, Ints]]]
+
+
+def _has_pulls(trace: Trace) -> bool:
+    rows = worker_rows(trace)
+    return bool((rows.parts.stage == rows.stages.index("PULL")).any())
+
+
+def _server_tables(trace: Trace, raw: dict[int, int]) -> Tables:
+    """Return a place for each raw key, and per node begins and ends, `_NONE` where missing."""
+    requests = requests_of(trace)
+    places = {key: place for place, key in enumerate(sorted(set(raw.values())))}
+    of_key = np.array([places.get(raw.get(k, -1), -1) for k in requests.key.tolist()], np.int64)
+    iterations = int(requests.iteration.max(initial=-1)) + 1
+    tables = {}
+    for node in np.unique(requests.node).tolist():
+        at = np.flatnonzero((requests.node == node) & requests.closed & (of_key >= 0))
+        begin = np.full((2, len(places), iterations), _NONE)
+        end = begin.copy()
+        where = ((~requests.push[at]).astype(np.int64), of_key[at], requests.iteration[at])
+        begin[where] = requests.start_ns[at] + trace.zero_ns
+        end[where] = requests.end_ns[at] + trace.zero_ns
+        tables[node] = (begin, end)
+    return places, tables
+
+
+def _fits(worker: Trace, tables: Tables) -> dict[tuple[int, int], _Fit] | None:
+    """Return all (node, skipped iterations) that leave an interval; None: no keys in common."""
+    rows = worker_rows(worker)
+    places, by_node = tables
+    part = rows.parts
+    sent = np.isin(part.stage, [rows.stages.index(name) for name in _OPS])
+    place = np.array([places.get(key, -1) for key in part.key.tolist()], np.int64)
+    at = np.flatnonzero(sent & (place >= 0))
+    if not len(at):
+        return None
+    op = (part.stage[at] == rows.stages.index("PULL")).astype(np.int64)
+    where, step = place[at], part.step[at]
+    start = part.start_ns[at] + worker.zero_ns
+    end = start + part.dur_ns[at]
+    found = {}
+    for node, (begins, ends) in by_node.items():
+        for offset in range(max(begins.shape[2] - int(step.min()), 0)):
+            iteration = step + offset
+            inside = np.flatnonzero(iteration < begins.shape[2])
+            cell = (op[inside], where[inside], iteration[inside])
+            begin = begins[cell]
+            known = begin != _NONE
+            if known.sum() < _LEAST_MATCHED * len(at):
+                continue
+            high = int((begin - start[inside])[known].min())
+            low = int((ends[cell] - end[inside])[known].max())
+            if low <= high:
+                found[node, offset] = _Fit(node, offset, low, high, int(known.sum()))
+    return found
+
+
+def _agreed(
+    fits: list[dict[tuple[int, int], _Fit]], taken: set[int]
+) -> tuple[tuple[int, int] | None, int]:
+    """Return the (node, skipped iterations) that fit all servers, and how many others do."""
+    if not fits:
+        return None, 0
+    common = set.intersection(*(set(own) for own in fits))
+    free = [place for place in common if place[0] not in taken]
+    if not free:
+        return None, 0
+    best = min(free, key=lambda place: (sum(abs(own[place].theta_ns) for own in fits), place))
+    return best, len(free) - 1

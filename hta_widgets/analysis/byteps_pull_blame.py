@@ -1,0 +1,196 @@
+"""Which worker the others' pulls wait for, from workers' traces alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.model import Selection, TraceSet
+
+from .byteps_files import NO_WORKERS, told_jobs, worker_parts
+from .results import joined, result
+
+__all__ = ["byteps_pull_blame", "byteps_pulls"]
+
+Ints = npt.NDArray[np.int64]
+
+#: From here on someone is to blame, not chance.
+_CONSISTENT = 0.8
+
+
+def byteps_pull_blame(
+    traces: TraceSet,
+    *,
+    selection: Selection | str | None = None,
+    window: tuple[int, int] | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return per worker how often its pull was the shortest, and how long others waited longer.
+
+    A server answers a pull when all workers' pushes of the same partition and iteration are in.
+    Who pushes last pulls last and waits least: the worker with the *shortest* PULL is the one that
+    the others waited for. This compares durations only, so clocks need not agree.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection : Selection or str, optional
+        Only selected PULLs count.
+    window : (int, int), optional
+    ranks : iterable of int, optional
+
+    Returns
+    -------
+    DataFrame
+        One row per worker, with
+
+        ``worker`` : int64
+        ``blame`` : float64
+            Share of (partition, step) in which it alone had the shortest PULL. About one over the
+            number of workers means chance; from 0.8 on it is a consistent straggler.
+        ``slack_ns`` : int64
+            Sum of how much longer its PULLs took than the shortest: its wait for others.
+        ``pulls`` : int64
+            How many (partition, step) all workers have; others do not count.
+        ``pull_ns`` : int64
+            Sum of its PULLs among them.
+        ``straggler`` : bool
+        ``job`` : object
+
+    Examples
+    --------
+    >>> analysis.byteps_pull_blame(traces)  # doctest: +SKIP
+    """
+    pulls = byteps_pulls(traces, selection=selection, window=window, ranks=ranks)
+    rows: list[tuple[int, float, int, int, int, bool, str | None]] = []
+    for job in pulls["job"].unique().tolist() if len(pulls) else []:
+        of_job = pulls[pulls["job"] == job]
+        workers = sorted(of_job["worker"].unique().tolist())
+        count = len(of_job) // len(workers)
+        for worker in workers:
+            own = of_job[of_job["worker"] == worker]
+            blame = float(own["shortest"].mean())
+            rows.append(
+                (
+                    worker,
+                    blame,
+                    int(own["slack_ns"].sum()),
+                    count,
+                    int(own["dur_ns"].sum()),
+                    blame > _CONSISTENT,
+                    job or None,
+                )
+            )
+    data = list(zip(*rows, strict=True)) or [()] * 7
+    return result(
+        {
+            "worker": np.array(data[0], np.int64),
+            "blame": np.array(data[1], np.float64),
+            "slack_ns": np.array(data[2], np.int64),
+            "pulls": np.array(data[3], np.int64),
+            "pull_ns": np.array(data[4], np.int64),
+            "straggler": np.array(data[5], np.bool_),
+            "job": pd.Series(data[6], dtype=object),
+        },
+        matched=pulls.attrs["matched"],
+        note=pulls.attrs.get("note", ""),
+        dropped=pulls.attrs["dropped"],
+    )
+
+
+def byteps_pulls(
+    traces: TraceSet,
+    *,
+    selection: Selection | str | None = None,
+    window: tuple[int, int] | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return the PULLs of all workers for the same partition and step beside each other.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks
+        As for `byteps_pull_blame`.
+
+    Returns
+    -------
+    DataFrame
+        One row per partition, step and worker: ``job`` (object, empty for none)``, key, step,
+        worker, rank, id, start_ns, dur_ns, slack_ns`` (int64, over the shortest)`` and
+        ``shortest`` (bool, whether it alone is). ``.attrs["dropped"]``: PULLs of which another
+        worker has none.
+
+    Examples
+    --------
+    >>> pulls = analysis.byteps_pulls(traces)  # doctest: +SKIP
+    >>> pulls.groupby(["step", "worker"])["shortest"].mean().unstack()  # doctest: +SKIP
+    """
+    found = worker_parts(traces, selection, window, ranks)
+    columns: dict[str, list[Ints]] = {name: [] for name in _COLUMNS}
+    jobs: list[str] = []
+    matched = dropped = 0
+    few = True
+    for job in told_jobs(part for part, _, _ in found):
+        own: dict[str, list[Ints]] = {name: [] for name in _COLUMNS[:-2]}
+        for part, rows, chosen in found:
+            if (part.trace.job or "") != job:
+                continue
+            pull = rows.parts.stage == rows.stages.index("PULL")
+            at = np.flatnonzero(pull & chosen[rows.parts.row])
+            for name, values in {
+                "key": rows.parts.key[at],
+                "step": rows.parts.step[at],
+                "worker": np.full(len(at), part.trace.worker),
+                "rank": np.full(len(at), part.rank),
+                "id": rows.parts.row[at],
+                "start_ns": rows.parts.start_ns[at] + part.trace.shift_ns,
+                "dur_ns": rows.parts.dur_ns[at],
+            }.items():
+                own[name].append(values)
+        data = {name: joined(values) for name, values in own.items()}
+        matched += len(data["key"])
+        workers = len(np.unique(data["worker"]))
+        if workers < 2:
+            continue
+        few = False
+        data, lost = _of_all(data, workers)
+        dropped += lost
+        shortest = data["dur_ns"].reshape(-1, workers).min(axis=1)
+        slack = data["dur_ns"] - np.repeat(shortest, workers)
+        alone = (slack.reshape(-1, workers) == 0).sum(axis=1) == 1
+        data["slack_ns"], data["shortest"] = slack, (slack == 0) & np.repeat(alone, workers)
+        for name in _COLUMNS:
+            columns[name].append(data[name])
+        jobs += [job] * len(slack)
+    note = NO_WORKERS if not found else "it takes PULLs of two workers or more" if few else ""
+    whole = {name: joined(columns[name]) for name in _COLUMNS}
+    return result(
+        {
+            "job": pd.Series(jobs, dtype=object),
+            **whole,
+            "shortest": whole["shortest"].astype(bool),
+        },
+        matched={"PULL": matched},
+        note=note,
+        dropped=dropped,
+    )
+
+
+_COLUMNS = ("key", "step", "worker", "rank", "id", "start_ns", "dur_ns", "slack_ns", "shortest")
+
+
+def _of_all(data: dict[str, Ints], workers: int) -> tuple[dict[str, Ints], int]:
+    """Keep what every worker has exactly once, in the order of (key, step, worker)."""
+    order = np.lexsort((data["worker"], data["step"], data["key"]))
+    data = {name: values[order] for name, values in data.items()}
+    new = np.append(True, (np.diff(data["key"]) != 0) | (np.diff(data["step"]) != 0))
+    group = np.cumsum(new) - 1
+    size = np.bincount(group)
+    same = np.append(False, ~new[1:] & (np.diff(data["worker"]) == 0))
+    twice = np.bincount(group[same], minlength=len(size)) > 0
+    kept = ((size == workers) & ~twice)[group]
+    return {name: values[kept] for name, values in data.items()}, int((~kept).sum())
