@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import IO, Any, Literal, cast
 import numpy as np
 
 from hta_widgets.demo import document
+from hta_widgets.demo.changes import ChangeName, checked_changes, told_changes
 from hta_widgets.demo.operators import Model
 from hta_widgets.demo.physics import Ranks, simulate
 from hta_widgets.demo.plan import Plan
@@ -43,6 +44,7 @@ def write_demo(
     missing: Sequence[int] = (),
     uneven_us: float = 0.0,
     events_per_step: int | None = None,
+    changes: Iterable[ChangeName] = (),
     format: Literal["json.gz", "json"] = "json.gz",  # noqa: A002 - the name that a caller expects
     truth_path: str | Path | None = None,
 ) -> dict[str, Any]:
@@ -81,6 +83,12 @@ def write_demo(
     events_per_step : int, optional
         Roughly how many records a rank writes in a step; decides the number of layers. The default
         is 12 layers, about 5 000 records.
+    changes : iterable of str, optional
+        What this job does otherwise than the usual one, to be found by comparing the two:
+        ``"slow_operator"``: ``aten::gelu`` takes twice as long, on host and device;
+        ``"fused_kernel"``: one kernel does what two do in the backward pass of layer norms;
+        ``"moved_collective"``: the first bucket of gradients is reduced last; ``"extra_copy"``:
+        the logits are copied on the device before the loss.
     format : {"json.gz", "json"}
         Compressed or plain.
     truth_path : path-like, optional
@@ -95,7 +103,8 @@ def write_demo(
         where it came last), ``last_arrivals``, and ``records`` and ``events`` (complete events)
         in its file. ``collectives`` is their number; ``observed`` has the same figures over what
         the files hold. ``collective_list`` has members, arrivals and end of each, ns since
-        ``zero_ns``, the job's start on the true clock.
+        ``zero_ns``, the job's start on the true clock. ``changes`` says what a comparison with the
+        usual job should find.
 
     Raises
     ------
@@ -124,16 +133,18 @@ def write_demo(
         missing=missing,
         uneven_us=uneven_us,
     )
+    injected = checked_changes(changes, ranks=ranks)
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     files = {rank: f"rank-{rank}.{format}" for rank in plan.written}
-    program, nodes = training_step(_model(plan, events_per_step))
+    program, nodes = training_step(_model(plan, events_per_step, injected))
     template = step_template(program, nodes)
     truth = Truth(plan, program)
     for first in range(0, len(plan.written), _FILES_AT_ONCE):
         written = plan.written[first : first + _FILES_AT_ONCE]
         _write(folder, {rank: files[rank] for rank in written}, plan, program, template, truth)
     known = truth.as_dict(document.BASE_NS + _JOB_NS, files)
+    known["changes"] = told_changes(injected)
     path = Path(truth_path) if truth_path is not None else _beside(folder)
     path.write_text(json.dumps(known), encoding="utf-8")
     return known | {"truth_path": str(path)}
@@ -144,14 +155,14 @@ def _beside(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}_truth.json")
 
 
-def _model(plan: Plan, events_per_step: int | None) -> Model:
+def _model(plan: Plan, events_per_step: int | None, changes: frozenset[ChangeName]) -> Model:
     groups = {way: len(groups[0].ranks) for way, groups in plan.groups.items()}
     model = Model(ranks=groups["world"], tensor_ranks=groups.get("tensor", 1))
     if events_per_step is None:
-        return model
+        return replace(model, changes=changes)
     two, three = (_records(replace(model, layers=layers)) for layers in (2, 3))
     layers = 2 + round((events_per_step - two) / (three - two))
-    return replace(model, layers=max(1, layers))
+    return replace(model, layers=max(1, layers), changes=changes)
 
 
 def _records(model: Model) -> int:

@@ -78,8 +78,15 @@ def reduce(operation: str, size_bytes: int) -> Work:
 
 
 def layer_norm(rows: int, width: int, *, backward: str = "") -> Work:
-    """Normalise layers; `backward` is "", "input" or "gamma"."""
+    """Normalise layers; `backward` is "", "input", "gamma" or "fused", which does both."""
     size_bytes = rows * width * 4
+    if backward == "fused":
+        name = (
+            "void at::native::(anonymous namespace)::layer_norm_backward_fused_kernel"
+            "<c10::BFloat16, float>(c10::BFloat16 const*, c10::BFloat16 const*, float const*,"
+            " float const*, c10::BFloat16 const*, c10::BFloat16*, c10::BFloat16*, int)"
+        )
+        return _kernel(name, 2_500 + 1.9 * size_bytes / _BYTES_PER_NS, (rows, 1, 1), 128)
     if backward == "input":
         name = (
             "void at::native::(anonymous namespace)::layer_norm_grad_input_kernel_vectorized"

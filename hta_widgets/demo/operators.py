@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
 from hta_widgets.demo import kernels as k
+from hta_widgets.demo.changes import ChangeName
 from hta_widgets.demo.program import COMPUTE, GRADIENTS, TENSORS, Collective, Program
 
 __all__ = ["CAST", "SCALE", "Model", "Node", "Operators"]
@@ -43,6 +44,7 @@ class Model:
     words: int = 32_000
     ranks: int = 8  # in the group that reduces gradients
     tensor_ranks: int = 2  # in the group that splits sequences; 1 for none
+    changes: frozenset[ChangeName] = frozenset()  # against the usual job
 
     @property
     def rows(self) -> int:
@@ -77,6 +79,9 @@ class Operators:
     model: Model
     tape: list[Node] = field(default_factory=list)
     ready: int = 0  # parameters whose gradients wait for their bucket
+    #: a reduction that is put off, and whether one was
+    held: Callable[[], None] | None = None
+    has_held: bool = False
 
     def remember(self, name: str, op: int, backward: Callable[[], int]) -> None:
         """Put a node on the tape; its place there is autograd's sequence number."""
@@ -169,8 +174,9 @@ class Operators:
         p, m = self.program, self.model
         with p.op("aten::native_layer_norm_backward", before=4_000):
             self._empty(m.activation_bytes)
-            p.launch(k.layer_norm(m.rows, m.width, backward="input"))
-            p.launch(k.layer_norm(m.rows, m.width, backward="gamma"))
+            fused = "fused_kernel" in m.changes
+            for half in ("fused",) if fused else ("input", "gamma"):
+                p.launch(k.layer_norm(m.rows, m.width, backward=half))
         p.allocate(-2 * m.activation_bytes)
         return 2 * m.width
 
@@ -214,10 +220,13 @@ class Operators:
         """Bend the widened activation."""
         p, m = self.program, self.model
         wide_bytes = 4 * m.activation_bytes
-        with p.op("aten::gelu", before=2_600, details=_dims([m.rows, 4 * m.width])) as op:
+        slower = 2 if "slow_operator" in m.changes else 1
+        cost_ns, shapes = 2_600 * slower, _dims([m.rows, 4 * m.width])
+        with p.op("aten::gelu", before=cost_ns, after=900 * slower, details=shapes) as op:
             self.remember("GeluBackward0", op, self._gelu_backward)
             p.allocate(wide_bytes)
-            p.launch(k.elementwise(_GELU, 2 * wide_bytes))
+            work = k.elementwise(_GELU, 2 * wide_bytes)
+            p.launch(replace(work, base_ns=work.base_ns * slower), cost_ns=4_300 * slower)
 
     def _gelu_backward(self) -> int:
         wide_bytes = 4 * self.model.activation_bytes
@@ -277,12 +286,37 @@ class Operators:
             return 0
         with p.op("aten::_foreach_mul_", before=3_000):
             p.launch(k.elementwise(SCALE, count * 8))
-        if m.ranks > 1:
-            number = p.next_sequence("world")
-            what = Collective("world", "allreduce", count, count, "Float", 4, number)
-            work = k.nccl("AllReduce_Sum_f32_RING_LL", count * 4, m.ranks)
-            p.collective(work, what, GRADIENTS, ("c10d::allreduce_", "nccl:all_reduce"))
+        if m.ranks > 1 and "moved_collective" in m.changes and not self.has_held:
+            self.held, self.has_held = partial(self._reduce, count), True
+        elif m.ranks > 1:
+            self._reduce(count)
         return 0
+
+    def _reduce(self, count: int) -> None:
+        p = self.program
+        number = p.next_sequence("world")
+        what = Collective("world", "allreduce", count, count, "Float", 4, number)
+        work = k.nccl("AllReduce_Sum_f32_RING_LL", count * 4, self.model.ranks)
+        p.collective(work, what, GRADIENTS, ("c10d::allreduce_", "nccl:all_reduce"))
+
+    def reduce_held(self) -> None:
+        """Run the reduction that was put off, if any."""
+        held, self.held = self.held, None
+        if held is not None:
+            held()
+
+    # --- copies -----------------------------------------------------------------------------------
+
+    def contiguous(self, size_bytes: int) -> None:
+        """Copy to another place of the device's memory."""
+        p = self.program
+        with (
+            p.op("aten::contiguous", before=1_400),
+            p.op("aten::clone", before=2_200),
+        ):
+            self._empty(size_bytes)
+            with p.op("aten::copy_", before=2_800):
+                p.launch(k.copy("DtoD (Device -> Device)", size_bytes))
 
 
 def _dims(*shapes: list[int]) -> str:

@@ -43,6 +43,8 @@ def training_step(model: Model) -> tuple[Program, int]:
         _load_batch(program, model)
         forward = program.now
         _forward(operators)
+        if "extra_copy" in model.changes:
+            operators.contiguous(model.rows * model.words * 2)
         _loss(program, model)
         _backward(operators)
         _optimizer(program, model)
@@ -121,6 +123,7 @@ def _backward(operators: Operators) -> None:
             else:
                 node.backward()
         operators.reduce_gradients()
+        operators.reduce_held()
         program.wait(COMPUTE, GRADIENTS)
 
 

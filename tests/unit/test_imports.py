@@ -20,8 +20,9 @@ MAY_IMPORT = {
     "demo": BASE | {"model"},
     "charts": BASE | {"model", "analysis", "panels"},
     "panels": BASE | {"model", "analysis", "tiles"},
-    "export": BASE | {"model", "analysis", "tiles", "panels", "charts"},
-    "widgets": BASE | {"model", "analysis", "tiles", "panels", "charts", "export"},
+    "diff": BASE | {"model", "analysis"},
+    "export": BASE | {"model", "analysis", "tiles", "panels", "charts", "diff"},
+    "widgets": BASE | {"model", "analysis", "tiles", "panels", "charts", "diff", "export"},
 }
 # These see everything: nothing imports them.
 TOP = {"__init__", "__main__", "cli", "compat"}
@@ -34,7 +35,7 @@ HANDED_ON = {
     ("model/traceset.py", "export"),
 }
 
-HEADLESS = {"model", "analysis", "tiles", "panels", "readers", "taxonomy", "errors", "formats"}
+HEADLESS = {"model", "analysis", "diff", "tiles", "panels", "readers", "taxonomy", "errors", "formats"}
 WIDGET_LIBRARIES = {"anywidget", "bokeh", "ipywidgets", "jupyterlab", "traitlets"}
 
 MODULES = sorted(PACKAGE.rglob("*.py"))

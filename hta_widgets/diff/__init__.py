@@ -1,0 +1,32 @@
+"""Two runs side by side: aligned, matched event by event, and the difference explained."""
+
+from .alignment import BASES, Alignment, TimeMap, align
+from .cautions import Caution
+from .changes import changes
+from .findings import Finding, findings
+from .icicle import icicle
+from .matching import pairs
+from .names import names, operators_diff
+from .sides import Comparison, RunSide, compare
+from .steps import steps
+from .waterfall import waterfall
+
+__all__ = [
+    "BASES",
+    "Alignment",
+    "Caution",
+    "Comparison",
+    "Finding",
+    "RunSide",
+    "TimeMap",
+    "align",
+    "changes",
+    "compare",
+    "findings",
+    "icicle",
+    "names",
+    "operators_diff",
+    "pairs",
+    "steps",
+    "waterfall",
+]

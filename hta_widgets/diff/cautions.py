@@ -1,0 +1,149 @@
+"""What makes two runs less than comparable: other hardware, other sizes, other clocks, in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hta_widgets.model import Trace
+
+if TYPE_CHECKING:
+    from .sides import Comparison, RunSide
+
+__all__ = ["Caution", "cautions_of", "stacks_on"]
+
+_VENDORS = (
+    ("AMD", ("amd", "radeon", "instinct", "mi2", "mi3")),
+    ("NVIDIA", ("nvidia", "tesla", "geforce", "quadro", "rtx")),
+    ("MTIA", ("artemis", "mtia")),
+)
+
+
+class Caution(NamedTuple):
+    """One thing to know, and what it is about.
+
+    ``kind`` is one of ``gpu, vendor, world_size, ranks, rank, steps, clock, resolution, format,
+    stacks, device``.
+    """
+
+    kind: str
+    text: str
+
+
+def cautions_of(diff: Comparison) -> list[Caution]:
+    """Return what a reader must know before trusting differences, the gravest first."""
+    before, after = diff.sides
+    found: list[Caution] = []
+
+    def differ(kind: str, words: str, one: str, other: str) -> None:
+        if one and other and one != other:
+            found.append(Caution(kind, f"{words} {one} → {other}"))
+
+    differ("vendor", "different makers of GPUs:", _vendor(before), _vendor(after))
+    differ("gpu", "different GPUs:", _gpus(before), _gpus(after))
+    differ("format", "different formats:", _formats(before), _formats(after))
+    differ("world_size", "world size", _world_size(before), _world_size(after))
+    if diff.by_rank_means:
+        found.append(
+            Caution(
+                "ranks",
+                f"{len(before.ranks)} ranks against {len(after.ranks)}: times are means over ranks",
+            )
+        )
+    found += _ranks(diff)
+    found += _steps(diff)
+    differ("clock", "different clocks:", before.traces.clock, after.traces.clock)
+    differ(
+        "resolution",
+        "times are as fine as",
+        f"{_resolution(before)} ns",
+        f"{_resolution(after)} ns",
+    )
+    stacks = [_has_stacks(side) for side in diff.sides]
+    if stacks[0] != stacks[1]:
+        having = before if stacks[0] else after
+        found.append(
+            Caution("stacks", f"only {having.label} holds Python functions: they are left out")
+        )
+    works = [_has_work(side) for side in diff.sides]
+    if works[0] != works[1]:
+        lacking = after if works[0] else before
+        found.append(Caution("device", f"{lacking.label} holds no device work"))
+    return found
+
+
+def _ranks(diff: Comparison) -> list[Caution]:
+    other = [(a, b) for a, b in diff.rank_pairs if a != b]
+    if not other:
+        return []
+    listed = ", ".join(f"{a} → {b}" for a, b in other[:4]) + (", …" if len(other) > 4 else "")
+    return [Caution("rank", f"different rank{'s' * (len(other) > 1)}: {listed}")]
+
+
+def _steps(diff: Comparison) -> list[Caution]:
+    alone = len(diff.before_alone), len(diff.after_alone)
+    found = []
+    if any(alone):
+        whole = diff.step_count + alone[0], diff.step_count + alone[1]
+        found.append(
+            Caution(
+                "steps",
+                f"{whole[0]} steps against {whole[1]}: {diff.step_count} are compared",
+            )
+        )
+    if diff.matched_by == "order":
+        found.append(Caution("steps", "steps have other numbers: they are matched in their order"))
+    return found
+
+
+def _gpus(side: RunSide) -> str:
+    counted: Counter[str] = Counter()
+    for part in side.parts.values():
+        devices = part.trace.metadata.get("deviceProperties")
+        names = [
+            str(device.get("name", ""))
+            for device in (devices if isinstance(devices, list) else [])
+            if isinstance(device, dict)
+        ]
+        counted.update({name for name in names if name})
+    return ", ".join(sorted(counted))
+
+
+def _vendor(side: RunSide) -> str:
+    text = _gpus(side).lower()
+    return next((vendor for vendor, marks in _VENDORS if any(mark in text for mark in marks)), "")
+
+
+def _formats(side: RunSide) -> str:
+    return ", ".join(sorted({part.trace.format for part in side.parts.values()}))
+
+
+def _world_size(side: RunSide) -> str:
+    sizes = set()
+    for part in side.parts.values():
+        info = part.trace.metadata.get("distributedInfo")
+        size = info.get("world_size") if isinstance(info, dict) else None
+        if isinstance(size, int) and not isinstance(size, bool):
+            sizes.add(size)
+    return ", ".join(map(str, sorted(sizes)))
+
+
+def _resolution(side: RunSide) -> int:
+    return max(part.trace.resolution_ns for part in side.parts.values())
+
+
+def _has_stacks(side: RunSide) -> bool:
+    return any(stacks_on(part.trace) for part in side.parts.values())
+
+
+def stacks_on(trace: Trace) -> bool:
+    """Whether a rank's file holds Python functions."""
+    table = trace.table
+    codes = [k for k, text in enumerate(table.categories.values) if text == "python_function"]
+    return bool(codes) and bool(np.isin(table.category, codes).any())
+
+
+def _has_work(side: RunSide) -> bool:
+    return any(len(part.busy_rows()) for part in side.parts.values())

@@ -1,0 +1,343 @@
+"""What changed and is no noise: calls that come, go, move; operators slower or faster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.analysis.results import result
+from hta_widgets.model.frames import dtype_of
+
+from .matching import STATUSES, Matched, Matches, match
+from .sides import Comparison, RunSide
+from .significance import welch
+from .steps import ALPHA
+from .trees import OPERATOR, WORK
+from .values import node_times, step_sums
+
+__all__ = ["CHANGES", "changes"]
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+#: What can be told of a name, in the order of the categories of ``change``.
+CHANGES: tuple[str, ...] = ("slower", "faster", "added", "removed", "moved", "replaced")
+
+_RELATIVE = 0.05  # of the longer of two times; runs of one program differ by less
+_RELATIVE_ALONE = 0.2  # where one step tells nothing of the spread
+_OF_STEP = 0.001  # of a step; less does not matter
+_MOST_STEPS = 0.5  # what happens in fewer of the steps is chance
+
+_ADDED, _REMOVED, _MOVED, _REPLACED = (
+    STATUSES.index(word) for word in ("added", "removed", "moved", "replaced")
+)
+
+
+@dataclass(slots=True)
+class _Change:
+    """One row in the making; times and counts are a step's, means over steps and ranks."""
+
+    change: str
+    measure: str
+    name: str
+    path: str
+    places: int
+    before_count: float
+    after_count: float
+    before_ns: float
+    after_ns: float
+    before_names: list[str]
+    after_names: list[str]
+    p_value: float | None
+
+
+def changes(diff: Comparison) -> pd.DataFrame:
+    """Return what changed between the runs and is more than noise, each change once.
+
+    *What is called* changed where operators, or device work of matched operators, were added,
+    removed, moved or replaced in more than half of the steps. Of an added or removed operator what
+    it calls is part of it; calls of the runtime go with their operators.
+
+    *How long it takes* changed where an operator that is matched takes another time by itself: on
+    the host less the operators below it and less waiting for the device; or on the device, for the
+    work that it launched, of collectives without waiting for other ranks where that is known. Of
+    operators of one call path the times of a step are added up. A difference counts that is at
+    least 5 % of the longer time and 0.1 % of a step, and unlikely to be chance: by Welch's test
+    over the steps at 5 %, divided by the number of times that are tested. With one step on a side
+    nothing is known of the spread: there 20 % is asked for. An operator of which work was added,
+    removed or replaced is told of once, by that.
+
+    Parameters
+    ----------
+    diff : Comparison
+
+    Returns
+    -------
+    DataFrame
+        One row per change and name, by time that it makes in a step. Times and counts are per step
+        and rank, means over steps and ranks:
+
+        - ``change`` (category): ``slower, faster, added, removed, moved, replaced``
+        - ``measure`` (str): ``device``, ``host`` or ``device and host`` for ``slower, faster``;
+          ``operator`` or ``kernel`` for the rest
+        - ``name`` (str): of the operator; of device work that was added or removed, its own
+        - ``path`` (str): what encloses it, in the place with most time; ``places`` (int64): in how
+          many paths
+        - ``before_count, after_count, before_ns, after_ns, diff_ns`` (float64): times of added,
+          removed and moved operators are those of all device work below them, or where there is
+          none, of the host
+        - ``before_names, after_names`` (str): of replaced work, the names, ``"; "`` between
+        - ``p_value`` (float64): NaN where it is not a matter of chance, or not known
+
+        ``.attrs["tested"]`` is the number of times tested, ``.attrs["note"]`` says where nothing
+        changed.
+
+    Examples
+    --------
+    >>> changes(diff)[["change", "name", "diff_ns"]]  # doctest: +SKIP
+    """
+    known = diff.memo.get("changes")
+    if known is None:
+        matches = match(diff)
+        told = set[int]()
+        rows = [*_structure(diff, matches, told)]
+        slower, tested = _times(diff, matches, told)
+        known = diff.memo["changes"] = _frame(rows + slower, tested)
+    frame: pd.DataFrame = known.copy()
+    frame.attrs = dict(known.attrs)
+    return frame
+
+
+# --- what is called -------------------------------------------------------------------------------
+
+
+def _structure(diff: Comparison, matches: Matches, told: set[int]) -> Iterator[_Change]:
+    """Yield changes of what is called; `told` takes the paths of operators whose work changed."""
+    names, callers = matches.pool.names, matches.callers()
+    cells = diff.step_count * max(len(matches.ranks), 1)
+    found: dict[tuple[str, str, int], _Group] = {}
+    for one, times in zip(matches.ranks, node_times(diff), strict=True):
+        for k, tree in enumerate(one.trees):
+            for word, measure, nodes in _outermost(one, k, diff.step_count):
+                below = times[k].below_ns[nodes]
+                host = times[k].host_ns[nodes]
+                path = one.path[k][nodes]
+                if measure == "kernel":
+                    above = np.array(matches.path_parent, dtype=np.int64)[path]
+                    told.update(above.tolist())
+                # Replaced work is told of by its operator.
+                group = above if word == "replaced" else path
+                name = np.array(matches.path_name, dtype=np.int64)[group]
+                for code in np.unique(name).tolist():
+                    mine = name == code
+                    key = (word, measure, code)
+                    found.setdefault(key, _Group(diff.step_count)).add(
+                        k,
+                        tree.slot[nodes[mine]],
+                        below[mine],
+                        host[mine],
+                        group[mine],
+                        tree.name[nodes[mine]],
+                    )
+    for (word, measure, code), change in found.items():
+        if change.steps_with() <= _MOST_STEPS * diff.step_count:
+            continue
+        device = any(change.device_ns)
+        times_ns = change.device_ns if device else change.host_ns
+        listed = ([], []) if word != "replaced" else change.names(names)
+        yield _Change(
+            word,
+            measure,
+            names[code],
+            callers[change.path()],
+            len(change.paths),
+            change.counts[0].sum() / cells,
+            change.counts[1].sum() / cells,
+            times_ns[0] / cells,
+            times_ns[1] / cells,
+            listed[0],
+            listed[1],
+            None,
+        )
+
+
+class _Group:
+    """All nodes of one change and name."""
+
+    def __init__(self, steps: int) -> None:
+        self.counts = np.zeros((2, steps), dtype=np.int64)
+        self.device_ns = [0, 0]
+        self.host_ns = [0, 0]
+        self.paths: dict[int, int] = {}
+        self._names: tuple[set[int], set[int]] = (set(), set())
+
+    def add(self, side: int, slot: Ints, device: Ints, host: Ints, path: Ints, name: Ints) -> None:
+        np.add.at(self.counts[side], slot, 1)
+        self.device_ns[side] += int(device.sum())
+        self.host_ns[side] += int(host.sum())
+        for number, time in zip(path.tolist(), np.maximum(device, host).tolist(), strict=True):
+            self.paths[number] = self.paths.get(number, 0) + time
+        self._names[side].update(name.tolist())
+
+    def steps_with(self) -> int:
+        """In how many steps it happens."""
+        return int((self.counts.sum(axis=0) > 0).sum())
+
+    def path(self) -> int:
+        """Return the path with most time."""
+        return max(self.paths, key=self.paths.__getitem__)
+
+    def names(self, texts: list[str]) -> tuple[list[str], list[str]]:
+        before, after = (sorted(texts[code] for code in side) for side in self._names)
+        return before, after
+
+
+def _outermost(one: Matched, side: int, steps: int) -> Iterator[tuple[str, str, Ints]]:
+    """Yield change, measure and nodes of what was added, removed, moved or replaced as a whole."""
+    tree, status = one.trees[side], one.status[side]
+    inside = tree.slot < steps
+    above = np.where(tree.parent >= 0, status[tree.parent], -1) if len(tree) else status
+    code, word = ((_REMOVED, "removed"), (_ADDED, "added"))[side]
+    operators = inside & (tree.kind == OPERATOR)
+    for number, text in ((code, word), (_MOVED, "moved")):
+        nodes = np.flatnonzero(operators & (status == number) & (above != number))
+        if len(nodes):
+            yield text, "operator", nodes
+    work = inside & (tree.kind == WORK)
+    for number, text in ((code, word), (_REPLACED, "replaced")):
+        nodes = np.flatnonzero(work & (status == number) & (above != code))
+        if len(nodes):
+            yield text, "kernel", nodes
+
+
+# --- how long it takes ----------------------------------------------------------------------------
+
+
+def _times(diff: Comparison, matches: Matches, told: set[int]) -> tuple[list[_Change], int]:
+    """Return operators that are slower or faster by themselves, and how many times were tested."""
+    paired = [
+        [(one.partner[k] >= 0) & (one.status[k] != _REPLACED) for one in matches.ranks]
+        for k in (0, 1)
+    ]
+    per_side = []
+    for k in (0, 1):
+        nodes = [times[k] for times in node_times(diff)]
+        # What moved counts where it was before, on both sides.
+        paths = [one.path[0] if k == 0 else one.path_before() for one in matches.ranks]
+        host = step_sums(diff, matches, k, [one.host_self_ns for one in nodes], paired[k], paths)
+        work = step_sums(diff, matches, k, [one.device_ns for one in nodes], paired[k], paths)
+        count = step_sums(diff, matches, k, None, paired[k], paths)
+        per_side.append((_launched(matches, work), host, count))
+    length = max(_step_ns(side) for side in diff.sides)
+    floor = _OF_STEP * length
+    known = np.ones(len(matches.path_name), dtype=bool)
+    known[sorted(path for path in told if path >= 0)] = False
+    tests = []
+    for measure in (0, 1):
+        before, after = per_side[0][measure], per_side[1][measure]
+        mean = before.mean(axis=0), after.mean(axis=0)
+        asked_of = np.flatnonzero(known & (np.maximum(*mean) >= floor))
+        tests.append((asked_of, mean, welch(before[:, asked_of], after[:, asked_of])))
+    tested = sum(len(asked_of) for asked_of, _, _ in tests)
+    flagged: dict[tuple[str, int], dict[int, list[int]]] = {}
+    likely: dict[tuple[str, int], float] = {}
+    for measure, (asked_of, mean, p_value) in enumerate(tests):
+        gap = (mean[1] - mean[0])[asked_of]
+        most = np.maximum(*mean)[asked_of]
+        alone = np.isnan(p_value)
+        asked = np.where(alone, _RELATIVE_ALONE, _RELATIVE) * most
+        chance = np.where(alone, 0.0, p_value) * tested
+        counts = np.flatnonzero((np.abs(gap) >= np.maximum(asked, floor)) & (chance < ALPHA))
+        for place in counts.tolist():
+            path = int(asked_of[place])
+            key = ("slower" if gap[place] > 0 else "faster", matches.path_name[path])
+            flagged.setdefault(key, {}).setdefault(measure, []).append(path)
+            if not alone[place]:
+                likely[key] = min(likely.get(key, 1.0), float(p_value[place]))
+    names, callers = matches.pool.names, matches.callers()
+    found = []
+    for (word, code), measures in flagged.items():
+        sums = [
+            sum(float(per_side[k][m][:, mine].mean(axis=0).sum()) for m, mine in measures.items())
+            for k in (0, 1)
+        ]
+        where = sorted({path for mine in measures.values() for path in mine})
+        counted = [float(per_side[k][2][:, where].mean(axis=0).sum()) for k in (0, 1)]
+        most_at = max(
+            where,
+            key=lambda path: max(float(per_side[1][m][:, path].sum()) for m in (0, 1)),
+        )
+        measure_words = " and ".join(("device", "host")[m] for m in sorted(measures))
+        found.append(
+            _Change(
+                word,
+                measure_words,
+                names[code],
+                callers[most_at],
+                len(where),
+                counted[0],
+                counted[1],
+                sums[0],
+                sums[1],
+                [],
+                [],
+                likely.get((word, code)),
+            )
+        )
+    return found, tested
+
+
+def _launched(matches: Matches, work: Floats) -> Floats:
+    """Return device time by the path of the operator that launched it, or else its own."""
+    parent = np.array(matches.path_parent, dtype=np.int64)
+    kind = np.array(matches.path_kind, dtype=np.int64)
+    found = np.zeros_like(work)
+    paths = np.flatnonzero(kind == WORK)
+    owner = np.where(parent[paths] >= 0, parent[paths], paths)
+    for step, times in zip(found, work, strict=True):
+        np.add.at(step, owner, times[paths])
+    return found
+
+
+def _step_ns(side: RunSide) -> float:
+    windows = np.stack(list(side.windows.values()))
+    return float((windows[:, :, 1] - windows[:, :, 0]).mean())
+
+
+def _frame(rows: list[_Change], tested: int) -> pd.DataFrame:
+    rows.sort(key=lambda row: (-abs(row.after_ns - row.before_ns), row.name, row.change))
+
+    def numbers(name: str) -> Floats:
+        return np.array([getattr(row, name) for row in rows], dtype=np.float64)
+
+    def texts(values: list[str]) -> pd.api.extensions.ExtensionArray:
+        return pd.array(values, dtype="str")
+
+    before, after = numbers("before_ns"), numbers("after_ns")
+    return result(
+        {
+            "change": pd.Categorical([row.change for row in rows], dtype=dtype_of(CHANGES)),
+            "measure": texts([row.measure for row in rows]),
+            "name": texts([row.name for row in rows]),
+            "path": texts([row.path for row in rows]),
+            "places": np.array([row.places for row in rows], dtype=np.int64),
+            "before_count": numbers("before_count"),
+            "after_count": numbers("after_count"),
+            "before_ns": before,
+            "after_ns": after,
+            "diff_ns": after - before,
+            "before_names": texts(["; ".join(row.before_names) for row in rows]),
+            "after_names": texts(["; ".join(row.after_names) for row in rows]),
+            "p_value": np.array(
+                [np.nan if row.p_value is None else row.p_value for row in rows], dtype=np.float64
+            ),
+        },
+        matched={word: sum(row.change == word for row in rows) for word in CHANGES},
+        note="" if rows else "nothing changed by more than noise",
+        tested=tested,
+    )

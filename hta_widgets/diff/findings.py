@@ -1,0 +1,205 @@
+"""What two runs differ in, in words with numbers; silent where nothing is above the noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from hta_widgets.formats import count, duration, duration_delta, plural, share_delta
+from hta_widgets.model.names import short_name
+
+from .changes import changes
+from .names import names
+from .sides import Comparison
+from .steps import steps
+from .waterfall import waterfall
+
+__all__ = ["Finding", "findings"]
+
+_SMALL = 0.01  # of a step: what differs by less is no finding
+_SMALL_ALONE = 0.05  # where one step tells nothing of the spread
+_MOST_CHANGES = 8
+
+_KIND_WORDS = {
+    "compute": "compute",
+    "communication": "exposed communication",
+    "copies": "exposed copies",
+    "idle": "idle time of the device",
+    "host": "time on the host",
+}
+
+
+class Finding(NamedTuple):
+    """One finding.
+
+    ``kind`` is ``headline, kinds, name, steps, caution, more``, or one of those of `changes`;
+    ``text`` is a sentence; ``diff_ns`` the time that it is about: of the first four over all
+    steps, of changes in one step.
+    """
+
+    kind: str
+    text: str
+    diff_ns: float
+
+
+def findings(diff: Comparison) -> list[Finding]:
+    """Return what changed, most important first, as sentences with their numbers.
+
+    The first says how much longer the steps take; the second which kinds of time that goes to; the
+    third which device work runs another number of times; then how it is spread over the steps; then
+    follow the changes with most time (see `changes`).
+    What is within the noise is not told: a difference of the step times that is less than 1 % of
+    them, or that may be chance (Welch's test over the steps at 5 %; with one step on a side, less
+    than 5 %). Without any difference the list is empty.
+
+    Parameters
+    ----------
+    diff : Comparison
+
+    Returns
+    -------
+    list of Finding
+
+    Examples
+    --------
+    >>> for finding in findings(diff):  # doctest: +SKIP
+    ...     print(finding.text)
+    """
+    found: list[Finding] = []
+    by_step = steps(diff)
+    by_kind = waterfall(diff, "kind")
+    before, after = by_kind.attrs["before_ns"], by_kind.attrs["after_ns"]
+    if _matters(by_step, before, after):
+        found.append(_headline(diff, before, after))
+        found += _kinds(by_kind, before, after)
+        found += _name(diff, before, after)
+        found += _steps(by_step, after - before)
+    told = changes(diff)
+    found += [_change(row) for row in _rows(told.head(_MOST_CHANGES))]
+    left = len(told) - _MOST_CHANGES
+    if left > 0:
+        found.append(Finding("more", f"{plural(left, 'more change')} in the table.", 0.0))
+    if found:
+        found += [Finding("caution", f"{_upper(one.text)}.", 0.0) for one in diff.cautions]
+    return found
+
+
+def _matters(by_step: pd.DataFrame, before: int, after: int) -> bool:
+    significant = by_step.attrs["is_significant"]
+    floor = _SMALL_ALONE if significant is None else _SMALL
+    return significant is not False and abs(after - before) >= floor * max(before, after, 1)
+
+
+def _headline(diff: Comparison, before: int, after: int) -> Finding:
+    way = "longer" if after > before else "less"
+    mean = " (mean over ranks)" if max(len(side.ranks) for side in diff.sides) > 1 else ""
+    share = share_delta((after - before) / before) if before else "new"
+    return Finding(
+        "headline",
+        f"After takes {duration(abs(after - before))} {way}: {duration(before)} → "
+        f"{duration(after)}, {share}{mean}.",
+        float(after - before),
+    )
+
+
+def _kinds(by_kind: pd.DataFrame, before: int, after: int) -> list[Finding]:
+    """Tell the kinds that make the difference, and those against it."""
+    floor = _SMALL * max(before, after)
+    shown = by_kind[by_kind["diff_ns"].abs() >= floor]
+    if shown.empty:
+        return []
+    clauses = []
+    for grows, verb in ((True, "grows"), (False, "shrinks")):
+        rows = shown[(shown["diff_ns"] > 0) == grows]
+        parts = [
+            f"{_KIND_WORDS[str(row.cause)]} {verb * (not place)}{' ' * (not place)}by "
+            f"{duration(abs(row.diff_ns))}"
+            for place, row in enumerate(_rows(rows))
+        ]
+        if parts:
+            clauses.append((-abs(float(rows["diff_ns"].iloc[0])), " and ".join(parts)))
+    text = "; ".join(clause for _, clause in sorted(clauses))
+    return [Finding("kinds", f"{_upper(text)}.", float(shown["diff_ns"].iloc[0]))]
+
+
+def _name(diff: Comparison, before: int, after: int) -> list[Finding]:
+    """Tell the one name of device work whose time differs most, if its count does."""
+    table = names(diff, short_names=True)
+    floor = _SMALL * max(before, after)
+    table = table[(table["diff_ns"].abs() >= floor) & (table["change"] == "changed")]
+    return [
+        Finding(
+            "name",
+            f"{row.name} goes from {_times(row.before_count)} to {_times(row.after_count)} "
+            f"({duration_delta(row.diff_ns)}).",
+            float(row.diff_ns),
+        )
+        for row in _rows(table.head(1))
+    ]
+
+
+def _steps(by_step: pd.DataFrame, total: int) -> list[Finding]:
+    if len(by_step) < 2:
+        return []
+    same_way = by_step["diff_ns"] * (1 if total > 0 else -1) > 0
+    word = "slower" if total > 0 else "faster"
+    place = int((by_step["diff_ns"].to_numpy() * (1 if total > 0 else -1)).argmax())
+    number, most = (int(by_step[name].iloc[place]) for name in ("after_step", "diff_ns"))
+    if same_way.all():
+        text = f"Every step is {word}"
+    else:
+        text = f"{int(same_way.sum())} of {len(by_step)} steps are {word}"
+    return [
+        Finding(
+            "steps",
+            f"{text}; step {number} most, {duration_delta(most)}.",
+            float(most),
+        )
+    ]
+
+
+def _change(row: Any) -> Finding:
+    name = short_name(row.name)
+    word = str(row.change)
+    delta = f"{duration_delta(row.diff_ns)} a step" if row.diff_ns else ""
+    if word in {"slower", "faster"}:
+        share = f", {share_delta(row.diff_ns / row.before_ns)}" if row.before_ns else ""
+        text = (
+            f"{name} is {word} on the {row.measure}: {duration(row.before_ns)} → "
+            f"{duration(row.after_ns)} a step{share}."
+        )
+    elif word == "replaced":
+        one, other = _listed(row.before_names), _listed(row.after_names)
+        which = f"{one} → {other}" if one != other else f"other variants of {one}"
+        text = (
+            f"Kernels of {name} were replaced: {_times(row.before_count)} → "
+            f"{_times(row.after_count)} a step, {which}{', ' + delta if delta else ''}."
+        )
+    elif word == "moved":
+        text = f"{name} moved to another place in the step ({_times(row.after_count)} a step)."
+    else:
+        often = row.after_count if word == "added" else row.before_count
+        gone = "new" if word == "added" else "gone"
+        text = f"{name} is {gone}: {_times(often)} a step{', ' + delta if delta else ''}."
+    return Finding(word, text, float(row.diff_ns))
+
+
+def _rows(frame: pd.DataFrame) -> Iterator[Any]:
+    """Yield rows, which mypy cannot know the columns of."""
+    yield from frame.itertuples(index=False)
+
+
+def _times(number: float) -> str:
+    return count(round(number)) if abs(number - round(number)) < 0.05 else f"{number:.1f}"
+
+
+def _listed(names: str) -> str:
+    found = [short_name(name) for name in names.split("; ") if name]
+    distinct = list(dict.fromkeys(found))
+    return " + ".join(distinct[:2]) + (" + …" if len(distinct) > 2 else "")
+
+
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,265 @@
+"""What every moment of a step goes to: computing, else communicating, else copying, else idling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets.analysis.device_idle import waiting_calls
+from hta_widgets.analysis.scope import Part
+from hta_widgets.model.intervals import Covered, Intervals, intersect, subtract, union
+
+from .sides import Comparison, RunSide
+
+__all__ = ["CAUSES", "KIND_OF", "Shares", "moments", "splits_communication", "work_shares"]
+
+Ints = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+
+_SHORT_NS = 30_000  # longer gaps between launched kernels are no mere changing over
+_KNOWN = 0.99  # of the exposed communication, for waiting and transfer to be told apart
+_NEVER = np.iinfo(np.int64).max
+
+#: What a moment can go to, in order; the first that applies takes it.
+CAUSES: tuple[str, ...] = (
+    "compute",
+    "communication",
+    "communication_wait",
+    "communication_transfer",
+    "copies",
+    "sync_wait",
+    "host_wait",
+    "launch_call",
+    "launch_latency",
+    "kernel_wait",
+    "blocked",
+    "unknown",
+    "nothing_launched",
+    "host",
+)
+
+#: The kind of moment that each cause is one of.
+KIND_OF: dict[str, str] = {
+    cause: "compute"
+    if cause == "compute"
+    else "communication"
+    if cause.startswith("communication")
+    else "memory"
+    if cause == "copies"
+    else "cpu"
+    if cause == "host"
+    else "idle"
+    for cause in CAUSES
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """Device work of one rank and what each piece adds to the time in which a kind runs.
+
+    Moments in which several pieces of a kind run go to the one that was there first, so the times
+    of all pieces add up to `moments`.
+    """
+
+    rows: Rows
+    step: Ints  # which of the compared steps
+    kind: Ints  # 0 compute, 1 communication, 2 copies
+    time_ns: Ints
+
+
+def splits_communication(diff: Comparison) -> bool:
+    """Whether both sides know what of their exposed communication is waiting for other ranks."""
+    known = diff.memo.get("splits_communication")
+    if known is None:
+        known = all(_is_matched(side) for side in diff.sides)
+        diff.memo["splits_communication"] = known
+    return bool(known)
+
+
+def moments(diff: Comparison, side: RunSide) -> dict[int, dict[str, Ints]]:
+    """Return by rank and cause the time of each compared step that goes to it.
+
+    Over all causes the times add up to the steps' lengths, to the nanosecond.
+    """
+    key = ("moments", side is diff.after)
+    known = diff.memo.get(key)
+    if known is None:
+        split = splits_communication(diff)
+        known = {rank: _of_rank(side, rank, split=split) for rank in side.ranks}
+        diff.memo[key] = known
+    found: dict[int, dict[str, Ints]] = known
+    return found
+
+
+def work_shares(side: RunSide, rank: int) -> Shares:
+    """Return what each piece of device work of a rank adds to the moments of the steps."""
+    part = side.parts[rank]
+    windows = side.windows[rank] - part.trace.shift_ns
+    before = Intervals.none()
+    found: list[tuple[Rows, Ints, Ints, Ints]] = []
+    for number, kind in enumerate(("compute", "communication", "memory")):
+        rows = _work(part, kind)
+        start, end = part.clipped(rows)
+        reached = np.maximum.accumulate(end) if len(end) else end
+        # What was there first keeps its moments.
+        own = start.copy()
+        own[1:] = np.maximum(start[1:], reached[:-1])
+        lasting = end > own
+        which, step, low, high = _within(own[lasting], end[lasting], windows)
+        hidden = Covered(*before)
+        time = (high - low) - (hidden(high) - hidden(low))
+        found.append((rows[lasting][which], step, np.full(len(which), number), time))
+        before = _either(before, union(start, end))
+    return Shares(*(np.concatenate(column) for column in zip(*found, strict=True)))
+
+
+def _work(part: Part, kind: str) -> Rows:
+    rows = part.of_kinds(kind)
+    found: Rows = rows[part.table.stream[rows] >= 0]
+    return found
+
+
+def _either(a: Intervals, b: Intervals) -> Intervals:
+    return union(np.concatenate([a.start, b.start]), np.concatenate([a.end, b.end]))
+
+
+def _within(start: Ints, end: Ints, windows: Ints) -> tuple[Rows, Rows, Ints, Ints]:
+    """Cut disjoint pieces by windows, which may overlap: piece, window, start and end."""
+    found = []
+    for number, (low, high) in enumerate(windows.tolist()):
+        first = int(np.searchsorted(end, low, side="right"))
+        after = max(int(np.searchsorted(start, high, side="left")), first)
+        which = np.arange(first, after)
+        found.append(
+            (
+                which,
+                np.full(len(which), number),
+                np.maximum(start[which], low),
+                np.minimum(end[which], high),
+            )
+        )
+    if not found:
+        none = np.empty(0, dtype=np.int64)
+        return none, none, none, none
+    which, step, low_ns, high_ns = (np.concatenate(one) for one in zip(*found, strict=True))
+    return which, step, low_ns, high_ns
+
+
+def _is_matched(side: RunSide) -> bool:
+    exposed = unmatched = 0
+    for rank, part in side.parts.items():
+        windows = side.windows[rank] - part.trace.shift_ns
+        compute = union(*part.clipped(_work(part, "compute")))
+        alone = subtract(union(*part.clipped(_work(part, "communication"))), compute)
+        exposed += int(_per_step(alone, windows).sum())
+        rows = side.waits.unmatched(part.trace)
+        rows = rows[np.isin(rows, part.rows)]
+        unknown = subtract(union(*part.clipped(rows)), compute)
+        unmatched += int(_per_step(unknown, windows).sum())
+    return unmatched <= (1 - _KNOWN) * exposed
+
+
+def _per_step(pieces: Intervals, windows: Ints) -> Ints:
+    covered = Covered(*pieces)
+    found: Ints = covered(windows[:, 1]) - covered(windows[:, 0])
+    return found
+
+
+def _of_rank(side: RunSide, rank: int, *, split: bool) -> dict[str, Ints]:
+    part = side.parts[rank]
+    windows = side.windows[rank] - part.trace.shift_ns
+    found = {cause: np.zeros(len(windows), dtype=np.int64) for cause in CAUSES}
+    compute, communication, copies = (
+        union(*part.clipped(_work(part, kind))) for kind in ("compute", "communication", "memory")
+    )
+    busy = _either(_either(compute, communication), copies)
+    if not len(busy.start):
+        found["host"] = windows[:, 1] - windows[:, 0]
+        return found
+    exposed = subtract(communication, compute)
+    pieces = {"compute": compute, "communication": exposed}
+    if split:
+        waiting, begin, until = side.waits.of(part.trace)
+        kept = np.isin(waiting, part.rows)
+        wait = intersect(exposed, union(begin[kept], until[kept]))
+        pieces["communication"] = Intervals.none()
+        pieces["communication_wait"] = wait
+        pieces["communication_transfer"] = subtract(exposed, wait)
+    pieces["copies"] = subtract(copies, _either(compute, communication))
+    pieces |= _idle(part, busy, int(windows.min()), int(windows.max()))
+    for cause, covered in pieces.items():
+        found[cause] = _per_step(covered, windows)
+    return found
+
+
+# --- idle -----------------------------------------------------------------------------------------
+
+
+def _idle(part: Part, busy: Intervals, first_ns: int, last_ns: int) -> dict[str, Intervals]:
+    """Split what is not busy by cause, as `device_idle_breakdown` does, but moment by moment.
+
+    What precedes the first work of the rank waits for it; what follows the last has nothing to
+    wait for.
+    """
+    first_ns, last_ns = min(first_ns, int(busy.start[0])), max(last_ns, int(busy.end[-1]))
+    start = np.concatenate(([first_ns], busy.end[:-1]))
+    end = busy.start
+    lasting = end > start
+    start, end = start[lasting], end[lasting]
+    call = _ending_call(part, end)
+    table = part.table
+    known = call >= 0
+    began = np.clip(np.where(known, table.start_ns[call], start), start, end)
+    returned = table.start_ns[call] + table.dur_ns[call]
+    left = np.clip(returned, began, end)
+    queued = known & (returned <= start)
+    short = end - start < _SHORT_NS
+
+    def pieces(low: Ints, high: Ints, chosen: npt.NDArray[np.bool_]) -> Intervals:
+        chosen = chosen & (high > low)
+        return Intervals(low[chosen], high[chosen])
+
+    host = pieces(start, began, known)
+    synchronising = _waiting(part, start, began, call)
+    rest = np.array([busy.end[-1]]), np.array([last_ns])
+    return {
+        "sync_wait": synchronising,
+        "host_wait": subtract(host, synchronising),
+        "launch_call": pieces(began, left, known & ~queued),
+        "launch_latency": pieces(left, end, known & ~queued),
+        "kernel_wait": pieces(start, end, queued & short),
+        "blocked": pieces(start, end, queued & ~short),
+        "unknown": pieces(start, end, ~known),
+        "nothing_launched": union(*rest),
+    }
+
+
+def _ending_call(part: Part, end: Ints) -> Ints:
+    """Return the call that launched what ends each gap; of several the first, -1 if unknown."""
+    table = part.table
+    rows = np.concatenate([_work(part, kind) for kind in ("compute", "communication", "memory")])
+    start, after = part.clipped(rows)
+    rows, start = rows[after > start], start[after > start]
+    call = part.trace.launch_of[rows]
+    called = np.where(call >= 0, table.start_ns[call], _NEVER)
+    order = np.lexsort((called, start))
+    found: Ints = call[order[np.searchsorted(start[order], end)]]
+    return found
+
+
+def _waiting(part: Part, start: Ints, end: Ints, call: Ints) -> Intervals:
+    """Return when, within some pieces, the thread of their call waits for the device."""
+    table = part.table
+    waits = waiting_calls(part.trace)
+    threads = np.where(call >= 0, table.track[call], -1)
+    found = []
+    for thread in np.unique(table.track[waits]).tolist():
+        mine = np.flatnonzero((threads == thread) & (end > start))
+        rows = waits[table.track[waits] == thread]
+        waiting = union(table.start_ns[rows], table.start_ns[rows] + table.dur_ns[rows])
+        found.append(intersect(Intervals(start[mine], end[mine]), waiting))
+    if not found:
+        return Intervals.none()
+    return union(*(np.concatenate(edge) for edge in zip(*found, strict=True)))

@@ -1,0 +1,165 @@
+"""Which elements of two sequences belong together: the best pairing that keeps the order."""
+
+from __future__ import annotations
+
+import bisect
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["aligned_places"]
+
+Ints = npt.NDArray[np.int64]
+Hashes = npt.NDArray[np.uint64]
+
+_MOST_CELLS = 4_000_000  # of the table of one exact alignment
+
+#: What a pair is worth: the same name and the same below it, or the same name alone.
+_SAME, _NAMESAKE = 3, 2
+
+
+def aligned_places(a: Ints, b: Ints, a_hash: Hashes, b_hash: Hashes) -> Ints:
+    """Return places of elements that belong together, (pairs, 2), ascending on both sides.
+
+    Only elements of one name pair. Among all pairings that keep the order, the one is taken that
+    pairs most, where elements that are alike in all below them count half as much again. Long
+    sequences are first parted at elements that occur once on each side.
+
+    Parameters
+    ----------
+    a, b : array of int
+        Names as codes.
+    a_hash, b_hash : array of uint64
+        What an element is with all below it.
+    """
+    found: list[tuple[int, int, int]] = []  # place in a, place in b, length of the run
+    _align(a, b, a_hash, b_hash, 0, 0, found)
+    if not found:
+        return np.empty((0, 2), dtype=np.int64)
+    first_a, first_b, length = (
+        np.array(column, dtype=np.int64) for column in zip(*found, strict=True)
+    )
+    within = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
+    pairs = np.stack([np.repeat(first_a, length), np.repeat(first_b, length)], axis=1)
+    pairs += within[:, None]
+    return pairs[np.argsort(pairs[:, 0], kind="stable")]
+
+
+def _align(
+    a: Ints,
+    b: Ints,
+    a_hash: Hashes,
+    b_hash: Hashes,
+    at_a: int,
+    at_b: int,
+    found: list[tuple[int, int, int]],
+) -> None:
+    short = min(len(a), len(b))
+    # What is alike at both ends belongs together in a best pairing.
+    differs = np.flatnonzero(a_hash[:short] != b_hash[:short])
+    head = int(differs[0]) if len(differs) else short
+    left = short - head
+    differs = np.flatnonzero(a_hash[::-1][:left] != b_hash[::-1][:left])
+    tail = int(differs[0]) if len(differs) else left
+    if head:
+        found.append((at_a, at_b, head))
+    if tail:
+        found.append((at_a + len(a) - tail, at_b + len(b) - tail, tail))
+    stop_a, stop_b = len(a) - tail, len(b) - tail
+    a, a_hash = a[head:stop_a], a_hash[head:stop_a]
+    b, b_hash = b[head:stop_b], b_hash[head:stop_b]
+    at_a, at_b = at_a + head, at_b + head
+    if not len(a) or not len(b):
+        return
+    if len(a) * len(b) <= _MOST_CELLS:
+        found += [(at_a + i, at_b + j, 1) for i, j in _best(a, b, a_hash, b_hash)]
+        return
+    anchors = _anchors(a_hash, b_hash)
+    if not len(anchors):
+        anchors = _anchors(a, b)
+    if not len(anchors):
+        found += [(at_a + i, at_b + j, 1) for i, j in _by_count(a, b)]
+        return
+    from_a = from_b = 0
+    for i, j in [*anchors.tolist(), [len(a), len(b)]]:
+        _align(
+            a[from_a:i],
+            b[from_b:j],
+            a_hash[from_a:i],
+            b_hash[from_b:j],
+            at_a + from_a,
+            at_b + from_b,
+            found,
+        )
+        if i < len(a):
+            found.append((at_a + i, at_b + j, 1))
+        from_a, from_b = i + 1, j + 1
+
+
+def _best(a: Ints, b: Ints, a_hash: Hashes, b_hash: Hashes) -> list[tuple[int, int]]:
+    """Return the pairing worth most, by the table of all beginnings."""
+    table = np.zeros((len(a) + 1, len(b) + 1), dtype=np.int32)
+    for i in range(len(a)):
+        gain = np.where(a_hash[i] == b_hash, _SAME, np.where(a[i] == b, _NAMESAKE, 0))
+        best = np.where(gain > 0, table[i, :-1] + gain, 0)
+        np.maximum.accumulate(np.maximum(best, table[i, 1:]), out=table[i + 1, 1:])
+    pairs = []
+    i, j = len(a), len(b)
+    while i and j:
+        here = table[i, j]
+        if here == table[i - 1, j]:
+            i -= 1
+        elif here == table[i, j - 1]:
+            j -= 1
+        else:
+            pairs.append((i - 1, j - 1))
+            i, j = i - 1, j - 1
+    return pairs[::-1]
+
+
+def _anchors(a: npt.NDArray[np.integer], b: npt.NDArray[np.integer]) -> Ints:
+    """Return places of what occurs once on each side, as many as keep the order (patience)."""
+    one_a, at_a, count_a = np.unique(a, return_index=True, return_counts=True)
+    one_b, at_b, count_b = np.unique(b, return_index=True, return_counts=True)
+    _, in_a, in_b = np.intersect1d(
+        one_a[count_a == 1], one_b[count_b == 1], assume_unique=True, return_indices=True
+    )
+    pairs = np.stack([at_a[count_a == 1][in_a], at_b[count_b == 1][in_b]], axis=1)
+    pairs = pairs[np.argsort(pairs[:, 0])]
+    return pairs[_longest_rise(pairs[:, 1].tolist())]
+
+
+def _longest_rise(values: list[int]) -> list[int]:
+    """Return the places of a longest ascending part."""
+    tops: list[int] = []
+    holders: list[int] = []
+    before = [-1] * len(values)
+    for place, value in enumerate(values):
+        at = bisect.bisect_left(tops, value)
+        before[place] = holders[at - 1] if at else -1
+        if at == len(tops):
+            tops.append(value)
+            holders.append(place)
+        else:
+            tops[at], holders[at] = value, place
+    chain = []
+    at = holders[-1] if holders else -1
+    while at >= 0:
+        chain.append(at)
+        at = before[at]
+    return chain[::-1]
+
+
+def _by_count(a: Ints, b: Ints) -> list[tuple[int, int]]:
+    """Pair the n-th of a name with the n-th, as far as that keeps the order."""
+    places: dict[int, list[int]] = {}
+    for place, name in enumerate(b.tolist()):
+        places.setdefault(name, []).append(place)
+    seen: dict[int, int] = {}
+    pairs = []
+    for place, name in enumerate(a.tolist()):
+        number = seen.get(name, 0)
+        seen[name] = number + 1
+        if number < len(places.get(name, ())):
+            pairs.append((place, places[name][number]))
+    return [pairs[k] for k in _longest_rise([j for _, j in pairs])]

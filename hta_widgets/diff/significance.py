@@ -1,0 +1,102 @@
+"""Whether two sets of values differ by more than chance: Welch's test, without scipy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["welch"]
+
+Floats = npt.NDArray[np.float64]
+
+_lgamma = np.vectorize(math.lgamma, otypes=[np.float64])
+_ROUNDS = 200
+_TINY = 1e-300
+
+
+def welch(before: Floats, after: Floats) -> Floats:
+    """Return how likely means differ as much as they do by chance alone, two-sided.
+
+    Welch's t-test, which lets the two sides spread differently: values of steps of one run are
+    taken for independent draws.
+
+    Parameters
+    ----------
+    before, after : array of float, (steps, values)
+        The numbers of steps may differ.
+
+    Returns
+    -------
+    array of float
+        One per column. NaN where a side has fewer than two steps, for then nothing is known of the
+        spread; 0 where nothing spreads and the means differ, 1 where they do not.
+
+    Examples
+    --------
+    >>> welch(np.array([[1.0], [2], [3]]), np.array([[2.0], [3], [4]])).round(4)
+    array([0.2879])
+    """
+    counts = len(before), len(after)
+    columns = before.shape[1]
+    if min(counts) < 2:
+        return np.full(columns, np.nan)
+    gap = after.mean(axis=0) - before.mean(axis=0)
+    errors = [side.var(axis=0, ddof=1) / len(side) for side in (before, after)]
+    error = errors[0] + errors[1]
+    # Rounding of means must not count as spread.
+    still = error <= (1e-12 * np.maximum(np.abs(gap), 1e-12)) ** 2
+    safe = np.where(still, 1.0, error)
+    freedom = safe**2 / np.maximum(
+        errors[0] ** 2 / (counts[0] - 1) + errors[1] ** 2 / (counts[1] - 1), _TINY
+    )
+    freedom = np.where(still, 1.0, freedom)
+    likely = _beta(freedom / 2, 0.5, freedom / (freedom + gap**2 / safe))
+    found: Floats = np.where(still, np.where(np.abs(gap) > 0, 0.0, 1.0), likely)
+    return found
+
+
+def _beta(a: Floats, b: float, x: Floats) -> Floats:
+    """Return the regularised incomplete beta function, by its continued fraction."""
+    x = np.clip(x, 0.0, 1.0)
+    swap = x > (a + 1) / (a + b + 2)
+    one, two = np.where(swap, b, a), np.where(swap, a, b)
+    at = np.where(swap, 1 - x, x)
+    inside = (at > 0) & (at < 1)
+    safe = np.where(inside, at, 0.5)
+    front = np.exp(
+        _lgamma(one + two) - _lgamma(one) - _lgamma(two)
+        + one * np.log(safe) + two * np.log1p(-safe)
+    ) / one  # fmt: skip
+    value = front * _fraction(one, two, safe)
+    value = np.where(inside, value, np.where(at <= 0, 0.0, 1.0))
+    found: Floats = np.where(swap, 1 - value, value)
+    return found
+
+
+def _fraction(a: Floats, b: Floats, x: Floats) -> Floats:
+    """Evaluate the continued fraction of the incomplete beta function (Lentz's way)."""
+    c = np.ones_like(x)
+    d = _away(1 - (a + b) * x / (a + 1))
+    d = 1 / d
+    value = d.copy()
+    for m in range(1, _ROUNDS):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        d = 1 / _away(1 + even * d)
+        c = _away(1 + even / c)
+        value = value * d * c
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        d = 1 / _away(1 + odd * d)
+        c = _away(1 + odd / c)
+        step = d * c
+        value = value * step
+        if np.all(np.abs(step - 1) < 1e-14):
+            break
+    return value
+
+
+def _away(values: Floats) -> Floats:
+    """Keep from dividing by zero."""
+    found: Floats = np.where(np.abs(values) < _TINY, _TINY, values)
+    return found

@@ -1,0 +1,224 @@
+"""The call tree of one rank as it is compared: operators, runtime calls and device work by step."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets.analysis.host_stack import Forest, backward_parents, forest_of, nearest
+from hta_widgets.analysis.scope import BUSY, Part
+from hta_widgets.model import KINDS
+
+from .sides import RunSide
+
+__all__ = ["CALL", "OPERATOR", "WORK", "NamePool", "RankTree", "rank_tree", "steps_of_rows"]
+
+Ints = npt.NDArray[np.int64]
+Hashes = npt.NDArray[np.uint64]
+Flags = npt.NDArray[np.bool_]
+
+#: Classes of nodes. Those of one class and parent form a sequence: work runs when its stream gets
+#: to it, so its times say nothing of its place among the operators.
+OPERATOR, CALL, WORK = 0, 1, 2
+
+_CALL_CATEGORY = re.compile(r"(.+_)?(runtime|driver)", re.IGNORECASE)
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}")
+_MIX = tuple(
+    np.uint64(value) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+)
+
+
+class NamePool:
+    """Codes of names that both sides share; addresses in names, which change, count as one."""
+
+    def __init__(self) -> None:
+        self._codes: dict[str, int] = {}
+
+    def codes(self, names: list[str]) -> Ints:
+        """Return the code of each name."""
+        return np.array([self.code(name) for name in names], dtype=np.int64)
+
+    def code(self, name: str) -> int:
+        """Return the code of a name."""
+        text = _ADDRESS.sub("0x…", name) if "0x" in name else name
+        return self._codes.setdefault(text, len(self._codes))
+
+    @property
+    def names(self) -> list[str]:
+        """The names, by code."""
+        return list(self._codes)
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+
+@dataclass(frozen=True, eq=False)
+class RankTree:
+    """Nodes of one rank, sorted by class, then time; device work hangs below its operator.
+
+    Attributes
+    ----------
+    part : Part
+    rows : array of int
+        Ids of the events.
+    kind : array of int
+        `OPERATOR` (with annotations), `CALL` or `WORK`.
+    name : array of int
+        Codes of a `NamePool`.
+    parent : array of int
+        Position of the innermost operator above, -1 for none in its step.
+    slot : array of int
+        Which of the compared steps; `outside` for what lies in none of the run's steps.
+    lane : array of int
+        Position of the track.
+    order : array of int
+        Place among all nodes in the order in which the host did or launched things.
+    outside : int
+    """
+
+    part: Part
+    rows: Ints
+    kind: npt.NDArray[np.int8]
+    name: Ints
+    parent: Ints
+    slot: Ints
+    lane: Ints
+    order: Ints
+    outside: int
+    forest: Forest
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def durations(self) -> Ints:
+        """How long each lasts within the window."""
+        return self.part.durations(self.rows)
+
+    def hashes(self, mixed_names: Hashes) -> Hashes:
+        """Return for each node what it is with all operators and work below it, in order."""
+        own = mixed_names[self.name].copy()
+        counted = self.kind != CALL
+        # Places among siblings: their order decides, not their distance.
+        for members in reversed(self.forest.levels[1:]):
+            kids = members[counted[members]]
+            if not len(kids):
+                continue
+            order = np.lexsort((self.order[kids], self.kind[kids], self.parent[kids]))
+            kids = kids[order]
+            above = self.parent[kids]
+            first = np.flatnonzero(np.diff(above, prepend=-2))
+            place = np.arange(len(kids)) - np.repeat(first, np.diff(np.append(first, len(kids))))
+            np.add.at(own, above, mixed(own[kids] + mixed(place.astype(np.uint64) + _MIX[0])))
+        return own
+
+
+def mixed(values: Hashes) -> Hashes:
+    """Scramble numbers, so that sums of them tell what was summed."""
+    one, two, three = _MIX
+    with np.errstate(over="ignore"):
+        value = values + one
+        value = (value ^ (value >> np.uint64(30))) * two
+        value = (value ^ (value >> np.uint64(27))) * three
+        found: Hashes = value ^ (value >> np.uint64(31))
+    return found
+
+
+def steps_of_rows(side: RunSide, part: Part, rows: Ints) -> Ints:
+    """Return which of the compared steps each event belongs to.
+
+    -1 stands for steps that are not compared; the number of steps for outside of all steps.
+    """
+    count = len(side.steps)
+    if not side.has_steps:
+        return np.zeros(len(rows), dtype=np.int64)
+    step = part.table.step[rows]
+    order = np.argsort(side.steps, kind="stable")
+    ascending = side.steps[order]
+    at = np.minimum(np.searchsorted(ascending, step), count - 1)
+    found: Ints = np.where(ascending[at] == step, order[at], np.where(step < 0, count, -1))
+    return found
+
+
+def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> RankTree:
+    """Return the call tree of one rank.
+
+    Parameters
+    ----------
+    side : RunSide
+    rank : int
+    pool : NamePool
+        Takes the names.
+    stacks : bool
+        Whether Python functions are part of it, or left out.
+    """
+    part = side.parts[rank]
+    trace, table = part.trace, part.table
+    left_out, call_category = _categories(part, stacks=stacks)
+    on_device = table.stream >= 0
+    busy = np.zeros(len(KINDS), dtype=bool)
+    busy[[KINDS.index(kind) for kind in BUSY]] = True
+    work = on_device & busy[table.kind]
+    kept = np.zeros(len(table), dtype=bool)
+    kept[part.rows] = True
+    # Waits on the device repeat what the calls of the runtime say.
+    kept &= ~left_out[table.category] & (table.kind != KINDS.index("sync"))
+    kept &= (~on_device | work) & ~_is_step(part)
+    slot = np.full(len(table), -1, dtype=np.int64)
+    slot[part.rows] = steps_of_rows(side, part, part.rows)
+    kept &= slot >= 0
+    call = kept & call_category[table.category] & ~on_device
+    operator = kept & ~call & ~work
+
+    above = backward_parents(trace)
+    up = nearest(above, operator)
+    parent = np.where(work, up[trace.launch_of], up[above])
+    # What another step encloses is the outermost of its own.
+    parent[(parent >= 0) & (slot[parent] != slot)] = -1
+
+    rows = np.flatnonzero(kept)
+    position = np.full(len(table) + 1, -1, dtype=np.int64)
+    position[rows] = np.arange(len(rows))
+    at = position[parent[rows]]
+    kind = np.select([call[rows], work[rows]], [CALL, WORK], OPERATOR).astype(np.int8)
+    launched = np.where(work[rows], trace.launch_of[rows], rows)
+    # Of one launch, or of none that is known, by time, which is by row.
+    when = np.where(launched >= 0, launched, rows)
+    order = np.empty(len(rows), dtype=np.int64)
+    order[np.lexsort((rows, when))] = np.arange(len(rows))
+    used = np.unique(table.name[rows])
+    code_of = np.full(len(table.names) + 1, -1, dtype=np.int64)
+    code_of[used] = pool.codes([table.names[code] for code in used.tolist()])
+    return RankTree(
+        part,
+        rows,
+        kind,
+        code_of[table.name[rows]],
+        at,
+        slot[rows],
+        table.track[rows].astype(np.int64),
+        order,
+        len(side.steps),
+        forest_of(at),
+    )
+
+
+def _categories(part: Part, *, stacks: bool) -> tuple[Flags, Flags]:
+    """Return which categories are left out, and which are calls of the runtime, by code."""
+    texts = part.table.categories.values
+    # The last entry stands for none.
+    left_out = [
+        text.lower() == "trace" or (text == "python_function" and not stacks) for text in texts
+    ]
+    calls = [_CALL_CATEGORY.fullmatch(text) is not None for text in texts]
+    return np.array([*left_out, False]), np.array([*calls, False])
+
+
+def _is_step(part: Part) -> Flags:
+    table = part.table
+    named = np.array([text.startswith("ProfilerStep") for text in table.names.values] + [False])
+    found: Flags = named[table.name]
+    return found
