@@ -13,21 +13,32 @@ import pandas as pd
 import traitlets as t
 
 from hta_widgets import charts
+from hta_widgets.export.html import DashboardPart, save_html
 from hta_widgets.model import Selection, Trace, TraceSet
 from hta_widgets.panels import PANELS, PanelEngine
 from hta_widgets.panels.catalog import panel_of
 from hta_widgets.tiles import TileEngine
 from hta_widgets.widgets.assets import asset
-from hta_widgets.widgets.bokeh_asset import bokeh_asset
+from hta_widgets.widgets.bokeh_asset import bokeh_asset, bokeh_module
 from hta_widgets.widgets.following import Following
 from hta_widgets.widgets.linked import MOST_UNFOLDED, LinkedView, as_traces
-from hta_widgets.widgets.panel_choice import CHARTS, chosen_panels, shown_panels
+from hta_widgets.widgets.panel_choice import CHARTS, chosen_panels
 from hta_widgets.widgets.rpc import Answer
 from hta_widgets.widgets.tables import write_table
 from hta_widgets.widgets.timeline import Timeline
 
 __all__ = ["Dashboard"]
 
+#: What formats are called where people read.
+_FORMATS = {
+    "kineto": "Kineto",
+    "byteps": "BytePS",
+    "byteps-server": "BytePS server",
+    "mpi-profile": "MPI profile",
+    "mpi-trace": "MPI trace",
+}
+#: The traits that a saved page shows as they are.
+_SAVED = ("height", "folded", "panels", "metric", "_figures", "_headline")
 #: The traits that figures hang on.
 _FIGURES_HANG_ON = ("selection", "scope", "view")
 
@@ -95,6 +106,7 @@ class Dashboard(LinkedView):
     folded = t.Bool(False).tag(sync=True)
     panels = t.List().tag(sync=True)
     metric = t.Unicode("").tag(sync=True)
+    _about = t.Dict().tag(sync=True)
     _figures = t.Dict().tag(sync=True)
     _headline = t.Dict(allow_none=True, default_value=None).tag(sync=True)
 
@@ -124,6 +136,7 @@ class Dashboard(LinkedView):
             height=height,
             folded=len(drawn) > MOST_UNFOLDED if folded is None else folded,
             panels=choice,
+            _about={"format": ", ".join(_FORMATS.get(name, name) for name in drawn.formats)},
             _scene=engine.scene(),
         )
         self.observe(self._forget, names=list(_FIGURES_HANG_ON))
@@ -183,10 +196,12 @@ class Dashboard(LinkedView):
         str
             The path that was written.
         """
-        from hta_widgets.export.html import save_dashboard_html  # noqa: PLC0415
-
-        self._draw([panel for panel in shown_panels(self.panels) if panel in CHARTS])
-        return str(save_dashboard_html(self, path, max_mb=max_mb))
+        self._draw(CHARTS)
+        self._say()
+        traits = {name: getattr(self, name) for name in _SAVED}
+        part = DashboardPart(traits, bokeh_module())
+        state = self.state.snapshot()
+        return save_html(path, self.engine, self._scene, state, max_mb=max_mb, dashboard=part)
 
     # --- following the selection ------------------------------------------------------------------
 

@@ -378,7 +378,7 @@ export class TimelineApp {
 
   private showScene(): void {
     const { scene } = this.ctx;
-    this.toolbar.setScene(scene);
+    this.toolbar.setScene(scene, this.ctx.isPart ? "Timeline" : scene.title);
     this.legend.setKinds(kindsOf(scene));
     this.status.setTruth(scene.truth);
     this.status.setEmbedded(scene.embedded);

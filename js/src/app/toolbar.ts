@@ -88,9 +88,9 @@ export class Toolbar {
     );
   }
 
-  setScene(scene: Scene): void {
-    fill(this.title, scene.title);
-    this.title.title = scene.title;
+  setScene(scene: Scene, title = scene.title): void {
+    fill(this.title, title);
+    this.title.title = title;
     fill(
       this.facts,
       plural(scene.ranks.length, "rank"),
