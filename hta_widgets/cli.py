@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hta_widgets import __version__
-from hta_widgets.demo import write_demo
+from hta_widgets.demo import write_byteps_job, write_demo
 from hta_widgets.errors import TraceError
 from hta_widgets.export import export_trace
 from hta_widgets.export.clock import refuse_unfitted
@@ -193,6 +193,13 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
         help="let recording begin up to this much later, differently on each rank",
     )
     parser.add_argument("--plain", action="store_true", help="write .json instead of .json.gz")
+    parser.add_argument(
+        "--format",
+        choices=("kineto", "byteps"),
+        default="kineto",
+        help="byteps: traces of two workers of two GPUs and of two servers; of the other options "
+        "only --steps, --seed and --healthy hold (%(default)s)",
+    )
     parser.set_defaults(run=_demo)
 
 
@@ -278,7 +285,24 @@ def _report(options: argparse.Namespace) -> None:
     print(f"{path}: {path.stat().st_size / 1e6:,.1f} MB")
 
 
+def _demo_byteps(options: argparse.Namespace) -> None:
+    slow = None if options.healthy else 1
+    truth = write_byteps_job(
+        options.directory, steps=options.steps, slow_worker=slow, seed=options.seed
+    )
+    print(
+        f"{options.directory}: {_count(truth['workers'], 'worker')} of "
+        f"{_count(truth['local_ranks'], 'GPU')}, {_count(truth['servers'], 'server')}, "
+        f"{_count(truth['steps'], 'step')}, "
+        + ("no worker is slow" if slow is None else f"worker {slow} is slow")
+    )
+    print(f"{truth['truth_path']}: what is true of it")
+
+
 def _demo(options: argparse.Namespace) -> None:
+    if options.format == "byteps":
+        _demo_byteps(options)
+        return
     truth = write_demo(
         options.directory,
         ranks=options.ranks,
