@@ -1,4 +1,4 @@
-"""A timeline as one file: it opens from a disk, without kernel, server or network."""
+"""A view as one file: it opens from a disk, without kernel, server or network."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import math
 import os
 import tempfile
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
@@ -20,11 +21,14 @@ from hta_widgets.export.embed import Block, embed
 from hta_widgets.export.embed.blocks import packed
 from hta_widgets.tiles import TileEngine
 
-__all__ = ["save_html"]
+__all__ = ["DashboardPart", "save_html"]
 
 _STATIC = Path(__file__).parent.parent / "static"
-_MODULES = ("timeline.js", "state.js", "timeline.css")
+_TIMELINE = ("timeline.js", "state.js", "timeline.css")
+_DASHBOARD = ("dashboard.js", "state.js", "dashboard.css")
 _LEAST_MB = 0.1
+#: Beside code and events: the page's own words, names of a small job, blocks' frames.
+_WORDS_BYTES = 4000
 
 #: Nothing may be loaded from anywhere, whatever the page's data says.
 _POLICY = (
@@ -48,6 +52,22 @@ footer td + td { text-align: right }
 """
 
 
+@dataclass(frozen=True)
+class DashboardPart:
+    """What a page of a dashboard holds beyond its timeline.
+
+    Parameters
+    ----------
+    traits : mapping
+        Of the dashboard's model, as JSON values: panels, figures, headline, and so on.
+    bokehjs : str
+        The module that carries BokehJS.
+    """
+
+    traits: Mapping[str, Any]
+    bokehjs: str
+
+
 def save_html(
     path: str | os.PathLike[str],
     engine: TileEngine,
@@ -55,8 +75,9 @@ def save_html(
     state: dict[str, Any],
     *,
     max_mb: float = 25,
+    dashboard: DashboardPart | None = None,
 ) -> str:
-    """Write a timeline as one self-contained page.
+    """Write a timeline, or a dashboard, as one self-contained page.
 
     Parameters
     ----------
@@ -73,6 +94,8 @@ def save_html(
         fits. Else all events of as many ranks as fit, those of the selection first, then those
         that the others wait for, and an overview of what is left; the page says which. Arguments
         of events come last.
+    dashboard : DashboardPart, optional
+        Panels, charts and words to show beside the timeline.
 
     Returns
     -------
@@ -87,13 +110,13 @@ def save_html(
     if not max_mb >= _LEAST_MB:
         raise TraceError(
             f"max_mb must be at least {_LEAST_MB}, not {max_mb}",
-            remedy="A page without any event takes about as much.",
+            remedy="A page without any event takes about as much, one of a dashboard 0.8.",
         )
     target = Path(os.fspath(path)).expanduser()
     host = _host_script()
-    code = [packed(name, _built(name).encode()) for name in _MODULES]
+    code = _code(dashboard)
     code_bytes = len(host) + sum(block.size_bytes for block in code)
-    limit_bytes = max_mb * 1e6 - code_bytes - 4000
+    limit_bytes = max_mb * 1e6 - code_bytes - _WORDS_BYTES
     embedded = embed(engine, scene, state, limit_bytes)
     files = _files(engine)
     saved_at = datetime.now(UTC)
@@ -108,13 +131,14 @@ def save_html(
             "embedded": embedded.sizes,
         },
         "origin_ns": None if engine.traces.origin_ns is None else str(engine.traces.origin_ns),
+        "widget": "timeline" if dashboard is None else "dashboard",
         **embedded.document,
     }
     # ASCII only: names may hold what is no valid Unicode.
     text = json.dumps(_finite(document), separators=(",", ":"), allow_nan=False)
     blocks = [packed("document", text.encode("ascii")), *code, *embedded.blocks]
     sizes = [*embedded.sizes, ("names and lanes", blocks[0].size_bytes), ("code", code_bytes)]
-    title = str(scene.get("title") or "timeline")
+    title = str(scene.get("title") or document["widget"])
     _write(
         target,
         _page(title, _footer(saved_at, files, sizes, embedded.scene), host, blocks),
@@ -138,6 +162,19 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple) and value and not isinstance(value[0], str):
         return [_finite(one) for one in value]
     return value
+
+
+def _code(dashboard: DashboardPart | None) -> list[Block]:
+    """Return the modules that a page runs; figures of a dashboard are code as well."""
+    names = _TIMELINE if dashboard is None else _DASHBOARD
+    blocks = [packed(name, _built(name).encode()) for name in names]
+    if dashboard is not None:
+        traits = json.dumps(_finite(dict(dashboard.traits)), allow_nan=False)
+        blocks += [
+            packed("bokeh.js", dashboard.bokehjs.encode()),
+            packed("dashboard", traits.encode("ascii")),
+        ]
+    return blocks
 
 
 def _built(name: str) -> str:
@@ -182,7 +219,7 @@ def _page(title: str, footer: str, host: str, blocks: Iterable[Block]) -> list[s
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{_text(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
-        "<noscript>This page draws a timeline with JavaScript, which is switched off here. "
+        "<noscript>This page draws traces with JavaScript, which is switched off here. "
         "Nothing is loaded from a network.</noscript>\n"
         '<main id="hta-view">Unpacking…</main>\n'
         f"{footer}\n"

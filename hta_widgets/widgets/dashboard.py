@@ -38,7 +38,7 @@ _FORMATS = {
     "mpi-trace": "MPI trace",
 }
 #: The traits that a saved page shows as they are.
-_SAVED = ("height", "folded", "panels", "metric", "_figures", "_headline")
+_SAVED = ("height", "folded", "panels", "metric", "_figures", "_headline", "_about")
 #: The traits that figures hang on.
 _FIGURES_HANG_ON = ("selection", "scope", "view")
 

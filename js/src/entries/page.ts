@@ -1,8 +1,9 @@
-/** A saved page: unpacks what it holds, and shows the timeline without a kernel. */
+/** A saved page: unpacks what it holds, and shows the timeline or dashboard without a kernel. */
 
 import { type Blocks, canGunzip, readBlock } from "../page/bytes";
 import type { PageDocument } from "../page/document";
-import { PageHost, type PageModel } from "../page/host";
+import { download } from "../page/download";
+import { type ModelSpec, PageHost, type PageModel } from "../page/host";
 import { EMBEDDED, offerPageSource } from "../page/index";
 import { PageSource } from "../page/source";
 
@@ -27,17 +28,6 @@ async function loadModule(name: string): Promise<unknown> {
   }
 }
 
-function download(name: string, file: Blob): void {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(file);
-  link.download = name;
-  document.body.append(link);
-  link.click();
-  link.remove();
-  // The download has begun when the click was handled; the file may be forgotten after it.
-  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
-}
-
 const LEAST_PX = 320;
 /** Margins of the page and the folded footer. */
 const FOOTER_PX = 40;
@@ -53,6 +43,16 @@ function fitToWindow(view: HTMLElement, timeline: PageModel): void {
   new ResizeObserver(fit).observe(view);
 }
 
+async function modelOf(page: PageDocument): Promise<ModelSpec> {
+  const shared = { state: "anywidget:state", _scene: page.scene, [EMBEDDED]: SOURCE };
+  if (page.widget !== "dashboard") {
+    const height = Math.max(LEAST_PX, window.innerHeight - FOOTER_PX);
+    return { module: "timeline.js", state: { ...shared, height } };
+  }
+  const traits = JSON.parse(await readText("dashboard")) as Record<string, unknown>;
+  return { module: "dashboard.js", state: { ...traits, ...shared, bokehjs: "anywidget:bokeh" } };
+}
+
 async function open(view: HTMLElement): Promise<void> {
   if (!canGunzip()) {
     throw new Error(
@@ -61,28 +61,23 @@ async function open(view: HTMLElement): Promise<void> {
     );
   }
   const page = JSON.parse(await readText("document")) as PageDocument;
+  const isDashboard = page.widget === "dashboard";
   const style = document.createElement("style");
-  style.textContent = await readText("timeline.css");
+  style.textContent = await readText(isDashboard ? "dashboard.css" : "timeline.css");
   document.head.append(style);
   offerPageSource(SOURCE, new PageSource(page, blocks, download));
   const host = new PageHost(
     {
       state: { module: "state.js", state: { _history: { past: [], future: [] }, ...page.state } },
-      timeline: {
-        module: "timeline.js",
-        state: {
-          state: "anywidget:state",
-          height: Math.max(LEAST_PX, window.innerHeight - FOOTER_PX),
-          _scene: page.scene,
-          [EMBEDDED]: SOURCE,
-        },
-      },
+      view: await modelOf(page),
+      // Unpacked when the charts ask for it, which is after all else is drawn.
+      bokeh: { module: "bokeh.js", state: {} },
     },
     loadModule,
   );
   view.textContent = "";
-  await host.show("timeline", view);
-  fitToWindow(view, host.models.timeline!);
+  await host.show("view", view);
+  if (!isDashboard) fitToWindow(view, host.models.view!);
 }
 
 const view = document.getElementById("hta-view");

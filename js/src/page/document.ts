@@ -96,6 +96,12 @@ export interface CollectivesHeader {
   groups?: string[];
 }
 
+/** What ranks do once in most steps, as it follows each other: names in the files, and labels. */
+export interface PhasesHeader {
+  names: string[];
+  labels: string[];
+}
+
 export interface SavedFile {
   name: string;
   bytes: number | null;
@@ -103,6 +109,8 @@ export interface SavedFile {
 
 export interface PageDocument {
   version: 1;
+  /** What the page shows; pages of earlier versions show a timeline. */
+  widget?: "timeline" | "dashboard";
   scene: Scene;
   state: Partial<SharedState>;
   saved: { at: string; by: string; files: SavedFile[]; embedded: [string, number][] };
@@ -114,6 +122,8 @@ export interface PageDocument {
   categories: string[];
   ranks: (FullHeader | OverviewHeader)[];
   collectives: CollectivesHeader;
+  /** Pages of earlier versions have none. */
+  phases?: PhasesHeader;
   /** The answer to `clusters`; null where there are too few ranks, or it could not be found out. */
   alike: Record<string, unknown> | null;
 }

@@ -70,7 +70,7 @@ export class PageHost {
 
   /** `load` gives the default export of a module by its name. */
   constructor(
-    specs: Readonly<Record<string, ModelSpec>>,
+    private readonly specs: Readonly<Record<string, ModelSpec>>,
     private readonly load: (module: string) => Promise<unknown>,
   ) {
     this.host = {
@@ -84,9 +84,6 @@ export class PageHost {
       },
     };
     for (const [id, { state }] of Object.entries(specs)) this.models[id] = new PageModel(state);
-    for (const [id, { module }] of Object.entries(specs)) {
-      this.running.set(id, this.initialize(id, module));
-    }
   }
 
   /** Show a view of a model. Rejects where its module fails. */
@@ -102,8 +99,16 @@ export class PageHost {
     return model;
   }
 
+  /** The widget of a model. Its module is loaded when somebody first asks for it. */
   private start(id: string): Promise<Running> {
-    return this.running.get(id) ?? Promise.reject(new Error(`This page has no model ${id}.`));
+    const spec = this.specs[id];
+    if (spec === undefined) return Promise.reject(new Error(`This page has no model ${id}.`));
+    let running = this.running.get(id);
+    if (running === undefined) {
+      running = this.initialize(id, spec.module);
+      this.running.set(id, running);
+    }
+    return running;
   }
 
   private async initialize(id: string, module: string): Promise<Running> {
