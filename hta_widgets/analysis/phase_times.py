@@ -21,7 +21,7 @@ from .results import joined, result
 from .scope import Part, Window, parts
 from .step_times import from_median, step_numbers
 
-__all__ = ["phase_label", "phase_times"]
+__all__ = ["PhaseRanges", "phase_label", "phase_ranges", "phase_times"]
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
@@ -118,6 +118,36 @@ def phase_times(
         matched={"phases": len(phases), "ranges": sum(one["ranges"] for one in found)},
         note="" if len(order) else _note(traces, phases, chosen),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseRanges:
+    """Which ranges are phases of steps, whatever is selected.
+
+    Attributes
+    ----------
+    names, labels : list of str
+        Of the phases, as they follow each other.
+    of_rank : dict
+        Of each rank: ids of ranges, ascending, their steps, and the place of each in `names`.
+    """
+
+    names: list[str]
+    labels: list[str]
+    of_rank: dict[int, tuple[Rows, Ints, Ints]]
+
+
+def phase_ranges(traces: TraceSet) -> PhaseRanges:
+    """Return the ranges that `phase_times` adds up."""
+    names = _phases(traces)
+    place = {name: number for number, name in enumerate(names)}
+    of_rank = {}
+    for trace in traces.values():
+        ranges = _in_steps(trace)
+        phase = _places(trace, ranges, place)
+        known = phase >= 0
+        of_rank[trace.rank] = ranges.rows[known], ranges.step[known], phase[known]
+    return PhaseRanges(names, _labels(names), of_rank)
 
 
 def phase_label(name: str) -> str:
@@ -217,14 +247,18 @@ def _phases(traces: TraceSet) -> list[str]:
     return sorted(names_of, key=lambda name: (sorted(offset[name])[len(offset[name]) // 2], name))
 
 
-def _of_rank(part: Part, place: dict[str, int]) -> dict[str, Any]:
-    trace, table = part.trace, part.table
-    ranges = _in_steps(trace)
+def _places(trace: Trace, ranges: _InSteps, place: dict[str, int]) -> Ints:
+    """Return which phase each range is of, -1 for none."""
+    table = trace.table
     codes = {code: place.get(table.names[code], -1) for code in np.unique(table.name[ranges.rows])}
-    phase = np.array([codes[code] for code in table.name[ranges.rows].tolist()], dtype=np.int64)
-    selected = np.zeros(len(trace), dtype=bool)
-    selected[part.rows] = True
-    kept = selected[ranges.rows] & (phase >= 0)
+    return np.array([codes[code] for code in table.name[ranges.rows].tolist()], dtype=np.int64)
+
+
+def _of_rank(part: Part, place: dict[str, int]) -> dict[str, Any]:
+    trace = part.trace
+    ranges = _in_steps(trace)
+    phase = _places(trace, ranges, place)
+    kept = part.has(ranges.rows) & (phase >= 0)
     rows, step, phase = ranges.rows[kept], ranges.step[kept], phase[kept]
     start, end = part.clipped(rows)
     pairs, first, inverse = np.unique(

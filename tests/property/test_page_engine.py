@@ -6,44 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.page_engine import PageEngine
+from support.page_engine import NO_STATE as STATE
 from support.random_job import NAMES, write_job
 
 import hta_widgets as hw
-from hta_widgets.export.html import save_html
 from hta_widgets.tiles import TileEngine, unpack
 
 JOBS = {"two ranks": 1, "many overlaps": 2, "three ranks": 3, "host only": 4, "no host": 5}
-STATE = {"view": None, "selection": None, "selected_event": None}
-
-
-@pytest.fixture(scope="session")
-def bundle(tmp_path_factory, repo):
-    if not (repo / "node_modules" / "esbuild").is_dir():
-        pytest.skip("the front end's packages are not installed (`make setup` does it)")
-    return tmp_path_factory.mktemp("page-engine") / "engine.mjs"
-
-
-@pytest.fixture(scope="session")
-def built_page(repo):
-    if not (repo / "hta_widgets" / "static" / "page.js").exists():
-        pytest.skip("the front end is not built (`make build` does it)")
-
-
-@pytest.fixture
-def saved(tmp_path, node, bundle, built_page):
-    """`saved(engine, **options)` saves a page and gives the engine that stands in it."""
-    opened = []
-
-    def save(engine, state=STATE, **options):
-        path = tmp_path / f"page-{len(opened)}.html"
-        assert save_html(path, engine, engine.scene(), state, **options) == str(path)
-        opened.append(PageEngine(node, path, bundle))
-        return opened[-1]
-
-    yield save
-    for one in opened:
-        one.__exit__()
 
 
 def load(folder):

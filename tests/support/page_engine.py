@@ -10,6 +10,9 @@ import numpy as np
 
 from hta_widgets.tiles.protocol import unpack
 
+#: What views share where nobody has touched them.
+NO_STATE = {"view": None, "selection": None, "selected_event": None}
+
 SCRIPT = Path(__file__).with_suffix(".mjs")
 
 
@@ -50,9 +53,11 @@ class PageEngine:
         answer: dict[str, Any] = json.loads(line)
         self.files = {one["name"]: base64.b64decode(one["data"]) for one in answer.pop("files", [])}
         buffer = answer.pop("buffer", None)
-        if buffer is not None:
+        if buffer is not None and "columns" in answer["reply"]:
             columns = answer["reply"].pop("columns")
             answer["columns"] = unpack(columns, base64.b64decode(buffer))
+        elif buffer is not None:
+            answer["buffer"] = base64.b64decode(buffer)
         return answer
 
     def answer(self, op: str, **request: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -29,9 +29,13 @@ class FullRank:
     index : RankIndex
     names : Names
         Takes up the rank's strings.
+    phases : (rows, steps, phases), optional
+        Its ranges that are phases of steps, as `analysis.phase_times` finds them.
     """
 
-    def __init__(self, index: RankIndex, names: Names) -> None:
+    def __init__(
+        self, index: RankIndex, names: Names, phases: tuple[Ints, Ints, Ints] | None = None
+    ) -> None:
         rank = index.rank
         self.rank = rank
         types = Types(index, names)
@@ -41,6 +45,8 @@ class FullRank:
         _instants(writer, index, types)
         _flows(writer, rank)
         series = _counters(writer, rank)
+        if phases is not None:
+            _phases(writer, *phases)
         self.header: dict[str, Any] = {
             **rank_header(rank),
             "detail": "full",
@@ -198,6 +204,12 @@ def _flows(writer: ColumnWriter, rank: Rank) -> None:
     writer.ints("flow_stated", stated if len(stated) == len(flows) else np.zeros(len(flows)))
     writer.ints("flow_source", flows.source, delta=True)
     writer.ints("flow_target", flows.target - flows.source)
+
+
+def _phases(writer: ColumnWriter, rows: Ints, steps: Ints, phases: Ints) -> None:
+    writer.ints("range_row", rows, delta=True)
+    writer.ints("range_step", steps, delta=True)
+    writer.ints("range_phase", phases)
 
 
 def _counters(writer: ColumnWriter, rank: Rank) -> list[int]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hta_widgets.analysis.phase_times import phase_ranges
 from hta_widgets.export.embed.alike import alike
 from hta_widgets.export.embed.args import ArgsOfRank, embed_args
 from hta_widgets.export.embed.blocks import Block, packed
@@ -85,6 +86,7 @@ class _Plan:
         }
         self.collectives = Collectives(engine.job, lambda: engine.lateness, self.names)
         self.alike = alike(engine)
+        self.phases = phase_ranges(engine.traces)
         late = self.collectives.late(*scene["range"])
         self.order = _by_importance(list(self.indices), scene, state, late)
         fixed = _fixed_bytes(self.indices.values(), [scene, self.alike])
@@ -114,6 +116,7 @@ class _Plan:
                 "ranks": ranks,
                 "collectives": self.collectives.header,
                 "alike": self.alike,
+                "phases": {"names": self.phases.names, "labels": self.phases.labels},
             },
             blocks=[*self.collectives.blocks, *ranks_blocks, *args_blocks],
             scene=_with_coverage(self.scene, list(full), args, overviews),
@@ -130,7 +133,7 @@ class _Plan:
         full: dict[int, FullRank] = {}
         used = 0
         for rank in self.order:
-            made = FullRank(self.indices[rank], self.names)
+            made = FullRank(self.indices[rank], self.names, self.phases.of_rank[rank])
             used += made.block.size_bytes
             if used > self.limit:
                 break

@@ -253,6 +253,28 @@ export class Rank {
     });
   }
 
+  /** Row of the host's call that launched each event, -1 for none. */
+  launches(): Int32Array {
+    return this.once("launches", () => {
+      const calls = new Int32Array(this.events.start.length).fill(-1);
+      const launch = this.header.flow_kinds.indexOf("launch");
+      const { kind, source, target } = this.flows();
+      for (let i = 0; i < target.length; i += 1) {
+        if (kind[i] === launch) calls[target[i]!] = source[i]!;
+      }
+      return calls;
+    });
+  }
+
+  /** Ranges that are phases of steps: their rows, ascending, their steps, and which phase each is. */
+  phases(): { row: Int32Array; step: Float64Array; phase: Int32Array } {
+    return this.once("phases", () => {
+      const { columns } = this;
+      const [row, phase] = [columns.i32("range_row"), columns.i32("range_phase")];
+      return { row, step: columns.f64("range_step"), phase };
+    });
+  }
+
   steps(): Float64Array {
     return this.once("steps", () => this.byTrack("step", false));
   }

@@ -29,7 +29,7 @@ export function membersOf(rank: Rank, selection: SelectionJson, names: Names): I
     tests.push((row) => row >= begun || start[row]! + dur[row]! > from);
   }
   const onTrack = trackTest(rank, selection.tracks);
-  if (onTrack !== null) tests.push(onTrack);
+  if (onTrack !== null) tests.push((row) => onTrack(rank.events.lane[row]!));
   if (ids !== null) {
     const chosen = new Set(ids.filter(([number]) => number === rank.number).map(([, id]) => id));
     tests.push((row) => chosen.has(row));
@@ -40,10 +40,11 @@ export function membersOf(rank: Rank, selection: SelectionJson, names: Names): I
   return Int32Array.from(rows);
 }
 
-function trackTest(
+/** Whether a lane is of the chosen tracks; null where all are. */
+export function trackTest(
   rank: Rank,
   tracks: readonly unknown[] | null,
-): ((row: number) => boolean) | null {
+): ((lane: number) => boolean) | null {
   if (tracks === null) return null;
   const keys = new Set(
     tracks.flatMap((one) => {
@@ -57,11 +58,11 @@ function trackTest(
     const key = rank.trackAt(lane0 + at)?.key;
     return key !== undefined && keys.has(key) ? 1 : 0;
   });
-  return (row) => wanted[rank.events.lane[row]! - lane0] === 1;
+  return (lane) => wanted[lane - lane0] === 1;
 }
 
 /** The columns of `Trace.events`, for queries. */
-function eventColumns(rank: Rank, names: Names): ColumnOf {
+export function eventColumns(rank: Rank, names: Names): ColumnOf {
   const { events } = rank;
   const { start, dur, lane } = events;
   return (name) => {

@@ -11,6 +11,8 @@ import { Job, notEmbedded } from "./job";
 import { beyond, lateness, RankLateness, waitedOf } from "./lateness";
 import { marks, type Members, viewOf } from "./marks";
 import { Overview } from "./overview";
+import { laterOn } from "./pacer";
+import { Panels } from "./panels/panels";
 import type { Rank, Rows } from "./rank";
 import { arrivalsAsked } from "./ribbon";
 import { type Place, Search, TABLES } from "./search";
@@ -26,6 +28,7 @@ export class PageSource implements Source {
   readonly status = "none";
   private readonly job: Job;
   private readonly search: Search;
+  private readonly panels: Panels;
   private readonly argsByRank = new Map<number, Args>();
   private deviceTimes: Promise<DeviceTime[]> | null = null;
   private lateRanks: Promise<RankLateness[]> | null = null;
@@ -38,6 +41,7 @@ export class PageSource implements Source {
   ) {
     this.job = new Job(page, blocks);
     this.search = new Search(this.job);
+    this.panels = new Panels(this.job);
     this.answers = {
       tiles: (request) => answerTiles(this.job, request),
       stats: async ({ start, end }) => stats(await this.devices(), Number(start), Number(end)),
@@ -62,6 +66,8 @@ export class PageSource implements Source {
       ribbon: async (request) =>
         (await this.job.collectives()).ribbon.within(arrivalsAsked(request)),
       clusters: () => this.clusters(),
+      panels: (request) => this.panels.panels(request),
+      heatmap: (request) => this.panels.heatmap(request),
       export: (request) => exportSelection(this.job, request, (rank) => this.args(rank), this.save),
     };
   }
@@ -225,15 +231,4 @@ function textOf(value: unknown): string {
 
 function json(reply: Record<string, unknown>): Reply {
   return { reply, buffer: null };
-}
-
-function laterOn(): Promise<void> {
-  return new Promise((resolve) => {
-    const { port1, port2 } = new MessageChannel();
-    port1.onmessage = () => {
-      port1.close();
-      resolve();
-    };
-    port2.postMessage(null);
-  });
 }

@@ -1,0 +1,125 @@
+/** How a rank's device time splits, from one pass over its work: all unions of the three kinds. */
+
+import { Cover } from "../spans";
+import { around, overlaps, type Part } from "./part";
+import { COMMUNICATION, COMPUTE } from "./panel_rank";
+
+export interface BusyTimes {
+  /** Members of each kind. */
+  counts: [number, number, number];
+  /** From the first start to the last end. */
+  start: number;
+  end: number;
+  /** Time in which any kind of a set runs; bit k of the position stands for kind k. */
+  unions: Float64Array;
+}
+
+export function busyTimes(part: Part): BusyTimes {
+  return part.rank.once("busy", part, find);
+}
+
+function find(part: Part): BusyTimes {
+  const { work } = part.rank;
+  const { mask, low, high } = part;
+  const [first, last] = around(work, part);
+  const counts: [number, number, number] = [0, 0, 0];
+  const unions = new Float64Array(8);
+  const reach = new Float64Array(8).fill(-Infinity);
+  let [begin, finish] = [Infinity, -Infinity];
+  for (let i = first; i < last; i += 1) {
+    let [start, end] = [work.start[i]!, work.end[i]!];
+    if (!overlaps(start, end, low)) continue;
+    if (mask !== null && mask[work.row[i]!] === 0) continue;
+    const kind = work.kind[i]!;
+    counts[kind] = counts[kind]! + 1;
+    if (start < low) start = low;
+    if (end > high) end = high;
+    if (start < begin) begin = start;
+    if (end > finish) finish = end;
+    const bit = 1 << kind;
+    for (let set = 1; set < 8; set += 1) {
+      if ((set & bit) === 0) continue;
+      const reached = reach[set]!;
+      if (start >= reached) unions[set] = unions[set]! + end - start;
+      else if (end > reached) unions[set] = unions[set]! + end - reached;
+      else continue;
+      reach[set] = end;
+    }
+  }
+  return { counts, start: begin, end: finish, unions };
+}
+
+/** How many members are device work. */
+export function workOf({ counts }: BusyTimes): number {
+  return counts[0] + counts[1] + counts[2];
+}
+
+/** Time in which exactly the kinds of a set run; positions as in `unions`. */
+export function exactly(unions: Float64Array): Float64Array {
+  // What runs is within a set where nothing of its complement does.
+  const within = Float64Array.from(unions, (_, set) => unions[7]! - unions[7 - set]!);
+  return within.map((_, set) => {
+    let time = 0;
+    for (let part = set; part > 0; part = (part - 1) & set) {
+      time += bits(set ^ part) % 2 === 0 ? within[part]! : -within[part]!;
+    }
+    return time;
+  });
+}
+
+function bits(set: number): number {
+  return (set & 1) + ((set >> 1) & 1) + ((set >> 2) & 1);
+}
+
+/** Chosen communication, and all computing in the window, chosen or not: what hides it. */
+export function overlap(part: Part): { communication: number; compute: number; both: number } {
+  const all = busyTimes(part.mask === null ? part : { ...part, mask: null, key: "" }).unions;
+  if (part.mask === null) {
+    const [compute, communication] = [all[1 << COMPUTE]!, all[1 << COMMUNICATION]!];
+    return { communication, compute, both: communication + compute - all[3]! };
+  }
+  return part.rank.once("overlap", part, () => {
+    const chosen = busyTimes(part).unions[1 << COMMUNICATION]!;
+    const either = eitherTime(part);
+    const compute = all[1 << COMPUTE]!;
+    return { communication: chosen, compute, both: chosen + compute - either };
+  });
+}
+
+function eitherTime(part: Part): number {
+  const { work } = part.rank;
+  const { mask, low, high } = part;
+  const [first, last] = around(work, part);
+  let [time, reached] = [0, -Infinity];
+  for (let i = first; i < last; i += 1) {
+    const kind = work.kind[i]!;
+    if (kind !== COMPUTE && !(kind === COMMUNICATION && mask![work.row[i]!] === 1)) continue;
+    const start = Math.max(work.start[i]!, low);
+    const end = Math.min(work.end[i]!, high);
+    if (end <= reached || end <= start) continue;
+    time += end - Math.max(start, reached);
+    reached = end;
+  }
+  return time;
+}
+
+/** When any chosen work of some kinds runs, within the window. */
+export function coverOfKinds(part: Part, kinds: number): Cover {
+  const { work } = part.rank;
+  const { mask, low, high } = part;
+  const [first, last] = around(work, part);
+  const starts = new Float64Array(last - first);
+  const ends = new Float64Array(last - first);
+  let count = 0;
+  for (let i = first; i < last; i += 1) {
+    if (((kinds >> work.kind[i]!) & 1) === 0) continue;
+    if (mask !== null && mask[work.row[i]!] === 0) continue;
+    const start = Math.max(work.start[i]!, low);
+    const end = Math.min(work.end[i]!, high);
+    if (end <= start) continue;
+    starts[count] = start;
+    ends[count] = end;
+    count += 1;
+  }
+  return Cover.of(starts.subarray(0, count), ends.subarray(0, count));
+}

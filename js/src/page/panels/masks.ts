@@ -1,0 +1,103 @@
+/** Which events of a rank a selection has, whatever its window. */
+
+import { readClauses } from "../../dash/clauses";
+import type { SelectionJson } from "../../contract";
+import type { Names } from "../names";
+import type { Pacer } from "../pacer";
+import { compileQuery } from "../query";
+import type { Rank } from "../rank";
+import { eventColumns, trackTest } from "../selection";
+
+/** Masks that are kept of a rank. */
+const KEPT = 6;
+const STRIDE = 1 << 12;
+
+/** Columns that are the same for all events of a type. */
+const OF_TYPES = new Set(["name", "category", "kind", "rank"]);
+
+type Mask = Uint8Array | null;
+type Test = (row: number) => boolean;
+
+export class Masks {
+  private readonly known = new Map<number, Map<string, Promise<Mask>>>();
+
+  constructor(private readonly names: Names) {}
+
+  /** What tells masks apart. */
+  static key({ tracks, ids, query }: SelectionJson): string {
+    return tracks === null && ids === null && query === null
+      ? ""
+      : JSON.stringify([tracks, ids, query]);
+  }
+
+  /** By row 1 where the selection has the event; null where it has all. */
+  of(rank: Rank, selection: SelectionJson, pacer: Pacer): Promise<Mask> {
+    const key = Masks.key(selection);
+    if (key === "") return Promise.resolve(null);
+    const known = this.known.get(rank.number) ?? new Map<string, Promise<Mask>>();
+    this.known.set(rank.number, known);
+    let mask = known.get(key);
+    if (mask === undefined) {
+      mask = this.make(rank, selection, pacer);
+      mask.catch(() => known.delete(key));
+    }
+    known.delete(key);
+    known.set(key, mask);
+    for (const old of known.keys()) {
+      if (known.size <= KEPT) break;
+      known.delete(old);
+    }
+    return mask;
+  }
+
+  private async make(rank: Rank, selection: SelectionJson, pacer: Pacer): Promise<Mask> {
+    const { tracks, ids, query } = selection;
+    const { type, lane } = rank.events;
+    const mask = new Uint8Array(type.length);
+    const { types, rows } = this.tests(rank, query);
+    const onTrack = trackTest(rank, tracks);
+    if (ids !== null) {
+      for (const [number, row] of ids) {
+        if (number === rank.number && row >= 0 && row < mask.length) mask[row] = 1;
+      }
+    }
+    for (let row = 0; row < mask.length; row += 1) {
+      if (row % STRIDE === 0) await pacer.rest();
+      if (ids !== null && mask[row] === 0) continue;
+      const has =
+        types[type[row]!] === 1 &&
+        (onTrack === null || onTrack(lane[row]!)) &&
+        (rows === null || rows(row));
+      mask[row] = has ? 1 : 0;
+    }
+    return mask;
+  }
+
+  /** What a query says of types, and what of single events. */
+  private tests(rank: Rank, query: string | null): { types: Uint8Array; rows: Test | null } {
+    const { header } = rank;
+    const types = new Uint8Array(header.types.length).fill(1);
+    if (query === null) return { types, rows: null };
+    const { rest, names, kinds } = readClauses(query);
+    const [nameSet, kindSet] = [new Set(names), new Set(kinds)];
+    header.types.forEach(([name, , kind], at) => {
+      if (names !== null && !nameSet.has(this.names.full(name))) types[at] = 0;
+      if (kinds !== null && !kindSet.has(this.names.kind(kind))) types[at] = 0;
+    });
+    if (rest === null) return { types, rows: null };
+    const used = new Set<string>();
+    const columns = eventColumns(rank, this.names);
+    const test = compileQuery(rest, (name) => {
+      used.add(name);
+      return columns(name);
+    });
+    if ([...used].some((name) => !OF_TYPES.has(name))) return { types, rows: test };
+    const first = new Int32Array(types.length).fill(-1);
+    const { type } = rank.events;
+    for (let row = type.length - 1; row >= 0; row -= 1) first[type[row]!] = row;
+    for (let at = 0; at < types.length; at += 1) {
+      if (types[at] === 1 && first[at]! >= 0 && !test(first[at]!)) types[at] = 0;
+    }
+    return { types, rows: null };
+  }
+}

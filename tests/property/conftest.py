@@ -1,0 +1,35 @@
+"""Fixtures that tests against other implementations share."""
+
+import pytest
+from support.page_engine import NO_STATE, PageEngine
+
+from hta_widgets.export.html import save_html
+
+
+@pytest.fixture(scope="session")
+def bundle(tmp_path_factory, repo):
+    if not (repo / "node_modules" / "esbuild").is_dir():
+        pytest.skip("the front end's packages are not installed (`make setup` does it)")
+    return tmp_path_factory.mktemp("page-engine") / "engine.mjs"
+
+
+@pytest.fixture(scope="session")
+def built_page(repo):
+    if not (repo / "hta_widgets" / "static" / "page.js").exists():
+        pytest.skip("the front end is not built (`make build` does it)")
+
+
+@pytest.fixture
+def saved(tmp_path, node, bundle, built_page):
+    """`saved(engine, **options)` saves a page and gives the engine that stands in it."""
+    opened = []
+
+    def save(engine, state=NO_STATE, **options):
+        path = tmp_path / f"page-{len(opened)}.html"
+        assert save_html(path, engine, engine.scene(), state, **options) == str(path)
+        opened.append(PageEngine(node, path, bundle))
+        return opened[-1]
+
+    yield save
+    for one in opened:
+        one.__exit__()

@@ -1,0 +1,166 @@
+"""The dashboard's panels in saved pages against Python's: the same brushes, the same numbers."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+from support.page_engine import NO_STATE
+from support.random_job import write_job
+
+import hta_widgets as hw
+from hta_widgets.analysis.rank_time_heatmap import HEATMAP_METRICS
+from hta_widgets.panels import PANELS, PanelEngine
+from hta_widgets.tiles import TileEngine
+
+IDS = [name for name in PANELS if name != "heatmap"]
+EVERYTHING = dict.fromkeys(("start_ns", "end_ns", "ranks", "tracks", "query", "ids"))
+BINS = 37
+
+
+class Pair:
+    """Asks both engines about one job, and compares all that they say."""
+
+    def __init__(self, traces, page):
+        self.traces, self.page = traces, page
+        self.kernel = PanelEngine(traces)
+        self.low, self.high = int(traces.start_ns), max(int(traces.end_ns), 1)
+
+    def same(self, selection, top=None, panels=IDS):
+        asked = {"panels": panels, "selection": selection, "top": top}
+        ours, _ = self.kernel.answer({"op": "panels", **asked})
+        theirs = self.page.ask("panels", **asked)
+        assert theirs["ok"], (selection, theirs.get("error"), theirs.get("stack"))
+        ours = json.loads(json.dumps(ours))
+        for panel in panels:
+            agree(ours["panels"][panel], theirs["reply"]["panels"][panel], (panel, selection))
+        return ours["panels"]
+
+    def same_heatmap(self, metric, selection, start, end):
+        asked = {"metric": metric, "selection": selection, "start": start, "end": end, "bins": BINS}
+        reply, buffer = self.kernel.answer({"op": "heatmap", **asked})
+        theirs = self.page.ask("heatmap", **asked)
+        assert theirs["ok"], (asked, theirs.get("error"))
+        agree(json.loads(json.dumps(reply)), theirs["reply"], asked)
+        ours = np.frombuffer(buffer, "<f8")
+        np.testing.assert_array_equal(np.frombuffer(theirs["buffer"], "<f8"), ours, str(asked))
+        return ours
+
+
+def agree(ours, theirs, where):
+    """Integers to the last one, floats as far as the order of sums may tell."""
+    if isinstance(ours, dict):
+        assert set(ours) == set(theirs), where
+        for key, value in ours.items():
+            agree(value, theirs[key], (*where, key))
+    elif isinstance(ours, list):
+        assert len(ours) == len(theirs), (where, ours[:8], theirs[:8])
+        for at, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+            agree(a, b, (*where, at))
+    elif isinstance(ours, float) and isinstance(theirs, (int, float)):
+        assert theirs == pytest.approx(ours, rel=1e-9), where
+    else:
+        assert ours == theirs, where
+
+
+def brushes(rng, pair, *, count):
+    """Yield selections as a dashboard makes them: everything, single parts, parts together."""
+    traces, low, high = pair.traces, pair.low, pair.high
+    names = sorted({name for trace in traces.values() for name in trace.table.names.values})
+    work = [
+        name
+        for name in sorted(set().union(*(set(frame_names(trace)) for trace in traces.values())))
+        if name.isprintable()
+    ] or names[:1]
+    tracks = sorted({track.key for trace in traces.values() for track in trace.table.tracks})
+
+    def window():
+        start = rng.randrange(low - high // 20, high)
+        return {"start_ns": start, "end_ns": start + rng.choice((0, 1, high // 50, high // 3))}
+
+    def edge():
+        # Edges that coincide with those of events.
+        trace = rng.choice(list(traces.values()))
+        if not len(trace):
+            return {}
+        starts = trace.table.start_ns + trace.shift_ns
+        start = int(rng.choice(starts.tolist()))
+        return {"start_ns": start, "end_ns": int(rng.choice([start, start + 1, high]))}
+
+    def ranks():
+        return {"ranks": rng.sample(traces.ranks, rng.randrange(1, len(traces) + 1))}
+
+    def clauses():
+        some = rng.sample(work, min(len(work), rng.randrange(1, 4)))
+        kinds = rng.sample(("compute", "communication", "memory", "cpu"), rng.randrange(1, 3))
+        rest = rng.choice(("dur_ns > 5000", "category != 'kernel'", "stream == 7 or dur_ns < 900"))
+        parts = {
+            f"name in {some!r}",
+            f"kind in {kinds!r}",
+        }
+        chosen = rng.sample(sorted(parts), rng.randrange(1, 3))
+        return {"query": " and ".join([*rng.sample([f"({rest})"], rng.randrange(2)), *chosen])}
+
+    def on_tracks():
+        some = rng.sample(tracks, min(len(tracks), 2))
+        return {"tracks": [key if rng.random() < 0.5 else [traces.ranks[0], key] for key in some]}
+
+    def ids():
+        rank = rng.choice(traces.ranks)
+        size = max(len(traces[rank]), 1)
+        return {"ids": [[rank, rng.randrange(size)] for _ in range(20)]}
+
+    makers = (window, window, edge, ranks, clauses, clauses, on_tracks, ids)
+    yield EVERYTHING
+    for maker in dict.fromkeys(makers):
+        yield {**EVERYTHING, **maker()}
+    for _ in range(count):
+        chosen = rng.sample(makers, rng.randrange(1, 4))
+        yield {**EVERYTHING, **{key: value for make in chosen for key, value in make().items()}}
+    yield {**EVERYTHING, "end_ns": rng.randrange(low, high), "query": "dur_ns >= 0"}
+
+
+def frame_names(trace):
+    """Names of device work."""
+    table = trace.table
+    return [table.names[code] for code in np.unique(table.name[table.kind < 3]).tolist()]
+
+
+def compared(pair, seed, count):
+    rng = random.Random(seed)
+    rows = dict.fromkeys(IDS, 0)
+    for number, selection in enumerate(brushes(rng, pair, count=count)):
+        frames = pair.same(selection, top=rng.choice((None, 3)))
+        for panel, frame in frames.items():
+            rows[panel] += frame["rows"]
+        start = rng.randrange(pair.low, pair.high)
+        metric = HEATMAP_METRICS[number % len(HEATMAP_METRICS)]
+        pair.same_heatmap(metric, selection, start, start + rng.randrange(1, pair.high))
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_random_jobs(tmp_path, saved, seed):
+    folder = tmp_path / "job"
+    folder.mkdir()
+    traces = hw.load(
+        write_job(folder, seed, ranks=1 + seed % 4, events=150), progress=False, cache=False
+    )
+    rows = compared(Pair(traces, saved(TileEngine(traces))), seed, 14)
+    assert rows["summary"] > 20
+
+
+TRACES = {
+    "ddp_8rank": "made/ddp_8rank",
+    "amd": "hta_tests/amd_trace",
+    "cpu_only": "hta_tests/cpu_only",
+    "mtia": "hta_tests/mtia_inference_trace",
+    "without steps": "hta_tests/rank_non_gpu",
+}
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_real_traces(saved, shared, name):
+    traces = hw.load(shared / "traces" / TRACES[name], progress=False)
+    pair = Pair(traces, saved(TileEngine(traces), max_mb=100))
+    compared(pair, name, 4)
