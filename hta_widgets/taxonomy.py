@@ -180,14 +180,7 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
     Rule("communication", "byteps-server", r"^(push|pull)-\d+$", "requests of workers"),
     Rule("sync", "waiting", None, "waiting for the root GPU, or for other workers' pushes"),
     # MPI, as mpitrace's time lines tell it.
-    Rule(
-        "cpu",
-        "mpi",
-        r"^MPI_(Comm_(rank|size)|Buffer_(at|de)tach)$",
-        "MPI calls that do not communicate",
-        ignore_case=False,
-    ),
-    Rule("communication", "mpi", None, "all other MPI calls, waiting for requests included"),
+    Rule("communication", "mpi", None, "all calls whose time mpitrace counts as communication"),
     # The host.
     Rule(
         "annotation",

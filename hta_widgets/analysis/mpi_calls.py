@@ -17,8 +17,7 @@ import numpy.typing as npt
 
 from hta_widgets.model import Trace
 from hta_widgets.model.event_args import event_args, numbers_of
-from hta_widgets.model.mpi_jobs import MPI_CATEGORY
-from hta_widgets.model.mpi_names import COLLECTIVES, ROOT_RECEIVES, ROOT_SENDS
+from hta_widgets.model.mpi_names import COLLECTIVES, MPI_CATEGORY, ROOT_RECEIVES, ROOT_SENDS
 
 from .collective_args import OPERATIONS, CommEvents, GroupName
 

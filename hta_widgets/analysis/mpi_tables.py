@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from hta_widgets.model import Selection, Trace, TraceSet
 from hta_widgets.model.event_args import event_args, numbers_of
-from hta_widgets.model.mpi_jobs import MPI_CATEGORY, MpiJob, mpi_jobs
-from hta_widgets.model.mpi_names import bin_bounds, is_io
+from hta_widgets.model.mpi_jobs import MpiJob, mpi_jobs
+from hta_widgets.model.mpi_names import MPI_CATEGORY, MPI_IO_CATEGORY, bin_bounds, is_io
 from hta_widgets.model.mpi_profile import RoutineRow, SizeRow
 
 from .scope import Part, parts
@@ -20,7 +20,7 @@ __all__ = ["Floats", "MpiRank", "MpiScope", "divided", "mpi_scope"]
 
 Floats = npt.NDArray[np.float64]
 
-_CATEGORIES = (MPI_CATEGORY, "mpi_io")
+_CATEGORIES = (MPI_CATEGORY, MPI_IO_CATEGORY)
 
 
 @dataclass(frozen=True, slots=True)

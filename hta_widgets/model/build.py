@@ -14,6 +14,7 @@ from . import side_tables
 from .flows import Finder, flow_table
 from .lanes import assign_lanes
 from .links import launch_links
+from .mpi_names import MPI_CATEGORY
 from .ordering import event_order
 from .pairs import match_brackets
 from .problems import Problems
@@ -210,9 +211,9 @@ def _table(
     )
     device = of_device[category] if len(of_device) else np.zeros(len(rows), dtype=bool)
     stream = device_streams(columns.stream[rows], device, pid, tid, columns)
-    places = find_tracks(
-        pid, tid, stream, device, device & (kind == _ANNOTATION), start, columns, names
-    )
+    annotates = device & (kind == _ANNOTATION)
+    calls_mpi = _is_of(MPI_CATEGORY, category, columns)
+    places = find_tracks(pid, tid, stream, device, annotates, calls_mpi, start, columns, names)
     lanes = assign_lanes(start, dur, places.track, len(places.tracks), columns.resolution_ns)
     problems.add("overlap", lanes.overlaps, "events that overlap without nesting; in spill lanes")
     problems.add(
@@ -244,6 +245,15 @@ def _table(
         tracks=tracks,
     )
     return table, device, places.of_thread
+
+
+def _is_of(
+    wanted: str, category: npt.NDArray[np.int32], columns: RankColumns
+) -> npt.NDArray[np.bool_]:
+    if wanted not in columns.categories.values:
+        return np.zeros(len(category), dtype=bool)
+    found: npt.NDArray[np.bool_] = category == columns.categories.values.index(wanted)
+    return found
 
 
 def _end_records(columns: RankColumns, order: Rows, end_rows: Rows) -> dict[int, int]:

@@ -7,15 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from .mpi_names import MPI_CATEGORY
 from .mpi_profile import MpiProfile, RankRow
 from .trace import Trace
 
-__all__ = ["MPI_CATEGORY", "MPI_FORMATS", "MpiJob", "is_stale", "mpi_jobs"]
+__all__ = ["MPI_FORMATS", "MpiJob", "is_stale", "mpi_jobs"]
 
 MPI_FORMATS = ("mpi-profile", "mpi-trace")
-
-#: Of MPI calls as events, also in trace files that were exported from time lines.
-MPI_CATEGORY = "mpi"
 
 #: Rank 0's table prints two digits, and the files three.
 _ROUNDING = 0.0056

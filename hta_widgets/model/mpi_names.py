@@ -5,6 +5,8 @@ from __future__ import annotations
 __all__ = [
     "COLLECTIVES",
     "IO_FROM",
+    "MPI_CATEGORY",
+    "MPI_IO_CATEGORY",
     "ROOT_RECEIVES",
     "ROOT_SENDS",
     "ROUTINES",
@@ -12,6 +14,10 @@ __all__ = [
     "is_io",
     "size_class",
 ]
+
+#: Of MPI calls as events, also in trace files that were exported from time lines.
+MPI_CATEGORY = "mpi"
+MPI_IO_CATEGORY = "mpi_io"
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -113,11 +113,19 @@ class Summary:
         Seconds spent in MPI, and how many ranks fall into the bin; of more than 32 ranks only.
     io_s : tuple of float
         Least, mean and most time in MPI-IO; empty without.
+    comm_s : tuple of (float, int)
+        Least, median and most time in MPI, and the ranks that have it. The rank with the most
+        waits for others; it is not the slow one.
+    largest_rss_mib, largest_elapsed_s : (float, int)
+        And the ranks; NaN and -1 where a file does not say.
     """
 
     ranks: tuple[RankRow, ...] = ()
     histogram: tuple[tuple[float, int], ...] = ()
     io_s: tuple[float, ...] = ()
+    comm_s: tuple[tuple[float, int], ...] = ()
+    largest_rss_mib: tuple[float, int] = (_NAN, -1)
+    largest_elapsed_s: tuple[float, int] = (_NAN, -1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,7 @@ def find_tracks(
     stream: npt.NDArray[np.int32],
     device: npt.NDArray[np.bool_],
     device_annotation: npt.NDArray[np.bool_],
+    calls_mpi: npt.NDArray[np.bool_],
     start: Ints,
     columns: RankColumns,
     names: Naming | None = None,
@@ -129,6 +130,8 @@ def find_tracks(
     device_annotation : array of bool
         Events that name ranges on a device; they get tracks of their own, so that a stream's
         busy time is its kernels'.
+    calls_mpi : array of bool
+        Calls of MPI, whose tracks are communication as the streams of NCCL are.
     names : Naming, optional
         What processes and threads are called; read from the metadata records if left out.
     """
@@ -144,6 +147,8 @@ def find_tracks(
 
     of_device = np.zeros(count, dtype=bool)
     of_device[track[device]] = True
+    of_mpi = np.zeros(count, dtype=bool)
+    of_mpi[track[calls_mpi]] = True
 
     names = naming(columns) if names is None else names
     device_pids = {columns.pids[int(slot) // 2 // threads] for slot in slots[of_device]}
@@ -156,6 +161,7 @@ def find_tracks(
                 columns.pids[pid_code],
                 stream=int(track_stream[number]),
                 of_device=bool(of_device[number]),
+                of_mpi=bool(of_mpi[number]),
                 annotation=bool(slots[number] % 2),
             ),
             int(track_stream[number]),
@@ -180,10 +186,10 @@ def find_tracks(
     )
 
 
-def _role(pid: str, *, stream: int, of_device: bool, annotation: bool) -> TrackRole:
+def _role(pid: str, *, stream: int, of_device: bool, of_mpi: bool, annotation: bool) -> TrackRole:
     if annotation:
         return "annotation"
-    if stream >= 0:
+    if stream >= 0 or of_mpi:
         return "stream"
     # A device as a whole has rows as well, such as waits for all its streams.
     return "other" if of_device or pid in _SPANS else "thread"

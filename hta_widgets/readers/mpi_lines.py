@@ -48,7 +48,9 @@ VALUE = re.compile(
     r"|user cpu time|system time|max resident set size|maximum memory size|total MPI-IO time)"
     rf"\s*=\s*{_N}\s*(\w+)"
 )
-LARGEST = re.compile(r"\s*Rank \d+ reported the largest (?:memory utilization|elapsed time)\s*:")
+LARGEST = re.compile(
+    rf"\s*Rank (\d+) reported the largest (memory utilization|elapsed time)\s*:\s*{_N}\s*(\w+)"
+)
 CONTEXT = re.compile(r"Data for context = (.*), call count = (\d+)\s*$")
 COMMUNICATOR = re.compile(rf"\s*Data for communicator sizes (\d+) to (\d+)\s*, avg size = {_N}\s*:")
 STACKS = re.compile(r"number of stacks = (\d+)")
@@ -60,7 +62,8 @@ FILE = re.compile(r"\s+filename = (.*?)\s*$")
 ADDRESS = re.compile(r"\s+address = (\w+),\s*offset\s*= (\w+)\s*$")
 TRANSLATED = re.compile(r"\s+(function|source) = (.*?)\s*$")
 SUMMARY_LINE = re.compile(
-    rf"\s*(minimum|median|maximum|average)\s+(communication|MPI-IO) time = {_N} sec"
+    rf"\s*(minimum|median|maximum|average)\s+(communication|MPI-IO) time = {_N} sec\w*"
+    r"(?: for task (\d+))?"
 )
 
 #: Headings, and what follows them.

@@ -49,6 +49,7 @@ _COLUMNS = {
     "switches": "switches",
 }
 _MOST_STACKS = 50  # no more are printed
+_COMM_ORDER = ("minimum", "median", "maximum")
 _IO_ORDER = ("minimum", "average", "maximum")
 
 
@@ -109,6 +110,8 @@ class _Parser:
         self.ranks: list[RankRow] = []
         self.histogram: list[tuple[float, int]] = []
         self.io: dict[str, float] = {}
+        self.comm: dict[str, tuple[float, int]] = {}
+        self.largest: dict[str, tuple[float, int]] = {}
         self.unread = Unread()
         self.seen: set[str] = set()
         self._section = "head"
@@ -134,7 +137,7 @@ class _Parser:
         self._last_blank = not line.strip()
         if self._last_blank or self._opens(line) or self._readers[self._section](line):
             return
-        if self._value(line) or lines.NOTHING.match(line) or lines.LARGEST.match(line):
+        if self._value(line) or lines.NOTHING.match(line) or self._largest(line):
             return
         self.unread.add(place)
 
@@ -169,6 +172,13 @@ class _Parser:
         else:
             return False
         return True
+
+    def _largest(self, line: str) -> bool:
+        found = lines.LARGEST.match(line)
+        if found is not None:
+            scale = 1 / 1024 if found[4].lower() in {"kbytes", "kib"} else 1.0
+            self.largest[found[2]] = (number(found[3]) * scale, int(found[1]))
+        return found is not None
 
     def _routine_line(self, line: str) -> bool:
         row = _routine_row(line)
@@ -228,9 +238,13 @@ class _Parser:
 
     def _summary_line(self, line: str) -> bool:
         found = lines.SUMMARY_LINE.match(line)
-        if found is not None and found[2] == "MPI-IO":
+        if found is None:
+            return False
+        if found[2] == "MPI-IO":
             self.io[found[1]] = number(found[3])
-        return found is not None
+        else:
+            self.comm[found[1]] = (number(found[3]), int(found[4] or -1))
+        return True
 
     def _histogram_line(self, line: str) -> bool:
         words = line.split()
@@ -264,7 +278,14 @@ class _Parser:
         summary = None
         if {"summary", "table"} & self.seen:
             io = tuple(self.io[name] for name in _IO_ORDER if name in self.io)
-            summary = Summary(tuple(self.ranks), tuple(self.histogram), io)
+            summary = Summary(
+                tuple(self.ranks),
+                tuple(self.histogram),
+                io,
+                tuple(self.comm[name] for name in _COMM_ORDER if name in self.comm),
+                self.largest.get("memory utilization", (_NAN, -1)),
+                self.largest.get("elapsed time", (_NAN, -1)),
+            )
         values: dict[str, Any] = {**self.main.values}
         profile = MpiProfile(
             self.job,

@@ -10,7 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.errors import TraceError
-from hta_widgets.model.mpi_names import IO_FROM, ROOT_RECEIVES, ROOT_SENDS, ROUTINES
+from hta_widgets.model.mpi_names import (
+    IO_FROM,
+    MPI_CATEGORY,
+    MPI_IO_CATEGORY,
+    ROOT_RECEIVES,
+    ROOT_SENDS,
+    ROUTINES,
+)
 from hta_widgets.model.table import Ints
 
 from .record_source import FileState
@@ -85,7 +92,7 @@ def nanoseconds(seconds: npt.NDArray[Any]) -> Ints:
 class TimeLineRecords:
     """Gives the records of one rank as JSON objects, read from the file when asked for.
 
-    Two further ones, behind the events, name the process and the thread.
+    Further ones, behind the events, name the process and its tracks.
 
     Parameters
     ----------
@@ -97,9 +104,13 @@ class TimeLineRecords:
     rank : int
     state : FileState
         Of the file when it was read.
+    has_io : bool
+        Whether any of the calls works on files.
     """
 
-    def __init__(self, path: str, numbers: Ints, order: str, rank: int, state: FileState) -> None:
+    def __init__(
+        self, path: str, numbers: Ints, order: str, rank: int, state: FileState, *, has_io: bool
+    ) -> None:
         self.path = path
         info = {"backend": "mpi", "rank": rank}
         self.metadata_text = {"distributedInfo": json.dumps(info).encode()}
@@ -108,9 +119,10 @@ class TimeLineRecords:
         apart = len(numbers) and int(numbers[-1]) - self._first + 1 != len(numbers)
         self._numbers = numbers if apart else None
         self._order, self._rank, self._state = order, rank, state
+        self._named = naming(rank, has_io=has_io)
 
     def __len__(self) -> int:
-        return self._count + len(naming(self._rank))
+        return self._count + len(self._named)
 
     def record(self, index: int) -> bytes:
         """Return the JSON object of one record."""
@@ -126,9 +138,8 @@ class TimeLineRecords:
         events = wanted[wanted < self._count]
         if len(events):
             yield from zip(events.tolist(), self._texts(self._read(events)), strict=True)
-        named = naming(self._rank)
         for index in wanted[wanted >= self._count].tolist():
-            yield index, json.dumps(named[index - self._count]).encode()
+            yield index, json.dumps(self._named[index - self._count]).encode()
 
     def _read(self, events: Ints) -> npt.NDArray[Any]:
         numbers = events + self._first if self._numbers is None else self._numbers[events]
@@ -164,7 +175,7 @@ class TimeLineRecords:
         for begin, length, routine, source, target, size, caller, above, io in zip(
             start.tolist(), dur.tolist(), *columns, strict=True
         ):
-            category = "mpi_io" if routine >= IO_FROM else "mpi"
+            category, tid = (MPI_IO_CATEGORY, 1) if routine >= IO_FROM else (MPI_CATEGORY, 0)
             args = _args(routine, source, target, size, io=bool(io))
             if caller:
                 args["caller"] = f"0x{caller:08x}"
@@ -172,8 +183,8 @@ class TimeLineRecords:
                 args["callers_caller"] = f"0x{above:08x}"
             yield (
                 f'{{"ph": "X", "cat": "{category}", "name": "{ROUTINES[routine]}", '
-                f'"pid": {self._rank}, "tid": 0, "ts": {_micros(begin)}, "dur": {_micros(length)}, '
-                f'"args": {json.dumps(args)}}}'
+                f'"pid": {self._rank}, "tid": {tid}, '
+                f'"ts": {_micros(begin)}, "dur": {_micros(length)}, "args": {json.dumps(args)}}}'
             ).encode()
 
 
@@ -203,10 +214,12 @@ def _args(routine: int, source: int, target: int, size: int, *, io: bool) -> dic
     return args
 
 
-def naming(rank: int) -> tuple[dict[str, Any], ...]:
-    """Return the records that name the process and the thread."""
+def naming(rank: int, *, has_io: bool) -> tuple[dict[str, Any], ...]:
+    """Return the records that name the process and its tracks; file calls have one of their own."""
     at = {"ph": "M", "pid": rank, "tid": 0}
-    return (
+    named: tuple[dict[str, Any], ...] = (
         {"name": "process_name", **at, "args": {"name": "MPI"}},
         {"name": "thread_name", **at, "args": {"name": "calls"}},
     )
+    files = {**at, "tid": 1, "name": "thread_name", "args": {"name": "file calls"}}
+    return (*named, files) if has_io else named

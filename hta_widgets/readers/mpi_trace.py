@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from hta_widgets.errors import TraceError
 from hta_widgets.model.build import build_trace
-from hta_widgets.model.mpi_names import IO_FROM, ROUTINES
+from hta_widgets.model.mpi_names import IO_FROM, MPI_CATEGORY, MPI_IO_CATEGORY, ROUTINES
 from hta_widgets.model.problems import Problems
 from hta_widgets.model.table import Ints, Pool, RankColumns
 from hta_widgets.model.trace import Trace
@@ -149,7 +149,7 @@ def _trace(
         rank=rank,
         path=path,
         metadata={},
-        source=TimeLineRecords(path, numbers, order, rank, state),
+        source=TimeLineRecords(path, numbers, order, rank, state, has_io=_has_io(records[numbers])),
         problems=found,
         format="mpi-trace",
         stated_rank=rank,
@@ -160,9 +160,14 @@ def _trace(
     return trace
 
 
+def _has_io(records: npt.NDArray[Any]) -> bool:
+    return bool((records["routine"] >= IO_FROM).any())
+
+
 def _columns(records: npt.NDArray[Any], rank: int) -> RankColumns:
     """Return a rank's events, and behind them the records that name its track."""
-    events, named = len(records), naming(rank)
+    named = naming(rank, has_io=_has_io(records))
+    events = len(records)
     rows = events + len(named)
     routines, codes = np.unique(records["routine"], return_inverse=True)
     names = Pool(ROUTINES[routine] for routine in routines.tolist())
@@ -180,14 +185,16 @@ def _columns(records: npt.NDArray[Any], rank: int) -> RankColumns:
         ).astype(np.int32),
         category=np.append(records["routine"] >= IO_FROM, [False] * len(named)).astype(np.int32),
         pid=nothing,
-        tid=nothing,
+        tid=np.append(records["routine"] >= IO_FROM, [one["tid"] == 1 for one in named]).astype(
+            np.int32
+        ),
         stream=nothing - 1,
         correlation=np.full(rows, -1, np.int64),
         flow=nothing - 1,
         names=names,
-        categories=Pool(("mpi", "mpi_io")),
+        categories=Pool((MPI_CATEGORY, MPI_IO_CATEGORY)),
         pids=Pool((str(rank),)),
-        tids=Pool(("0",)),
+        tids=Pool(("0", "1")),
         flow_ids=Pool(),
         small_args={events + place: record["args"] for place, record in enumerate(named)},
         record=np.arange(rows, dtype=np.int64),

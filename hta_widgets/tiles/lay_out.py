@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.model import Trace
+from hta_widgets.model.mpi_names import MPI_CATEGORY
 from hta_widgets.model.table import KINDS, CounterTable, EventTable, Track
 from hta_widgets.tiles import labels
 from hta_widgets.tiles.asyncs import AsyncGroup, async_groups
@@ -37,10 +38,19 @@ def lay_out(traces: Mapping[int, Trace]) -> Job:
     ranks: list[Rank] = []
     lane = 0
     several = len(traces) > 1
-    for number in sorted(traces):
+    for number in _drawn(traces):
         ranks.append(_lay_out_rank(number, traces[number], lane, several=several))
         lane += ranks[-1].lanes
     return Job(ranks)
+
+
+def _drawn(traces: Mapping[int, Trace]) -> list[int]:
+    """Return the ranks that there is something to draw of, or all where there is nothing at all.
+
+    MPI profiles are tables without events. Beside traces with events their rows would be empty.
+    """
+    bare = {number for number, trace in traces.items() if trace.profile and not len(trace)}
+    return sorted(traces if len(bare) == len(traces) else set(traces) - bare)
 
 
 @dataclass(slots=True, frozen=True)
@@ -49,7 +59,8 @@ class _Counts:
 
     tracks: list[Track]
     events: npt.NDArray[np.int64]
-    nccl: bool
+    #: what communicates, as rows of it are called
+    library: str
 
     def of(self, track: int) -> int:
         return int(self.events[track].sum())
@@ -159,14 +170,16 @@ def _count(table: EventTable) -> tuple[_Counts, npt.NDArray[np.intp]]:
             flags[code] = _AUTOGRAD
         nccl = nccl or name.startswith("nccl")
     shape = (len(table.tracks), 8, 4)
+    calls_mpi = MPI_CATEGORY in table.categories.values
+    library = "NCCL" if nccl else "MPI" if calls_mpi else "comm"
     if not len(table):
-        return _Counts(table.tracks, np.zeros(shape, np.int64), nccl), np.empty(0, np.intp)
+        return _Counts(table.tracks, np.zeros(shape, np.int64), library), np.empty(0, np.intp)
     flag = flags[table.name]
     cell = (table.track.astype(np.intp) << 5) | (table.kind << np.uint8(2)) | flag
     events = np.bincount(cell, minlength=shape[0] * 32).reshape(shape)
     steps = np.flatnonzero(flag == _STEP) if (flags == _STEP).any() else np.empty(0, np.intp)
     on_host = np.array([track.role == "thread" for track in table.tracks])
-    return _Counts(table.tracks, events, nccl), steps[on_host[table.track[steps]]]
+    return _Counts(table.tracks, events, library), steps[on_host[table.track[steps]]]
 
 
 def _threads(counts: _Counts) -> dict[int, str]:
@@ -329,7 +342,7 @@ def _summary(counts: _Counts, threads: Mapping[int, str], lane0: int) -> list[Su
     if sum(counts.of(at) for at in streams) > communication:
         add("gpu", "compute")
     if communication:
-        add("comm", "NCCL" if counts.nccl else "comm")
+        add("comm", counts.library)
     working = [at for at in threads if counts.of(at) > counts.of_kind(at, _ANNOTATION)]
     # Without device work, annotations tell most of what a thread does.
     named = not rows
