@@ -24,9 +24,16 @@ from hta_widgets.export.samples import samples_of
 from hta_widgets.export.scrub import Scrub
 from hta_widgets.export.synthetic import records_of
 from hta_widgets.model import Selection, Trace, TraceSet, selection as selections
-from hta_widgets.model.rank_scope import MARK
+from hta_widgets.model.rank_scope import IDENTITY, MARK
 
-__all__ = ["ExportReport", "export_trace"]
+__all__ = [
+    "ExportOptions",
+    "ExportReport",
+    "export_trace",
+    "metadata_records",
+    "records_of_members",
+    "top_level",
+]
 
 _RANK_WITH_SPACE = re.compile(rb'"rank":\s+\d')
 _FIRST = (MARK, "schemaVersion", "deviceProperties", "distributedInfo")
@@ -70,7 +77,9 @@ class ExportReport:
 
 
 @dataclass(frozen=True, slots=True)
-class _Options:
+class ExportOptions:
+    """How records are written; see `export_trace`."""
+
     clip: bool
     keep_parents: bool
     counters: bool
@@ -154,7 +163,7 @@ def export_trace(
         raise TraceError(f"counters are False, True or 'own', not {counters!r}")
     if counters is True:
         traces = with_counters(traces, ranks=selection.ranks)
-    options = _Options(clip, keep_parents, bool(counters), scrub, moves_ns)
+    options = ExportOptions(clip, keep_parents, bool(counters), scrub, moves_ns)
     target = Target.of(path)
     ranks = [
         members
@@ -195,7 +204,7 @@ def export_trace(
     )
 
 
-def _members(trace: Trace, selection: Selection, options: _Options) -> Members | None:
+def _members(trace: Trace, selection: Selection, options: ExportOptions) -> Members | None:
     members = members_of(
         trace,
         selection,
@@ -210,26 +219,27 @@ def _members(trace: Trace, selection: Selection, options: _Options) -> Members |
 # --- one rank -----------------------------------------------------------------------------------
 
 
-def _write_rank(out: Output, members: Members, options: _Options, *, several: bool) -> None:
+def _write_rank(out: Output, members: Members, options: ExportOptions, *, several: bool) -> None:
     trace = members.trace
-    values = _top_level(trace, options, state_rank=several)
+    values = top_level(trace, options, state_rank=several)
     out.write(b"{\n")
     for key, raw in values.items():
         out.write(_json(key) + b": " + raw + b",\n")
     out.write(b'"traceEvents": [\n')
-    out.write_list(_records(members, options))
+    out.write_list(records_of_members(members, options))
     out.write(b"\n]\n}\n")
 
 
-def _top_level(trace: Trace, options: _Options, *, state_rank: bool) -> dict[str, bytes]:
+def top_level(trace: Trace, options: ExportOptions, *, state_rank: bool) -> dict[str, bytes]:
     """Return the file's own keys, as JSON; what names the rank comes early."""
     own: Mapping[str, bytes] = getattr(trace.source, "metadata_text", None) or {
         key: _json(value) for key, value in trace.metadata.items()
     }
     values = Scrub(trace.metadata).top_level(own) if options.scrub else dict(own)
     values.pop("traceEvents", None)
-    note = clock_note(trace.metadata, options.moves_ns.get(trace.rank))
-    if note is not None and (options.moves_ns or MARK not in values):
+    note = clock_note(trace.metadata, options.moves_ns.get(trace.rank)) or {}
+    note |= _identity(trace, scrub=options.scrub)
+    if note and (options.moves_ns or MARK not in values):
         values[MARK] = _json(note)
     info = values.get("distributedInfo")
     if info is not None and b'"rank"' in info and not _RANK_WITH_SPACE.search(info):
@@ -241,7 +251,16 @@ def _top_level(trace: Trace, options: _Options, *, state_rank: bool) -> dict[str
     return first | values
 
 
-def _records(members: Members, options: _Options) -> Iterator[bytes]:
+def _identity(trace: Trace, *, scrub: bool) -> dict[str, Any]:
+    """Say whose file it is where only its folder told: that of a worker's GPU, or of a server."""
+    numbers = {"worker": trace.worker, "local_rank": trace.local_rank, "server": trace.server}
+    known: dict[str, Any] = {name: number for name, number in numbers.items() if number >= 0}
+    if known and trace.job and not scrub:
+        known["job"] = trace.job
+    return {IDENTITY: known} if known else {}
+
+
+def records_of_members(members: Members, options: ExportOptions) -> Iterator[bytes]:
     """Yield the records that go out, in the file's order."""
     trace = members.trace
     if trace.source is None:
@@ -275,14 +294,14 @@ def _records(members: Members, options: _Options) -> Iterator[bytes]:
 # --- several ranks in one file --------------------------------------------------------------------
 
 
-def _write_merged(out: Output, ranks: list[Members], options: _Options) -> None:
+def _write_merged(out: Output, ranks: list[Members], options: ExportOptions) -> None:
     bases = [base_time(members.trace) for members in ranks]
     # Files of one job share their base, as a rule; else the earliest serves for all.
     base_ns = min((base for base in bases if base), default=0)
     head: dict[str, Any] = {"merged": 1, "ranks": []}
     for members, own_ns in zip(ranks, bases, strict=True):
         trace = members.trace
-        texts = _top_level(trace, options, state_rank=False)
+        texts = top_level(trace, options, state_rank=False)
         head["ranks"].append(
             {
                 "rank": trace.rank,
@@ -297,12 +316,12 @@ def _write_merged(out: Output, ranks: list[Members], options: _Options) -> None:
         out.write(f'"baseTimeNanoseconds": {base_ns},\n'.encode())
     out.write(b'"traceEvents": [\n')
     for position, (members, own_ns) in enumerate(zip(ranks, bases, strict=True)):
-        scope = Scope(members.trace.rank, position, _metadata(members), own_ns - base_ns)
-        out.write_list(map(scope, _records(members, options)))
+        scope = Scope(members.trace.rank, position, metadata_records(members), own_ns - base_ns)
+        out.write_list(map(scope, records_of_members(members, options)))
     out.write(b"\n]\n}\n")
 
 
-def _metadata(members: Members) -> Iterator[bytes]:
+def metadata_records(members: Members) -> Iterator[bytes]:
     """Yield the rank's metadata records."""
     trace = members.trace
     if trace.source is None:

@@ -7,10 +7,21 @@ from __future__ import annotations
 
 import json
 
-__all__ = ["ID_ARGS", "ID_FIELDS", "ID_STRIDE", "MARK", "PID_STRIDE", "original_id", "scoped_id"]
+__all__ = [
+    "IDENTITY",
+    "ID_ARGS",
+    "ID_FIELDS",
+    "ID_STRIDE",
+    "MARK",
+    "PID_STRIDE",
+    "original_id",
+    "scoped_id",
+]
 
 #: The top-level key, the name of its metadata records, and the key of what they changed.
 MARK = "hta_widgets"
+#: Under which key of the mark a file says which worker's, GPU's or server's it is.
+IDENTITY = "identity"
 #: An id of rank r is written as r * ID_STRIDE + id; exact in a double up to rank 9006.
 ID_STRIDE = 10**12
 #: Processes of rank r get the numbers from r * PID_STRIDE + 1 on.

@@ -12,15 +12,12 @@ import numpy as np
 
 from hta_widgets.model.byteps_requests import servers_of_keys
 from hta_widgets.model.problems import Problems
-from hta_widgets.model.rank_scope import MARK
+from hta_widgets.model.rank_scope import IDENTITY, MARK
 from hta_widgets.model.trace import Trace
 
 from .natural import natural_key
 
-__all__ = ["IDENTITY", "place_servers", "place_workers"]
-
-#: Under which key of our mark an exported file says whose it was.
-IDENTITY = "identity"
+__all__ = ["place_servers", "place_workers"]
 
 _MACHINE = re.compile(r"(?i)(worker|host|node|machine|server)s?[-_. ]?\d+")
 _EMPTY_NAME = {True: "comm.json", False: "server_profile.json"}

@@ -40,7 +40,8 @@ _WAIT = "waiting for other pushes"
 
 def is_server(columns: RankColumns) -> bool:
     """Whether all begins and ends are of requests, and there is nothing else."""
-    events = np.flatnonzero(columns.timed & (columns.phase != ord("M")))
+    # Counters are of our own exports.
+    events = np.flatnonzero(columns.timed & ~np.isin(columns.phase, (ord("M"), ord("C"))))
     if not len(events) or not np.isin(columns.phase[events], (ord("B"), ord("E"))).all():
         return False
     names = [columns.names[code] for code in np.unique(columns.name[events]).tolist()]

@@ -40,7 +40,7 @@ def in_flight(
     times, series, values = [others.time_ns], [others.series_id], [others.value]
     known = list(others.series)
     for label, start, end in spans:
-        if not len(start):
+        if not len(start) or (name, label, "value") in others.series:
             continue
         change = np.concatenate([np.ones(len(start)), -np.ones(len(end))])
         at, where = np.unique(np.concatenate([start, end]), return_inverse=True)
