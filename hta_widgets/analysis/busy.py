@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.model import Selection, TraceSet
-from hta_widgets.model.intervals import Intervals, intersect, subtract, total, union
+from hta_widgets.model.intervals import Intervals, intersect, subtract, total
 
 from .results import result
 from .scope import BUSY, Part, Window, count_kinds, parts
@@ -116,7 +116,7 @@ def without_work(chosen: Sequence[Part], working: Sequence[Part]) -> str:
 def _split(part: Part) -> tuple[int, ...]:
     start, end = part.clipped(part.busy_rows())
     span = int(end.max() - start.min())
-    busy = total(union(start, end))
+    busy = total(part.covered(*BUSY))
     compute, communication, memory = (part.covered(kind) for kind in BUSY)
     computing = total(compute)
     exposed = total(subtract(communication, compute))

@@ -18,7 +18,7 @@ from .busy import without_work
 from .results import categorical, joined, result
 from .scope import Part, Window, count_kinds, parts
 
-__all__ = ["device_idle_breakdown", "device_idle_gaps"]
+__all__ = ["device_idle_breakdown", "device_idle_gaps", "waiting_calls"]
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
@@ -250,18 +250,30 @@ def _pieces(trace: Trace, start: Ints, end: Ints, call: Ints, short_ns: int) -> 
 def _in_waits(trace: Trace, start: Ints, end: Ints, call: Ints) -> Ints:
     """Return how long the thread of each call waits for the device between two instants."""
     table = trace.table
-    waits = _waiting_calls(trace)
     inside = np.zeros(len(start), dtype=np.int64)
     threads = table.track[call]
-    for thread in np.unique(table.track[waits]).tolist():
+    for thread, covered in _waits_by_thread(trace).items():
         of_gap = np.flatnonzero((threads == thread) & (call >= 0))
-        rows = waits[table.track[waits] == thread]
-        covered = Covered(*union(table.start_ns[rows], table.start_ns[rows] + table.dur_ns[rows]))
         inside[of_gap] = covered(end[of_gap]) - covered(start[of_gap])
     return inside
 
 
-def _waiting_calls(trace: Trace) -> Rows:
+def _waits_by_thread(trace: Trace) -> dict[int, Covered]:
+    """Return how long each thread has waited for the device before any instant."""
+    known: dict[int, Covered] | None = trace.memo.get("waits_by_thread")
+    if known is None:
+        table, waits = trace.table, waiting_calls(trace)
+        known = {}
+        for thread in np.unique(table.track[waits]).tolist():
+            rows = waits[table.track[waits] == thread]
+            end = table.start_ns[rows] + table.dur_ns[rows]
+            known[thread] = Covered(*union(table.start_ns[rows], end))
+        trace.memo["waits_by_thread"] = known
+    return known
+
+
+def waiting_calls(trace: Trace) -> Rows:
+    """Return the calls in which a host thread waits for its device."""
     known: Rows | None = trace.memo.get("waiting_calls")
     if known is None:
         table = trace.table

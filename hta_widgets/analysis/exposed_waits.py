@@ -109,9 +109,7 @@ def _note(unknown: list[str], ranks: int) -> str:
 def waiting(part: Part, waits: Waits) -> tuple[npt.NDArray[np.intp], Ints, Ints]:
     """Return the selected events in which a rank waits, and from when to when in the window."""
     rows, begin, until = waits.of(part.trace)
-    selected = np.zeros(len(part.trace), dtype=bool)
-    selected[part.rows] = True
-    kept = selected[rows]
+    kept = part.has(rows)
     rows, begin, until = rows[kept], begin[kept], until[kept]
     if part.low is not None:
         begin, until = np.maximum(begin, part.low), np.maximum(until, part.low)

@@ -18,6 +18,7 @@ from .alignment import MISSING, aligned
 from .collective_args import CommEvents, comm_events
 from .mpi_calls import has_mpi_calls, mpi_calls
 from .process_groups import Group, identified, missing_ranks
+from .scope import part_of
 
 __all__ = ["Matching", "counted", "matching", "recorded_shift", "split"]
 
@@ -111,7 +112,9 @@ def counted(match: Matching, chosen: Selection) -> tuple[npt.NDArray[np.bool_], 
     kept = np.zeros(len(match), dtype=bool)
     communication = alone = 0
     for number, (trace, events) in enumerate(zip(match.traces, match.events, strict=True)):
-        member = chosen.mask(trace)[events.rows]
+        member = part_of(trace, chosen).has(events.rows)
+        if chosen.ranks is not None and trace.rank not in chosen.ranks:
+            member[:] = False
         mine = match.of_trace[number]
         kept[mine] = member[match.place[mine]]
         single = np.array([group.size == 1 for group in events.groups], dtype=bool)

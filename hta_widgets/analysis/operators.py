@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.model import KINDS, Selection, TraceSet
+from hta_widgets.model import Selection, TraceSet
+from hta_widgets.model.membership import Overlapping, index_of
 
-from .host_stack import OperatorTree, covered_by_children, operator_tree
+from .host_stack import Forest, OperatorTree, covered_by_children, forest_of, operator_tree
 from .operator_groups import Groups, call_stacks, input_shapes, names_of
 from .results import joined, result
 from .scope import BUSY, Part, narrowed, parts
@@ -99,10 +101,14 @@ def operators(
     keys = ["name"] + ["input_shapes"] * group_by_shape + ["call_stack"] * group_by_stack
     found = []
     for part in parts(traces, lasting):
+        if chosen.start_ns is None and chosen.end_ns is None:
+            find = partial(_of_rank, part, keys, annotations=annotations)
+            found.append(part.once(("operators", *keys, annotations), find))
+            continue
         shift = part.trace.shift_ns
         low = None if chosen.start_ns is None else chosen.start_ns - shift
         high = None if chosen.end_ns is None else chosen.end_ns - shift
-        cut = Part(part.trace, part.rows, low, high)
+        cut = replace(part, low=low, high=high, plain=False)
         found.append(_of_rank(cut, keys, annotations=annotations))
     return _frame(found, keys)
 
@@ -123,27 +129,31 @@ class _Found:
 
 
 def _of_rank(part: Part, keys: list[str], *, annotations: bool) -> _Found:
-    trace, table = part.trace, part.table
+    trace = part.trace
     tree = operator_tree(trace, annotations=annotations)
-    selected = np.zeros(len(table), dtype=bool)
-    selected[part.rows] = True
-    members = np.flatnonzero(selected[tree.rows])
-    rows = tree.rows[members]
-
     work = _work(part)
-    device, sums, unattributed = _device_time(part, tree, work, members)
-    start, end = _within(part, tree.rows)
-    own = end - start
-    alone = own - covered_by_children(tree.forest.parent, start, end)
+    there = _involved(part, tree, work, annotations=annotations)
+    of_tree = tree.rows[there.positions]
+    members = np.flatnonzero(part.has(of_tree))
+    rows = of_tree[members]
+
+    device, sums, unattributed = _device_time(part, there, work, members)
+    if len(members):
+        start, end = _within(part, of_tree)
+        own = end - start
+        alone = own - covered_by_children(there.forest.parent, start, end)
+        below = there.forest.sums(device)
+    else:
+        own = alone = below = device
 
     groups = Groups.of([_COLUMNS[key](trace, rows) for key in keys])
-    outermost = ~tree.forest.repeated(members, groups.code)
+    outermost = ~there.forest.repeated(members, groups.code)
     counted = _in_window(part, rows)
     measures = {
         "count": groups.sums(counted.astype(np.int64)),
         "cpu_total_ns": groups.sums(own[members] * outermost),
         "cpu_self_ns": groups.sums(alone[members]),
-        "device_total_ns": groups.sums(tree.forest.sums(device)[members] * outermost),
+        "device_total_ns": groups.sums(below[members] * outermost),
         "device_self_ns": groups.sums(device[members]),
     }
     shown = np.flatnonzero((measures["count"] > 0) | (measures["device_total_ns"] > 0))
@@ -163,21 +173,67 @@ def _of_rank(part: Part, keys: list[str], *, annotations: bool) -> _Found:
 
 def _work(part: Part) -> Rows:
     """Return all device work of the rank that lies in the window."""
-    busy = np.zeros(len(KINDS), dtype=bool)
-    busy[[KINDS.index(kind) for kind in BUSY]] = True
-    rows = np.flatnonzero(busy[part.table.kind] & (part.table.stream >= 0))
-    return rows[_in_window(part, rows)]
+    rows = index_of(part.trace).of_kinds_within(BUSY, part.low, part.high)
+    return rows[part.table.stream[rows] >= 0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Involved:
+    """The operators that have any time in a window, and all that enclose them.
+
+    Attributes
+    ----------
+    positions : array of int
+        Among those of the tree.
+    forest : Forest
+        Which encloses which, among these.
+    innermost : array of int
+        For each piece of device work its operator among these, -1 for none.
+    calls : array of int
+        The call that launched each piece of device work, -1 for none.
+    """
+
+    positions: Rows
+    forest: Forest
+    innermost: Ints
+    calls: Ints
+
+
+def _involved(part: Part, tree: OperatorTree, work: Rows, *, annotations: bool) -> _Involved:
+    trace = part.trace
+    calls = trace.launch_of[work]
+    innermost = tree.innermost[calls]
+    if part.low is None and part.high is None:
+        return _Involved(np.arange(len(tree.rows)), tree.forest, innermost, calls)
+    key = ("operators_overlapping", annotations)
+    overlapping: Overlapping | None = trace.memo.get(key)
+    if overlapping is None:
+        start = trace.table.start_ns[tree.rows]
+        overlapping = Overlapping(start, start + trace.table.dur_ns[tree.rows])
+        trace.memo[key] = overlapping
+    inside = np.zeros(len(tree.rows), dtype=bool)
+    found = np.concatenate((overlapping.within(part.low, part.high), innermost[innermost >= 0]))
+    while len(found):
+        found = found[~inside[found]]
+        inside[found] = True
+        above = tree.forest.parent[found]
+        found = above[above >= 0]
+    positions = np.flatnonzero(inside)
+    number = np.cumsum(inside) - 1
+    parent = tree.forest.parent[positions]
+    parent = np.where(parent >= 0, number[parent], -1)
+    innermost = np.where(innermost >= 0, number[innermost], -1) if len(number) else innermost
+    return _Involved(positions, forest_of(parent), innermost, calls)
 
 
 def _device_time(
-    part: Part, tree: OperatorTree, work: Rows, members: Rows
+    part: Part, there: _Involved, work: Rows, members: Rows
 ) -> tuple[Ints, dict[str, int], dict[str, int]]:
     """Return the device time of each operator alone, what there is, and what is in no row."""
     start, end = _within(part, work)
     time = end - start
-    call = part.trace.launch_of[work]
-    position = tree.innermost[call]
-    device = np.zeros(len(tree.rows), dtype=np.int64)
+    call, position = there.calls, there.innermost
+    device = np.zeros(len(there.positions), dtype=np.int64)
     np.add.at(device, position[position >= 0], time[position >= 0])
     sums = {"device_ns": int(time.sum()), "linked": int((call >= 0).sum())}
     unattributed = {

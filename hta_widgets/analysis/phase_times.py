@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import weakref
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -217,8 +218,18 @@ def _find(trace: Trace) -> _InSteps:
     return _InSteps(rows, number[table.name[above[direct]]], np.unique(number[table.name[steps]]))
 
 
+_known: weakref.WeakKeyDictionary[TraceSet, tuple[int, list[str]]] = weakref.WeakKeyDictionary()
+
+
 def _phases(traces: TraceSet) -> list[str]:
     """Return the names of phases, as they follow each other."""
+    known = _known.get(traces)
+    if known is None or known[0] != taxonomy.version():
+        known = _known[traces] = (taxonomy.version(), _find_phases(traces))
+    return known[1]
+
+
+def _find_phases(traces: TraceSet) -> list[str]:
     once: Counter[str] = Counter()
     offset: dict[str, list[int]] = {}
     total = 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -62,6 +64,8 @@ class QueueSteps:
         never wait: both changes are at the call's start.
     unlaunched : int
         How many have no call in the file, and are left out.
+    kinds : dict
+        How many device events there are of each kind of work.
     """
 
     streams: Ints
@@ -72,6 +76,7 @@ class QueueSteps:
     device_row: Ints
     early: int
     unlaunched: int
+    kinds: dict[str, int]
 
 
 def queue_steps(part: Part, *, launches: bool = False) -> QueueSteps:
@@ -107,6 +112,7 @@ def queue_steps(part: Part, *, launches: bool = False) -> QueueSteps:
         np.concatenate((work, work))[order],
         int(early.sum()),
         unlaunched,
+        count_kinds([part], BUSY),
     )
 
 
@@ -151,11 +157,10 @@ def queue_length(
     >>> traces = hw.load("runs/job")  # doctest: +SKIP
     >>> queue_length(traces, ranks=[0]).groupby("stream")["queue_length"].max()  # doctest: +SKIP
     """
-    chosen = _parts(traces, selection, window, ranks)
+    found = _found(traces, selection, window, ranks)
     columns: dict[str, list[Ints]] = {
         name: [] for name in ("rank", "stream", "time_ns", "queue_length")
     }
-    found = [(part, queue_steps(part)) for part in chosen]
     for part, steps in found:
         time_ns = steps.time_ns
         if part.low is not None:
@@ -207,20 +212,23 @@ def queue_length_summary(
     >>> traces = hw.load("runs/job")  # doctest: +SKIP
     >>> queue_length_summary(traces)  # doctest: +SKIP
     """
-    chosen = _parts(traces, selection, window, ranks)
-    found = [(part, queue_steps(part)) for part in chosen]
+    found = _found(traces, selection, window, ranks)
     names = ("rank", "stream", *STATISTICS, "time_weighted_mean", "span_ns")
     columns: dict[str, list[npt.NDArray[np.generic]]] = {name: [] for name in names}
     for part, steps in found:
         groups = len(steps.streams)
-        inside = _inside(part, steps.time_ns)
+        there = _within(part, steps)
+        code, time_ns, length = (
+            values[there] for values in (steps.code, steps.time_ns, steps.queue_length)
+        )
+        inside = _inside(part, time_ns)
         columns["rank"].append(np.full(groups, part.rank))
         columns["stream"].append(steps.streams)
-        figures = describe(steps.code[inside], groups, steps.queue_length[inside])
+        figures = describe(code[inside], groups, length[inside])
         for name in STATISTICS:
             columns[name].append(figures[name])
-        held = held_ns(steps.code, steps.time_ns, part.low, part.high)
-        area, span = weighted(steps.code, groups, steps.queue_length, held)
+        held = held_ns(code, time_ns, part.low, part.high)
+        area, span = weighted(code, groups, length, held)
         columns["time_weighted_mean"].append(area / np.where(span > 0, span, np.nan))
         columns["span_ns"].append(span.astype(np.int64))
     note = "" if any(map(len, columns["rank"])) else _NOTHING
@@ -283,8 +291,7 @@ def time_blocked_on_full_queue(
     >>> traces = hw.load("runs/job")  # doctest: +SKIP
     >>> time_blocked_on_full_queue(traces, max_queue_length=1000)  # doctest: +SKIP
     """
-    chosen = _parts(traces, selection, window, ranks)
-    found = [(part, queue_steps(part, launches=True)) for part in chosen]
+    found = _found(traces, selection, window, ranks, launches=True)
     columns: dict[str, list[Ints]] = {
         name: [] for name in ("rank", "stream", "duration_ns", "trace_ns", "peak", "at_peak_ns")
     }
@@ -354,27 +361,46 @@ def _note(near: list[str], limit: int) -> str:
     )
 
 
-def _parts(
+def _found(
     traces: TraceSet,
     selection: Selection | None,
     window: Window | None,
     ranks: Iterable[int] | None,
-) -> list[Part]:
-    """Return the selected events of all times, with the window's edges.
+    *,
+    launches: bool = False,
+) -> list[tuple[Part, QueueSteps]]:
+    """Return the selected events of all times, with the window's edges, and their queues.
 
     What waits through the whole window is in none of the events that overlap it.
     """
     chosen = narrowed(traces, selection, window, ranks)
-    of_all_times = parts(traces, replace(chosen, start_ns=None, end_ns=None))
-    low, high = chosen.start_ns, chosen.end_ns
-    return [
-        replace(
-            part,
-            low=None if low is None else low - part.trace.shift_ns,
-            high=None if high is None else high - part.trace.shift_ns,
-        )
-        for part in of_all_times
-    ]
+    found = []
+    for part in parts(traces, replace(chosen, start_ns=None, end_ns=None)):
+        steps = part.once(("queue_steps", launches), partial(queue_steps, part, launches=launches))
+        shift = part.trace.shift_ns
+        low = None if chosen.start_ns is None else chosen.start_ns - shift
+        high = None if chosen.end_ns is None else chosen.end_ns - shift
+        found.append((replace(part, low=low, high=high, plain=False), steps))
+    return found
+
+
+def _within(part: Part, steps: QueueSteps) -> slice | npt.NDArray[np.intp]:
+    """Return the changes in the window, of each stream with those right before and after it.
+
+    What waits as the window begins was said by the change before, until the one after.
+    """
+    if part.low is None and part.high is None:
+        return slice(None)
+    bounds = np.searchsorted(steps.code, np.arange(len(steps.streams) + 1)).tolist()
+    found = [np.empty(0, dtype=np.intp)]
+    for first, last in pairwise(bounds):
+        time_ns = steps.time_ns[first:last]
+        low = 0 if part.low is None else int(np.searchsorted(time_ns, part.low, "left")) - 1
+        high = len(time_ns)
+        if part.high is not None:
+            high = int(np.searchsorted(time_ns, part.high, "left")) + 1
+        found.append(np.arange(first + max(low, 0), min(first + high, last)))
+    return np.concatenate(found)
 
 
 def _inside(part: Part, time_ns: Ints) -> npt.NDArray[np.bool_]:
@@ -402,7 +428,7 @@ def _trace_ns(part: Part) -> int:
 def _about(found: list[tuple[Part, QueueSteps]]) -> dict[str, Any]:
     return {
         "matched": {
-            **count_kinds([part for part, _ in found], BUSY),
+            **{kind: sum(steps.kinds.get(kind, 0) for _, steps in found) for kind in BUSY},
             "launched": sum(len(steps.row) // 2 for _, steps in found),
         },
         "unlaunched": sum(steps.unlaunched for _, steps in found),

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
 from hta_widgets.model import KINDS, EventTable, Selection, Trace, TraceSet
-from hta_widgets.model.intervals import Intervals, union
+from hta_widgets.model.intervals import Intervals, clip, union
+from hta_widgets.model.membership import index_of, member_rows
 
-__all__ = ["BUSY", "Part", "Window", "count_kinds", "narrowed", "parts"]
+__all__ = ["BUSY", "Part", "Window", "count_kinds", "narrowed", "part_of", "parts"]
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 Window = tuple[int, int]
+T = TypeVar("T")
+
+#: How many selections of a rank are kept, so that analyses of one share what they find, and how
+#: many times its events they may hold together.
+_MOST_PARTS = 16
+_MOST_ROWS = 3
 
 #: Kinds in which a device is busy.
 BUSY: tuple[str, ...] = ("compute", "communication", "memory")
@@ -36,12 +46,23 @@ class Part:
         The selected events, ascending, which is by start.
     low, high : int or None
         Edges of the window; None is open.
+    plain : bool
+        Whether only the window chooses: all events that overlap it are there.
     """
 
     trace: Trace
     rows: Rows
     low: int | None
     high: int | None
+    plain: bool = False
+    _found: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def once(self, key: Hashable, find: Callable[[], T]) -> T:
+        """Return what was found under this key, or find it; nobody may change it."""
+        if key not in self._found:
+            self._found[key] = find()
+        found: T = self._found[key]
+        return found
 
     @property
     def rank(self) -> int:
@@ -58,11 +79,33 @@ class Part:
         """Codes of the kinds of `rows`."""
         return self.table.kind[self.rows]
 
+    @cached_property
+    def kind_counts(self) -> Ints:
+        """How many of the events are of each kind."""
+        if self.plain:
+            return np.array([len(self.of_kinds(kind)) for kind in KINDS], dtype=np.int64)
+        return np.bincount(self.kinds, minlength=len(KINDS))
+
     def of_kinds(self, *kinds: str) -> Rows:
         """Return the selected events of these kinds, ascending."""
+        return self.once(("rows", kinds), lambda: self._of_kinds(kinds))
+
+    def _of_kinds(self, kinds: tuple[str, ...]) -> Rows:
+        if self.plain:
+            return index_of(self.trace).of_kinds_within(kinds, self.low, self.high)
         wanted = np.zeros(len(KINDS), dtype=bool)
         wanted[[KINDS.index(kind) for kind in kinds]] = True
         return self.rows[wanted[self.kinds]]
+
+    def has(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """Return which of some events are selected."""
+        if not len(self.rows):
+            return np.zeros(len(rows), dtype=bool)
+        if len(self.rows) == len(self.table):
+            return np.ones(len(rows), dtype=bool)
+        at = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
+        found: npt.NDArray[np.bool_] = self.rows[at] == rows
+        return found
 
     def busy_rows(self) -> Rows:
         """Return the selected device work, ascending: computing, communicating and copying."""
@@ -85,20 +128,19 @@ class Part:
 
     def covered(self, *kinds: str) -> Intervals:
         """Return when, within the window, any selected event of these kinds runs."""
-        return union(*self.clipped(self.of_kinds(*kinds)))
+        if self.plain:
+            return self.covered_by_all(*kinds)
+        return self.once(("covered", kinds), lambda: union(*self.clipped(self.of_kinds(*kinds))))
 
     def covered_by_all(self, *kinds: str) -> Intervals:
         """Return when, within the window, any event of these kinds runs, selected or not.
 
         Whether communication is hidden is a matter of what else its rank does then.
         """
-        table = self.table
-        wanted = np.zeros(len(KINDS), dtype=bool)
-        wanted[[KINDS.index(kind) for kind in kinds]] = True
-        rows = np.flatnonzero(wanted[table.kind])
-        start, end = self.clipped(rows)
-        inside = end > start
-        return union(start[inside], end[inside])
+        return self.once(
+            ("covered by all", kinds),
+            lambda: clip(index_of(self.trace).covered(kinds), self.low, self.high),
+        )
 
 
 def narrowed(
@@ -174,28 +216,48 @@ def parts(
         Where a rank is not there, or the selection's query does not work.
     """
     chosen = narrowed(traces, selection, window, ranks)
-    everything = chosen.tracks is None and chosen.query is None and chosen.ids is None
-    everything = everything and chosen.start_ns is None and chosen.end_ns is None
-    found = []
-    for trace in traces.values():
-        if chosen.ranks is not None and trace.rank not in chosen.ranks:
-            continue
+    return [
+        part_of(trace, chosen)
+        for trace in traces.values()
+        if chosen.ranks is None or trace.rank in chosen.ranks
+    ]
+
+
+def part_of(trace: Trace, selection: Selection) -> Part:
+    """Return the events of one rank that a selection of it holds; it is kept for a while."""
+    # Whoever asks for other ranks, or for another set of the same traces, gets the same.
+    selection = Selection(
+        selection.start_ns,
+        selection.end_ns,
+        None,
+        selection.tracks,
+        selection.query,
+        selection.ids,
+    )
+    kept: OrderedDict[Hashable, Part] = trace.memo.setdefault("parts", OrderedDict())
+    key = (taxonomy.version(), selection)
+    known = kept.get(key)
+    if known is None:
         shift = trace.shift_ns
-        rows = np.arange(len(trace)) if everything else np.flatnonzero(chosen.mask(trace))
-        found.append(
-            Part(
-                trace,
-                rows,
-                None if chosen.start_ns is None else chosen.start_ns - shift,
-                None if chosen.end_ns is None else chosen.end_ns - shift,
-            )
+        known = kept[key] = Part(
+            trace,
+            member_rows(selection, trace),
+            None if selection.start_ns is None else selection.start_ns - shift,
+            None if selection.end_ns is None else selection.end_ns - shift,
+            selection.tracks is None and selection.query is None and selection.ids is None,
         )
-    return found
+        while len(kept) > 1 and (
+            len(kept) > _MOST_PARTS
+            or sum(len(part.rows) for part in kept.values()) > _MOST_ROWS * len(trace)
+        ):
+            kept.popitem(last=False)
+    kept.move_to_end(key)
+    return known
 
 
 def count_kinds(chosen: Sequence[Part], kinds: Sequence[str] = BUSY) -> dict[str, int]:
     """Return how many selected events are of each kind, also where there are none."""
     counts = np.zeros(len(KINDS), dtype=np.int64)
     for part in chosen:
-        counts += np.bincount(part.kinds, minlength=len(KINDS))
+        counts += part.kind_counts
     return {kind: int(counts[KINDS.index(kind)]) for kind in kinds}

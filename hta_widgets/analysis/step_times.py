@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from .clock_offsets import clock_fit
 from .collectives import Arrivals, Clock, arrivals
 from .matching import Matching, matching, split
 from .results import joined, result
-from .scope import Part, Window, count_kinds, parts
+from .scope import Part, Window, count_kinds, part_of, parts
 
 __all__ = [
     "DEVICE_TIMES",
@@ -144,7 +145,7 @@ def step_times(
 def _note(without: list[Part], ranks: int) -> str:
     if not ranks:
         return "no ranks are selected"
-    known = sum(len(host_steps(_whole(part))[0]) for part in without)
+    known = sum(_steps_of(part.trace) for part in without)
     if len(without) == ranks:
         if known:
             return (
@@ -157,14 +158,16 @@ def _note(without: list[Part], ranks: int) -> str:
     return f"no ProfilerStep{selected} on ranks {listed}" if without else ""
 
 
-def _whole(part: Part) -> Part:
-    return Part(part.trace, np.arange(len(part.trace)), None, None)
+def _steps_of(trace: Trace) -> int:
+    """Return how many steps a rank has, selected or not."""
+    part = part_of(trace, Selection())
+    return part.once("steps", lambda: len(host_steps(part)[0]))
 
 
 def _of_rank(part: Part, waits: Waits) -> dict[str, Ints]:
     numbers, start, end = host_steps(part)
     trace = part.trace
-    code = np.full(len(trace), -1, dtype=np.int64)
+    code = np.empty(0, dtype=np.int64)
     if len(numbers):
         at = np.minimum(np.searchsorted(numbers, trace.table.step), len(numbers) - 1)
         code = np.where(numbers[at] == trace.table.step, at, -1)
@@ -184,8 +187,8 @@ def host_steps(part: Part) -> tuple[Ints, Ints, Ints]:
     """Return the numbers of a rank's steps, ascending, and their starts and ends on the host."""
     table = part.table
     number_of = step_numbers(part.trace)
-    rows = part.rows[table.stream[part.rows] < 0]
-    rows = rows[number_of[table.name[rows]] >= 0]
+    rows = part.rows[number_of[table.name[part.rows]] >= 0]
+    rows = rows[table.stream[rows] < 0]
     numbers, inverse = np.unique(number_of[table.name[rows]], return_inverse=True)
     start, end = part.clipped(rows)
     first = np.full(len(numbers), np.iinfo(np.int64).max)
@@ -263,10 +266,17 @@ def waits_of(traces: TraceSet, clock: Clock | None = None) -> Waits:
         needed = traces.clock == "host" and clock_fit(traces).is_needed
         clock = "fitted" if needed else traces.clock
     match = matching(traces)
-    number = {trace.rank: place for place, trace in enumerate(match.traces)}
-    complete = match.each((match.expected <= 0) | (match.sizes() >= match.expected))
-    times = arrivals(traces, match, clock)
-    return Waits(match, times, clock, number, split(match.trace, len(number)), complete)
+    known = _known.setdefault(traces, {})
+    if clock not in known or known[clock].match is not match:
+        number = {trace.rank: place for place, trace in enumerate(match.traces)}
+        complete = match.each((match.expected <= 0) | (match.sizes() >= match.expected))
+        times = arrivals(traces, match, clock)
+        entries = split(match.trace, len(number))
+        known[clock] = Waits(match, times, clock, number, entries, complete)
+    return known[clock]
+
+
+_known: weakref.WeakKeyDictionary[TraceSet, dict[str, Waits]] = weakref.WeakKeyDictionary()
 
 
 # --- the device -----------------------------------------------------------------------------------
@@ -283,6 +293,8 @@ def device_times(part: Part, code: Ints, count: int, waits: Waits) -> dict[str, 
     count : int
     waits : Waits
     """
+    if not count:
+        return {name: np.empty(0, dtype=np.int64) for name in DEVICE_TIMES}
     rows = part.busy_rows()
     rows = rows[code[rows] >= 0]
     start, end = part.clipped(rows)

@@ -14,7 +14,8 @@ import pandas as pd
 
 from hta_widgets.errors import TraceError
 
-from .frames import columns_in, event_frame, events_of, run_query
+from .frames import events_of
+from .membership import member_rows
 
 if TYPE_CHECKING:
     from .trace import Trace
@@ -79,32 +80,22 @@ class Selection:
 
     # --- members ----------------------------------------------------------------------------------
 
+    def rows(self, trace: Trace) -> npt.NDArray[np.intp]:
+        """Return the ids of the events of `trace` that are members, ascending."""
+        return member_rows(self, trace)
+
     def mask(self, trace: Trace) -> npt.NDArray[np.bool_]:
         """Return which events of `trace` are members, by id."""
-        table = trace.table
-        if self.ranks is not None and trace.rank not in self.ranks:
-            return np.zeros(len(table), dtype=bool)
-        member = self._in_window(trace)
-        if self.tracks is not None:
-            wanted = np.array(
-                [
-                    track.key in self.tracks or (trace.rank, track.key) in self.tracks
-                    for track in table.tracks
-                ],
-                dtype=bool,
-            )
-            member &= wanted[table.track] if len(wanted) else False
-        if self.ids is not None:
-            rows = self._rows_by_rank.get(trace.rank, np.empty(0, dtype=np.int64))
-            chosen = np.zeros(len(table), dtype=bool)
-            chosen[rows[(rows >= 0) & (rows < len(table))]] = True
-            member &= chosen
-        if self.query is not None:
-            rows_left = np.flatnonzero(member)
-            frame = event_frame(trace, rows_left, columns_in(self.query))
-            frame.insert(0, "rank", trace.rank)
-            member[rows_left] = run_query(frame, self.query)
+        member = np.zeros(len(trace), dtype=bool)
+        member[member_rows(self, trace)] = True
         return member
+
+    def chosen_of(self, trace: Trace, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+        """Return those of some ascending rows of `trace` that `ids` names; all without `ids`."""
+        if self.ids is None:
+            return rows
+        named = self._rows_by_rank.get(trace.rank, np.empty(0, dtype=np.int64))
+        return np.intersect1d(rows, named)
 
     @cached_property
     def _rows_by_rank(self) -> dict[int, npt.NDArray[np.int64]]:
@@ -113,25 +104,10 @@ class Selection:
             rows.setdefault(rank, []).append(row)
         return {rank: np.array(values, dtype=np.int64) for rank, values in rows.items()}
 
-    def _in_window(self, trace: Trace) -> npt.NDArray[np.bool_]:
-        table = trace.table
-        if self.start_ns is not None and self.start_ns == self.end_ns:
-            return np.zeros(len(table), dtype=bool)
-        member = np.ones(len(table), dtype=bool)
-        if self.end_ns is not None:
-            # Sorted by start: all from here on start too late.
-            first_late = np.searchsorted(table.start_ns, self.end_ns - trace.shift_ns, "left")
-            member[first_late:] = False
-        if self.start_ns is not None:
-            start = self.start_ns - trace.shift_ns
-            started = np.searchsorted(table.start_ns, start, "left")
-            member[:started] &= table.end_ns[:started] > start
-        return member
-
     def events(self, columns: Iterable[str] | None = None) -> pd.DataFrame:
         """Return the member events, whole, with their ``rank``; the index is ``id``."""
         members = self._owner().values()
-        return events_of(list(members), columns, lambda trace: np.flatnonzero(self.mask(trace)))
+        return events_of(list(members), columns, self.rows)
 
     def export(self, path: str | Path, **options: Any) -> Any:
         """Write the member events as a trace file; options as `hta_widgets.export_trace`."""

@@ -1,7 +1,8 @@
 """What a dashboard shows: one frame per panel for any selection, in words and in numbers."""
 
+from hta_widgets.model.clauses import Clauses, read_clauses
+
 from .catalog import PANELS, Panel
-from .clauses import Clauses, read_clauses
 from .engine import PanelEngine
 from .words import selection_words
 

@@ -96,7 +96,7 @@ def operators(frame: pd.DataFrame, top: int) -> pd.DataFrame:
     """Return what each operator costs over all ranks; `frame` is of `operators`."""
     measures = ("count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns")
     code, values = pd.factorize(frame["name"])
-    names = [str(name) for name in values]
+    names = values.tolist()
     sums = {}
     for measure in measures:
         sums[measure] = np.zeros(len(names), dtype=np.int64)
@@ -131,10 +131,11 @@ class _Names:
     """
 
     def __init__(self, frame: pd.DataFrame) -> None:
-        name, values = pd.factorize(frame["name"])
+        name, distinct = pd.factorize(frame["name"])
+        values = distinct.tolist()
         kind = frame["kind"].cat.codes.to_numpy(np.int64)
         pairs, self._code = np.unique(name * len(KINDS) + kind, return_inverse=True)
-        self.names = [str(values[code]) for code in (pairs // len(KINDS)).tolist()]
+        self.names = [values[code] for code in (pairs // len(KINDS)).tolist()]
         self.kind = pairs % len(KINDS)
         self.ranks = np.bincount(self._code, minlength=len(pairs))
         self._rows = np.argsort(self._code, kind="stable")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from hta_widgets.model import Selection
-
-from .clauses import read_clauses
+from hta_widgets.model.clauses import read_clauses
 
 __all__ = ["PANELS", "Panel", "panel_of", "without_own"]
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets import analysis
+from hta_widgets import analysis, taxonomy
 from hta_widgets.analysis.rank_time_heatmap import HEATMAP_METRICS
 from hta_widgets.model import Selection, TraceSet
 
@@ -22,6 +23,7 @@ Request = Mapping[str, Any]
 Answer = tuple[dict[str, Any], bytes | None]
 
 MOST_BINS = 4096
+MOST_FRAMES = 100
 
 
 class PanelEngine:
@@ -39,6 +41,7 @@ class PanelEngine:
 
     def __init__(self, traces: TraceSet) -> None:
         self.traces = traces
+        self._kept: OrderedDict[Hashable, pd.DataFrame] = OrderedDict()
 
     def frame(
         self, panel: str, selection: Selection | None = None, *, top: int | None = None
@@ -54,9 +57,7 @@ class PanelEngine:
         top : int, optional
             How many rows tables have at most.
         """
-        if panel not in PANELS:
-            raise ValueError(f"there is no panel {panel!r}; the panels are {', '.join(PANELS)}")
-        return MAKERS[panel](self.traces, self._of(panel, selection), top)
+        return self._frame(panel, selection, top).copy()
 
     def analysis(self, name: str, selection: Selection | None = None) -> pd.DataFrame:
         """Return the frame of the analysis behind a panel, in full.
@@ -91,6 +92,22 @@ class PanelEngine:
             return self._heatmap(request)
         raise ValueError(f"unknown op {op!r}; the ops are panels, heatmap")
 
+    def _frame(self, panel: str, selection: Selection | None, top: int | None) -> pd.DataFrame:
+        """Return what a panel shows; nobody may change it.
+
+        Most brushes leave some panels as they were: those that write what was brushed.
+        """
+        if panel not in PANELS:
+            raise ValueError(f"there is no panel {panel!r}; the panels are {', '.join(PANELS)}")
+        chosen = self._of(panel, selection)
+        key = (panel, top, taxonomy.version(), chosen)
+        if key not in self._kept:
+            self._kept[key] = MAKERS[panel](self.traces, chosen, top)
+            while len(self._kept) > MOST_FRAMES:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return self._kept[key]
+
     def _of(self, panel: str, selection: Selection | None) -> Selection:
         return without_own(PANELS[panel], Selection() if selection is None else selection)
 
@@ -100,7 +117,7 @@ class PanelEngine:
         return {
             "panels": {
                 str(panel): as_json(
-                    self.frame(str(panel), selection, top=None if top is None else int(top))
+                    self._frame(str(panel), selection, None if top is None else int(top))
                 )
                 for panel in request["panels"]
             }

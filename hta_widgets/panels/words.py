@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 
 from hta_widgets.formats import MINUS, THIN, count, plural
 from hta_widgets.model import Selection
+from hta_widgets.model.clauses import conjuncts, read_clauses, read_text
 from hta_widgets.model.names import short_name
-
-from .clauses import conjuncts, read_clauses, read_text
 
 __all__ = ["EVERYTHING", "selection_words", "window_words"]
 

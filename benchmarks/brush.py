@@ -1,0 +1,141 @@
+"""Measure how long a brush takes until every chart of the dashboard has its figures.
+
+The demo job at a million events is brushed at random: windows, ranks, both, names and kinds. In the
+kernel, each panel's answer is timed from the request to the JSON text, alone and all together.
+"""
+
+import argparse
+import json
+import random
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+from _harness import DATA, describe, machine, save
+
+import hta_widgets as hw
+from hta_widgets.demo import write_demo
+from hta_widgets.panels import PANELS, Clauses, PanelEngine
+
+#: What a dashboard asks for after a brush.
+ASKED = tuple(panel for panel in PANELS if panel != "heatmap")
+BINS = 240
+
+
+def job(ranks: int, steps: int) -> hw.TraceSet:
+    """Return the demo job, written on the first call."""
+    folder = DATA / f"brush-{ranks}x{steps}"
+    if not folder.exists():
+        partial = folder.with_name(folder.name + ".partial")
+        write_demo(partial, ranks=ranks, steps=steps, seed=0)
+        partial.rename(folder)
+    return hw.load(folder, progress=False)
+
+
+def brushes(traces: hw.TraceSet, count: int, seed: int) -> list[tuple[str, dict[str, Any]]]:
+    """Return random selections as the page sends them, and what they are."""
+    rng = random.Random(seed)
+    start, end = traces.start_ns, traces.end_ns
+    names = hw.analysis.kernel_breakdown(traces, ranks=[traces.ranks[0]])["name"].tolist()
+    kinds = ["compute", "communication", "memory"]
+
+    def window() -> dict[str, Any]:
+        length = int((end - start) * 10 ** rng.uniform(-3, -0.5))
+        low = rng.randrange(start, end - length)
+        return {"start_ns": low, "end_ns": low + length}
+
+    def ranks() -> dict[str, Any]:
+        return {"ranks": sorted(rng.sample(traces.ranks, rng.randint(1, 3)))}
+
+    makers: dict[str, Callable[[], dict[str, Any]]] = {
+        "window": window,
+        "ranks": ranks,
+        "window and ranks": lambda: {**window(), **ranks()},
+        "name": lambda: {"query": Clauses(names=(rng.choice(names[:20]),)).query},
+        "name and window": lambda: {
+            **window(),
+            "query": Clauses(names=(rng.choice(names[:20]),)).query,
+        },
+        "kind": lambda: {"query": Clauses(kinds=(rng.choice(kinds),)).query},
+    }
+    return [(kind, maker()) for _ in range(count) for kind, maker in makers.items()]
+
+
+def timed(engine: PanelEngine, request: dict[str, Any]) -> float:
+    """Return the milliseconds of one answer, as JSON text."""
+    begin = time.perf_counter()
+    reply, _ = engine.answer(request)
+    json.dumps(reply)
+    return (time.perf_counter() - begin) * 1e3
+
+
+def in_kernel(traces: hw.TraceSet, count: int, seed: int) -> dict[str, Any]:
+    """Brush; return milliseconds by panel, by kind of brush, and of the first answer."""
+    whole = {"op": "panels", "panels": list(ASKED), "selection": None}
+    heatmap = {
+        "op": "heatmap", "metric": "waiting", "start": traces.start_ns, "end": traces.end_ns,
+        "bins": BINS,
+    }  # fmt: skip
+    engine = PanelEngine(traces)
+    first = timed(engine, whole) + timed(engine, {**heatmap, "selection": None})
+    kinds: dict[str, list[float]] = {}
+    for kind, selection in brushes(traces, count, seed):
+        spent = timed(engine, {**whole, "selection": selection})
+        spent += timed(engine, {**heatmap, "selection": selection})
+        kinds.setdefault(kind, []).append(spent)
+    panels: dict[str, list[float]] = {panel: [] for panel in (*ASKED, "heatmap")}
+    for _, selection in brushes(traces, count, seed + 1):
+        for panel in ASKED:
+            request = {"op": "panels", "panels": [panel], "selection": selection}
+            panels[panel].append(timed(engine, request))
+        panels["heatmap"].append(timed(engine, {**heatmap, "selection": selection}))
+    totals = [value for values in kinds.values() for value in values]
+    return {
+        "first_ms": first,
+        "panels": {panel: _figures(values) for panel, values in panels.items()},
+        "brushes": {kind: _figures(values) for kind, values in kinds.items()},
+        "total": _figures(totals),
+    }
+
+
+def _figures(values: list[float]) -> dict[str, float]:
+    ordered = sorted(values)
+    return {
+        "p50": statistics.median(ordered),
+        "p95": ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))],
+        "max": ordered[-1],
+    }
+
+
+def table(result: dict[str, Any]) -> str:
+    """Markdown: one row a panel, then one row a kind of brush."""
+    lines = ["| kernel, ms | p50 | p95 | max |", "|---|---:|---:|---:|"]
+    rows = {**result["panels"], **result["brushes"], "**all panels**": result["total"]}
+    lines += [
+        f"| {name} | {one['p50']:.1f} | {one['p95']:.1f} | {one['max']:.1f} |"
+        for name, one in rows.items()
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Write the job, brush it, print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranks", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=41)
+    parser.add_argument("--brushes", type=int, default=20, help="of each kind")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    traces = job(arguments.ranks, arguments.steps)
+    events = sum(len(trace) for trace in traces.values())
+    kernel = in_kernel(traces, arguments.brushes, arguments.seed)
+    print(describe(machine()))
+    print(f"\n{arguments.ranks} ranks, {events:,} events\n")
+    print(table(kernel))
+    print(f"\nwhole job, after loading: {kernel['first_ms']:.0f} ms")
+    save("brush", {"events": events, "kernel": kernel})
+
+
+if __name__ == "__main__":
+    main()
