@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.formats import count, duration, duration_delta, plural, share_delta
 from hta_widgets.model.names import short_name
 
 from .changes import changes
+from .moments import splits_communication
 from .names import names
 from .sides import Comparison
 from .steps import steps
@@ -21,6 +24,7 @@ __all__ = ["Finding", "findings"]
 _SMALL = 0.01  # of a step: what differs by less is no finding
 _SMALL_ALONE = 0.05  # where one step tells nothing of the spread
 _MOST_CHANGES = 8
+_RULE = 5  # so many operators that change alike are told of as one
 
 _KIND_WORDS = {
     "compute": "compute",
@@ -34,7 +38,7 @@ _KIND_WORDS = {
 class Finding(NamedTuple):
     """One finding.
 
-    ``kind`` is ``headline, kinds, name, steps, caution, more``, or one of those of `changes`;
+    ``kind`` is ``headline, kinds, name, steps, pace, more, caution``, or one of those of `changes`;
     ``text`` is a sentence; ``diff_ns`` the time that it is about: of the first four over all
     steps, of changes in one step.
     """
@@ -49,7 +53,7 @@ def findings(diff: Comparison) -> list[Finding]:
 
     The first says how much longer the steps take; the second which kinds of time that goes to; the
     third which device work runs another number of times; then how it is spread over the steps; then
-    follow the changes with most time (see `changes`).
+    follow the changes with most time (see `changes`), those of many operators by one factor as one.
     What is within the noise is not told: a difference of the step times that is less than 1 % of
     them, or that may be chance (Welch's test over the steps at 5 %; with one step on a side, less
     than 5 %). Without any difference the list is empty.
@@ -77,12 +81,20 @@ def findings(diff: Comparison) -> list[Finding]:
         found += _name(diff, before, after)
         found += _steps(by_step, after - before)
     told = changes(diff)
-    found += [_change(row) for row in _rows(told.head(_MOST_CHANGES))]
+    unit = " a step" if diff.before.has_steps else ""
+    alike = _alike(told)
+    if alike.any():
+        found.append(_pace(told[alike], unit))
+    told = told[~alike]
+    found += [_change(row, unit) for row in _rows(told.head(_MOST_CHANGES))]
     left = len(told) - _MOST_CHANGES
     if left > 0:
         found.append(Finding("more", f"{plural(left, 'more change')} in the table.", 0.0))
     if found:
         found += [Finding("caution", f"{_upper(one.text)}.", 0.0) for one in diff.cautions]
+        if not splits_communication(diff):
+            text = "Communication includes waiting for other ranks, whose events are not here."
+            found.append(Finding("caution", text, 0.0))
     return found
 
 
@@ -160,29 +172,53 @@ def _steps(by_step: pd.DataFrame, total: int) -> list[Finding]:
     ]
 
 
-def _change(row: Any) -> Finding:
+def _alike(told: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Return which operators are slower, or faster, by one factor: as many as make a rule."""
+    before = told["before_ns"].to_numpy(dtype=np.float64)
+    timed = told["change"].isin(["slower", "faster"]).to_numpy(dtype=bool) & (before > 0)
+    share = told["diff_ns"].to_numpy(dtype=np.float64) / np.where(timed, before, np.nan)
+    if timed.sum() < _RULE:
+        return np.zeros(len(told), dtype=bool)
+    middle = float(np.nanmedian(share))
+    alike: npt.NDArray[np.bool_] = timed & (np.abs(share - middle) <= 0.2 * abs(middle))
+    return alike if alike.sum() >= max(_RULE, timed.sum() / 2) else np.zeros(len(told), dtype=bool)
+
+
+def _pace(told: pd.DataFrame, unit: str) -> Finding:
+    total = float(told["diff_ns"].sum())
+    middle = float((told["diff_ns"] / told["before_ns"]).median())
+    word = "slower" if total > 0 else "faster"
+    return Finding(
+        "pace",
+        f"{plural(len(told), 'operator')} are {word} alike, {share_delta(middle)} in the median: "
+        f"{duration_delta(total)}{unit} together.",
+        total,
+    )
+
+
+def _change(row: Any, unit: str) -> Finding:
     name = short_name(row.name)
     word = str(row.change)
-    delta = f"{duration_delta(row.diff_ns)} a step" if row.diff_ns else ""
+    delta = f"{duration_delta(row.diff_ns)}{unit}" if row.diff_ns else ""
     if word in {"slower", "faster"}:
         share = f", {share_delta(row.diff_ns / row.before_ns)}" if row.before_ns else ""
         text = (
             f"{name} is {word} on the {row.measure}: {duration(row.before_ns)} → "
-            f"{duration(row.after_ns)} a step{share}."
+            f"{duration(row.after_ns)}{unit}{share}."
         )
     elif word == "replaced":
         one, other = _listed(row.before_names), _listed(row.after_names)
         which = f"{one} → {other}" if one != other else f"other variants of {one}"
         text = (
             f"Kernels of {name} were replaced: {_times(row.before_count)} → "
-            f"{_times(row.after_count)} a step, {which}{', ' + delta if delta else ''}."
+            f"{_times(row.after_count)}{unit}, {which}{', ' + delta if delta else ''}."
         )
     elif word == "moved":
-        text = f"{name} moved to another place in the step ({_times(row.after_count)} a step)."
+        text = f"{name} moved to another place ({_times(row.after_count)}{unit})."
     else:
         often = row.after_count if word == "added" else row.before_count
         gone = "new" if word == "added" else "gone"
-        text = f"{name} is {gone}: {_times(often)} a step{', ' + delta if delta else ''}."
+        text = f"{name} is {gone}: {_times(often)}{unit}{', ' + delta if delta else ''}."
     return Finding(word, text, float(row.diff_ns))
 
 

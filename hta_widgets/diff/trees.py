@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hta_widgets.analysis.collective_args import comm_events
 from hta_widgets.analysis.host_stack import Forest, backward_parents, forest_of, nearest
 from hta_widgets.analysis.scope import BUSY, Part
 from hta_widgets.model import KINDS
@@ -88,6 +89,8 @@ class RankTree:
     lane: Ints
     order: Ints
     outside: int
+    #: what a collective moves, as a code of the pool; -1 for the rest
+    content: Ints
     forest: Forest
 
     def __len__(self) -> int:
@@ -99,8 +102,13 @@ class RankTree:
         return self.part.durations(self.rows)
 
     def hashes(self, mixed_names: Hashes) -> Hashes:
-        """Return for each node what it is with all operators and work below it, in order."""
+        """Return for each node what it is with all operators and work below it, in order.
+
+        Collectives of one name are told apart by what they move.
+        """
         own = mixed_names[self.name].copy()
+        stated = self.content >= 0
+        own[stated] += mixed(mixed_names[self.content[stated]])
         counted = self.kind != CALL
         # Places among siblings: their order decides, not their distance.
         for members in reversed(self.forest.levels[1:]):
@@ -202,8 +210,18 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
         table.track[rows].astype(np.int64),
         order,
         len(side.steps),
+        _contents(part, rows, pool),
         forest_of(at),
     )
+
+
+def _contents(part: Part, rows: Ints, pool: NamePool) -> Ints:
+    found = np.full(len(part.table), -1, dtype=np.int64)
+    events = comm_events(part.trace)
+    if len(events.rows):
+        codes = pool.codes([f"content {item!r}" for item in events.content])
+        found[events.rows] = codes[events.content_code]
+    return found[rows]
 
 
 def _categories(part: Part, *, stacks: bool) -> tuple[Flags, Flags]:
