@@ -24,7 +24,7 @@ from hta_widgets.widgets.following import Following
 from hta_widgets.widgets.linked import MOST_UNFOLDED, LinkedView, as_traces
 from hta_widgets.widgets.panel_choice import CHARTS, chosen_panels
 from hta_widgets.widgets.rpc import Answer
-from hta_widgets.widgets.tables import write_table
+from hta_widgets.widgets.tables import table_bytes, write_table
 from hta_widgets.widgets.timeline import Timeline
 
 __all__ = ["Dashboard"]
@@ -259,6 +259,8 @@ class Dashboard(LinkedView):
             return {}, None
         if op == "export_table":
             return {"path": self.export_table(request["name"], _expanded(request["path"]))}, None
+        if op == "table":
+            return {}, table_bytes(self.frames[str(request["panel"])], str(request["format"]))
         if op == "save_html":
             path = self.save_html(_expanded(request["path"]), max_mb=request.get("max_mb", 25))
             return {"path": path, "bytes": Path(path).stat().st_size}, None

@@ -52,6 +52,7 @@ export interface AppOptions {
 
 export interface Part {
   status: HTMLElement;
+  theme: ThemeName;
   openProblems(): void;
 }
 
@@ -100,7 +101,7 @@ export class TimelineApp {
     });
     this.frame = h("div", { class: "hta-stage-frame" });
     host.append(this.root);
-    const theme = detectTheme(this.root);
+    const theme = options.part?.theme ?? detectTheme(this.root);
     applyTheme(this.root, theme);
     this.root.append(this.frame);
     this.setHeight(options.height);
@@ -201,7 +202,7 @@ export class TimelineApp {
     this.show(new Set<Key>(KEYS), false);
     this.setWidth(this.root.clientWidth);
     this.facts.renew();
-    watchTheme(this.root, signal, (name) => this.setTheme(name));
+    if (!ctx.isPart) watchTheme(this.root, signal, (name) => this.setTheme(name));
     signal.addEventListener("abort", () => this.close(), { once: true });
   }
 
@@ -272,12 +273,17 @@ export class TimelineApp {
     this.ctx.shared.flush();
   }
 
+  /** The view as an SVG picture, with a sentence above it. */
+  toSvg(headline = ""): Promise<string> {
+    return this.panels.svg(headline);
+  }
+
   /** Height of the drawing; toolbar, status line and panels come on top. */
   setHeight(height: number): void {
     this.frame.style.height = `${Math.max(height, LEAST_STAGE_PX)}px`;
   }
 
-  private setTheme(name: ThemeName): void {
+  setTheme(name: ThemeName): void {
     applyTheme(this.root, name);
     this.ctx.stage.setTheme(name);
   }

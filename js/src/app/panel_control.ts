@@ -88,11 +88,12 @@ export class PanelControl {
     this.exporting.focus();
   }
 
-  private svg(): Promise<string> {
+  /** The view as a picture, with a sentence above it. */
+  svg(headline = ""): Promise<string> {
     const { stage, scene } = this.ctx;
     const ranks = plural(scene.ranks.length, "rank");
     const words = `${ranks}, ${spanText(stage.view())}`;
-    return stage.toSvg({ title: scene.title, words, headline: "" });
+    return stage.toSvg({ title: scene.title, words, headline });
   }
 
   openProblems(): void {

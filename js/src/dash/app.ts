@@ -16,6 +16,7 @@ import { Board } from "./board";
 import { panelKind, PANELS } from "./catalog";
 import { ChartSlot, type FigureItems, type MakeChart } from "./chart_slot";
 import { brushed, chosenOf, NONE_CHOSEN, picked } from "./choice";
+import { allExports, type Exportable, type ExportWays, panelExports } from "./exports";
 import { Headline, type HeadlineFacts } from "./headline";
 import { listenToDashKeys } from "./keys";
 import { type Choice, shownIds, withPanel } from "./layout";
@@ -26,7 +27,7 @@ import { saveForm } from "./save_form";
 import { SelectionPanel } from "./selection_panel";
 import { Sight } from "./sight";
 import { NameTable } from "./table";
-import { csvOf, KERNELS, OPERATORS } from "./tables";
+import { KERNELS, OPERATORS } from "./tables";
 import { DashToolbar } from "./toolbar";
 import type { Brush, Chosen } from "./types";
 import { phrasesOf } from "./words";
@@ -130,7 +131,7 @@ export class DashApp {
       makeStage: options.makeStage,
       folded: typeof folded === "boolean" ? folded : null,
       keepFolded: (on) => this.keep("folded", on),
-      part: { status, openProblems: () => this.openProblems() },
+      part: { status, theme: this.theme, openProblems: () => this.openProblems() },
     });
     place.show(
       { frame: { rows: 1, columns: {}, attrs: {} }, isStale: false, error: null },
@@ -404,6 +405,7 @@ export class DashApp {
   private setTheme(theme: ThemeName): void {
     this.theme = theme;
     applyTheme(this.root, theme);
+    this.timeline.setTheme(theme);
     for (const slot of this.slots.values()) slot.setTheme(theme);
   }
 
@@ -463,47 +465,41 @@ export class DashApp {
   // --- what can be taken away ----------------------------------------------------------------------
 
   private paneMenu(id: string): MenuItem[] {
-    const items: MenuItem[] = [];
-    const chart = this.slots.get(id)?.chart ?? null;
-    const name = `${this.scene.title}-${id}`;
-    if (chart !== null) {
-      items.push({
-        text: "Save as PNG",
-        press: () => void this.save(chart.toPng(), `${name}.png`),
-      });
-      items.push({
-        text: "Save as SVG",
-        press: () => void this.save(chart.toSvg(), `${name}.svg`),
-      });
-    }
-    const { frame } = this.data.state(id);
-    if (frame !== null) {
-      items.push({ text: "Copy as CSV", press: () => void this.copy(csvOf(frame), "the table") });
-      items.push({
-        text: "Save as CSV",
-        press: () => this.download(new Blob([csvOf(frame)], { type: "text/csv" }), `${name}.csv`),
-      });
-    }
-    items.push({
-      text: "Hide this panel",
-      press: () => this.setChoice(withPanel(this.choice, id, false)),
-    });
-    return items;
+    return [
+      ...panelExports(this.exportable(id), this.exportWays()),
+      {
+        text: "Hide this panel",
+        press: () => this.setChoice(withPanel(this.choice, id, false)),
+      },
+    ];
   }
 
   private exports(): MenuItem[] {
     const shown = shownIds(this.choice).filter(isCounted);
-    return [
-      { text: "The selection as a trace…", press: () => this.timeline.openExport() },
-      ...shown.flatMap((id) =>
-        this.paneMenu(id)
-          .filter(({ text }) => text.startsWith("Save"))
-          .map(({ text, press }) => ({
-            text: `${panelKind(id).title}: ${text.replace("Save as ", "")}`,
-            press,
-          })),
-      ),
-    ];
+    return allExports(
+      shown.map((id) => this.exportable(id)),
+      this.exportWays(),
+    );
+  }
+
+  private exportable(id: string): Exportable {
+    const chart = this.slots.get(id)?.chart ?? null;
+    const frame = isCounted(id) ? this.data.state(id).frame : null;
+    return { id, title: panelKind(id).title, chart, frame };
+  }
+
+  private exportWays(): ExportWays {
+    const { timeline, scene, headline } = this;
+    const { source, signal } = this.options;
+    return {
+      title: scene.title,
+      source,
+      signal,
+      openTrace: () => timeline.openExport(),
+      timelineSvg: () => timeline.toSvg(headline.text),
+      copy: (text, what) => void this.copy(text, what),
+      fail: (title, error) => timeline.fail(title, error),
+    };
   }
 
   private saveForm(): HTMLElement {
@@ -515,23 +511,6 @@ export class DashApp {
       about:
         "One file that needs no kernel and no network; what does not fit into 25 MB is left out.",
     });
-  }
-
-  private async save(made: Promise<Blob>, name: string): Promise<void> {
-    try {
-      this.download(await made, name);
-    } catch (error) {
-      this.timeline.fail("The picture cannot be made", error);
-    }
-  }
-
-  private download(blob: Blob, name: string): void {
-    const url = URL.createObjectURL(blob);
-    const link = h("a", { href: url, download: name.replace(/[\\/:*?"<>|]+/g, "-") });
-    this.root.append(link);
-    link.click();
-    link.remove();
-    setTimeout(() => URL.revokeObjectURL(url), 60_000);
   }
 
   private async copy(text: string, what: string): Promise<void> {

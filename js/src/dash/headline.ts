@@ -15,6 +15,11 @@ export class Headline {
 
   constructor(private readonly chooseRank: (rank: number, add: boolean) => void) {}
 
+  /** What it says; "" while that is not known. */
+  get text(): string {
+    return this.el.querySelector("h2")?.textContent ?? "";
+  }
+
   show(facts: HeadlineFacts | null): void {
     this.el.hidden = facts === null || facts.headline.length === 0;
     if (facts === null) return;
