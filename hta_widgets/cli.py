@@ -93,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser("summary", help="what files hold, and what is wrong with them")
     )
     _add_export(commands.add_parser("export", help="write a part of a job as a new trace file"))
-    _add_report(commands.add_parser("report", help="write a timeline as one interactive page"))
+    _add_report(commands.add_parser("report", help="write a dashboard as one interactive page"))
     _add_demo(commands.add_parser("demo", help="write a made-up job whose truth is known"))
     return parser
 
@@ -157,10 +157,22 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
 
 def _add_report(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Write a timeline as one HTML file that needs neither a kernel nor a network."
+        "Write a dashboard as one HTML file that needs neither a kernel nor a network: headline, "
+        "charts, tables and timeline, linked."
     )
     _add_input(parser)
     parser.add_argument("-o", "--out", default="report.html", metavar="OUT", help="%(default)s")
+    parser.add_argument(
+        "--timeline-only", action="store_true", help="write the timeline alone: a smaller file"
+    )
+    parser.add_argument(
+        "--max-mb",
+        type=float,
+        default=25,
+        metavar="MB",
+        help="how large the file may become; what does not fit is left out, and the page says so "
+        "(%(default)s)",
+    )
     parser.set_defaults(run=_report)
 
 
@@ -279,9 +291,10 @@ def _export(options: argparse.Namespace) -> None:
 
 def _report(options: argparse.Namespace) -> None:
     # The widget library takes its time to load, and the other commands need none of it.
-    from hta_widgets.widgets import Timeline  # noqa: PLC0415
+    from hta_widgets.widgets import Dashboard, Timeline  # noqa: PLC0415
 
-    path = Path(Timeline(_load(options)).save_html(options.out))
+    viewer = Timeline if options.timeline_only else Dashboard
+    path = Path(viewer(_load(options)).save_html(options.out, max_mb=options.max_mb))
     print(f"{path}: {path.stat().st_size / 1e6:,.1f} MB")
 
 
