@@ -2,5 +2,6 @@
 
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo
+from hta_widgets.demo.mpi import write_mpi_job
 
-__all__ = ["write_byteps_job", "write_demo"]
+__all__ = ["write_byteps_job", "write_demo", "write_mpi_job"]
