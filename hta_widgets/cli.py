@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hta_widgets import __version__
-from hta_widgets.demo import write_byteps_job, write_demo
+from hta_widgets.demo import write_byteps_job, write_demo, write_mpi_job
 from hta_widgets.errors import TraceError
 from hta_widgets.export import export_trace
 from hta_widgets.export.clock import refuse_unfitted
@@ -207,10 +207,11 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plain", action="store_true", help="write .json instead of .json.gz")
     parser.add_argument(
         "--format",
-        choices=("kineto", "byteps"),
+        choices=("kineto", "byteps", "mpi"),
         default="kineto",
         help="byteps: traces of two workers of two GPUs and of two servers; of the other options "
-        "only --steps, --seed and --healthy hold (%(default)s)",
+        "only --steps, --seed and --healthy hold. mpi: profiles and a time line of mpitrace; "
+        "--ranks, --steps, --seed, --straggler, --factor and --healthy hold (%(default)s)",
     )
     parser.set_defaults(run=_demo)
 
@@ -312,9 +313,31 @@ def _demo_byteps(options: argparse.Namespace) -> None:
     print(f"{truth['truth_path']}: what is true of it")
 
 
+def _demo_mpi(options: argparse.Namespace) -> None:
+    truth = write_mpi_job(
+        options.directory,
+        ranks=options.ranks,
+        steps=options.steps,
+        seed=options.seed,
+        slow_rank=None if options.healthy else options.straggler,
+        factor=options.factor,
+        hosts=min(2, max(options.ranks, 1)),
+    )
+    slow = truth["slow_rank"]
+    print(
+        f"{options.directory}: {_count(truth['ranks'], 'rank')}, "
+        f"{_count(truth['steps'], 'step')}, {_count(truth['events'], 'event')}, "
+        + ("no rank is slow" if slow is None else f"rank {slow} is slow")
+    )
+    print(f"{truth['truth_path']}: what is true of it")
+
+
 def _demo(options: argparse.Namespace) -> None:
     if options.format == "byteps":
         _demo_byteps(options)
+        return
+    if options.format == "mpi":
+        _demo_mpi(options)
         return
     truth = write_demo(
         options.directory,
