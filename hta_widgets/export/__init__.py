@@ -2,6 +2,7 @@
 
 from hta_widgets.export.chrome import ExportReport, export_trace
 from hta_widgets.export.counters import add_counters
+from hta_widgets.export.pair import export_pair
 from hta_widgets.export.path_overlay import export_critical_path
 
-__all__ = ["ExportReport", "add_counters", "export_critical_path", "export_trace"]
+__all__ = ["ExportReport", "add_counters", "export_critical_path", "export_pair", "export_trace"]

@@ -28,12 +28,20 @@ class Scope:
         The rank's metadata records, which tell which of its processes have a name and their order.
     shift_ns : int
         What has to be added to the rank's times, because its file had another base time.
+    title : str, optional
+        What processes are called by; ``rank <rank>`` by default.
     """
 
     def __init__(
-        self, rank: int, position: int, metadata: Iterable[bytes], shift_ns: int = 0
+        self,
+        rank: int,
+        position: int,
+        metadata: Iterable[bytes],
+        shift_ns: int = 0,
+        title: str | None = None,
     ) -> None:
         self.rank, self.shift_ns = rank, shift_ns
+        self._whose = title or f"rank {rank}"
         self._first_sort = 1000 * position
         self._pids: dict[bytes, bytes] = {}
         self._numbers: dict[str | None, int] = {}
@@ -90,7 +98,7 @@ class Scope:
 
     def _title(self, key: str | None, name: str) -> str:
         label = self._labels.get(key)
-        return f"rank {self.rank} · {name} [{label}]" if label else f"rank {self.rank} · {name}"
+        return f"{self._whose} · {name} [{label}]" if label else f"{self._whose} · {name}"
 
     def _introduce(self, own: bytes) -> bytes:
         """Give a process its number; return records that tell which it was, and what to call it."""
