@@ -8,13 +8,18 @@ from .diffs import diff_ops
 from .group_grid import parallel_groups
 from .idle import device_idle_breakdown, idle_time_breakdown
 from .job_path import job_critical_path, job_path_summary
+from .kernel_durations import kernel_durations
 from .kernels import kernel_breakdown, kernel_duration_by_rank
 from .launches import launch_stats
 from .operators import frequent_kernel_sequences, operators, user_annotation_breakdown
 from .pages import to_html
+from .panels import panel_figure, panel_items
+from .queues import queue_length_summary
 from .rank_clusters import rank_clusters
 from .rank_heatmaps import collectives
+from .rank_time import rank_time_heatmap
 from .ranks import communication_by_group, communication_by_stream
+from .step_phases import step_phases
 from .step_times import step_times
 from .straggler_ranking import stragglers
 from .straggler_steps import stragglers_by_step
@@ -39,14 +44,20 @@ __all__ = [
     "job_path_summary",
     "kernel_breakdown",
     "kernel_duration_by_rank",
+    "kernel_durations",
     "kernel_type_breakdown",
     "launch_stats",
     "memory_bandwidth",
     "memory_timeline",
     "operators",
+    "panel_figure",
+    "panel_items",
     "parallel_groups",
     "queue_length",
+    "queue_length_summary",
     "rank_clusters",
+    "rank_time_heatmap",
+    "step_phases",
     "step_times",
     "stragglers",
     "stragglers_by_step",

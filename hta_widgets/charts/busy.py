@@ -63,7 +63,10 @@ def temporal_breakdown(
     left = np.zeros(len(data))
     for number, piece in enumerate(pieces):
         size = np.divide(piece.ns, span, out=np.zeros(len(data)), where=span > 0)
-        data[f"left_{number}"], data[f"right_{number}"] = left, left + size
+        # Outlines of nothing would be seen.
+        hidden = (size <= 0) & (piece.bars.line is not None)
+        data[f"left_{number}"] = np.where(hidden, np.nan, left)
+        data[f"right_{number}"] = np.where(hidden, np.nan, left + size)
         data[f"text_{number}"] = [share(each) for each in size]
         data[f"time_{number}"] = [duration(each) for each in piece.ns]
         marks.append(
@@ -88,8 +91,7 @@ def temporal_breakdown(
         title=title,
         subtitle=sentences(
             "share of the time from a rank's first device event to its last",
-            "what compute hides counts as compute",
-            "hatched: compute waits for the last rank" if _waits(data) else "",
+            "communication only where no compute hides it",
             _prefixed("idle ", extremes(names, idle, share)),
             unmatched(frame),
         ),
@@ -282,8 +284,8 @@ def comm_comp_overlap(
         x_end=most * 1.02,
         title=title,
         subtitle=sentences(
-            "time in which any communication kernel runs, waiting for other ranks included",
-            f"of all ranks' {share(hidden)} hidden",
+            "time in which any communication kernel runs, waiting included",
+            f"{share(hidden)} of it hidden",
             _prefixed("hidden ", extremes(names, data["overlap_share"], share)),
             unmatched(frame),
         ),

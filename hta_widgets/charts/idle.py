@@ -5,15 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from .canvas import blank, sentences, unmatched
 from .formats import axis_time, duration, share
 from .frames import require
 from .rows import Bars, Column, Tooltip, extremes, nice_ticks, rows_chart
+from .sheets import is_sheet
 from .theme import Theme, theme_of
 
-__all__ = ["device_idle_breakdown", "idle_time_breakdown"]
+__all__ = ["device_idle_breakdown", "idle_causes", "idle_time_breakdown"]
+
+#: In the order in which sheets draw them; what is not known is drawn as the last.
+_CAUSES = (
+    "host_wait",
+    "sync_wait",
+    "launch_call",
+    "launch_latency",
+    "kernel_wait",
+    "blocked",
+    "other",
+)
+
+
+def idle_causes() -> tuple[str, ...]:
+    """Return the causes that have a look of their own."""
+    return _CAUSES
 
 
 def idle_time_breakdown(
@@ -86,8 +104,10 @@ def _idle(
     group = data.groupby(list(keys), sort=False)["idle_ns"]
     data["row"] = group.ngroup()
     size = data["idle_ns"].clip(lower=0)
-    data["right"] = size.groupby(data["row"]).cumsum()
+    data["right"] = size.groupby(data["row"]).cumsum().astype(float)
     data["left"] = data["right"] - size
+    # Outlines of nothing would be seen.
+    data.loc[size == 0, ["left", "right"]] = np.nan
     total = size.groupby(data["row"]).sum().to_numpy()
     styles = _styles(data["idle_category"], colors)
     data["idle_ns_text"] = [duration(each) for each in data["idle_ns"]]
@@ -121,7 +141,7 @@ def _idle(
             only=("idle_category", name),
         )
         for name, style in styles.items()
-        if size[data["idle_category"] == name].any()
+        if is_sheet() or size[data["idle_category"] == name].any()
     ]
     where = "@{name_of_row}"
     data["name_of_row"] = [names[row] for row in data["row"]]

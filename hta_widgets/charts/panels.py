@@ -9,8 +9,13 @@ from typing import Any
 import pandas as pd
 
 from .bokeh_modules import embed
-from .busy import comm_comp_overlap, temporal_breakdown
+from .busy import comm_comp_overlap, kernel_type_breakdown, temporal_breakdown
+from .idle import device_idle_breakdown, idle_causes
+from .kernel_durations import kernel_durations
+from .queues import queue_length_summary
+from .rank_time import rank_time_heatmap
 from .sheets import laid_out_by_the_page
+from .step_phases import step_phases
 from .theme import Theme
 
 __all__ = ["CHART_PANELS", "panel_figure", "panel_items"]
@@ -39,10 +44,57 @@ def _overlap() -> pd.DataFrame:
     )
 
 
+def _idle() -> pd.DataFrame:
+    causes = list(idle_causes())
+    return pd.DataFrame(
+        {"rank": 0, "idle_category": causes, "idle_ns": 1, "gaps": 1, "idle_share": 0.0}
+    )
+
+
+def _queue() -> pd.DataFrame:
+    return pd.DataFrame(
+        {"rank": [0], "stream": [7], "count": [1], "time_weighted_mean": [1.0], "max": [1.0]}
+    )
+
+
+def _kernel_types() -> pd.DataFrame:
+    return pd.DataFrame({"kernel_type": ["COMPUTATION"], "sum_ns": [1], "share": [1.0]})
+
+
+def _kernel_durations() -> pd.DataFrame:
+    name = {"name": ["k"], "short": ["k"], "kind": ["compute"], "count": [1]}
+    times = {"mean_ns": [1.0], "min_ns": [1.0], "min_rank": [0], "max_ns": [1.0], "max_rank": [1]}
+    return pd.DataFrame({**name, **times, "ranks": [2]})
+
+
+def _steps() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "phase": ["step", "step"],
+            "step": [0, 0],
+            "rank": [0, 1],
+            "start_ns": [0, 0],
+            "dur_ns": [1, 1],
+            "deviation_share": [0.0, 0.0],
+        }
+    )
+
+
+def _heatmap() -> pd.DataFrame:
+    cell = {"rank": [0], "bin": [0], "start_ns": [0], "end_ns": [1], "value_ns": [0]}
+    return pd.DataFrame({**cell, "share": [0.0]})
+
+
 #: How each panel is drawn, and a frame that has all the marks it may ever need.
 _PANELS: dict[str, tuple[Draw, Callable[[], pd.DataFrame]]] = {
     "breakdown": (temporal_breakdown, _breakdown),
     "overlap": (comm_comp_overlap, _overlap),
+    "idle": (device_idle_breakdown, _idle),
+    "queue": (queue_length_summary, _queue),
+    "kernel_types": (kernel_type_breakdown, _kernel_types),
+    "kernel_durations": (kernel_durations, _kernel_durations),
+    "steps": (step_phases, _steps),
+    "heatmap": (rank_time_heatmap, _heatmap),
 }
 
 #: Panels that are charts, by id.
@@ -81,7 +133,8 @@ def panel_figure(
         figure = draw(sample() if frame is None else frame, theme=theme)
     if frame is None:
         rows = figure.select_one({"name": "rows"})
-        rows.data = {name: [] for name in rows.data}
+        if rows is not None:
+            rows.data = {name: [] for name in rows.data}
     return figure
 
 

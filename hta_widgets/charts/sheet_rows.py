@@ -9,7 +9,7 @@ import pandas as pd
 
 from .bokeh_modules import models
 from .marks import Bars, Column, Dots, Whiskers, draw_mark, field_of, fill_of, plain_columns
-from .sheets import add_ground, add_key, add_words, new_sheet
+from .sheets import add_key, add_rules, add_words, new_sheet
 from .theme import Theme
 
 __all__ = ["sheet_rows"]
@@ -48,7 +48,7 @@ def sheet_rows(
         "data": {name: list(whole[name]) for name in used},
     }
     figure = new_sheet(theme, content)
-    add_ground(figure)
+    add_rules(figure)
     source = models.ColumnDataSource({name: whole[name] for name in used}, name="rows")
     for number, mark in enumerate(marks):
         renderer = draw_mark(figure, mark, source, theme, profile=False)

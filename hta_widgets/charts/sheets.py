@@ -17,7 +17,16 @@ from weakref import WeakKeyDictionary
 from .bokeh_modules import models, plotting
 from .theme import FONT, Theme
 
-__all__ = ["content_of", "is_sheet", "laid_out_by_the_page", "new_sheet"]
+__all__ = [
+    "add_boxes",
+    "add_key",
+    "add_rules",
+    "add_words",
+    "content_of",
+    "is_sheet",
+    "laid_out_by_the_page",
+    "new_sheet",
+]
 
 _by_page: ContextVar[bool] = ContextVar("_by_page", default=False)
 _contents: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
@@ -69,7 +78,7 @@ def new_sheet(theme: Theme, content: Mapping[str, Any]) -> Any:
     return figure
 
 
-def add_ground(figure: Any) -> None:
+def add_rules(figure: Any) -> None:
     """Add what lies below the marks: the lines of the scale."""
     figure.segment(
         x0="x0",
@@ -83,18 +92,22 @@ def add_ground(figure: Any) -> None:
     )
 
 
-def add_words(figure: Any) -> None:
-    """Add the words, above all marks, and the plates below some of them."""
+def add_boxes(figure: Any, name: str, **style: Any) -> None:
+    """Add rectangles above the marks; the colours of their fills come with them."""
     figure.quad(
         left="left",
         right="right",
         top="top",
         bottom="bottom",
-        fill_color="color",
-        line_color=None,
-        source=_empty("plates", "left", "right", "top", "bottom", "color"),
+        source=_empty(name, "left", "right", "top", "bottom", "color"),
         level="annotation",
+        **{"fill_color": "color", "line_color": None, **style},
     )
+
+
+def add_words(figure: Any) -> None:
+    """Add the words, above all marks, and the plates below some of them."""
+    add_boxes(figure, "plates")
     figure.text(
         x="x",
         y="y",

@@ -48,7 +48,7 @@ def main(out: str, *widths: str) -> None:
             for theme in ("light", "dark"):
                 page = browser.new_page(viewport={"width": width + 24, "height": 800})
                 page.on("pageerror", lambda error: print("error:", error))
-                page.on("console", lambda entry: print("console:", entry.text))
+                page.on("console", lambda entry: "document idle" in entry.text or print(entry.text))
                 page.goto(page_path.as_uri())
                 for job, frames in jobs.items():
                     if theme == "dark" and job != "ddp":

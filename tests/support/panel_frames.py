@@ -9,6 +9,7 @@ import pandas as pd
 from support.golden import SHARED
 
 import hta_widgets as hw
+from hta_widgets.analysis import rank_time_heatmap
 from hta_widgets.panels import PanelEngine
 
 JOB = SHARED / "traces/made/ddp_8rank"
@@ -32,7 +33,9 @@ def plain(frame: pd.DataFrame) -> dict[str, Any]:
 def job_frames() -> dict[str, Any]:
     """Of the eight ranks that train together, of which one is slow."""
     engine = PanelEngine(hw.load(JOB, progress=False))
-    return {panel: plain(engine.frame(panel, None)) for panel in PANELS}
+    heatmap = rank_time_heatmap(engine.traces, metric="waiting", bins=142)
+    frames = {panel: plain(engine.frame(panel, None)) for panel in PANELS}
+    return {**frames, "heatmap": plain(heatmap)}
 
 
 def made_frames(ranks: int) -> dict[str, Any]:
@@ -77,4 +80,107 @@ def made(ranks: int) -> dict[str, pd.DataFrame]:
             "compute_ns": compute,
         }
     )
-    return {"breakdown": breakdown, "overlap": overlap}
+    causes = ("sync_wait", "host_wait", "launch_call", "launch_latency", "kernel_wait", "other")
+    parts = draw.dirichlet((1, 20, 3, 2, 2, 0.5), ranks)
+    idle_ns = breakdown["idle_ns"].to_numpy()
+    idle = pd.DataFrame(
+        {
+            "rank": np.repeat(rank, len(causes)),
+            "idle_category": np.tile(causes, ranks),
+            "idle_ns": (parts * idle_ns[:, None]).astype(np.int64).ravel(),
+            "gaps": draw.integers(1, 4000, ranks * len(causes)),
+            "idle_share": parts.ravel(),
+        }
+    )
+    queue = pd.DataFrame(
+        {
+            "rank": np.repeat(rank, 2),
+            "stream": np.tile([7, 20], ranks),
+            "count": draw.integers(100, 9000, 2 * ranks),
+            "time_weighted_mean": draw.uniform(0.001, 140, 2 * ranks),
+            "max": draw.integers(200, 1000, 2 * ranks).astype(float),
+            "span_ns": span.repeat(2),
+        }
+    )
+    kernel_types = pd.DataFrame(
+        {
+            "kernel_type": ["COMPUTATION", "COMMUNICATION", "COMPUTATION overlapping MEMORY"],
+            "sum_ns": [int(compute.sum()), int(exposed.sum()), int(memory.sum())],
+        }
+    )
+    kernel_types["share"] = kernel_types["sum_ns"] / kernel_types["sum_ns"].sum()
+    return {
+        "breakdown": breakdown,
+        "overlap": overlap,
+        "idle": idle,
+        "queue": queue,
+        "kernel_types": kernel_types,
+        "kernel_durations": _kernels(draw, ranks, slow),
+        "steps": _steps(draw, ranks, slow),
+        "heatmap": _heatmap(draw, ranks, slow),
+    }
+
+
+def _kernels(draw: np.random.Generator, ranks: int, slow: int) -> pd.DataFrame:
+    long = "void cutlass::device_kernel<" + "cute::tuple<cute::C<128>, " * 7 + ">>(Params)"
+    names = [*(f"kernel_{k}<float>" for k in range(9)), long, "add<float>", "add<c10::Half>"]
+    mean = draw.uniform(20_000, 400_000, len(names))
+    return pd.DataFrame(
+        {
+            "name": names,
+            "short": [*names[:9], long, "add", "add"],
+            "kind": ["communication", *["compute"] * 9, "memory", "other"],
+            "count": draw.integers(10, 4000, len(names)),
+            "mean_ns": mean,
+            "min_ns": mean * ([0.2, *[0.97] * 11] if ranks > 1 else 1),
+            "min_rank": slow if ranks > 1 else 0,
+            "max_ns": mean * ([1.1, *[1.2] * 8, *[1.02] * 3] if ranks > 1 else 1),
+            "max_rank": slow,
+            "ranks": ranks,
+        }
+    )
+
+
+def _steps(draw: np.random.Generator, ranks: int, slow: int) -> pd.DataFrame:
+    found = []
+    for phase, usual, late in (
+        ("step", 400e6, 1.0),
+        ("forward", 120e6, 1.15),
+        ("backward", 230e6, 0.93),
+        ("optimizer", 30e6, 1.02),
+    ):
+        for step in range(5):
+            dur = usual * draw.normal(1, 0.004, ranks)
+            dur[slow] *= late
+            found.append(
+                pd.DataFrame(
+                    {
+                        "phase": phase,
+                        "step": step,
+                        "rank": np.arange(ranks),
+                        "start_ns": int(step * 400e6),
+                        "dur_ns": dur.astype(np.int64),
+                        "deviation_share": dur / np.median(dur) - 1 if ranks > 1 else np.nan,
+                    }
+                )
+            )
+    return pd.concat(found, ignore_index=True)
+
+
+def _heatmap(draw: np.random.Generator, ranks: int, slow: int, bins: int = 120) -> pd.DataFrame:
+    edges = np.linspace(0, 2_000_000_000, bins + 1).astype(np.int64)
+    share = np.clip(np.sin(np.arange(bins) / 6) * 1.4, 0, 1) * draw.uniform(0.8, 1, (ranks, bins))
+    share[slow] *= 0.02
+    frame = pd.DataFrame(
+        {
+            "rank": np.repeat(np.arange(ranks), bins),
+            "bin": np.tile(np.arange(bins), ranks),
+            "start_ns": np.tile(edges[:-1], ranks),
+            "end_ns": np.tile(edges[1:], ranks),
+        }
+    )
+    size = frame["end_ns"] - frame["start_ns"]
+    frame["value_ns"] = (share.ravel() * size).astype(np.int64)
+    frame["share"] = frame["value_ns"] / size
+    frame.attrs["metric"] = "waiting"
+    return frame

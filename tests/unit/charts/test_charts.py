@@ -163,7 +163,7 @@ def test_kernel_types_per_rank_are_added_up():
 def test_overlap_states_what_is_hidden():
     figure = charts.comm_comp_overlap(frames.overlap())
     assert right_of(figure) == ["hidden", "25 %", "50 %"]
-    assert "of all ranks' 42\u2009% hidden" in words_of(figure)
+    assert "42\u2009% of it hidden" in words_of(figure)
 
 
 def test_no_communication_is_no_overlap_of_zero():

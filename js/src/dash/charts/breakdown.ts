@@ -1,6 +1,6 @@
 /** Where each rank's GPU time goes: as `charts.temporal_breakdown` draws it. */
 
-import { formatDuration, formatShare } from "../../draw/format";
+import { formatDuration, formatShare, plural } from "../../draw/format";
 import type { Theme } from "../../draw/theme";
 import type { PanelFrame } from "../types";
 import { type Inside, numbers, type RowsContent } from "./content";
@@ -36,8 +36,11 @@ export function breakdown(frame: PanelFrame, theme: Theme): RowsContent | string
   const shares = pieces.map(([name, ns, color], number) => {
     const size = ns.map((each, row) => (span[row]! > 0 ? each / span[row]! : 0));
     const right = left.map((each, row) => each + size[row]!);
-    data[`left_${number}`] = left;
-    data[`right_${number}`] = right;
+    // Outlines of nothing would be seen.
+    const shown = (edges: number[]): number[] =>
+      name === "wait" ? edges.map((each, row) => (size[row]! > 0 ? each : NaN)) : edges;
+    data[`left_${number}`] = shown(left);
+    data[`right_${number}`] = shown(right);
     for (let row = 0; row < frame.rows; row += 1) {
       if (size[row]! <= 0) continue;
       const text = formatShare(size[row]!);
@@ -66,7 +69,7 @@ export function breakdown(frame: PanelFrame, theme: Theme): RowsContent | string
       prefixed("idle ", extremes(names, idleShare, formatShare)),
       unmatched(frame),
     ),
-    finding: `mean of ${frame.rows} ranks: ${said}`,
+    finding: frame.rows === 1 ? said : `mean of ${plural(frame.rows, "rank")}: ${said}`,
     names,
     keys: ranks.map((rank) => [rank]),
     late,

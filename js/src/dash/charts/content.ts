@@ -1,6 +1,5 @@
 /** What a chart of rows shows before it is laid out: the same in Python (`charts/sheet_rows.py`). */
 
-import type { ThemeName } from "../../contract";
 import type { Theme } from "../../draw/theme";
 import type { Chosen, PanelFrame } from "../types";
 import type { Column } from "./bokeh";
@@ -37,6 +36,8 @@ export interface SideColumn {
   least?: number;
   /** Rows whose text is in the colour of who is late. */
   late?: ReadonlySet<number>;
+  /** Rows whose text is bold. */
+  strong?: ReadonlySet<number>;
 }
 
 export interface RowsContent {
@@ -67,24 +68,21 @@ export interface RowsContent {
   /** Height of a row where there is room for it. */
   pitch?: number;
   tip(row: number, at: number): Tip;
-  /** What a click on a spot of a row selects, where that is more than the row. */
-  hit?(row: number, at: number, reach: number): Hit | null;
+  /** The mark at a spot, where marks select more than their row; `y` counts rows. */
+  hit?(x: number, y: number, reachX: number, reachY: number): Hit | null;
+  /** What a rectangle selects, where that is not the rows it meets. */
+  within?(x0: number, x1: number, y0: number, y1: number): Key[];
   /** Marks of the source that are chosen; null where all are. By default those of chosen rows. */
   chosenMarks?(chosen: Chosen): number[] | null;
 }
 
 export interface Hit {
-  index: number;
   tip: Tip;
   ranks: number[];
   window: [number, number] | null;
 }
 
 export type MakeRows = (frame: PanelFrame, theme: Theme) => RowsContent | string;
-
-export interface Drawn {
-  readonly theme: ThemeName;
-}
 
 /** A column as numbers; what is not known is NaN. */
 export function numbers(frame: PanelFrame, name: string): number[] {

@@ -6,7 +6,13 @@ import type { Bokeh } from "./bokeh";
 import { breakdown } from "./breakdown";
 import type { MakeRows } from "./content";
 import { ChartFrame, type Items, type Make } from "./frame";
+import { heatmapContent, HeatmapDrawing } from "./heatmap";
+import { idle } from "./idle";
+import { kernelDurations } from "./kernel_durations";
+import { kernelTypes } from "./kernel_types";
 import { overlap } from "./overlap";
+import { queue } from "./queue";
+import { steps } from "./steps";
 import { type Dimension, RowsDrawing } from "./rows_drawing";
 
 interface Kind {
@@ -27,7 +33,21 @@ function rows(title: string, dimension: Dimension, content: MakeRows): Kind {
 const KINDS: Readonly<Record<string, Kind>> = {
   breakdown: rows("Where GPU time goes", "ranks", breakdown),
   overlap: rows("Communication, and how much compute hides", "ranks", overlap),
+  idle: rows("Why devices are idle", "ranks", idle),
+  queue: rows("Launched and not yet started", "ranks", queue),
+  kernel_types: rows("Kinds of GPU work", "kinds", kernelTypes),
+  kernel_durations: rows("Kernel durations over ranks", "names", kernelDurations),
+  steps: rows("Step and phase times", "ranks", steps),
+  heatmap: {
+    title: "Rank × time",
+    make: (frame, theme) => {
+      const found = heatmapContent(frame);
+      return typeof found === "string" ? found : new HeatmapDrawing(found, theme);
+    },
+  },
 };
+
+export { heatmapBins, heatmapFrame } from "./heatmap";
 
 /** Panels that are charts, by id. */
 export const CHARTS: readonly string[] = Object.keys(KINDS);

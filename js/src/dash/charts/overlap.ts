@@ -14,6 +14,7 @@ export function overlap(frame: PanelFrame): RowsContent | string {
   const shares = numbers(frame, "overlap_share");
   const sum = total.reduce((all, each) => all + each, 0);
   if (!(sum > 0)) return noteOf(frame) || NONE;
+  const late = farBelow(total, 0.5);
   const names = ranks.map((rank) => `rank ${rank}`);
   const most = Math.max(...total);
   const ticks = niceTicks(most, 3);
@@ -22,15 +23,15 @@ export function overlap(frame: PanelFrame): RowsContent | string {
   return {
     title: "Communication, and how much compute hides",
     subtitle: sentences(
-      "time in which any communication kernel runs, waiting for other ranks included",
-      `of all ranks' ${formatShare(ofAll)} hidden`,
+      "time in which any communication kernel runs, waiting included",
+      `${formatShare(ofAll)} of it hidden`,
       prefixed("hidden ", extremes(names, shares, formatShare)),
       unmatched(frame),
     ),
     finding: `${formatShare(ofAll)} of communication is hidden behind compute`,
     names,
     keys: ranks.map((rank) => [rank]),
-    late: farBelow(total, 0.5),
+    late,
     data: {
       row: ranks.map((_, row) => row),
       overlapped_ns: hidden,
@@ -40,7 +41,7 @@ export function overlap(frame: PanelFrame): RowsContent | string {
     xEnd: most * 1.02,
     ticks: ticks.map((at) => [at, formatAxis(at, step)]),
     head: "",
-    columns: [{ head: "hidden", texts: shares.map(formatShare) }],
+    columns: [{ head: "hidden", texts: shares.map(formatShare), strong: late }],
     ends: total.map((at, row) => ({ row, at, text: formatDuration(at) })),
     legend: [
       [0, "behind compute"],

@@ -8,6 +8,13 @@ import type { Box, Drawing, Picked, Spot } from "./drawing";
 import { type Plan, planRows } from "./rows_layout";
 import { stillOnly, toggled } from "./choice";
 
+/** Marks are met from this far. px. */
+const REACH = 7;
+
+interface Mark {
+  glyph: { height?: { value?: number }; line_alpha?: { value: number } };
+}
+
 export type Dimension = "ranks" | "names" | "kinds";
 
 export class RowsDrawing implements Drawing {
@@ -40,7 +47,8 @@ export class RowsDrawing implements Drawing {
     const { content } = this;
     const perUnit = plan.across / (content.xEnd - content.xStart);
     const left = content.xStart - plan.gutter / perUnit;
-    const above = -0.5 - plan.top / plan.pitch;
+    // Bokeh draws half a pixel off, for crisp lines; areas that touch would show seams.
+    const above = -0.5 - (plan.top - (plan.filled === 1 ? 0.5 : 0)) / plan.pitch;
     const scale = {
       x: (px: number) => left + px / perUnit,
       y: (px: number) => above + px / plan.pitch,
@@ -58,10 +66,14 @@ export class RowsDrawing implements Drawing {
       this.told = told;
     }
     if (plan.filled !== this.filled) {
-      for (let at = 0; ; at += 1) {
-        const mark = sheet.model(`mark${at}`) as { glyph: Record<string, unknown> } | null;
-        if (mark === null) break;
-        if ("height" in mark.glyph) mark.glyph.height = { value: plan.filled };
+      for (let at = 0; sheet.model(`mark${at}`) !== null; at += 1) {
+        const { glyph } = sheet.model(`mark${at}`) as Mark;
+        // Rows that are close together have no space between them.
+        if (glyph.height?.value === 0.8 || glyph.height?.value === 1) {
+          glyph.height = { value: plan.filled };
+          // There outlines would be all that is seen.
+          glyph.line_alpha = { value: plan.filled === 1 ? 0 : 1 };
+        }
       }
       this.filled = plan.filled;
     }
@@ -85,7 +97,7 @@ export class RowsDrawing implements Drawing {
     const row = this.rowAt(y);
     const plan = this.plan;
     if (row === null || plan === null) return null;
-    const hit = this.hitAt(row, x);
+    const hit = this.hitAt(x, y);
     return {
       index: row,
       box: { left: 0, top: plan.top + row * plan.pitch, width: plan.width, height: plan.pitch },
@@ -113,7 +125,7 @@ export class RowsDrawing implements Drawing {
   click(x: number, y: number, more: boolean, chosen: Chosen): Brush {
     const row = this.rowAt(y);
     if (row === null) return this.nothing();
-    const hit = this.hitAt(row, x);
+    const hit = this.hitAt(x, y);
     if (hit !== null) return this.choose(hit.ranks, more, chosen, hit.window);
     return this.choose(this.content.keys[row] ?? [], more, chosen);
   }
@@ -123,19 +135,33 @@ export class RowsDrawing implements Drawing {
   }
 
   drag(from: Picked, to: Picked, more: boolean, chosen: Chosen): Brush | null {
-    const rows = this.between(from.y, to.y);
-    if (rows === null) return null;
-    const keys = this.content.keys.slice(rows[0], rows[1] + 1).flat();
+    const keys = this.met(from, to);
+    if (keys === null || keys.length === 0) return null;
     const before = more ? (chosen[this.dimension] ?? []) : [];
     return { [this.dimension]: [...new Set<Key>([...before, ...keys])] };
   }
 
   dragBox(from: Picked, to: Picked): Box | null {
+    if (this.content.within !== undefined) {
+      const [left, top] = [Math.min(from.x, to.x), Math.min(from.y, to.y)];
+      return { left, top, width: Math.abs(to.x - from.x), height: Math.abs(to.y - from.y) };
+    }
     const rows = this.between(from.y, to.y);
     const plan = this.plan;
     if (rows === null || plan === null) return null;
     const height = (rows[1] - rows[0] + 1) * plan.pitch;
     return { left: 0, top: plan.top + rows[0] * plan.pitch, width: plan.width, height };
+  }
+
+  private met(from: Picked, to: Picked): readonly Key[] | null {
+    const { content } = this;
+    if (content.within !== undefined) {
+      const [x0, x1] = [this.at(Math.min(from.x, to.x)), this.at(Math.max(from.x, to.x))];
+      const [y0, y1] = [this.rowOf(Math.min(from.y, to.y)), this.rowOf(Math.max(from.y, to.y))];
+      return content.within(x0, x1, y0, y1);
+    }
+    const rows = this.between(from.y, to.y);
+    return rows === null ? null : content.keys.slice(rows[0], rows[1] + 1).flat();
   }
 
   nothing(): Brush {
@@ -163,7 +189,10 @@ export class RowsDrawing implements Drawing {
 
   private full(chosen: Chosen): number[] {
     const own = this.content.chosenMarks?.(chosen);
-    if (own !== undefined) return own ?? [];
+    if (own !== undefined) {
+      if (own === null) return [];
+      return own.length > 0 ? own : [(this.content.data.row ?? []).length];
+    }
     const keys: readonly Key[] | null = chosen[this.dimension];
     if (keys === null) return [];
     const wanted = new Set(keys);
@@ -199,11 +228,16 @@ export class RowsDrawing implements Drawing {
     return xStart + ((x - plan.gutter) / plan.across) * (xEnd - xStart);
   }
 
-  private hitAt(row: number, x: number): Hit | null {
+  private hitAt(x: number, y: number): Hit | null {
     const plan = this.plan;
     if (plan === null || this.content.hit === undefined) return null;
-    const reach = (6 / plan.across) * (this.content.xEnd - this.content.xStart);
-    return this.content.hit(row, this.at(x), reach);
+    const reach = (REACH / plan.across) * (this.content.xEnd - this.content.xStart);
+    return this.content.hit(this.at(x), this.rowOf(y), reach, REACH / plan.pitch);
+  }
+
+  private rowOf(y: number): number {
+    const plan = this.plan;
+    return plan === null ? 0 : (y - plan.top) / plan.pitch - 0.5;
   }
 
   private rowAt(y: number): number | null {

@@ -113,12 +113,13 @@ export function planRows(content: RowsContent, width: number, theme: Theme): Pla
 function gutterOf(content: RowsContent, width: number): number {
   const all = [...content.names, ...(content.seconds ?? []), content.head];
   const most = all.reduce((wide, name) => Math.max(wide, textWidth(name, "bold")), 0);
-  return Math.ceil(Math.min(most + 10, Math.max(72, width * 0.36)));
+  return Math.ceil(Math.min(most + 10, Math.max(72, width * 0.42)));
 }
 
 function columnWidth(column: SideColumn): number {
   return column.texts.reduce(
-    (wide, text) => Math.max(wide, textWidth(text, column.late === undefined ? "normal" : "bold")),
+    (wide, text) =>
+      Math.max(wide, textWidth(text, (column.late ?? column.strong) ? "bold" : "normal")),
     textWidth(column.head),
   );
 }
@@ -175,7 +176,8 @@ function scale(plan: Plan, content: RowsContent, theme: Theme, headY: number, en
   }
   // Zero first: on scales that have both signs its label must stay.
   const order = [...content.ticks].sort((a, b) => Math.abs(a[0]) - Math.abs(b[0]));
-  const taken: [number, number][] = [];
+  const taken: [number, number][] =
+    content.head === "" ? [] : [[gutter - 8 - textWidth(content.head), gutter - 8]];
   for (const [at, text] of order) {
     const px = Math.round(x(at));
     words.line(
@@ -212,9 +214,10 @@ function sideColumns(
     plan.words.text(right, headY, column.head, theme.ink3, { align: "right" });
     column.texts.forEach((text, row) => {
       if (!named(row, every, content.late)) return;
-      const late = (column.late ?? content.late)?.has(row) === true;
-      const color = late ? (column.late === undefined ? theme.ink : theme.late) : theme.ink2;
-      plan.words.text(right, middle(plan, row), text, color, { align: "right", bold: late });
+      const late = column.late?.has(row) === true;
+      const bold = late || column.strong?.has(row) === true;
+      const color = late ? theme.late : bold ? theme.ink : theme.ink2;
+      plan.words.text(right, middle(plan, row), text, color, { align: "right", bold });
     });
     right -= widths[at]! + 14;
   }

@@ -1,0 +1,100 @@
+/** Why devices are idle: as `charts.device_idle_breakdown` draws it. */
+
+import { formatAxis, formatCount, formatDuration, formatShare } from "../../draw/format";
+import type { Theme } from "../../draw/theme";
+import type { PanelFrame } from "../types";
+import { type Inside, numbers, type RowsContent, texts } from "./content";
+import { extremes, niceTicks, noteOf, sentences, unmatched } from "./phrases";
+
+/** In the order of the sheet's marks (`charts/idle.py`). */
+const CAUSES = [
+  "host_wait",
+  "sync_wait",
+  "launch_call",
+  "launch_latency",
+  "kernel_wait",
+  "blocked",
+  "other",
+] as const;
+
+const MEANING: Readonly<Record<string, string>> = {
+  host_wait: "host wait: the launch came after the previous kernel's end",
+  kernel_wait: "kernel wait: launched in time, a short gap",
+};
+
+export function idle(frame: PanelFrame, theme: Theme): RowsContent | string {
+  const ns = numbers(frame, "idle_ns");
+  if (frame.rows === 0) return noteOf(frame) || "nothing to draw";
+  if (!ns.some((each) => each > 0)) return noteOf(frame) || "never idle";
+  const ofRow = numbers(frame, "rank");
+  const category = texts(frame, "idle_category");
+  const share = numbers(frame, "idle_share");
+  const gaps = numbers(frame, "gaps");
+  const ranks = [...new Set(ofRow)];
+  const rowOf = new Map(ranks.map((rank, row) => [rank, row]));
+  const row = ofRow.map((rank) => rowOf.get(rank)!);
+  const total = new Array<number>(ranks.length).fill(0);
+  const left: number[] = [];
+  const right: number[] = [];
+  const inside: Inside[] = [];
+  const plain: Readonly<Record<string, string>> = {
+    host_wait: theme.onKind.cpu,
+    sync_wait: theme.onKind.sync,
+    other: theme.ink2,
+  };
+  const parts = ranks.map((): number[] => []);
+  ns.forEach((each, at) => {
+    const size = Math.max(each, 0);
+    const before = total[row[at]!]!;
+    total[row[at]!] = before + size;
+    // Outlines of nothing would be seen.
+    left.push(size > 0 ? before : NaN);
+    right.push(size > 0 ? before + size : NaN);
+    parts[row[at]!]!.push(at);
+    const color = plain[category[at]!];
+    if (color === undefined || !(share[at]! > 0)) return;
+    const edges = { left: left[at]!, right: right[at]! };
+    inside.push({ row: row[at]!, ...edges, text: formatShare(share[at]!), color });
+  });
+  const kept = CAUSES.map((name, mark) => ({ name, mark })).filter(({ name }) =>
+    category.some((each, at) => each === name && ns[at]! > 0),
+  );
+  const words = (name: string): string => name.replaceAll("_", " ");
+  const names = ranks.map((rank) => `rank ${rank}`);
+  const most = Math.max(...total) || 1;
+  const ticks = niceTicks(most, 3);
+  const step = ticks[1] ?? most;
+  const all = total.reduce((sum, each) => sum + each, 0);
+  const said = kept.map(({ name }) => {
+    const of = ns.reduce((sum, each, at) => sum + (category[at] === name ? each : 0), 0);
+    return `${words(name)} ${formatShare(of / all)}`;
+  });
+  return {
+    title: "Why devices are idle",
+    subtitle: sentences(
+      "time in which no stream of the device works, split by what it waits for",
+      ...(kept.length <= 3 ? kept.map(({ name }) => MEANING[name] ?? "") : []),
+      extremes(names, total, formatDuration),
+      unmatched(frame),
+    ),
+    finding: `of all idle time ${said.join(", ")}`,
+    names,
+    keys: ranks.map((rank) => [rank]),
+    data: { row, left, right, idle_category: category },
+    xStart: 0,
+    xEnd: most * 1.01,
+    ticks: ticks.map((at) => [at, formatAxis(at, step)]),
+    head: "",
+    columns: [{ head: "idle", texts: total.map(formatDuration) }],
+    inside,
+    legend: kept.map(({ name, mark }) => [mark, words(name)]),
+    tip: (at) => ({
+      heading: `${names[at]!} · idle ${formatDuration(total[at]!)}`,
+      lines: parts[at]!.filter((each) => ns[each]! > 0).map((each) => [
+        words(category[each]!),
+        `${formatDuration(ns[each]!)} · ${formatShare(share[each]!)}` +
+          (Number.isFinite(gaps[each]) ? ` · ${formatCount(gaps[each]!)} gaps` : ""),
+      ]),
+    }),
+  };
+}
