@@ -111,10 +111,14 @@ def _means(ranks: list[MpiRank], *, by_size: bool) -> _Figures:
         sums[key] += (calls, size, time_s)
 
     for rank in ranks:
-        binned = {row.routine for row in rank.sizes} if by_size else set()
+        # Averages are printed to a tenth of a byte: those of bins add up to less of an error.
+        binned: dict[str, float] = {}
+        for one in rank.sizes:
+            binned[one.routine] = binned.get(one.routine, 0.0) + one.calls * one.avg_bytes
         for row in rank.routines:
-            if row.routine not in binned:
-                add((row.routine, -1, -1), row.calls, row.calls * row.avg_bytes, row.time_s)
+            if not by_size or row.routine not in binned:
+                size = binned.get(row.routine, row.calls * row.avg_bytes)
+                add((row.routine, -1, -1), row.calls, size, row.time_s)
         for one in rank.sizes if by_size else ():
             key = (one.routine, *bin_bounds(one.avg_bytes))
             add(key, one.calls, one.calls * one.avg_bytes, one.time_s)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from hta_widgets.model import Selection, Trace, TraceSet
 from hta_widgets.model.event_args import event_args, numbers_of
 from hta_widgets.model.mpi_jobs import MpiJob, mpi_jobs
-from hta_widgets.model.mpi_names import MPI_CATEGORY, MPI_IO_CATEGORY, bin_bounds, is_io
+from hta_widgets.model.mpi_names import MPI_CATEGORY, MPI_IO_CATEGORY, ROUTINES, bin_bounds, is_io
 from hta_widgets.model.mpi_profile import RoutineRow, SizeRow
 
 from .scope import Part, parts
@@ -170,7 +170,8 @@ def _of_line(part: Part, job: MpiJob) -> MpiRank:
     size = numbers_of(event_args(trace, rows, ("bytes",))["bytes"])
     routines: list[RoutineRow] = []
     sizes: list[SizeRow] = []
-    for code in np.unique(table.name[rows]).tolist():
+    codes = np.unique(table.name[rows]).tolist()
+    for code in sorted(codes, key=lambda code: _number(table.names[code])):
         mine = table.name[rows] == code
         name, calls = table.names[code], int(mine.sum())
         sized = mine & (size >= 0)
@@ -190,6 +191,11 @@ def _of_line(part: Part, job: MpiJob) -> MpiRank:
         tuple(routines),
         tuple(sizes),
     )
+
+
+def _number(routine: str) -> int:
+    """Return a routine's place in profiles; unknown ones come last."""
+    return ROUTINES.index(routine) if routine in ROUTINES else len(ROUTINES)
 
 
 def _span(part: Part) -> tuple[int, int]:
