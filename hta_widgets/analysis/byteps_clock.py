@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,9 @@ from .scope import parts
 __all__ = ["byteps_clock"]
 
 Ints = npt.NDArray[np.int64]
+
+#: A node, and how many iterations it was served before the worker's trace began.
+_Place = tuple[int, int]
 
 _NONE = np.iinfo(np.int64).min
 _OPS = ("PUSH", "PULL")
@@ -99,16 +103,14 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
     for job in sorted({t.job or "" for t in workers}):
         of_job = [t for t in servers if (t.job or "") == job]
         tables = {t.rank: _server_tables(t, raw[t.rank]) for t in of_job}
-        taken: set[int] = set()
+        options: list[_Options] = []
         for worker in (t for t in workers if (t.job or "") == job):
             own = {t.rank: _fits(worker, tables[t.rank]) for t in of_job}
-            own = {rank: fits for rank, fits in own.items() if fits is not None}
-            best, others = _agreed([fits for fits in own.values() if fits is not None], taken)
-            if best is None:
-                continue
-            taken.add(best[0])
-            for rank, fits in own.items():
-                fit = (fits or {})[best]
+            known = {rank: fits for rank, fits in own.items() if fits is not None}
+            options.append(_Options(worker, known))
+        for worker, place, others, fits_of in _chosen(options):
+            for rank, fits in fits_of.items():
+                fit = fits[place]
                 rows.append(
                     (
                         worker.worker,
@@ -182,7 +184,7 @@ def _server_tables(trace: Trace, raw: dict[int, int]) -> Tables:
     return places, tables
 
 
-def _fits(worker: Trace, tables: Tables) -> dict[tuple[int, int], _Fit] | None:
+def _fits(worker: Trace, tables: Tables) -> dict[_Place, _Fit] | None:
     """Return all (node, skipped iterations) that leave an interval; None: no keys in common."""
     rows = worker_rows(worker)
     places, by_node = tables
@@ -213,15 +215,47 @@ def _fits(worker: Trace, tables: Tables) -> dict[tuple[int, int], _Fit] | None:
     return found
 
 
-def _agreed(
-    fits: list[dict[tuple[int, int], _Fit]], taken: set[int]
-) -> tuple[tuple[int, int] | None, int]:
-    """Return the (node, skipped iterations) that fit all servers, and how many others do."""
-    if not fits:
-        return None, 0
-    common = set.intersection(*(set(own) for own in fits))
-    free = [place for place in common if place[0] not in taken]
-    if not free:
-        return None, 0
-    best = min(free, key=lambda place: (sum(abs(own[place].theta_ns) for own in fits), place))
-    return best, len(free) - 1
+@dataclass(slots=True)
+class _Options:
+    """What a worker may be at all servers, by server's rank."""
+
+    worker: Trace
+    fits: dict[int, dict[_Place, _Fit]]
+
+    def common(self) -> set[_Place]:
+        """Return what fits every server."""
+        every = [set(own) for own in self.fits.values()]
+        return set.intersection(*every) if every else set()
+
+
+def _chosen(
+    options: list[_Options],
+) -> list[tuple[Trace, _Place, int, dict[int, dict[_Place, _Fit]]]]:
+    """Choose a node for each worker, whose choice is smallest first; no two are the same.
+
+    What is certain narrows the choice of the others; what is guessed does not make them certain.
+    """
+    left, taken, certain = list(options), set[int](), set[int]()
+    found = []
+    while left:
+
+        def free(option: _Options, gone: set[int]) -> list[_Place]:
+            return [place for place in option.common() if place[0] not in gone]
+
+        left.sort(key=lambda option: (len(free(option, certain)), option.worker.worker))
+        option = left.pop(0)
+        possible = free(option, taken)
+        if not possible:
+            continue
+        fits = option.fits
+
+        def distance(place: _Place, fits: dict[int, dict[_Place, _Fit]] = fits) -> Any:
+            return sum(abs(own[place].theta_ns) for own in fits.values()), place
+
+        best = min(possible, key=distance)
+        others = len(free(option, certain)) - 1
+        taken.add(best[0])
+        if not others:
+            certain.add(best[0])
+        found.append((option.worker, best, others, fits))
+    return sorted(found, key=lambda choice: choice[0].worker)

@@ -203,6 +203,8 @@ def _server_file(plan: Plan, job: Job, server: int, clock: int) -> str:
             for phase, time in (("B", request.start), ("E", request.end)):
                 where = f'"pid": {key}, "tid": {key}, "ts": {time + clock}'
                 stamps.append((time, f'\t\t{{"name": "{name}", "ph": "{phase}", {where}}}'))
+    if not stamps:
+        return ""  # the beginning of the file never left the buffer
     stamps.sort(key=lambda stamp: stamp[0])
     return '{\n\t"traceEvents": [\n' + ",\n".join(text for _, text in stamps)
 

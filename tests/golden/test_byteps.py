@@ -269,3 +269,15 @@ def test_keys_stay_exact(job, folder):
             key["partition"],
             key["tensor"],
         )
+
+
+def test_clocks_of_workers_and_servers(job):
+    clocks = analysis.byteps_clock(job("emulated"))
+    assert clocks[["worker", "server"]].to_numpy().tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
+    assert us(clocks["low_ns"]) == [-25] * 4
+    assert us(clocks["high_ns"]) == [25] * 4
+    assert us(clocks["offset_ns"]) == [0] * 4
+    assert us(clocks["error_ns"]) == [25] * 4
+    assert clocks["node"].tolist() == [9, 9, 11, 11]
+    assert clocks["skipped_iterations"].tolist() == [9] * 4
+    assert clocks["alternatives"].tolist() == [0] * 4

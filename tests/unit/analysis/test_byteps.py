@@ -1,0 +1,176 @@
+"""BytePS analyses on cases small enough to work out by hand, and on nothing."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+import hta_widgets as hw
+from hta_widgets import analysis
+from hta_widgets.demo import write_byteps_job
+
+FUNCTIONS = sorted(name for name in analysis.__all__ if name.startswith("byteps_"))
+NOW = 1700000000000000
+KEY = 5 << 16
+
+
+def stage(name, start, dur, key=KEY, tensor="byteps.w"):
+    pid = f"Comm.{tensor}"
+    full, tid = (pid, "total") if name is None else (f"{pid}.{name}", str(key))
+    times = {"ts": NOW + start, "dur": dur}
+    return {"ph": "X", "pid": pid, "name": full, **times, "tid": tid, "cat": "Comm"}
+
+
+def request(name, phase, time, key=KEY):
+    return {"name": name, "ph": phase, "pid": key, "tid": key, "ts": NOW + time}
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Load a folder of files, each given by its path and its records."""
+
+    def _load(**files):
+        for name, records in files.items():
+            file = "server_profile.json" if name.startswith("server") else "0/comm.json"
+            path = tmp_path / name / file
+            path.parent.mkdir(parents=True)
+            path.write_text(json.dumps({"traceEvents": records}))
+        return hw.load(tmp_path, cache=False, progress=False)
+
+    return _load
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("job")
+    write_byteps_job(folder, truth_path=folder.with_suffix(".truth"))
+    return hw.load(folder, cache=False, progress=False)
+
+
+def test_one_gradient_by_hand(load):
+    traces = load(
+        worker0=[
+            stage(None, 0, 100),
+            stage("PUSH", 10, 20),  # queue 10
+            stage("PULL", 35, 40),  # queue 5
+            stage("BROADCAST", 75, 10),  # queue 0, so it ends at 85
+            stage("PUSH", 12, 30, KEY + 1),
+            stage("PULL", 42, 50, KEY + 1),  # ends at 92: the critical one
+            stage("BROADCAST", 94, 3, KEY + 1),  # ends at 97
+        ]
+    )
+    row = analysis.byteps_gradients(traces).iloc[0]
+    assert (row["tensor"], row["step"], row["critical_partition"]) == ("byteps.w", 0, 1)
+    figures = row[["total_ns", "busy_ns", "queue_ns", "tail_ns"]].tolist()
+    assert figures == [100_000, 83_000, 14_000, 3_000]
+    stages = analysis.byteps_stages(traces).set_index("stage")
+    push = stages.loc["PUSH", ["count", "sum_ns", "union_ns", "max_ns", "queue_ns"]].tolist()
+    assert push == [2, 50_000, 32_000, 30_000, 22_000]
+    cut = analysis.byteps_stages(traces, window=(0, 20_000)).set_index("stage")
+    assert cut.loc["PUSH", ["count", "sum_ns", "union_ns"]].tolist() == [2, 18_000, 10_000]
+    assert "PULL" not in cut.index
+
+
+def test_blame_by_hand(load):
+    traces = load(
+        worker0=[stage("PULL", 0, 30), stage("PULL", 100, 10), stage("PULL", 200, 7)],
+        worker1=[stage("PULL", 0, 10), stage("PULL", 100, 10)],  # a tie; and one is missing
+    )
+    blame = analysis.byteps_pull_blame(traces)
+    assert blame["worker"].tolist() == [0, 1]
+    assert blame["blame"].tolist() == [0.0, 0.5]
+    assert blame["slack_ns"].tolist() == [20_000, 0]
+    assert blame["pulls"].tolist() == [2, 2]
+    assert blame.attrs["dropped"] == 1
+    alone = analysis.byteps_pull_blame(traces, ranks=[0])
+    assert not len(alone)
+    assert "two workers" in alone.attrs["note"]
+
+
+def test_waits_and_lags_by_hand(load):
+    traces = load(
+        server0=[
+            request("push-9", "B", 0),
+            request("push-9", "E", 5),
+            request("pull-9", "B", 10),
+            request("push-11", "B", 30),
+            request("push-11", "E", 40),
+            request("pull-9", "E", 46),
+            request("pull-11", "B", 50),
+            request("pull-11", "E", 53),
+            request("push-9", "B", 60),
+            request("push-9", "E", 61),
+        ]
+    )
+    requests = analysis.byteps_requests(traces)
+    assert requests["key"].dtype == np.uint64
+    columns = ["node", "op", "iteration", "dur_ns", "wait_ns", "service_ns"]
+    assert requests[columns].to_numpy().tolist() == [
+        [9, "push", 0, 5000, 0, 5000],
+        [9, "pull", 0, 36000, 30000, 6000],
+        [11, "push", 0, 10000, 0, 10000],
+        [11, "pull", 0, 3000, 0, 3000],
+        [9, "push", 1, 1000, 0, 1000],
+    ]
+    lag = analysis.byteps_worker_lag(traces)
+    assert lag["score"].tolist() == [0.0, 1.0]
+    assert lag["max_lag_ns"].tolist() == [0, 30000]
+    assert lag["imposed_wait_ns"].tolist() == [0, 30000]
+    assert lag["iterations"].tolist() == [1, 1]
+    assert lag["straggler"].tolist() == [False, True]
+    assert lag.attrs["dropped"] == 1
+    servers = analysis.byteps_servers(traces).iloc[0]
+    assert servers[["requests", "keys", "iterations", "wait_ns"]].tolist() == [5, 1, 1, 30000]
+
+
+def call(name, traces, **narrowed):
+    sizes = ({KEY: 1},) if name == "byteps_bandwidth" else ()
+    return getattr(analysis, name)(traces, *sizes, **narrowed)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_other_traces_give_empty_frames_of_the_same_columns(name, job, tmp_path):
+    path = tmp_path / "kineto.json"
+    record = {"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 1, "ts": 0, "dur": 1}
+    path.write_text(json.dumps({"traceEvents": [record]}))
+    empty = call(name, hw.load(path, cache=False, progress=False))
+    filled = call(name, job)
+    assert not len(empty)
+    assert "BytePS" in empty.attrs["note"]
+    assert empty.columns.tolist() == filled.columns.tolist()
+    plain = [column for column in empty if str(filled[column].dtype) != "category"]
+    assert empty[plain].dtypes.equals(filled[plain].dtypes)
+    assert set(empty.attrs["matched"].values()) == {0}
+
+
+@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - {"byteps_clock"}))
+def test_parts_add_up(name, job):
+    """All ranks one by one give the rows of all at once, where rows are of one rank."""
+    whole = call(name, job)
+    if "rank" not in whole:
+        return
+    if name == "byteps_pulls":  # of pulls beside those of other workers
+        return
+    rows = sum(len(call(name, job, ranks=[rank])) for rank in job.ranks)
+    assert rows == len(whole)
+    assert set(whole["rank"]) <= set(job.ranks)
+
+
+def test_selections_choose_requests_and_stages(job):
+    chosen = job.select("name == 'push-9'")
+    requests = analysis.byteps_requests(job, selection=chosen)
+    assert set(requests["node"]) == {9}
+    assert set(requests["op"]) == {"push"}
+    stages = analysis.byteps_stages(job, selection=job.select("kind == 'memory'"))
+    assert set(stages["stage"].astype(str)) == {"COPYD2H", "COPYH2D"}
+
+
+def test_the_code_of_the_page_on_byteps_runs(repo, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_byteps_job("runs/byteps", steps=1, gradients=2)
+    text = (repo / "docs/byteps.md").read_text("utf-8")
+    names = {"hw": hw, "analysis": analysis}
+    for code in re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+        exec(compile(code, "docs/byteps.md", "exec"), names)
+    assert (tmp_path / "byteps-demo.truth.json").exists()

@@ -1,0 +1,371 @@
+"""BytePS workers' traces and servers' profiles: whole, old, foreign, damaged."""
+
+import numpy as np
+import pytest
+
+import hta_widgets as hw
+from hta_widgets import taxonomy
+from hta_widgets.demo import write_byteps_job
+from hta_widgets.model.byteps import worker_rows
+from hta_widgets.model.byteps_requests import servers_of_keys
+from hta_widgets.readers.byteps_server import first_in_first_out
+from hta_widgets.tiles import TileEngine
+
+from .conftest import event
+
+NOW = 1574685985000000
+
+
+def load(path, **more):
+    return hw.load(path, cache=False, progress=False, **more)
+
+
+def stage(name, start, dur, key=None, tensor="byteps.gradient_0", **more):
+    pid = f"Comm.{tensor}"
+    return {
+        "ph": "X",
+        "args": {"name": pid},
+        "pid": pid,
+        "name": pid if name is None else f"{pid}.{name}",
+        "ts": NOW + start,
+        "dur": dur,
+        "tid": "total" if name is None else str(key),
+        **more,
+    }
+
+
+def request(name, phase, key, time):
+    return {"name": name, "ph": phase, "pid": key, "tid": key, "ts": NOW + time}
+
+
+def problems_of(traces):
+    return {(p["kind"], p["count"]) for p in traces.problems.to_dict("records")}
+
+
+# --- workers --------------------------------------------------------------------------------------
+
+#: The documentation's example: of November 2019, without "cat".
+DOCUMENTED = """{"traceEvents": [
+{
+    "ph": "X",
+    "args": {
+        "name": "Comm.byteps.gradient_0"
+    },
+    "pid": "Comm.byteps.gradient_0",
+    "name": "Comm.byteps.gradient_0",
+    "ts": 1574685989504865,
+    "dur": 24026,
+    "tid": "total"
+},
+{
+    "ph": "X",
+    "args": {
+        "name": "Comm.byteps.gradient_0"
+    },
+    "pid": "Comm.byteps.gradient_0",
+    "name": "Comm.byteps.gradient_0.BROADCAST",
+    "ts": 1574685989527000,
+    "dur": 1074,
+    "tid": "26148864"
+}]}"""
+
+
+def test_files_of_2019_state_no_category(write):
+    traces = load(write(DOCUMENTED, "traces/3/comm.json"))
+    assert traces.format == "byteps"
+    assert traces.summary()[["worker", "local_rank"]].to_numpy().tolist() == [[0, 3]]
+    events = traces[0].events
+    assert events["category"].tolist() == ["Comm", "Comm"]
+    assert events["kind"].tolist() == ["annotation", "communication"]
+    assert events["tid"].tolist() == ["total", "26148864"]
+    assert events["track"].tolist() == ["gradient_0 · whole", "gradient_0 · partition 0"]
+    assert events["dur_ns"].tolist() == [24026000, 1074000]
+    assert traces.origin_ns == 1574685989504865000
+    assert traces[0].args(1) == {"name": "Comm.byteps.gradient_0"}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("COORDINATE_REDUCE", "sync"),
+        ("REDUCE", "communication"),
+        ("COPYD2H", "memory"),
+        ("PCIE_REDUCE", "cpu"),
+        ("COORDINATE_PUSH", "sync"),
+        ("COMPRESS", "cpu"),
+        ("PUSH", "communication"),
+        ("PULL", "communication"),
+        ("DECOMPRESS", "cpu"),
+        ("COPYH2D", "memory"),
+        ("COORDINATE_BROADCAST", "sync"),
+        ("BROADCAST", "communication"),
+        ("COORDINATE_ALLGATHER", "sync"),
+        ("ALLGATHER", "communication"),
+        ("CPU_COPY_PULL", "memory"),
+        ("SEND", "communication"),
+        ("GDR_V1_PUSH_PULL", "communication"),
+        ("SOMETHING_NEW", "other"),
+        (None, "annotation"),
+    ],
+)
+def test_kinds_of_stages(name, kind):
+    full = "Comm.byteps.gradient_0" + (f".{name}" if name else "")
+    assert taxonomy.kind_of("Comm", full) == kind
+
+
+def test_unknown_stages_are_placed_by_time(write):
+    key = 7 << 16
+    records = [
+        stage(None, 0, 100),
+        stage("BROADCAST", 90, 10, key),
+        stage("ROTATE", 50, 5, key),
+        stage("PUSH", 40, 10, key),
+        stage("PULL", 60, 20, key),
+    ]
+    rows = worker_rows(load(write(records))[0])
+    names = [name for name in rows.stages if name in {"PUSH", "ROTATE", "PULL", "BROADCAST"}]
+    assert names == ["PUSH", "ROTATE", "PULL", "BROADCAST"]
+    assert [rows.stages[code] for code in rows.parts.stage] == names
+    assert rows.parts.queue_ns.tolist() == [40000, 0, 5000, 10000]
+
+
+def test_odd_tensor_names_and_numbers(write):
+    records = [
+        stage(None, 0, 100, tensor="byteps.Gradient.layer1.0.PUSH"),
+        stage("PUSH", 10, 20, -1, tensor="byteps.Gradient.layer1.0.PUSH"),  # a wrapped key
+        stage("PULL", 30, 0, 5, tensor="byteps.Gradient.layer1.0.PUSH"),
+        stage("PULL", 40, -3, 5, tensor="byteps.Gradient.layer1.0.PUSH"),  # after a clock's step
+        stage(None, 50, 0, tensor="unfinished"),
+    ]
+    traces = load(write(records))
+    rows = worker_rows(traces[0])
+    assert rows.tensors == ["byteps.Gradient.layer1.0.PUSH", "unfinished"]
+    assert rows.parts.key.tolist() == [-1, 5, 5]
+    assert traces[0].events["step"].tolist() == [0, 0, 0, 1, 0]
+    assert {("repaired", 1), ("unpaired", 1)} <= problems_of(traces)
+
+
+def test_waiting_for_the_root_is_told_apart(write, tmp_path):
+    key = 3 << 16
+    others = [
+        stage(None, 0, 200),
+        stage("COORDINATE_PUSH", 20, 1, key),
+        stage("COPYH2D", 150, 10, key),
+    ]
+    root = [stage(None, 0, 200), stage("PUSH", 20, 60, key), stage("COPYH2D", 150, 10, key)]
+    write(others, "worker0/traces/0/comm.json")
+    write(root, "worker0/traces/1/comm.json")
+    traces = load(tmp_path)
+    waits = traces[0].asyncs
+    assert waits["name"].tolist() == ["waiting for root"]
+    assert waits[["start_ns", "dur_ns"]].to_numpy().tolist() == [[21000, 129000]]
+    assert not len(traces[1].asyncs)
+    assert len(traces[0]) == 3  # the file's own events only
+    pushing = traces[1].counters.query("name == 'PUSH'")
+    assert pushing[["time_ns", "value"]].to_numpy().tolist() == [[20000, 1], [80000, 0]]
+
+
+# --- servers --------------------------------------------------------------------------------------
+
+EXCERPT = """{"traceEvents": [
+{"name": "push-9", "ph": "B", "pid": 27000832, "tid": 27000832, "ts": 1569331999234742},
+{"name": "push-9", "ph": "E", "pid": 27000832, "tid": 27000832, "ts": 1569331999234778},
+{"name": "pull-9", "ph": "B", "pid": 27000832, "tid": 27000832, "ts": 1569331999234878},
+{"name": "push-11", "ph": "B", "pid": 27000832, "tid": 27000832, "ts": 1569331999234898},
+{"name": "push-11", "ph": "E", "pid": 27000832, "tid": 27000832, "ts": 1569331999234931},
+"""
+
+
+def test_the_documented_excerpt(write):
+    traces = load(write(EXCERPT))
+    assert traces.format == "byteps-server"
+    assert traces[0].events["name"].tolist() == ["push-9", "push-11"]
+    assert traces[0].events["dur_ns"].tolist() == [36000, 33000]
+    opened = traces[0].asyncs
+    assert opened["name"].tolist() == ["pull-9"]
+    assert opened["dur_ns"].tolist() == [-1]
+    lag = hw.analysis.byteps_worker_lag(traces)
+    assert lag["mean_lag_ns"].tolist() == [0, 156000]
+
+
+def test_interleaved_requests_are_paired_first_in_first_out(write):
+    key = 2**63 + 5
+    records = [
+        request("pull-9", "E", key, 0),  # its begin is not in the excerpt
+        request("push-9", "B", key, 1),
+        request("push-11", "B", key, 2),
+        request("push-9", "B", key, 3),
+        request("push-9", "E", key, 4),
+        request("push-11", "E", key, 6),
+        request("push-9", "E", key, 9),
+        request("push-9", "B", key, 10),
+    ]
+    traces = load(write(records))
+    events = traces[0].events
+    assert list(zip(events["name"], events["dur_ns"] // 1000, events["step"], strict=True)) == [
+        ("push-9", 3, 0),
+        ("push-11", 4, 0),
+        ("push-9", 6, 1),
+    ]
+    assert events["pid"].unique().tolist() == [str(key)]
+    assert events["tid"].unique().tolist() == [str(key)]
+    assert [p["count"] for p in traces.problems.to_dict("records") if p["kind"] == "unpaired"] == [
+        1,
+        1,
+    ]
+
+
+def test_pairing_against_queues():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        size = int(rng.integers(0, 30))
+        group, opens = rng.integers(0, 3, size), rng.random(size) < 0.5
+        queues, pairs, alone = {}, [], []
+        for at in range(size):
+            waiting = queues.setdefault(int(group[at]), [])
+            if opens[at]:
+                waiting.append(at)
+            elif waiting:
+                pairs.append((waiting.pop(0), at))
+            else:
+                alone.append(at)
+        alone += [at for waiting in queues.values() for at in waiting]
+        begins, ends, lost = first_in_first_out(group, opens)
+        assert sorted(zip(begins.tolist(), ends.tolist(), strict=True)) == sorted(pairs)
+        assert lost.tolist() == sorted(alone)
+
+
+@pytest.mark.parametrize("servers", [1, 2, 3, 4, 7])
+def test_what_keys_mean_follows_from_all_of_them(servers):
+    stride = (2**64 - 1) // servers
+    raw = [(30 + tensor) << 16 | part for tensor in range(40) for part in range(tensor % 4 + 1)]
+    files = [
+        np.array([key + at * stride for key in raw if key * 7 % servers == at], np.uint64)
+        for at in range(servers)
+    ]
+    found, meaning = servers_of_keys(files)
+    assert found == servers
+    for at, file in enumerate(files):
+        assert {meaning[at][int(key)] for key in file} == {
+            (at, key) for key in raw if key * 7 % servers == at
+        }
+
+
+def numbers_in(value):
+    if isinstance(value, dict):
+        yield from (n for item in value.values() for n in numbers_in(item))
+    elif isinstance(value, (list, tuple)):
+        yield from (n for item in value for n in numbers_in(item))
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield value
+
+
+def test_no_key_reaches_the_page_as_a_number(tmp_path):
+    write_byteps_job(tmp_path / "job", steps=2, gradients=3)
+    traces = load(tmp_path / "job")
+    engine = TileEngine(traces)
+    scene = engine.scene()
+    assert max(numbers_in(scene)) < 2**53
+    server = traces[5]
+    keys = {track.pid for track in server.tracks}
+    assert min(map(int, keys)) > 2**63 - 1
+    shown = {track["process"] for rank in scene["ranks"] for track in rank["tracks"]}
+    assert {f"key {key}" for key in keys} <= shown
+    for at in range(len(server)):
+        reply, _ = engine.answer({"op": "event", "rank": 5, "id": at})
+        assert max(numbers_in(reply)) < 2**53
+        assert reply["event"]["process"] == f"key {server.events['pid'][at]}"
+
+
+# --- which files, and what is wrong with them -----------------------------------------------------
+
+HOROVOD = """[
+{"name": "process_name", "ph": "M", "pid": 0, "args": {"name": "horovod_allreduce.weight"}},
+{"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "ts": 12, "pid": 0, "tid": 1},
+{"ph": "E", "ts": 20, "pid": 0, "tid": 1},
+"""
+
+
+def test_a_mixed_directory_loads_the_right_files_and_names_the_others(write, tmp_path):
+    write_byteps_job(tmp_path / "job", steps=1, servers=1, gradients=2)
+    write([event()], "job/rank-0.json", distributedInfo={"rank": 0})
+    write(HOROVOD, "job/horovod/comm.json")
+    write('{"lr": 0.1}', "job/config.json")
+    write("", "job/worker2/traces/0/comm.json")
+    traces = load(tmp_path / "job")
+    summary = traces.summary()
+    assert traces.format == "mixed"
+    assert summary["format"].tolist() == ["kineto", *["byteps"] * 4, "byteps-server"]
+    assert summary["rank"].tolist() == [0, 1, 2, 3, 4, 5]
+    assert summary["worker"].tolist() == [-1, 0, 0, 1, 1, -1]
+    said = {
+        path.rsplit("job/", 1)[1]: (kind, detail)
+        for path, kind, detail in traces.problems[["file", "kind", "detail"]].to_numpy().tolist()
+    }
+    assert said["horovod/comm.json"][0] == "foreign"
+    assert "Horovod" in said["horovod/comm.json"][1]
+    assert said["config.json"][0] == "foreign"
+    assert said["worker2/traces/0/comm.json"][0] == "empty"
+    only = load(tmp_path / "job", format="byteps")
+    assert only.formats == ["byteps"]
+    assert load(tmp_path / "job/horovod/comm.json").format == "kineto"
+    plain = load(tmp_path / "job/worker0/traces/0/comm.json", format="kineto")
+    assert plain.format == "kineto"
+
+
+def test_workers_count_in_natural_order_and_by_local_rank(write, tmp_path):
+    for worker, gpu in ((10, 1), (2, 0), (10, 0), (2, 11), (2, 2)):
+        write(DOCUMENTED, f"host{worker}/{gpu}/comm.json")
+    write(DOCUMENTED, "host3/comm.json")
+    summary = load(tmp_path).summary()
+    assert summary["worker"].tolist() == [0, 0, 0, 1, 2, 2]
+    assert summary["local_rank"].tolist() == [0, 2, 11, 0, 0, 1]
+    assert [path.rsplit("host", 1)[1] for path in summary["file"]] == [
+        "2/0/comm.json",
+        "2/2/comm.json",
+        "2/11/comm.json",
+        "3/comm.json",
+        "10/0/comm.json",
+        "10/1/comm.json",
+    ]
+
+
+def test_two_files_of_one_gpu_are_both_kept(write, tmp_path):
+    write(DOCUMENTED, "worker0/0/comm.json")
+    write(DOCUMENTED, "worker0/0/comm-copy.json")
+    traces = load(tmp_path)
+    assert traces.summary()["local_rank"].tolist() == [0, 1]
+    assert ("duplicate_rank", 1) in problems_of(traces)
+
+
+@pytest.mark.parametrize("file", ["worker0/traces/1/comm.json", "server0/server_profile.json"])
+def test_cut_anywhere_a_file_gives_what_is_whole(tmp_path, file):
+    write_byteps_job(tmp_path / "job", steps=2, gradients=2)
+    whole = (tmp_path / "job" / file).read_bytes()
+    most = len(load(tmp_path / "job" / file)[0])
+    path = tmp_path / "cut" / file
+    path.parent.mkdir(parents=True)
+    counts = []
+    for size in range(0, len(whole), max(len(whole) // 60, 1)):
+        path.write_bytes(whole[:size])
+        try:
+            traces = load(path)
+        except hw.TraceError:
+            counts.append(0)
+            continue
+        counts.append(len(traces[0]))
+        assert "truncated" in set(traces.problems["kind"])
+    assert counts == sorted(counts)
+    assert counts[0] == 0 < counts[len(counts) // 2] < most
+
+
+def test_bytes_that_are_wrong_are_skipped(tmp_path):
+    write_byteps_job(tmp_path / "job", steps=2, gradients=2)
+    path = tmp_path / "job/worker0/traces/1/comm.json"
+    whole = path.read_bytes()
+    most = len(load(path)[0])
+    middle = len(whole) // 2
+    path.write_bytes(whole[:middle] + b"\xff\xfe\x00" + whole[middle + 3 :])
+    traces = load(path)
+    assert most - 2 <= len(traces[0]) <= most
+    assert traces.format == "byteps"
