@@ -6,6 +6,8 @@ from pathlib import Path
 
 import anywidget
 
+from hta_widgets.widgets.hosts import in_marimo
+
 __all__ = ["BokehAsset", "bokeh_asset", "bokeh_module"]
 
 _one: BokehAsset | None = None
@@ -49,6 +51,9 @@ def bokeh_asset() -> BokehAsset:
     >>> bokeh_asset() is bokeh_asset()  # doctest: +SKIP
     True
     """
+    if in_marimo():
+        # One kernel may serve several pages there, and what a cell made ends with the cell.
+        return BokehAsset()
     global _one  # noqa: PLW0603 - one a kernel is the point
     if _one is None or _one.comm is None:
         _one = BokehAsset()

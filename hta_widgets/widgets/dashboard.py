@@ -21,6 +21,7 @@ from hta_widgets.tiles import TileEngine
 from hta_widgets.widgets.assets import asset
 from hta_widgets.widgets.bokeh_asset import bokeh_asset, bokeh_module
 from hta_widgets.widgets.following import Following
+from hta_widgets.widgets.hosts import in_marimo
 from hta_widgets.widgets.linked import MOST_UNFOLDED, LinkedView, as_traces
 from hta_widgets.widgets.panel_choice import CHARTS, chosen_panels
 from hta_widgets.widgets.rpc import Answer
@@ -140,6 +141,9 @@ class Dashboard(LinkedView):
             _scene=engine.scene(),
         )
         self.observe(self._forget, names=list(_FIGURES_HANG_ON))
+        if in_marimo():
+            # Later, when the page asks for charts, no cell runs that could make a widget.
+            self.bokehjs = bokeh_asset()
 
     # --- views and numbers ------------------------------------------------------------------------
 
