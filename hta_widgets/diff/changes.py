@@ -29,6 +29,7 @@ Flags = npt.NDArray[np.bool_]
 CHANGES: tuple[str, ...] = ("slower", "faster", "added", "removed", "moved", "replaced")
 
 _RELATIVE = 0.05  # of the longer of two times; runs of one program differ by less
+_RELATIVE_MUCH = 0.4  # so much need not stand out among all that was tested
 _RELATIVE_ALONE = 0.2  # where one step tells nothing of the spread
 _OF_STEP = 0.001  # of a step; less does not matter
 _MOST_STEPS = 0.5  # what happens in fewer of the steps is chance
@@ -68,9 +69,9 @@ def changes(diff: Comparison) -> pd.DataFrame:
     work that it launched, of collectives without waiting for other ranks where that is known. Of
     operators of one call path the times of a step are added up. A difference counts that is at
     least 5 % of the longer time and 0.1 % of a step, and unlikely to be chance: by Welch's test
-    over the steps at 5 %, divided by the number of times that are tested. With one step on a side
-    nothing is known of the spread: there 20 % is asked for. An operator of which work was added,
-    removed or replaced is told of once, by that.
+    over the steps at 5 %, divided by the number of times that are tested unless the difference is
+    40 % and more. With one step on a side nothing is known of the spread: there 20 % is asked for.
+    An operator of which work was added, removed or replaced is told of once, by that.
 
     Parameters
     ----------
@@ -251,7 +252,8 @@ def _times(diff: Comparison, matches: Matches, told: set[int]) -> tuple[list[_Ch
         most = np.maximum(*mean)[asked_of]
         alone = np.isnan(p_value)
         asked = np.where(alone, _RELATIVE_ALONE, _RELATIVE) * most
-        chance = np.where(alone, 0.0, p_value) * tested
+        times = np.where(np.abs(gap) >= _RELATIVE_MUCH * most, 1, tested)
+        chance = np.where(alone, 0.0, p_value) * times
         counts = np.flatnonzero((np.abs(gap) >= np.maximum(asked, floor)) & (chance < ALPHA))
         for place in counts.tolist():
             path = int(asked_of[place])

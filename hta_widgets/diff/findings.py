@@ -16,13 +16,15 @@ from .changes import changes
 from .moments import splits_communication
 from .names import names
 from .sides import Comparison
-from .steps import steps
+from .steps import ALPHA, steps
 from .waterfall import waterfall
 
 __all__ = ["Finding", "findings"]
 
 _SMALL = 0.01  # of a step: what differs by less is no finding
-_SMALL_ALONE = 0.05  # where one step tells nothing of the spread
+_LARGE = 0.05  # by less runs of one program may differ
+#: How much of the step times a difference must be, and how unlikely chance, to be told.
+_NOISE = ((_LARGE, ALPHA), (_SMALL, 0.001))
 _MOST_CHANGES = 8
 _RULE = 5  # so many operators that change alike are told of as one
 
@@ -54,9 +56,10 @@ def findings(diff: Comparison) -> list[Finding]:
     The first says how much longer the steps take; the second which kinds of time that goes to; the
     third which device work runs another number of times; then how it is spread over the steps; then
     follow the changes with most time (see `changes`), those of many operators by one factor as one.
-    What is within the noise is not told: a difference of the step times that is less than 1 % of
-    them, or that may be chance (Welch's test over the steps at 5 %; with one step on a side, less
-    than 5 %). Without any difference the list is empty.
+    What is within the noise is not told: a difference of the step times that is less than 5 % of
+    them or may be chance (Welch's test over the steps at 5 %), unless it is at least 1 % and chance
+    is less likely than 0.1 %; with one step on a side, less than 5 %. Without any difference the
+    list is empty.
 
     Parameters
     ----------
@@ -99,9 +102,11 @@ def findings(diff: Comparison) -> list[Finding]:
 
 
 def _matters(by_step: pd.DataFrame, before: int, after: int) -> bool:
-    significant = by_step.attrs["is_significant"]
-    floor = _SMALL_ALONE if significant is None else _SMALL
-    return significant is not False and abs(after - before) >= floor * max(before, after, 1)
+    share = abs(after - before) / max(before, after, 1)
+    likely = by_step.attrs["p_value"]
+    if likely is None:
+        return share >= _LARGE
+    return any(share >= floor and likely < chance for floor, chance in _NOISE)
 
 
 def _headline(diff: Comparison, before: int, after: int) -> Finding:

@@ -1,0 +1,33 @@
+"""A demo job before and after changes that are known."""
+
+import pytest
+
+import hta_widgets as hw
+from hta_widgets.demo import write_demo
+from hta_widgets.demo.changes import CHANGES
+
+SHAPE = {"ranks": 4, "steps": 5, "events_per_step": 1600}
+
+
+@pytest.fixture(scope="session")
+def jobs(tmp_path_factory):
+    """`jobs(seed, changes)`: traces and truth of a demo job, each written once."""
+    known = {}
+
+    def job(seed, changes=()):
+        key = seed, tuple(changes)
+        if key not in known:
+            folder = tmp_path_factory.mktemp("diff") / f"seed-{seed}-{len(changes)}"
+            truth = write_demo(folder, seed=seed, changes=changes, **SHAPE)
+            known[key] = hw.load(folder, cache=False, progress=False), truth
+        return known[key]
+
+    return job
+
+
+@pytest.fixture(scope="session")
+def changed(jobs):
+    """The usual job, another run of it with all changes, and the truth about them."""
+    before, _ = jobs(0)
+    after, truth = jobs(1, CHANGES)
+    return before, after, truth

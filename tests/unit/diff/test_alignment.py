@@ -1,0 +1,115 @@
+"""Two runs on one time axis, against places worked out by hand."""
+
+import numpy as np
+import pytest
+from support.small import event, load, nccl
+
+import hta_widgets as hw
+from hta_widgets import diff as hd
+
+
+def steps(*bounds, first=1):
+    return [
+        event("user_annotation", f"ProfilerStep#{first + k}", start, end, pid=10)
+        for k, (start, end) in enumerate(bounds)
+    ]
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """Steps of 100, 200 and 50 against 150, 120 and 50 ns, with a pause after the second."""
+    before = load(tmp_path, steps((10, 110), (110, 310), (330, 380)))
+    after = load(tmp_path, steps((40, 190), (190, 310), (310, 360)))
+    return hd.compare(before, after)
+
+
+def gaps(found):
+    return [tuple(row) for row in found.gaps.itertuples(index=False)]
+
+
+def test_steps_start_in_line_and_slots_are_as_long_as_the_longer(pair):
+    found = hd.align(pair, "steps")
+    slots = found.slots
+    # What follows a step belongs to its slot: the second of before goes on to 330.
+    assert slots["common_start_ns"].tolist() == [10, 160, 380]
+    assert slots["common_end_ns"].tolist() == [160, 360, 430]
+    assert slots["delta_ns"].tolist() == [50, -80, 0]
+    assert slots["before_label"].tolist() == ["ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3"]
+    for side, start in (("before", [10, 110, 330]), ("after", [40, 190, 310])):
+        assert getattr(found, side).to_common(start).tolist() == [10, 160, 380]
+    assert gaps(found) == [("before", 110, 160), ("after", 280, 380)]
+    # Before the first step and after the last, time goes on.
+    assert found.before.to_common([0, 379, 380, 500]).tolist() == [0, 429, 430, 550]
+    assert found.after.to_common([0, 360]).tolist() == [-30, 430]
+    assert found.before.in_gap([109, 110, 159, 160]).tolist() == [False, True, True, False]
+    # The way back; out of a gap to the instant at which it begins.
+    assert found.before.to_own([109, 110, 140, 160, 550]).tolist() == [109, 110, 110, 110, 500]
+
+
+def test_moved_as_a_whole(pair):
+    absolute = hd.align(pair, "absolute")
+    assert absolute.after.to_common([0, 40, 999]).tolist() == [0, 40, 999]
+    assert gaps(absolute) == []
+    first = hd.align(pair, "first_step")
+    assert first.before.to_common([10]).tolist() == first.after.to_common([40]).tolist() == [10]
+    assert first.after.to_own(first.after.to_common([-5, 7, 10**15])).tolist() == [-5, 7, 10**15]
+    assert first.slots["common_start_ns"].tolist() == [10, 110, 280]
+
+
+def test_stretched_to_the_length_of_the_longer(pair):
+    # 370 against 320 ns from the first step's start to the last one's end.
+    found = hd.align(pair, "scaled")
+    assert found.before.to_common([10, 200, 380]).tolist() == [10, 200, 380]
+    assert found.after.to_common([40, 200, 359, 360]).tolist() == [10, 195, 378, 380]
+    assert gaps(found) == []
+    inside = np.arange(-100, 1000)
+    assert (found.after.to_own(found.after.to_common(inside)) == inside).all()
+
+
+def test_a_pair_of_long_runs_is_exact_beyond_64_bits(tmp_path):
+    hours = 3_600_000_000_000
+    before = load(tmp_path, steps((0, 7 * hours)))
+    after = load(tmp_path, steps((0, 5 * hours + 1)))
+    found = hd.align(hd.compare(before, after), "scaled")
+    inside = np.array([0, 1, 12_345_678_901_234, 5 * hours])
+    common = found.after.to_common(inside)
+    assert common.tolist() == [t * 7 * hours // (5 * hours + 1) for t in inside.tolist()]
+    assert (found.after.to_own(common) == inside).all()
+
+
+def test_collectives_start_in_line(tmp_path):
+    def side(*starts):
+        end = max(starts) + 100
+        return load(tmp_path, [*steps((5, end)), *(nccl(at, at + 10) for at in starts)])
+
+    # Without launches nothing has a step; times tell that they lie in it.
+    diff = hd.compare(side(20, 120, 150), side(30, 90, 200))
+    found = hd.align(diff, "collectives")
+    assert found.slots["common_start_ns"].tolist() == [20, 120, 230]
+    assert found.slots["before_start_ns"].tolist() == [20, 120, 150]
+    assert found.slots["after_start_ns"].tolist() == [30, 90, 200]
+    assert gaps(found) == [("before", 150, 230), ("after", 80, 120)]
+    none = hd.align(hd.compare(side(20).select("kind != 'communication'"), side(20)), "collectives")
+    assert none.slots.attrs["note"] == "no collectives belong together: steps are lined up instead"
+    assert len(none.slots) == 1
+
+
+def test_of_several_ranks_a_step_runs_from_the_first_start_to_the_last_end(tmp_path):
+    before = load(tmp_path, steps((10, 100), (100, 200)), steps((20, 120), (120, 190)))
+    after = load(tmp_path, steps((10, 100), (100, 150)), steps((10, 90), (95, 150)))
+    slots = hd.align(hd.compare(before, after)).slots
+    assert slots["before_start_ns"].tolist() == [10, 100]
+    assert slots["before_end_ns"].tolist() == [120, 200]
+    assert slots["after_start_ns"].tolist() == [10, 95]
+
+
+def test_segments_are_the_pieces_of_both_maps(pair):
+    found = hd.align(pair, "steps")
+    rows = found.segments()
+    mine = rows[rows["side"] == "after"]
+    assert mine["own_start_ns"].tolist() == found.after.own_start.tolist()
+    assert (
+        rows["own_end_ns"] - rows["own_start_ns"] <= rows["common_end_ns"] - rows["common_start_ns"]
+    ).all()
+    with pytest.raises(hw.TraceError, match="no time base 'warp'"):
+        hd.align(pair, "warp")

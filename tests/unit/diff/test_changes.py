@@ -1,0 +1,163 @@
+"""Injected changes are found, each once, and nothing else."""
+
+import itertools
+
+import numpy as np
+import pytest
+from support.small import call, copy, event, kernel, load
+
+import hta_widgets as hw
+from hta_widgets import diff as hd
+from hta_widgets.demo import write_demo
+from hta_widgets.demo.changes import CHANGES
+
+
+def told(diff):
+    return {
+        (row.change, row.name_)
+        for row in hd.changes(diff).rename(columns={"name": "name_"}).itertuples()
+    }
+
+
+@pytest.mark.parametrize("seeds", [(0, 1), (2, 3)])
+def test_each_injected_change_is_found_and_nothing_else(jobs, seeds):
+    (before, _), (after, truth) = jobs(seeds[0]), jobs(seeds[1], CHANGES)
+    diff = hd.compare(before, after)
+    expected = {(one["change"], one["name"]) for one in truth["changes"]}
+    assert len(expected) == len(CHANGES)
+    assert told(diff) == expected
+    frame = hd.changes(diff).set_index("name")
+    slow = frame.loc["aten::gelu"]
+    assert slow["measure"] == "device and host"
+    assert slow["after_ns"] / slow["before_ns"] == pytest.approx(2, rel=0.05)
+    assert slow["before_count"] == slow["after_count"] > 0
+    fused = frame.loc["aten::native_layer_norm_backward"]
+    assert fused["before_count"] == 2 * fused["after_count"] > 0
+    assert len(fused["before_names"].split("; ")) == 2
+    assert "layer_norm_backward_fused" in fused["after_names"]
+    moved = frame.loc["c10d::allreduce_"]
+    assert moved["before_count"] == moved["after_count"] == 1
+    # The same collective, so the same transfer, waiting left out.
+    assert abs(moved["diff_ns"]) < 0.1 * moved["before_ns"]
+    copied = frame.loc["aten::contiguous"]
+    assert (copied["before_count"], copied["after_count"]) == (0, 1)
+    names = hd.names(diff).set_index("name")
+    copies = names.loc["Memcpy DtoD (Device -> Device)"]
+    assert (copies["change"], copies["after_count_per_step"]) == ("added", 1)
+    assert copied["after_ns"] == pytest.approx(copies["after_ns_per_step"])
+    fused_name = fused["after_names"]
+    assert names.loc[fused_name, "change"] == "replaced"
+    assert names.loc[fused_name, "replaced_by"] in fused["before_names"]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_one_change_alone_is_found_alone(jobs, change):
+    (before, _), (after, truth) = jobs(0), jobs(4, [change])
+    expected = {(one["change"], one["name"]) for one in truth["changes"]}
+    assert told(hd.compare(before, after)) == expected
+
+
+@pytest.mark.parametrize("seeds", list(itertools.combinations(range(4), 2)))
+def test_two_runs_of_one_job_differ_in_nothing(jobs, seeds):
+    (before, _), (after, _) = (jobs(seed) for seed in seeds)
+    diff = hd.compare(before, after)
+    assert hd.changes(diff).empty
+    assert hd.changes(diff).attrs["note"] == "nothing changed by more than noise"
+    assert hd.findings(diff) == []
+    assert hd.changes(diff).attrs["tested"] > 20
+    # Every event has found its partner, though all times differ.
+    counts = hd.pairs(diff).attrs["matched"]
+    assert counts["same"] > 15_000
+    assert not any(counts[word] for word in ("added", "removed", "moved", "replaced"))
+    assert counts["changed"] < 0.03 * counts["same"]
+
+
+def test_the_reverse_of_a_change_is_found_as_such(changed):
+    before, after, _ = changed
+    assert told(hd.compare(after, before)) == {
+        ("faster", "aten::gelu"),
+        ("replaced", "aten::native_layer_norm_backward"),
+        ("moved", "c10d::allreduce_"),
+        ("removed", "aten::contiguous"),
+    }
+
+
+def test_findings_are_sentences_with_numbers(changed):
+    before, after, _ = changed
+    found = hd.findings(hd.compare(before, after))
+    texts = {one.kind: one.text.replace("\u2009", " ") for one in found}
+    assert texts["slower"].startswith("aten::gelu is slower on the device and host: ")
+    assert texts["moved"] == "c10d::allreduce_ moved to another place (1 a step)."
+    assert texts["added"].startswith("aten::contiguous is new: 1 a step, +")
+    assert texts["replaced"].startswith("Kernels of aten::native_layer_norm_backward were replaced")
+    assert all(text.endswith(".") for text in texts.values())
+
+
+def test_truth_and_bytes_of_a_changed_job(jobs, tmp_path):
+    truth = jobs(1, CHANGES)[1]
+    assert [one["injected"] for one in truth["changes"]] == list(CHANGES)
+    assert jobs(0)[1]["changes"] == []
+    with pytest.raises(hw.TraceError, match="no change 'faster'"):
+        write_demo(tmp_path / "job", ranks=2, steps=1, changes=["faster"])
+    with pytest.raises(hw.TraceError, match="no collective to move"):
+        write_demo(tmp_path / "job", ranks=1, steps=1, changes=["moved_collective"])
+
+
+# --- by hand --------------------------------------------------------------------------------------
+
+
+def steps(count, body):
+    """`count` steps of 1 ms, each with the events that `body(start, number)` gives."""
+    records = []
+    for number in range(count):
+        start = 1_000_000 * (number + 1)
+        records.append(
+            event("user_annotation", f"ProfilerStep#{number}", start, start + 1_000_000, pid=10)
+        )
+        records += body(start, number)
+    return records
+
+
+def op(name, start, end):
+    return event("cpu_op", name, start, end, pid=10)
+
+
+def test_what_happens_in_few_steps_is_no_change(tmp_path):
+    def body(start, number, *, extra):
+        yield op("aten::mm", start + 1000, start + 100_000)
+        if number in extra:
+            yield op("aten::zero_", start + 200_000, start + 300_000)
+
+    before = load(tmp_path, steps(4, lambda s, n: body(s, n, extra=())))
+    twice = load(tmp_path, steps(4, lambda s, n: body(s, n, extra=(1, 2))))
+    thrice = load(tmp_path, steps(4, lambda s, n: body(s, n, extra=(1, 2, 3))))
+    assert told(hd.compare(before, twice)) == set()
+    assert told(hd.compare(before, thrice)) == {("added", "aten::zero_")}
+
+
+def test_with_one_step_only_much_counts(tmp_path):
+    def side(length):
+        return load(tmp_path, steps(1, lambda s, _: [op("aten::mm", s + 1000, s + 1000 + length)]))
+
+    assert told(hd.compare(side(100_000), side(115_000))) == set()
+    diff = hd.compare(side(100_000), side(130_000))
+    assert told(diff) == {("slower", "aten::mm")}
+    assert np.isnan(hd.changes(diff)["p_value"]).all()
+
+
+def test_work_without_a_known_operator_is_told_by_its_own_name(tmp_path):
+    def body(start, _, *, extra):
+        yield op("aten::mm", start, start + 20_000)
+        yield call(start + 1000, start + 5000, launch=start)
+        yield kernel(start + 6000, start + 50_000, launch=start)
+        if extra:
+            yield call(start + 30_000, start + 35_000, launch=start + 1)
+            yield copy(start + 60_000, start + 90_000, launch=start + 1)
+
+    before = load(tmp_path, steps(3, lambda s, n: body(s, n, extra=False)))
+    after = load(tmp_path, steps(3, lambda s, n: body(s, n, extra=True)))
+    frame = hd.changes(hd.compare(before, after))
+    assert frame[["change", "measure", "name"]].to_numpy().tolist() == [
+        ["added", "kernel", "Memcpy HtoD"]
+    ]
+    assert frame["after_ns"].tolist() == [30_000.0]

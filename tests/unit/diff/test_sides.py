@@ -1,0 +1,165 @@
+"""What is compared with what: ranks, steps, windows, and what is said of it."""
+
+import json
+
+import pytest
+from support.small import event, kernel, load
+
+import hta_widgets as hw
+from hta_widgets import diff as hd
+
+
+def job(tmp_path, *ranks, steps=(1, 2, 3), length=100):
+    """Ranks of steps that are `length` long, with a kernel of `rank + 1` ns in each."""
+    files = []
+    for rank in ranks:
+        records = []
+        for place, number in enumerate(steps):
+            start = 10 + place * length
+            records.append(
+                event("user_annotation", f"ProfilerStep#{number}", start, start + length, pid=10)
+            )
+            records.append(event("cpu_op", "aten::mm", start + 5, start + 20, pid=10))
+            records.append(kernel(start + 10, start + 11 + rank))
+        files.append(records)
+    return load(tmp_path, *files)
+
+
+def test_ranks_pair_by_number_by_hand_or_as_the_only_ones(tmp_path):
+    four = job(tmp_path, 0, 1, 2, 3)
+    assert hd.compare(four, four).rank_pairs == [(0, 0), (1, 1), (2, 2), (3, 3)]
+    assert hd.compare(four[0], four[3]).rank_pairs == [(0, 3)]
+    by_hand = hd.compare(four, four, ranks={0: 3, 2: 1})
+    assert by_hand.rank_pairs == [(0, 3), (2, 1)]
+    assert (by_hand.before.ranks, by_hand.after.ranks) == ([0, 2], [3, 1])
+    some = hd.compare(four.select(ranks=[0, 1]), four.select(ranks=[2, 3]))
+    assert some.rank_pairs == [(0, 2), (1, 3)]
+    with pytest.raises(hw.TraceError, match="no rank 7 after"):
+        hd.compare(four, four, ranks={0: 7})
+    with pytest.raises(hw.TraceError, match="no rank has the same number"):
+        hd.compare(four[0], four[3], ranks="number")
+    with pytest.raises(hw.TraceError, match="cannot be paired by 'size'"):
+        hd.compare(four, four, ranks="size")
+
+
+def test_representatives_pair_by_size_of_their_clusters(jobs):
+    traces, truth = jobs(0)
+    diff = hd.compare(traces, traces, ranks="representative")
+    # One rank is slow; the others are alike, and one of them stands for all.
+    assert truth["straggler"] == 3
+    assert len(diff.rank_pairs) == 2
+    assert diff.rank_pairs[0][0] in {0, 1, 2}
+    assert diff.rank_pairs[1] == (3, 3)
+
+
+def test_other_numbers_of_ranks_give_means_and_say_so(tmp_path):
+    four, two = job(tmp_path, 0, 1, 2, 3), job(tmp_path, 0, 1)
+    diff = hd.compare(four, two)
+    assert diff.rank_pairs == [(0, 0), (1, 1)]
+    assert diff.before.ranks == [0, 1, 2, 3]
+    assert [one.text for one in diff.cautions] == ["4 ranks against 2: times are means over ranks"]
+    # Kernels of 1, 2, 3 and 4 ns in three steps: 30 / 4 and 9 / 2 ns. With the idle rest of each
+    # that makes 300; of two halves the first is rounded up.
+    found = hd.waterfall(diff).set_index("cause")
+    assert found.loc["compute", ["before_ns", "after_ns"]].tolist() == [8, 5]
+    assert found.loc["idle", ["before_ns", "after_ns"]].tolist() == [292, 295]
+    assert (found.attrs["before_ns"], found.attrs["after_ns"]) == (300, 300)
+    names = hd.names(diff)
+    assert names["before_count_per_step"].tolist() == [1.0]
+    assert names["after_ns_per_step"].tolist() == [5 / 3]
+
+
+def test_steps_match_by_number_or_by_order(tmp_path):
+    one, other = job(tmp_path, 0, steps=(1, 2, 3)), job(tmp_path, 0, steps=(2, 3, 4, 5))
+    diff = hd.compare(one, other)
+    assert (diff.before.steps.tolist(), diff.after.steps.tolist()) == ([2, 3], [2, 3])
+    assert (diff.before_alone.tolist(), diff.after_alone.tolist()) == ([1], [4, 5])
+    assert [one.text for one in diff.cautions] == ["3 steps against 4: 2 are compared"]
+    diff = hd.compare(one, other, steps="order")
+    assert diff.after.steps.tolist() == [2, 3, 4]
+    assert diff.cautions[-1].text == "steps have other numbers: they are matched in their order"
+    diff = hd.compare(one, job(tmp_path, 0, steps=(7, 8)))
+    assert (diff.matched_by, diff.after.steps.tolist()) == ("order", [7, 8])
+    diff = hd.compare(one, other, steps={1: 5})
+    assert (diff.before.steps.tolist(), diff.after.steps.tolist()) == ([1], [5])
+    with pytest.raises(hw.TraceError, match="crosses steps"):
+        hd.compare(one, other, steps={1: 5, 2: 4})
+    with pytest.raises(hw.TraceError, match="has no step 9"):
+        hd.compare(one, other, steps={1: 9})
+
+
+def test_two_steps_of_a_rank_and_two_windows(tmp_path):
+    traces = job(tmp_path, 0)
+    diff = hd.compare(traces.select("step == 1"), traces.select("step == 3"))
+    assert (diff.before.steps.tolist(), diff.after.steps.tolist()) == ([1], [3])
+    assert (hd.waterfall(diff)["diff_ns"] == 0).all()
+    # Of a window the steps that it holds whole.
+    diff = hd.compare(
+        traces.select(start_ns=10, end_ns=250), traces.select(start_ns=110, end_ns=310)
+    )
+    assert (diff.before.steps.tolist(), diff.matched_by) == ([2], "number")
+    # None: the windows themselves.
+    diff = hd.compare(
+        traces.select(start_ns=20, end_ns=90), traces.select(start_ns=118, end_ns=400)
+    )
+    assert (diff.matched_by, diff.step_count) == ("whole", 1)
+    assert hd.steps(diff)[["before_ns", "after_ns"]].to_numpy().tolist() == [[70, 282]]
+
+
+def test_what_must_be_known_is_said(tmp_path):
+    def one(name, world, **more):
+        path = tmp_path / f"{name}.json"
+        records = [
+            event("user_annotation", "ProfilerStep#1", 0, 100, pid=10),
+            event("cpu_op", "aten::mm", 5, 20, pid=10),
+        ]
+        document = {
+            "deviceProperties": [{"id": 0, "name": name}],
+            "distributedInfo": {"rank": 0, "world_size": world},
+            "traceEvents": records + more.get("records", []),
+        }
+        path.write_text(json.dumps(document))
+        return hw.load(path, cache=False, progress=False)
+
+    stacks = [event("python_function", "train.py(1): main", 1, 50, pid=10)]
+    nvidia = one("NVIDIA H100", 8, records=[kernel(30, 40), *stacks])
+    diff = hd.compare(nvidia, one("AMD Instinct MI300X", 4))
+    assert [tuple(caution) for caution in diff.cautions] == [
+        ("vendor", "different makers of GPUs: NVIDIA → AMD"),
+        ("gpu", "different GPUs: NVIDIA H100 → AMD Instinct MI300X"),
+        ("world_size", "world size 8 → 4"),
+        ("stacks", f"only {diff.before.label} holds Python functions: they are left out"),
+        ("device", f"{diff.after.label} holds no device work"),
+    ]
+    # Left out, Python functions hide no operator from its partner.
+    found = hd.pairs(diff).set_index("name")
+    assert found.loc["aten::mm", "status"] == "same"
+    assert "train.py(1): main" not in found.index
+    both = hd.pairs(hd.compare(nvidia, nvidia))
+    assert set(both["path"][both["name"] == "aten::mm"]) == {"train.py(1): main"}
+
+
+def test_nothing_to_compare(tmp_path):
+    traces = job(tmp_path, 0)
+    nothing = traces.select("name == 'none of them'")
+    diff = hd.compare(nothing, nothing)
+    for frame in (
+        hd.pairs(diff),
+        hd.names(diff),
+        hd.icicle(diff),
+        hd.operators_diff(diff),
+        hd.changes(diff),
+    ):
+        assert frame.empty
+        assert frame.attrs["note"]
+    whole = hd.compare(traces, traces)
+    for function in (hd.pairs, hd.names, hd.icicle, hd.operators_diff, hd.changes):
+        assert (
+            function(diff).dtypes.astype(str).replace("category", "")
+            == function(whole).dtypes.astype(str).replace("category", "")
+        ).all()
+    assert hd.findings(diff) == []
+    with pytest.raises(hw.TraceError, match="no ranks before"):
+        hd.compare(traces.subset(ranks=[]), traces)
+    with pytest.raises(hw.TraceError, match="belongs to no traces"):
+        hd.compare(hw.Selection(), traces)
