@@ -293,12 +293,6 @@ def byteps_gradient_stages(
 
 
 def _of_partitions(rows: StageRows, key: pd.Series, step: pd.Series) -> Ints:
-    wanted = set(zip(key.tolist(), step.tolist(), strict=True))
-    return np.array(
-        [
-            at
-            for at, pair in enumerate(zip(rows.key.tolist(), rows.step.tolist(), strict=True))
-            if pair in wanted
-        ],
-        np.int64,
-    )
+    steps = int(rows.step.max(initial=0)) + 1
+    wanted = key.to_numpy() * steps + step.to_numpy()
+    return np.flatnonzero(np.isin(rows.key * steps + rows.step, wanted))

@@ -97,7 +97,8 @@ def byteps_requests(
         wait = waits_of(requests)[at]
         dur = requests.end_ns[at] - requests.start_ns[at]
         raw, names = meaning[trace.rank]
-        of_raw = np.array([raw.get(key, -1) for key in requests.key[at].tolist()], np.int64)
+        unique, where = np.unique(requests.key[at], return_inverse=True)
+        of_raw = np.array([raw.get(key, -1) for key in unique.tolist()], np.int64)[where]
         declared = np.where(of_raw >= 0, declared_key(of_raw), -1)
         tensors += [names.get(key, "") for key in declared.tolist()]
         jobs += [trace.job] * len(at)

@@ -220,29 +220,11 @@ def _complete(requests: Requests, pushes: Ints) -> tuple[Ints, int]:
 def _pull_waits(requests: Requests, chosen: npt.NDArray[np.bool_], pushes: Ints) -> Ints:
     """Return for each push how long the same node's pull of the iteration waited."""
     pulls = np.flatnonzero(~requests.push & requests.closed & chosen)
-    waits = waits_of(requests)
-    of_pull = {
-        place: int(wait)
-        for place, wait in zip(
-            zip(
-                requests.key[pulls].tolist(),
-                requests.iteration[pulls].tolist(),
-                requests.node[pulls].tolist(),
-                strict=True,
-            ),
-            waits[pulls].tolist(),
-            strict=True,
-        )
-    }
-    return np.array(
-        [
-            of_pull.get(place, 0)
-            for place in zip(
-                requests.key[pushes].tolist(),
-                requests.iteration[pushes].tolist(),
-                requests.node[pushes].tolist(),
-                strict=True,
-            )
-        ],
-        np.int64,
+    both = np.concatenate([pushes, pulls])
+    place = np.stack(
+        [requests.key[both].view(np.int64), requests.iteration[both], requests.node[both]]
     )
+    group = np.unique(place, axis=1, return_inverse=True)[1].reshape(-1)
+    wait = np.zeros(int(group.max(initial=-1)) + 1, np.int64)
+    wait[group[len(pushes) :]] = waits_of(requests)[pulls]
+    return wait[group[: len(pushes)]]

@@ -202,12 +202,12 @@ def _queued(rows: StageRows, totals: TotalRows) -> StageRows:
     first[1:] = (np.diff(rows.tensor) != 0) | (np.diff(rows.key) != 0) | (np.diff(rows.step) != 0)
     ready = np.empty(len(order), np.int64)
     ready[1:] = (rows.start_ns + rows.dur_ns)[:-1]
-    whole = zip(totals.tensor.tolist(), totals.step.tolist(), strict=True)
-    started = dict(zip(whole, totals.start_ns.tolist(), strict=True))
-    for at in np.flatnonzero(first).tolist():
-        # Of a cut file the total may be missing: what was waited before the first stage is unknown.
-        own = int(rows.start_ns[at])
-        ready[at] = started.get((int(rows.tensor[at]), int(rows.step[at])), own)
+    steps = int(max(rows.step.max(), totals.step.max(initial=0))) + 1
+    began = np.full((int(max(rows.tensor.max(), totals.tensor.max(initial=0))) + 1) * steps, -1)
+    began[totals.tensor * steps + totals.step] = totals.start_ns
+    own = began[(rows.tensor * steps + rows.step)[first]]
+    # Of a cut file the total may be missing: what was waited before the first stage is unknown.
+    ready[first] = np.where(own >= 0, own, rows.start_ns[first])
     rows.queue_ns, rows.first = rows.start_ns - ready, first
     starts = np.flatnonzero(first)
     sizes = np.diff(np.append(starts, len(order)))

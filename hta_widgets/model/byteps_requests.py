@@ -81,11 +81,8 @@ def requests_of(trace: Trace) -> Requests:
     )
     rows = np.flatnonzero(is_request[table.name]) if len(table) else np.empty(0, np.int64)
     rows = rows[np.array(keyed, np.bool_)[table.track[rows]]] if len(rows) else rows
-    opened = [
-        at
-        for at, pid in enumerate(asyncs.pid)
-        if is_request[asyncs.name[at]] and asyncs.record[at] >= 0 and pid.isdecimal()
-    ]
+    opened = np.flatnonzero(is_request[asyncs.name] & (asyncs.record >= 0))
+    opened = opened[[asyncs.pid[at].isdecimal() for at in opened.tolist()]]
     open_name = asyncs.name[opened]
     start = np.concatenate([table.start_ns[rows], asyncs.start_ns[opened]]).astype(np.int64)
     order = np.argsort(start, kind="stable")
@@ -95,13 +92,16 @@ def requests_of(trace: Trace) -> Requests:
         key=np.concatenate(
             [
                 key[table.track[rows]] if len(rows) else key[:0],
-                np.array([int(asyncs.pid[at]) for at in opened], np.uint64),
+                np.array([int(asyncs.pid[at]) for at in opened.tolist()], np.uint64),
             ]
         )[order],
         push=is_push[name][order],
         node=node[name][order],
         iteration=np.concatenate(
-            [table.step[rows], np.array([int(asyncs.async_id[at]) for at in opened], np.int64)]
+            [
+                table.step[rows],
+                np.array([int(asyncs.async_id[at]) for at in opened.tolist()], np.int64),
+            ]
         )[order].astype(np.int64),
         start_ns=start[order],
         end_ns=np.concatenate([table.end_ns[rows], np.full(len(opened), -1)]).astype(np.int64)[
