@@ -138,16 +138,25 @@ def mixed(values: Hashes) -> Hashes:
 def steps_of_rows(side: RunSide, part: Part, rows: Ints) -> Ints:
     """Return which of the compared steps each event belongs to.
 
-    -1 stands for steps that are not compared; the number of steps for outside of all steps.
+    -1 stands for steps that are not compared; the number of steps for outside of all steps. Device
+    work whose launch is not in the file belongs to the step in which it starts.
     """
     count = len(side.steps)
     if not side.has_steps:
         return np.zeros(len(rows), dtype=np.int64)
-    step = part.table.step[rows]
+    table = part.table
+    step = table.step[rows]
     order = np.argsort(side.steps, kind="stable")
     ascending = side.steps[order]
     at = np.minimum(np.searchsorted(ascending, step), count - 1)
     found: Ints = np.where(ascending[at] == step, order[at], np.where(step < 0, count, -1))
+    unknown = (step < 0) & (table.stream[rows] >= 0) & (part.trace.launch_of[rows] < 0)
+    lost = np.flatnonzero(unknown)
+    windows = side.windows[part.rank] - part.trace.shift_ns
+    start = table.start_ns[rows[lost]]
+    within = np.searchsorted(windows[:, 0], start, side="right") - 1
+    inside = (within >= 0) & (start < windows[np.maximum(within, 0), 1])
+    found[lost[inside]] = within[inside]
     return found
 
 
