@@ -81,7 +81,7 @@ def mpi_compare(
         columns[f"diff_{name}"] = diff[:, place]
     columns["before_mean_us"] = divided(one[:, 2] * 1e6, one[:, 0])
     columns["after_mean_us"] = divided(other[:, 2] * 1e6, other[:, 0])
-    columns["change"] = change
+    columns["change"] = pd.Series(change, dtype=object)
     frame = result(
         columns,
         matched={

@@ -77,7 +77,7 @@ def mpi_imbalance(
             jobs.setdefault(row.job, []).append(row)
     records = [_of_job(job, members) for job, members in jobs.items()]
     columns: dict[str, Any] = {
-        name: np.array([record[name] for record in records], dtype=dtype)
+        name: pd.Series([record[name] for record in records], dtype=dtype)
         for name, dtype in _DTYPES.items()
     }
     explained = [str(record["explanation"]) for record in records if record["is_straggler"]]

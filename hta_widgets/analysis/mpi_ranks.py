@@ -89,6 +89,8 @@ def mpi_ranks(
     """
     rows, note, matched = mpi_rank_rows(traces, selection, window, ranks)
     column = _columns(rows)
+    for name in ("job", "host", "source"):
+        column[name] = pd.Series(column[name], dtype=object)
     elapsed, comm = column["elapsed_s"], column["comm_s"]
     known = column.pop("cpu"), column.pop("sync_s"), column.pop("io_s")
     tail = {name: column.pop(name) for name in ("key", "stale", "source")}
@@ -187,7 +189,7 @@ def _told(job: MpiJob, rows: list[MpiRankRow]) -> str:
     return text
 
 
-def _columns(rows: list[MpiRankRow]) -> dict[str, npt.NDArray[Any]]:
+def _columns(rows: list[MpiRankRow]) -> dict[str, Any]:
     dtypes: dict[str, Any] = {"str": object, "int": np.int64, "float": np.float64, "bool": np.bool_}
     return {
         field.name: np.array(

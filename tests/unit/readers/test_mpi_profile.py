@@ -1,0 +1,197 @@
+"""MPI profiles that are old, foreign to English, cut, left over, or several in a file."""
+
+import gzip
+
+import pytest
+
+import hta_widgets as hw
+from hta_widgets.analysis import mpi_imbalance, mpi_ranks, mpi_routines
+from hta_widgets.demo import write_mpi_job
+
+#: The form of about 2013: no jobs in names, kilobytes, and a table in order of time.
+OLD = """\
+Data for MPI rank 0 of 2:
+Times and statistics from summary_start() to summary_stop().
+-----------------------------------------------------------------
+MPI Routine                  #calls     avg. bytes      time(sec)
+-----------------------------------------------------------------
+MPI_Comm_rank                     3            0.0          0.000
+MPI_Isend                       100         1024.0          0.010
+MPI_Waitall                     100            0.0          1.500
+-----------------------------------------------------------------
+total communication time = 1.510 seconds.
+total elapsed time       = 4.000 seconds.
+user cpu time            = 3.900 seconds.
+system time              = 0.050 seconds.
+maximum memory size      = 20480 KBytes.
+
+-----------------------------------------------------------------
+Message size distributions:
+
+MPI_Isend                 #calls    avg. bytes      time(sec)
+                             100        1024.0          0.010
+
+-----------------------------------------------------------------
+
+Communication summary for all tasks:
+
+  minimum communication time = 1.510 sec for task 0
+  median  communication time = 1.510 sec for task 0
+  maximum communication time = 1.800 sec for task 1
+
+
+MPI tasks sorted by communication time:
+taskid    comm(s)  elapsed(s)     user(s)     size(KB)    switches
+     0       1.51        4.00        3.90        20480          11
+     1       1.80        4.00        3.80        10240          12
+"""
+
+
+def load(path, **options):
+    return hw.load(path, cache=False, progress=False, **options)
+
+
+def kinds(traces):
+    return sorted(set(traces.problems.kind))
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("mpi") / "job"
+    write_mpi_job(folder, ranks=4, steps=4, slow_rank=2, traces=False)
+    return folder
+
+
+def test_the_form_of_2013(tmp_path):
+    (tmp_path / "mpi_profile.0").write_text(OLD)
+    traces = load(tmp_path)
+    profile = traces[0].profile
+    assert profile.region == ("summary_start()", "summary_stop()")
+    assert (profile.rss_mib, profile.system_s) == (20.0, 0.05)
+    assert profile.summary.comm_s == ((1.51, 0), (1.51, 0), (1.8, 1))
+    table = mpi_ranks(traces)
+    assert table.rss_mib.tolist() == [20.0, 10.0]
+    assert table.switches.tolist() == [11, 12]
+    assert table.system_s.isna().all()
+    assert table.host.tolist() == ["", ""]
+    assert traces.problems.empty
+    routines = mpi_routines(traces).set_index("routine")
+    assert routines.share_of_time["MPI_Waitall"] == pytest.approx(1.5 / 1.51)
+
+
+def test_a_comma_is_a_decimal_mark(job, tmp_path):
+    for file in job.iterdir():
+        # Numbers alone: no name of the file has a dot between digits.
+        text = file.read_text()
+        head, *rest = text.split("\n")
+        swapped = "\n".join([head, *(line.replace(".", ",") for line in rest)])
+        for label in ("avg, bytes", "()", "seconds,"):
+            swapped = swapped.replace(label, label.replace(",", "."))
+        (tmp_path / file.name).write_text(swapped)
+    german, english = load(tmp_path), load(job)
+    assert german.problems.empty
+    assert mpi_routines(german).equals(mpi_routines(english))
+    assert mpi_ranks(german).equals(mpi_ranks(english))
+
+
+def test_files_of_another_run_are_found_out(tmp_path):
+    folder = tmp_path / "job"
+    write_mpi_job(folder, ranks=4, steps=9, slow_rank=1, traces=False)
+    old = (folder / "mpi_profile.90001.3").read_bytes()
+    write_mpi_job(folder, ranks=4, steps=4, slow_rank=2, traces=False)
+    (folder / "mpi_profile.90001.3").write_bytes(old)
+    traces = load(folder)
+    (problem,) = traces.problems.itertuples()
+    assert (problem.kind, problem.rank) == ("stale", 3)
+    assert "rank 0's table says" in problem.detail
+    assert [trace.profile.stale for trace in traces.values()] == [False, False, False, True]
+    routines = mpi_routines(traces)
+    assert sorted(set(routines["rank"])) == [0, 1, 2]
+    assert "left over by another run: ranks 3 of job 90001" in routines.attrs["note"]
+    assert sorted(set(mpi_routines(traces, stale=True)["rank"])) == [0, 1, 2, 3]
+    table = mpi_ranks(traces).set_index("rank")
+    assert table.stale.tolist() == [False, False, False, True]
+    assert table.key.tolist() == [0, 1, 2, -1]
+    # The table in rank 0's file is of the right run for all ranks.
+    assert mpi_imbalance(traces).straggler_rank.tolist() == [2]
+
+
+def test_every_cut_gives_the_part_that_is_there_and_says_so(job, tmp_path):
+    for rank in (0, 1):
+        whole = (job / f"mpi_profile.90001.{rank}").read_bytes()
+        end = len(whole.rstrip(b"\n"))
+        for size in [*range(27, end, 41), end - 1]:
+            path = tmp_path / f"cut{size}" / f"mpi_profile.90001.{rank}"
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(whole[:size])
+            traces = load(path)
+            assert "truncated" in kinds(traces), (rank, size)
+            mpi_routines(traces), mpi_ranks(traces), mpi_imbalance(traces)
+
+
+def test_rank_zeros_table_stands_in_for_files_that_are_not_there(job):
+    traces = load(job / "mpi_profile.90001.0")
+    table = mpi_ranks(traces)
+    assert table["rank"].tolist() == [0, 1, 2, 3]
+    assert "tables of routines of ranks 0 of 4" in table.attrs["note"]
+    others = load([job / "mpi_profile.90001.1", job / "mpi_profile.90001.3"])
+    table = mpi_ranks(others)
+    assert table["rank"].tolist() == [1, 3]
+    assert set(table.source) == {"file"}
+    assert "no table of all ranks" in table.attrs["note"]
+
+
+def test_messages_of_two_gigabytes_are_missing_from_the_bytes(tmp_path):
+    text = OLD.replace(
+        "MPI_Isend                       100 ", "MPI_Isend                       102 "
+    )
+    (tmp_path / "mpi_profile.7.0").write_text(text)
+    (problem,) = load(tmp_path).problems.itertuples()
+    assert (problem.kind, problem.count) == ("overflow", 2)
+    assert "MPI_Isend" in problem.detail
+
+
+def test_several_profiles_in_one_file_and_compressed_ones(job, tmp_path):
+    parts = [(job / f"mpi_profile.90001.{rank}").read_bytes() for rank in range(4)]
+    (tmp_path / "all.txt").write_bytes(b"".join(parts))
+    assert load(tmp_path / "all.txt").ranks == [0, 1, 2, 3]
+    (tmp_path / "mpi_profile.90001.2.gz").write_bytes(gzip.compress(parts[2]))
+    packed = load(tmp_path / "mpi_profile.90001.2.gz")
+    assert (packed.ranks, packed[2].job) == ([2], "90001")
+
+
+def test_lines_of_no_known_form_are_counted(tmp_path):
+    text = OLD.replace("user cpu time", "a new kind of time")
+    (tmp_path / "profile.txt").write_text(text)
+    (problem,) = load(tmp_path).problems.itertuples()
+    assert (problem.kind, problem.count) == ("skipped", 1)
+    assert "line 12" in problem.detail
+
+
+def test_beside_files_of_other_formats(job, tmp_path, write):
+    from .conftest import event  # noqa: PLC0415
+
+    for file in job.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    write([event()], "rank-9.json", distributedInfo={"rank": 9})
+    write("", "mpi_profile.90001.17")
+    write("Data for MPI people\n", "notes.txt")
+    traces = load(tmp_path)
+    assert traces.formats == ["kineto", "mpi-profile"]
+    assert traces.format == "mixed"
+    assert traces.ranks == [0, 1, 2, 3, 9]
+    assert kinds(traces) == ["empty", "foreign"]
+    assert traces[1].profile.rank == 1
+    assert len(traces[1].events) == 0
+    assert traces[9].profile is None
+    assert load(tmp_path, format="mpi-profile").ranks == [0, 1, 2, 3]
+    summary = traces.summary().set_index("rank")
+    assert summary.job[:4].tolist() == ["90001"] * 4
+    assert summary.host[:4].tolist() == ["node01", "node01", "node02", "node02"]
+
+
+@pytest.mark.parametrize("text", ["Data for MPI rank x of 2:\n", "Data for MPI ra"])
+def test_what_is_no_profile_is_refused(tmp_path, text):
+    (tmp_path / "mpi_profile.1.0").write_text(text)
+    with pytest.raises(hw.TraceError):
+        load(tmp_path / "mpi_profile.1.0")
