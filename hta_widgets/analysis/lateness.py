@@ -15,7 +15,7 @@ from hta_widgets.model.intervals import Covered, Intervals, intersect, subtract,
 from .collectives import Arrivals, covered_by_compute, exposed_between
 from .matching import Matching
 
-__all__ = ["PARTS", "Lateness", "lateness", "others_median"]
+__all__ = ["PARTS", "Lateness", "lateness", "loading_while_idle", "others_median"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -167,6 +167,13 @@ def _spent(match: Matching, times: Arrivals, since: Ints) -> dict[str, Floats]:
         ):
             spent[part][mine] = covered(end) - covered(start)
     return spent
+
+
+def loading_while_idle(trace: Trace) -> int:
+    """Return how long a rank's device is idle while its host loads data."""
+    end = trace.table.end_ns
+    covered, _ = _idle(trace)
+    return int(covered(end.max())) if len(end) else 0
 
 
 def _idle(trace: Trace) -> tuple[Covered, Covered]:

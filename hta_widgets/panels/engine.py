@@ -15,6 +15,7 @@ from hta_widgets.model import Selection, TraceSet
 
 from .catalog import PANELS, panel_of, without_own
 from .frames import CLOCK, MAKERS
+from .headline import headline
 from .reply import as_json
 
 __all__ = ["PanelEngine"]
@@ -75,6 +76,10 @@ class PanelEngine:
         function = getattr(analysis, panel.analysis)
         found: pd.DataFrame = function(self.traces, selection=self._of(panel.id, selection))
         return found
+
+    def headline(self) -> dict[str, Any]:
+        """Return what matters most in the whole job, as the page takes it."""
+        return headline(self.traces).to_json()
 
     def answer(self, request: Request) -> Answer:
         """Answer ``panels`` or ``heatmap``, as docs/protocol.md describes them.

@@ -1,0 +1,341 @@
+"""What matters most in a job, in a sentence or three: computed, and silent where nothing is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hta_widgets import analysis
+from hta_widgets.formats import count, duration, plural, share
+from hta_widgets.model import Selection, TraceSet
+from hta_widgets.model.clauses import Clauses
+from hta_widgets.model.names import short_name
+
+from .late_ranks import LateRanks, late_ranks
+from .run_times import RunTimes, run_times
+
+__all__ = ["Finding", "Headline", "Piece", "headline"]
+
+#: Text, or a rank: ``{"rank": 5, "text": "rank 5"}``.
+Piece = str | dict[str, Any]
+
+#: Findings below this share of all ranks' time are none.
+LEAST_SHARE = 0.02
+#: What takes less than this share of what another finding takes comes after it.
+DWARFED = 0.1
+#: A kernel stands out from this share of all device work on.
+LEAST_OF_WORK = 1 / 3
+#: A step is slow from this much over the median step on.
+LEAST_OVER = 0.1
+MOST_SENTENCES = 2
+
+_IDLE = {
+    "sync_wait": "the host waits for the device before it launches more",
+    "host_wait": "the host has not launched the next work yet",
+    "launch_call": "the host is inside the call that launches the next work",
+    "launch_latency": "work that has been launched is on its way",
+    "kernel_wait": "the device passes from one kernel to the next",
+    "blocked": "work that has been launched waits for another stream",
+    "unknown": "the files do not say what launches the next work",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that takes time.
+
+    Attributes
+    ----------
+    kind : str
+        ``waiting``, ``exposed_communication``, ``idle``, ``kernel`` or ``step``.
+    share : float
+        Of the run, over all ranks, 0..1.
+    parts : list of str or dict
+        The sentence.
+    label : str
+        What a button that shows it says, such as ``Select rank 5``.
+    selection : Selection
+        What it selects.
+    """
+
+    kind: str
+    share: float
+    parts: list[Piece]
+    label: str
+    selection: Selection
+
+
+@dataclass(frozen=True)
+class Headline:
+    """What matters most.
+
+    Attributes
+    ----------
+    text_parts : list of str or dict
+        The headline, empty where there is nothing to say; ranks are ``{"rank": …, "text": …}``.
+    sentences : list of lists
+        At most two more.
+    findings : list of Finding
+        What takes 2 % of the run or more, what matters most first.
+    """
+
+    text_parts: list[Piece] = field(default_factory=list)
+    sentences: list[list[Piece]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """The headline alone."""
+        return _text(self.text_parts)
+
+    def __str__(self) -> str:
+        return " ".join(_text(parts) for parts in (self.text_parts, *self.sentences) if parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as the page takes it."""
+        return {
+            "headline": self.text_parts,
+            "more": self.sentences,
+            "findings": [
+                {
+                    "kind": one.kind,
+                    "share": one.share,
+                    "text": _text(one.parts),
+                    "label": one.label,
+                    "selection": one.selection.to_json(),
+                }
+                for one in self.findings
+            ],
+        }
+
+
+def headline(traces: TraceSet) -> Headline:
+    """Say what matters most in a job.
+
+    In this order: ranks that the others wait for; communication that no computing hides; idle
+    devices, and what for; one kernel that takes a third of all device work. What takes less than
+    2 % of the run, over all ranks, is no finding, and what takes less than a tenth of another one
+    comes after it. Further sentences are in order of time. Without a finding it says how time is
+    spent.
+
+    Parameters
+    ----------
+    traces : TraceSet
+
+    Returns
+    -------
+    Headline
+        Empty for files without events.
+
+    Examples
+    --------
+    >>> print(headline(hw.load("runs/job")))  # doctest: +SKIP
+    7 of 8 ranks wait 149 ms each, 18 % of the run, for rank 5. …
+    """
+    if not any(len(trace) for trace in traces.values()):
+        return Headline()
+    times = run_times(traces)
+    if not times.ranks:
+        return Headline(*_without_device(traces, times))
+    late = late_ranks(traces, times)
+    found = [
+        one
+        for one in (_waiting(late, times), _exposed(late, times), _idle(traces, times))
+        if one is not None and one.share >= LEAST_SHARE
+    ]
+    kernel = _kernel(traces, times)
+    found += [kernel] if kernel is not None else []
+    first = _first(found)
+    rest = sorted((one for one in found if one is not first), key=lambda one: -one.share)
+    sentences = [one.parts for one in rest]
+    if first is not None and first.kind == "waiting" and late is not None:
+        sentences.insert(0, _more_of(late))
+    ordered = ([first] if first else []) + rest
+    step = _slowest_step(traces)
+    if step is not None:
+        ordered.append(step)
+        sentences += [step.parts] if step.share >= LEAST_OVER else []
+    return Headline(first.parts if first else _nothing(times), sentences[:MOST_SENTENCES], ordered)
+
+
+def _first(found: Sequence[Finding]) -> Finding | None:
+    """Return the first finding that is not dwarfed by another one."""
+    most = max((one.share for one in found), default=0.0)
+    return next((one for one in found if one.share >= DWARFED * most), None)
+
+
+def _text(parts: list[Piece]) -> str:
+    return "".join(part if isinstance(part, str) else str(part["text"]) for part in parts)
+
+
+def _rank(rank: int, *, begins: bool = False) -> Piece:
+    return {"rank": rank, "text": f"{'R' if begins else 'r'}ank {rank}"}
+
+
+def _devices(times: RunTimes) -> str:
+    return "The GPU is" if len(times.ranks) == 1 else "GPUs are"
+
+
+# --- findings -------------------------------------------------------------------------------------
+
+
+def _waiting(late: LateRanks | None, times: RunTimes) -> Finding | None:
+    if late is None:
+        return None
+    first, *others = late.ranks
+    each = f"{duration(late.wait_ns)}{' each' if len(late.waiting) > 1 else ''}"
+    of_run = f"{share(late.wait_ns / times.run_ns)} of the run"
+    subject: list[Piece] = [f"{len(late.waiting)} of {plural(late.total, 'rank')} wait "]
+    if len(late.waiting) == 1:
+        subject = [_rank(late.waiting[0], begins=True), " waits "]
+    whom: list[Piece] = [_rank(first)]
+    if len(others) == 1:
+        whom += [" and ", _rank(others[0])]
+    elif others:
+        whom += [f" and {len(others)} others"]
+    label = f"Select rank {first}" if not others else f"Select {plural(len(late.ranks), 'rank')}"
+    return Finding(
+        "waiting",
+        late.wait_ns * len(late.waiting) / (times.run_ns * late.total),
+        [*subject, f"{each}, {of_run}, for ", *whom, "."],
+        label,
+        Selection(ranks=tuple(late.ranks)),
+    )
+
+
+def _more_of(late: LateRanks) -> list[Piece]:
+    """Say how late the rank comes that the others wait for, and in which phase it is slow."""
+    first = late.ranks[0]
+    found: list[Piece] = [
+        _rank(first, begins=True),
+        f" arrives last at {late.last} of {plural(late.collectives, 'collective')}",
+    ]
+    if late.phase:
+        over = share(late.phase_over)
+        found += [
+            f"; its {late.phase} takes {duration(late.phase_ns)}, {over} over the median rank"
+        ]
+    elif late.cause:
+        found += [f", after {late.cause}"]
+    return [*found, "."]
+
+
+def _exposed(late: LateRanks | None, times: RunTimes) -> Finding:
+    spent, waits = times.exposed_ns, times.exposed_wait_ns
+    label, selection = "Select communication", Selection(query="kind in ['communication']")
+    if late is not None:
+        # What the ranks wait is said already.
+        spent -= waits
+        text = f"Data transfer that no compute hides takes {share(spent / times.all_ns)}"
+        return Finding(
+            "exposed_communication",
+            spent / times.all_ns,
+            [f"{text} of GPU time."],
+            label,
+            selection,
+        )
+    text = (
+        f"{_devices(times)} communicating {share(spent / times.all_ns)} of the time with no"
+        f" compute to hide it, {duration(spent / len(times.ranks))}"
+    )
+    if len(times.ranks) > 1:
+        text += " a rank"
+    if waits >= LEAST_SHARE * times.all_ns:
+        text += f"; {share(waits / spent)} of that is waiting for other ranks"
+    return Finding("exposed_communication", spent / times.all_ns, [f"{text}."], label, selection)
+
+
+def _idle(traces: TraceSet, times: RunTimes) -> Finding | None:
+    if not times.idle_ns:
+        return None
+    text = f"{_devices(times)} idle {share(times.idle_ns / times.all_ns)} of the time"
+    causes = {name: spent for name, spent in times.idle_by_cause.items() if spent > 0}
+    whole = sum(causes.values())
+    if causes:
+        cause = max(causes, key=causes.__getitem__)
+        words, spent = _IDLE[cause], causes[cause]
+        if cause == "host_wait" and 2 * times.loading_ns >= spent:
+            words, spent = "the host loads data", times.loading_ns
+        text += f"; for {share(spent / whole)} of that, {words}"
+    gaps = analysis.device_idle_gaps(traces, top=1)
+    selection = Selection(ranks=tuple(times.ranks))
+    if len(gaps):
+        gap = gaps.iloc[0]
+        start = int(gap["start_ns"])
+        selection = Selection(start, start + int(gap["dur_ns"]), (int(gap["rank"]),))
+    return Finding("idle", times.idle_ns / times.all_ns, [f"{text}."], "Longest gap", selection)
+
+
+def _kernel(traces: TraceSet, times: RunTimes) -> Finding | None:
+    frame = analysis.kernel_breakdown(traces)
+    frame = frame[frame["kind"] != "communication"]
+    if not len(frame):
+        return None
+    spent = frame.groupby("name", sort=False)["sum_ns"].sum()
+    name, most = str(spent.idxmax()), int(spent.max())
+    if most < LEAST_OF_WORK * times.busy_ns or most < LEAST_SHARE * times.all_ns:
+        return None
+    calls = int(frame.loc[frame["name"] == name, "count"].sum())
+    short = short_name(name)
+    text = f"{short} takes {share(most / times.busy_ns)} of GPU work, in {plural(calls, 'call')}."
+    return Finding(
+        "kernel",
+        most / times.all_ns,
+        [text],
+        "Select this kernel",
+        Selection(query=Clauses(names=(name,)).query),
+    )
+
+
+def _slowest_step(traces: TraceSet) -> Finding | None:
+    """Return the step that takes longest, for a button; its share is what it is over the median."""
+    frame = analysis.step_times(traces)
+    steps = frame["step"].nunique()
+    if steps <= 1:
+        return None
+    lasting = frame.groupby("step")["dur_ns"].median()
+    step, usual = int(lasting.index[int(lasting.argmax())]), float(lasting.median())
+    rows = frame[frame["step"] == step]
+    start, end = int(rows["start_ns"].min()), int((rows["start_ns"] + rows["dur_ns"]).max())
+    # Of two steps the median is between both.
+    over = float(lasting.max()) / usual - 1 if usual > 0 and steps > 2 else 0.0
+    text = (
+        f"Step {step} takes {duration(float(lasting.max()))}, {share(over)} over the median step."
+    )
+    return Finding("step", over, [text], "Slowest step", Selection(start, end))
+
+
+# --- nothing found --------------------------------------------------------------------------------
+
+
+def _nothing(times: RunTimes) -> list[Piece]:
+    spent = {
+        "compute": times.compute_ns,
+        "exposed communication": times.exposed_ns,
+        "copies": times.exposed_memory_ns,
+        "idle": times.idle_ns,
+    }
+    listed = [f"{name} {share(ns / times.all_ns)}" for name, ns in spent.items() if ns > 0]
+    return [f"No single cause stands out: {', '.join(listed)}."]
+
+
+def _without_device(traces: TraceSet, times: RunTimes) -> Iterator[Any]:
+    """Say what there is instead of device work, and what the host does."""
+    events = sum(len(trace) for trace in traces.values())
+    ranks = plural(sum(len(trace) > 0 for trace in traces.values()), "rank")
+    text = f"No GPU work in these files: {count(events)} events of {ranks}"
+    yield [f"{text} over {duration(times.run_ns)}."]
+    frame = analysis.operators(traces)
+    spent = frame.groupby("name", sort=False)["cpu_self_ns"].sum()
+    whole = int(spent.sum())
+    if not whole:
+        yield []
+        yield []
+        return
+    name = str(spent.idxmax())
+    part = int(spent.max()) / whole
+    text = f"{name} takes {share(part)} of the operators' own time"
+    selection = Selection(query=Clauses(names=(name,)).query)
+    yield [[f"{text}, {duration(int(spent.max()))}."]]
+    yield [Finding("operator", part, [f"{text}."], "Select this operator", selection)]

@@ -1,0 +1,91 @@
+"""How the time of all ranks of a run splits, added up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hta_widgets import analysis
+from hta_widgets.analysis.lateness import loading_while_idle
+from hta_widgets.model import Trace, TraceSet
+
+from .frames import CLOCK
+
+__all__ = ["RunTimes", "run_times"]
+
+#: The profiler's own span, which is no part of the run.
+_PROFILER = "Trace"
+
+
+@dataclass(frozen=True)
+class RunTimes:
+    """Times of the ranks with device work, added up.
+
+    Attributes
+    ----------
+    run_ns : int
+        From the first start to the last end of any event of the job.
+    ranks : list of int
+        Those with device work.
+    busy_ns, compute_ns, exposed_ns, exposed_memory_ns : int
+        As in `temporal_breakdown`; ``exposed_ns`` is of communication.
+    exposed_wait_ns : int
+        Of ``exposed_ns``; 0 where it is not known.
+    idle_ns : int
+        The run less what is busy.
+    idle_by_cause : dict of str to int
+        As in `device_idle_breakdown`, which knows the time between a rank's first and last work.
+    loading_ns : int
+        How long devices are idle while their host loads data.
+    """
+
+    run_ns: int
+    ranks: list[int]
+    busy_ns: int
+    compute_ns: int
+    exposed_ns: int
+    exposed_memory_ns: int
+    exposed_wait_ns: int
+    idle_ns: int
+    idle_by_cause: dict[str, int]
+    loading_ns: int
+
+    @property
+    def all_ns(self) -> int:
+        """The time of the run on all ranks with device work."""
+        return max(self.run_ns * len(self.ranks), 1)
+
+
+def run_times(traces: TraceSet) -> RunTimes:
+    """Add up how the devices of a job spend the run."""
+    frame = analysis.temporal_breakdown(traces)
+    ranks = frame["rank"].tolist()
+    edges = [edge for trace in traces.values() for edge in _edges(trace)]
+    run_ns = max(max(edges, default=0) - min(edges, default=0), 1)
+    waits = analysis.exposed_waits(traces, clock=CLOCK)["exposed_wait_ns"]
+    idle = analysis.device_idle_breakdown(traces)
+    causes = idle.groupby("idle_category", observed=True)["idle_ns"].sum()
+    busy_ns = int(frame["busy_ns"].sum())
+    return RunTimes(
+        run_ns,
+        ranks,
+        busy_ns,
+        int(frame["compute_ns"].sum()),
+        int(frame["exposed_communication_ns"].sum()),
+        int(frame["exposed_memory_ns"].sum()),
+        int(waits.clip(lower=0).sum()),
+        run_ns * len(ranks) - busy_ns,
+        {str(cause): int(spent) for cause, spent in causes.items()},
+        sum(loading_while_idle(traces[rank]) for rank in ranks),
+    )
+
+
+def _edges(trace: Trace) -> list[int]:
+    table = trace.table
+    kept = np.array([name != _PROFILER for name in table.categories.values], dtype=bool)
+    rows = np.flatnonzero(kept[table.category]) if len(kept) else np.empty(0, dtype=np.intp)
+    if not len(rows):
+        return []
+    end = int((table.start_ns[rows] + table.dur_ns[rows]).max())
+    return [int(table.start_ns[rows[0]]) + trace.shift_ns, end + trace.shift_ns]
