@@ -140,7 +140,7 @@ def test_two_runs_compare_by_rank(tmp_path):
 
 
 def test_jobs_of_one_number_in_two_folders(tmp_path):
-    names = ("before", "after"):
+    for name in ("before", "after"):
         profiles(tmp_path / name, [1.0, 2.0])
     traces = load(tmp_path)
     assert mpi_imbalance(traces).job.tolist() == ["after/1", "before/1"]
