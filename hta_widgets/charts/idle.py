@@ -153,7 +153,7 @@ def _idle(
         title=title,
         subtitle=sentences(
             said,
-            *(_MEANING[name] for name in styles if name in _MEANING and len(marks) <= 3),
+            *_meanings(data.loc[size > 0, "idle_category"]),
             extremes(names, total, duration),
             unmatched(frame),
         ),
@@ -168,6 +168,11 @@ def _idle(
             + ([("gaps", "@{gaps}")] if "gaps" in data else []),
         ),
     )
+
+
+def _meanings(categories: pd.Series) -> list[str]:
+    kept = list(dict.fromkeys(categories))
+    return [_MEANING[name] for name in kept if name in _MEANING] if len(kept) <= 3 else []
 
 
 _MEANING = {
@@ -207,4 +212,5 @@ def _styles(categories: pd.Series, colors: Theme) -> dict[str, dict[str, Any]]:
     unknown = style(colors.idle, colors.ink2, line=colors.idle_line)
     for each in known.values():
         each["ink"] = each["ink"] or colors.ink
-    return {name: known.get(name, unknown) for name in dict.fromkeys(categories)}
+    names = _CAUSES if is_sheet() else dict.fromkeys(categories)
+    return {name: known.get(name, unknown) for name in names}

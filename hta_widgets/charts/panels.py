@@ -135,7 +135,16 @@ def panel_figure(
         rows = figure.select_one({"name": "rows"})
         if rows is not None:
             rows.data = {name: [] for name in rows.data}
+    _lean(figure)
     return figure
+
+
+def _lean(figure: Any) -> None:
+    """Leave out the looks that nothing ever takes on: they are most of an item's size."""
+    for renderer in figure.renderers:
+        renderer.muted_glyph = None
+        if renderer.data_source.name != "rows":
+            renderer.nonselection_glyph = None
 
 
 @cache

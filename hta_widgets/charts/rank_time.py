@@ -84,7 +84,7 @@ def rank_time_heatmap(
     start, end = float(edges[0, 0]), float(edges[-1, 1])
     subtitle = sentences(
         f"share of each {duration((end - start) / bins)} cell",
-        said,
+        said if len(ranks) > 1 else "",
         extremes(names, total, duration),
         unmatched(frame),
     )

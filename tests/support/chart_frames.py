@@ -382,6 +382,46 @@ def job_path_parts() -> pd.DataFrame:
 
 
 #: Every chart with a frame for it.
+def queues(ranks=(0, 1)) -> pd.DataFrame:
+    rows = [(rank, stream, 20, 0.25 * (1 + rank), 4.0) for rank in ranks for stream in (7, 20)]
+    return pd.DataFrame(rows, columns=["rank", "stream", "count", "time_weighted_mean", "max"])
+
+
+def kernel_spread() -> pd.DataFrame:
+    rows = [
+        (HOSTILE, "allreduce", "communication", 4, 1000.0, 100.0, 2, 1100.0, 0, 3),
+        ("gemm", "gemm", "compute", 9, 100.0, 90.0, 0, 120.0, 2, 3),
+        ("copy", "copy", "memory", 9, 100.0, 99.0, 0, 101.0, 1, 3),
+    ]
+    names = ["name", "short", "kind", "count", "mean_ns", "min_ns", "min_rank", "max_ns"]
+    return pd.DataFrame(rows, columns=[*names, "max_rank", "ranks"])
+
+
+def phases(ranks=range(4)) -> pd.DataFrame:
+    """Rank 2 takes a fifth longer for the forward phase, and as long as all for the step."""
+    rows = [
+        (phase, step, rank, step * 1000, round(usual * (1 + by)), by)
+        for phase, usual in (("step", 1000), ("forward", 400))
+        for step in (0, 1)
+        for rank in ranks
+        for by in [0.2 if (phase, rank) == ("forward", 2) else 0.001 * (rank - 1)]
+    ]
+    names = ["phase", "step", "rank", "start_ns", "dur_ns", "deviation_share"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def rank_time(ranks=(0, 3), bins=4) -> pd.DataFrame:
+    rows = [
+        (rank, bin_, bin_ * 100, bin_ * 100 + 100, 25 * (place + 1))
+        for place, rank in enumerate(ranks)
+        for bin_ in range(bins)
+    ]
+    frame = pd.DataFrame(rows, columns=["rank", "bin", "start_ns", "end_ns", "value_ns"])
+    frame["share"] = frame["value_ns"] / 100
+    frame.attrs["metric"] = "busy"
+    return frame
+
+
 ALL: dict[str, tuple[Callable[..., Any], Callable[..., pd.DataFrame]]] = {
     "temporal_breakdown": (charts.temporal_breakdown, temporal),
     "kernel_type_breakdown": (charts.kernel_type_breakdown, kernel_types),
@@ -392,6 +432,10 @@ ALL: dict[str, tuple[Callable[..., Any], Callable[..., pd.DataFrame]]] = {
     "kernel_duration_by_rank": (charts.kernel_duration_by_rank, kernels),
     "launch_stats": (charts.launch_stats, launches),
     "queue_length": (charts.queue_length, queue),
+    "queue_length_summary": (charts.queue_length_summary, queues),
+    "kernel_durations": (charts.kernel_durations, kernel_spread),
+    "step_phases": (charts.step_phases, phases),
+    "rank_time_heatmap": (charts.rank_time_heatmap, rank_time),
     "memory_bandwidth": (charts.memory_bandwidth, bandwidth),
     "operators": (charts.operators, operators),
     "user_annotation_breakdown": (charts.user_annotation_breakdown, annotations),

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-
 from support.golden import SHARED
 
 import hta_widgets as hw
@@ -43,7 +42,7 @@ def made_frames(ranks: int) -> dict[str, Any]:
     return {panel: plain(frame) for panel, frame in made(ranks).items()}
 
 
-def made(ranks: int) -> dict[str, pd.DataFrame]:
+def made(ranks: int, bins: int = 120) -> dict[str, pd.DataFrame]:
     """As `made_frames`, but frames."""
     draw = np.random.default_rng(7)
     slow = max(0, ranks - 3)
@@ -117,7 +116,7 @@ def made(ranks: int) -> dict[str, pd.DataFrame]:
         "kernel_types": kernel_types,
         "kernel_durations": _kernels(draw, ranks, slow),
         "steps": _steps(draw, ranks, slow),
-        "heatmap": _heatmap(draw, ranks, slow),
+        "heatmap": _heatmap(draw, ranks, slow, bins),
     }
 
 
@@ -167,7 +166,7 @@ def _steps(draw: np.random.Generator, ranks: int, slow: int) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True)
 
 
-def _heatmap(draw: np.random.Generator, ranks: int, slow: int, bins: int = 120) -> pd.DataFrame:
+def _heatmap(draw: np.random.Generator, ranks: int, slow: int, bins: int) -> pd.DataFrame:
     edges = np.linspace(0, 2_000_000_000, bins + 1).astype(np.int64)
     share = np.clip(np.sin(np.arange(bins) / 6) * 1.4, 0, 1) * draw.uniform(0.8, 1, (ranks, bins))
     share[slow] *= 0.02

@@ -4,6 +4,7 @@ import functools
 import http.server
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -98,6 +99,52 @@ def _address(server: subprocess.Popen, runtime: Path, log: Path) -> str:
         else:
             return url
     raise RuntimeError(f"JupyterLab did not start:\n{log.read_text()[-4000:]}")
+
+
+@contextmanager
+def marimo_app(root: Path, app: str) -> Iterator[str]:
+    """Serve a marimo app on loopback, its folders under `root`; gives the address."""
+    path, log = root / "app.py", root / "marimo.log"
+    path.write_text(app)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    env = os.environ | {
+        "HOME": str(root),
+        "XDG_CONFIG_HOME": str(root / "config"),
+        "XDG_STATE_HOME": str(root / "state"),
+        "XDG_CACHE_HOME": str(root / "cache"),
+        "MARIMO_SKIP_UPDATE_CHECK": "1",
+    }
+    command = [
+        *(sys.executable, "-m", "marimo", "run", "--headless", "--no-token", "--no-check"),
+        *("--host", "127.0.0.1", "--port", str(port), str(path)),
+    ]
+    with log.open("w") as stream:
+        server = subprocess.Popen(command, env=env, stdout=stream, stderr=stream, cwd=root)
+        try:
+            url = f"http://127.0.0.1:{port}"
+            _wait_for(f"{url}/health", server, log)
+            yield url
+        finally:
+            server.terminate()
+            try:
+                server.wait(20)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait()
+
+
+def _wait_for(url: str, server: subprocess.Popen, log: Path) -> None:
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline and server.poll() is None:
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    raise RuntimeError(f"the server did not start:\n{log.read_text()[-4000:]}")
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):

@@ -73,7 +73,7 @@ export function idle(frame: PanelFrame, theme: Theme): RowsContent | string {
     title: "Why devices are idle",
     subtitle: sentences(
       "time in which no stream of the device works, split by what it waits for",
-      ...(kept.length <= 3 ? kept.map(({ name }) => MEANING[name] ?? "") : []),
+      ...meanings(category.filter((_, at) => ns[at]! > 0)),
       extremes(names, total, formatDuration),
       unmatched(frame),
     ),
@@ -97,4 +97,9 @@ export function idle(frame: PanelFrame, theme: Theme): RowsContent | string {
       ]),
     }),
   };
+}
+
+function meanings(categories: readonly string[]): string[] {
+  const kept = [...new Set(categories)];
+  return kept.length <= 3 ? kept.map((name) => MEANING[name] ?? "") : [];
 }

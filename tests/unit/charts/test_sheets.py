@@ -1,0 +1,114 @@
+"""Sheets: the dashboard's charts, which carry no script and no layout of their own."""
+
+import json
+
+import numpy as np
+import pytest
+from support import chart_frames as frames, chart_vectors, panel_frames
+
+from hta_widgets import charts
+from hta_widgets.charts.panels import CHART_PANELS
+from hta_widgets.charts.sheets import content_of
+from hta_widgets.widgets import bokeh_asset
+
+
+def test_the_vectors_are_what_the_charts_make():
+    # Numbers may differ in their last digits from machine to machine.
+    written = json.loads(chart_vectors.PATH.read_text("utf-8"))["cases"]
+    made = json.loads(chart_vectors.text())["cases"]
+    assert [each["name"] for each in written] == [each["name"] for each in made]
+    for one, other in zip(written, made, strict=True):
+        assert_alike(one, other, one["name"])
+
+
+def assert_alike(one, other, where):
+    assert type(one) is type(other) or isinstance(one, float | int), where
+    if isinstance(one, dict):
+        assert one.keys() == other.keys(), where
+        for key in one:
+            assert_alike(one[key], other[key], f"{where} {key}")
+    elif isinstance(one, list):
+        assert len(one) == len(other), where
+        for at, (each, also) in enumerate(zip(one, other, strict=True)):
+            assert_alike(each, also, f"{where} {at}")
+    elif isinstance(one, float):
+        assert one == pytest.approx(other, rel=1e-9, abs=1e-9), where
+    else:
+        assert one == other, where
+
+
+@pytest.mark.parametrize("panel", CHART_PANELS)
+def test_items_have_no_script_and_no_rows(panel):
+    items = charts.panel_items(panel)
+    assert set(items) == {"light", "dark"}
+    text = json.dumps(items)
+    assert "CustomJS" not in text
+    assert '"tools": []' in text or "Tool" not in text.replace('"Toolbar"', "")
+    assert len(text) < 80_000
+
+
+@pytest.mark.parametrize("panel", CHART_PANELS)
+def test_a_sheet_has_all_marks_whatever_a_frame_has(panel):
+    """What is brushed may have causes, kinds or waits that the job's first frame had not."""
+
+    def marks(figure):
+        return [(type(each.glyph).__name__, each.name) for each in figure.renderers]
+
+    empty = charts.panel_figure(panel)
+    for ranks in (1, 5):
+        full = charts.panel_figure(panel, panel_frames.made(ranks, bins=6)[panel])
+        assert marks(full) == marks(empty)
+
+
+def test_what_is_alone_has_its_own_axes_and_fits_itself():
+    with_axes = charts.temporal_breakdown(frames.temporal())
+    assert with_axes.title.text == "Where GPU time goes"
+    assert not charts.panel_figure("breakdown").title.text
+    with pytest.raises(ValueError, match="no chart 'nothing'"):
+        charts.panel_figure("nothing")
+
+
+def test_waits_are_told_from_transfers():
+    frame = frames.temporal().assign(exposed_wait_ns=[200_000_000, 0])
+    data = content_of(charts.panel_figure("breakdown", frame))["data"]
+    # compute to 0.5, transfer of 50 ms to 0.55, wait of 200 ms to 0.75, copies of 50 ms to 0.8.
+    assert [data[f"right_{k}"][0] for k in range(4)] == pytest.approx([0.5, 0.55, 0.75, 0.8])
+    assert np.isnan(data["right_2"][1])
+    assert data["right_1"][1] == pytest.approx(0.75)
+
+
+def test_who_is_late_in_a_phase_is_named_in_all_of_them():
+    content = content_of(charts.panel_figure("steps", frames.phases()))
+    assert content["names"] == ["step", "forward"]
+    assert content["columns"][0]["texts"] == ["rank 2 +0.1\u2009%", "rank 2 +20\u2009%"]
+    late = [color for color in content["data"]["color"] if color == charts.LIGHT.late]
+    assert len(late) == 4  # two steps of two phases
+
+
+def test_one_rank_is_compared_with_its_own_steps():
+    content = content_of(charts.panel_figure("steps", frames.phases(ranks=[1])))
+    assert content["title"] == "Step and phase times against the median step"
+    assert "rank" not in content["subtitle"]
+
+
+def test_kernels_that_wait_do_not_set_the_scale():
+    content = content_of(charts.panel_figure("kernel_durations", frames.kernel_spread()))
+    assert content["x_end"] == pytest.approx(0.2 * 1.04)
+    assert content["columns"][0]["texts"] == [
+        "rank 2 −90\u2009%",
+        "rank 2 +20\u2009%",
+        "within ±5\u2009%",
+    ]
+    assert content["data"]["low"][0] == pytest.approx(-0.2)
+
+
+def test_the_asset_brings_the_installed_bokeh_and_no_global_name():
+    text = bokeh_asset.bokeh_module()
+    assert text.startswith("const root = {};")
+    assert "export default { initialize()" in text
+    one = bokeh_asset.bokeh_asset()
+    assert bokeh_asset.bokeh_asset() is one
+    one.close()
+    other = bokeh_asset.bokeh_asset()
+    assert other is not one
+    other.close()
