@@ -2,7 +2,7 @@
 
 import { Cover } from "../spans";
 import { around, overlaps, type Part } from "./part";
-import { COMMUNICATION, COMPUTE } from "./panel_rank";
+import { COMMUNICATION, COMPUTE } from "./work";
 
 export interface BusyTimes {
   /** Members of each kind. */
@@ -15,7 +15,8 @@ export interface BusyTimes {
 }
 
 export function busyTimes(part: Part): BusyTimes {
-  return part.rank.once("busy", part, find);
+  const { rank, mask } = part;
+  return rank.once("busy", part, mask === null ? (one) => rank.busy.within(one) : find);
 }
 
 function find(part: Part): BusyTimes {

@@ -2,11 +2,12 @@
 
 import type { PanelFrame } from "../../dash/types";
 import type { Names } from "../names";
-import { countsOfKinds, kernelSums, operatorSums, waitsByName } from "./by_name";
+import { countsOfKinds, kernelSums, waitsByName } from "./by_name";
 import { type Columns, frameOf } from "./frames_by_rank";
 import { matchedKinds, NO_KERNELS } from "./notes";
+import { operatorSums } from "./operator_sums";
 import type { Part } from "./part";
-import { BUSY, COMMUNICATION } from "./panel_rank";
+import { BUSY, COMMUNICATION } from "./work";
 
 /** Of fewer ranks none can be odd. */
 const LEAST_RANKS = 3;

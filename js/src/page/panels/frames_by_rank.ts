@@ -13,7 +13,7 @@ import {
   withoutWork,
 } from "./notes";
 import { ofAllTimes, type Part } from "./part";
-import { BUSY } from "./panel_rank";
+import { BUSY } from "./work";
 import { stepRows } from "./steps";
 import { exposedWait } from "./waits";
 

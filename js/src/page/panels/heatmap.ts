@@ -4,7 +4,7 @@ import { beyond } from "../lateness";
 import { Cover } from "../spans";
 import { busyTimes, coverOfKinds, workOf } from "./busy_times";
 import type { Part } from "./part";
-import { COMMUNICATION, COMPUTE } from "./panel_rank";
+import { COMMUNICATION, COMPUTE } from "./work";
 import { waitCover } from "./waits";
 
 export const METRICS = [
@@ -23,7 +23,9 @@ const ALL = 7;
 function coverOf(part: Part, metric: Metric): Cover {
   return part.rank.once(`heatmap ${metric}`, part, () => {
     const of = (kinds: number): Cover =>
-      part.rank.once(`cover ${kinds}`, part, () => coverOfKinds(part, kinds));
+      part.mask === null
+        ? part.rank.busy.covers[kinds]!
+        : part.rank.once(`cover ${kinds}`, part, () => coverOfKinds(part, kinds));
     switch (metric) {
       case "busy":
         return of(ALL);

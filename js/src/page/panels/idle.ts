@@ -1,6 +1,8 @@
 /** Why a rank's device as a whole waits: the gaps in which none of its streams works, by cause. */
 
+import { countBelow, countUpTo } from "../sorted";
 import { Cover } from "../spans";
+import { busyTimes } from "./busy_times";
 import { around, overlaps, type Part } from "./part";
 import type { PanelRank } from "./panel_rank";
 
@@ -30,14 +32,70 @@ export interface Idle {
 }
 
 export function idle(part: Part): Idle {
-  return part.rank.once("idle", part, find);
+  return part.rank.once(
+    "idle",
+    part,
+    () => (part.mask === null ? part.rank.gaps.within(part) : null) ?? walk(part),
+  );
 }
 
-function find(part: Part): Idle {
+/** All gaps of a rank, added up once: any window is a few look-ups. */
+export class Gaps {
+  private readonly start: Float64Array;
+  private readonly end: Float64Array;
+  /** By gap and category: what all gaps before it hold. */
+  private readonly time: Float64Array;
+  private readonly count: Int32Array;
+
+  constructor(rank: PanelRank) {
+    const size = CATEGORIES.length;
+    const starts: number[] = [];
+    const ends: number[] = [];
+    const times: number[] = new Array<number>(size).fill(0);
+    const counts: number[] = new Array<number>(size).fill(0);
+    walk({ rank, mask: null, low: -Infinity, high: Infinity, key: "" }, (start, end, so) => {
+      starts.push(start);
+      ends.push(end);
+      for (let k = 0; k < size; k += 1) {
+        times.push(so.time[k]!);
+        counts.push(so.gaps[k]!);
+      }
+    });
+    this.start = Float64Array.from(starts);
+    this.end = Float64Array.from(ends);
+    this.time = Float64Array.from(times);
+    this.count = Int32Array.from(counts);
+  }
+
+  /** Null where an event without length cuts a gap, which is then another one. */
+  within(part: Part): Idle | null {
+    const { start, end } = busyTimes(part);
+    const size = CATEGORIES.length;
+    const first = countBelow(this.start, start);
+    const last = countUpTo(this.end, end);
+    const cut =
+      (first > 0 && this.end[first - 1]! > start) ||
+      (last < this.start.length && this.start[last]! < end);
+    if (cut) return null;
+    const time = new Float64Array(size);
+    const gaps = new Int32Array(size);
+    if (last <= first) return { time, gaps };
+    for (let k = 0; k < size; k += 1) {
+      time[k] = this.time[last * size + k]! - this.time[first * size + k]!;
+      gaps[k] = this.count[last * size + k]! - this.count[first * size + k]!;
+    }
+    return { time, gaps };
+  }
+}
+
+type Heard = (start: number, end: number, soFar: Idle) => void;
+
+/** Look at all gaps one after the other. */
+function walk(part: Part, heard: Heard = () => {}): Idle {
   const { work } = part.rank;
   const { mask, low, high } = part;
   const [first, last] = around(work, part);
-  const adder = new Adder(part.rank);
+  const adder = new Adder(part.rank, heard);
   const member = (i: number): boolean =>
     overlaps(work.start[i]!, work.end[i]!, low) && (mask === null || mask[work.row[i]!] === 1);
   let reached = -Infinity;
@@ -88,11 +146,19 @@ class Adder {
   readonly gaps = new Int32Array(CATEGORIES.length);
   private readonly waits: HostWaits;
 
-  constructor(private readonly rank: PanelRank) {
+  constructor(
+    private readonly rank: PanelRank,
+    private readonly heard: Heard,
+  ) {
     this.waits = hostWaits(rank);
   }
 
   add(start: number, end: number, next: number): void {
+    this.split(start, end, next);
+    this.heard(start, end, this);
+  }
+
+  private split(start: number, end: number, next: number): void {
     const { call, callStart, callEnd } = this.rank.work;
     if (call[next]! < 0) {
       this.put(UNKNOWN, end - start);

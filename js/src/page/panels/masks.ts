@@ -61,6 +61,10 @@ export class Masks {
         if (number === rank.number && row >= 0 && row < mask.length) mask[row] = 1;
       }
     }
+    if (ids === null && onTrack === null && rows === null) {
+      for (let row = 0; row < mask.length; row += 1) mask[row] = types[type[row]!]!;
+      return mask;
+    }
     for (let row = 0; row < mask.length; row += 1) {
       if (row % STRIDE === 0) await pacer.rest();
       if (ids !== null && mask[row] === 0) continue;

@@ -4,37 +4,16 @@ import type { Collectives } from "../collectives";
 import type { Names } from "../names";
 import type { Pacer } from "../pacer";
 import type { Rank } from "../rank";
+import { BusyIndex } from "./busy_index";
+import { Counted } from "./counted";
+import { Gaps } from "./idle";
 import { Launched } from "./launched";
 import { OperatorTree } from "./operator_tree";
-import { type Part, reachOf, type Sorted } from "./part";
+import { type Part, reachOf } from "./part";
+import { BUSY, type Kernel, type Work } from "./work";
 
-/** Kinds in which a device is busy are 0 … 2: compute, communication, memory. */
-export const BUSY = 3;
-export const COMPUTE = 0;
-export const COMMUNICATION = 1;
-export const MEMORY = 2;
-
-/** Answers that are kept of a rank. */
-const KEPT = 48;
-
-/** Device work, by start. */
-export interface Work extends Sorted {
-  readonly row: Int32Array;
-  readonly kind: Uint8Array;
-  /** Position in `kernels`. */
-  readonly kernel: Int32Array;
-  /** The host's call that launched it, -1 for none; from when to when that ran. */
-  readonly call: Int32Array;
-  readonly callStart: Float64Array;
-  readonly callEnd: Float64Array;
-  readonly stream: Int32Array;
-}
-
-/** A name that device work of one kind has. */
-export interface Kernel {
-  name: number;
-  kind: number;
-}
+/** Answers that are kept of a rank, beside those of everything. */
+const KEPT = 96;
 
 type Entries = ReturnType<Collectives["part"]>;
 
@@ -42,12 +21,17 @@ export class PanelRank {
   readonly number: number;
   work!: Work;
   kernels: Kernel[] = [];
+  busy!: BusyIndex;
+  /** All events. */
+  events!: Counted;
+  gaps!: Gaps;
   launched!: Launched;
   operators!: OperatorTree;
   /** Its part in matched collectives. */
   matched!: Entries;
   private prepared: Promise<void> | null = null;
   private readonly known = new Map<string, unknown>();
+  private readonly whole = new Map<string, unknown>();
 
   constructor(
     readonly rank: Rank,
@@ -77,7 +61,15 @@ export class PanelRank {
     await pacer.rest();
     this.work = this.findWork();
     await pacer.rest();
+    this.busy = await BusyIndex.of(this.work, pacer);
+    const { start, dur } = rank.events;
+    const ends = start.map((time, row) => time + dur[row]!);
+    await pacer.rest();
+    this.events = new Counted(start, ends, reachOf(ends));
+    await pacer.rest();
     this.launched = new Launched(this.work);
+    await pacer.rest();
+    this.gaps = new Gaps(this);
     await pacer.rest();
     rank.parents();
     await pacer.rest();
@@ -139,6 +131,10 @@ export class PanelRank {
 
   /** What `make` finds in a part; answers are kept for a while. */
   once<T>(what: string, part: Part, make: (part: Part) => T): T {
+    if (part.key === "" && part.low === -Infinity && part.high === Infinity) {
+      if (!this.whole.has(what)) this.whole.set(what, make(part));
+      return this.whole.get(what) as T;
+    }
     const key = `${what} ${part.low} ${part.high} ${part.key}`;
     if (this.known.has(key)) {
       const found = this.known.get(key) as T;

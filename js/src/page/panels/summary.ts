@@ -3,7 +3,6 @@
 import type { PanelFrame } from "../../dash/types";
 import { busyTimes, workOf } from "./busy_times";
 import { type Part, overlaps } from "./part";
-import { waiting } from "./waits";
 import { countBelow } from "../sorted";
 
 interface Members {
@@ -23,7 +22,7 @@ export function summary(parts: readonly Part[]): PanelFrame {
     if (found.count > 0) ranks += 1;
     start = Math.min(start, found.start);
     end = Math.max(end, found.end);
-    for (const entry of waiting(part).entry) calls.add(part.rank.matched.call[entry]!);
+    addCalls(part, calls);
   }
   const known = ranks > 0;
   return {
@@ -40,7 +39,12 @@ export function summary(parts: readonly Part[]): PanelFrame {
   };
 }
 
-function members({ rank, mask, low, high }: Part): Members {
+function members(part: Part): Members {
+  const { rank, mask, low, high } = part;
+  if (mask === null) {
+    const [start, end] = rank.events.extent(part);
+    return { count: rank.events.within(part), start, end };
+  }
   const { start, dur } = rank.rank.events;
   const found: Members = { count: 0, start: Infinity, end: -Infinity };
   const last = low === high ? 0 : countBelow(start, high);
@@ -48,7 +52,7 @@ function members({ rank, mask, low, high }: Part): Members {
     const from = start[row]!;
     const to = from + dur[row]!;
     if (!overlaps(from, to, low)) continue;
-    if (mask !== null && mask[row] === 0) continue;
+    if (mask[row] === 0) continue;
     found.count += 1;
     if (from < found.start) found.start = from;
     if (to > found.end) found.end = to;
@@ -56,4 +60,16 @@ function members({ rank, mask, low, high }: Part): Members {
   if (found.start < low) found.start = low;
   if (found.end > high) found.end = high;
   return found;
+}
+
+/** The collectives of which the part has an event. */
+function addCalls({ rank, mask, low, high }: Part, calls: Set<number>): void {
+  const { id, start, dur, call } = rank.matched;
+  if (low === high) return;
+  // Sorted by start: all from there on start too late.
+  const last = countBelow(start, high);
+  for (let i = 0; i < last; i += 1) {
+    if (mask !== null && mask[id[i]!] === 0) continue;
+    if (overlaps(start[i]!, start[i]! + dur[i]!, low)) calls.add(call[i]!);
+  }
 }

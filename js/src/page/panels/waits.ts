@@ -1,10 +1,11 @@
 /** When a rank waits in collectives for others to come. */
 
+import { countBelow } from "../sorted";
 import { Cover } from "../spans";
 import { beyond } from "../lateness";
 import { coverOfKinds } from "./busy_times";
-import { overlaps, type Part } from "./part";
-import { COMPUTE } from "./panel_rank";
+import { ofAllTimes, overlaps, type Part } from "./part";
+import { COMPUTE } from "./work";
 
 /** Chosen events that are matched with other ranks', and from when to when in the window each waits. */
 export interface Waiting {
@@ -16,21 +17,35 @@ export interface Waiting {
 
 export function waiting({ rank, mask, low, high }: Part): Waiting {
   const { id, start, dur, wait } = rank.matched;
-  const entry: number[] = [];
-  if (low !== high) {
-    for (let i = 0; i < id.length; i += 1) {
-      if (start[i]! >= high || !overlaps(start[i]!, start[i]! + dur[i]!, low)) continue;
-      if (mask !== null && mask[id[i]!] === 0) continue;
-      entry.push(i);
-    }
-  }
-  const cut = (time: number): number => Math.min(Math.max(time, low), high);
-  return {
-    entry: Int32Array.from(entry),
-    begin: Float64Array.from(entry, (i) => cut(start[i]!)),
-    // Who leaves before the last one comes waits no longer.
-    until: Float64Array.from(entry, (i) => cut(start[i]! + Math.min(wait[i]!, dur[i]!))),
+  const size = low === high ? 0 : countBelow(start, high);
+  const found = {
+    entry: new Int32Array(size),
+    begin: new Float64Array(size),
+    until: new Float64Array(size),
   };
+  let count = 0;
+  for (let i = 0; i < size; i += 1) {
+    const from = start[i]!;
+    if (!overlaps(from, from + dur[i]!, low) || (mask !== null && mask[id[i]!] === 0)) continue;
+    // Who leaves before the last one comes waits no longer.
+    const until = from + Math.min(wait[i]!, dur[i]!);
+    found.entry[count] = i;
+    found.begin[count] = Math.min(Math.max(from, low), high);
+    found.until[count] = Math.min(Math.max(until, low), high);
+    count += 1;
+  }
+  return {
+    entry: found.entry.subarray(0, count),
+    begin: found.begin.subarray(0, count),
+    until: found.until.subarray(0, count),
+  };
+}
+
+/** Waits while nothing computes. */
+function exposedCover(part: Part): Cover {
+  return part.rank.once("exposed waits", part, () =>
+    beyond(waitCover(part), coverOfKinds(part, 1 << COMPUTE)),
+  );
 }
 
 /** Union of the waits. */
@@ -46,9 +61,7 @@ export function waitCover(part: Part): Cover {
 /** Waiting and computing nothing; null where no communication of the rank is matched. */
 export function exposedWait(part: Part): number | null {
   if (part.rank.matched.id.length === 0) return null;
-  return part.rank.once("exposed wait", part, () => {
-    const waits = waitCover(part);
-    if (waits.starts.length === 0) return 0;
-    return beyond(waits, coverOfKinds(part, 1 << COMPUTE)).prefix.at(-1)!;
-  });
+  // What does not overlap the window does not wait in it either.
+  if (part.mask === null) return exposedCover(ofAllTimes(part)).within(part.low, part.high);
+  return exposedCover(part).prefix.at(-1)!;
 }
