@@ -19,7 +19,7 @@ from .byteps_requests import raw_keys
 from .results import result
 from .scope import parts
 
-__all__ = ["byteps_clock"]
+__all__ = ["byteps_clock", "byteps_offsets"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -140,6 +140,30 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
         matched={"workers": len(workers), "servers": len(servers)},
         note=note,
     )
+
+
+def byteps_offsets(traces: TraceSet) -> dict[int, int]:
+    """Return what the clock of each rank is ahead of the first worker's, where that is certain."""
+    clocks = byteps_clock(traces)
+    offsets: dict[int, int] = {}
+    certain = clocks[clocks["alternatives"] == 0]
+    for _, of_job in certain.groupby(certain["job"].fillna(""), sort=False):
+        first = of_job[of_job["worker"] == of_job["worker"].min()]
+        of_server = dict(zip(first["server_rank"], first["offset_ns"], strict=True))
+        offsets |= {int(rank): int(offset) for rank, offset in of_server.items()}
+        for worker, own in of_job.groupby("worker"):
+            shared = own[own["server_rank"].isin(list(of_server))]
+            ahead = [
+                of_server[rank] - offset
+                for rank, offset in zip(shared["server_rank"], shared["offset_ns"], strict=True)
+            ]
+            if not ahead:
+                continue
+            job = own["job"].iloc[0]
+            for rank, trace in traces.items():
+                if trace.format == "byteps" and (trace.worker, trace.job) == (worker, job):
+                    offsets[rank] = round(sum(ahead) / len(ahead))
+    return offsets
 
 
 _COLUMNS = (

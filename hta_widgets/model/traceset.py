@@ -222,7 +222,9 @@ class TraceSet(Mapping[int, Trace]):
             ``"host"``: as recorded. ``"fitted"``: each rank moved by its offset of
             `hta_widgets.analysis.clock_offsets`, so that ranks leave collectives together. The
             lowest rank stays where it is, unless an event of another would then lie before 0: that
-            moves all, and `origin_ns` with them. Ranks that no collective connects stay.
+            moves all, and `origin_ns` with them. Ranks that no collective connects stay. BytePS
+            workers and servers move by `hta_widgets.analysis.byteps_clock`, onto the first
+            worker's clock.
 
         Returns
         -------
@@ -244,10 +246,9 @@ class TraceSet(Mapping[int, Trace]):
         offsets, lift = [0] * len(self), 0
         if clock == "fitted":
             # A room above this one, handed on to for the user's convenience.
-            from hta_widgets.analysis.clock_offsets import clock_fit  # noqa: PLC0415
+            from hta_widgets.analysis.fitted_clock import fitted_offsets  # noqa: PLC0415
 
-            fit = clock_fit(self)
-            offsets, lift = (fit.offset_ns - fit.lift_ns).tolist(), fit.lift_ns
+            offsets, lift = fitted_offsets(self)
         moved = TraceSet(
             [
                 trace.replace(

@@ -96,23 +96,27 @@ def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
     if not start.stripped and len(text) < _SNIFFED_BYTES:
         return Sniffed()
     own = next((known.name for known in FORMATS if known.sniff(start)), None)
+    if own is None:
+        return Sniffed(foreign=_foreign(start))
     if wanted in ("auto", own):
-        return Sniffed(own, _foreign(start), aside=own == KINETO.name and _is_horovod(start))
+        if own == KINETO.name and _is_horovod(start):
+            return Sniffed(own, "a Horovod timeline", aside=True)
+        return Sniffed(own)
     if format_named(wanted).sniff(start):
         return Sniffed(wanted)
-    return Sniffed(foreign=f"of the format {own}" if own else _foreign(start))
+    return Sniffed(foreign=f"of the format {own}")
 
 
 def _is_horovod(start: Start) -> bool:
     """Whether JSON is a Horovod timeline, whatever its name: dPRO calls them ``comm.json``."""
     text = start.text
-    return b"NEGOTIATE_" in text or (b'"process_name"' in text and b"horovod_" in text)
+    if b'"schemaVersion"' in text or b'"deviceProperties"' in text:  # PyTorch's own
+        return False
+    return b'"NEGOTIATE_' in text or (b'"process_name"' in text and b"horovod_" in text)
 
 
 def _foreign(start: Start) -> str:
     """Return the name of a format that is not read."""
-    if _is_horovod(start):
-        return "a Horovod timeline"
     text = start.text
     for magic, name in _MAGIC:
         if text[: len(magic)].lower() == magic.lower():

@@ -54,8 +54,10 @@ def load(
     ranks : int or iterable of int, optional
         Load only these.
     format : str
-        ``"auto"`` tells formats by their contents. A name restricts to files of that format:
-        ``"kineto"`` reads any Chrome trace-event JSON as such.
+        ``"auto"`` tells formats by their contents, also in a directory that mixes them. A name
+        restricts to files of that format: ``"kineto"`` (any Chrome trace-event JSON, read as
+        such), ``"byteps"`` (workers' ``comm.json``), ``"byteps-server"``, ``"mpi-profile"`` or
+        ``"mpi-trace"``.
     executor : concurrent.futures.Executor, optional
         Reads the files, each in a task of its own. By default small inputs are read in this
         process, large ones of several files in a process pool.

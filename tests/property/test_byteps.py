@@ -100,6 +100,26 @@ def test_clocks_lie_within_the_stated_error(folder, job):
         assert row["skipped_iterations"] == job["first_step"] - 1
 
 
+def test_the_fitted_clock_brings_all_files_onto_one(tmp_path):
+    truth = write_byteps_job(tmp_path / "job", workers=3, skew_us=50_000, seed=3)
+    traces = hw.load(tmp_path / "job", cache=False, progress=False)
+    fitted = traces.with_clock("fitted")
+    moved = {rank: trace.start_ns - traces[rank].start_ns for rank, trace in fitted.items()}
+    clocks = truth["clock_us"]
+    for rank, trace in traces.items():
+        kind = "server" if trace.server >= 0 else "worker"
+        ahead = clocks[kind][trace.server if kind == "server" else trace.worker]
+        assert moved[rank] - moved[0] == pytest.approx(-1000 * ahead, abs=25_000)
+    assert min(trace.start_ns for trace in fitted.values()) >= 0
+    back = fitted.with_clock("host")
+    assert [t.start_ns for t in back.values()] == [t.start_ns for t in traces.values()]
+    hw.export_trace(fitted, tmp_path / "one-clock.json", clock="set")
+    again = hw.load(tmp_path / "one-clock.json", cache=False, progress=False)
+    assert [t.start_ns for t in again.values()] == [
+        t.start_ns - fitted.start_ns for t in fitted.values()
+    ]
+
+
 @FEW
 @given(job=jobs)
 def test_an_export_loads_as_the_same(folder, job):

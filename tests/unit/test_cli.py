@@ -9,7 +9,7 @@ import pytest
 
 import hta_widgets as hw
 from hta_widgets import cli
-from hta_widgets.demo import write_demo
+from hta_widgets.demo import write_byteps_job, write_demo
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +102,18 @@ def test_demo_is_the_functions_demo(job, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "rank 2 is slow" in out
     assert str(tmp_path / "job_truth.json") in out
+
+
+def test_demo_writes_byteps_jobs_too(tmp_path, capsys):
+    folder = tmp_path / "byteps"
+    assert cli.main(["demo", str(folder), "--format", "byteps", "--steps", "1", "--seed", "3"]) == 0
+    said = capsys.readouterr().out
+    assert "worker 1 is slow" in said
+    write_byteps_job(tmp_path / "same", steps=1, seed=3)
+    for file in ("worker1/traces/0/comm.json", "server1/server_profile.json"):
+        assert (folder / file).read_bytes() == (tmp_path / "same" / file).read_bytes()
+    assert cli.main(["summary", str(folder)]) == 0
+    assert "6 ranks" in capsys.readouterr().out
 
 
 def test_demo_takes_its_other_options(tmp_path, capsys):
