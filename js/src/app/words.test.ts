@@ -80,6 +80,14 @@ describe("the view in words", () => {
     expect(text(viewWords(scene.range, cpu, stats()))).not.toContain("0 %");
   });
 
+  test("calls of MPI are no device's, and the rest is not idle", () => {
+    const summary = [{ lane: 0, role: "comm" as const, label: "MPI" }];
+    const mpi: Scene = { ...scene, ranks: scene.ranks.map((rank) => ({ ...rank, summary })) };
+    const words = text(viewWords(scene.range, mpi, stats()));
+    expect(words).toContain("Ranks are in MPI 10 % and elsewhere 77 % of the time.");
+    expect(words).not.toContain("GPU");
+  });
+
   test("beyond the job", () => {
     expect(text(viewWords([end + 10, end + 20], scene, stats()))).toContain("Outside the job");
   });

@@ -11,6 +11,7 @@ import {
   plural,
   rangesText,
 } from "../draw/format";
+import { isMpi } from "../draw/mpi";
 import type { Lateness, Stats } from "../protocol/decode";
 import type { Arrival } from "../protocol/ribbon";
 
@@ -171,6 +172,12 @@ export function viewWords(
   // The line is short: who keeps the others waiting comes before where the time goes.
   words.push(...(lateWords(lateness) ?? []));
   const one = shares.ranks === 1;
+  if (scene.ranks.every(isMpi)) {
+    const elsewhere = formatShare(shares.idle);
+    const inMpi = `${one ? "The rank is" : "Ranks are"} in MPI ${formatShare(shares.communication)}`;
+    words.push(` ${inMpi} and elsewhere ${elsewhere} of the time.`);
+    return words;
+  }
   words.push(` ${who(shares.ranks)} ${formatShare(shares.compute)}`);
   if (shares.communication > 0) {
     const exposed = `${formatShare(shares.exposed)} exposed`;

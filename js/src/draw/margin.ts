@@ -5,6 +5,7 @@ import type { PlacedRow } from "../layout/rows";
 import { formatShare } from "./format";
 import type { LatenessByRank, StatsByRank } from "./by_rank";
 import { rowGround } from "./gutter";
+import { isMpi } from "./mpi";
 import type { Pen } from "./pen";
 import { FONT, type Theme } from "./theme";
 
@@ -40,10 +41,11 @@ function drawTitle(pen: Pen, scene: MarginScene, x: number): void {
   const device = placed.some(({ row }) => row.rank.summary.some(({ role }) => role !== "cpu"));
   if (geometry.stripRows === 0 || !device) return;
   const y = geometry.stripTop + 11;
-  pen.fitted("GPU time in view", x + PAD, y, room, FONT.label, theme.ink3);
+  const mpi = placed.every(({ row }) => isMpi(row.rank));
+  pen.fitted(`${mpi ? "MPI" : "GPU"} time in view`, x + PAD, y, room, FONT.label, theme.ink3);
   if (geometry.stripRows > 1) {
     const comm = scene.lateness === null ? "comm" : "wait";
-    const keys = [`compute · ${comm} · idle`, `comp · ${comm} · idle`];
+    const keys = mpi ? [`${comm} · other`] : [`compute · ${comm} · idle`, `comp · ${comm} · idle`];
     pen.firstFit(keys, x + PAD, y + 16, room, FONT.label, theme.ink3);
   }
 }
@@ -100,7 +102,8 @@ function drawRow(pen: Pen, scene: MarginScene, placed: PlacedRow, x: number): vo
         pen.text("causes the wait", left, baseline, FONT.labelStrong, theme.late);
       } else {
         const idleWords = formatShare((idle[index] ?? 0) / whole);
-        drawPair(pen, theme, left, baseline, width, words, idleWords);
+        const rest = isMpi(row.rank) ? "other" : "idle";
+        drawPair(pen, theme, left, baseline, width, words, [rest, idleWords]);
       }
     } else {
       pen.text("no data", left, baseline, FONT.label, theme.ink3);
@@ -122,12 +125,12 @@ function drawPair(
   y: number,
   width: number,
   exposed: string,
-  idle: string,
+  [rest, share]: readonly [string, string],
 ): void {
   const forms = [
-    [exposed, `idle ${idle}`],
-    [exposed.replace(/^\w+ /, ""), `idle ${idle}`],
-    [exposed.replace(/^\w+ /, ""), idle],
+    [exposed, `${rest} ${share}`],
+    [exposed.replace(/^\w+ /, ""), `${rest} ${share}`],
+    [exposed.replace(/^\w+ /, ""), share],
   ] as const;
   const fits = forms.find(
     ([a, b]) => pen.width(a, FONT.label) + pen.width(b, FONT.label) + 8 <= width,
