@@ -21,6 +21,8 @@ import { summary } from "./summary";
 const TOP = 200;
 const TOP_DURATIONS = 12;
 const MOST_BINS = 4096;
+/** Frames of all panels for a few selections. */
+const KEPT = 48;
 const NO_PHASES: PhasesHeader = { names: [], labels: [] };
 
 type Request = Record<string, unknown>;
@@ -36,6 +38,8 @@ export class Panels {
   private readonly masks: Masks;
   private readonly made = new Map<number, Promise<PanelRank | null>>();
   private readonly frames: Record<string, Make>;
+  /** A brush leaves the panels as they are that write what it brushes. */
+  private readonly known = new Map<string, PanelFrame>();
 
   constructor(private readonly job: Job) {
     this.masks = new Masks(job.names);
@@ -66,11 +70,27 @@ export class Panels {
         const known = Object.keys(this.frames).join(", ");
         throw new Error(`there is no panel ${JSON.stringify(id)}; the panels are ${known}`);
       }
-      const { parts, missing } = await this.chosen(withoutOwn(id, selection), pacer);
-      panels[id] = withMissing(make(parts, top), missing);
+      const own = withoutOwn(id, selection);
+      const key = JSON.stringify([id, top, own]);
+      let frame = this.known.get(key);
+      if (frame === undefined) {
+        const { parts, missing } = await this.chosen(own, pacer);
+        frame = withMissing(make(parts, top), missing);
+      }
+      this.keep(key, frame);
+      panels[id] = frame;
       await pacer.rest();
     }
     return { reply: { panels }, buffer: null };
+  }
+
+  private keep(key: string, frame: PanelFrame): void {
+    this.known.delete(key);
+    this.known.set(key, frame);
+    for (const old of this.known.keys()) {
+      if (this.known.size <= KEPT) break;
+      this.known.delete(old);
+    }
   }
 
   async heatmap(request: Request): Promise<Reply> {

@@ -1,0 +1,146 @@
+"""The page's part of `brush.py`: a saved page in headless Chromium answers, without a kernel."""
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from _harness import REPO
+
+import hta_widgets as hw
+from hta_widgets.export.html import save_html
+from hta_widgets.tiles import TileEngine
+
+sys.path.insert(0, str(REPO / "tests"))
+
+__all__ = ["in_page", "page_table"]
+
+#: Asks all at once, as a dashboard does; `longest`: what else the page had to wait for.
+_ASK = """
+async ({ requests, rounds }) => {
+  const source = globalThis[Symbol.for("hta_widgets.page_sources")].get("page");
+  const longest = [];
+  const observer = new PerformanceObserver(list => {
+    for (const { duration } of list.getEntries()) longest.push(duration);
+  });
+  observer.observe({ type: "longtask" });
+  const spent = [];
+  for (let round = 0; round < rounds; round += 1) {
+    for (const { op, ...request } of requests) {
+      const begin = performance.now();
+      const { reply } = await source.ask(op, request);
+      JSON.stringify(reply).length;
+      spent.push(performance.now() - begin);
+    }
+  }
+  await new Promise(resolve => setTimeout(resolve, 100));
+  observer.disconnect();
+  return { spent, longest };
+}
+"""
+
+
+def in_page(
+    traces: hw.TraceSet,
+    panels: Sequence[str],
+    brushes: Sequence[tuple[str, dict[str, Any]]],
+    *,
+    bins: int,
+    max_mb: float = 25,
+) -> dict[str, Any]:
+    """Save a page, brush it; return milliseconds by panel, by kind of brush, and of the first."""
+    from playwright.sync_api import sync_playwright
+    from support import browser as hands
+
+    engine = TileEngine(traces)
+    state = {"view": None, "selection": None, "selected_event": None}
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        path = Path(folder) / "page.html"
+        save_html(path, engine, engine.scene(), state, max_mb=max_mb)
+        size = path.stat().st_size
+        browser = playwright.chromium.launch(executable_path=str(hands.CHROMIUM), args=hands.FLAGS)
+        page = browser.new_page()
+        page.goto(path.as_uri())
+        page.wait_for_selector(".hta-root canvas")
+        page.wait_for_timeout(1000)
+
+        def asked(requests: list[dict[str, Any]]) -> dict[str, list[float]]:
+            found: dict[str, list[float]] = page.evaluate(_ASK, {"requests": requests, "rounds": 1})
+            return found
+
+        def of(ids: Sequence[str], selection: dict[str, Any] | None) -> dict[str, Any]:
+            return {"op": "panels", "panels": list(ids), "selection": selection}
+
+        heatmap = {
+            "op": "heatmap", "metric": "waiting", "start": int(traces.start_ns),
+            "end": int(traces.end_ns), "bins": bins,
+        }  # fmt: skip
+        scene = page.evaluate(
+            "() => globalThis[Symbol.for('hta_widgets.page_sources')].get('page').job.page.scene"
+        )
+        first = asked([of(panels, None), {**heatmap, "selection": None}])
+        kinds: dict[str, list[float]] = {}
+        longest: list[float] = []
+        for kind, selection in brushes:
+            found = asked([of(panels, selection), {**heatmap, "selection": selection}])
+            kinds.setdefault(kind, []).append(sum(found["spent"]))
+            longest += found["longest"]
+        apart: dict[str, list[float]] = {panel: [] for panel in (*panels, "heatmap")}
+        for _, selection in brushes:
+            # Another window than before, or nothing would be worked out anew.
+            other = {**selection}
+            if "start_ns" in other:
+                other["start_ns"] += 1
+            for panel in panels:
+                apart[panel] += asked([of([panel], other)])["spent"]
+            apart["heatmap"] += asked([{**heatmap, "selection": other}])["spent"]
+        browser.close()
+    return {
+        "size_mb": size / 1e6,
+        "ranks_full": len(scene["embedded"]["ranks_full"]),
+        "first_ms": sum(first["spent"]),
+        "first_longest_ms": max(first["longest"], default=0),
+        "longest_ms": max(longest, default=0),
+        "panels": {panel: _figures(values) for panel, values in apart.items()},
+        "brushes": {kind: _figures(values) for kind, values in kinds.items()},
+        "total": _figures([value for values in kinds.values() for value in values]),
+    }
+
+
+def _figures(values: Sequence[float]) -> dict[str, float]:
+    ordered = sorted(values)
+    return {
+        "p50": statistics.median(ordered),
+        "p95": ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))],
+        "max": ordered[-1],
+    }
+
+
+def page_table(result: dict[str, Any]) -> str:
+    """Markdown: one row a panel, then one row a kind of brush."""
+    lines = ["| page, ms | p50 | p95 | max |", "|---|---:|---:|---:|"]
+    rows = {**result["panels"], **result["brushes"], "**all panels**": result["total"]}
+    lines += [
+        f"| {name} | {one['p50']:.1f} | {one['p95']:.1f} | {one['max']:.1f} |"
+        for name, one in rows.items()
+    ]
+    lines.append(
+        f"\npage of {result['size_mb']:.1f} MB, {result['ranks_full']} ranks with all events; first "
+        f"answer {result['first_ms']:.0f} ms, longest task in it {result['first_longest_ms']:.0f} ms,"
+        f" longest after it {result['longest_ms']:.0f} ms"
+    )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    from brush import ASKED, BINS, brushes as made, job
+
+    ours = job(8, int(os.environ.get("HTA_STEPS", "41")))
+    print(sum(len(trace) for trace in ours.values()), "events")
+    found = in_page(ours, ASKED, made(ours, 4, 0), bins=BINS)
+    print(page_table(found))
+    print(json.dumps(found["brushes"]))
