@@ -13,6 +13,7 @@ import pandas as pd
 import traitlets as t
 
 from hta_widgets import charts
+from hta_widgets.export.embed.live import OfflineData
 from hta_widgets.export.html import DashboardPart, save_html
 from hta_widgets.model import Selection, Trace, TraceSet
 from hta_widgets.panels import PANELS, PanelEngine
@@ -200,7 +201,7 @@ class Dashboard(LinkedView):
         str
             The path that was written.
         """
-        self._draw(CHARTS)
+        self._figures = self._drawn(CHARTS)
         self._say()
         traits = {name: getattr(self, name) for name in _SAVED}
         part = DashboardPart(traits, bokeh_module())
@@ -255,9 +256,10 @@ class Dashboard(LinkedView):
         op = request["op"]
         if op in {"panels", "heatmap"}:
             return self.panel_engine.answer(request)
+        if op == "offline":
+            return self._offline.answer(request)
         if op == "figures":
-            self._draw([str(panel) for panel in request["panels"]])
-            return {}, None
+            return {"figures": self._drawn([str(panel) for panel in request["panels"]])}, None
         if op == "headline":
             self._say()
             return {}, None
@@ -270,13 +272,15 @@ class Dashboard(LinkedView):
             return {"path": path, "bytes": Path(path).stat().st_size}, None
         return super()._answer(request)
 
-    def _draw(self, panels: Sequence[str]) -> None:
-        """Hand charts to the page; it fills in their rows."""
-        missing = [panel for panel in panels if panel in CHARTS and panel not in self._figures]
+    @cached_property
+    def _offline(self) -> OfflineData:
+        return OfflineData(self.engine, self._scene, self.state.snapshot())
+
+    def _drawn(self, panels: Sequence[str]) -> dict[str, Any]:
+        """Return charts for the page, which fills in their rows, and hand it their library."""
         if self.bokehjs is None:
             self.bokehjs = bokeh_asset()
-        if missing:
-            self._figures = {**self._figures, **{panel: _items(panel) for panel in missing}}
+        return {panel: _items(panel) for panel in panels if panel in CHARTS}
 
     def _say(self) -> None:
         if self._headline is None:

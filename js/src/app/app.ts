@@ -25,7 +25,7 @@ import { Rows } from "./rows";
 import { Search } from "./search";
 import { SearchBox } from "./search_box";
 import { type Key, KEYS, type Model, Shared } from "./shared";
-import { StatusLine } from "./status";
+import { type KernelSays, StatusLine } from "./status";
 import { applyTheme } from "./theme_vars";
 import { NARROW_PX, Toolbar } from "./toolbar";
 import { Tooltip } from "./tooltip";
@@ -53,6 +53,8 @@ export interface AppOptions {
 export interface Part {
   status: HTMLElement;
   theme: ThemeName;
+  /** What the status of the source means here; null for the usual. */
+  kernelSays(): KernelSays | null;
   openProblems(): void;
 }
 
@@ -104,7 +106,7 @@ export class TimelineApp {
     const theme = options.part?.theme ?? detectTheme(this.root);
     applyTheme(this.root, theme);
     this.root.append(this.frame);
-    this.setHeight(options.height);
+    this.height = options.height;
 
     const source = new ObservedSource(options.source);
     const shared = new Shared(signal);
@@ -138,6 +140,7 @@ export class TimelineApp {
     this.status = new StatusLine(ctx, {
       openProblems: options.part?.openProblems ?? (() => this.panels.openProblems()),
       showAllRanks: () => this.showAllRanks(),
+      kernelSays: () => options.part?.kernelSays() ?? null,
     });
     this.panels = new PanelControl(ctx, dock, this.nav, this.picking, this.search, this.status);
     const tip = new Tooltip(this.frame);
@@ -249,6 +252,11 @@ export class TimelineApp {
     this.status.say("area", words);
   }
 
+  /** Say something at the side of the status line; "" for nothing. */
+  sayAside(text: string): void {
+    this.status.setAside(text);
+  }
+
   /** Say something for a moment. */
   flash(words: Words): void {
     this.status.flash(words);
@@ -279,7 +287,11 @@ export class TimelineApp {
   }
 
   /** Height of the drawing; toolbar, status line and panels come on top. */
-  setHeight(height: number): void {
+  get height(): number {
+    return Number.parseFloat(this.frame.style.height);
+  }
+
+  set height(height: number) {
     this.frame.style.height = `${Math.max(height, LEAST_STAGE_PX)}px`;
   }
 

@@ -17,6 +17,7 @@ import {
   toggledEvent,
   windowSelection,
   withoutOwn,
+  withoutRanks,
 } from "./selection";
 import { asError, isAbort } from "./observed_source";
 
@@ -308,7 +309,10 @@ export class Picking {
   }
 
   private showSelection(): void {
-    this.ctx.stage.setOverlay({ selection: this.window });
+    const { ranks_from: from } = this.ctx.shared.state;
+    // Where only these ranks have rows, there is no need to mark all of them.
+    const all = this.ctx.isPart && from !== "timeline" && withoutRanks(this.window) === null;
+    this.ctx.stage.setOverlay({ selection: all ? null : this.window });
     this.selection.emit();
   }
 }

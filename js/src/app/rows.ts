@@ -27,6 +27,7 @@ export class Rows {
   alike: Alike | null = null;
   /** Ranks that were chosen elsewhere; null shows all. */
   only: ReadonlySet<number> | null = null;
+  private openedAlone: number | null = null;
 
   constructor(private readonly ctx: Context) {
     const only = ctx.scene.ranks.length === 1 ? ctx.scene.ranks[0] : undefined;
@@ -56,6 +57,13 @@ export class Rows {
   showOnly(ranks: readonly number[] | null): void {
     if (same(ranks, this.only === null ? null : [...this.only])) return;
     this.only = ranks === null ? null : new Set(ranks);
+    const open = new Set(this.open);
+    if (this.openedAlone !== null) open.delete(this.openedAlone);
+    // One rank alone has the room to show its tracks.
+    const alone = ranks?.length === 1 ? ranks[0]! : null;
+    this.openedAlone = alone === null || this.open.has(alone) ? null : alone;
+    if (alone !== null) open.add(alone);
+    this.open = open;
     this.push();
   }
 

@@ -69,6 +69,13 @@ export function withoutOwn(
   return { ...EVERYTHING, ranks, query: selection.query };
 }
 
+/** The same on all ranks; null where nothing else is selected. */
+export function withoutRanks(selection: SelectionJson | null): SelectionJson | null {
+  if (selection === null) return null;
+  const rest = { ...selection, ranks: null };
+  return Object.values(rest).every((part) => part === null) ? null : rest;
+}
+
 /** The window of a selection, open ends taken from the job. Null where it names no time. */
 export function selectionSpan(selection: SelectionJson | null, scene: Scene): Span | null {
   if (selection === null) return null;

@@ -37,17 +37,30 @@ const HINTS: readonly Hint[] = [
   [[["?"], "keys"]],
 ];
 
-const KERNEL: Record<Exclude<Source["status"], "live">, { badge: string; words: Words }> = {
+export interface KernelSays {
+  badge: string;
+  words: Words;
+  isWarning: boolean;
+}
+
+const KERNEL: Record<Exclude<Source["status"], "live">, KernelSays> = {
   busy: {
     badge: "Kernel busy",
     words: ["Zoom and pan work; detail follows when the cell ends."],
+    isWarning: true,
   },
-  none: { badge: "Saved view", words: ["No kernel: the page answers from what it holds."] },
+  none: {
+    badge: "Saved view",
+    words: ["No kernel: the page answers from what it holds."],
+    isWarning: false,
+  },
 };
 
 export interface StatusWays {
   openProblems(): void;
   showAllRanks(): void;
+  /** What the source's status means; null for the usual. */
+  kernelSays(): KernelSays | null;
 }
 
 export class StatusLine {
@@ -59,6 +72,7 @@ export class StatusLine {
   private readonly kernel: HTMLButtonElement;
   private readonly truth: HTMLButtonElement;
   private readonly ranks: HTMLButtonElement;
+  private readonly aside = h("span", { class: "hta-note", hidden: true });
   private readonly said = new Map<Layer, Words>();
   private readonly speak: () => void;
   private flashTimer = 0;
@@ -67,7 +81,10 @@ export class StatusLine {
   private embedded: string | null = null;
   private shown: Words = [];
 
-  constructor(ctx: Context, ways: StatusWays) {
+  constructor(
+    ctx: Context,
+    private readonly ways: StatusWays,
+  ) {
     this.root = ctx.root;
     this.source = ctx.source;
     this.text = h("div", { class: "hta-words" });
@@ -96,6 +113,7 @@ export class StatusLine {
       this.kernel,
       this.text,
       this.live,
+      this.aside,
       this.ranks,
       this.truth,
     );
@@ -132,9 +150,9 @@ export class StatusLine {
       this.say("kernel", null);
       return;
     }
-    const { badge, words } = KERNEL[status];
+    const { badge, words, isWarning } = this.ways.kernelSays() ?? KERNEL[status];
     fill(this.kernel, status === "busy" ? "● " : "", badge);
-    toggle(this.kernel, "hta-warn", status === "busy");
+    toggle(this.kernel, "hta-warn", isWarning);
     this.kernel.title = plain(words);
     // A saved view stays one: its badge says so, and the line is free for what is seen.
     this.say("kernel", status === "busy" ? words : null);
@@ -152,7 +170,14 @@ export class StatusLine {
   private sayKernel(): void {
     const { status } = this.source;
     if (status === "live") return;
-    this.flash(this.embedded === null ? KERNEL[status].words : [this.embedded], 5000);
+    const says = this.ways.kernelSays() ?? KERNEL[status];
+    this.flash(this.embedded === null ? says.words : [this.embedded], 5000);
+  }
+
+  /** What goes on in the background. */
+  setAside(text: string): void {
+    this.aside.hidden = text === "";
+    fill(this.aside, text);
   }
 
   /** Rows of some ranks only, as a linked panel selected them. */

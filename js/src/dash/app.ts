@@ -12,12 +12,15 @@ import { type Key, type Model, Shared } from "../app/shared";
 import { applyTheme } from "../app/theme_vars";
 import type { Scene, SelectionJson, Source, Span, ThemeName } from "../contract";
 import { plural } from "../draw/format";
+import type { LiveSource } from "../data/offline";
 import { Board } from "./board";
 import { panelKind, PANELS } from "./catalog";
 import { ChartSlot, type FigureItems, type MakeChart } from "./chart_slot";
 import { brushed, chosenOf, NONE_CHOSEN, picked } from "./choice";
 import { allExports, type Exportable, type ExportWays, panelExports } from "./exports";
 import { Headline, type HeadlineFacts } from "./headline";
+import { HeatmapView } from "./heatmap_view";
+import { kernelSays, progressWords } from "./kernel_words";
 import { listenToDashKeys } from "./keys";
 import { type Choice, shownIds, withPanel } from "./layout";
 import { type MenuItem, Pane } from "./pane";
@@ -42,14 +45,20 @@ export interface DashOptions {
   signal: AbortSignal;
   makeStage: MakeStage;
   makeChart: MakeChart | null;
+  /** A kernel, and what the page fetches so that it can do without it; null in saved pages. */
+  live: LiveSource | null;
   /** BokehJS, once the model names its widget; null while it does not. */
   bokeh(): Promise<unknown> | null;
 }
 
 /** While the view moves, figures of what is in view follow at this pace. */
 const VIEW_MS = 160;
+const FIT_MS = 120;
+const MOST_OFFERS = 4;
 const LEAST_TIMELINE_PX = 220;
 const MOST_TIMELINE_PX = 560;
+/** Higher rows than this are empty. */
+const STRETCH = 1.35;
 
 export class DashApp {
   private readonly root: HTMLElement;
@@ -64,10 +73,17 @@ export class DashApp {
   private readonly sight: Sight;
   private readonly panes = new Map<string, Pane>();
   private readonly slots = new Map<string, ChartSlot>();
+  private heatmap: HeatmapView | null = null;
   private chosen: Chosen = NONE_CHOSEN;
+  /** What the timeline shows now, be it on its way. */
+  private view: Span;
   private scene: Scene;
   private theme: ThemeName;
+  /** Figures that the kernel has made for this view. */
+  private readonly items: Record<string, FigureItems | undefined> = {};
+  private fetches = false;
   private refreshing = false;
+  private fitted = false;
   private asksFigures = false;
 
   constructor(
@@ -76,6 +92,7 @@ export class DashApp {
   ) {
     const { signal, scene, source } = options;
     this.scene = scene;
+    this.view = scene.range;
     this.root = h("div", {
       class: "hta-root hta-dash",
       tabindex: -1,
@@ -126,18 +143,27 @@ export class DashApp {
       scene,
       state: options.state,
       source,
-      height: this.timelineHeight(null),
+      height: LEAST_TIMELINE_PX,
       signal,
       makeStage: options.makeStage,
       folded: typeof folded === "boolean" ? folded : null,
       keepFolded: (on) => this.keep("folded", on),
-      part: { status, theme: this.theme, openProblems: () => this.openProblems() },
+      part: {
+        status,
+        theme: this.theme,
+        kernelSays: () => (options.live === null ? null : kernelSays(options.live.source)),
+        openProblems: () => this.openProblems(),
+      },
     });
     place.show(
       { frame: { rows: 1, columns: {}, attrs: {} }, isStale: false, error: null },
       NONE_CHOSEN,
     );
-    this.timeline.onView(throttle(VIEW_MS, signal, () => this.viewMoved()));
+    const moved = throttle(VIEW_MS, signal, () => this.viewMoved());
+    this.timeline.onView((view) => {
+      this.view = view;
+      moved();
+    });
 
     this.listen();
     this.showScene();
@@ -172,18 +198,27 @@ export class DashApp {
       signal.addEventListener("abort", () => model.off(`change:${name}`, listener), { once: true });
     };
     listen("panels", () => this.arrange());
-    listen("height", () => this.fitTimeline());
+    listen("height", () => {
+      this.fitted = false;
+      this.fitTimeline();
+    });
     listen("folded", () => this.timeline.setFolded(model.get("folded") === true));
     listen("_figures", () => void this.startCharts());
     listen("bokehjs", () => void this.startCharts());
     listen("_headline", () => this.showHeadline());
+    listen("metric", () => this.metricChanged());
     source.onStatus((status) => {
       // What a busy kernel could not tell is asked again once it is free.
-      if (status === "live") this.data.retry();
+      if (status === "live") this.retry();
     }, signal);
+    options.live?.source.onReturn(() => this.retry(), signal);
     watchTheme(root, signal, (theme) => this.setTheme(theme));
     const resized = new ResizeObserver(() => this.arrange());
     resized.observe(root);
+    const fit = throttle(FIT_MS, signal, () => this.fitTimeline());
+    const grown = new ResizeObserver(fit);
+    for (const { id } of PANELS) if (id !== "timeline") grown.observe(this.pane(id).el);
+    signal.addEventListener("abort", () => grown.disconnect(), { once: true });
     signal.addEventListener("abort", () => this.close(resized), { once: true });
     listenToDashKeys(root, signal, {
       undo: () => this.undo(),
@@ -198,7 +233,6 @@ export class DashApp {
 
   private heard(keys: ReadonlySet<Key>): void {
     if (keys.has("selection") || keys.has("scope")) this.follow();
-    else if (keys.has("view")) this.viewMoved();
   }
 
   /** A panel asks for something to be selected. */
@@ -250,14 +284,15 @@ export class DashApp {
 
   private viewMoved(): void {
     if (this.shared.state.scope === "view") this.refresh();
+    else this.heatmap?.refresh();
   }
 
   /** What figures are of. */
   private get effective(): SelectionJson {
-    const { selection, scope, view } = this.shared.state;
+    const { selection, scope } = this.shared.state;
     const whole: SelectionJson = { ...EVERYTHING, ...selection };
     if (scope !== "view" || whole.start_ns !== null || whole.end_ns !== null) return whole;
-    const [start, end]: Span = view ?? this.scene.range;
+    const [start, end] = this.view;
     return { ...whole, start_ns: Math.floor(start), end_ns: Math.ceil(end) };
   }
 
@@ -268,6 +303,7 @@ export class DashApp {
     queueMicrotask(() => {
       this.refreshing = false;
       if (this.options.signal.aborted) return;
+      this.heatmap?.refresh();
       const ids = [...this.panes.values()]
         .filter((pane) => this.sight.isSeen(pane.el))
         .map(({ id }) => (id === "selection" ? "summary" : id))
@@ -288,6 +324,7 @@ export class DashApp {
       if (frame !== null && !isStale) this.words.show(frame);
       return;
     }
+    if (id === "heatmap") this.heatmap?.mark();
     if (isCounted(id)) this.panes.get(id)?.show(this.data.state(id), this.chosen);
   }
 
@@ -330,7 +367,7 @@ export class DashApp {
     const pane = new Pane(id, {
       root: this.root,
       signal: this.options.signal,
-      retry: () => this.data.retry(),
+      retry: () => this.retry(),
       menu: (one) => this.paneMenu(one),
     });
     this.panes.set(id, pane);
@@ -347,17 +384,47 @@ export class DashApp {
     else if (id === "operators") pane.setContent(new NameTable(OPERATORS, names, signal));
     else if (id === "selection") this.fixed(pane, this.words);
     else if (id === "problems") this.fixed(pane, this.problems);
-    else if (panelKind(id).look === "chart" && makeChart !== null) {
-      const slot = new ChartSlot(
-        id,
-        makeChart,
-        (brush) => this.brush(id, brush),
-        this.theme,
-        signal,
-      );
+    else if (makeChart !== null && isChart(id)) {
+      const brush = (asked: Brush): void => this.brush(id, asked);
+      const slot = new ChartSlot(id, makeChart, brush, this.theme, signal);
       this.slots.set(id, slot);
-      pane.setContent(slot);
+      if (id === "heatmap") this.heatmap = this.makeHeatmap(pane, slot);
+      pane.setContent(this.heatmap !== null && id === "heatmap" ? this.heatmap : slot);
     }
+  }
+
+  private makeHeatmap(pane: Pane, slot: ChartSlot): HeatmapView {
+    const { source, signal, model } = this.options;
+    return new HeatmapView(pane, slot, {
+      source,
+      signal,
+      selection: () => this.effective,
+      view: () => this.view,
+      chosen: () => this.chosen,
+      isSeen: () => this.sight.isSeen(pane.el),
+      metric: () => {
+        const given = model.get("metric");
+        if (typeof given === "string" && given !== "") return given;
+        const matched = this.scene.ranks.some(({ summary }) =>
+          summary.some((one) => one.wait !== undefined),
+        );
+        return matched ? "waiting" : "busy";
+      },
+      setMetric: (metric) => {
+        this.keep("metric", metric);
+        this.metricChanged();
+      },
+    });
+  }
+
+  private metricChanged(): void {
+    this.heatmap?.followMetric();
+    this.heatmap?.refresh();
+  }
+
+  private retry(): void {
+    this.data.retry();
+    this.heatmap?.retry();
   }
 
   /** A panel that shows itself. */
@@ -372,20 +439,36 @@ export class DashApp {
   private arrange(): void {
     const width = this.root.clientWidth;
     if (!this.board.arrange(width, this.choice)) return;
+    this.fitted = false;
     for (const pane of this.panes.values()) this.showPanel(pane.id);
     this.fitTimeline();
     this.askLater();
     this.refresh();
   }
 
-  private timelineHeight(natural: number | null): number {
+  /** As given; else what its ranks need, and what the columns beside it leave. */
+  private timelineHeight(natural: number): number {
     const given = this.options.model.get("height");
     if (typeof given === "number") return given;
-    return Math.min(Math.max(natural ?? LEAST_TIMELINE_PX, LEAST_TIMELINE_PX), MOST_TIMELINE_PX);
+    const needed = Math.min(Math.max(natural, LEAST_TIMELINE_PX), MOST_TIMELINE_PX);
+    return Math.max(needed, Math.min(this.roomBeside(), needed * STRETCH));
+  }
+
+  /** The height of the timeline at which its column is as high as those beside it. */
+  private roomBeside(): number {
+    const columns = this.board.columnsBeside("timeline");
+    if (columns === null) return 0;
+    const height = (ids: readonly string[]): number =>
+      ids.reduce((sum, id) => sum + this.pane(id).el.offsetHeight, 0);
+    const own = height(columns.own) - this.timeline.height;
+    return Math.max(...columns.others.map(height)) - own;
   }
 
   private fitTimeline(): void {
-    this.timeline.setHeight(this.timelineHeight(this.timeline.naturalHeight));
+    // While something is selected, rows come and go: what is looked at should stay in its place.
+    if (this.fitted && this.shared.state.selection !== null) return;
+    this.fitted = true;
+    this.timeline.height = this.timelineHeight(this.timeline.naturalHeight);
   }
 
   private showScene(): void {
@@ -398,8 +481,16 @@ export class DashApp {
   }
 
   private showHeadline(): void {
-    const facts = this.options.model.get("_headline");
-    this.headline.show((facts ?? null) as HeadlineFacts | null);
+    const facts = (this.options.model.get("_headline") ?? null) as HeadlineFacts | null;
+    this.headline.show(facts);
+    const findings = facts?.findings ?? [];
+    this.words.offer(
+      findings.slice(0, MOST_OFFERS).map(({ label, text, selection }) => ({
+        text: label,
+        name: text,
+        press: () => this.select(selection, "headline"),
+      })),
+    );
   }
 
   private setTheme(theme: ThemeName): void {
@@ -412,7 +503,8 @@ export class DashApp {
   // --- charts and words come later -----------------------------------------------------------------
 
   private figures(): Record<string, FigureItems | undefined> {
-    return (this.options.model.get("_figures") ?? {}) as Record<string, FigureItems | undefined>;
+    const given = this.options.model.get("_figures") as typeof this.items | null | undefined;
+    return { ...given, ...this.items };
   }
 
   /** Ask the kernel for what it makes only when somebody looks. */
@@ -434,18 +526,32 @@ export class DashApp {
     if (this.asksFigures) return;
     this.asksFigures = true;
     try {
-      for (const id of this.lacking()) await source.ask("figures", { panels: [id] }, signal);
+      for (const id of this.lacking()) {
+        const { reply } = await source.ask("figures", { panels: [id] }, signal);
+        Object.assign(this.items, reply.figures);
+        await this.startCharts();
+      }
     } catch {
       // Numbers say themselves what is the matter with the kernel.
     } finally {
       this.asksFigures = false;
+      this.fetchOffline();
     }
+  }
+
+  /** What the page needs to do without the kernel, once all is drawn. */
+  private fetchOffline(): void {
+    const { live, signal } = this.options;
+    if (live === null || this.fetches || signal.aborted) return;
+    this.fetches = true;
+    live.offline.onProgress((progress) => this.timeline.sayAside(progressWords(progress)), signal);
+    live.offline.start();
   }
 
   /** Charts on the board without a figure, in its order. */
   private lacking(): string[] {
     const figures = this.figures();
-    const lacking = shownIds(this.choice).filter((id) => panelKind(id).look === "chart");
+    const lacking = shownIds(this.choice).filter(isChart);
     return lacking.filter((id) => figures[id] === undefined);
   }
 
@@ -454,7 +560,9 @@ export class DashApp {
     const bokeh = await this.options.bokeh();
     if (bokeh === null || signal.aborted) return;
     const figures = this.figures();
+    const shown = shownIds(this.choice);
     for (const [id, slot] of this.slots) {
+      if (!shown.includes(id)) continue;
       const items = figures[id];
       if (items?.light === undefined) continue;
       await slot.start(bokeh, items);
@@ -475,7 +583,7 @@ export class DashApp {
   }
 
   private exports(): MenuItem[] {
-    const shown = shownIds(this.choice).filter(isCounted);
+    const shown = shownIds(this.choice).filter((id) => isCounted(id) || isChart(id));
     return allExports(
       shown.map((id) => this.exportable(id)),
       this.exportWays(),
@@ -484,6 +592,7 @@ export class DashApp {
 
   private exportable(id: string): Exportable {
     const chart = this.slots.get(id)?.chart ?? null;
+    // The heatmap's cells are no table of rows.
     const frame = isCounted(id) ? this.data.state(id).frame : null;
     return { id, title: panelKind(id).title, chart, frame };
   }
@@ -546,6 +655,12 @@ export class DashApp {
     resized.disconnect();
     this.root.remove();
   }
+}
+
+/** Is it drawn by BokehJS? */
+function isChart(id: string): boolean {
+  const { look } = panelKind(id);
+  return look === "chart" || look === "heatmap";
 }
 
 /** Is it made of numbers that are asked for? */

@@ -15,6 +15,17 @@ export class Board {
     private readonly status: HTMLElement,
   ) {}
 
+  /** The panels of its column and of those beside it; null where it has the width for itself. */
+  columnsBeside(id: string): { own: string[]; others: string[][] } | null {
+    const band = this.layout?.bands.find(({ columns }) =>
+      columns.some(({ panels }) => panels.includes(id)),
+    );
+    const own = band?.columns.find(({ panels }) => panels.includes(id));
+    if (band === undefined || own === undefined || band.columns.length < 2) return null;
+    const others = band.columns.filter((column) => column !== own);
+    return { own: own.panels, others: others.map(({ panels }) => panels) };
+  }
+
   /** Put every panel where it belongs at this width; false if all of them are there already. */
   arrange(width: number, choice: Choice): boolean {
     if (width <= 0) return false;

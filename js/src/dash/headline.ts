@@ -2,12 +2,16 @@
 
 import { fill, h, type Child } from "../app/dom";
 
+import type { SelectionJson } from "../contract";
+
 /** A piece of a sentence: text, or a rank that can be chosen. */
 export type HeadPiece = string | { rank: number; text?: string };
 
 export interface HeadlineFacts {
   headline: HeadPiece[];
   more: HeadPiece[][];
+  /** What each finding selects, what matters most first. */
+  findings?: { label: string; text: string; selection: SelectionJson }[];
 }
 
 export class Headline {

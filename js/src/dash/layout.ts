@@ -58,7 +58,7 @@ const WIDE = [
   ["timeline", "heatmap"],
   ["selection", "problems", "kernels"],
 ];
-const BELOW = [["operators"], ["kernel_durations"], ["kernel_types"], ["idle"], ["queue"]];
+const BELOW = [["operators"], ["kernel_durations", "kernel_types"], ["idle"], ["queue"]];
 
 /** Panels that need more room than their neighbours. */
 const SHARE: Record<string, number> = { timeline: 2, heatmap: 2, kernels: 1.35, operators: 1.35 };

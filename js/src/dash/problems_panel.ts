@@ -2,11 +2,12 @@
 
 import { button } from "../app/controls";
 import { fill, h } from "../app/dom";
-import { problemLines } from "../app/panels/problems";
+import { type ProblemLine, problemLines } from "../app/panels/problems";
 import type { Scene } from "../contract";
 import { formatCount, rangesText } from "../draw/format";
 
 const FIRST = 4;
+const LONGEST_TITLE = 60;
 
 export class ProblemsPane {
   readonly el = h("div", { class: "hta-problem-list" });
@@ -43,18 +44,8 @@ export class ProblemsPane {
         h(
           "div",
           { class: "hta-problem", title: line.files.join("\n") },
-          h("b", {}, `${title(line.kind)}: ${formatCount(line.count)}`),
-          h(
-            "p",
-            {},
-            line.detail,
-            line.ranks.length > 0 &&
-              h(
-                "span",
-                { class: "hta-note" },
-                ` ${line.ranks.length === 1 ? "Rank" : "Ranks"} ${rangesText(line.ranks)}.`,
-              ),
-          ),
+          h("b", {}, said(line).title),
+          h("p", {}, said(line).text),
         ),
       ),
       left > 0 &&
@@ -66,7 +57,18 @@ export class ProblemsPane {
   }
 }
 
-function title(kind: string): string {
-  const text = kind.replaceAll("_", " ");
+/** The first part of what happened names it; how often, the rest and where come below. */
+function said({ kind, count, detail, ranks }: ProblemLine): { title: string; text: string } {
+  const [first = "", ...rest] = detail.split(/; |(?<=[.:]) /);
+  const name =
+    first.length > 0 && first.length <= LONGEST_TITLE ? first : kind.replaceAll("_", " ");
+  const left = name === first ? rest.join("; ") : detail;
+  const where =
+    ranks.length === 0 ? "" : `rank${ranks.length === 1 ? "" : "s"} ${rangesText(ranks)}`;
+  const parts = [`${formatCount(count)}×`, where, left].filter((part) => part !== "");
+  return { title: upper(name.replace(/[.:]$/, "")), text: parts.join(" · ") };
+}
+
+function upper(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }

@@ -22,6 +22,8 @@ export interface SelectionWays {
 /** A way on that a finding offers. */
 export interface Offer {
   text: string;
+  /** What it is about. */
+  name: string;
   press(): void;
 }
 
@@ -96,7 +98,7 @@ export class SelectionPanel implements Content {
             `${plural(events, "event")}, of them ${formatCount(number("device_events"))} on GPUs`,
             number("collectives") === null
               ? ""
-              : ` and ${plural(number("collectives") ?? 0, "collective kernel")}`,
+              : ` and ${plural(number("collectives") ?? 0, "collective")}`,
             ".",
           ];
     const what: Child[] =
@@ -119,7 +121,7 @@ export class SelectionPanel implements Content {
     this.code.title = selectionCode(selection);
     fill(
       this.doings,
-      ...this.offers.map(({ text, press }) => button({ text, press })),
+      ...this.offers.map((offer) => button(offer)),
       button({
         text: "Export…",
         name: "Export the selection as a trace",

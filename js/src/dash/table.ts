@@ -12,13 +12,13 @@ export type Row = (column: string) => Value;
 export interface ColumnLook {
   /** What it sorts by. */
   by: string;
-  title: string;
+  title: string | ((frame: PanelFrame) => string);
   hint: string;
   /** CSS grid track. */
   width: string;
   /** Not shown below this width of the table. */
   from?: number;
-  cell(row: Row, most: number): Child[];
+  cell(row: Row, most: number, frame: PanelFrame): Child[];
   isNumber?: boolean;
 }
 
@@ -90,9 +90,11 @@ export class NameTable implements Content {
   /** Chosen rows keep their ink, the others go faint. */
   private mark(names: readonly string[] | null): void {
     this.chosen = names;
+    // Names of the other table are chosen: nothing of this one is left out by that.
+    const here = this.frame?.columns.name?.some((name) => names?.includes(String(name))) ?? false;
     for (const node of this.table.querySelectorAll<HTMLElement>(".hta-name-row")) {
       const on = names?.includes(node.dataset.name ?? "") ?? false;
-      toggle(node, "hta-faint", names !== null && !on);
+      toggle(node, "hta-faint", here && !on);
       const name = node.querySelector(".hta-name-button");
       if (name !== null) aria(name, "pressed", on);
     }
@@ -128,9 +130,9 @@ export class NameTable implements Content {
       h(
         "div",
         { class: "hta-names-head", role: "row" },
-        ...columns.map((column) => this.headCell(column)),
+        ...columns.map((column) => this.headCell(column, frame)),
       ),
-      ...drawn.map((row) => this.row(columns, value(row), most)),
+      ...drawn.map((row) => this.row(columns, value(row), most, frame)),
     );
     if (had) this.table.querySelector<HTMLElement>("button")?.focus({ preventScroll: true });
     this.printFoot(frame, at.length, drawn.length);
@@ -153,7 +155,7 @@ export class NameTable implements Content {
     return found.sort((a, b) => sign * compare(column[a] ?? null, column[b] ?? null));
   }
 
-  private headCell(column: ColumnLook): HTMLElement {
+  private headCell(column: ColumnLook, frame: PanelFrame): HTMLElement {
     const active = this.order?.by === column.by;
     const cell = h(
       "div",
@@ -166,7 +168,7 @@ export class NameTable implements Content {
           title: `${column.hint}. Click to sort.`,
           on: { click: () => this.sort(column) },
         },
-        column.title,
+        typeof column.title === "string" ? column.title : column.title(frame),
         active && (this.order?.descending === true ? " ↓" : " ↑"),
       ),
     );
@@ -183,7 +185,12 @@ export class NameTable implements Content {
     this.print();
   }
 
-  private row(columns: readonly ColumnLook[], value: Row, most: readonly number[]): HTMLElement {
+  private row(
+    columns: readonly ColumnLook[],
+    value: Row,
+    most: readonly number[],
+    frame: PanelFrame,
+  ): HTMLElement {
     const name = String(value("name"));
     return h(
       "div",
@@ -197,7 +204,7 @@ export class NameTable implements Content {
         h(
           "div",
           { role: "cell", class: column.isNumber === true && "hta-number" },
-          ...column.cell(value, most[at] ?? 1),
+          ...column.cell(value, most[at] ?? 1, frame),
         ),
       ),
     );

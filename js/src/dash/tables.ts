@@ -62,7 +62,17 @@ const count = (from?: number): ColumnLook => ({
   cell: (row) => [formatCount(numberOf(row("count")))],
 });
 
-function oddCell(row: Row): Child[] {
+/** The one rank that is told apart wherever one is; null where it is now this one, now that. */
+function oddRank(frame: PanelFrame): number | null {
+  const { odd_rank: ranks = [], odd_ratio: ratios = [] } = frame.columns;
+  const found = new Set(
+    ranks.filter((rank, at) => rank !== null && Math.abs(Number(ratios[at]) - 1) > ODD_FROM),
+  );
+  const [only] = found;
+  return found.size === 1 && typeof only === "number" ? only : null;
+}
+
+function oddCell(row: Row, frame: PanelFrame): Child[] {
   const rank = numberOf(row("odd_rank"));
   const ratio = numberOf(row("odd_ratio"));
   if (rank === null || ratio === null) return [h("span", { class: "hta-note" }, "–")];
@@ -73,7 +83,7 @@ function oddCell(row: Row): Child[] {
     h(
       "span",
       { class: slow ? "hta-late-text" : "hta-note", title },
-      h("small", {}, `rank ${rank} `),
+      rank !== oddRank(frame) && h("small", {}, `rank ${rank} `),
       text,
     ),
   ];
@@ -84,35 +94,38 @@ export const KERNELS: TableLook = {
   title: "Top kernels",
   about: (frame) =>
     hasWaits(frame)
-      ? "GPU time by name, all ranks together; hatched: waiting · odd: the rank farthest from the median"
-      : "GPU time by name, all ranks together · odd: the rank farthest from the median",
+      ? `GPU time by name, all ranks together; hatched: waiting${oddWords(frame)}`
+      : `GPU time by name, all ranks together${oddWords(frame)}`,
   columns: [
     {
       by: "name",
       title: "kernel",
       hint: "By name",
-      width: "minmax(0, 1.2fr)",
+      width: "minmax(0, 1.6fr)",
       cell: (row) => nameCell(row, String(row("kind")) as Kind),
     },
     {
       by: "sum_ns",
       title: "total",
       hint: "Sum over all calls and ranks",
-      width: "minmax(112px, 1fr)",
+      width: "minmax(96px, 1fr)",
       cell: (row, most) =>
         barCell(numberOf(row("sum_ns")), most, String(row("kind")), numberOf(row("wait_ns")) ?? 0),
     },
-    count(360),
+    count(400),
     duration("mean_ns", "mean", "Mean of a call", 440),
     duration("min_ns", "min", "Shortest call", 640),
     duration("max_ns", "max", "Longest call", 640),
     {
       by: "odd_ratio",
-      title: "odd",
+      title: (frame) => {
+        const rank = oddRank(frame);
+        return rank === null ? "odd rank" : `rank ${rank}`;
+      },
       hint: "The rank whose mean is farthest from the median rank's",
       width: "auto",
       isNumber: true,
-      cell: oddCell,
+      cell: (row, _most, frame) => oddCell(row, frame),
     },
   ],
   foot: (frame, shown) => {
@@ -162,6 +175,14 @@ export const OPERATORS: TableLook = {
       : `${formatCount(total - frame.rows)} operators with less time are left out.`;
   },
 };
+
+function oddWords(frame: PanelFrame): string {
+  const known = frame.columns.odd_rank?.some((rank) => rank !== null) ?? false;
+  if (!known) return "";
+  const rank = oddRank(frame);
+  const which = rank === null ? "the rank farthest from" : `rank ${rank} against`;
+  return ` · last column: ${which} the median rank`;
+}
 
 function hasWaits(frame: PanelFrame): boolean {
   return (frame.columns.wait_ns ?? []).some((wait) => typeof wait === "number" && wait > 0);

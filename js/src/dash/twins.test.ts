@@ -7,18 +7,19 @@ import { type Clauses, readClauses, writeClauses } from "./clauses";
 import { selectionWords } from "./words";
 
 /** By hand: lone surrogates in it are more than a bundler takes. */
-function vectors<T>(name: string): T {
-  return JSON.parse(readFileSync(`tests/vectors/${name}.json`, "utf8")) as T;
+function vectors(name: string): unknown {
+  return JSON.parse(readFileSync(`tests/vectors/${name}.json`, "utf8"));
 }
 
-const clauses = vectors<{
+const clauses = vectors("clauses") as {
   read: (Clauses & { query: string | null })[];
   write: (Partial<Clauses> & { query: string | null; becomes: string | null })[];
-}>("clauses");
-const words =
-  vectors<{ selection: SelectionJson | null; words: string; short?: Record<string, string> }[]>(
-    "words",
-  );
+};
+const words = vectors("words") as {
+  selection: SelectionJson | null;
+  words: string;
+  short?: Record<string, string>;
+}[];
 
 describe("clauses", () => {
   test.each(clauses.read)("$query is taken apart as in Python", ({ query, ...parts }) => {

@@ -150,6 +150,6 @@ function condition(text: string): string {
 }
 
 function cut(text: string): string {
-  const characters = [...text];
+  const characters = Array.from(text);
   return characters.length <= LONGEST ? text : `${characters.slice(0, LONGEST - 1).join("")}…`;
 }

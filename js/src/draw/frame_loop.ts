@@ -26,7 +26,10 @@ export class FrameLoop {
 
   /** These parts must be drawn anew. */
   touch(parts: Partial<Dirty>): void {
-    Object.assign(this.dirty, parts);
+    for (const part of Object.keys(parts) as (keyof Dirty)[]) {
+      // What is to be drawn already stays so, whoever says that it has no part in it.
+      this.dirty[part] ||= parts[part] === true;
+    }
     this.schedule();
   }
 

@@ -9,7 +9,7 @@ import type { Model } from "../app/shared";
 import type { Scene } from "../contract";
 import { DashApp } from "../dash/app";
 import { makeChart } from "../dash/charts/index";
-import { KernelSource } from "../data/kernel_source";
+import { liveSource } from "../data/offline";
 import { findPageSource } from "../page/index";
 import { createStage } from "../stage";
 
@@ -38,11 +38,14 @@ async function render({ model, el, host, signal }: RenderProps<Traits>): Promise
     const scene = readScene(model.get("_scene"));
     const state = await stateModel();
     if (signal.aborted) return;
+    const page = findPageSource(model);
+    const live = page === null ? liveSource(model, signal) : null;
     const app = new DashApp(el, {
       scene,
       state,
       model,
-      source: findPageSource(model) ?? new KernelSource(model, signal),
+      source: page ?? live!.source,
+      live,
       signal,
       makeStage: createStage,
       makeChart,

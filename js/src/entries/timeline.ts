@@ -61,7 +61,9 @@ async function render({ model, el, host, signal }: RenderProps<Traits>): Promise
       );
     });
     listen("change:folded", () => app.setFolded(model.get("folded") === true));
-    listen("change:height", () => app.setHeight(model.get("height")));
+    listen("change:height", () => {
+      app.height = model.get("height");
+    });
     listen("change:_scene", () => {
       const next = model.get("_scene");
       if (next === shown) return;
