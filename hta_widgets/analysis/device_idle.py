@@ -202,7 +202,6 @@ def _name_codes(gaps: _Gaps, codes: dict[str, int]) -> Ints:
 
 
 def _gaps(part: Part, short_ns: int) -> _Gaps:
-    table = part.table
     rows = part.busy_rows()
     start, end = part.clipped(rows)
     busy = union(start, end)
@@ -211,11 +210,8 @@ def _gaps(part: Part, short_ns: int) -> _Gaps:
     gap_end = np.concatenate((busy.start, [end.max()]))
     lasting = gap_end > gap_start
     gap_start, gap_end = gap_start[lasting], gap_end[lasting]
-    call = part.trace.launch_of[rows]
-    called = np.where(call >= 0, table.start_ns[call], _NEVER)
-    order = np.lexsort((called, start))
-    ends_gap = order[np.searchsorted(start[order], gap_end)]
-    call = call[ends_gap]
+    ends_gap = _launched_first(part.trace, rows, start, gap_end)
+    call = part.trace.launch_of[rows[ends_gap]]
     return _Gaps(
         part,
         gap_start,
@@ -224,6 +220,23 @@ def _gaps(part: Part, short_ns: int) -> _Gaps:
         call,
         _pieces(part.trace, gap_start, gap_end, call, short_ns),
     )
+
+
+def _launched_first(trace: Trace, rows: Rows, start: Ints, time: Ints) -> Rows:
+    """Return which of the events that start at each time was launched first; they are by start."""
+    first = np.searchsorted(start, time, "left")
+    count = np.searchsorted(start, time, "right") - first
+    several = np.flatnonzero(count > 1)
+    if len(several):
+        number = count[several]
+        group = np.repeat(np.arange(len(several)), number)
+        within = np.arange(len(group)) - np.repeat(np.cumsum(number) - number, number)
+        place = first[several][group] + within
+        call = trace.launch_of[rows[place]]
+        called = np.where(call >= 0, trace.table.start_ns[call], _NEVER)
+        order = np.lexsort((called, group))
+        first[several] = place[order[np.cumsum(number) - number]]
+    return first
 
 
 def _pieces(trace: Trace, start: Ints, end: Ints, call: Ints, short_ns: int) -> Ints:

@@ -82,8 +82,8 @@ class Part:
     @cached_property
     def kind_counts(self) -> Ints:
         """How many of the events are of each kind."""
-        if self.plain:
-            return np.array([len(self.of_kinds(kind)) for kind in KINDS], dtype=np.int64)
+        if self.plain and self.low is None and self.high is None:
+            return index_of(self.trace).kind_counts
         return np.bincount(self.kinds, minlength=len(KINDS))
 
     def of_kinds(self, *kinds: str) -> Rows:
@@ -99,13 +99,15 @@ class Part:
 
     def has(self, rows: Rows) -> npt.NDArray[np.bool_]:
         """Return which of some events are selected."""
-        if not len(self.rows):
-            return np.zeros(len(rows), dtype=bool)
         if len(self.rows) == len(self.table):
             return np.ones(len(rows), dtype=bool)
-        at = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
-        found: npt.NDArray[np.bool_] = self.rows[at] == rows
-        return found
+        return self._is_selected[rows]
+
+    @cached_property
+    def _is_selected(self) -> npt.NDArray[np.bool_]:
+        flags = np.zeros(len(self.table), dtype=bool)
+        flags[self.rows] = True
+        return flags
 
     def busy_rows(self) -> Rows:
         """Return the selected device work, ascending: computing, communicating and copying."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,6 +74,11 @@ class TraceIndex:
         self._of_kinds: dict[tuple[str, ...], Rows] = {}
         self._covered: dict[tuple[str, ...], Intervals] = {}
         self._by_name: tuple[Rows, Rows] | None = None
+
+    @cached_property
+    def kind_counts(self) -> Ints:
+        """How many events there are of each kind."""
+        return np.bincount(self._table.kind, minlength=len(KINDS))
 
     def of_kinds(self, kinds: tuple[str, ...]) -> Rows:
         """Return the events of some kinds, ascending; all for none."""
