@@ -58,7 +58,7 @@ class TimeMap:
         own, common = self._lengths(piece)
         inside = time - self.own_start[piece]
         beyond = (inside < 0) | (inside >= own)
-        scaled = _scaled(inside, common, own, up=False)
+        scaled = _scaled(np.clip(inside, 0, own), common, own, up=False)
         after = inside - own + common
         moved = np.where(inside < 0, inside, np.where(beyond, after, scaled))
         placed: Ints = self.common_start[piece] + moved
@@ -75,7 +75,7 @@ class TimeMap:
         last = piece == len(self.own_start) - 1
         beyond = (inside < 0) | (inside >= common)
         after = np.where(last, inside - common + own, own)
-        scaled = _scaled(inside, own, common, up=True)
+        scaled = _scaled(np.clip(inside, 0, common), own, common, up=True)
         moved = np.where(inside < 0, inside, np.where(beyond, after, np.minimum(scaled, own)))
         placed: Ints = self.own_start[piece] + moved
         return placed

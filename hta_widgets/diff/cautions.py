@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from hta_widgets.formats import plural
 from hta_widgets.model import Trace
 
 if TYPE_CHECKING:
@@ -75,6 +76,20 @@ def cautions_of(diff: Comparison) -> list[Caution]:
 
 
 def _ranks(diff: Comparison) -> list[Caution]:
+    left_out = [
+        Caution(
+            "ranks",
+            f"{plural(len(side.left_out), 'rank')} of {side.label} without steps "
+            f"{'is' if len(side.left_out) == 1 else 'are'} left out: "
+            f"{', '.join(map(str, side.left_out[:4]))}{', …' * (len(side.left_out) > 4)}",
+        )
+        for side in diff.sides
+        if side.left_out
+    ]
+    return left_out + _other_ranks(diff)
+
+
+def _other_ranks(diff: Comparison) -> list[Caution]:
     other = [(a, b) for a, b in diff.rank_pairs if a != b]
     if not other:
         return []

@@ -48,6 +48,8 @@ class RunSide:
         single -1 where there are none and the whole counts as one stretch.
     windows : dict of int to array
         By rank, start and end of each step, (steps, 2), in the times that users see.
+    left_out : tuple of int
+        Ranks that have no steps, where others do.
     """
 
     label: str
@@ -55,6 +57,7 @@ class RunSide:
     parts: dict[int, Part]
     steps: Ints
     windows: dict[int, Ints]
+    left_out: tuple[int, ...] = ()
 
     @property
     def ranks(self) -> list[int]:
@@ -79,6 +82,7 @@ class RunSide:
             self.parts,
             self.steps[places],
             {rank: windows[places] for rank, windows in self.windows.items()},
+            self.left_out,
         )
 
     def envelope(self) -> tuple[Ints, Ints]:
@@ -201,6 +205,8 @@ def compare(
             for label, owner, parts in zip(names, owners, kept, strict=True)
         ]
     pairs = [(a, b) for a, b in pairs if a in sides[0].parts and b in sides[1].parts]
+    if not pairs:
+        pairs = [(sides[0].ranks[0], sides[1].ranks[0])]
     matched_by, places = _step_pairs(sides[0], sides[1], steps)
     alone = [
         np.delete(side.steps, places[:, k]) if side.has_steps else np.empty(0, np.int64)
@@ -299,6 +305,7 @@ def _side(label: str, traces: TraceSet, parts: dict[int, Part]) -> RunSide:
     if not having:
         return _whole_side(label, traces, parts)
     # A rank without steps, such as a server's, cannot be compared step by step.
+    left_out = tuple(rank for rank in parts if rank not in having)
     parts = {rank: part for rank, part in parts.items() if rank in having}
     common = next(iter(having.values()))[0]
     for numbers, _ in having.values():
@@ -310,7 +317,7 @@ def _side(label: str, traces: TraceSet, parts: dict[int, Part]) -> RunSide:
     }
     order = np.argsort(next(iter(windows.values()))[:, 0], kind="stable")
     windows = {rank: bounds[order] for rank, bounds in windows.items()}
-    return RunSide(label, traces, parts, common[order], windows)
+    return RunSide(label, traces, parts, common[order], windows, left_out)
 
 
 def _whole_side(label: str, traces: TraceSet, parts: dict[int, Part]) -> RunSide:

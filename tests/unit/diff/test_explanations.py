@@ -1,0 +1,238 @@
+"""Where the difference comes from, against sums made by hand."""
+
+import numpy as np
+import pytest
+from support.small import call, copy, event, kernel, load, nccl
+
+import hta_widgets as hw
+from hta_widgets import diff as hd
+from hta_widgets.diff.means import mean_parts
+from hta_widgets.diff.significance import welch
+
+
+def step(number, start, end):
+    return event("user_annotation", f"ProfilerStep#{number}", start, end, pid=10)
+
+
+def op(name, start, end):
+    return event("cpu_op", name, start, end, pid=10)
+
+
+@pytest.fixture
+def pair(tmp_path):
+    before = load(
+        tmp_path,
+        [
+            step(1, 0, 1000),
+            op("aten::mm", 10, 100),
+            call(20, 40, launch=1),
+            kernel(100, 300, launch=1),
+            op("aten::all_reduce", 110, 200),
+            call(120, 140, launch=2),
+            nccl(250, 400, launch=2),
+            op("aten::to", 210, 300),
+            call(220, 240, launch=3, name="cudaMemcpyAsync"),
+            copy(380, 450, launch=3),
+            call(500, 700, name="cudaDeviceSynchronize"),
+        ],
+    )
+    after = load(
+        tmp_path,
+        [
+            step(1, 0, 1200),
+            op("aten::mm", 10, 100),
+            call(20, 40, launch=1),
+            kernel(100, 500, launch=1),
+            op("aten::all_reduce", 110, 200),
+            call(120, 140, launch=2),
+            nccl(250, 600, launch=2),
+            op("aten::mul", 210, 300),
+            call(220, 240, launch=3),
+            kernel(550, 800, launch=3, name="mul", stream=9),
+        ],
+    )
+    return hd.compare(before, after)
+
+
+def times(frame, key="cause"):
+    return {
+        row[key]: (row["before_ns"], row["after_ns"])
+        for row in frame.to_dict("records")
+        if row["before_ns"] or row["after_ns"]
+    }
+
+
+def test_every_moment_counts_once(pair):
+    found = hd.waterfall(pair)
+    assert times(found) == {
+        "compute": (200, 650),  # 100..300; 100..500 and 550..800
+        "communication": (100, 50),  # 300..400; 500..550
+        "copies": (50, 0),  # 400..450
+        "idle": (650, 500),
+    }
+    assert found["diff_ns"].tolist() == [450, -150, -50, -50]
+    assert (found.attrs["before_ns"], found.attrs["after_ns"]) == (1000, 1200)
+    assert found.set_index("cause").loc["compute", "change_share"] == 2.25
+
+
+def test_idle_time_by_what_the_device_waited_for(pair):
+    found = times(hd.waterfall(pair, "cause"))
+    # Before the first kernel: the host until its call at 20, the call until 40, then its latency.
+    assert found["host_wait"] == (20, 20)
+    assert found["launch_call"] == (20, 20)
+    assert found["launch_latency"] == (60, 60)
+    assert found["nothing_launched"] == (550, 400)
+    assert "kernel_wait" not in found
+
+
+def test_work_by_operator_and_by_kernel(pair):
+    by_kernel = hd.waterfall(pair, "kernel")
+    assert times(by_kernel, "name")["gemm"] == (200, 400)
+    # The kernel of the other stream has the moments in which no other computes.
+    assert times(by_kernel, "name")["mul"] == (0, 250)
+    by_operator = times(hd.waterfall(pair, "operator"), "name")
+    assert by_operator["aten::all_reduce"] == (100, 50)
+    assert by_operator["aten::to"] == (50, 0)
+    for by in ("kind", "cause", "operator", "kernel"):
+        frame = hd.waterfall(pair, by, step=0)
+        assert (frame["before_ns"].sum(), frame["after_ns"].sum()) == (1000, 1200)
+    with pytest.raises(hw.TraceError, match="no pair of steps 1"):
+        hd.waterfall(pair, step=1)
+    with pytest.raises(hw.TraceError, match="cannot be by 'stream'"):
+        hd.waterfall(pair, "stream")
+
+
+def test_waiting_for_other_ranks_is_parted_from_transfer(tmp_path):
+    def rank(arrives, end):
+        return [step(1, 0, 1000), call(5, 9, launch=1), nccl(arrives, end, launch=1)]
+
+    before = load(tmp_path, rank(100, 500), rank(400, 500))
+    after = load(tmp_path, rank(100, 700), rank(600, 700))
+    diff = hd.compare(before, after)
+    found = times(hd.waterfall(diff, "cause"))
+    # Rank 0 waits 300 and then 500 ns, rank 1 never; means over both.
+    assert found["communication_wait"] == (150, 250)
+    assert found["communication_transfer"] == (100, 100)
+    alone = hd.compare(before[0], after[0])
+    # One rank alone cannot know: its collectives name no group, so any may have waited.
+    assert not hd.waterfall(alone).attrs["communication_split"]
+    assert times(hd.waterfall(alone, "cause"))["communication"] == (400, 600)
+    assert times(hd.waterfall(diff))["communication"] == (250, 350)
+
+
+def test_a_host_without_a_device(tmp_path):
+    traces = load(tmp_path, [step(1, 0, 500), op("aten::mm", 10, 100)])
+    longer = load(tmp_path, [step(1, 0, 700), op("aten::mm", 10, 100)])
+    diff = hd.compare(traces, longer)
+    assert times(hd.waterfall(diff)) == {"host": (500, 700)}
+    assert hd.steps(diff)["cpu_diff_ns"].tolist() == [200]
+
+
+def test_steps_and_their_kinds(tmp_path):
+    def side(*lengths):
+        records, start = [], 0
+        for number, length in enumerate(lengths):
+            records += [
+                step(number, start, start + length),
+                call(start + 1, start + 5, launch=number + 1),
+                kernel(start + 10, start + length - 20, launch=number + 1),
+            ]
+            start += length
+        return load(tmp_path, records)
+
+    diff = hd.compare(side(100, 110, 105, 100), side(200, 210, 190, 205))
+    found = hd.steps(diff)
+    assert found["diff_ns"].tolist() == [100, 100, 85, 105]
+    assert found["compute_diff_ns"].tolist() == [100, 100, 85, 105]
+    assert found["idle_diff_ns"].tolist() == [0, 0, 0, 0]
+    assert found.attrs["is_significant"]
+    assert found.attrs["p_value"] < 1e-4
+    texts = [one.text.replace("\u2009", " ") for one in hd.findings(diff)]
+    assert texts[:3] == [
+        "After takes 390 ns longer: 415 ns → 805 ns, +94 %.",
+        "Compute grows by 390 ns.",
+        "Every step is slower; step 3 most, +105 ns.",
+    ]
+    noise = hd.compare(side(100, 140, 105, 100), side(110, 105, 130, 115))
+    assert not hd.steps(noise).attrs["is_significant"]
+    assert hd.findings(noise) == []
+    alone = hd.steps(hd.compare(side(100), side(200)))
+    assert (alone.attrs["p_value"], alone.attrs["is_significant"]) == (None, None)
+
+
+def test_names_by_count_and_time(pair):
+    found = hd.names(pair).set_index("name")
+    assert found.loc["gemm", ["before_count", "after_count", "diff_ns"]].tolist() == [1, 1, 200]
+    assert found.loc["gemm", "change"] == "slower"
+    assert found.loc["mul", "change"] == "added"
+    assert found.loc["Memcpy HtoD", "change"] == "removed"
+    host = hd.names(pair, device="cpu").set_index("name")
+    assert host.loc["cudaLaunchKernel", ["before_count", "after_count"]].tolist() == [2, 3]
+    assert host.loc["cudaLaunchKernel", "change"] == "changed"
+    assert host.loc["aten::mm", "change"] == "same"
+    with pytest.raises(hw.TraceError, match="no device 'tpu'"):
+        hd.names(pair, device="tpu")
+
+
+def test_operators_alone_and_as_a_tree(tmp_path):
+    def side(length):
+        return load(
+            tmp_path,
+            [
+                step(1, 5, 10_000),
+                op("aten::linear", 10, 1000),
+                op("aten::addmm", 100, 600),
+                call(150, 200, launch=1),
+                kernel(300, 300 + length, launch=1),
+                call(700, 900, name="cudaStreamSynchronize"),
+            ],
+        )
+
+    diff = hd.compare(side(100), side(400))
+    found = hd.operators_diff(diff).set_index("name")
+    assert found.loc["aten::addmm", ["before_device_ns", "after_device_ns"]].tolist() == [100, 400]
+    # 990 ns less the operator below, less waiting for the device.
+    assert found.loc["aten::linear", "before_host_self_ns"] == 290
+    assert found.loc["aten::addmm", "before_host_self_ns"] == 500
+    tree = hd.icicle(diff)
+    shown = tree[["parent", "depth", "name", "before_ns", "after_ns", "before_self_ns"]]
+    assert shown.to_numpy().tolist() == [
+        [-1, 0, "aten::linear", 100, 400, 0],
+        [0, 1, "aten::addmm", 100, 400, 0],
+        [1, 2, "gemm", 100, 400, 100],
+    ]
+    assert tree["kind"].tolist() == ["cpu", "cpu", "compute"]
+    host = hd.icicle(diff, "host")
+    assert host[["name", "before_ns", "before_self_ns"]].to_numpy().tolist() == [
+        ["aten::linear", 990, 490],
+        ["aten::addmm", 500, 500],
+    ]
+    with pytest.raises(hw.TraceError, match="no measure 'memory'"):
+        hd.icicle(diff, "memory")
+
+
+def test_means_add_up():
+    assert mean_parts(np.array([1, 1, 1]), 3).tolist() == [1, 0, 0]
+    assert mean_parts(np.array([5, 4]), 2).tolist() == [3, 2]
+    assert mean_parts(np.array([-3, 8, 2]), 1).tolist() == [-3, 8, 2]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        # Two-sided p of Student's t by its closed forms: 1 - 2/π·atan(t) for one degree of
+        # freedom, 1 - t/√(t² + 2) for two, and for four with t = √6: 1 - (t/√(t²+4))(1 + 2/(t²+4)).
+        ([1, 2, 3], [3, 4, 5], 1 - np.sqrt(6 / 10) * (1 + 2 / 10)),
+        ([0, 2], [10, 12], 1 - np.sqrt(50 / 52)),
+        ([5, 5], [0, 2], 1 - 2 / np.pi * np.arctan(4)),
+        ([1, 1, 1], [2, 2, 2], 0),
+        ([1, 1], [1, 1], 1),
+    ],
+)
+def test_how_likely_a_difference_is_chance(before, after, expected):
+    found = welch(np.array(before, float)[:, None], np.array(after, float)[:, None])
+    assert found[0] == pytest.approx(expected, abs=1e-12)
+
+
+def test_one_step_tells_nothing_of_chance():
+    assert np.isnan(welch(np.array([[1.0]]), np.array([[2.0], [3.0]])))[0]

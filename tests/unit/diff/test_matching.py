@@ -1,0 +1,189 @@
+"""Which event is which, against pairs told by hand."""
+
+import numpy as np
+import pytest
+from support.small import call, event, kernel, load
+
+from hta_widgets import diff as hd
+
+
+class Program:
+    """Writes calls one behind the other, each `length` ns, within a step."""
+
+    def __init__(self, tid=1):
+        self.records, self.now, self.tid, self.launches = [], 1000, tid, 0
+
+    def op(self, name, *inside, length=100, category="cpu_op"):
+        start = self.now
+        self.now += 10
+        for step in inside:
+            step()
+        self.now += length
+        self.records.append(event(category, name, start, self.now, pid=10, tid=self.tid))
+        self.now += 10
+        return self
+
+    def launch(self, name, length=50):
+        def write():
+            self.launches += 1
+            number = self.launches + 1000 * self.tid
+            self.records.append(call(self.now, self.now + 20, launch=number, tid=self.tid))
+            start = self.now + 5000
+            self.records.append(kernel(start, start + length, name=name, launch=number))
+            self.now += 40
+
+        return write
+
+    def step(self, name, *inside, **options):
+        return lambda: self.op(name, *inside, **options)
+
+    def whole(self):
+        records = sorted(self.records, key=lambda record: record["ts"])
+        return [event("user_annotation", "ProfilerStep#1", 0, self.now + 1000, pid=10), *records]
+
+
+def statuses(tmp_path, before, after):
+    """(name, status) of all but the runtime's calls, in the frame's order."""
+    frame = hd.pairs(hd.compare(load(tmp_path, before), load(tmp_path, after)))
+    kept = frame[~frame["name"].isin(["cudaLaunchKernel", "aten::origin"])]
+    return list(zip(kept["name"], kept["status"], strict=True)), kept
+
+
+def layer(program, name="aten::linear", inner="aten::addmm", work="gemm", **options):
+    program.op(name, program.step(inner, program.launch(work, **options)))
+
+
+def test_a_call_put_between_others_of_its_name_shifts_none(tmp_path):
+    before, after = Program(), Program()
+    for program, bias in ((before, [0, 0, 0]), (after, [0, 1, 0, 0])):
+        for flag in bias:
+            layer(program, inner="aten::bias" if flag else "aten::addmm")
+    found, frame = statuses(tmp_path, before.whole(), after.whole())
+    added = [name for name, status in found if status == "added"]
+    assert added == ["aten::linear", "aten::bias", "gemm"]
+    assert sum(status == "same" for _, status in found) == 9
+    # Work has its operator's partner, and the path says whose it is.
+    same = frame[(frame["name"] == "gemm") & (frame["status"] == "same")]
+    assert set(same["path"]) == {"aten::linear > aten::addmm"}
+    assert (frame.loc[frame["status"] == "added", ["before_id", "before_ns"]] == [-1, 0]).all(
+        axis=None
+    )
+
+
+def test_an_operator_within_another_is_not_the_same_alone(tmp_path):
+    before, after = Program(), Program()
+    before.op("aten::copy_")
+    after.op("aten::to", after.step("aten::copy_"))
+    found, _ = statuses(tmp_path, before.whole(), after.whole())
+    assert found == [("aten::copy_", "removed"), ("aten::to", "added"), ("aten::copy_", "added")]
+
+
+def test_what_stands_elsewhere_has_moved_with_all_below_it(tmp_path):
+    before, after = Program(), Program()
+    for program, order in ((before, "abc"), (after, "bca")):
+        for name in order:
+            layer(program, name=f"aten::{name}", work=f"kernel_{name}")
+    found, frame = statuses(tmp_path, before.whole(), after.whole())
+    moved = [name for name, status in found if status == "moved"]
+    assert moved == ["aten::a", "aten::addmm", "kernel_a"]
+    assert (frame["before_id"] >= 0).all()
+    assert (frame["after_id"] >= 0).all()
+
+
+def test_other_work_below_a_matched_operator_was_replaced(tmp_path):
+    before, after = Program(), Program()
+    work = [before.launch(name) for name in ("mul", "tanh", "copy")]
+    before.op("aten::gelu", *work, length=4000)
+    after.op("aten::gelu", after.launch("fused", 80), after.launch("copy"), length=4000)
+    found, frame = statuses(tmp_path, before.whole(), after.whole())
+    assert found == [
+        ("aten::gelu", "same"),
+        ("fused", "replaced"),
+        ("tanh", "replaced"),
+        ("copy", "same"),
+    ]
+    fused = frame[frame["name"] == "fused"].iloc[0]
+    assert (fused["before_ns"], fused["after_ns"], fused["diff_ns"]) == (50, 80, 30)
+    assert frame.loc[frame["name"] == "tanh", "after_id"].tolist() == [-1]
+
+
+def test_work_gone_from_a_matched_operator_is_removed(tmp_path):
+    before, after = Program(), Program()
+    before.op("aten::mm", before.launch("memset"), before.launch("gemm"), length=4000)
+    after.op("aten::mm", after.launch("gemm"), length=4000)
+    found, _ = statuses(tmp_path, before.whole(), after.whole())
+    assert found == [("aten::mm", "same"), ("memset", "removed"), ("gemm", "same")]
+
+
+def test_threads_pair_by_what_they_run(tmp_path):
+    def side(first, second):
+        threads = {name: Program(tid) for tid, name in ((first, "main"), (second, "loader"))}
+        for name, program in threads.items():
+            for _ in range(3):
+                program.op(f"aten::{name}")
+        program = threads["main"]
+        program.records += threads["loader"].records
+        return program.whole()
+
+    found, _ = statuses(tmp_path, side(1, 2), side(2, 1))
+    assert {status for _, status in found} == {"same"}
+
+
+def test_a_pair_is_changed_beyond_what_its_likes_differ_by(tmp_path):
+    def side(lengths):
+        program = Program()
+        for length in lengths:
+            layer(program, work="gemm", length=length)
+        return program.whole()
+
+    # Eleven kernels of one path, all between 100 and 110 % of before, but for one.
+    before = [1000] * 11
+    after = [1000, 1100, 1000, 1090, 1010, 1100, 1000, 1100, 1000, 1080, 1600]
+    _, frame = statuses(tmp_path, side(before), side(after))
+    work = frame[frame["name"] == "gemm"]
+    assert work["status"].tolist() == ["same"] * 10 + ["changed"]
+    # All by the same: each is changed.
+    _, frame = statuses(tmp_path, side(before), side([1200] * 11))
+    assert set(frame.loc[frame["name"] == "gemm", "status"]) == {"changed"}
+    # Within 5 %, or within the last digit of the times: none is.
+    _, frame = statuses(tmp_path, side(before), side([1049] * 11))
+    assert set(frame.loc[frame["name"] == "gemm", "status"]) == {"same"}
+
+
+def test_addresses_in_names_are_not_compared(tmp_path):
+    names = [f"<built-in method run of Engine object at 0x7f{k}a0b1c2d>" for k in (1, 2)]
+    found, _ = statuses(tmp_path, Program().op(names[0]).whole(), Program().op(names[1]).whole())
+    assert [status for _, status in found] == ["same"]
+
+
+def test_many_calls_in_other_order_take_a_moment_only(tmp_path):
+    """Beyond what one table of all beginnings holds, sequences are parted first."""
+    rng = np.random.default_rng(1)
+    names = [f"aten::n{k}" for k in rng.integers(0, 400, 2500)]
+    before, after = Program(), Program()
+    for name in names:
+        before.op(name, length=1)
+    kept = [name for place, name in enumerate(names) if place % 50]
+    for name in kept:
+        after.op(name, length=1)
+    found, _ = statuses(tmp_path, before.whole(), after.whole())
+    counts = {
+        status: sum(one == status for _, one in found) for status in ("same", "removed", "added")
+    }
+    assert counts == {"same": len(kept), "removed": len(names) - len(kept), "added": 0}
+
+
+def test_frames_are_the_caller_s_own(tmp_path):
+    traces = load(tmp_path, Program().op("aten::mm").whole())
+    diff = hd.compare(traces, traces)
+    frame = hd.pairs(diff)
+    frame["diff_ns"] = 7
+    frame.attrs["matched"] = None
+    assert (hd.pairs(diff)["diff_ns"] == 0).all()
+    assert hd.pairs(diff).attrs["matched"]["same"] == len(frame)
+    assert list(frame.columns) == [
+        "pair", "before_rank", "before_id", "after_rank", "after_id", "name", "kind", "path",
+        "before_step", "after_step", "before_ns", "after_ns", "diff_ns", "status",
+    ]  # fmt: skip
+    with pytest.raises(AttributeError):
+        diff.before = None
