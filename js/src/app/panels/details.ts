@@ -159,7 +159,7 @@ export class DetailsPanel {
     }
     rows.push({ name: "Kind", value: [kindWords(event.kind, event.category)] });
     if (event.step !== null && event.step >= 0)
-      rows.push({ name: "Step", value: [`ProfilerStep#${event.step}`] });
+      rows.push({ name: "Step", value: [stepWords(event.step, event.category)] });
     if (event.correlation !== null && event.correlation >= 0) {
       rows.push({ name: "Correlation", value: [String(event.correlation)] });
     }
@@ -315,4 +315,10 @@ function delayWords(flow: Flow): string {
   const delay = flow.delay ?? 0;
   if (delay < 0) return `overlaps by ${formatDuration(-delay)}`;
   return `${formatDuration(delay)} ${flow.direction === "in" ? "before start" : "after"}`;
+}
+
+/** What a step is called: BytePS counts its own, from 0 in each file. */
+function stepWords(step: number, category: string | null): string {
+  const counted = category === "Comm" || category === "byteps-server";
+  return counted ? `${step}, counted in the file` : `ProfilerStep#${step}`;
 }
