@@ -1,0 +1,162 @@
+"""A dashboard in a browser: brush as a user does, and read its numbers from the files it saves."""
+
+import io
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from playwright.sync_api import Locator, Page, expect
+from support.browser import click, drag
+
+import hta_widgets as hw
+from hta_widgets.model import Selection
+from hta_widgets.panels import PanelEngine
+
+#: Panels whose numbers are compared; the heatmap has a test of its own.
+PANELS = (
+    "breakdown",
+    "overlap",
+    "idle",
+    "queue",
+    "kernel_types",
+    "kernel_durations",
+    "steps",
+    "kernels",
+    "operators",
+)
+
+GUTTER, MARGIN = 164, 128
+HEAD = 32 + 4 + 20 + 48 + 2
+COMPUTE = "#1f77c0"
+
+#: Heights of a canvas at which pixels of a colour stand, from its top, in CSS px.
+_ROWS = """(canvas, color) => {
+  const [r, g, b] = [1, 3, 5].map(at => parseInt(color.slice(at, at + 2), 16));
+  const { width, height } = canvas;
+  const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+  const rows = [];
+  for (let y = 0; y < height; y += 1) {
+    let count = 0;
+    for (let x = 0; x < width; x += 1) {
+      const at = 4 * (y * width + x);
+      count += data[at] === r && data[at + 1] === g && data[at + 2] === b;
+    }
+    if (count > 12) rows.push(y);
+  }
+  return rows.map(y => y * canvas.getBoundingClientRect().height / height);
+}"""
+
+
+class Dash:
+    """A dashboard on a page, and the job that it shows."""
+
+    def __init__(self, page: Page, traces: hw.TraceSet, root: Locator | None = None) -> None:
+        self.page = page
+        self.traces = traces
+        self.root = root or page.locator(".hta-dash")
+        self.timeline = self.panel("timeline").locator(".hta-stage-frame")
+        self.engine = PanelEngine(traces)
+        expect(self.root).to_be_visible(timeout=60_000)
+
+    def panel(self, name: str) -> Locator:
+        return self.root.locator(f"[data-panel={name}]")
+
+    def ready(self, *names: str) -> None:
+        """Wait until panels show the numbers of what is selected now."""
+        for name in names:
+            panel = self.panel(name)
+            panel.scroll_into_view_if_needed()
+            # Panels ask for their numbers when they come into sight, which takes them a frame.
+            self.page.wait_for_timeout(200)
+            expect(panel).not_to_contain_text("Adding up", timeout=30_000)
+            expect(panel).to_have_attribute("aria-busy", "false", timeout=30_000)
+
+    def shows_ranks(self, count: int) -> None:
+        """Check how many ranks the timeline says that it shows; it is silent of all."""
+        said = self.root.get_by_text(re.compile(r"of \d+ ranks? shown"))
+        if count == len(self.traces):
+            expect(said).to_be_hidden()
+        else:
+            expect(said).to_be_visible()
+            expect(said).to_contain_text(f"{count} of {len(self.traces)} ranks shown")
+
+    def chart(self, name: str) -> Locator:
+        """The canvas of a chart, once it is drawn."""
+        canvas = self.panel(name).locator("canvas").first
+        canvas.scroll_into_view_if_needed()
+        expect(canvas).to_be_visible(timeout=60_000)
+        return canvas
+
+    # --- what a user does -------------------------------------------------------------------------
+
+    def click_bar(self, panel: str, rank: int, *, keys: Sequence[str] = ()) -> None:
+        """Click the bar of a rank, which is as many bars down as there are ranks before it."""
+        self.ready(panel)
+        canvas = self.chart(panel)
+        self.page.wait_for_function(
+            f"([el, color]) => ({_ROWS})(el, color).length > 20",
+            arg=[canvas.element_handle(), COMPUTE],
+        )
+        rows = np.array(canvas.evaluate(_ROWS, COMPUTE))
+        # The key of the legend stands above the bars, on lower pixels.
+        groups = np.split(rows, np.flatnonzero(np.diff(rows) > 2) + 1)
+        bars = [group for group in groups if len(group) > 8][-len(self.traces) :]
+        assert len(bars) == len(self.traces), f"{len(bars)} bars of {len(self.traces)} ranks"
+        y = float(bars[list(self.traces).index(rank)].mean())
+        click(canvas, (canvas.bounding_box()["width"] * 0.3, y), keys=keys)
+
+    def drag_window(self, start_ns: float, end_ns: float) -> None:
+        """Select a window in the topmost row of the timeline, which shows the whole job."""
+        self.timeline.scroll_into_view_if_needed()
+        first, last = self.traces.start_ns, self.traces.end_ns
+        box = self.timeline.bounding_box()
+        margin = MARGIN if box["width"] >= 900 else 0
+        across = box["width"] - GUTTER - margin
+        x0, x1 = (GUTTER + (t - first) / (last - first) * across for t in (start_ns, end_ns))
+        # With Alt the edges do not snap.
+        drag(self.timeline, (x0, HEAD + 20), (x1, HEAD + 24), keys=["Alt"])
+
+    def undo(self) -> None:
+        self.root.get_by_role("button", name="Undo").first.click()
+
+    # --- what it says -----------------------------------------------------------------------------
+
+    @property
+    def code(self) -> str:
+        return self.panel("selection").locator(".hta-sel-code").inner_text().strip()
+
+    @property
+    def selection(self) -> Selection:
+        """What the dashboard says is selected, from the code that it offers."""
+        found = re.search(r"traces\.select\(.*\)", self.code, re.DOTALL)
+        return eval(found[0], {"traces": self.traces, "hw": hw})
+
+    def numbers(self, name: str) -> pd.DataFrame:
+        """The numbers of a panel, as the file has them that it saves."""
+        self.ready(name)
+        panel = self.panel(name)
+        panel.get_by_role("button", name=re.compile("save, copy, hide")).click()
+        with self.page.expect_download() as started:
+            self.root.locator(".hta-menu-item").get_by_text("Save as CSV").click()
+        return pd.read_csv(io.StringIO(started.value.path().read_text("utf-8")))
+
+    def has_numbers_of(self, selection: Selection, panels: Sequence[str] = PANELS) -> None:
+        """Check panels against the analyses of a selection."""
+        for name in panels:
+            shown, wanted = self.numbers(name), self.engine.frame(name, selection)
+            assert list(shown.columns) == list(wanted.columns), name
+            assert len(shown) == len(wanted), name
+            for column in wanted:
+                _compare(shown[column], wanted[column], f"{name}.{column} of {selection}")
+
+
+def _compare(shown: pd.Series, wanted: pd.Series, what: str) -> None:
+    if pd.api.types.is_numeric_dtype(wanted.dtype):
+        left, right = shown.to_numpy(float), wanted.to_numpy(float)
+        exact = pd.api.types.is_integer_dtype(wanted.dtype)
+        rtol = 0 if exact else 1e-9
+        np.testing.assert_allclose(left, right, rtol=rtol, atol=0, err_msg=what)
+    else:
+        given = [None if value == "" else value for value in wanted.astype(object).map(str)]
+        assert shown.astype(object).map(str).tolist() == given, what
