@@ -6,6 +6,7 @@ that the file is what this writes.
 
 import json
 import math
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,14 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
 from support import panel_frames  # noqa: E402
 
-from hta_widgets.charts import panel_figure  # noqa: E402
+from hta_widgets.charts import panel_figure, panel_items  # noqa: E402
+from hta_widgets.charts.panels import CHART_PANELS  # noqa: E402
 from hta_widgets.charts.sheets import content_of  # noqa: E402
 
 PATH = ROOT / "tests/vectors/charts.json"
+#: The figures that the page's tests embed: of each panel one, and some in dark.
+ITEMS = ROOT / "tests/vectors/sheets.json"
+DARK = ("breakdown", "heatmap")
 
 
 def cases() -> list[tuple[str, str, pd.DataFrame]]:
@@ -75,5 +80,21 @@ def text() -> str:
     return f'{{"cases": [\n{lines}\n]}}\n'
 
 
+def items() -> str:
+    """Return the other file: figures by panel and theme, with numbers of its own for models."""
+    known: dict[str, str] = {}
+
+    def number(match: re.Match[str]) -> str:
+        return known.setdefault(match[0], f'"id{len(known)}"')
+
+    lines = []
+    for panel in CHART_PANELS:
+        made = panel_items(panel)
+        kept = {name: item for name, item in made.items() if name == "light" or panel in DARK}
+        lines.append(f"{json.dumps(panel)}: {json.dumps(kept, separators=(',', ':'))}")
+    return re.sub(r'"p\d+"', number, "{" + ",\n".join(lines) + "}\n")
+
+
 if __name__ == "__main__":
     PATH.write_text(text(), "utf-8")
+    ITEMS.write_text(items(), "utf-8")

@@ -2,6 +2,7 @@
 
 import json
 
+import bokeh
 import numpy as np
 import pytest
 from support import chart_frames as frames, chart_vectors, panel_frames
@@ -19,6 +20,13 @@ def test_the_vectors_are_what_the_charts_make():
     assert [each["name"] for each in written] == [each["name"] for each in made]
     for one, other in zip(written, made, strict=True):
         assert_alike(one, other, one["name"])
+
+
+def test_the_figures_that_the_page_tests_are_the_charts():
+    written = chart_vectors.ITEMS.read_text("utf-8")
+    if f'"version":"{bokeh.__version__}"' not in written:
+        pytest.skip(f"the figures are of another Bokeh than {bokeh.__version__}")
+    assert written == chart_vectors.items()
 
 
 def assert_alike(one, other, where):

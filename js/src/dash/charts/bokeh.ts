@@ -36,6 +36,7 @@ interface Views {
 
 export interface Bokeh {
   readonly version: string;
+  readonly logger?: { set_level(level: string): void };
   readonly documents: Doc[];
   readonly index?: { delete(view: View): void };
   readonly embed: {
@@ -55,6 +56,8 @@ export class Sheet {
 
   /** Embeds the item of a figure; `el` is empty again after `destroy`. */
   static async embed(bokeh: Bokeh, item: unknown, el: HTMLElement): Promise<Sheet> {
+    // It would tell of each figure that it is drawn.
+    bokeh.logger?.set_level("warn");
     const views = await bokeh.embed.embed_item(item, el);
     const view = views.roots[0];
     if (view === undefined) throw new Error("BokehJS drew no figure");

@@ -66,7 +66,13 @@ export function heatmapFrame(
   const { ranks, start, end, bins } = reply;
   return {
     rows: ranks.length,
-    columns: { rank: ranks, value_ns: values as unknown as readonly number[] },
+    columns: {
+      rank: ranks,
+      total_ns: ranks.map((_, row) =>
+        values.subarray(row * bins, (row + 1) * bins).reduce((sum, ns) => sum + ns, 0),
+      ),
+      value_ns: values as unknown as readonly number[],
+    },
     attrs: { ...reply.attrs, start, end, bins, metric },
   };
 }
