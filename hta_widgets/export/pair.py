@@ -187,8 +187,8 @@ def _entries(
 
 
 def _write(out: Output, entries: list[_Entry], options: ExportOptions) -> None:
-    # Never below 0: the files of one side may state times without a base.
-    base_ns = max(0, min(entry.base_ns for entry in entries if entry.side == "before"))
+    bases = [base_time(entry.members.trace) for entry in entries if entry.side == "before"]
+    base_ns = max(0, min(bases))
     head: dict[str, Any] = {"merged": 1, "ranks": []}
     for entry in entries:
         trace = entry.members.trace
