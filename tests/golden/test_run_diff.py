@@ -1,0 +1,115 @@
+"""Comparisons of real runs: against sums made another way, and against themselves."""
+
+import pytest
+from support import golden
+
+from hta_widgets import diff as hd
+
+pytestmark = pytest.mark.skipif(not golden.GOLDEN.is_dir(), reason=golden.MISSING)
+
+#: Traces of all sorts: several ranks, AMD, MTIA, without a device, without steps, string tids.
+TRACES = [
+    *(
+        f"hta_tests__{name}"
+        for name in (
+            "amd_trace",
+            "call_stack",
+            "cpu_only",
+            "critical_path__alexnet",
+            "cupti_profiler",
+            "mtia_inference_trace",
+            "nccl_parser_config",
+            "ns_resolution_trace",
+            "rank_non_gpu",
+            "trace_diff__control",
+            "trace_filter",
+            "triton_example",
+            "with_gpu_user_annotation",
+        )
+    ),
+    "kineto__resnet50_num_workers_0_a",
+    "made__ddp_8rank",
+]
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_a_run_differs_in_nothing_from_itself(name):
+    traces = golden.whole(name)
+    diff = hd.compare(traces, traces)
+    assert diff.cautions == []
+    assert hd.findings(diff) == []
+    assert hd.changes(diff).empty
+    found = hd.pairs(diff)
+    assert len(found) > 0
+    assert (found["status"] == "same").all()
+    assert (found["before_id"] == found["after_id"]).all()
+    for frame in (hd.names(diff, device="all"), hd.operators_diff(diff), hd.icicle(diff)):
+        columns = [column for column in frame if column.startswith("diff_")]
+        assert (frame[columns] == 0).all(axis=None)
+    assert (hd.names(diff, device="all")["change"] == "same").all()
+    for by in ("kind", "cause", "operator", "kernel"):
+        assert (hd.waterfall(diff, by)["diff_ns"] == 0).all()
+    for base in hd.BASES:
+        assert hd.align(diff, base).gaps.empty
+
+
+@pytest.fixture(scope="module")
+def pair():
+    sides = (golden.whole(f"hta_tests__trace_diff__{side}") for side in ("control", "test"))
+    return hd.compare(*sides)
+
+
+def test_steps_of_two_real_jobs(pair):
+    # The ranges of the files, µs; nothing of them is ours.
+    before = [75_473, 76_940, 76_212, 76_727, 78_473, 81_120]
+    after = [100_298, 122_149, 166_403, 81_971, 107_230, 166_350]
+    found = hd.steps(pair)
+    assert found["before_ns"].tolist() == [1000 * length for length in before]
+    assert found["after_ns"].tolist() == [1000 * length for length in after]
+    slots = hd.align(pair).slots
+    # Every slot reaches to the next step of the longer run.
+    assert slots["delta_ns"].tolist() == found["diff_ns"].tolist()
+    for by in ("kind", "cause", "operator", "kernel"):
+        frame = hd.waterfall(pair, by)
+        assert frame["before_ns"].sum() == 1000 * sum(before)
+        assert frame["diff_ns"].sum() == 1000 * (sum(after) - sum(before))
+    assert [caution.kind for caution in pair.cautions] == ["gpu", "world_size", "rank"]
+    text = hd.findings(pair)[0].text.replace("\u2009", " ")
+    assert text == "After takes 279 ms longer: 465 ms → 744 ms, +60 %."
+
+
+def test_names_of_two_real_jobs(pair):
+    """Against pandas over the events that start within a step, or were launched there."""
+    frame = hd.names(pair).set_index("name")
+    for word, side in zip(("before", "after"), pair.sides, strict=True):
+        (part,) = side.parts.values()
+        events = part.trace.events
+        work = events[(events["stream"] >= 0) & (events["kind"] != "annotation")]
+        low, high = side.windows[part.rank].min(), side.windows[part.rank].max()
+        launched = work["step"] >= 0
+        unknown = ~launched & work["start_ns"].between(low, high, inclusive="left")
+        # No launch outside of steps: what has no step has no launch in the file.
+        assert (part.trace.launch_of[work.index[unknown]] < 0).all()
+        sums = (
+            work[launched | unknown].groupby("name", observed=True)["dur_ns"].agg(["size", "sum"])
+        )
+        mine = frame[frame[f"{word}_count"] > 0]
+        assert set(mine.index) == set(sums.index.astype(str))
+        assert (mine[f"{word}_count"] == sums["size"].rename(index=str)[mine.index]).all()
+        assert (mine[f"{word}_ns"] == sums["sum"].rename(index=str)[mine.index]).all()
+
+
+def test_ranks_and_steps_of_one_job():
+    traces = golden.whole("made__ddp_8rank")
+    # Rank 5 is slower by its factor, everywhere: that is told once.
+    diff = hd.compare(traces.select(ranks=[0]), traces.select(ranks=[5]))
+    found = hd.pairs(diff)
+    assert not set(found["status"]) & {"added", "removed", "moved", "replaced"}
+    kinds = [finding.kind for finding in hd.findings(diff)]
+    assert kinds.count("pace") == 1
+    steps = hd.compare(traces.select("step == 4", ranks=[0]), traces.select("step == 6", ranks=[0]))
+    assert (steps.matched_by, steps.after.steps.tolist()) == ("order", [6])
+    means = hd.compare(traces, traces.select(ranks=[0, 1]))
+    assert means.by_rank_means
+    assert hd.waterfall(means).attrs["before_ranks"] == 8
+    assert isinstance(hd.waterfall(means).attrs["before_ns"], int)
