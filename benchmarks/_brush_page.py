@@ -1,7 +1,5 @@
 """The page's part of `brush.py`: a saved page in headless Chromium answers, without a kernel."""
 
-import json
-import os
 import statistics
 import sys
 import tempfile
@@ -11,11 +9,14 @@ from typing import Any
 
 from _harness import REPO
 
+sys.path.insert(0, str(REPO / "tests"))
+
+from playwright.sync_api import sync_playwright
+from support import browser as hands
+
 import hta_widgets as hw
 from hta_widgets.export.html import save_html
 from hta_widgets.tiles import TileEngine
-
-sys.path.insert(0, str(REPO / "tests"))
 
 __all__ = ["in_page", "page_table"]
 
@@ -53,9 +54,6 @@ def in_page(
     max_mb: float = 25,
 ) -> dict[str, Any]:
     """Save a page, brush it; return milliseconds by panel, by kind of brush, and of the first."""
-    from playwright.sync_api import sync_playwright
-    from support import browser as hands
-
     engine = TileEngine(traces)
     state = {"view": None, "selection": None, "selected_event": None}
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
@@ -129,18 +127,8 @@ def page_table(result: dict[str, Any]) -> str:
         for name, one in rows.items()
     ]
     lines.append(
-        f"\npage of {result['size_mb']:.1f} MB, {result['ranks_full']} ranks with all events; first "
-        f"answer {result['first_ms']:.0f} ms, longest task in it {result['first_longest_ms']:.0f} ms,"
-        f" longest after it {result['longest_ms']:.0f} ms"
+        f"\npage of {result['size_mb']:.1f} MB, {result['ranks_full']} ranks with all events; "
+        f"first answer {result['first_ms']:.0f} ms, longest task in it "
+        f"{result['first_longest_ms']:.0f} ms, longest after it {result['longest_ms']:.0f} ms"
     )
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    from brush import ASKED, BINS, brushes as made, job
-
-    ours = job(8, int(os.environ.get("HTA_STEPS", "41")))
-    print(sum(len(trace) for trace in ours.values()), "events")
-    found = in_page(ours, ASKED, made(ours, 4, 0), bins=BINS)
-    print(page_table(found))
-    print(json.dumps(found["brushes"]))

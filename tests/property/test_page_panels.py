@@ -10,6 +10,7 @@ from support.random_job import write_job
 
 import hta_widgets as hw
 from hta_widgets.analysis.rank_time_heatmap import HEATMAP_METRICS
+from hta_widgets.demo import write_demo
 from hta_widgets.panels import PANELS, PanelEngine
 from hta_widgets.tiles import TileEngine
 
@@ -164,3 +165,44 @@ def test_real_traces(saved, shared, name):
     traces = hw.load(shared / "traces" / TRACES[name], progress=False)
     pair = Pair(traces, saved(TileEngine(traces), max_mb=100))
     compared(pair, name, 4)
+
+
+def test_a_demo_job_with_phases(tmp_path, saved):
+    write_demo(tmp_path / "job", ranks=4, steps=3)
+    traces = hw.load(tmp_path / "job", progress=False, cache=False)
+    pair = Pair(traces, saved(TileEngine(traces)))
+    rows = compared(pair, "demo", 6)
+    assert all(rows.values())
+    phases = pair.same(EVERYTHING, panels=["steps"])["steps"]["columns"]["phase"]
+    assert {"step", "forward", "backward"} <= set(phases)
+
+
+def test_ranks_without_events_are_missing_and_named(tmp_path, saved):
+    folder = tmp_path / "job"
+    folder.mkdir()
+    traces = hw.load(write_job(folder, 1, ranks=3, events=3000), progress=False, cache=False)
+    whole = saved(TileEngine(traces))
+    size = whole.path.stat().st_size
+    sizes = dict(whole.ask("document")["reply"]["saved"]["embedded"])
+    room = (size - sizes["arguments"] - 0.25 * sizes["events"]) / 1e6
+    page = saved(TileEngine(traces), {**NO_STATE, "selected_event": [1, 0]}, max_mb=room)
+    scene = page.ask("document")["reply"]["scene"]
+    full = scene["embedded"]["ranks_full"]
+    missing = [rank for rank in traces.ranks if rank not in full]
+    assert 1 in full
+    assert missing
+    theirs = page.ask("panels", panels=IDS, selection=EVERYTHING)["reply"]["panels"]
+    only = {**EVERYTHING, "ranks": full}
+    some = traces.subset(ranks=full)
+    for panel in IDS:
+        said = theirs[panel]["attrs"].pop("missing_ranks")
+        assert [rank for rank in said if rank not in full] == missing, panel
+        if panel in ("kernels", "operators", "kernel_types"):
+            exact = PanelEngine(traces).answer(
+                {"op": "panels", "panels": [panel], "selection": only}
+            )
+            agree(json.loads(json.dumps(exact[0]["panels"][panel])), theirs[panel], (panel,))
+    assert theirs["overlap"]["columns"]["rank"] == full
+    window = {"start": int(some.start_ns), "end": int(traces.end_ns)}
+    found = page.ask("heatmap", metric="busy", bins=BINS, selection=None, **window)
+    assert (found["reply"]["ranks"], found["reply"]["attrs"]["missing_ranks"]) == (full, missing)

@@ -1,0 +1,104 @@
+"""What a live view answers while its kernel is silent, after it was shut down, after it died."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+from playwright.sync_api import expect
+from support.random_job import write_job
+
+CELL = """
+import os, signal, threading, time
+import anywidget
+import hta_widgets as hw
+from hta_widgets.export.embed import OfflineData
+from hta_widgets.panels import PanelEngine
+from hta_widgets.tiles import TileEngine
+from hta_widgets.widgets.rpc import serve
+
+traces = hw.load({job!r}, progress=False, cache=False)
+tiles, panels = TileEngine(traces), PanelEngine(traces)
+offline = OfflineData(tiles, tiles.scene())
+
+def answer(request):
+    if request["op"] == "offline":
+        return offline.answer(request)
+    return (panels if request["op"] == "panels" else tiles).answer(request)
+
+class Probe(anywidget.AnyWidget):
+    _esm = open({module!r}).read()
+
+probe = Probe()
+serve(probe, answer)
+probe
+"""
+ASK = "([op, request]) => liveProbe.ask(op, request)"
+PANELS = ["panels", {"panels": ["breakdown", "kernels"], "selection": {"ranks": [1]}}]
+LANES = ["stats", {"start": 0, "end": 1_000_000}]
+
+
+@pytest.fixture
+def probe(repo, tmp_path):
+    """The cell that shows a live probe of a small job."""
+    if not (repo / "node_modules" / "esbuild").is_dir():
+        pytest.skip("the front end's packages are not installed (`make setup` does it)")
+    module = tmp_path / "probe.js"
+    source = repo / "tests" / "support" / "live_probe.ts"
+    build = [str(repo / "node_modules/.bin/esbuild"), str(source)]
+    options = ["--bundle", "--format=esm", f"--outfile={module}", "--log-level=error"]
+    subprocess.run([*build, *options], check=True, cwd=repo)
+    folder = tmp_path / "job"
+    folder.mkdir()
+    job = str(write_job(folder, 1))
+    return CELL.format(job=job, module=str(module))
+
+
+def state(page):
+    return page.evaluate("liveProbe.state()")
+
+
+def holding_data(page):
+    """Wait until the page holds the job; give what the kernel says meanwhile."""
+    expect(page.get_by_text("live probe")).to_be_visible()
+    page.wait_for_function("liveProbe.state().offline.state === 'ready'", timeout=60_000)
+    answers = [page.evaluate(ASK, asked) for asked in (PANELS, LANES)]
+    assert [answer["answering"] for answer in answers] == ["kernel", "kernel"]
+    return [answer["reply"] for answer in answers]
+
+
+def answers_alone(page, known):
+    """The page answers the same, by itself and at once."""
+    for asked, reply in zip((PANELS, LANES), known, strict=True):
+        answer = page.evaluate(ASK, asked)
+        assert answer["answering"] == "page"
+        assert answer["reply"] == reply
+
+
+def test_a_silent_kernel_and_one_that_is_shut_down(notebook, kernel, probe):
+    page = notebook(probe)
+    known = holding_data(page)
+    # A cell that runs need not keep a kernel from answering: newer ones do so beside it.
+    process = kernel.value("os.getpid()")
+    os.kill(process, signal.SIGSTOP)
+    try:
+        answers_alone(page, known)
+        assert state(page)["gone"] is False
+    finally:
+        os.kill(process, signal.SIGCONT)
+    page.wait_for_function("liveProbe.state().answering === 'kernel'")
+    assert state(page)["returns"] == 1
+
+    page.evaluate("jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+    answers_alone(page, known)
+    assert state(page)["gone"] is True
+
+
+@pytest.mark.parametrize("fixture", ["notebook", "notebook7"])
+def test_a_kernel_that_died(request, fixture, kernel, probe):
+    page = request.getfixturevalue(fixture)(probe)
+    known = holding_data(page)
+    kernel("threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGKILL)).start()")
+    # JupyterLab starts another kernel, which knows nothing of this view.
+    page.wait_for_function("liveProbe.state().gone", timeout=60_000)
+    answers_alone(page, known)
