@@ -1,0 +1,190 @@
+/** The parts of a dashboard that draw nothing: places, choices, questions, files. */
+
+import { describe, expect, test, vi } from "vitest";
+import { EVERYTHING } from "../app/selection";
+import type { Reply, Scene, SelectionJson, Source } from "../contract";
+import { PANELS, withoutOwn } from "./catalog";
+import { brushed, chosenOf, picked, without } from "./choice";
+import { layoutOf, withPanel } from "./layout";
+import { PanelData } from "./panel_data";
+import { csvOf } from "./tables";
+
+const ALL = PANELS.map(({ id }) => id);
+const scene = { range: [0, 1000], ranks: [] } as unknown as Scene;
+const only = (part: Partial<SelectionJson>): SelectionJson => ({ ...EVERYTHING, ...part });
+const places = (width: number, choice = ALL as Parameters<typeof layoutOf>[1]): string[] =>
+  layoutOf(width, choice).bands.map(({ columns }) =>
+    columns.map(({ panels }) => panels.join("+")).join(" | "),
+  );
+
+describe("places", () => {
+  test("one column, pairs, then the timeline in the middle", () => {
+    expect(places(700).every((band) => !band.includes("|"))).toBe(true);
+    expect(places(700).slice(0, 3)).toEqual(["breakdown", "timeline", "heatmap"]);
+    expect(places(1100).slice(0, 3)).toEqual(["breakdown | overlap", "timeline", "heatmap"]);
+    expect(places(1800)[0]).toBe(
+      "breakdown+overlap+steps | timeline+heatmap | selection+problems+kernels",
+    );
+    expect(layoutOf(899, ALL).name).toBe("one");
+    expect(layoutOf(900, ALL).name).toBe("pairs");
+    expect(layoutOf(1639, ALL).name).toBe("pairs");
+    expect(layoutOf(1640, ALL).name).toBe("wide");
+  });
+
+  test.each([700, 900, 1100, 1640, 2000])("at %i px every panel has one place", (width) => {
+    const found = layoutOf(width, ALL).bands.flatMap(({ columns }) =>
+      columns.flatMap(({ panels }) => panels),
+    );
+    expect(found.sort()).toEqual([...ALL].sort());
+  });
+
+  test("the status line stands below the timeline and what shares its axis", () => {
+    const after = (width: number): string => places(width)[layoutOf(width, ALL).statusAfter]!;
+    expect(after(700)).toBe("heatmap");
+    expect(after(1800)).toContain("timeline");
+    expect(layoutOf(1100, ["kernels"]).statusAfter).toBe(0);
+  });
+
+  test("rows are kept as they are given, below each other where it is narrow", () => {
+    const rows = [["breakdown", "kernels"], ["timeline"]];
+    expect(places(1100, rows)).toEqual(["breakdown | kernels", "timeline"]);
+    expect(places(700, rows)).toEqual(["breakdown", "kernels", "timeline"]);
+  });
+
+  test("a hidden panel leaves its place to the others, a shown one comes back", () => {
+    const hidden = withPanel(ALL, "overlap", false);
+    expect(places(1100, hidden)[0]).toBe("breakdown");
+    expect(places(1100, withPanel(hidden, "overlap", true))).toEqual(places(1100));
+    expect(withPanel([["breakdown"]], "idle", true)).toEqual([["breakdown"], ["idle"]]);
+    expect(withPanel([["breakdown"], ["idle"]], "idle", false)).toEqual([["breakdown"]]);
+  });
+});
+
+describe("choices", () => {
+  test("each dimension is written without the others", () => {
+    const first = brushed(null, { ranks: [5] }, 8);
+    const second = brushed(first, { window: [10.4, 20.6] }, 8);
+    const third = brushed(second, { names: ["a'b"] }, 8);
+    expect(third).toEqual(only({ ranks: [5], start_ns: 10, end_ns: 21, query: `name in ["a'b"]` }));
+    expect(brushed(third, { names: null, window: null }, 8)).toEqual(only({ ranks: [5] }));
+    expect(brushed(first, { ranks: null }, 8)).toBeNull();
+  });
+
+  test("all ranks, and no names, are no choice", () => {
+    expect(brushed(null, { ranks: [1, 0] }, 2)).toBeNull();
+    expect(brushed(null, { names: [] }, 2)).toBeNull();
+  });
+
+  test("a query of the user's stays beside chosen names", () => {
+    const mine = only({ query: "dur_ns > 5 or step == 3" });
+    const both = brushed(mine, { kinds: ["compute"] }, 8);
+    expect(both?.query).toBe("(dur_ns > 5 or step == 3) and kind in ['compute']");
+    expect(without(both, "kinds")).toEqual(mine);
+    expect(without(both, "rest")?.query).toBe("kind in ['compute']");
+  });
+
+  test("a click chooses one, with a key it adds; on the only one it clears", () => {
+    expect(picked(null, 5, false)).toEqual([5]);
+    expect(picked([5], 5, false)).toBeNull();
+    expect(picked([5, 6], 5, false)).toEqual([5]);
+    expect(picked([5], 6, true)).toEqual([5, 6]);
+    expect(picked([5, 6], 6, true)).toEqual([5]);
+    expect(picked([5], 5, true)).toBeNull();
+  });
+
+  test("half open windows end with the job", () => {
+    expect(chosenOf(only({ start_ns: 10 }), scene).window).toEqual([10, 1000]);
+  });
+
+  test("no panel is filtered by what it writes itself", () => {
+    const all = only({ ranks: [5], start_ns: 1, end_ns: 2, query: "kind in ['compute']" });
+    expect(withoutOwn("breakdown", all)).toEqual({ ...all, ranks: null });
+    expect(withoutOwn("kernel_types", all)).toEqual({ ...all, query: null });
+    expect(withoutOwn("steps", all)).toEqual({
+      ...all,
+      ranks: null,
+      start_ns: null,
+      end_ns: null,
+    });
+    expect(withoutOwn("summary", all)).toEqual(all);
+  });
+});
+
+describe("questions", () => {
+  const frame = (value: number) => ({ rows: 1, columns: { value: [value] }, attrs: {} });
+
+  function asked() {
+    const calls: { panels: string[]; selection: SelectionJson; answer(value: number): void }[] = [];
+    const fails: ((error: Error) => void)[] = [];
+    const source: Source = {
+      status: "live",
+      onStatus: () => undefined,
+      ask: (_op, { panels, selection }) =>
+        new Promise<Reply>((resolve, reject) => {
+          const ids = panels as string[];
+          fails.push(reject);
+          calls.push({
+            panels: ids,
+            selection: selection as SelectionJson,
+            answer: (value) =>
+              resolve({
+                reply: { panels: Object.fromEntries(ids.map((id) => [id, frame(value)])) },
+                buffer: null,
+              }),
+          });
+        }),
+    };
+    const changed = vi.fn();
+    const data = new PanelData(source, changed, new AbortController().signal);
+    const settle = () => new Promise((resolve) => setTimeout(resolve));
+    return { calls, fails, data, changed, settle };
+  }
+
+  test("one at a time, and of those that were made meanwhile the last one", async () => {
+    const { calls, data, settle } = asked();
+    data.want(["overlap", "kernels"], only({ start_ns: 1 }));
+    data.want(["overlap", "kernels"], only({ start_ns: 2 }));
+    data.want(["overlap", "kernels"], only({ start_ns: 3 }));
+    expect(calls.map(({ selection }) => selection.start_ns)).toEqual([1]);
+    calls[0]!.answer(1);
+    await settle();
+    expect(calls.map(({ selection }) => selection.start_ns)).toEqual([1, 3]);
+    expect(data.state("kernels")).toMatchObject({ isStale: true, frame: frame(1) });
+    calls[1]!.answer(3);
+    await settle();
+    expect(data.state("kernels")).toMatchObject({ isStale: false, frame: frame(3) });
+  });
+
+  test("a panel is not asked for what it wrote itself, nor twice for the same", async () => {
+    const { calls, data, settle } = asked();
+    data.want(["breakdown", "kernels"], EVERYTHING);
+    calls[0]!.answer(0);
+    await settle();
+    data.want(["breakdown", "kernels"], only({ ranks: [5] }));
+    expect(calls[1]!.panels).toEqual(["kernels"]);
+    calls[1]!.answer(5);
+    await settle();
+    data.want(["breakdown", "kernels"], EVERYTHING);
+    expect(data.state("kernels")).toMatchObject({ isStale: false, frame: frame(0) });
+    expect(calls).toHaveLength(2);
+  });
+
+  test("a failure stands where the numbers would, and a new selection tries again", async () => {
+    const { calls, fails, data, settle } = asked();
+    data.want(["kernels"], EVERYTHING);
+    fails[0]!(new Error("no such column"));
+    await settle();
+    expect(data.state("kernels").error?.message).toBe("no such column");
+    data.want(["kernels"], EVERYTHING);
+    expect(calls).toHaveLength(1);
+    data.retry();
+    expect(calls).toHaveLength(2);
+  });
+});
+
+test("a table as CSV keeps what its cells hold", () => {
+  const columns = { name: ['a "b", c', "d\ne"], count: [1, null] };
+  expect(csvOf({ rows: 2, columns, attrs: {} })).toBe(
+    'name,count\r\n"a ""b"", c",1\r\n"d\ne",\r\n',
+  );
+});
