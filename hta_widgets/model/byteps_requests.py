@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "REQUEST",
     "Requests",
+    "is_key",
     "last_push_end",
     "node_label",
     "requests_of",
@@ -25,7 +26,7 @@ __all__ = [
 Ints = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.uint64]
 
-REQUEST = re.compile(r"(push|pull)-(\d+)")
+REQUEST = re.compile(r"(push|pull)-([0-9]{1,9})")
 _KEYS = 1 << 64
 _RAW_KEYS = 1 << 32
 #: More servers than any job has.
@@ -64,6 +65,11 @@ def node_label(node: int) -> str:
     return f"node {node} (ps rank {(node - 8) // 2})"
 
 
+def is_key(text: str) -> bool:
+    """Whether a process id is a key: a number of 64 bits, without a sign."""
+    return text.isdecimal() and len(text) <= 20 and int(text) < _KEYS
+
+
 def requests_of(trace: Trace) -> Requests:
     """Return the requests of a server's trace; worked out once per trace."""
     known = trace.memo.get("byteps server")
@@ -74,7 +80,7 @@ def requests_of(trace: Trace) -> Requests:
     is_request = np.array([found is not None for found in parsed], np.bool_)
     is_push = np.array([found is not None and found[1] == "push" for found in parsed], np.bool_)
     node = np.array([int(found[2]) if found else -1 for found in parsed], np.int64)
-    keyed = [track.pid.isdecimal() and int(track.pid) < _KEYS for track in table.tracks]
+    keyed = [is_key(track.pid) for track in table.tracks]
     key = np.array(
         [int(track.pid) if good else 0 for track, good in zip(table.tracks, keyed, strict=True)],
         np.uint64,
@@ -82,7 +88,7 @@ def requests_of(trace: Trace) -> Requests:
     rows = np.flatnonzero(is_request[table.name]) if len(table) else np.empty(0, np.int64)
     rows = rows[np.array(keyed, np.bool_)[table.track[rows]]] if len(rows) else rows
     opened = np.flatnonzero(is_request[asyncs.name] & (asyncs.record >= 0))
-    opened = opened[[asyncs.pid[at].isdecimal() for at in opened.tolist()]]
+    opened = opened[np.array([is_key(asyncs.pid[at]) for at in opened.tolist()], np.bool_)]
     open_name = asyncs.name[opened]
     start = np.concatenate([table.start_ns[rows], asyncs.start_ns[opened]]).astype(np.int64)
     order = np.argsort(start, kind="stable")

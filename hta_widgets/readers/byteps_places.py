@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.model.byteps_requests import servers_of_keys
+from hta_widgets.model.byteps_requests import is_key, servers_of_keys
 from hta_widgets.model.problems import Problems
 from hta_widgets.model.rank_scope import IDENTITY, MARK
 from hta_widgets.model.trace import Trace
@@ -72,12 +72,12 @@ def place_servers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
 def _name_keys(servers: Sequence[Trace]) -> None:
     """Say on the tracks which tensor and partition a key is, which all servers' keys tell."""
     keys = [
-        np.array(sorted({int(t.pid) for t in trace.tracks if t.pid.isdecimal()}), np.uint64)
+        np.array(sorted({int(t.pid) for t in trace.tracks if is_key(t.pid)}), np.uint64)
         for trace in servers
     ]
     for trace, meaning in zip(servers, servers_of_keys(keys)[1], strict=True):
         for at, track in enumerate(trace.tracks):
-            raw = meaning.get(int(track.pid) if track.pid.isdecimal() else -1, (0, -1))[1]
+            raw = meaning.get(int(track.pid) if is_key(track.pid) else -1, (0, -1))[1]
             if raw >= 0 and track.label.startswith("node "):
                 label = f"{raw >> 16}:{raw & 0xFFFF} · {track.label.partition(' (')[0]}"
                 trace.tracks[at] = replace(track, label=label)

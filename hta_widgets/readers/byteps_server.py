@@ -18,6 +18,7 @@ from hta_widgets.model.byteps import nth_of_group
 from hta_widgets.model.byteps_requests import (
     REQUEST,
     Requests,
+    is_key,
     last_push_end,
     node_label,
     requests_of,
@@ -39,13 +40,15 @@ _WAIT = "waiting for other pushes"
 
 
 def is_server(columns: RankColumns) -> bool:
-    """Whether all begins and ends are of requests, and there is nothing else."""
+    """Whether nearly all there is are begins and ends of requests."""
     # Counters are of our own exports.
     events = np.flatnonzero(columns.timed & ~np.isin(columns.phase, (ord("M"), ord("C"))))
-    if not len(events) or not np.isin(columns.phase[events], (ord("B"), ord("E"))).all():
+    if not len(events):
         return False
-    names = [columns.names[code] for code in np.unique(columns.name[events]).tolist()]
-    return all(REQUEST.fullmatch(name) for name in names)
+    request = np.array([REQUEST.fullmatch(name) is not None for name in columns.names.values])
+    bracket = np.isin(columns.phase[events], (ord("B"), ord("E")))
+    # A broken record or two do not make a file another one.
+    return int((bracket & request[columns.name[events]]).sum()) > len(events) // 2
 
 
 def build_server(
@@ -143,11 +146,11 @@ def _on_nodes(columns: RankColumns) -> Naming:
     names = Naming()
     keys = sorted(
         {columns.pids[code] for code in np.unique(columns.pid).tolist()},
-        key=lambda text: (not text.isdecimal(), int(text) if text.isdecimal() else 0, text),
+        key=lambda text: (not is_key(text), int(text) if is_key(text) else 0, text),
     )
     names.process = {pid: f"key {pid}" for pid in keys}
     names.process_sort = {pid: place for place, pid in enumerate(keys)}
-    tid_of_name = np.zeros(len(columns.names), columns.tid.dtype)
+    tid_of_name = np.full(len(columns.names), columns.tids.add("other"), columns.tid.dtype)
     for code, name in enumerate(columns.names.values):
         found = REQUEST.fullmatch(name)
         if found is None:

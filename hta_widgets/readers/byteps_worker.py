@@ -33,12 +33,13 @@ _WAIT = "waiting for root"
 
 
 def is_worker(columns: RankColumns) -> bool:
-    """Whether all complete events are of tensors: none but BytePS writes such names."""
+    """Whether nearly all complete events are of tensors, as none but BytePS names them."""
     complete = np.flatnonzero(columns.phase == ord("X"))
     if not len(complete):
         return False
-    used = np.unique(columns.pid[complete]).tolist()
-    return all(columns.pids[code].startswith(PREFIX) for code in used)
+    tensor = np.array([pid.startswith(PREFIX) for pid in columns.pids.values])
+    # A broken record or two do not make a file another one.
+    return int(tensor[columns.pid[complete]].sum()) > len(complete) // 2
 
 
 def build_worker(

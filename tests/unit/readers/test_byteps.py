@@ -369,3 +369,29 @@ def test_bytes_that_are_wrong_are_skipped(tmp_path):
     traces = load(path)
     assert most - 2 <= len(traces[0]) <= most
     assert traces.format == "byteps"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("server0/server_profile.json", b'"pull-', b'"pUll-'),
+        ("server0/server_profile.json", b'"pid": ', b'"pid": 99999999999999999999'),
+        ("server0/server_profile.json", b'"ph": "E"', b'"ph": "X"'),
+        ("worker0/traces/1/comm.json", b'"pid": "Comm.', b'"pid": "Cxmm.'),
+        ("worker0/traces/1/comm.json", b'"tid": "', b'"tid": "\xd9\xa3x'),
+        ("worker0/traces/1/comm.json", b'"dur": ', b'"dur": -'),
+    ],
+)
+def test_a_broken_record_does_not_make_a_file_another_one(tmp_path, file, old, new):
+    write_byteps_job(tmp_path / "job", steps=2, gradients=2, workers=1, servers=1)
+    path = tmp_path / "job" / file
+    name = "byteps" if "comm" in file else "byteps-server"
+    most = len(load(path)[0])
+    before, found, after = path.read_bytes().rpartition(old)
+    assert found
+    path.write_bytes(before + new + after)
+    traces = load(path)
+    assert traces.format == name
+    assert most - 2 <= len(traces[0]) <= most + 1
+    for ask in (hw.analysis.byteps_gradients, hw.analysis.byteps_requests):
+        ask(traces)
