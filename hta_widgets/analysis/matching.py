@@ -296,14 +296,21 @@ def _whole(lane: _Lane, events: Sequence[CommEvents], groups: Sequence[Group]) -
 
 def _by_sequence(lane: _Lane, events: Sequence[CommEvents], codes: Sequence[Ints]) -> list[Ints]:
     """Return slots by sequence number; one that repeats counts its repetitions."""
+    told = [codes[t][events[t].content_code[places]] for t, places in lane.members]
+    content = np.concatenate(told)
+    numbers = np.concatenate([events[t].sequence[places] for t, places in lane.members])
+    step = np.unique(numbers, return_inverse=True)[1].reshape(-1) * (int(content.max()) + 1)
+    slot = np.unique(step + content, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    parts = np.split(slot, np.cumsum([len(one) for one in told])[:-1])
+    if all(len(np.unique(part)) == len(part) for part in parts):
+        return parts
     slots: dict[tuple[int, int, int], int] = {}
     found = []
-    for t, places in lane.members:
-        content = codes[t][events[t].content_code[places]]
+    for (t, places), alike in zip(lane.members, told, strict=True):
         sequence = events[t].sequence[places]
         seen: Counter[tuple[int, int]] = Counter()
         mine = np.empty(len(places), dtype=np.int64)
-        for k, key in enumerate(zip(sequence.tolist(), content.tolist(), strict=True)):
+        for k, key in enumerate(zip(sequence.tolist(), alike.tolist(), strict=True)):
             mine[k] = slots.setdefault((*key, seen[key]), len(slots))
             seen[key] += 1
         found.append(mine)

@@ -55,6 +55,11 @@ def numbers_of(values: Sequence[Any], missing: int = -1) -> npt.NDArray[np.int64
             return missing
         return whole if -(1 << 63) <= whole < 1 << 63 else missing
 
+    if set(map(type, values)) <= {int, type(None)}:
+        try:
+            return np.array([missing if value is None else value for value in values], np.int64)
+        except OverflowError:
+            pass
     return np.array([number(value) for value in values], dtype=np.int64)
 
 
@@ -64,6 +69,11 @@ def _read(trace: Trace, rows: npt.NDArray[np.intp], keys: Sequence[str]) -> dict
         return found
     table = trace.table
     records = table.record[rows]
+    # Binary files have their args as columns, of which no text need be made.
+    columns = getattr(trace.source, "arg_columns", None)
+    known = columns(records, keys) if columns is not None else None
+    if known is not None:
+        return {key: list(known[key]) for key in keys}
     order = np.argsort(records, kind="stable")
     decode = _decoder(keys)
     ends = {table.end_record[row]: row for row in rows.tolist() if row in table.end_record}

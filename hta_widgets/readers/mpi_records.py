@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -140,6 +140,21 @@ class TimeLineRecords:
             yield from zip(events.tolist(), self._texts(self._read(events)), strict=True)
         for index in wanted[wanted >= self._count].tolist():
             yield index, json.dumps(self._named[index - self._count]).encode()
+
+    def arg_columns(self, records: Ints, keys: Sequence[str]) -> dict[str, list[int | None]] | None:
+        """Return some args of some events, in the order asked for; None if others are wanted."""
+        if not set(keys) <= {"bytes", "root"} or (len(records) and records.max() >= self._count):
+            return None
+        wanted, place = np.unique(records, return_inverse=True)
+        told = self._read(wanted) if len(wanted) else np.empty(0, dtype_of_order(self._order))
+        told = told[place.reshape(-1)]
+        routine, none = told["routine"], np.full(len(told), -1, np.int64)
+        root = np.where(np.isin(routine, list(_ROOT_SENDS)), told["source"], none)
+        root = np.where(np.isin(routine, list(_ROOT_RECEIVES)), told["target"], root)
+        values = {"bytes": told["bytes"], "root": root}
+        return {
+            key: [None if value == -1 else value for value in values[key].tolist()] for key in keys
+        }
 
     def _read(self, events: Ints) -> npt.NDArray[Any]:
         numbers = events + self._first if self._numbers is None else self._numbers[events]

@@ -124,7 +124,7 @@ def _suspect_overflow(counts: npt.NDArray[Any], path: str, problems: Problems) -
     full = int((counts == most).sum())
     # Programs have equal counts too, but seldom round ones.
     round_number = most % 100 == 0 or -most * RECORD_BYTES % 4096 < RECORD_BYTES
-    if most >= _DEFAULT_BUFFER or (full > 1 and most > 1 and round_number):
+    if most == _DEFAULT_BUFFER or (full > 1 and most > 1 and round_number):
         problems.add(
             "overflow",
             full,
