@@ -1,0 +1,213 @@
+"""The dashboard as a Python object; what it draws is tested in a browser."""
+
+import pandas as pd
+import pytest
+import traitlets
+from bokeh.model import Model
+from support.random_job import write_job
+
+import hta_widgets as hw
+from hta_widgets import analysis
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory):
+    return hw.load(write_job(tmp_path_factory.mktemp("job"), 3), cache=False, progress=False)
+
+
+@pytest.fixture
+def dash(traces):
+    return hw.Dashboard(traces)
+
+
+def window(traces):
+    length = traces.end_ns - traces.start_ns
+    return traces.start_ns + length // 4, traces.start_ns + length // 2
+
+
+def ask(dash, **request):
+    """What the page gets for a request: the reply and its buffer."""
+    sent = []
+    dash.send = lambda content, buffers=None: sent.append((content, buffers))
+    dash._handle_custom_msg({"rpc": "1", **request}, [])
+    ((content, buffers),) = sent
+    return content, buffers
+
+
+# --- frames that follow ---------------------------------------------------------------------------
+
+
+def test_frames_are_those_of_the_analyses_with_the_window(dash, traces):
+    start, end = window(traces)
+    dash.select(traces.select(start_ns=start, end_ns=end))
+    expected = analysis.kernel_breakdown(traces, window=(start, end))
+    pd.testing.assert_frame_equal(dash.frames["kernel_breakdown"], expected)
+    pd.testing.assert_frame_equal(dash.frames["kernels"], expected)
+    pd.testing.assert_frame_equal(
+        dash.frames["temporal_breakdown"], analysis.temporal_breakdown(traces, window=(start, end))
+    )
+
+
+def test_a_panel_is_not_filtered_by_what_it_selects_itself(dash, traces):
+    dash.select(traces.select(ranks=[1]))
+    assert dash.frames["breakdown"]["rank"].tolist() == [0, 1]
+    expected = analysis.kernel_breakdown(traces, ranks=[1])
+    pd.testing.assert_frame_equal(dash.frames["kernels"], expected)
+    names = dash.frames["kernels"]["name"].unique().tolist()[:1]
+    dash.select(f"name in {names!r}")
+    assert set(dash.frames["kernels"]["name"]) > set(names)
+    assert dash.panel_frame("summary")["events"].item() == len(dash.selected_events())
+
+
+def test_frames_are_kept_until_the_selection_changes(dash, traces):
+    first = dash.frames["overlap"]
+    assert dash.frames["comm_comp_overlap"] is first
+    dash.select(traces.select(ranks=[1]))
+    assert dash.frames["overlap"] is not first
+
+
+def test_with_scope_view_frames_are_of_the_window_in_view(dash, traces):
+    start, end = window(traces)
+    dash.zoom_to(start, end)
+    whole = analysis.kernel_breakdown(traces)
+    pd.testing.assert_frame_equal(dash.frames["kernels"], whole)
+    dash.scope = "view"
+    pd.testing.assert_frame_equal(
+        dash.frames["kernels"], analysis.kernel_breakdown(traces, window=(start, end))
+    )
+    dash.undo()
+    assert dash.scope == "selection"
+    pd.testing.assert_frame_equal(dash.frames["kernels"], whole)
+
+
+def test_an_unknown_frame_says_which_there_are(dash):
+    with pytest.raises(KeyError, match="breakdown"):
+        dash.frames["brekdown"]
+    assert "brekdown" not in dash.frames
+    assert "kernel_breakdown" in dash.frames
+    with pytest.raises(KeyError, match="no chart"):
+        dash.charts["kernels"]
+
+
+def test_charts_are_figures_of_the_selection(dash):
+    assert set(dash.charts) >= {"breakdown", "overlap", "steps", "heatmap", "queue", "idle"}
+    for panel in dash.charts:
+        assert isinstance(dash.charts[panel], Model), panel
+    assert dash.charts["breakdown"] is dash.charts["temporal_breakdown"]
+
+
+# --- one state ------------------------------------------------------------------------------------
+
+
+def test_its_timeline_is_a_view_of_the_same_state(dash, traces):
+    start, end = window(traces)
+    dash.timeline.zoom_to(start, end)
+    assert dash.view == (start, end)
+    dash.select(traces.select(ranks=[1]))
+    assert dash.timeline.selection.ranks == (1,)
+    assert dash.timeline is dash.timeline
+    assert dash.timeline.engine is dash.engine
+    dash.undo()
+    assert dash.selection.is_everything
+    assert dash.timeline.selection.is_everything
+
+
+def test_observers_hear_of_selections_made_in_the_page(dash):
+    heard = []
+    dash.observe(lambda change: heard.append(change.new), names="selection")
+    dash.state.set_state({"selection": {"ranks": [1]}, "ranks_from": "breakdown"})
+    assert [selection.ranks for selection in heard] == [(1,)]
+    assert dash.state.ranks_from == "breakdown"
+    dash.select("dur_ns > 5")
+    assert dash.state.ranks_from == ""
+
+
+def test_linked_views_share_what_is_selected(dash, traces):
+    other = hw.Timeline(traces)
+    dash.link(other)
+    other.select(traces.select(ranks=[0]))
+    assert dash.selection.ranks == (0,)
+
+
+# --- panels ---------------------------------------------------------------------------------------
+
+
+def test_panels_are_names_or_rows_of_names(traces):
+    assert hw.Dashboard(traces, panels=["timeline", "idle"]).panels == ["timeline", "idle"]
+    rows = [["breakdown", "idle"], ["timeline"]]
+    assert hw.Dashboard(traces, panels=rows).panels == rows
+
+
+@pytest.mark.parametrize(
+    ("panels", "said"),
+    [
+        (["brekdown"], "Did you mean 'breakdown'"),
+        (["temporal_breakdown"], "is 'breakdown'"),
+        (["idle", "idle"], "twice"),
+        (["idle", ["queue"]], "mixes"),
+    ],
+)
+def test_panels_that_are_none_are_refused_in_words(traces, panels, said):
+    with pytest.raises(hw.TraceError, match=said):
+        hw.Dashboard(traces, panels=panels)
+
+
+def test_panels_assigned_later_are_checked_too(dash):
+    dash.panels = ["timeline"]
+    with pytest.raises((hw.TraceError, traitlets.TraitError), match="no panel"):
+        dash.panels = ["time line"]
+
+
+# --- what the page asks ---------------------------------------------------------------------------
+
+
+def test_the_page_gets_panels_figures_and_the_headline(dash):
+    said, _ = ask(dash, op="panels", panels=["breakdown"], selection=None)
+    assert said["ok"]
+    assert said["reply"]["panels"]["breakdown"]["columns"]["rank"] == [0, 1]
+    said, _ = ask(dash, op="figures", panels=["breakdown"])
+    assert set(said["reply"]["figures"]["breakdown"]) == {"light", "dark"}
+    assert dash.bokehjs is not None
+    ask(dash, op="headline")
+    assert dash._headline["headline"]
+    said, _ = ask(dash, op="minimap", bins=4)
+    assert said["ok"]
+
+
+def test_what_cannot_be_answered_is_an_error_for_the_page(dash):
+    said, _ = ask(dash, op="panels", panels=["nothing"], selection=None)
+    assert not said["ok"]
+    assert "nothing" in said["error"]["message"]
+
+
+def test_an_interrupted_answer_is_an_error_for_the_page(dash, monkeypatch):
+    def interrupted(_request):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(dash.panel_engine, "answer", interrupted)
+    said, _ = ask(dash, op="panels", panels=["breakdown"], selection=None)
+    assert said == {"rpc": "1", "ok": False, "error": {"message": "Interrupted."}}
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet"])
+def test_tables_are_written_by_suffix(dash, tmp_path, suffix):
+    path = dash.export_table("kernels", tmp_path / f"kernels{suffix}")
+    read = pd.read_parquet if suffix == ".parquet" else pd.read_csv
+    frame = read(path)
+    assert frame["sum_ns"].tolist() == dash.frames["kernels"]["sum_ns"].tolist()
+
+
+def test_tables_of_other_suffixes_are_refused(dash, tmp_path):
+    with pytest.raises(hw.TraceError, match=r"xlsx.*parquet"):
+        dash.export_table("kernels", tmp_path / "kernels.xlsx")
+
+
+def test_the_selection_is_exported_as_a_trace(dash, traces, tmp_path):
+    dash.select(traces.select(ranks=[1]))
+    report = dash.export(tmp_path / "part.json")
+    assert report.events > 0
+    assert list(hw.load(tmp_path / "part.json", cache=False, progress=False)) == [1]
+
+
+def test_a_dashboard_of_a_selection_shows_its_ranks(traces):
+    assert hw.Dashboard(traces.select(ranks=[1])).traces.ranks == [1]
