@@ -9,6 +9,7 @@ from .matching import pairs
 from .names import names, operators_diff
 from .sides import Comparison, RunSide, compare
 from .steps import steps
+from .tables import add_table, tables
 from .waterfall import waterfall
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Finding",
     "RunSide",
     "TimeMap",
+    "add_table",
     "align",
     "changes",
     "compare",
@@ -28,5 +30,6 @@ __all__ = [
     "operators_diff",
     "pairs",
     "steps",
+    "tables",
     "waterfall",
 ]
