@@ -117,6 +117,12 @@ export class ViewFacts {
       this.card.hide();
       return;
     }
+    if (scene.events === 0) {
+      // MPI profiles, or servers that nobody asked: there is no window to look for them in.
+      const words = "They hold totals, or nothing: tables and charts show what there is.";
+      this.card.show("empty", "No events in these files", words, []);
+      return;
+    }
     const where = `${spanText(view)}: the traces end at ${formatTime(scene.range[1])}.`;
     this.card.show("empty", "No events in this window", where, [
       { text: "Fit all", key: "Z", press: () => this.parts.nav.fit() },

@@ -1,0 +1,27 @@
+"""MPI on the timeline: calls are communication with waits; profiles have nothing to draw."""
+
+import hta_widgets as hw
+from hta_widgets.demo import write_mpi_job
+from hta_widgets.tiles import TileEngine
+
+
+def test_calls_are_communication_and_profiles_beside_them_have_no_rows(tmp_path):
+    truth = write_mpi_job(tmp_path / "job", ranks=4, steps=3, slow_rank=2)
+    traces = hw.load(tmp_path / "job", cache=False, progress=False)
+    assert len(traces) == 8
+    engine = TileEngine(traces)
+    scene = engine.scene()
+    assert [rank["rank"] for rank in scene["ranks"]] == [0, 1, 2, 3]
+    (row,) = scene["ranks"][0]["summary"]
+    assert (row["role"], row["label"]) == ("comm", "MPI")
+    (track,) = scene["ranks"][0]["tracks"]
+    assert track["key"] == "MPI · calls"
+    assert row["wait"] != track["wait"] >= 0
+    start, end = scene["range"]
+    found, _ = engine.answer({"op": "lateness", "start": start, "end": end})
+    imposed = dict(zip(found["ranks"], found["imposed"], strict=True))
+    assert max(imposed, key=imposed.get) == truth["slow_rank"]
+    texts = hw.load(sorted((tmp_path / "job").glob("mpi_profile*")), cache=False, progress=False)
+    alone = TileEngine(texts).scene()
+    assert len(alone["ranks"]) == 4
+    assert alone["events"] == 0
