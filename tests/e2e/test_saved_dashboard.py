@@ -1,8 +1,12 @@
 """A saved dashboard, opened from a disk: brushing without a kernel or a network."""
 
+import re
+
 import pytest
 from playwright.sync_api import expect
+from support.collective_job import US, collective
 from support.dashboard import PANELS, Dash
+from support.small import call, copy, event, kernel, load
 
 import hta_widgets as hw
 from hta_widgets.demo import write_demo
@@ -60,3 +64,61 @@ def test_brushes_in_a_page_have_the_numbers_of_the_analyses(
     assert set(PANELS) <= {
         one.get_attribute("data-panel") for one in page.locator("[data-panel]").all()
     }
+
+
+LONG = "void " + "very_long_namespace_of_templates::" * 6 + "kernel<float, 128>(int*)"
+HOST = [
+    event("user_annotation", "ProfilerStep#0", 0, 50_000, pid=10, tid=1),
+    event("cpu_op", "aten::mm", 100, 5_000, pid=10, tid=1),
+    event("user_annotation", "ProfilerStep#1", 50_000, 90_000, pid=10, tid=1),
+]
+DEVICE = [call(200, 300, launch=1), kernel(1_000, 9_000, launch=1), copy(20_000, 21_000)]
+
+
+def reduced(rank):
+    """A collective of 256 ranks that come one after the other."""
+    return collective((30 + rank % 5) * US, 40 * US, seq=1, ranks=tuple(range(256)))
+
+
+ODD_JOBS = {
+    "without a GPU": (
+        [HOST, HOST],
+        "No GPU work in these files",
+        ["breakdown", "kernels", "queue"],
+    ),
+    "of one rank": ([HOST + DEVICE], "aten::mm", []),
+    "without collectives": ([HOST + DEVICE] * 3, "No communication kernels matched", []),
+    "with a long name": ([[*HOST, kernel(1_000, 30_000, name=LONG)]] * 2, "kernel 128", ["queue"]),
+    "of 256 ranks": ([[*HOST, *DEVICE, reduced(rank)] for rank in range(256)], "256 ranks", []),
+}
+
+
+def test_odd_jobs_are_sensible_views_without_empty_boxes(page, tmp_path, repo, screenshot):
+    if not (repo / "hta_widgets" / "static" / "dashboard.js").exists():
+        pytest.skip("the front end is not built (`make build` does it)")
+    said = []
+    page.on("console", lambda line: said.append(line.text))
+    page.set_viewport_size({"width": 1300, "height": 1500})
+    for name, (ranks, words, silent) in ODD_JOBS.items():
+        traces = load(tmp_path, *ranks)
+        page.goto(f"file://{hw.Dashboard(traces).save_html(tmp_path / 'odd.html')}")
+        dash = Dash(page, traces)
+        expect(dash.root, name).to_contain_text(words, timeout=20_000)
+        for panel in PANELS:
+            dash.ready(panel)
+            pane = dash.panel(panel)
+            # What has no numbers has a sentence in their place.
+            if panel in silent:
+                expect(pane.locator(".hta-pane-said"), f"{panel}, {name}").to_contain_text("No ")
+            elif panel in {"kernels", "operators"}:
+                expect(pane.locator(".hta-name-row").first, f"{panel}, {name}").to_be_visible()
+            else:
+                drawn = pane.locator("canvas").locator("visible=true").first
+                told = pane.get_by_text(re.compile(r"^(No |Never)")).locator("visible=true").first
+                expect(drawn.or_(told).first, f"{panel}, {name}").to_be_visible(timeout=20_000)
+        assert page.get_by_role("alert").count() == 0, name
+        assert page.get_by_text("cannot be").count() == 0, name
+        wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+        assert wide <= 0, f"{name}: the page is {wide} px too wide"
+    screenshot(page, "dashboard_256_ranks")
+    assert [line for line in said if "[bokeh" not in line] == []
