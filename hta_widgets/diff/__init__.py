@@ -5,8 +5,8 @@ from .cautions import Caution
 from .changes import changes
 from .findings import Finding, findings
 from .icicle import icicle
-from .matching import pairs
 from .names import names, operators_diff
+from .pairs import pairs
 from .sides import Comparison, RunSide, compare
 from .steps import steps
 from .tables import add_table, tables

@@ -12,10 +12,11 @@ import pandas as pd
 from hta_widgets.analysis.results import result
 from hta_widgets.model.frames import dtype_of
 
-from .matching import STATUSES, Matched, Matches, match
+from .matching import Matches, match
 from .sides import Comparison, RunSide
 from .significance import welch
 from .steps import ALPHA
+from .tree_matching import STATUSES, Matched
 from .trees import OPERATOR, WORK
 from .values import node_times, step_sums
 

@@ -15,10 +15,11 @@ from hta_widgets.model import KINDS
 from hta_widgets.model.frames import dtype_of
 from hta_widgets.model.names import short_name
 
-from .matching import STATUSES, match
+from .matching import match
 from .sides import Comparison, RunSide
 from .significance import welch
 from .steps import ALPHA
+from .tree_matching import STATUSES
 from .trees import OPERATOR, WORK, steps_of_rows
 from .values import path_times
 

@@ -12,6 +12,8 @@ __all__ = ["aligned_places"]
 Ints = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 
+_RUNS = (1, 4, 16, 64)
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _MOST_CELLS = 4_000_000  # of the table of one exact alignment
 
 #: What a pair is worth: the same name and the same below it, or the same name alone.
@@ -23,7 +25,7 @@ def aligned_places(a: Ints, b: Ints, a_hash: Hashes, b_hash: Hashes) -> Ints:
 
     Only elements of one name pair. Among all pairings that keep the order, the one is taken that
     pairs most, where elements that are alike in all below them count half as much again. Long
-    sequences are first parted at elements that occur once on each side.
+    sequences are first parted at elements, or runs of them, that occur once on each side.
 
     Parameters
     ----------
@@ -74,9 +76,9 @@ def _align(
     if len(a) * len(b) <= _MOST_CELLS:
         found += [(at_a + i, at_b + j, 1) for i, j in _best(a, b, a_hash, b_hash)]
         return
-    anchors = _anchors(a_hash, b_hash)
+    anchors = _landmarks(a_hash, b_hash)
     if not len(anchors):
-        anchors = _anchors(a, b)
+        anchors = _landmarks(a.astype(np.uint64), b.astype(np.uint64))
     if not len(anchors):
         found += [(at_a + i, at_b + j, 1) for i, j in _by_count(a, b)]
         return
@@ -115,6 +117,27 @@ def _best(a: Ints, b: Ints, a_hash: Hashes, b_hash: Hashes) -> list[tuple[int, i
             pairs.append((i - 1, j - 1))
             i, j = i - 1, j - 1
     return pairs[::-1]
+
+
+def _landmarks(a: Hashes, b: Hashes) -> Ints:
+    """Return places of runs of elements that occur once on each side, the shortest runs first."""
+    for length in _RUNS:
+        if length <= min(len(a), len(b)):
+            found = _anchors(_runs(a, length), _runs(b, length))
+            if len(found):
+                return found
+    return np.empty((0, 2), dtype=np.int64)
+
+
+def _runs(values: Hashes, length: int) -> Hashes:
+    """Return a hash of each run of `length` elements, by its first."""
+    found = values
+    width = 1
+    with np.errstate(over="ignore"):
+        while width < length:
+            found = found[:-width] * _FACTOR + (found[width:] ^ (found[width:] >> np.uint64(29)))
+            width *= 2
+    return found
 
 
 def _anchors(a: npt.NDArray[np.integer], b: npt.NDArray[np.integer]) -> Ints:

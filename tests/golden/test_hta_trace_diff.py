@@ -36,7 +36,20 @@ CALLS = {
     ),
 }
 
+#: What HTA wrote of each pair; every file of the folder is compared below.
+FILES = {
+    "info.json",
+    *(f"compare.{word}.csv" for word in ("ALL", "ALL.short", "CPU", "GPU")),
+    *(f"ops_diff.{word}.json" for word in ("ALL", "CPU", "GPU")),
+    *(f"{side}.ops_summary.csv" for side in ("control", "test")),
+}
+
 pytestmark = pytest.mark.skipif(not PAIRS.is_dir(), reason=golden.MISSING)
+
+
+def test_nothing_of_the_golden_folder_is_left_out():
+    found = {folder.name: {file.name for file in folder.iterdir()} for folder in PAIRS.iterdir()}
+    assert found == dict.fromkeys(CALLS, FILES)
 
 
 @pytest.fixture(scope="module", params=CALLS)

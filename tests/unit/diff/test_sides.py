@@ -163,3 +163,30 @@ def test_nothing_to_compare(tmp_path):
         hd.compare(traces.subset(ranks=[]), traces)
     with pytest.raises(hw.TraceError, match="belongs to no traces"):
         hd.compare(hw.Selection(), traces)
+
+
+def test_ranks_without_steps_are_left_out_and_said(tmp_path):
+    both = load(
+        tmp_path,
+        [event("user_annotation", "ProfilerStep#1", 10, 90, pid=10)],
+        [event("cpu_op", "aten::mm", 10, 90, pid=10)],
+    )
+    diff = hd.compare(both, both)
+    assert diff.before.ranks == [0]
+    assert {one.text for one in diff.cautions} == {
+        "1 rank of before without steps is left out: 1",
+        "1 rank of after without steps is left out: 1",
+    }
+
+
+def test_tables_are_those_of_the_formats(tmp_path, shared):
+    traces = job(tmp_path, 0)
+    found = hd.tables(hd.compare(traces, traces))
+    assert list(found) == ["waterfall", "steps", "changes", "names", "operators"]
+    profiles = hw.load(shared / "traces/mpitrace/np4_all", cache=False, progress=False)
+    found = hd.tables(hd.compare(profiles, profiles))
+    assert list(found) == ["mpi_routines"]
+    assert len(found["mpi_routines"]) > 5
+    assert set(found["mpi_routines"]["change"]) == {"same"}
+    with pytest.raises(hw.TraceError, match="there is a table 'steps'"):
+        hd.add_table("steps", hd.steps)

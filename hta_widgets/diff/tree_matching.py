@@ -1,0 +1,264 @@
+"""Which node of one call tree is which of the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from .sequences import aligned_places
+from .trees import CALL, OPERATOR, WORK, RankTree, mixed
+
+__all__ = ["STATUSES", "Matched", "TreeMatcher"]
+
+Ints = npt.NDArray[np.int64]
+Hashes = npt.NDArray[np.uint64]
+
+#: What can become of an event, in the order of the categories of ``status``.
+STATUSES: tuple[str, ...] = ("same", "changed", "added", "removed", "moved", "replaced")
+
+_SAME, _ADDED, _REMOVED, _MOVED, _REPLACED = (
+    STATUSES.index(word) for word in ("same", "added", "removed", "moved", "replaced")
+)
+
+
+@dataclass(eq=False)
+class Matched:
+    """Two ranks' call trees, and which nodes belong together.
+
+    Attributes
+    ----------
+    trees : (RankTree, RankTree)
+    partner : (array of int, array of int)
+        For each node the one of the other tree, -1 for none.
+    status : (array of int, array of int)
+        Codes into `STATUSES`; of pairs both have the same.
+    path : (array of int, array of int)
+        Number of each node's path: names from the outermost operator down to itself.
+    """
+
+    trees: tuple[RankTree, RankTree]
+    partner: tuple[Ints, Ints]
+    status: tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]
+    path: tuple[Ints, Ints] = field(default=(np.empty(0, np.int64), np.empty(0, np.int64)))
+
+    def path_before(self) -> Ints:
+        """Return for each node after the path of its partner before, or its own."""
+        partner = self.partner[1]
+        found = self.path[1].copy()
+        found[partner >= 0] = self.path[0][partner[partner >= 0]]
+        return found
+
+
+class TreeMatcher:
+    """Matches two trees from the outermost operators down."""
+
+    def __init__(self, trees: tuple[RankTree, RankTree], names: int) -> None:
+        self.trees = trees
+        mixed_names = mixed(np.arange(names, dtype=np.uint64))
+        self.hashes = tuple(tree.hashes(mixed_names) for tree in trees)
+        self.partner = tuple(np.full(len(tree), -1, dtype=np.int64) for tree in trees)
+        self.replaced = tuple(np.zeros(len(tree), dtype=bool) for tree in trees)
+        self.moved = tuple(np.zeros(len(tree), dtype=bool) for tree in trees)
+        self.known: dict[tuple[bytes, ...], Ints] = {}
+        self.roots = _roots(trees)
+        self.listed = [_Listed(tree, root) for tree, root in zip(trees, self.roots, strict=True)]
+
+    def run(self) -> Matched:
+        """Return which nodes belong together."""
+        before, after = self.trees
+        count = [int(root.max(initial=-1)) + 1 for root in self.roots]
+        shared = np.arange(max(0, min(count)), dtype=np.int64)
+        self._down(shared + len(before), shared + len(after), moved=False)
+        self._moves()
+        status = []
+        for k, alone in ((0, _REMOVED), (1, _ADDED)):
+            found = np.where(self.partner[k] >= 0, _SAME, alone).astype(np.int8)
+            found[self.moved[k]] = _MOVED
+            found[self.replaced[k]] = _REPLACED
+            status.append(found)
+        return Matched(self.trees, (self.partner[0], self.partner[1]), (status[0], status[1]))
+
+    def _down(self, a: Ints, b: Ints, *, moved: bool) -> None:
+        """Match all below pairs of nodes, level by level."""
+        while len(a):
+            found = self._level(a, b)
+            if moved:
+                self.moved[0][found[:, 0]] = True
+                self.moved[1][found[:, 1]] = True
+            goes_on = self.trees[0].kind[found[:, 0]] == OPERATOR
+            a, b = found[goes_on, 0], found[goes_on, 1]
+
+    def _level(self, a: Ints, b: Ints) -> Ints:
+        """Match what lies directly below pairs of nodes; return the pairs found."""
+        kinds = np.arange(3)
+        buckets = (a[:, None] * 3 + kinds).ravel(), (b[:, None] * 3 + kinds).ravel()
+        counts = [one.count[bucket] for one, bucket in zip(self.listed, buckets, strict=True)]
+        there = (counts[0] > 0) & (counts[1] > 0)
+        first = [one.first[bucket][there] for one, bucket in zip(self.listed, buckets, strict=True)]
+        sizes = [count[there] for count in counts]
+        even = np.flatnonzero(sizes[0] == sizes[1])
+        nodes = [
+            one.nodes[_ranges(begin[even], sizes[0][even])]
+            for one, begin in zip(self.listed, first, strict=True)
+        ]
+        group = np.repeat(even, sizes[0][even])
+        differs = self.trees[0].name[nodes[0]] != self.trees[1].name[nodes[1]]
+        uneven = sizes[0] != sizes[1]
+        uneven[group[differs]] = True
+        direct = ~uneven[group]
+        found = [np.stack([nodes[0][direct], nodes[1][direct]], axis=1)]
+        self._join(found[0])
+        for place in np.flatnonzero(uneven).tolist():
+            mine, theirs = (
+                one.nodes[begin[place] : begin[place] + size[place]]
+                for one, begin, size in zip(self.listed, first, sizes, strict=True)
+            )
+            found.append(self._sequence(mine, theirs))
+        return np.concatenate(found)
+
+    def _sequence(self, mine: Ints, theirs: Ints) -> Ints:
+        """Lay two sequences of siblings upon each other."""
+        names = self.trees[0].name[mine], self.trees[1].name[theirs]
+        hashes = self.hashes[0][mine], self.hashes[1][theirs]
+        key = (*(one.tobytes() for one in names), *(one.tobytes() for one in hashes))
+        places = self.known.get(key)
+        if places is None:
+            places = self.known[key] = aligned_places(*names, *hashes)
+        found = np.stack([mine[places[:, 0]], theirs[places[:, 1]]], axis=1)
+        self._join(found)
+        if self.trees[0].kind[mine[0]] == WORK:
+            left = np.delete(mine, places[:, 0]), np.delete(theirs, places[:, 1])
+            if len(left[0]) and len(left[1]) and self.trees[0].parent[mine[0]] >= 0:
+                self.replaced[0][left[0]] = True
+                self.replaced[1][left[1]] = True
+                both = min(map(len, left))
+                self._join(np.stack([left[0][:both], left[1][:both]], axis=1))
+        return found
+
+    def _join(self, found: Ints) -> None:
+        self.partner[0][found[:, 0]] = found[:, 1]
+        self.partner[1][found[:, 1]] = found[:, 0]
+
+    def _moves(self) -> None:
+        """Pair operators that are left over on both sides of a step.
+
+        First those alike in all below them, then those of one name of which both sides have as
+        many.
+        """
+        for by_content in (True, False):
+            keys = []
+            for k, tree in enumerate(self.trees):
+                alone = self.partner[k] < 0
+                outermost = alone & (tree.kind == OPERATOR)
+                outermost &= (tree.parent < 0) | ~alone[tree.parent]
+                # A lone call such as aten::empty has no identity of its own.
+                outermost &= tree.forest.sums((tree.kind != CALL).astype(np.int64)) > 1
+                nodes = np.flatnonzero(outermost)
+                nodes = nodes[np.argsort(tree.order[nodes], kind="stable")]
+                told = self.hashes[k][nodes] if by_content else tree.name[nodes].astype(np.uint64)
+                keys.append((nodes, mixed(told + mixed(tree.slot[nodes].astype(np.uint64)))))
+            (a, told_a), (b, told_b) = keys
+            if not len(a) or not len(b):
+                return
+            places = _namesakes(told_a, told_b, as_many=not by_content)
+            found = np.stack([a[places[:, 0]], b[places[:, 1]]], axis=1)
+            self._join(found)
+            self.moved[0][found[:, 0]] = True
+            self.moved[1][found[:, 1]] = True
+            self._down(found[:, 0], found[:, 1], moved=True)
+
+
+class _Listed:
+    """Children of each node, and of the roots behind them, by class and in order."""
+
+    def __init__(self, tree: RankTree, root: Ints) -> None:
+        count = len(tree)
+        above = np.where(tree.parent >= 0, tree.parent, count + root)
+        key = above * 3 + tree.kind
+        self.nodes = np.lexsort((tree.order, key))
+        buckets = (count + int(root.max(initial=-1)) + 1) * 3
+        self.count = np.bincount(key, minlength=buckets)
+        self.first = np.cumsum(self.count) - self.count
+
+
+def _roots(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
+    """Return for each outermost node the number of its step and track, which both sides share."""
+    lanes = _lanes(trees)
+    size = max((int(lane.max(initial=-1)) for lane in lanes), default=-1) + 1
+    found = []
+    slots = max(tree.outside for tree in trees) + 1
+    for tree, lane in zip(trees, lanes, strict=True):
+        root = np.where(tree.parent < 0, tree.slot * size + lane[tree.lane], 0)
+        # The last one is there on both sides, so that both have as many.
+        found.append(np.append(root, slots * size))
+    return found[0][:-1], found[1][:-1]
+
+
+def _lanes(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
+    """Return numbers of tracks: those that run the same have the same on both sides."""
+    profiles: list[dict[int, dict[tuple[int, int], int]]] = []
+    for tree in trees:
+        outermost = np.flatnonzero(tree.parent < 0)
+        keys = np.stack([tree.lane, tree.name, tree.kind == WORK], axis=1)[outermost]
+        distinct, counts = np.unique(keys, axis=0, return_counts=True)
+        profile: dict[int, dict[tuple[int, int], int]] = {}
+        for (lane, name, work), count in zip(distinct.tolist(), counts.tolist(), strict=True):
+            profile.setdefault(lane, {})[name, work] = count
+        profiles.append(profile)
+    alike = [
+        (sum(min(count, theirs.get(key, 0)) for key, count in mine.items()), -a, -b)
+        for a, mine in profiles[0].items()
+        for b, theirs in profiles[1].items()
+    ]
+    number = [np.full(len(tree.part.table.tracks) + 1, -1, dtype=np.int64) for tree in trees]
+    following = 0
+    for score, a, b in sorted(alike, reverse=True):
+        if score > 0 and number[0][-a] < 0 and number[1][-b] < 0:
+            number[0][-a] = number[1][-b] = following
+            following += 1
+    for k, profile in enumerate(profiles):
+        for lane in profile:
+            if number[k][lane] < 0:
+                number[k][lane] = following
+                following += 1
+    return number[0], number[1]
+
+
+def _namesakes(a: Hashes, b: Hashes, *, as_many: bool) -> Ints:
+    """Return places of the n-th of a key and the n-th, (pairs, 2).
+
+    Parameters
+    ----------
+    a, b : array of uint64
+    as_many : bool
+        Only keys that both have equally often.
+    """
+    keys, codes = np.unique(np.concatenate([a, b]), return_inverse=True)
+    mine, theirs = codes[: len(a)].astype(np.int64), codes[len(a) :].astype(np.int64)
+    if as_many:
+        counts = [np.bincount(one, minlength=len(keys)) for one in (mine, theirs)]
+        alike = counts[0] == counts[1]
+        kept = np.flatnonzero(alike[mine]), np.flatnonzero(alike[theirs])
+    else:
+        kept = np.arange(len(a)), np.arange(len(b))
+    numbered = _numbered(mine[kept[0]]), _numbered(theirs[kept[1]])
+    _, in_a, in_b = np.intersect1d(*numbered, assume_unique=True, return_indices=True)
+    return np.stack([kept[0][in_a], kept[1][in_b]], axis=1)
+
+
+def _numbered(codes: Ints) -> Ints:
+    """Return codes that also count how often each was there before."""
+    order = np.argsort(codes, kind="stable")
+    first = np.flatnonzero(np.diff(codes[order], prepend=-1)) if len(codes) else order
+    sizes = np.diff(np.append(first, len(codes)))
+    number = np.empty(len(codes), dtype=np.int64)
+    number[order] = np.arange(len(codes)) - np.repeat(first, sizes)
+    return (codes << 32) | number
+
+
+def _ranges(first: Ints, count: Ints) -> Ints:
+    """Return all places of runs, given where they begin and how long they are."""
+    within = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+    return np.repeat(first, count) + within
