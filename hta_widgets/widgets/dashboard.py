@@ -106,7 +106,7 @@ class Dashboard(LinkedView):
     bokehjs = anywidget.WidgetTrait().tag(sync=True)
     height = t.Int(None, min=120, allow_none=True).tag(sync=True)
     folded = t.Bool(False).tag(sync=True)
-    panels = t.List().tag(sync=True)
+    panels: t.List[Any] = t.List().tag(sync=True)
     metric = t.Unicode("").tag(sync=True)
     _about = t.Dict().tag(sync=True)
     _figures = t.Dict().tag(sync=True)

@@ -1,0 +1,87 @@
+"""The dashboard in a real JupyterLab: what is brushed in one panel, all the others follow."""
+
+import pandas as pd
+import pytest
+from playwright.sync_api import expect
+from support.browser import drag
+from support.dashboard import Dash
+
+import hta_widgets as hw
+from hta_widgets import analysis
+from hta_widgets.demo import write_demo
+
+#: Named columns of a panel that are the analysis' own, row by row.
+SAME = {
+    "breakdown": (analysis.temporal_breakdown, ["rank", "compute_ns", "idle_ns", "span_ns"]),
+    "overlap": (analysis.comm_comp_overlap, ["rank", "communication_ns", "overlapped_ns"]),
+    "kernel_types": (analysis.kernel_type_breakdown, ["kernel_type", "sum_ns"]),
+    "queue": (analysis.queue_length_summary, ["rank", "stream", "count", "max"]),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("job") / "demo"
+    write_demo(path, ranks=8, steps=3, seed=0)
+    return path
+
+
+@pytest.fixture
+def dash(notebook, folder, page) -> Dash:
+    notebook(
+        "import hta_widgets as hw",
+        f"ts = hw.load({str(folder)!r}, progress=False); dash = hw.Dashboard(ts); dash",
+    )
+    return Dash(page, hw.load(folder, progress=False, cache=False))
+
+
+def test_a_rank_then_a_window_then_back(dash, kernel, screenshot):
+    before = {name: dash.numbers(name) for name in ("kernels", "kernel_types")}
+    expect(dash.root.locator(".hta-headline h2")).to_contain_text("rank 5")
+
+    dash.click_bar("breakdown", 5)
+    kernel.wait_for("dash.selection.ranks == (5,) and dash.state.ranks_from == 'breakdown'")
+    dash.shows_ranks(1)
+    kernels = analysis.kernel_breakdown(dash.traces, ranks=[5])
+    shown = dash.numbers("kernels")
+    assert shown["sum_ns"].sum() == kernels["sum_ns"].sum()
+    assert (shown["ranks"] == 1).all()
+
+    start = dash.traces.start_ns + 40_000_000
+    dash.drag_window(start, start + 10_000_000)
+    kernel.wait_for("dash.selection.start_ns is not None")
+    window = tuple(kernel.value("[dash.selection.start_ns, dash.selection.end_ns]"))
+    assert abs(window[1] - window[0] - 10_000_000) < 500_000
+    # The rank that was chosen elsewhere stays chosen; charts of ranks show all of them.
+    assert kernel.value("list(dash.selection.ranks)") == [5]
+    for name, (function, columns) in SAME.items():
+        ranks = [5] if name == "kernel_types" else None
+        wanted = function(dash.traces, window=window, ranks=ranks)[columns]
+        found = dash.numbers(name)[columns].astype(wanted.dtypes.to_dict())
+        pd.testing.assert_frame_equal(found, wanted, check_categorical=False, obj=name)
+    screenshot(dash.root, "dashboard_window")
+
+    dash.panel("kernels").get_by_role("heading").click()
+    dash.page.keyboard.press("Control+z")
+    dash.page.keyboard.press("Control+z")
+    kernel.wait_for("dash.selection.is_everything")
+    dash.shows_ranks(8)
+    for name, frame in before.items():
+        pd.testing.assert_frame_equal(dash.numbers(name), frame, obj=name)
+
+
+def test_a_rectangle_of_the_heatmap_is_a_window_on_its_ranks(dash, kernel):
+    # Charts above it take their room when they come.
+    for name in ("breakdown", "overlap", "heatmap"):
+        dash.ready(name)
+        dash.chart(name)
+    plot = dash.panel("heatmap").locator(".hta-chart-plot")
+    plot.scroll_into_view_if_needed()
+    height = plot.bounding_box()["height"]
+    # Rows of 16 px above the axis of 22 px: those of ranks 2 to 4.
+    top = height - 22 - 8 * 16
+    drag(plot, (400, top + 2 * 16 + 4), (520, top + 4 * 16 + 8))
+    kernel.wait_for("dash.selection.ranks == (2, 3, 4)")
+    assert kernel.value("dash.selection.end_ns - dash.selection.start_ns") > 0
+    dash.shows_ranks(3)
+    dash.has_numbers_of(dash.selection, ("kernels", "steps"))
