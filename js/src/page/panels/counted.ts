@@ -1,6 +1,6 @@
 /** How many events overlap a window, and from when to when they reach in it, without a walk. */
 
-import { countBelow, countUpTo } from "../sorted";
+import { countBelow, countUpTo, picked, positions } from "../sorted";
 import type { Part } from "./part";
 
 export class Counted {
@@ -15,7 +15,10 @@ export class Counted {
     private readonly reach: Float64Array,
   ) {
     this.ends = end.slice().sort();
-    this.points = start.filter((time, i) => time === end[i]);
+    this.points = picked(
+      start,
+      positions(start.length, (i) => start[i] === end[i]),
+    );
   }
 
   within({ low, high }: Part): number {

@@ -49,22 +49,23 @@ export class Gaps {
 
   constructor(rank: PanelRank) {
     const size = CATEGORIES.length;
-    const starts: number[] = [];
-    const ends: number[] = [];
-    const times: number[] = new Array<number>(size).fill(0);
-    const counts: number[] = new Array<number>(size).fill(0);
+    // Each gap ends with the start of other work.
+    const most = rank.work.row.length + 1;
+    const [starts, ends] = [new Float64Array(most), new Float64Array(most)];
+    const times = new Float64Array((most + 1) * size);
+    const counts = new Int32Array((most + 1) * size);
+    let gaps = 0;
     walk({ rank, mask: null, low: -Infinity, high: Infinity, key: "" }, (start, end, so) => {
-      starts.push(start);
-      ends.push(end);
-      for (let k = 0; k < size; k += 1) {
-        times.push(so.time[k]!);
-        counts.push(so.gaps[k]!);
-      }
+      starts[gaps] = start;
+      ends[gaps] = end;
+      gaps += 1;
+      times.set(so.time, gaps * size);
+      counts.set(so.gaps, gaps * size);
     });
-    this.start = Float64Array.from(starts);
-    this.end = Float64Array.from(ends);
-    this.time = Float64Array.from(times);
-    this.count = Int32Array.from(counts);
+    this.start = starts.slice(0, gaps);
+    this.end = ends.slice(0, gaps);
+    this.time = times.slice(0, (gaps + 1) * size);
+    this.count = counts.slice(0, (gaps + 1) * size);
   }
 
   /** Null where an event without length cuts a gap, which is then another one. */

@@ -1,6 +1,7 @@
 /** How much launched work waits on each stream of a rank: every change of every queue. */
 
-import { countBelow, countUpTo } from "../sorted";
+import type { Pacer } from "../pacer";
+import { countBelow, countUpTo, positions } from "../sorted";
 import type { Part } from "./part";
 import type { Work } from "./work";
 
@@ -32,10 +33,11 @@ class Changes {
   /** Length times time before each change. */
   private readonly area: Float64Array;
 
+  /** `own`: places of the stream's work. */
   constructor(
     readonly stream: number,
     work: Work,
-    own: readonly number[],
+    own: Int32Array,
   ) {
     const size = 2 * own.length;
     this.time = new Float64Array(size);
@@ -43,22 +45,29 @@ class Changes {
     this.step = new Int8Array(size);
     this.length = new Int32Array(size);
     this.area = new Float64Array(size);
-    const enter = (i: number): number => work.callStart[i]!;
-    const leave = (i: number): number => Math.max(work.callStart[i]!, work.start[i]!);
-    const [entering, leaving] = [inOrder(own, enter), inOrder(own, leave)];
-    let [a, b, length] = [0, 0, 0];
+    const enters = new Float64Array(own.length);
+    const leaves = new Float64Array(own.length);
+    for (let k = 0; k < own.length; k += 1) {
+      const [called, started] = [work.callStart[own[k]!]!, work.start[own[k]!]!];
+      enters[k] = called;
+      leaves[k] = called > started ? called : started;
+    }
+    const [entering, leaving] = [orderOf(enters), orderOf(leaves)];
+    let [a, b, length, before, area] = [0, 0, 0, 0, 0];
     for (let at = 0; at < size; at += 1) {
-      const enters = a < entering.length && enter(entering[a]!) <= leave(leaving[b]!);
-      const i = enters ? entering[a]! : leaving[b]!;
-      this.time[at] = enters ? enter(i) : leave(i);
-      this.row[at] = work.row[i]!;
-      this.step[at] = enters ? 1 : -1;
-      if (at > 0) {
-        this.area[at] = this.area[at - 1]! + length * (this.time[at]! - this.time[at - 1]!);
-      }
-      length += this.step[at]!;
+      const k = a < own.length ? entering[a]! : -1;
+      const isEntry = k >= 0 && enters[k]! <= leaves[leaving[b]!]!;
+      const of = isEntry ? k : leaving[b]!;
+      const time = isEntry ? enters[of]! : leaves[of]!;
+      if (at > 0) area += length * (time - before);
+      before = time;
+      length += isEntry ? 1 : -1;
+      this.time[at] = time;
+      this.row[at] = work.row[own[of]!]!;
+      this.step[at] = isEntry ? 1 : -1;
+      this.area[at] = area;
       this.length[at] = length;
-      if (enters) a += 1;
+      if (isEntry) a += 1;
       else b += 1;
     }
   }
@@ -121,18 +130,18 @@ class Changes {
 }
 
 export class Launched {
-  private readonly streams: Changes[];
+  private constructor(private readonly streams: readonly Changes[]) {}
 
-  constructor(work: Work) {
-    const byStream = new Map<number, number[]>();
-    for (let i = 0; i < work.row.length; i += 1) {
-      if (work.call[i]! < 0) continue;
-      const known = byStream.get(work.stream[i]!);
-      if (known === undefined) byStream.set(work.stream[i]!, [i]);
-      else known.push(i);
+  static async of(work: Work, pacer: Pacer): Promise<Launched> {
+    const all = new Set<number>();
+    for (let i = 0; i < work.row.length; i += 1) if (work.call[i]! >= 0) all.add(work.stream[i]!);
+    const made: Changes[] = [];
+    for (const stream of [...all].sort((a, b) => a - b)) {
+      await pacer.rest();
+      const isOwn = (i: number): boolean => work.stream[i] === stream && work.call[i]! >= 0;
+      made.push(new Changes(stream, work, positions(work.row.length, isOwn)));
     }
-    const streams = [...byStream.keys()].sort((a, b) => a - b);
-    this.streams = streams.map((stream) => new Changes(stream, work, byStream.get(stream)!));
+    return new Launched(made);
   }
 
   /** Figures of all streams in the window, of queues at all times. */
@@ -151,12 +160,13 @@ export class Launched {
   }
 }
 
-/** Members by a value; they nearly always are. */
-function inOrder(members: readonly number[], valueOf: (i: number) => number): readonly number[] {
-  for (let k = 1; k < members.length; k += 1) {
-    if (valueOf(members[k]!) < valueOf(members[k - 1]!)) {
-      return [...members].sort((a, b) => valueOf(a) - valueOf(b));
-    }
+/** Places by value; they nearly always are in order. */
+function orderOf(values: Float64Array): Int32Array {
+  const order = new Int32Array(values.length);
+  let isSorted = true;
+  for (let k = 0; k < values.length; k += 1) {
+    order[k] = k;
+    if (k > 0 && values[k]! < values[k - 1]!) isSorted = false;
   }
-  return members;
+  return isSorted ? order : order.sort((a, b) => values[a]! - values[b]! || a - b);
 }

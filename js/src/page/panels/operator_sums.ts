@@ -1,7 +1,7 @@
 /** What each operator of a rank costs, on the host and on the device. */
 
 import type { OperatorTree } from "./operator_tree";
-import { around, overlaps, type Part } from "./part";
+import { around, ofAllTimes, overlaps, type Part } from "./part";
 
 /** By place in the names of the rank's operators. */
 export interface OperatorSums {
@@ -26,11 +26,16 @@ export function operatorSums(part: Part): OperatorSums {
       return sums;
     }
     const { mask } = of;
-    const any = tree.row.some((row) => mask[row] === 1);
+    const any = of.rank.once("operators chosen", ofAllTimes(of), () => anyOf(tree.row, mask));
     if (any) hostOfChosen(of, mask, sums);
     deviceOfChosen(of, mask, any, sums);
     return sums;
   });
+}
+
+function anyOf(rows: Int32Array, mask: Uint8Array): boolean {
+  for (let at = 0; at < rows.length; at += 1) if (mask[rows[at]!] === 1) return true;
+  return false;
 }
 
 function blank(size: number): OperatorSums {

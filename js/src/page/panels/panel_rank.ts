@@ -63,11 +63,12 @@ export class PanelRank {
     await pacer.rest();
     this.busy = await BusyIndex.of(this.work, pacer);
     const { start, dur } = rank.events;
-    const ends = start.map((time, row) => time + dur[row]!);
+    const ends = new Float64Array(start.length);
+    for (let row = 0; row < ends.length; row += 1) ends[row] = start[row]! + dur[row]!;
     await pacer.rest();
     this.events = new Counted(start, ends, reachOf(ends));
     await pacer.rest();
-    this.launched = new Launched(this.work);
+    this.launched = await Launched.of(this.work, pacer);
     await pacer.rest();
     this.gaps = new Gaps(this);
     await pacer.rest();

@@ -113,20 +113,24 @@ test("times of each set of kinds, and of no more", async () => {
 
 describe("queues", () => {
   // Two wait from 1 on, one from 3 to 6; at 6 another one comes before that one leaves.
-  const launched = new Launched(
-    workOf([
-      [3, 5, 0, 0, 1],
-      [6, 8, 0, 1, 2],
-      [9, 10, 0, 6, 7],
-      [11, 12, 0],
-    ]),
-  );
-  const of = (low: number, high: number, mask: Uint8Array | null): unknown =>
-    launched.within({ rank: null as never, mask, low, high, key: "" });
+  const work = workOf([
+    [3, 5, 0, 0, 1],
+    [6, 8, 0, 1, 2],
+    [9, 10, 0, 6, 7],
+    [11, 12, 0],
+  ]);
+  const of = async (low: number, high: number, mask: Uint8Array | null): Promise<unknown> =>
+    (await Launched.of(work, new Pacer())).within({
+      rank: null as never,
+      mask,
+      low,
+      high,
+      key: "",
+    });
 
-  test("over all time", () => {
+  test("over all time", async () => {
     const area = 1 * 1 + 2 * 2 + 1 * 3 + 1 * 3;
-    expect(of(-Infinity, Infinity, null)).toEqual({
+    expect(await of(-Infinity, Infinity, null)).toEqual({
       queues: [{ stream: 7, count: 6, max: 2, mean: area / 9, span: 9 }],
       launched: 3,
     });
@@ -140,12 +144,12 @@ describe("queues", () => {
     [6, 7],
     [9, 20],
     [20, 30],
-  ])("from %d to %d, looked up as walked through", (low, high) => {
-    expect(of(low, high, null)).toEqual(of(low, high, new Uint8Array(4).fill(1)));
+  ])("from %d to %d, looked up as walked through", async (low, high) => {
+    expect(await of(low, high, null)).toEqual(await of(low, high, new Uint8Array(4).fill(1)));
   });
 
-  test("of chosen work alone", () => {
-    expect(of(-Infinity, Infinity, Uint8Array.of(0, 1, 0, 1))).toEqual({
+  test("of chosen work alone", async () => {
+    expect(await of(-Infinity, Infinity, Uint8Array.of(0, 1, 0, 1))).toEqual({
       queues: [{ stream: 7, count: 2, max: 1, mean: 1, span: 5 }],
       launched: 1,
     });
