@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from .across_ranks import listed
 from .bokeh_modules import models, plotting
 from .formats import count
 from .in_notebooks import shows_itself
@@ -172,11 +173,13 @@ def sentences(*parts: str) -> str:
 def unmatched(
     frame: pd.DataFrame, kinds: Iterable[str] = ("compute", "communication", "memory")
 ) -> str:
-    """Say which kinds of events matched none, and what else the frame has to say."""
+    """Say which kinds of events matched none, which ranks are not there, and what else is noted."""
     matched = frame.attrs.get("matched", {})
     none = [key for key, found in matched.items() if found == 0 and key in kinds]
     said = [f"no {' and no '.join(key.replace('_', ' ') for key in none)} events matched"]
-    return sentences(*(said if none else []), str(frame.attrs.get("note", "")))
+    missing = [int(rank) for rank in frame.attrs.get("missing_ranks", [])]
+    nothing = f"nothing on {listed(missing)}" if missing else ""
+    return sentences(*(said if none else []), nothing, str(frame.attrs.get("note", "")))
 
 
 def new_figure(

@@ -9,7 +9,7 @@ import pandas as pd
 
 from .canvas import blank, sentences, unmatched
 from .formats import axis_time, count, duration, share_delta
-from .frames import require
+from .frames import require_panel
 from .labels import told_apart
 from .rows import Bars, Column, Dots, Tooltip, nice_ticks, rows_chart
 from .theme import Theme, theme_of
@@ -57,7 +57,7 @@ def kernel_durations(
     if frame.empty:
         return blank(frame, title, colors, width)
     needed = ("name", "short", "kind", "mean_ns", "min_ns", "min_rank", "max_ns", "max_rank")
-    require(frame, "kernel_duration_by_rank", *needed, "ranks", "count")
+    require_panel(frame, "kernel_durations", *needed, "ranks", "count")
     data = frame.reset_index(drop=True)
     data["row"] = np.arange(len(data))
     names = [str(each) for each in data["name"]]

@@ -95,6 +95,7 @@ def rows_chart(
     background: bool = False,
     legend: Sequence[Bars | Dots] | None = None,
     zero_line: bool = False,
+    pitch: float | None = None,
 ) -> Any:
     """Return a figure of rows from the top down.
 
@@ -118,6 +119,8 @@ def rows_chart(
         Whether rows have a ground from start to end of the scale, where that is a whole.
     legend : sequence of Bars or Dots, optional
         By default the bars that have a name.
+    pitch : float, optional
+        Height of a row; by default what as many rows leave.
     """
     if is_sheet():
         return sheet_rows(
@@ -135,10 +138,10 @@ def rows_chart(
         )
     rows = len(names)
     profile = rows > NAMED_ROWS
-    pitch = _pitch(rows)
+    pitch = _pitch(rows) if profile or pitch is None else pitch
     headed = bool(head or any(column.head for column in columns)) and not profile
     # Names of profiles, which have no row for heads, reach above the first row.
-    above = pitch if headed else 8 if profile else 0
+    above = min(pitch, 20.0) if headed else 8 if profile else 0
     # Bokeh draws half a pixel off the grid, for crisp lines; areas that touch would show seams.
     crisp = 0.5 / pitch if profile else 0.0
     top = crisp - 0.5 - above / pitch

@@ -10,7 +10,7 @@ import pandas as pd
 from .across_ranks import median_of
 from .canvas import blank, sentences, unmatched
 from .formats import duration, plural, share_delta
-from .frames import require
+from .frames import require_panel
 from .rows import Column, Dots, Tooltip, nice_ticks, rows_chart
 from .theme import Theme, theme_of
 
@@ -24,6 +24,7 @@ _FARTHEST = 1.0
 _NEAREST = 0.05
 #: Part of a row over which the steps are spread.
 _SPREAD = 0.56
+_PITCH = 44.0
 
 
 def step_phases(
@@ -57,11 +58,13 @@ def step_phases(
     >>> charts.step_phases(dash.panel_frame("steps"))  # doctest: +SKIP
     """
     colors = theme_of(theme)
+    if len(frame):
+        needed = ("phase", "step", "rank", "start_ns", "dur_ns", "deviation_share")
+        require_panel(frame, "steps", *needed)
     alone = len(frame) > 0 and bool((frame["rank"] == frame["rank"].iloc[0]).all())
     title = title or f"Step and phase times against the median {'step' if alone else 'rank'}"
     if frame.empty:
         return blank(frame, title, colors, width)
-    require(frame, "step_times", "phase", "step", "rank", "start_ns", "dur_ns", "deviation_share")
     data = frame.reset_index(drop=True)
     data["phase"] = data["phase"].astype(str)
     phases = list(dict.fromkeys(data["phase"]))
@@ -108,6 +111,7 @@ def step_phases(
         head=" ",
         ticks=[(at, what if at == 0 else share_delta(at)) for at in marked],
         zero_line=True,
+        pitch=_PITCH,
         columns=[
             Column("", [_told(data, row, found, late, alone=alone) for row in range(len(phases))]),
             Column("median", [duration(each) for each in usual], 520),

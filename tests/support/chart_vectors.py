@@ -38,6 +38,7 @@ def cases() -> list[tuple[str, str, pd.DataFrame]]:
     unmatched = panel_frames.made(3)["breakdown"]
     unmatched["exposed_wait_ns"] = np.nan
     unmatched.attrs = {"matched": {"communication": 0, "memory": 4}, "note": "clocks not aligned"}
+    unmatched.attrs["missing_ranks"] = [3, 4, 5, 7, 8, 11, 20]
     found.append(("breakdown without waits", "breakdown", unmatched))
     still = panel_frames.made(3)["idle"]
     still.loc[still["rank"] == 1, ["idle_ns", "idle_share"]] = 0

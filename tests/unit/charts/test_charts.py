@@ -497,7 +497,9 @@ def test_operators_of_two_shapes_are_told_apart_by_these():
 def test_a_frame_without_a_column_is_refused_by_the_name_of_its_analysis(name):
     draw, make = frames.ALL[name]
     given = {"arrivals": "collectives"}.get(name, name)
-    with pytest.raises(TraceError, match=f"hta_widgets.analysis.{given}"):
+    panel = {"step_phases": "steps", "kernel_durations": "kernel_durations"}.get(name)
+    said = f"hta_widgets.analysis.{given}" if panel is None else f'panel_frame\\("{panel}"\\)'
+    with pytest.raises(TraceError, match=said):
         draw(pd.DataFrame({"unrelated": [1]}))
     frame = make()
     for column in frame.columns:

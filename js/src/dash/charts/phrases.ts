@@ -1,5 +1,6 @@
 /** The words below titles: the same as Python's charts have (`charts/canvas.py`, `charts/rows.py`). */
 
+import { formatCount } from "../../draw/format";
 import type { PanelFrame } from "../types";
 
 export function sentences(...parts: readonly string[]): string {
@@ -19,7 +20,31 @@ export function unmatched(
   const matched = (frame.attrs.matched ?? {}) as Record<string, unknown>;
   const none = Object.keys(matched).filter((key) => matched[key] === 0 && kinds.includes(key));
   const words = none.map((key) => key.replaceAll("_", " ")).join(" and no ");
-  return sentences(none.length > 0 ? `no ${words} events matched` : "", noteOf(frame));
+  const missing = Array.isArray(frame.attrs.missing_ranks)
+    ? frame.attrs.missing_ranks.filter((rank) => typeof rank === "number")
+    : [];
+  return sentences(
+    none.length > 0 ? `no ${words} events matched` : "",
+    missing.length > 0 ? `nothing on ${listed(missing)}` : "",
+    noteOf(frame),
+  );
+}
+
+/** `rank 5`, `ranks 0–4, 6, 7`, `ranks 0–3, 8–11 and 24 more`. */
+export function listed(ranks: readonly number[], most = 3): string {
+  const runs: [number, number][] = [];
+  for (const rank of [...ranks].sort((a, b) => a - b)) {
+    const open = runs.at(-1);
+    if (open !== undefined && rank === open[1] + 1) open[1] = rank;
+    else runs.push([rank, rank]);
+  }
+  const shown = runs.slice(0, most);
+  const words = shown.map(([low, high]) =>
+    low === high ? `${low}` : high === low + 1 ? `${low}, ${high}` : `${low}–${high}`,
+  );
+  const left = ranks.length - shown.reduce((sum, [low, high]) => sum + high - low + 1, 0);
+  const more = left > 0 ? ` and ${formatCount(left)} more` : "";
+  return `rank${ranks.length === 1 ? "" : "s"} ${words.join(", ")}${more}`;
 }
 
 /** Which rows have least and most, where there are more than `least` of them. */

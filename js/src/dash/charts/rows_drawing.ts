@@ -5,7 +5,8 @@ import type { Brush, Chosen } from "../types";
 import type { Column, Sheet } from "./bokeh";
 import type { Hit, Key, RowsContent } from "./content";
 import type { Box, Drawing, Picked, Spot } from "./drawing";
-import { type Plan, planRows } from "./rows_layout";
+import { inBars, type Plan, planRows } from "./rows_layout";
+import { type Scale, Words } from "./words";
 import { stillOnly, toggled } from "./choice";
 
 /** Marks are met from this far. px. */
@@ -19,6 +20,7 @@ export type Dimension = "ranks" | "names" | "kinds";
 
 export class RowsDrawing implements Drawing {
   private plan: Plan | null = null;
+  private scale: Scale | null = null;
   private told = "";
   private filled = 0;
 
@@ -49,15 +51,14 @@ export class RowsDrawing implements Drawing {
     const left = content.xStart - plan.gutter / perUnit;
     // Bokeh draws half a pixel off, for crisp lines; areas that touch would show seams.
     const above = -0.5 - (plan.top - (plan.filled === 1 ? 0.5 : 0)) / plan.pitch;
-    const scale = {
+    const scale: Scale = {
       x: (px: number) => left + px / perUnit,
       y: (px: number) => above + px / plan.pitch,
     };
     sheet.range("x", left, scale.x(plan.width));
     sheet.range("y", scale.y(plan.height), above);
     sheet.fill("rows", content.data);
-    sheet.fill("words", plan.words.wordColumns(scale));
-    sheet.fill("plates", plan.words.plateColumns(scale));
+    this.scale = scale;
     const rules = plan.words.ruleColumns(scale);
     const told = JSON.stringify([rules, plan.keys]);
     if (told !== this.told) {
@@ -89,8 +90,16 @@ export class RowsDrawing implements Drawing {
 
   mark(sheet: Sheet, chosen: Chosen): void {
     const source = sheet.source("rows");
-    if (source === null) return;
-    source.selected.indices = this.full(chosen);
+    const { plan, scale } = this;
+    if (source === null || plan === null || scale === null) return;
+    const full = this.full(chosen);
+    source.selected.indices = full;
+    const row = this.content.data.row as readonly number[] | undefined;
+    const strong = full.length === 0 ? null : new Set(full.map((at) => row?.[at]));
+    const words = new Words();
+    inBars(plan, this.content, this.theme, words, (each) => strong?.has(each) === false);
+    sheet.fill("words", Words.columns(scale, plan.words, words));
+    sheet.fill("plates", words.plateColumns(scale));
   }
 
   spot(x: number, y: number): Spot | null {
@@ -118,8 +127,9 @@ export class RowsDrawing implements Drawing {
   spotOf(index: number): Spot | null {
     const plan = this.plan;
     if (plan === null || index >= plan.rows) return null;
-    const y = plan.top + (index + 0.5) * plan.pitch;
-    return this.spot(plan.gutter + plan.across / 2, y);
+    const top = plan.top + index * plan.pitch;
+    const box = { left: 0, top, width: plan.width, height: plan.pitch };
+    return { index, box, tip: this.content.tip(index, this.content.xStart) };
   }
 
   click(x: number, y: number, more: boolean, chosen: Chosen): Brush {

@@ -106,7 +106,6 @@ export function planRows(content: RowsContent, width: number, theme: Theme): Pla
   rowNames(plan, content, theme, every);
   scale(plan, content, theme, headY, width - sideWidth);
   sideColumns(plan, content, theme, shown, side, headY, every);
-  if (pitch >= 14) inBars(plan, content, theme);
   return plan;
 }
 
@@ -223,7 +222,15 @@ function sideColumns(
   }
 }
 
-function inBars(plan: Plan, content: RowsContent, theme: Theme): void {
+/** Numbers in bars and at their ends; ink for bars would not be seen on faint ones. */
+export function inBars(
+  plan: Plan,
+  content: RowsContent,
+  theme: Theme,
+  words: Words,
+  faint: (row: number) => boolean,
+): void {
+  if (plan.pitch < LINE) return;
   const perUnit = plan.across / (content.xEnd - content.xStart);
   const x = (at: number): number => plan.gutter + (at - content.xStart) * perUnit;
   for (const { row, left, right, text, color, plate } of content.inside ?? []) {
@@ -232,12 +239,13 @@ function inBars(plan: Plan, content: RowsContent, theme: Theme): void {
     if (size < Math.max(LEAST_INSIDE, wide + 8)) continue;
     const y = middle(plan, row);
     if (plate !== undefined) {
-      plan.words.plate(x(left) + 1.5, y - 7, x(left) + wide + 7, y + 7, plate);
+      const ground = faint(row) ? theme.bg : plate;
+      words.plate(x(left) + 1.5, y - 7, x(left) + wide + 7, y + 7, ground);
     }
-    plan.words.text(x(left) + 4, y, text, color);
+    words.text(x(left) + 4, y, text, faint(row) ? theme.ink2 : color);
   }
   for (const { row, at, text } of content.ends ?? []) {
     const late = content.late?.has(row) === true;
-    plan.words.text(x(at) + 6, middle(plan, row), text, late ? theme.ink : theme.ink2);
+    words.text(x(at) + 6, middle(plan, row), text, late ? theme.ink : theme.ink2);
   }
 }

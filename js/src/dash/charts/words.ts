@@ -37,10 +37,16 @@ export class Words {
   }
 
   wordColumns(scale: Scale): Record<string, Column> {
-    const of = (at: number): unknown[] => this.texts.map((each) => each[at]);
+    return Words.columns(scale, this);
+  }
+
+  /** The texts of several at once. */
+  static columns(scale: Scale, ...all: readonly Words[]): Record<string, Column> {
+    const texts = all.flatMap((words) => words.texts);
+    const of = (at: number): unknown[] => texts.map((each) => each[at]);
     return {
-      x: this.texts.map((each) => scale.x(each[0])),
-      y: this.texts.map((each) => scale.y(each[1])),
+      x: texts.map((each) => scale.x(each[0])),
+      y: texts.map((each) => scale.y(each[1])),
       text: of(2),
       color: of(3),
       align: of(4),
