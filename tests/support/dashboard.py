@@ -106,8 +106,8 @@ class Dash:
         y = float(bars[list(self.traces).index(rank)].mean())
         click(canvas, (canvas.bounding_box()["width"] * 0.3, y), keys=keys)
 
-    def drag_window(self, start_ns: float, end_ns: float) -> None:
-        """Select a window in the topmost row of the timeline, which shows the whole job."""
+    def drag_window(self, start_ns: float, end_ns: float, *, down: float = HEAD + 24) -> None:
+        """Select a window in the timeline, which shows the whole job: of its topmost row, or on."""
         self.timeline.scroll_into_view_if_needed()
         first, last = self.traces.start_ns, self.traces.end_ns
         box = self.timeline.bounding_box()
@@ -115,7 +115,7 @@ class Dash:
         across = box["width"] - GUTTER - margin
         x0, x1 = (GUTTER + (t - first) / (last - first) * across for t in (start_ns, end_ns))
         # With Alt the edges do not snap.
-        drag(self.timeline, (x0, HEAD + 20), (x1, HEAD + 24), keys=["Alt"])
+        drag(self.timeline, (x0, HEAD + 20), (x1, down), keys=["Alt"])
 
     def undo(self) -> None:
         self.root.get_by_role("button", name="Undo").first.click()

@@ -15,6 +15,7 @@ PAGES = [
     "README.md",
     "docs/analyses.md",
     "docs/concepts.md",
+    "docs/dashboard.md",
     "docs/diff.md",
     "docs/many-ranks.md",
     "docs/moving-from-hta.md",
