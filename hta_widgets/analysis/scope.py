@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,9 @@ T = TypeVar("T")
 #: many times its events they may hold together.
 _MOST_PARTS = 16
 _MOST_ROWS = 3
+
+#: Notebooks answer their pages beside the cell that runs, and pages' data is made beside both.
+_keeping = threading.Lock()
 
 #: Kinds in which a device is busy.
 BUSY: tuple[str, ...] = ("compute", "communication", "memory")
@@ -236,25 +240,29 @@ def part_of(trace: Trace, selection: Selection) -> Part:
         selection.query,
         selection.ids,
     )
-    kept: OrderedDict[Hashable, Part] = trace.memo.setdefault("parts", OrderedDict())
     key = (taxonomy.version(), selection)
-    known = kept.get(key)
-    if known is None:
-        shift = trace.shift_ns
-        known = kept[key] = Part(
-            trace,
-            member_rows(selection, trace),
-            None if selection.start_ns is None else selection.start_ns - shift,
-            None if selection.end_ns is None else selection.end_ns - shift,
-            selection.tracks is None and selection.query is None and selection.ids is None,
-        )
+    with _keeping:
+        kept: OrderedDict[Hashable, Part] = trace.memo.setdefault("parts", OrderedDict())
+        known = kept.get(key)
+        if known is not None:
+            kept.move_to_end(key)
+            return known
+    shift = trace.shift_ns
+    made = Part(
+        trace,
+        member_rows(selection, trace),
+        None if selection.start_ns is None else selection.start_ns - shift,
+        None if selection.end_ns is None else selection.end_ns - shift,
+        selection.tracks is None and selection.query is None and selection.ids is None,
+    )
+    with _keeping:
+        kept[key] = made
         while len(kept) > 1 and (
             len(kept) > _MOST_PARTS
             or sum(len(part.rows) for part in kept.values()) > _MOST_ROWS * len(trace)
         ):
             kept.popitem(last=False)
-    kept.move_to_end(key)
-    return known
+    return made
 
 
 def count_kinds(chosen: Sequence[Part], kinds: Sequence[str] = BUSY) -> dict[str, int]:
