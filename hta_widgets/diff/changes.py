@@ -31,6 +31,7 @@ CHANGES: tuple[str, ...] = ("slower", "faster", "added", "removed", "moved", "re
 
 _RELATIVE = 0.05  # of the longer of two times; runs of one program differ by less
 _RELATIVE_MUCH = 0.4  # so much need not stand out among all that was tested
+_ALPHA_MUCH = 0.01
 _RELATIVE_ALONE = 0.2  # where one step tells nothing of the spread
 _OF_STEP = 0.001  # of a step; less does not matter
 _MOST_STEPS = 0.5  # what happens in fewer of the steps is chance
@@ -63,16 +64,18 @@ def changes(diff: Comparison) -> pd.DataFrame:
 
     *What is called* changed where operators, or device work of matched operators, were added,
     removed, moved or replaced in more than half of the steps. Of an added or removed operator what
-    it calls is part of it; calls of the runtime go with their operators.
+    it calls is part of it; calls of the runtime go with their operators. Of operators without
+    device work those count that take at least 0.1 % of a step.
 
     *How long it takes* changed where an operator that is matched takes another time by itself: on
-    the host less the operators below it and less waiting for the device; or on the device, for the
-    work that it launched, of collectives without waiting for other ranks where that is known. Of
-    operators of one call path the times of a step are added up. A difference counts that is at
-    least 5 % of the longer time and 0.1 % of a step, and unlikely to be chance: by Welch's test
-    over the steps at 5 %, divided by the number of times that are tested unless the difference is
-    40 % and more. With one step on a side nothing is known of the spread: there 20 % is asked for.
-    An operator of which work was added, removed or replaced is told of once, by that.
+    the host less the operators below it, less copies and less waiting for the device; or on the
+    device, for the work that it launched, of collectives without waiting for other ranks where that
+    is known. Of operators of one call path the times of a step are added up. A difference counts
+    that is at least 5 % of the longer time and 0.1 % of a step, and unlikely to be chance: by
+    Welch's test over the steps at 5 %, divided by the number of times that are tested, or at 1 %
+    where the difference is 40 % and more. With one step on a side nothing is known of the spread:
+    there 20 % is asked for. An operator of which work was added, removed or replaced is told of
+    once, by that.
 
     Parameters
     ----------
@@ -122,6 +125,7 @@ def _structure(diff: Comparison, matches: Matches, told: set[int]) -> Iterator[_
     """Yield changes of what is called; `told` takes the paths of operators whose work changed."""
     names, callers = matches.pool.names, matches.callers()
     cells = diff.step_count * max(len(matches.ranks), 1)
+    length = max(_step_ns(side) for side in diff.sides)
     found: dict[tuple[str, str, int], _Group] = {}
     for one, times in zip(matches.ranks, node_times(diff), strict=True):
         for k, tree in enumerate(one.trees):
@@ -151,6 +155,8 @@ def _structure(diff: Comparison, matches: Matches, told: set[int]) -> Iterator[_
             continue
         device = any(change.device_ns)
         times_ns = change.device_ns if device else change.host_ns
+        if not device and max(times_ns) < _OF_STEP * length * cells:
+            continue
         listed = ([], []) if word != "replaced" else change.names(names)
         yield _Change(
             word,
@@ -253,9 +259,11 @@ def _times(diff: Comparison, matches: Matches, told: set[int]) -> tuple[list[_Ch
         most = np.maximum(*mean)[asked_of]
         alone = np.isnan(p_value)
         asked = np.where(alone, _RELATIVE_ALONE, _RELATIVE) * most
-        times = np.where(np.abs(gap) >= _RELATIVE_MUCH * most, 1, tested)
-        chance = np.where(alone, 0.0, p_value) * times
-        counts = np.flatnonzero((np.abs(gap) >= np.maximum(asked, floor)) & (chance < ALPHA))
+        allowed = np.where(np.abs(gap) >= _RELATIVE_MUCH * most, _ALPHA_MUCH, 0)
+        allowed = np.maximum(allowed, ALPHA / max(tested, 1))
+        counts = np.flatnonzero(
+            (np.abs(gap) >= np.maximum(asked, floor)) & (alone | (p_value < allowed))
+        )
         for place in counts.tolist():
             path = int(asked_of[place])
             key = ("slower" if gap[place] > 0 else "faster", matches.path_name[path])

@@ -22,6 +22,11 @@ _SAME, _ADDED, _REMOVED, _MOVED, _REPLACED = (
     STATUSES.index(word) for word in ("same", "added", "removed", "moved", "replaced")
 )
 
+#: How far a call may reach beyond the operator that it is in: files write ts and dur with few
+#: digits, and round each by itself.
+_TOUCH_NS = 2_000
+_ROUNDS = 4
+
 
 @dataclass(eq=False)
 class Matched:
@@ -71,7 +76,9 @@ class TreeMatcher:
         count = [int(root.max(initial=-1)) + 1 for root in self.roots]
         shared = np.arange(max(0, min(count)), dtype=np.int64)
         self._down(shared + len(before), shared + len(after), moved=False)
+        self._edges()
         self._moves()
+        self._edges()
         status = []
         for k, alone in ((0, _REMOVED), (1, _ADDED)):
             found = np.where(self.partner[k] >= 0, _SAME, alone).astype(np.int8)
@@ -140,6 +147,60 @@ class TreeMatcher:
     def _join(self, found: Ints) -> None:
         self.partner[0][found[:, 0]] = found[:, 1]
         self.partner[1][found[:, 1]] = found[:, 0]
+
+    def _edges(self) -> None:
+        """Pair calls at the edge of an operator, which times put inside on one side alone.
+
+        Times are written with few digits, so that of two calls that touch it is chance which one
+        encloses the other, and with it whose call a third is.
+        """
+        for _ in range(_ROUNDS):
+            found = [self._touching(0)[:, ::-1], self._touching(1)]
+            for pairs in found:
+                # Of what both ways found, the first way stays.
+                free = (self.partner[0][pairs[:, 0]] < 0) & (self.partner[1][pairs[:, 1]] < 0)
+                self._join(pairs[free])
+                goes_on = free & (self.trees[0].kind[pairs[:, 0]] == OPERATOR)
+                self._down(pairs[goes_on, 0], pairs[goes_on, 1], moved=False)
+            if not any(map(len, found)):
+                return
+
+    def _touching(self, side: int) -> Ints:
+        """Return calls of the other side and of this one, of which only this one has a parent.
+
+        Its parent has a partner; the call of the other side lies within that one's times, or so
+        little beyond that digits may be to blame.
+        """
+        tree, other = self.trees[side], self.trees[1 - side]
+        partner = self.partner[side]
+        inner = np.flatnonzero((partner < 0) & (tree.parent >= 0))
+        inner = inner[partner[tree.parent[inner]] >= 0]
+        loose = np.flatnonzero(self.partner[1 - side] < 0)
+        if not len(inner) or not len(loose):
+            return np.empty((0, 2), dtype=np.int64)
+        above = partner[tree.parent[inner]]
+        low, high = other.begin_ns[above] - _TOUCH_NS, other.end_ns[above] + _TOUCH_NS
+        first = min(int(low.min()), int(other.begin_ns[loose].min()))
+        width = max(int(high.max()), int(other.begin_ns[loose].max())) - first + 1
+        key = (other.name[loose] * 3 + other.kind[loose]) * width + other.begin_ns[loose] - first
+        order = np.argsort(key, kind="stable")
+        loose, key = loose[order], key[order]
+        base = (tree.name[inner] * 3 + tree.kind[inner]) * width - first
+        begin = np.searchsorted(key, base + low, side="left")
+        end = np.searchsorted(key, base + high, side="right")
+        asked = np.flatnonzero(end > begin)
+        asked = asked[np.argsort(tree.order[inner[asked]], kind="stable")]
+        taken: set[int] = set()
+        found = []
+        for place in asked.tolist():
+            for node in loose[begin[place] : end[place]].tolist():
+                fits = other.end_ns[node] <= high[place] and node not in taken
+                same_lane = other.kind[node] == WORK or other.lane[node] == other.lane[above[place]]
+                if fits and same_lane:
+                    taken.add(node)
+                    found.append((node, int(inner[place])))
+                    break
+        return np.array(found, dtype=np.int64).reshape(-1, 2)
 
     def _moves(self) -> None:
         """Pair operators that are left over on both sides of a step.

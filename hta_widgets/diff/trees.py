@@ -78,6 +78,7 @@ class RankTree:
     order : array of int
         Place among all nodes in the order in which the host did or launched things.
     outside : int
+        Number of the compared steps.
     """
 
     part: Part
@@ -89,6 +90,9 @@ class RankTree:
     lane: Ints
     order: Ints
     outside: int
+    #: when the host did it, or launched it
+    begin_ns: Ints
+    end_ns: Ints
     #: what a collective moves, as a code of the pool; -1 for the rest
     content: Ints
     forest: Forest
@@ -219,6 +223,8 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
         table.track[rows].astype(np.int64),
         order,
         len(side.steps),
+        table.start_ns[when],
+        table.start_ns[when] + table.dur_ns[when],
         _contents(part, rows, pool),
         forest_of(at),
     )

@@ -31,7 +31,7 @@ class NodeTimes:
     host_ns : array of int
         Length of operators, 0 for the rest.
     host_self_ns : array of int
-        Less what operators below cover, and less calls that wait for the device.
+        Less what operators below cover, and less calls that wait for the device or copy.
     device_ns : array of int
         Length of device work, 0 for the rest; of collectives without waiting for other ranks,
         where the files of both sides tell.
@@ -134,8 +134,10 @@ def _of_tree(side: RunSide, tree: RankTree, *, split: bool) -> NodeTimes:
     length = tree.durations
     operator, work = tree.kind == OPERATOR, tree.kind == WORK
     host = np.where(operator, length, 0)
-    # Waiting is the device's time, not the operator's own.
-    waits = (tree.kind == CALL) & np.isin(tree.rows, waiting_calls(part.trace))
+    # Waiting is the device's time, not the operator's own; copies from pageable memory wait, too.
+    copies = np.array(["Memcpy" in name for name in part.table.names.values] + [False])
+    waits = np.isin(tree.rows, waiting_calls(part.trace)) | copies[part.table.name[tree.rows]]
+    waits &= tree.kind == CALL
     nodes = np.flatnonzero(operator | waits)
     position = np.full(len(tree) + 1, -1, dtype=np.int64)
     position[nodes] = np.arange(len(nodes))

@@ -113,3 +113,26 @@ def test_ranks_and_steps_of_one_job():
     assert means.by_rank_means
     assert hd.waterfall(means).attrs["before_ranks"] == 8
     assert isinstance(hd.waterfall(means).attrs["before_ns"], int)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kineto__resnet50_num_workers_0_a",
+        "hta_tests__trace_diff__control",
+        "hta_tests__trace_diff__test",
+    ],
+)
+@pytest.mark.parametrize("halves", [lambda s: (s[::2], s[1::2]), lambda s: (s[:3], s[3:])])
+def test_steps_of_one_run_differ_by_noise_alone(name, halves):
+    traces = golden.whole(name)
+    steps = traces.events(columns=["step"])["step"].unique().tolist()
+    steps = sorted(set(steps) - {-1})
+    assert len(steps) == 6
+    before, after = (traces.select(f"step in {tuple(half)}") for half in halves(steps))
+    diff = hd.compare(before, after)
+    assert diff.step_count == 3
+    assert hd.changes(diff).empty
+    assert hd.findings(diff) == []
+    counts = hd.pairs(diff).attrs["matched"]
+    assert counts["same"] > 10 * sum(counts[word] for word in ("added", "removed", "moved"))

@@ -151,6 +151,29 @@ def test_a_pair_is_changed_beyond_what_its_likes_differ_by(tmp_path):
     assert set(frame.loc[frame["name"] == "gemm", "status"]) == {"same"}
 
 
+def test_digits_do_not_part_calls_that_touch(tmp_path):
+    """At whole µs a call may start when the one before ends, and seem to be inside of it."""
+
+    def side(inside):
+        last = 20_000 if inside else 21_000
+        return [
+            event("user_annotation", "ProfilerStep#1", 0, 100_000, pid=10),
+            event("cpu_op", "aten::transpose", 10_000, 20_000, pid=10),
+            event("cpu_op", "aten::as_strided", 19_000, last, pid=10),
+            call(19_000, last, launch=1),
+            kernel(30_000, 40_000, name="copy", launch=1),
+            event("cpu_op", "aten::as_strided", 50_000, 51_000, pid=10),
+        ]
+
+    for sides in ((True, False), (False, True)):
+        found, frame = statuses(tmp_path, *(side(inside) for inside in sides))
+        assert {status for _, status in found} <= {"same", "changed"}, sides
+        assert len(found) == 4
+        # Each with its own: the one far from any operator is not taken for the other.
+        strided = frame[frame["name"] == "aten::as_strided"]
+        assert strided["diff_ns"].abs().tolist() == [1000, 0]
+
+
 def test_addresses_in_names_are_not_compared(tmp_path):
     names = [f"<built-in method run of Engine object at 0x7f{k}a0b1c2d>" for k in (1, 2)]
     found, _ = statuses(tmp_path, Program().op(names[0]).whole(), Program().op(names[1]).whole())
