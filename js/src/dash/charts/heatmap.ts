@@ -1,183 +1,18 @@
-/** What each rank does when: as `charts.rank_time_heatmap` draws it, below the timeline's scale. */
+/** Draws what each rank does when; rectangles of it are windows and ranks. */
 
-import type { ThemeName } from "../../contract";
-import { formatAxis, formatDuration, formatShare, formatTime } from "../../draw/format";
-import { SIZE, type Theme } from "../../draw/theme";
-import type { Brush, Chosen, PanelFrame } from "../types";
+import { formatDuration, formatShare, formatTime } from "../../draw/format";
+import type { Theme } from "../../draw/theme";
+import type { Brush, Chosen } from "../types";
 import type { Column, Sheet } from "./bokeh";
 import { stillOnly, toggled } from "./choice";
-import { numbers, type Tip } from "./content";
+import type { Tip } from "./content";
 import type { Box, Drawing, Picked, Spot } from "./drawing";
-import { fitted, textWidth, wrapped } from "./measure";
-import { extremes, farBelow, mean, noteOf, sentences, unmatched } from "./phrases";
-import { type Scale, Words } from "./words";
-
-interface Metric {
-  words: string;
-  said: string;
-  ramp: "busy" | "waiting";
-}
-
-const METRICS: Readonly<Record<string, Metric>> = {
-  busy: {
-    words: "GPU busy",
-    said: "busy includes waiting, so the slow rank looks least busy",
-    ramp: "busy",
-  },
-  compute: { words: "compute", said: "", ramp: "busy" },
-  communication: { words: "communication", said: "waiting included", ramp: "waiting" },
-  exposed_communication: {
-    words: "exposed communication",
-    said: "that no compute hides",
-    ramp: "waiting",
-  },
-  waiting: {
-    words: "waiting",
-    said: "the rank that never waits is the one the others wait for",
-    ramp: "waiting",
-  },
-  idle: { words: "idle", said: "between a rank's first work and its last", ramp: "busy" },
-};
-
-const PITCH = 16;
-const TALLEST = 512;
-const STRIP = 22;
-/** Cells narrower than this cannot be told apart. px. */
-const LEAST_CELL = 5;
-/** Room for what the colours mean, and the width of one of them. px. */
-const KEY = 148;
-const SWATCH = 12;
-const INSET = 12;
-/** Less waiting than this share of the time is no ground to name anybody. */
-const TELLING = 0.02;
-
-/** How many bins to ask for, for a chart of this width. */
-export function heatmapBins(width: number): number {
-  const { left, right } = sides(width);
-  return Math.max(8, Math.floor((width - left - right) / LEAST_CELL));
-}
-
-/** The reply to the op `heatmap` and its buffer, as a frame: a row a rank, its bins in `value_ns`. */
-export function heatmapFrame(
-  reply: { ranks: readonly number[]; start: number; end: number; bins: number; attrs?: object },
-  values: Float64Array,
-  metric: string,
-): PanelFrame {
-  const { ranks, start, end, bins } = reply;
-  return {
-    rows: ranks.length,
-    columns: {
-      rank: ranks,
-      total_ns: ranks.map((_, row) =>
-        values.subarray(row * bins, (row + 1) * bins).reduce((sum, ns) => sum + ns, 0),
-      ),
-      value_ns: values as unknown as readonly number[],
-    },
-    attrs: { ...reply.attrs, start, end, bins, metric },
-  };
-}
-
-/** The timeline's gutter and margin: one x axis for both. */
-function sides(width: number): { left: number; right: number } {
-  return {
-    left: width < SIZE.gutterFrom ? SIZE.gutterNarrow : SIZE.gutter,
-    right: width < SIZE.marginFrom ? 0 : SIZE.margin,
-  };
-}
-
-export interface HeatmapContent {
-  title: string;
-  subtitle: string;
-  finding: string;
-  ranks: number[];
-  names: string[];
-  start: number;
-  end: number;
-  bins: number;
-  ramp: "busy" | "waiting";
-  /** Row by row. */
-  share: Float64Array;
-  value: ArrayLike<number>;
-  mean: number[];
-  total: number[];
-  late: Set<number>;
-}
-
-/** What the heatmap shows before it is laid out. */
-export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
-  const ranks = [...new Set(numbers(frame, "rank"))];
-  const value = (frame.columns.value_ns ?? []) as unknown as ArrayLike<number>;
-  const bins = ranks.length === 0 ? 0 : Math.floor(value.length / ranks.length);
-  // Frames of Python's analysis have a row a cell, and its edges.
-  const starts = frame.columns.start_ns;
-  const start = Number(starts === undefined ? frame.attrs.start : (starts[0] ?? 0));
-  const end = Number(
-    frame.columns.end_ns === undefined ? frame.attrs.end : (frame.columns.end_ns[bins - 1] ?? 0),
-  );
-  if (bins === 0 || !(end > start)) return noteOf(frame) || "nothing to draw";
-  const metric = typeof frame.attrs.metric === "string" ? frame.attrs.metric : "busy";
-  const { words, said, ramp } = METRICS[metric] ?? {
-    words: metric.replaceAll("_", " "),
-    said: "",
-    ramp: "busy" as const,
-  };
-  const edges = Array.from({ length: bins + 1 }, (_, at) => edge(start, end, bins, at));
-  const share = new Float64Array(ranks.length * bins);
-  const total = ranks.map(() => 0);
-  const sums = new Array<number>(bins).fill(0);
-  for (let row = 0; row < ranks.length; row += 1) {
-    for (let bin = 0; bin < bins; bin += 1) {
-      const size = edges[bin + 1]! - edges[bin]!;
-      const ns = value[row * bins + bin]!;
-      const part = size > 0 ? ns / size : 0;
-      share[row * bins + bin] = part;
-      total[row]! += ns;
-      sums[bin]! += part;
-    }
-  }
-  const names = ranks.map((rank) => `rank ${rank}`);
-  const ofAll = mean(total) / (end - start);
-  const waits = metric === "waiting" && ofAll >= TELLING;
-  return {
-    title: `Rank × time: ${words}`,
-    subtitle: sentences(
-      `share of each ${formatDuration((end - start) / bins)} cell`,
-      ranks.length === 1 ? "" : said,
-      extremes(names, total, formatDuration),
-      unmatched(frame),
-    ),
-    finding: `${formatShare(ofAll)} of the time in the mean of ranks`,
-    ranks,
-    names,
-    start,
-    end,
-    bins,
-    ramp,
-    share,
-    value,
-    mean: sums.map((each) => each / ranks.length),
-    total,
-    late: waits ? farBelow(total, 0.25) : new Set(),
-  };
-}
-
-function edge(start: number, end: number, bins: number, at: number): number {
-  return start + Math.floor(((end - start) * at) / bins);
-}
-
-interface Plan {
-  width: number;
-  height: number;
-  left: number;
-  across: number;
-  top: number;
-  pitch: number;
-  words: Words;
-  bars: readonly (readonly [left: number, top: number, right: number, bottom: number])[];
-}
+import { edge, type HeatmapContent } from "./heatmap_content";
+import { type HeatmapPlan, planHeatmap, rampOf } from "./heatmap_layout";
+import type { Scale } from "./words";
 
 export class HeatmapDrawing implements Drawing {
-  private plan: Plan | null = null;
+  private plan: HeatmapPlan | null = null;
 
   constructor(
     readonly content: HeatmapContent,
@@ -359,7 +194,7 @@ export class HeatmapDrawing implements Drawing {
   /** BokehJS's kind of arrays of two dimensions, which only its figures have. */
   private kind: Matrix | null = null;
 
-  private scale(plan: Plan): Scale {
+  private scale(plan: HeatmapPlan): Scale {
     const { start, end } = this.content;
     // Bokeh draws half a pixel off, for crisp lines; here areas must meet the timeline's.
     return {
@@ -426,16 +261,6 @@ interface Matrix {
 
 type MatrixKind = new (values: Float64Array, shape: [number, number]) => Matrix;
 
-/** From none to all: as in `charts/theme.py`, where that for waits is the timeline's, too. */
-export const BUSY_RAMP: Readonly<Record<ThemeName, readonly string[]>> = {
-  light: ["#f1f3f6", "#cfe1f2", "#94c0e4", "#4f97d0", "#1f6fb2", "#0d4a80", "#062b50"],
-  dark: ["#1d232d", "#173a5e", "#1f5b95", "#3580cc", "#62a6ee", "#9ccafa", "#d9ecff"],
-};
-
-function rampOf(content: HeatmapContent, theme: Theme): readonly string[] {
-  return content.ramp === "busy" ? BUSY_RAMP[theme.name] : theme.waitRamp;
-}
-
 function boxes(
   all: readonly (readonly [left: number, top: number, right: number, bottom: number])[],
   scale: Scale,
@@ -460,100 +285,4 @@ function runsOf(wanted: readonly boolean[]): [number, number][] {
     else runs.push([row, row + 1]);
   });
   return runs;
-}
-
-function planHeatmap(content: HeatmapContent, width: number, theme: Theme): Plan {
-  const words = new Words();
-  const { left, right } = sides(width);
-  const across = Math.max(40, width - left - right);
-  const rows = content.ranks.length;
-  const pitch = rows * PITCH <= TALLEST ? PITCH : Math.max(2, Math.floor(TALLEST / rows));
-  let y = 0;
-  const titled = INSET + textWidth(content.title, "bold", 13) + 16;
-  const shared = width >= SIZE.marginFrom;
-  if (shared || titled + KEY < width) key(words, width - Math.max(right, INSET), content, theme);
-  for (const line of wrapped(content.title, width - 2 * INSET, "bold", 13)) {
-    words.text(INSET, y + 9, line, theme.ink, { bold: true, size: 13 });
-    y += 18;
-  }
-  // With a margin, title and definition share a line, as in the timeline's toolbar.
-  const from = shared ? Math.max(left, titled) : INSET;
-  if (shared) y = 2;
-  for (const line of wrapped(content.subtitle, width - from - (shared ? right + KEY : INSET))) {
-    words.text(from, y + 7, line, theme.ink3);
-    y += 14;
-  }
-  y += 6;
-  const strip = y + STRIP;
-  words.text(left - 8, y + STRIP - 7, "mean of ranks", theme.ink3, { align: "right" });
-  const wide = across / content.bins;
-  const bars: [number, number, number, number][] = [];
-  content.mean.forEach((each, bin) => {
-    const tall = Math.min(1, each) * (STRIP - 2);
-    const from = left + bin * wide;
-    if (tall > 0) bars.push([from, strip - tall, from + Math.max(1, wide - 1), strip]);
-  });
-  const top = strip + 4;
-  const every = [1, 2, 4, 8, 16, 32].find((each) => each * pitch >= 14) ?? 64;
-  const names = fitted(content.names, left - 16);
-  const most = Math.max(...content.total);
-  const totals = content.total.map(formatDuration);
-  const longest = totals.reduce((high, text) => Math.max(high, textWidth(text, "bold")), 0);
-  const span = right - 16 - longest - 6;
-  if (right > 0) words.text(left + across + 10, strip - 7, "total", theme.ink3);
-  names.forEach((name, row) => {
-    const late = content.late.has(row);
-    const middle = top + (row + 0.5) * pitch;
-    if (right > 0) {
-      const from = left + across + 10;
-      const size = most > 0 ? (content.total[row]! / most) * span : 0;
-      const half = Math.max(0.5, pitch * 0.34);
-      if (size > 0) bars.push([from, middle - half, from + size, middle + half]);
-      if (late || row % every === 0) {
-        const color = late ? theme.late : theme.ink2;
-        words.text(from + size + 5, middle, totals[row]!, color, { bold: late });
-      }
-    }
-    const near = [...content.late].some((other) => other !== row && Math.abs(other - row) < every);
-    if (late || (row % every === 0 && !near)) {
-      const color = late ? theme.late : theme.ink2;
-      words.text(left - 8, middle, name, color, { align: "right", bold: late });
-    }
-    if (pitch >= 12 && row > 0) {
-      words.plate(left, top + row * pitch - 0.5, left + across, top + row * pitch + 0.5, theme.bg);
-    }
-  });
-  const bottom = top + rows * pitch;
-  const span_ns = content.end - content.start;
-  const step = niceStep(span_ns, Math.max(2, Math.min(7, Math.floor(across / 110))));
-  let free = -Infinity;
-  for (let at = Math.ceil(content.start / step) * step; at <= content.end; at += step) {
-    const x = Math.round(left + ((at - content.start) / span_ns) * across);
-    const text = formatAxis(at, step);
-    const half = textWidth(text) / 2;
-    const from = Math.max(left - half, Math.min(x - half, width - 2 * half));
-    words.line(x, bottom, x, bottom + 4, theme.ruleStrong);
-    if (from < free || Math.abs(from + half - x) > half) continue;
-    words.text(from, bottom + 12, text, theme.ink3);
-    free = from + 2 * half + 12;
-  }
-  return { width, height: Math.ceil(bottom + 22), left, across, top, pitch, words, bars };
-}
-
-/** What the colours mean, ending at `right`. */
-function key(words: Words, right: number, content: HeatmapContent, theme: Theme): void {
-  const ramp = rampOf(content, theme);
-  words.text(right, 9, "100\u2009%", theme.ink3, { align: "right" });
-  const end = right - textWidth("100\u2009%") - 5;
-  const start = end - ramp.length * SWATCH;
-  ramp.forEach((color, at) => {
-    words.plate(start + at * SWATCH, 4, start + (at + 1) * SWATCH, 14, color);
-  });
-  words.text(start - 5, 9, "0", theme.ink3, { align: "right" });
-}
-
-function niceStep(span: number, most: number): number {
-  const rough = span / most;
-  const scale = 10 ** Math.floor(Math.log10(rough));
-  return [1, 2, 5, 10].map((each) => each * scale).find((each) => each >= rough)!;
 }

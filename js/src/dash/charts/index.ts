@@ -6,7 +6,8 @@ import type { Bokeh } from "./bokeh";
 import { breakdown } from "./breakdown";
 import type { MakeRows } from "./content";
 import { ChartFrame, type Items, type Make } from "./frame";
-import { heatmapContent, HeatmapDrawing } from "./heatmap";
+import { HeatmapDrawing } from "./heatmap";
+import { heatmapContent } from "./heatmap_content";
 import { idle } from "./idle";
 import { kernelDurations } from "./kernel_durations";
 import { kernelTypes } from "./kernel_types";
@@ -47,7 +48,8 @@ const KINDS: Readonly<Record<string, Kind>> = {
   },
 };
 
-export { heatmapBins, heatmapFrame } from "./heatmap";
+export { heatmapFrame } from "./heatmap_content";
+export { heatmapBins } from "./heatmap_layout";
 
 /** Panels that are charts, by id. */
 export const CHARTS: readonly string[] = Object.keys(KINDS);

@@ -6,7 +6,7 @@ import { THEMES } from "../../draw/theme";
 import type { PanelFrame } from "../types";
 import { breakdown } from "./breakdown";
 import type { MakeRows } from "./content";
-import { heatmapContent } from "./heatmap";
+import { heatmapContent } from "./heatmap_content";
 import { idle } from "./idle";
 import { kernelDurations } from "./kernel_durations";
 import { kernelTypes } from "./kernel_types";
