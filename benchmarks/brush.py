@@ -149,10 +149,13 @@ def main() -> None:
     results = {"events": events, "kernel": kernel}
     if arguments.page:
         from _brush_page import in_page, page_table  # noqa: PLC0415 - needs a browser
+        from _dashboard_page import paint_text, saved_dashboard  # noqa: PLC0415
 
         made = brushes(traces, arguments.brushes, arguments.seed)
         results["page"] = in_page(traces, ASKED, made, bins=BINS)
         print(f"\n{page_table(results['page'])}")
+        results["dashboard"] = saved_dashboard(job(8, 5))
+        print(f"\n{paint_text(results['dashboard'])}")
     save("brush", results)
 
 

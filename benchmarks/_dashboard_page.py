@@ -1,0 +1,85 @@
+"""How large a saved dashboard is, and when what of it is seen: a part of `brush.py`."""
+
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from _harness import REPO
+
+sys.path.insert(0, str(REPO / "tests"))
+
+from playwright.sync_api import sync_playwright
+from support import browser as hands
+
+import hta_widgets as hw
+
+__all__ = ["paint_text", "saved_dashboard"]
+
+#: Notes, frame by frame since the navigation began, when each part is there for the first time.
+_WATCH = """
+window.seen = {};
+const parts = {
+  frame: () => document.querySelector(".hta-dash .hta-toolbar"),
+  headline: () => document.querySelector(".hta-headline:not([hidden]) h2"),
+  timeline: () => /compute|CPU/.test(document.querySelector(".hta-words")?.textContent ?? ""),
+  charts: () => {
+    const panes = [...document.querySelectorAll(".hta-pane-chart, .hta-pane-heatmap")];
+    const near = panes.filter(one => one.getBoundingClientRect().top < innerHeight);
+    return near.length > 0 && near.every(one => {
+      const seek = node => [...node.querySelectorAll("*")].some(
+        el => (el.tagName === "CANVAS" && el.width > 0) || (el.shadowRoot && seek(el.shadowRoot)));
+      return seek(one);
+    });
+  },
+};
+const look = () => {
+  for (const [name, there] of Object.entries(parts)) {
+    if (seen[name] === undefined && there()) seen[name] = performance.now();
+  }
+  if (Object.keys(seen).length < Object.keys(parts).length) requestAnimationFrame(look);
+};
+requestAnimationFrame(look);
+"""
+
+
+def saved_dashboard(traces: hw.TraceSet, *, rounds: int = 5) -> dict[str, Any]:
+    """Save a dashboard and open it anew some times; return its size and medians in ms."""
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        begin = time.perf_counter()
+        path = Path(hw.Dashboard(traces).save_html(Path(folder) / "page.html"))
+        saved_s = time.perf_counter() - begin
+        timeline = Path(hw.Timeline(traces).save_html(Path(folder) / "timeline.html"))
+        browser = playwright.chromium.launch(executable_path=str(hands.CHROMIUM), args=hands.FLAGS)
+        found: dict[str, list[float]] = {}
+        for _ in range(rounds):
+            context = browser.new_context(viewport={"width": 1440, "height": 1000})
+            page = context.new_page()
+            page.add_init_script(_WATCH)
+            page.goto(path.as_uri())
+            page.wait_for_function("() => Object.keys(window.seen).length === 4", timeout=60_000)
+            paints = page.evaluate(
+                "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
+            )
+            seen = {"first paint": paints, **page.evaluate("window.seen")}
+            for name, value in seen.items():
+                found.setdefault(name, []).append(value)
+            context.close()
+        browser.close()
+        return {
+            "size_mb": path.stat().st_size / 1e6,
+            "timeline_only_mb": timeline.stat().st_size / 1e6,
+            "save_s": saved_s,
+            "seen_ms": {name: statistics.median(values) for name, values in found.items()},
+        }
+
+
+def paint_text(result: dict[str, Any]) -> str:
+    """Say what was measured."""
+    seen = ", ".join(f"{name} {ms:.0f} ms" for name, ms in result["seen_ms"].items())
+    return (
+        f"saved dashboard: {result['size_mb']:.2f} MB (timeline alone "
+        f"{result['timeline_only_mb']:.2f} MB), written in {result['save_s']:.1f} s; opened: {seen}"
+    )
