@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import sys
 import threading
 
 import pytest
@@ -10,6 +11,7 @@ from support.random_job import write_job
 
 import hta_widgets as hw
 from hta_widgets.export.embed import OfflineData, embed, live
+from hta_widgets.panels import PanelEngine
 from hta_widgets.tiles import TileEngine
 
 
@@ -77,3 +79,33 @@ def test_says_why_it_fails(engine, monkeypatch):
     assert offline.join(60)
     said = {"state": "failed", "message": "the disk is full"}
     assert offline.answer({"op": "offline"}) == (said, None)
+
+
+def test_panels_answer_beside_it(tmp_path):
+    traces = hw.load(write_job(tmp_path, 1, ranks=3), progress=False, cache=False)
+    engine, panels = TileEngine(traces), PanelEngine(traces)
+    failures = []
+
+    def brush(first):
+        try:
+            for start in range(first, first + 1200, 12):
+                selection = {"start_ns": start * 1000, "end_ns": start * 1000 + 10**5}
+                panels.answer({"op": "panels", "panels": ["breakdown"], "selection": selection})
+        except Exception as error:  # noqa: BLE001 - whatever a thread fails with
+            failures.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        offline = OfflineData(engine, engine.scene())
+        offline.start()
+        threads = [threading.Thread(target=brush, args=(k,)) for k in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert offline.join(60)
+    finally:
+        sys.setswitchinterval(interval)
+    assert failures == []
+    assert offline.answer({"op": "offline"})[0]["state"] == "ready"
