@@ -213,7 +213,7 @@ def _change(row: Any, unit: str) -> Finding:
         )
     elif word == "replaced":
         one, other = _listed(row.before_names), _listed(row.after_names)
-        which = f"{one} → {other}" if one != other else f"other variants of {one}"
+        which = f"{one} → {other}" if one != other else f"other variants of {one.split(' + ')[0]}"
         text = (
             f"Kernels of {name} were replaced: {_times(row.before_count)} → "
             f"{_times(row.after_count)}{unit}, {which}{', ' + delta if delta else ''}."
