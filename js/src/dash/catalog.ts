@@ -72,3 +72,15 @@ export function withoutOwn(id: string, selection: SelectionJson): SelectionJson 
   }
   return rest;
 }
+
+/** Is it drawn by BokehJS? */
+export function isChart(id: string): boolean {
+  const { look } = panelKind(id);
+  return look === "chart" || look === "heatmap";
+}
+
+/** Is it made of numbers that are asked for? */
+export function isCounted(id: string): boolean {
+  const { look } = panelKind(id);
+  return look === "chart" || look === "table";
+}

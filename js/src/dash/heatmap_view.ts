@@ -80,7 +80,8 @@ export class HeatmapView implements Content {
   }
 
   retry(): void {
-    if (this.state.error !== null) this.state = { ...this.state, error: null };
+    if (this.state.error === null) return;
+    this.state = { ...this.state, error: null };
     this.wantedKey = "";
     this.refresh();
   }

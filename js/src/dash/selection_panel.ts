@@ -1,5 +1,6 @@
 /** What is selected: in words, as chips that can be taken back one by one, and as Python. */
 
+import { leftOutWords, prefixed } from "./charts/phrases";
 import { button } from "../app/controls";
 import { type Child, fill, h } from "../app/dom";
 import { icon } from "../app/icons";
@@ -99,6 +100,7 @@ export class SelectionPanel implements Content {
             number("collectives") === null
               ? ""
               : ` and ${plural(number("collectives") ?? 0, "collective")}`,
+            frame === null ? "" : prefixed(", ", leftOutWords(frame)),
             ".",
           ];
     const what: Child[] =

@@ -1,5 +1,6 @@
 /** A table of names: sorted, filtered, with bars in its cells; a click chooses the name. */
 
+import { leftOutWords, sentences } from "./charts/phrases";
 import { button } from "../app/controls";
 import { aria, type Child, fill, h, toggle } from "../app/dom";
 import { formatCount } from "../draw/format";
@@ -115,7 +116,7 @@ export class NameTable implements Content {
   private print(): void {
     const { frame, look } = this;
     if (frame === null) return;
-    fill(this.about, look.about(frame));
+    fill(this.about, sentences(look.about(frame), leftOutWords(frame)));
     const columns = this.columns();
     this.table.style.gridTemplateColumns = columns.map(({ width }) => width).join(" ");
     const at = this.rows(frame);
