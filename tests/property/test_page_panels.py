@@ -196,6 +196,7 @@ def test_ranks_without_events_are_missing_and_named(tmp_path, saved):
     some = traces.subset(ranks=full)
     for panel in IDS:
         said = theirs[panel]["attrs"].pop("missing_ranks")
+        assert theirs[panel]["attrs"].pop("left_out") == missing, panel
         assert [rank for rank in said if rank not in full] == missing, panel
         if panel in ("kernels", "operators", "kernel_types"):
             exact = PanelEngine(traces).answer(

@@ -20,14 +20,25 @@ export function unmatched(
   const matched = (frame.attrs.matched ?? {}) as Record<string, unknown>;
   const none = Object.keys(matched).filter((key) => matched[key] === 0 && kinds.includes(key));
   const words = none.map((key) => key.replaceAll("_", " ")).join(" and no ");
-  const missing = Array.isArray(frame.attrs.missing_ranks)
-    ? frame.attrs.missing_ranks.filter((rank) => typeof rank === "number")
-    : [];
+  const leftOut = ranksIn(frame, "left_out");
+  const missing = ranksIn(frame, "missing_ranks").filter((rank) => !leftOut.includes(rank));
   return sentences(
     none.length > 0 ? `no ${words} events matched` : "",
     missing.length > 0 ? `nothing on ${listed(missing)}` : "",
+    leftOutWords(frame),
     noteOf(frame),
   );
+}
+
+/** Of which ranks a saved page holds no single events, so that figures are without them. */
+export function leftOutWords(frame: PanelFrame): string {
+  const ranks = ranksIn(frame, "left_out");
+  return ranks.length > 0 ? `without ${listed(ranks)}: not in this page` : "";
+}
+
+function ranksIn(frame: PanelFrame, attribute: string): number[] {
+  const ranks = frame.attrs[attribute];
+  return Array.isArray(ranks) ? ranks.filter((rank) => typeof rank === "number") : [];
 }
 
 /** `rank 5`, `ranks 0–4, 6, 7`, `ranks 0–3, 8–11 and 24 more`. */

@@ -120,7 +120,9 @@ export class Panels {
     const note = heatmapNote(parts, metric, values);
     const attrs: Record<string, unknown> = { matched: matchedKinds(counts) };
     if (note !== "") attrs.note = note;
-    if (chosen.missing.length > 0) attrs.missing_ranks = chosen.missing;
+    if (chosen.missing.length > 0) {
+      Object.assign(attrs, { missing_ranks: chosen.missing, left_out: chosen.missing });
+    }
     const ranks = parts.map(({ rank }) => rank.number);
     const reply = { ranks, start, end, bins, exact: true, attrs };
     return { reply, buffer: values.buffer as ArrayBuffer };
@@ -172,5 +174,5 @@ function withMissing(frame: PanelFrame, missing: readonly number[]): PanelFrame 
   if (missing.length === 0) return frame;
   const known = (frame.attrs.missing_ranks ?? []) as number[];
   const all = [...known, ...missing].sort((a, b) => a - b);
-  return { ...frame, attrs: { ...frame.attrs, missing_ranks: all } };
+  return { ...frame, attrs: { ...frame.attrs, missing_ranks: all, left_out: missing } };
 }
