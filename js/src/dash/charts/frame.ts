@@ -62,7 +62,7 @@ export class ChartFrame implements ChartPanel {
     button.setAttribute("aria-expanded", "false");
     button.addEventListener("click", () => this.toggleTable(), { signal });
     const resized = new ResizeObserver(() => this.fit());
-    resized.observe(this.el);
+    resized.observe(view);
     signal.addEventListener("abort", () => resized.disconnect());
     watchGestures(
       {
