@@ -28,9 +28,9 @@ function find(part: Part): BusyTimes {
   const reach = new Float64Array(8).fill(-Infinity);
   let [begin, finish] = [Infinity, -Infinity];
   for (let i = first; i < last; i += 1) {
+    if (mask !== null && mask[work.row[i]!] === 0) continue;
     let [start, end] = [work.start[i]!, work.end[i]!];
     if (!overlaps(start, end, low)) continue;
-    if (mask !== null && mask[work.row[i]!] === 0) continue;
     const kind = work.kind[i]!;
     counts[kind] = counts[kind]! + 1;
     if (start < low) start = low;

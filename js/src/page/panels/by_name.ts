@@ -21,9 +21,9 @@ export function kernelSums(part: Part): KernelSums {
     const min = new Float64Array(kernels.length).fill(Infinity);
     const max = new Float64Array(kernels.length);
     for (let i = first; i < last; i += 1) {
+      if (mask !== null && mask[work.row[i]!] === 0) continue;
       let [start, end] = [work.start[i]!, work.end[i]!];
       if (!overlaps(start, end, low)) continue;
-      if (mask !== null && mask[work.row[i]!] === 0) continue;
       if (start < low) start = low;
       if (end > high) end = high;
       const time = end - start;

@@ -98,7 +98,7 @@ function walk(part: Part, heard: Heard = () => {}): Idle {
   const [first, last] = around(work, part);
   const adder = new Adder(part.rank, heard);
   const member = (i: number): boolean =>
-    overlaps(work.start[i]!, work.end[i]!, low) && (mask === null || mask[work.row[i]!] === 1);
+    (mask === null || mask[work.row[i]!] === 1) && overlaps(work.start[i]!, work.end[i]!, low);
   let reached = -Infinity;
   let latest = -Infinity;
   for (let i = first; i < last; i += 1) {

@@ -49,10 +49,10 @@ function members(part: Part): Members {
   const found: Members = { count: 0, start: Infinity, end: -Infinity };
   const last = low === high ? 0 : countBelow(start, high);
   for (let row = 0; row < last; row += 1) {
+    if (mask[row] === 0) continue;
     const from = start[row]!;
     const to = from + dur[row]!;
     if (!overlaps(from, to, low)) continue;
-    if (mask[row] === 0) continue;
     found.count += 1;
     if (from < found.start) found.start = from;
     if (to > found.end) found.end = to;
