@@ -166,6 +166,12 @@ describe("a kernel that is gone", () => {
     expect((await asked).reply).toEqual(FROM_PAGE);
   });
 
+  test("is missed where only it could answer", async () => {
+    page.ask.mockRejectedValue(new Error("unknown op save_html; the ops are tiles"));
+    kernel.turn("none");
+    await expect(source.ask("save_html", {})).rejects.toThrow("gone");
+  });
+
   test("is named where the page holds nothing", async () => {
     held = false;
     kernel.turn("none");

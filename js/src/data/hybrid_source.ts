@@ -155,7 +155,7 @@ export class HybridSource implements Source {
     return reply ?? this.kernel.ask(op, request, signal);
   }
 
-  /** The page's answer; null where it holds nothing. */
+  /** The page's answer; null where it holds nothing, or knows no such question. */
   private async fromPage(
     op: string,
     request: Record<string, unknown>,
@@ -164,7 +164,8 @@ export class HybridSource implements Source {
     const page = await this.page();
     if (page === null) return null;
     signal?.throwIfAborted();
-    const reply = await page.ask(op, request, signal);
+    const reply = await page.ask(op, request, signal).catch(unlessUnknown);
+    if (reply === null) return null;
     if (this.silent || this.gone) this.become("page");
     return op === "tiles" ? withOwnKeys(reply) : reply;
   }
@@ -237,6 +238,12 @@ function isAbort(error: unknown): boolean {
 
 function asError(error: unknown): Error {
   return error instanceof Error ? error : new Error(String(error));
+}
+
+/** A page does not write files, nor does it draw what only Python draws. */
+function unlessUnknown(error: unknown): null {
+  if (error instanceof Error && error.message.startsWith("unknown op ")) return null;
+  throw error;
 }
 
 function unlessAborted(error: unknown): null {
