@@ -1,6 +1,7 @@
 """A saved dashboard, opened from a disk: brushing without a kernel or a network."""
 
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
@@ -52,6 +53,13 @@ def test_brushes_in_a_page_have_the_numbers_of_the_analyses(
     assert chosen.end_ns - chosen.start_ns == pytest.approx(10_000_000, rel=0.05)
     dash.has_numbers_of(chosen)
 
+    picture = dash.saved("Timeline: SVG of this view").decode()
+    assert "1 of 8 ranks" in picture
+    assert "rank 5" in picture
+    assert ">rank 4<" not in picture
+    assert dash.saved("Where GPU time goes: PNG").startswith(b"\x89PNG")
+    assert b"<svg" in dash.saved("Where GPU time goes: SVG")[:200]
+
     dash.undo()
     dash.undo()
     assert dash.selection == whole
@@ -64,6 +72,27 @@ def test_brushes_in_a_page_have_the_numbers_of_the_analyses(
     assert set(PANELS) <= {
         one.get_attribute("data-panel") for one in page.locator("[data-panel]").all()
     }
+
+
+def test_a_small_page_says_in_each_panel_which_ranks_it_lacks(page, traces, tmp_path, repo):
+    if not (repo / "hta_widgets" / "static" / "dashboard.js").exists():
+        pytest.skip("the front end is not built (`make build` does it)")
+    room = 1.05
+    path = Path(hw.Dashboard(traces).save_html(tmp_path / "small.html", max_mb=room))
+    assert path.stat().st_size <= room * 1e6
+    page.goto(path.as_uri())
+    dash = Dash(page, traces)
+    expect(dash.root).to_contain_text("Others: overview only")
+    for panel in ("breakdown", "kernels", "selection"):
+        dash.ready(panel)
+    lacking = re.compile(r"without ranks .*: not in this page")
+    expect(dash.panel("kernels").locator(".hta-about")).to_have_text(lacking)
+    expect(dash.panel("selection")).to_have_text(lacking)
+    full = sorted(dash.numbers("breakdown")["rank"])
+    assert 5 in full
+    assert len(full) < 8
+    exact = dash.engine.frame("kernels", traces.select(ranks=full))
+    assert dash.numbers("kernels")["sum_ns"].tolist() == exact["sum_ns"].tolist()
 
 
 LONG = "void " + "very_long_namespace_of_templates::" * 6 + "kernel<float, 128>(int*)"

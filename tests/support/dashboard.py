@@ -141,6 +141,13 @@ class Dash:
             self.root.locator(".hta-menu-item").get_by_text("Save as CSV").click()
         return pd.read_csv(io.StringIO(started.value.path().read_text("utf-8")))
 
+    def saved(self, text: str) -> bytes:
+        """Choose an entry of the Export menu; gives the file that it saves."""
+        self.root.get_by_role("button", name=re.compile("Write the selection")).click()
+        with self.page.expect_download() as started:
+            self.root.locator(".hta-menu-item").get_by_text(text, exact=True).click()
+        return started.value.path().read_bytes()
+
     def has_numbers_of(self, selection: Selection, panels: Sequence[str] = PANELS) -> None:
         """Check panels against the analyses of a selection."""
         for name in panels:

@@ -132,8 +132,14 @@ def test_report_writes_a_page(job, tmp_path, capsys, repo):
         pytest.skip("the front end is not built: `make build` builds it")
     out = tmp_path / "report.html"
     assert cli.main(["report", str(job), "-o", str(out), "--ranks", "0"]) == 0
-    assert out.read_text("utf-8").lstrip().lower().startswith("<!doctype html>")
+    text = out.read_text("utf-8")
+    assert text.lstrip().lower().startswith("<!doctype html>")
+    assert 'id="hta-dashboard.js"' in text
     assert str(out) in capsys.readouterr().out
+    assert cli.main(["report", str(job), "-o", str(out), "--timeline-only"]) == 0
+    assert 'id="hta-dashboard.js"' not in out.read_text("utf-8")
+    assert cli.main(["report", str(job), "-o", str(out), "--max-mb", "0"]) == 2
+    assert "max_mb" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

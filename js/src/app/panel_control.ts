@@ -14,7 +14,7 @@ import type { Picking } from "./picking";
 import type { Search } from "./search";
 import { EVERYTHING } from "./selection";
 import type { StatusLine } from "./status";
-import { plural } from "../draw/format";
+import { formatCount, plural } from "../draw/format";
 import { eventWords, selectionWords, spanText } from "./words";
 
 /** A drag of an edge ends in one request, a sequence of clicks in few. */
@@ -91,7 +91,9 @@ export class PanelControl {
   /** The view as a picture, with a sentence above it. */
   svg(headline = ""): Promise<string> {
     const { stage, scene } = this.ctx;
-    const ranks = plural(scene.ranks.length, "rank");
+    const shown = new Set(stage.rows().flatMap(({ rank, like }) => like ?? [rank]));
+    const all = plural(scene.ranks.length, "rank");
+    const ranks = shown.size < scene.ranks.length ? `${formatCount(shown.size)} of ${all}` : all;
     const words = `${ranks}, ${spanText(stage.view())}`;
     return stage.toSvg({ title: scene.title, words, headline });
   }
