@@ -143,6 +143,8 @@ def _lean(figure: Any) -> None:
     """Leave out the looks that nothing ever takes on: they are most of an item's size."""
     for renderer in figure.renderers:
         renderer.muted_glyph = None
+        # What is chosen looks as ever: BokehJS would else keep a copy that does not change along.
+        renderer.selection_glyph = renderer.glyph
         if renderer.data_source.name != "rows":
             renderer.nonselection_glyph = None
 

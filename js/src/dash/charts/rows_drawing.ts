@@ -12,8 +12,17 @@ import { stillOnly, toggled } from "./choice";
 /** Marks are met from this far. px. */
 const REACH = 7;
 
+/** As `charts/marks.py` has it. */
+const FAINT = 0.3;
+
+interface Glyph {
+  height?: { value?: number };
+  line_alpha?: { value: number };
+}
+
 interface Mark {
-  glyph: { height?: { value?: number }; line_alpha?: { value: number } };
+  glyph: Glyph;
+  nonselection_glyph: Glyph | null;
 }
 
 export type Dimension = "ranks" | "names" | "kinds";
@@ -68,12 +77,13 @@ export class RowsDrawing implements Drawing {
     }
     if (plan.filled !== this.filled) {
       for (let at = 0; sheet.model(`mark${at}`) !== null; at += 1) {
-        const { glyph } = sheet.model(`mark${at}`) as Mark;
-        // Rows that are close together have no space between them.
-        if (glyph.height?.value === 0.8 || glyph.height?.value === 1) {
+        const mark = sheet.model(`mark${at}`) as Mark;
+        for (const glyph of [mark.glyph, mark.nonselection_glyph]) {
+          if (glyph?.height?.value !== 0.8 && glyph?.height?.value !== 1) continue;
+          // Rows that are close together have no space between them.
           glyph.height = { value: plan.filled };
           // There outlines would be all that is seen.
-          glyph.line_alpha = { value: plan.filled === 1 ? 0 : 1 };
+          glyph.line_alpha = { value: plan.filled === 1 ? 0 : glyph === mark.glyph ? 1 : FAINT };
         }
       }
       this.filled = plan.filled;
