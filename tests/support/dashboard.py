@@ -47,6 +47,16 @@ _ROWS = """(canvas, color) => {
   return rows.map(y => y * canvas.getBoundingClientRect().height / height);
 }"""
 
+_FRAMES = """() => new Promise(done => {
+  let left = 4;
+  const next = () => {
+    left -= 1;
+    if (left > 0) requestAnimationFrame(next);
+    else setTimeout(done);
+  };
+  requestAnimationFrame(next);
+})"""
+
 
 class Dash:
     """A dashboard on a page, and the job that it shows."""
@@ -67,8 +77,8 @@ class Dash:
         for name in names:
             panel = self.panel(name)
             panel.scroll_into_view_if_needed()
-            # Panels ask for their numbers when they come into sight, which takes them a frame.
-            self.page.wait_for_timeout(200)
+            # Panels ask for numbers when they come into sight; they hear of it a frame later.
+            self.page.evaluate(_FRAMES)
             expect(panel).not_to_contain_text("Adding up", timeout=30_000)
             expect(panel).to_have_attribute("aria-busy", "false", timeout=30_000)
 
