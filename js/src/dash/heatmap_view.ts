@@ -30,6 +30,8 @@ export interface HeatmapWays {
   isSeen(): boolean;
   metric(): string;
   setMetric(metric: string): void;
+  /** Do the files hold work of devices? */
+  hasDevices(): boolean;
 }
 
 export class HeatmapView implements Content {
@@ -117,7 +119,10 @@ export class HeatmapView implements Content {
           const metric = String(request.metric);
           const known = reply as unknown as Parameters<typeof heatmapFrame>[0];
           this.shownKey = key;
-          this.set({ frame: heatmapFrame(known, values, metric), error: null });
+          const frame = heatmapFrame(known, values, metric);
+          // Rows of nothing say less than the sentence why.
+          const isVain = !this.ways.hasDevices() && values.every((value) => value === 0);
+          this.set({ frame: isVain ? { ...frame, rows: 0 } : frame, error: null });
         },
         (error: unknown) => {
           if (!isAbort(error)) this.set({ error: asError(error) });

@@ -181,6 +181,8 @@ export class Panes {
         return matched ? "waiting" : "busy";
       },
       setMetric,
+      hasDevices: () =>
+        scene().ranks.some(({ summary }) => summary.some(({ role }) => role !== "cpu")),
     });
   }
 }

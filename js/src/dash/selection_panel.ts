@@ -96,10 +96,11 @@ export class SelectionPanel implements Content {
       events === null
         ? []
         : [
-            `${plural(events, "event")}, of them ${formatCount(number("device_events"))} on GPUs`,
-            number("collectives") === null
-              ? ""
-              : ` and ${plural(number("collectives") ?? 0, "collective")}`,
+            plural(events, "event"),
+            (number("device_events") ?? 0) > 0 &&
+              `, of them ${formatCount(number("device_events"))} on GPUs`,
+            (number("collectives") ?? 0) > 0 &&
+              `, in ${plural(number("collectives") ?? 0, "collective")}`,
             frame === null ? "" : prefixed(", ", leftOutWords(frame)),
             ".",
           ];

@@ -4,6 +4,7 @@ import { leftOutWords, sentences } from "./charts/phrases";
 import { button } from "../app/controls";
 import { aria, type Child, fill, h, toggle } from "../app/dom";
 import { formatCount } from "../draw/format";
+import { toldApart } from "./charts/told_apart";
 import { picked } from "./choice";
 import type { Content } from "./pane";
 import type { Chosen, PanelFrame, Value } from "./types";
@@ -19,6 +20,8 @@ export interface ColumnLook {
   width: string;
   /** Not shown below this width of the table. */
   from?: number;
+  /** Left out where its values say nothing. */
+  isWorth?(values: readonly Value[]): boolean;
   cell(row: Row, most: number, frame: PanelFrame): Child[];
   isNumber?: boolean;
 }
@@ -44,6 +47,8 @@ export class NameTable implements Content {
   private readonly foot: HTMLElement;
   private readonly filter: HTMLInputElement;
   private frame: PanelFrame | null = null;
+  /** Short names, told apart. */
+  private labels: readonly string[] = [];
   private chosen: readonly string[] | null = null;
   private shown = FIRST_ROWS;
   private order: { by: string; descending: boolean } | null = null;
@@ -84,6 +89,8 @@ export class NameTable implements Content {
       return;
     }
     this.frame = frame;
+    const names = (frame.columns.name ?? []).map(String);
+    this.labels = toldApart((frame.columns.short ?? names).map(String), names);
     this.chosen = chosen.names;
     this.print();
   }
@@ -110,7 +117,11 @@ export class NameTable implements Content {
   }
 
   private columns(): readonly ColumnLook[] {
-    return this.look.columns.filter(({ from }) => from === undefined || this.width >= from);
+    const { frame, width } = this;
+    return this.look.columns.filter(({ by, from = 0, isWorth }) => {
+      if (width < from) return false;
+      return isWorth === undefined || frame === null || isWorth(frame.columns[by] ?? []);
+    });
   }
 
   private print(): void {
@@ -120,7 +131,8 @@ export class NameTable implements Content {
     const columns = this.columns();
     this.table.style.gridTemplateColumns = columns.map(({ width }) => width).join(" ");
     const at = this.rows(frame);
-    const value = (row: number) => (column: string) => frame.columns[column]?.[row] ?? null;
+    const value = (row: number) => (column: string) =>
+      (column === "short" ? this.labels[row] : frame.columns[column]?.[row]) ?? null;
     const most = columns.map(({ by }) =>
       Math.max(...(frame.columns[by] ?? []).map((one) => (typeof one === "number" ? one : 0)), 1),
     );

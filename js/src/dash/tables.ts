@@ -10,6 +10,11 @@ import type { PanelFrame, Value } from "./types";
 /** A rank is told apart where its mean differs by more than this. */
 const ODD_FROM = 0.05;
 
+/** Is there anything but zeros? */
+function isAny(values: readonly Value[]): boolean {
+  return values.some((value) => value !== null && value !== 0);
+}
+
 function numberOf(value: Value): number | null {
   return typeof value === "number" ? value : null;
 }
@@ -118,6 +123,7 @@ export const KERNELS: TableLook = {
     duration("max_ns", "max", "Longest call", 640),
     {
       by: "odd_ratio",
+      isWorth: (values) => values.some((value) => value !== null),
       title: (frame) => {
         const rank = oddRank(frame);
         return rank === null ? "odd rank" : `rank ${rank}`;
@@ -151,12 +157,16 @@ export const OPERATORS: TableLook = {
     },
     {
       by: "device_total_ns",
+      isWorth: isAny,
       title: "GPU",
       hint: "Kernels launched by it or by what it calls",
       width: "minmax(104px, 1fr)",
       cell: (row, most) => barCell(numberOf(row("device_total_ns")), most, "compute"),
     },
-    duration("device_self_ns", "GPU, own", "Kernels launched by the operator itself", 620),
+    {
+      ...duration("device_self_ns", "GPU, own", "Kernels launched by the operator itself", 620),
+      isWorth: isAny,
+    },
     {
       by: "cpu_self_ns",
       title: "CPU, own",
