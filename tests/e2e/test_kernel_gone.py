@@ -102,3 +102,8 @@ def test_a_kernel_that_died(request, fixture, kernel, probe):
     # JupyterLab starts another kernel, which knows nothing of this view.
     page.wait_for_function("liveProbe.state().gone", timeout=60_000)
     answers_alone(page, known)
+    # A server cannot end a kernel that it is about to start.
+    page.wait_for_function(
+        "jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'",
+        timeout=60_000,
+    )
