@@ -67,7 +67,7 @@ def timeline_svg(
     folded : bool
         Fold ranks that behave alike.
     opened : collection of int, optional
-        Ranks shown with all their tracks; by default one rank alone is.
+        Ranks shown with all their tracks; by default one that is shown alone.
     only : collection of int, optional
         Ranks to show; by default all.
 

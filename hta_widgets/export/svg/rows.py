@@ -103,7 +103,8 @@ def lay_rows(
         and (rank["rank"] not in alike.hidden or str(rank["rank"]) in pinned)
     ]
     if opened is None:
-        opened = {rank["rank"] for rank in ranks} if len(scene["ranks"]) == 1 else set()
+        # One rank alone looks lost when it is folded.
+        opened = {rank["rank"] for rank in ranks} if len(ranks) == 1 else set()
     ribbons = any("wait" in row for rank in scene["ranks"] for row in rank["summary"])
     fold = _fold(scene["ranks"], len(ranks), room, any_open=bool(opened), ribbons=ribbons)
     first: list[tuple[int, list[Row]]] = []
