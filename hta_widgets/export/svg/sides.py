@@ -187,10 +187,14 @@ class Sides:
             return
         x = self.place.right + _PAD
         room = self.place.margin - _PAD - 4
-        self.drawing.text(x, y + 11, fitted("GPU time in view", room), self.theme.ink3)
+        mpi = all(_is_mpi(row.rank) for row in rows)
+        said = f"{'MPI' if mpi else 'GPU'} time in view"
+        self.drawing.text(x, y + 11, fitted(said, room), self.theme.ink3)
         if lines > 1:
             word = "comm" if self.figures.lateness is None else "wait"
             keys = [f"compute · {word} · idle", f"comp · {word} · idle"]
+            if mpi:
+                keys = [f"{word} · other"]
             self.drawing.text(x, y + 27, first_fit(keys, room), self.theme.ink3)
 
     def totals(self, row: Row, y: float) -> None:
@@ -239,16 +243,24 @@ class Sides:
             part = (wait if known else stats["exposed"]) / whole
             word = "wait" if known else "comm"
             said = f"{word} {share(part)}" if part > 0 else ""
-            self._pair(left, baseline, width, said, share(stats["idle"] / whole))
+            rest = "other" if _is_mpi(row.rank) else "idle"
+            numbers = said, rest, share(stats["idle"] / whole)
+            self._pair(left, baseline, width, *numbers)
 
-    def _pair(self, x: float, y: float, width: float, exposed: str, idle: str) -> None:
-        """Write the exposed share left, the idle one right; without room only the numbers."""
+    def _pair(self, x: float, y: float, width: float, exposed: str, rest: str, idle: str) -> None:
+        """Write the exposed share left, the rest right; without room only the numbers."""
         bare = exposed.partition(" ")[2]
-        for left, right in ((exposed, f"idle {idle}"), (bare, f"idle {idle}"), (bare, idle)):
+        for left, right in ((exposed, f"{rest} {idle}"), (bare, f"{rest} {idle}"), (bare, idle)):
             if text_width(left) + text_width(right) + 8 <= width:
                 self.drawing.text(x, y, left, self.theme.ink2)
                 self.drawing.text(x + width, y, right, self.theme.ink3, anchor="end")
                 return
+
+
+def _is_mpi(rank: Mapping[str, Any]) -> bool:
+    """Return whether the rank's calls of MPI stand where others have device work."""
+    rows = [row for row in rank["summary"] if row["role"] != "cpu"]
+    return bool(rows) and all(row["label"] == "MPI" for row in rows)
 
 
 def _fact(word: str, number: str) -> _Fact:
