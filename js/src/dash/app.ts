@@ -3,7 +3,7 @@
 import { type MakeStage, TimelineApp } from "../app/app";
 import { copyText } from "../app/clipboard";
 import { throttle } from "../app/context";
-import { h } from "../app/dom";
+import { h, toggle } from "../app/dom";
 import { detectTheme, watchTheme } from "../app/host_theme";
 import { problemLines } from "../app/panels/problems";
 import { same } from "../app/history";
@@ -13,6 +13,8 @@ import type { Scene, Source, Span, ThemeName } from "../contract";
 import { plural } from "../draw/format";
 import type { LiveSource } from "../data/offline";
 import { Board } from "./board";
+import { type Tables } from "./by_format/rows";
+import { withTables } from "./by_format/source";
 import { PANELS } from "./catalog";
 import type { FigureItems, MakeChart } from "./chart_slot";
 import { ChartsLoader } from "./charts_loader";
@@ -50,6 +52,8 @@ export interface DashOptions {
 /** While the view moves, figures of what is in view follow at this pace. */
 const VIEW_MS = 160;
 const FIT_MS = 120;
+/** Below this width badges are brief. */
+const TIGHT_PX = 760;
 const MOST_OFFERS = 4;
 
 export class DashApp {
@@ -123,6 +127,7 @@ export class DashApp {
       clear: () => this.choosing.select(null),
       showPanel: (id, on) => this.setChoice(withPanel(this.choice, id, on)),
       isShown: (id) => shownIds(this.choice).includes(id),
+      isOffered: (id) => this.offered?.includes(id) ?? true,
       exports: () => this.takeAway.all(shownIds(this.choice)),
       saveForm: () => this.takeAway.saveForm(),
       help: () => this.timeline.openHelp(),
@@ -219,9 +224,10 @@ export class DashApp {
 
   private makePanes(): Panes {
     const { source, signal, model } = this.options;
+    const tables = (): Tables => (model.get("_tables") ?? {}) as Tables;
     return new Panes({
       root: this.root,
-      source,
+      source: withTables(source, tables),
       signal,
       choosing: this.choosing,
       charts: this.charts,
@@ -308,9 +314,17 @@ export class DashApp {
 
   // --- the panels ---------------------------------------------------------------------------------
 
+  /** The panels that the job's files have something for; null where nobody says. */
+  private get offered(): string[] | null {
+    const about = this.options.model.get("_about") as { panels?: string[] } | null | undefined;
+    return about?.panels ?? null;
+  }
+
   private get choice(): Choice {
     const given = this.options.model.get("panels");
-    return Array.isArray(given) ? (given as string[]) : PANELS.map(({ id }) => id);
+    return Array.isArray(given)
+      ? (given as string[])
+      : (this.offered ?? PANELS.map(({ id }) => id));
   }
 
   private setChoice(choice: Choice): void {
@@ -320,6 +334,7 @@ export class DashApp {
 
   private arrange(): void {
     const width = this.root.clientWidth;
+    if (width > 0) toggle(this.root, "hta-tight", width < TIGHT_PX);
     if (!this.board.arrange(width, this.choice)) return;
     this.panes.showAll();
     this.fit.fit(true);

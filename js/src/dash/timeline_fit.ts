@@ -5,8 +5,10 @@ import type { Board } from "./board";
 
 export const LEAST_PX = 220;
 const MOST_PX = 560;
-/** Higher rows than this are empty. */
+/** Rows grow no more than this. */
 const STRETCH = 1.35;
+/** A room that is free anyhow is of use up to this height: a rank opens into its tracks there. */
+const ROOMY_PX = 440;
 
 export interface FitWays {
   timeline: TimelineApp;
@@ -29,7 +31,8 @@ export class TimelineFit {
     if (!anew && this.fitted && !isCalm()) return;
     this.fitted = true;
     const needed = Math.min(Math.max(timeline.naturalHeight, LEAST_PX), MOST_PX);
-    timeline.height = given() ?? Math.max(needed, Math.min(this.room(), needed * STRETCH));
+    const most = Math.max(needed * STRETCH, ROOMY_PX);
+    timeline.height = given() ?? Math.max(needed, Math.min(this.room(), most));
   }
 
   /** The height of the timeline at which its column is as high as those beside it. */
