@@ -1,5 +1,8 @@
 """The dashboard in JupyterLab and Notebook 7: page and Python agree, with and without a kernel."""
 
+import io
+
+import pandas as pd
 import pytest
 from playwright.sync_api import expect
 from support.dashboard import Dash
@@ -30,7 +33,7 @@ def cells(folder):
 
 
 def test_page_and_python_follow_each_other_and_the_page_outlives_the_kernel(
-    notebook, kernel, folder, traces, page, lab, screenshot
+    notebook, kernel, folder, traces, page, lab, tmp_path, screenshot
 ):
     notebook(*cells(folder))
     dash = Dash(page, traces)
@@ -40,6 +43,15 @@ def test_page_and_python_follow_each_other_and_the_page_outlives_the_kernel(
     frame = kernel.value("dash.frames['kernel_breakdown'].sum_ns.astype(int).tolist()")
     assert frame == hw.analysis.kernel_breakdown(traces, ranks=[5]).sum_ns.astype(int).tolist()
     dash.has_numbers_of(dash.selection, ("kernels",))
+    table = pd.read_parquet(io.BytesIO(dash.saved("Top kernels: Parquet")))
+    assert table["sum_ns"].tolist() == frame
+    page.get_by_role("button", name="Save all this as one page").click()
+    form = dash.root.locator(".hta-save-form")
+    form.locator("input").fill(str(tmp_path / "saved.html"))
+    form.get_by_role("button", name="Write file").click()
+    expect(form).to_contain_text("Wrote", timeout=60_000)
+    assert "hta-dashboard.js" in (tmp_path / "saved.html").read_text("utf-8")
+    page.keyboard.press("Escape")
 
     # From Python to the page, and back again.
     middle = (traces.start_ns + traces.end_ns) // 2
