@@ -7,6 +7,7 @@ import { type Context, throttle } from "./context";
 import { aria, focused, h, toggle } from "./dom";
 import { FilterBox } from "./filter_box";
 import { detectTheme, watchTheme } from "./host_theme";
+import { PANEL_HELP } from "./keymap";
 import { Folding } from "./folding";
 import { Hover } from "./hover";
 import { listenToKeys } from "./keyboard";
@@ -128,7 +129,7 @@ export class TimelineApp {
     const focus = (): void => this.root.focus({ preventScroll: true });
     const fail = (title: string, error: unknown): void => this.fail(title, error);
     const dock = new Dock(focus);
-    const help = new HelpSheet(this.frame, focus);
+    const help = new HelpSheet(this.frame, focus, ctx.isPart ? [PANEL_HELP] : []);
     this.nav = new Navigation(ctx);
     this.rows = new Rows(ctx);
     const { folded = null, keepFolded = () => {} } = options;

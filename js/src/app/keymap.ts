@@ -157,6 +157,18 @@ export interface HelpGroup {
   lines: HelpLine[];
 }
 
+/** Of panels that are linked with the timeline. */
+export const PANEL_HELP: HelpGroup = {
+  title: "In the other panels",
+  lines: [
+    { keys: [["click"]], text: "select a bar, a cell, a name; again: clear it" },
+    { keys: [["Ctrl", "click"]], text: "add it, or take it out" },
+    { keys: [["drag"]], text: "ranks of a chart, time of the heatmap" },
+    { keys: [["Ctrl", "Z"]], text: "undo, from anywhere in the dashboard" },
+    { keys: [["Esc"]], text: "clear the selection" },
+  ],
+};
+
 export const HELP: readonly HelpGroup[] = [
   {
     title: "Move",

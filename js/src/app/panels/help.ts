@@ -2,7 +2,7 @@
 
 import { kbd } from "../controls";
 import { focused, h, put } from "../dom";
-import { HELP, type HelpLine } from "../keymap";
+import { HELP, type HelpGroup, type HelpLine } from "../keymap";
 import { closeButton } from "./parts";
 
 export class HelpSheet {
@@ -11,6 +11,7 @@ export class HelpSheet {
   constructor(
     private readonly place: HTMLElement,
     private readonly giveFocus: () => void,
+    more: readonly HelpGroup[] = [],
   ) {
     this.el = h(
       "div",
@@ -29,7 +30,7 @@ export class HelpSheet {
       h(
         "div",
         { class: "hta-help-groups" },
-        ...HELP.map((group) =>
+        ...[...more, ...HELP].map((group) =>
           h(
             "section",
             {},
