@@ -11,12 +11,13 @@ import pandas as pd
 from .bokeh_modules import embed
 from .busy import comm_comp_overlap, kernel_type_breakdown, temporal_breakdown
 from .idle import device_idle_breakdown, idle_causes
+from .inks import inks_sheet
 from .kernel_durations import kernel_durations
 from .queues import queue_length_summary
 from .rank_time import rank_time_heatmap
 from .sheets import laid_out_by_the_page
 from .step_phases import step_phases
-from .theme import Theme
+from .theme import Theme, theme_of
 
 __all__ = ["CHART_PANELS", "panel_figure", "panel_items"]
 
@@ -97,8 +98,21 @@ _PANELS: dict[str, tuple[Draw, Callable[[], pd.DataFrame]]] = {
     "heatmap": (rank_time_heatmap, _heatmap),
 }
 
+#: Panels of BytePS and MPI: one sheet for all, filled by ``js/src/dash/by_format``.
+_BY_FORMAT = (
+    "byteps_stragglers",
+    "byteps_gradients",
+    "byteps_stages",
+    "byteps_blame",
+    "byteps_servers",
+    "byteps_clock",
+    "mpi_ranks",
+    "mpi_sizes",
+    "mpi_routines",
+)
+
 #: Panels that are charts, by id.
-CHART_PANELS: tuple[str, ...] = tuple(_PANELS)
+CHART_PANELS: tuple[str, ...] = (*_PANELS, *_BY_FORMAT)
 
 
 def panel_figure(
@@ -155,4 +169,15 @@ def panel_items(panel: str) -> dict[str, Any]:
 
     The items are of no job: the page fills in what each selection has.
     """
+    if panel in _BY_FORMAT:
+        return {name: embed.json_item(_inks(name)) for name in ("light", "dark")}
     return {name: embed.json_item(panel_figure(panel, theme=name)) for name in ("light", "dark")}
+
+
+def _inks(theme: str) -> Any:
+    with laid_out_by_the_page():
+        figure = inks_sheet(theme_of(theme))
+    rows = figure.select_one({"name": "rows"})
+    rows.data = {name: [] for name in rows.data}
+    _lean(figure)
+    return figure

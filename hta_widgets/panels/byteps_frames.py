@@ -162,13 +162,29 @@ def arrivals_of(traces: TraceSet, selection: Selection) -> pd.DataFrame:
 
 def _blame(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
     frame = analysis.byteps_pull_blame(traces, selection=of_format(traces, selection, "byteps"))
-    return taken(frame, [str(name) for name in frame])
+    found = taken(frame, [str(name) for name in frame])
+    return _with_ranks(found, "worker", traces)
 
 
 def _servers(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
     scope = of_format(traces, selection, "byteps-server")
     frame = analysis.byteps_servers(traces, selection=scope)
-    return taken(frame, [str(name) for name in frame])
+    found = taken(frame, [str(name) for name in frame])
+    return _with_ranks(found, "server", traces)
+
+
+def _with_ranks(frame: pd.DataFrame, column: str, traces: TraceSet) -> pd.DataFrame:
+    """Add which ranks of the set rows stand for, as text: `2,3`."""
+    told = []
+    for number, job in zip(frame[column], frame["job"], strict=True):
+        files = [
+            str(trace.rank)
+            for trace in traces.values()
+            if getattr(trace, column) == number and (trace.job or "") == (job or "")
+        ]
+        told.append(",".join(files))
+    frame["ranks"] = pd.Series(told, dtype=object)
+    return frame
 
 
 def _requests(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:

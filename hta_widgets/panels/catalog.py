@@ -41,10 +41,24 @@ PANELS: dict[str, Panel] = {
         Panel("operators", "operators", ("names",)),
         Panel("steps", "step_times", ("window", "ranks")),
         Panel("heatmap", "rank_time_heatmap", ("window", "ranks")),
+        Panel("byteps_stragglers", "byteps_arrivals", ("window", "ranks")),
+        Panel("byteps_gradients", "byteps_gradients", ("names",)),
+        Panel("byteps_stages", "byteps_stages", ("ranks",)),
+        Panel("byteps_blame", "byteps_pull_blame", ("ranks",)),
+        Panel("byteps_servers", "byteps_servers", ("ranks",)),
+        Panel("byteps_requests", "byteps_requests", ("ranks",)),
+        Panel("byteps_clock", "byteps_clock", ("ranks", "window")),
+        Panel("mpi_ranks", "mpi_ranks", ("ranks", "window", "names")),
+        Panel("mpi_sizes", "mpi_message_sizes", ("names", "window")),
+        Panel("mpi_routines", "mpi_routines", ("names", "window")),
+        Panel("mpi_routine_table", "mpi_routines", ("names", "window")),
+        Panel("mpi_messages", "mpi_message_sizes", ("window",)),
+        Panel("mpi_hosts", "mpi_hosts", ("ranks", "window", "names")),
         Panel("summary", "", ()),
     )
 }
-_BY_ANALYSIS = {panel.analysis: panel for panel in PANELS.values() if panel.analysis}
+# Of an analysis with two panels the first one counts.
+_BY_ANALYSIS = {panel.analysis: panel for panel in reversed(PANELS.values()) if panel.analysis}
 
 
 def panel_of(name: str) -> Panel:

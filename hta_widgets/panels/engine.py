@@ -14,6 +14,7 @@ from hta_widgets.analysis.rank_time_heatmap import HEATMAP_METRICS
 from hta_widgets.model import Selection, TraceSet
 
 from .catalog import PANELS, panel_of, without_own
+from .format_panels import analysis_of
 from .frames import CLOCK, MAKERS
 from .headline import headline
 from .reply import as_json
@@ -73,6 +74,9 @@ class PanelEngine:
         panel = panel_of(name)
         if not panel.analysis:
             return self.frame(panel.id, selection)
+        by_format = analysis_of(self.traces, panel, self._of(panel.id, selection))
+        if by_format is not None:
+            return by_format
         function = getattr(analysis, panel.analysis)
         found: pd.DataFrame = function(self.traces, selection=self._of(panel.id, selection))
         return found

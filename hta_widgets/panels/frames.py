@@ -15,8 +15,10 @@ from hta_widgets import analysis
 from hta_widgets.model import Selection, TraceSet
 
 from .by_name import durations, kernels, operators
+from .byteps_frames import BYTEPS_MAKERS
 from .columns import or_null, taken
 from .members import summary
+from .mpi_frames import MPI_MAKERS
 from .steps import steps
 
 __all__ = ["CLOCK", "MAKERS", "TOP", "TOP_DURATIONS"]
@@ -106,6 +108,8 @@ MAKERS: dict[str, Maker] = {
     "steps": _steps,
     "heatmap": _heatmap,
     "summary": _summary,
+    **BYTEPS_MAKERS,
+    **MPI_MAKERS,
 }
 
 

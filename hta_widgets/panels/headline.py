@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from hta_widgets import analysis
@@ -12,13 +11,12 @@ from hta_widgets.model import Selection, TraceSet
 from hta_widgets.model.clauses import Clauses
 from hta_widgets.model.names import short_name
 
+from .finding import Finding, Headline, Piece
+from .format_headline import format_headline
 from .late_ranks import LateRanks, late_ranks
 from .run_times import RunTimes, run_times
 
 __all__ = ["Finding", "Headline", "Piece", "headline"]
-
-#: Text, or a rank: ``{"rank": 5, "text": "rank 5"}``.
-Piece = str | dict[str, Any]
 
 #: Findings below this share of all ranks' time are none.
 LEAST_SHARE = 0.02
@@ -39,75 +37,6 @@ _IDLE = {
     "blocked": "work that has been launched waits for another stream",
     "unknown": "the files do not say what launches the next work",
 }
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that takes time.
-
-    Attributes
-    ----------
-    kind : str
-        ``waiting``, ``exposed_communication``, ``idle``, ``kernel`` or ``step``.
-    share : float
-        Of the run, over all ranks, 0..1.
-    parts : list of str or dict
-        The sentence.
-    label : str
-        What a button that shows it says, such as ``Select rank 5``.
-    selection : Selection
-        What it selects.
-    """
-
-    kind: str
-    share: float
-    parts: list[Piece]
-    label: str
-    selection: Selection
-
-
-@dataclass(frozen=True)
-class Headline:
-    """What matters most.
-
-    Attributes
-    ----------
-    text_parts : list of str or dict
-        The headline, empty where there is nothing to say; ranks are ``{"rank": …, "text": …}``.
-    sentences : list of lists
-        At most two more.
-    findings : list of Finding
-        What takes 2 % of the run or more, what matters most first.
-    """
-
-    text_parts: list[Piece] = field(default_factory=list)
-    sentences: list[list[Piece]] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-
-    @property
-    def text(self) -> str:
-        """The headline alone."""
-        return _text(self.text_parts)
-
-    def __str__(self) -> str:
-        return " ".join(_text(parts) for parts in (self.text_parts, *self.sentences) if parts)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as the page takes it."""
-        return {
-            "headline": self.text_parts,
-            "more": self.sentences,
-            "findings": [
-                {
-                    "kind": one.kind,
-                    "share": one.share,
-                    "text": _text(one.parts),
-                    "label": one.label,
-                    "selection": one.selection.to_json(),
-                }
-                for one in self.findings
-            ],
-        }
 
 
 def headline(traces: TraceSet) -> Headline:
@@ -133,6 +62,9 @@ def headline(traces: TraceSet) -> Headline:
     >>> print(headline(hw.load("runs/job")))  # doctest: +SKIP
     7 of 8 ranks wait 149 ms each, 18 % of the run, for rank 5. …
     """
+    told = format_headline(traces)
+    if told is not None:
+        return told
     if not any(len(trace) for trace in traces.values()):
         return Headline()
     times = run_times(traces)
@@ -163,10 +95,6 @@ def _first(found: Sequence[Finding]) -> Finding | None:
     """Return the first finding that is not dwarfed by another one."""
     most = max((one.share for one in found), default=0.0)
     return next((one for one in found if one.share >= DWARFED * most), None)
-
-
-def _text(parts: list[Piece]) -> str:
-    return "".join(part if isinstance(part, str) else str(part["text"]) for part in parts)
 
 
 def _rank(rank: int, *, begins: bool = False) -> Piece:

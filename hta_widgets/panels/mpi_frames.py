@@ -153,5 +153,6 @@ MPI_MAKERS: dict[str, Any] = {
     "mpi_sizes": _sizes,
     "mpi_messages": _sizes,
     "mpi_routines": _routines,
+    "mpi_routine_table": _routines,
     "mpi_hosts": _hosts,
 }

@@ -17,7 +17,9 @@ from hta_widgets.export.embed.live import OfflineData
 from hta_widgets.export.html import DashboardPart, save_html
 from hta_widgets.model import Selection, Trace, TraceSet
 from hta_widgets.panels import PANELS, PanelEngine
+from hta_widgets.panels.base_tables import base_tables
 from hta_widgets.panels.catalog import panel_of
+from hta_widgets.panels.format_panels import offered_panels
 from hta_widgets.tiles import TileEngine
 from hta_widgets.widgets.assets import asset
 from hta_widgets.widgets.bokeh_asset import bokeh_asset, bokeh_module
@@ -40,7 +42,7 @@ _FORMATS = {
     "mpi-trace": "MPI trace",
 }
 #: The traits that a saved page shows as they are.
-_SAVED = ("height", "folded", "panels", "metric", "_figures", "_headline", "_about")
+_SAVED = ("height", "folded", "panels", "metric", "_figures", "_headline", "_about", "_tables")
 #: The traits that figures hang on.
 _FIGURES_HANG_ON = ("selection", "scope", "view")
 
@@ -109,6 +111,7 @@ class Dashboard(LinkedView):
     panels: t.List[Any] = t.List().tag(sync=True)
     metric = t.Unicode("").tag(sync=True)
     _about = t.Dict().tag(sync=True)
+    _tables = t.Dict().tag(sync=True)
     _figures = t.Dict().tag(sync=True)
     _headline = t.Dict(allow_none=True, default_value=None).tag(sync=True)
 
@@ -121,15 +124,17 @@ class Dashboard(LinkedView):
         color: str = "kind",
         folded: bool | None = None,
     ) -> None:
-        choice = chosen_panels(panels)
         self._esm = asset("dashboard.js").read_text("utf-8")
         self._css = asset("dashboard.css").read_text("utf-8")
         drawn = as_traces(traces, "Dashboard")
+        offered = offered_panels(drawn.formats)
+        choice = chosen_panels(panels, offered)
         engine = TileEngine(drawn)
         self.panel_engine = PanelEngine(drawn)
-        names = tuple(PANELS)
+        names = tuple(name for name in PANELS if name in {*offered, "summary"})
         self.frames = Following(names, self._analysis, self._panel_id)
-        self.charts = Following(CHARTS, self._chart, self._chart_id)
+        drawings = tuple(name for name in CHARTS if name in offered)
+        self.charts = Following(drawings, self._chart, self._chart_id)
         self._panel_frames = Following(names, self._panel_frame, self._panel_id)
         super().__init__(
             drawn,
@@ -138,7 +143,11 @@ class Dashboard(LinkedView):
             height=height,
             folded=len(drawn) > MOST_UNFOLDED if folded is None else folded,
             panels=choice,
-            _about={"format": ", ".join(_FORMATS.get(name, name) for name in drawn.formats)},
+            _about={
+                "format": ", ".join(_FORMATS.get(name, name) for name in drawn.formats),
+                "panels": offered,
+            },
+            _tables=base_tables(drawn),
             _scene=engine.scene(),
         )
         self.observe(self._forget, names=list(_FIGURES_HANG_ON))
@@ -201,7 +210,7 @@ class Dashboard(LinkedView):
         str
             The path that was written.
         """
-        self._figures = self._drawn(CHARTS)
+        self._figures = self._drawn([name for name in CHARTS if name in self._about["panels"]])
         self._say()
         traits = {name: getattr(self, name) for name in _SAVED}
         part = DashboardPart(traits, bokeh_module())

@@ -20,6 +20,15 @@ CHARTS = (
     "kernel_types",
     "idle",
     "queue",
+    "byteps_stragglers",
+    "byteps_gradients",
+    "byteps_stages",
+    "byteps_blame",
+    "byteps_servers",
+    "byteps_clock",
+    "mpi_ranks",
+    "mpi_sizes",
+    "mpi_routines",
 )
 
 #: In the order of the list from which users choose.
@@ -35,6 +44,19 @@ ALL_PANELS = (
     "idle",
     "queue",
     "operators",
+    "byteps_stragglers",
+    "byteps_gradients",
+    "byteps_stages",
+    "byteps_blame",
+    "byteps_servers",
+    "byteps_requests",
+    "byteps_clock",
+    "mpi_ranks",
+    "mpi_sizes",
+    "mpi_routines",
+    "mpi_routine_table",
+    "mpi_messages",
+    "mpi_hosts",
     "selection",
     "problems",
 )
@@ -42,8 +64,10 @@ ALL_PANELS = (
 Choice = list[str] | list[list[str]]
 
 
-def chosen_panels(panels: Sequence[str | Sequence[str]] | None) -> Choice:
-    """Return what `panels=` asks for, checked; None asks for everything.
+def chosen_panels(
+    panels: Sequence[str | Sequence[str]] | None, offered: Sequence[str] = ALL_PANELS
+) -> Choice:
+    """Return what `panels=` asks for, checked; None asks for everything that is offered.
 
     Raises
     ------
@@ -51,7 +75,7 @@ def chosen_panels(panels: Sequence[str | Sequence[str]] | None) -> Choice:
         If a name is no panel, or is there twice, or rows are mixed with names.
     """
     if panels is None:
-        return list(ALL_PANELS)
+        return list(offered)
     if isinstance(panels, str):
         panels = [panels]
     rows = [row for row in panels if not isinstance(row, str)]

@@ -2,6 +2,7 @@
 
 import type { SelectionJson } from "../contract";
 import { EVERYTHING } from "../app/selection";
+import { FORMAT_PANELS } from "./by_format/catalog";
 import { readClauses, writeClauses } from "./clauses";
 
 export type Dimension = "ranks" | "names" | "kinds" | "window";
@@ -44,6 +45,7 @@ export const PANELS: readonly PanelKind[] = [
   panel("idle", "chart", "Why GPUs are idle", "by cause and rank", "ranks"),
   panel("queue", "chart", "Launch queue", "kernels that wait to run", "ranks"),
   panel("operators", "table", "Operators", "CPU and GPU time by operator", "names"),
+  ...FORMAT_PANELS,
   panel("selection", "words", "Selection", "in words, and as code"),
   panel("problems", "words", "Problems", "what was skipped, repaired or guessed"),
 ];

@@ -29,11 +29,24 @@ const MIDDLE_PX = 1000;
 const RIGHT_PX = [348, 460] as const;
 
 const ONE = [
+  ["mpi_ranks"],
+  ["byteps_stragglers"],
   ["breakdown"],
   ["timeline"],
   ["heatmap"],
+  ["byteps_gradients"],
+  ["mpi_sizes"],
+  ["mpi_routine_table"],
   ["selection"],
   ["kernels"],
+  ["byteps_blame"],
+  ["byteps_servers"],
+  ["byteps_stages"],
+  ["byteps_requests"],
+  ["byteps_clock"],
+  ["mpi_messages"],
+  ["mpi_routines"],
+  ["mpi_hosts"],
   ["overlap"],
   ["steps"],
   ["kernel_durations"],
@@ -45,20 +58,36 @@ const ONE = [
 ];
 const PAIRS = [
   ["breakdown", "overlap"],
+  ["mpi_ranks", "mpi_sizes"],
+  ["byteps_stragglers", "byteps_blame"],
   ["timeline"],
   ["heatmap"],
+  ["byteps_gradients", "byteps_stages"],
+  ["mpi_routine_table", "mpi_messages"],
   ["selection", "problems"],
+  ["byteps_requests", "byteps_servers"],
+  ["mpi_routines", "mpi_hosts"],
+  ["byteps_clock"],
   ["steps", "kernels"],
   ["kernel_durations", "kernel_types"],
   ["idle", "queue"],
   ["operators"],
 ];
 const WIDE = [
-  ["breakdown", "overlap", "steps"],
-  ["timeline", "heatmap"],
-  ["selection", "problems", "kernels"],
+  ["breakdown", "overlap", "steps", "mpi_ranks", "byteps_blame", "byteps_servers", "byteps_clock"],
+  ["timeline", "heatmap", "byteps_stragglers", "mpi_sizes", "mpi_messages"],
+  ["selection", "problems", "kernels", "mpi_routines", "mpi_hosts"],
 ];
-const BELOW = [["operators"], ["kernel_durations", "kernel_types"], ["idle"], ["queue"]];
+const BELOW = [
+  ["byteps_gradients"],
+  ["byteps_stages"],
+  ["byteps_requests"],
+  ["mpi_routine_table"],
+  ["operators"],
+  ["kernel_durations", "kernel_types"],
+  ["idle"],
+  ["queue"],
+];
 
 /** Panels that need more room than their neighbours. */
 const SHARE: Record<string, number> = { timeline: 2, heatmap: 2, kernels: 1.35, operators: 1.35 };

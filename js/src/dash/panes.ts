@@ -1,7 +1,10 @@
 /** The panels: what is in each, which of them are in sight, and the numbers that those need. */
 
 import type { Scene, Source, Span } from "../contract";
+import { isOfFormat } from "./by_format/catalog";
+import { formatContent } from "./by_format/contents";
 import { isChart, isCounted } from "./catalog";
+import type { ChartSlot } from "./chart_slot";
 import type { ChartsLoader } from "./charts_loader";
 import { NONE_CHOSEN } from "./choice";
 import type { Choosing } from "./choosing";
@@ -13,7 +16,7 @@ import type { SelectionPanel } from "./selection_panel";
 import { Sight } from "./sight";
 import { NameTable } from "./table";
 import { KERNELS, OPERATORS } from "./tables";
-import type { PanelFrame } from "./types";
+import type { Brush, PanelFrame } from "./types";
 
 export interface PaneParts {
   root: HTMLElement;
@@ -160,6 +163,10 @@ export class Panes {
     else if (id === "heatmap") {
       this.heatmap = this.makeHeatmap(pane);
       pane.setContent(this.heatmap);
+    } else if (isOfFormat(id)) {
+      const slot = (one: string): ChartSlot => charts.slot(one);
+      const brush = (from: string, to: Brush): void => choosing.brush(from, to);
+      pane.setContent(formatContent(id, { signal, slot, brush }));
     } else if (isChart(id)) pane.setContent(charts.slot(id));
   }
 

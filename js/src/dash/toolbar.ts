@@ -18,6 +18,8 @@ export interface ToolbarWays {
   clear(): void;
   showPanel(id: string, on: boolean): void;
   isShown(id: string): boolean;
+  /** Is there anything that it could show? */
+  isOffered(id: string): boolean;
   exports(): MenuItem[];
   /** The sheet to save all this as a page. */
   saveForm(): HTMLElement;
@@ -170,7 +172,7 @@ export class DashToolbar {
 
   private panels(): HTMLElement {
     return this.menu(
-      ...PANELS.map(({ id, title, about }) => {
+      ...PANELS.filter(({ id }) => this.ways.isOffered(id)).map(({ id, title, about }) => {
         const { el, input } = checkbox(title, about, this.ways.isShown(id));
         input.addEventListener("change", () => this.ways.showPanel(id, input.checked));
         el.append(h("span", { class: "hta-note" }, about));

@@ -2,6 +2,7 @@
 
 import type { ThemeName } from "../../contract";
 import type { Brush, ChartPanel } from "../types";
+import { FORMAT_CHARTS } from "../by_format/charts";
 import type { Bokeh } from "./bokeh";
 import { breakdown } from "./breakdown";
 import type { MakeRows } from "./content";
@@ -32,6 +33,7 @@ function rows(title: string, dimension: Dimension, content: MakeRows): Kind {
 }
 
 const KINDS: Readonly<Record<string, Kind>> = {
+  ...FORMAT_CHARTS,
   breakdown: rows("Where GPU time goes", "ranks", breakdown),
   overlap: rows("Communication, and how much compute hides", "ranks", overlap),
   idle: rows("Why devices are idle", "ranks", idle),

@@ -248,7 +248,7 @@ export class RowsDrawing implements Drawing {
     return xStart + ((x - plan.gutter) / plan.across) * (xEnd - xStart);
   }
 
-  private hitAt(x: number, y: number): Hit | null {
+  protected hitAt(x: number, y: number): Hit | null {
     const plan = this.plan;
     if (plan === null || this.content.hit === undefined) return null;
     const reach = (REACH / plan.across) * (this.content.xEnd - this.content.xStart);

@@ -1,0 +1,87 @@
+"""What is found in a job, and how it is said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hta_widgets.model import Selection
+
+__all__ = ["Finding", "Headline", "Piece", "text_of"]
+
+#: Text, or a rank: ``{"rank": 5, "text": "rank 5"}``.
+Piece = str | dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that takes time.
+
+    Attributes
+    ----------
+    kind : str
+        ``waiting``, ``exposed_communication``, ``idle``, ``kernel`` or ``step``.
+    share : float
+        Of the run, over all ranks, 0..1.
+    parts : list of str or dict
+        The sentence.
+    label : str
+        What a button that shows it says, such as ``Select rank 5``.
+    selection : Selection
+        What it selects.
+    """
+
+    kind: str
+    share: float
+    parts: list[Piece]
+    label: str
+    selection: Selection
+
+
+@dataclass(frozen=True)
+class Headline:
+    """What matters most.
+
+    Attributes
+    ----------
+    text_parts : list of str or dict
+        The headline, empty where there is nothing to say; ranks are ``{"rank": …, "text": …}``.
+    sentences : list of lists
+        At most two more.
+    findings : list of Finding
+        What takes 2 % of the run or more, what matters most first.
+    """
+
+    text_parts: list[Piece] = field(default_factory=list)
+    sentences: list[list[Piece]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """The headline alone."""
+        return text_of(self.text_parts)
+
+    def __str__(self) -> str:
+        return " ".join(text_of(parts) for parts in (self.text_parts, *self.sentences) if parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as the page takes it."""
+        return {
+            "headline": self.text_parts,
+            "more": self.sentences,
+            "findings": [
+                {
+                    "kind": one.kind,
+                    "share": one.share,
+                    "text": text_of(one.parts),
+                    "label": one.label,
+                    "selection": one.selection.to_json(),
+                }
+                for one in self.findings
+            ],
+        }
+
+
+def text_of(parts: list[Piece]) -> str:
+    """Return a sentence without its links."""
+    return "".join(part if isinstance(part, str) else str(part["text"]) for part in parts)

@@ -1,0 +1,209 @@
+"""What matters most in BytePS's and MPI's files, in a sentence or three."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hta_widgets import analysis
+from hta_widgets.formats import count, duration, share
+from hta_widgets.model import Selection, TraceSet
+
+from .finding import Finding, Headline, Piece
+from .mpi_frames import keys_of_ranks
+
+__all__ = ["format_headline"]
+
+_OWN = {"byteps", "byteps-server", "mpi-profile", "mpi-trace"}
+#: A routine of which as many calls negotiate is told of.
+_MANY_CALLS = 0.5
+#: From here on the busiest server is busier than others.
+_UNEVEN = 1.25
+#: Queues are told of from this share of gradients' time on.
+_MUCH_QUEUE = 0.25
+_MOST_SENTENCES = 2
+
+
+def format_headline(traces: TraceSet) -> Headline | None:
+    """Return what matters most in a job of these formats alone; None where there are others."""
+    formats = set(traces.formats)
+    if not formats or not formats <= _OWN:
+        return None
+    found: list[Finding] = []
+    more: list[list[Piece]] = []
+    nothing: list[Piece] = []
+    if formats & {"byteps", "byteps-server"}:
+        _byteps(traces, found, more)
+        workers = {(one.job, one.worker) for one in traces.values() if one.format == "byteps"}
+        if len(workers) != 1:
+            nothing = ["No worker is last most of the time."]
+    if formats & {"mpi-profile", "mpi-trace"}:
+        nothing = _mpi(traces, found, more) or nothing
+    sentences = [*(one.parts for one in found[1:]), *more]
+    if found:
+        return Headline(found[0].parts, sentences[:_MOST_SENTENCES], found)
+    if not sentences:
+        return Headline(nothing, [], [])
+    return Headline(sentences[0], [nothing, *sentences[1:]][:_MOST_SENTENCES], [])
+
+
+# --- BytePS ---------------------------------------------------------------------------------------
+
+
+def _byteps(traces: TraceSet, found: list[Finding], more: list[list[Piece]]) -> None:
+    late = _late_by_pulls(traces) or _late_by_servers(traces)
+    found += late
+    if "byteps" in traces.formats:
+        gradients = analysis.byteps_gradients(traces)
+        gradients = gradients[gradients["busy_ns"] >= 0]
+        total = int(gradients["total_ns"].sum())
+        queue = int(gradients["queue_ns"].sum())
+        if total and queue >= _MUCH_QUEUE * total:
+            mean = gradients.groupby("tensor", observed=True)["total_ns"].mean()
+            more.append(
+                [
+                    (
+                        f"{share(queue / total)} of a gradient's time is waiting in queues; "
+                        f"{mean.idxmax()} takes longest, {duration(float(mean.max()))}."
+                    )
+                ]
+            )
+    if "byteps-server" in traces.formats:
+        servers = analysis.byteps_servers(traces)
+        busy = servers["busy_ns"].to_numpy(float)
+        if len(busy) > 1 and busy.mean() > 0 and busy.max() >= _UNEVEN * busy.mean():
+            first = int(servers["server"].iloc[int(busy.argmax())])
+            more.append(
+                [
+                    (
+                        f"Server {first} works {busy.max() / busy.mean():.2f} times as much as the mean"
+                        " server: keys are shared out unevenly."
+                    )
+                ]
+            )
+
+
+def _late_by_pulls(traces: TraceSet) -> list[Finding]:
+    if "byteps" not in traces.formats:
+        return []
+    blame = analysis.byteps_pull_blame(traces)
+    cost = int(blame["slack_ns"].sum())
+    whole = max(int(blame["pull_ns"].sum()), 1)
+    found = []
+    for worker, part, pulls, job in zip(
+        *(blame[name][blame["straggler"]] for name in ("worker", "blame", "pulls", "job")),
+        strict=True,
+    ):
+        ranks = [
+            trace.rank
+            for trace in traces.values()
+            if trace.format == "byteps" and trace.worker == worker and trace.job == job
+        ]
+        parts: list[Piece] = [
+            {"rank": ranks[-1], "text": f"Worker {worker}"},
+            (
+                f" is last in {count(round(part * pulls))} of {count(pulls)} partitions and steps:"
+                f" the others' PULLs wait {duration(cost)} for it, {share(cost / whole)} of all PULLs."
+            ),
+        ]
+        label, chosen = f"Select worker {worker}", Selection(ranks=tuple(ranks))
+        found.append(Finding("waiting", cost / whole, parts, label, chosen))
+    return found
+
+
+def _late_by_servers(traces: TraceSet) -> list[Finding]:
+    if "byteps-server" not in traces.formats:
+        return []
+    lag = analysis.byteps_worker_lag(traces)
+    late = lag[lag["straggler"]]
+    found = []
+    for label, score, iterations, mean, cost in zip(
+        *(
+            late[name]
+            for name in ("label", "score", "iterations", "mean_lag_ns", "imposed_wait_ns")
+        ),
+        strict=True,
+    ):
+        parts: list[Piece] = [
+            (
+                f"N{label[1:]} is last in {count(round(score * iterations))} of {count(iterations)}"
+                f" pushes, {duration(mean)} behind: the others' pulls wait {duration(cost)} for it."
+            ),
+        ]
+        found.append(Finding("waiting", float(score), parts, "Select pulls", _PULLS))
+    return found
+
+
+_PULLS = Selection(query="name.str.startswith('pull-')")
+
+
+# --- MPI ------------------------------------------------------------------------------------------
+
+
+def _mpi(traces: TraceSet, found: list[Finding], more: list[list[Piece]]) -> list[Piece]:
+    uneven = analysis.mpi_imbalance(traces)
+    keys = keys_of_ranks(traces)
+    several = len(uneven) > 1
+    for row in uneven.to_dict("records"):
+        job = f" of {row['job']}" if several else ""
+        if row["is_straggler"]:
+            found.append(_straggler(row, keys, job))
+    for job_name, small in _negotiation(traces):
+        more.append([f"{f'{job_name}: ' if several else ''}{small}"])
+    hosts = analysis.mpi_hosts(traces)
+    slow = hosts["host"][hosts["is_slow"]].tolist()
+    if slow:
+        more.append([f"All ranks of {', '.join(slow)} wait least: the others wait for that host."])
+    if not len(uneven):
+        return []
+    ranks = analysis.mpi_ranks(traces)
+    of_all = float(np.nansum(ranks["comm_s"]) / max(np.nansum(ranks["elapsed_s"]), 1e-300))
+    return [f"No rank stands out: ranks spend {share(of_all)} of their time in MPI."]
+
+
+def _straggler(row: dict[Any, Any], keys: dict[tuple[str, int], list[int]], job: str) -> Finding:
+    rank, others = int(row["straggler_rank"]), int(row["ranks"]) - 1
+    own = keys.get((row["job"], rank), [])
+    name: Piece = {"rank": own[0], "text": f"Rank {rank}"} if own else f"Rank {rank}"
+    parts: list[Piece] = [
+        name,
+        (
+            f"{job} spends least time in MPI, {duration(row['comm_min_s'] * 1e9)}"
+            f" (mean {duration(row['comm_mean_s'] * 1e9)}): the other"
+            f" {others if others > 1 else 'rank'} wait{'' if others > 1 else 's'} for it."
+        ),
+    ]
+    lost = 1 - row["comm_min_s"] / max(row["comm_mean_s"], 1e-300)
+    chosen = Selection(ranks=tuple(own)) if own else Selection()
+    return Finding("waiting", float(lost), parts, f"Select rank {rank}", chosen)
+
+
+def _negotiation(traces: TraceSet) -> list[tuple[str, str]]:
+    """Say of each job what share of all-reduces are of 8 bytes, in calls, time and bytes."""
+    frame = analysis.mpi_message_sizes(traces, routine="MPI_Allreduce")
+    said = []
+    for job, rows in frame.groupby("job", sort=True):
+        small = rows[rows["size_hi"] <= 8]
+        calls, whole = float(small["calls"].sum()), float(rows["calls"].sum())
+        if not whole or calls < _MANY_CALLS * whole or not rows["time_s"].sum() > 0:
+            continue
+        time, size = (
+            float(small[name].sum()) / max(float(rows[name].sum()), 1e-300)
+            for name in ("time_s", "bytes")
+        )
+        text = (
+            f"8-byte Allreduce: {share(calls / whole)} of calls, {share(time)} of Allreduce time,"
+            f" {_fine(size)} of bytes."
+        )
+        said.append((str(job), text))
+    return said
+
+
+def _fine(part: float) -> str:
+    """Return a share to one digit where it is small: that it is tiny is what matters."""
+    if not 0 < part < 0.01:
+        return share(part)
+    percent = part * 100
+    digits = max(0, -int(np.floor(np.log10(percent))))
+    return f"{percent:.{digits}f}\u2009%"

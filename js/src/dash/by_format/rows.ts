@@ -1,0 +1,102 @@
+/** Rows of tables that a page holds: read by column, put into groups, made into frames. */
+
+import type { SelectionJson } from "../../contract";
+import type { PanelFrame, Value } from "../types";
+
+/** What the page was given of a job's files; null where there are too many rows. */
+export type Tables = Record<string, PanelFrame | null | undefined>;
+
+export function ints(table: PanelFrame, name: string): readonly number[] {
+  return (table.columns[name] ?? []) as readonly number[];
+}
+
+export function strings(table: PanelFrame, name: string): readonly string[] {
+  return (table.columns[name] ?? []) as readonly string[];
+}
+
+/** Whether an event overlaps a window: as a selection's members do. */
+export function overlapping({
+  start_ns: from,
+  end_ns: to,
+}: SelectionJson): (start: number, dur: number) => boolean {
+  if (from === null && to === null) return () => true;
+  const low = from ?? -Infinity;
+  const high = to ?? Infinity;
+  if (low === high) return () => false;
+  return (start, dur) => start < high && (start + dur > low || start >= low);
+}
+
+/** Columns that are filled row by row. */
+export class Columns {
+  private readonly columns: Record<string, Value[]> = {};
+  rows = 0;
+
+  constructor(names: readonly string[]) {
+    for (const name of names) this.columns[name] = [];
+  }
+
+  add(row: Record<string, Value>): void {
+    for (const [name, values] of Object.entries(this.columns)) values.push(row[name] ?? null);
+    this.rows += 1;
+  }
+
+  frame(attrs: Record<string, unknown> = {}): PanelFrame {
+    return { rows: this.rows, columns: this.columns, attrs };
+  }
+}
+
+/** Values by a key made of parts, in the order in which they are met. */
+export class Groups<T> {
+  private readonly found = new Map<string, T>();
+
+  constructor(private readonly make: (parts: readonly (string | number)[]) => T) {}
+
+  at(...parts: (string | number)[]): T {
+    const key = parts.join("\0");
+    let group = this.found.get(key);
+    if (group === undefined) {
+      group = this.make(parts);
+      this.found.set(key, group);
+    }
+    return group;
+  }
+
+  get(...parts: (string | number)[]): T | undefined {
+    return this.found.get(parts.join("\0"));
+  }
+
+  values(): T[] {
+    return [...this.found.values()];
+  }
+}
+
+export type Comparison<T> = (a: T, b: T) => number;
+
+/** By the first comparison that tells two apart. */
+export function ordered<T>(values: readonly T[], ...by: readonly Comparison<T>[]): T[] {
+  return [...values].sort((a, b) => {
+    for (const compare of by) {
+      const found = compare(a, b);
+      if (found !== 0) return found;
+    }
+    return 0;
+  });
+}
+
+/** As Python orders texts. */
+export function byText(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+/** How long any of some spans lasts. */
+export function unionLength(spans: readonly (readonly [start: number, end: number])[]): number {
+  const sorted = [...spans].sort((a, b) => a[0] - b[0]);
+  let total = 0;
+  let reached = -Infinity;
+  for (const [start, end] of sorted) {
+    if (end <= reached) continue;
+    total += end - Math.max(start, reached);
+    reached = end;
+  }
+  return total;
+}

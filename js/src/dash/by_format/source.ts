@@ -1,0 +1,68 @@
+/** Answers panels from the tables that the page holds; all else is asked for as before. */
+
+import type { Reply, SelectionJson, Source } from "../../contract";
+import { EVERYTHING } from "../../app/selection";
+import { withoutOwn } from "../catalog";
+import type { PanelFrame } from "../types";
+import * as byteps from "./byteps_frames";
+import * as mpi from "./mpi_frames";
+import type { Tables } from "./rows";
+
+type Make = (tables: Tables, selection: SelectionJson) => PanelFrame;
+
+interface Maker {
+  /** The table without which the kernel has to answer. */
+  from: string;
+  make: Make;
+}
+
+const MAKERS: Readonly<Record<string, Maker>> = {
+  byteps_gradients: { from: "gradients", make: byteps.gradients },
+  byteps_stages: { from: "stages", make: byteps.stages },
+  byteps_stragglers: { from: "requests", make: byteps.stragglers },
+  byteps_blame: { from: "stages", make: byteps.blame },
+  byteps_servers: { from: "requests", make: byteps.servers },
+  byteps_requests: { from: "requests", make: byteps.requestsByKey },
+  byteps_clock: { from: "byteps_clock", make: (tables) => mpi.whole(tables, "byteps_clock") },
+  mpi_ranks: { from: "mpi_ranks", make: (tables) => mpi.whole(tables, "mpi_ranks") },
+  mpi_hosts: { from: "mpi_hosts", make: (tables) => mpi.whole(tables, "mpi_hosts") },
+  mpi_routines: { from: "routines", make: mpi.routines },
+  mpi_routine_table: { from: "routines", make: mpi.routines },
+  mpi_sizes: { from: "sizes", make: mpi.sizes },
+  mpi_messages: { from: "sizes", make: mpi.sizes },
+};
+
+/** What a panel shows by the page's own tables; null where it has none for it. */
+export function frameFromTables(
+  tables: Tables,
+  id: string,
+  selection: SelectionJson | null,
+): PanelFrame | null {
+  const maker = MAKERS[id];
+  if (maker === undefined || tables[maker.from] === null) return null;
+  return maker.make(tables, withoutOwn(id, { ...EVERYTHING, ...selection }));
+}
+
+export function withTables(source: Source, tables: () => Tables): Source {
+  return {
+    get status() {
+      return source.status;
+    },
+    onStatus: (listener, signal) => source.onStatus(listener, signal),
+    ask: async (op, request, signal): Promise<Reply> => {
+      if (op !== "panels") return source.ask(op, request, signal);
+      const panels: Record<string, PanelFrame> = {};
+      const rest: string[] = [];
+      const selection = request.selection as SelectionJson | null;
+      for (const id of request.panels as string[]) {
+        const frame = frameFromTables(tables(), id, selection);
+        if (frame === null) rest.push(id);
+        else panels[id] = frame;
+      }
+      if (rest.length === 0) return { reply: { panels }, buffer: null };
+      const { reply, buffer } = await source.ask(op, { ...request, panels: rest }, signal);
+      const asked = reply.panels as Record<string, PanelFrame>;
+      return { reply: { ...reply, panels: { ...asked, ...panels } }, buffer };
+    },
+  };
+}
