@@ -77,8 +77,8 @@ def _byteps(traces: TraceSet, found: list[Finding], more: list[list[Piece]]) -> 
             more.append(
                 [
                     (
-                        f"Server {first} works {busy.max() / busy.mean():.2f} times as much as the mean"
-                        " server: keys are shared out unevenly."
+                        f"Server {first} works {busy.max() / busy.mean():.2f} times as much as the"
+                        " mean server: keys are shared out unevenly."
                     )
                 ]
             )
@@ -104,7 +104,8 @@ def _late_by_pulls(traces: TraceSet) -> list[Finding]:
             {"rank": ranks[-1], "text": f"Worker {worker}"},
             (
                 f" is last in {count(round(part * pulls))} of {count(pulls)} partitions and steps:"
-                f" the others' PULLs wait {duration(cost)} for it, {share(cost / whole)} of all PULLs."
+                f" the others' PULLs wait {duration(cost)} for it, {share(cost / whole)} of all"
+                " PULLs."
             ),
         ]
         label, chosen = f"Select worker {worker}", Selection(ranks=tuple(ranks))
@@ -186,7 +187,7 @@ def _negotiation(traces: TraceSet) -> list[tuple[str, str]]:
     for job, rows in frame.groupby("job", sort=True):
         small = rows[rows["size_hi"] <= 8]
         calls, whole = float(small["calls"].sum()), float(rows["calls"].sum())
-        if not whole or calls < _MANY_CALLS * whole or not rows["time_s"].sum() > 0:
+        if not whole or calls < _MANY_CALLS * whole or not rows["time_s"].sum() > 0.0:
             continue
         time, size = (
             float(small[name].sum()) / max(float(rows[name].sum()), 1e-300)

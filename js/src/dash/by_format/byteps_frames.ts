@@ -80,7 +80,7 @@ export function gradients(tables: Tables, selection: SelectionJson): PanelFrame 
   const within = overlapping(selection);
   const [rank, start, total, busy, queue, tail] = [
     ...["rank", "start_ns", "total_ns", "busy_ns", "queue_ns", "tail_ns"],
-  ].map((name) => ints(table, name)) as (readonly number[])[];
+  ].map((name) => ints(table, name));
   const tensor = strings(table, "tensor");
   const critical = table.columns.critical!;
   const groups = new Groups(([name, job, worker]) => ({
@@ -143,7 +143,7 @@ export function stages(tables: Tables, selection: SelectionJson): PanelFrame {
   const high = selection.end_ns ?? Infinity;
   const [rank, stage, start, dur, queue] = [
     ...["rank", "stage", "start_ns", "dur_ns", "queue_ns"],
-  ].map((name) => ints(table, name)) as (readonly number[])[];
+  ].map((name) => ints(table, name));
   const groups = new Groups<StageSums>(([of, code]) => ({
     file: files.get(Number(of))!,
     stage: Number(code),
@@ -205,7 +205,7 @@ function pullGroups(tables: Tables, selection: SelectionJson): Pull[][] {
   const within = overlapping(selection);
   const [rank, stage, key, step, start, dur] = [
     ...["rank", "stage", "key", "step", "start_ns", "dur_ns"],
-  ].map((name) => ints(table, name)) as (readonly number[])[];
+  ].map((name) => ints(table, name));
   const groups = new Groups<Pull[]>(() => []);
   const workers = new Map<string, Set<number>>();
   for (let row = 0; row < table.rows; row += 1) {
@@ -299,7 +299,7 @@ function requestsOf(tables: Tables, selection: SelectionJson): Request[] {
   const within = overlapping(selection);
   const [rank, key, push, node, iteration, start, dur, wait] = [
     ...["rank", "key", "push", "node", "iteration", "start_ns", "dur_ns", "wait_ns"],
-  ].map((name) => ints(table, name)) as (readonly number[])[];
+  ].map((name) => ints(table, name));
   const found: Request[] = [];
   for (let row = 0; row < table.rows; row += 1) {
     const file = files.get(rank![row]!);

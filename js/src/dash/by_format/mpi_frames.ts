@@ -26,10 +26,8 @@ function rowsOf(table: PanelFrame, selection: SelectionJson): Row[] {
   const { columns } = table;
   const [rank, key, calls, bytes, time] = ["rank", "key", "calls", "bytes", "time_s"].map((name) =>
     ints(table, name),
-  ) as (readonly number[])[];
-  const [job, routine, source] = ["job", "routine", "source"].map((name) =>
-    strings(table, name),
-  ) as (readonly string[])[];
+  );
+  const [job, routine, source] = ["job", "routine", "source"].map((name) => strings(table, name));
   const chosen = selection.ranks?.some((one) => key!.includes(one)) === true;
   const at = key!
     .map((_, row) => row)

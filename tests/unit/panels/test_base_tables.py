@@ -1,0 +1,115 @@
+"""What a page counts from its tables is what the analyses say of the same ranks and window."""
+
+import json
+import subprocess
+
+import pytest
+
+import hta_widgets as hw
+from hta_widgets.demo import write_byteps_job, write_mpi_job
+from hta_widgets.model import Selection
+from hta_widgets.panels import PanelEngine
+from hta_widgets.panels.base_tables import base_tables
+from hta_widgets.panels.format_panels import offered_panels
+from hta_widgets.panels.reply import as_json
+
+
+def frames_of(node, repo, traces, brushes):
+    """Of each brush and panel: what the page makes, and what the kernel does."""
+    panels = [name for name in offered_panels(traces.formats) if "_" in name]
+    asked = [(panel, brush) for brush in brushes for panel in panels]
+    tables = json.loads(json.dumps(base_tables(traces), allow_nan=False))
+    request = {
+        "tables": tables,
+        "asked": [{"panel": panel, "selection": brush.to_json()} for panel, brush in asked],
+    }
+    script = repo / "tests" / "support" / "table_frames.mjs"
+    done = subprocess.run(
+        [node, str(script)],
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        cwd=repo,
+        check=True,
+    )
+    engine = PanelEngine(traces)
+    for (panel, brush), found in zip(asked, json.loads(done.stdout), strict=True):
+        yield panel, brush, found, as_json(engine.frame(panel, brush))
+
+
+def check(node, repo, traces, brushes):
+    filled = set()
+    for panel, brush, found, wanted in frames_of(node, repo, traces, brushes):
+        where = f"{panel} of {brush}"
+        assert found["rows"] == wanted["rows"], where
+        if wanted["rows"]:
+            filled.add(panel)
+        for name, values in wanted["columns"].items():
+            if wanted["rows"] == 0:
+                continue
+            same = found["columns"][name]
+            if any(isinstance(value, float) for value in values):
+                known = [(a, b) for a, b in zip(same, values, strict=True) if b is not None]
+                assert [a for a, b in known] == pytest.approx([b for a, b in known], rel=1e-9), (
+                    where
+                )
+                assert [a is None for a in same] == [b is None for b in values], where
+            else:
+                assert same == values, f"{name} of {where}"
+    return filled
+
+
+@pytest.fixture(scope="module")
+def packages(repo):
+    if not (repo / "node_modules" / "esbuild").is_dir():
+        pytest.skip("the front end's packages are not installed (`make setup` does it)")
+
+
+def test_byteps(tmp_path, node, repo, packages):
+    write_byteps_job(tmp_path / "job", workers=3, local_ranks=2, servers=2, steps=4, slow_worker=1)
+    traces = hw.load(tmp_path / "job", cache=False, progress=False)
+    length = traces.end_ns
+    brushes = [
+        Selection(),
+        Selection(ranks=(0, 1, 4)),
+        Selection(ranks=(6,)),
+        Selection(start_ns=length // 3, end_ns=length // 2),
+        Selection(start_ns=length // 2, end_ns=length // 2 + 1_500_000, ranks=(2, 3, 7)),
+        Selection(start_ns=length // 2, end_ns=length // 2),
+        Selection(query="name in ['Comm.byteps.gradient_1']"),
+    ]
+    assert check(node, repo, traces, brushes) == {
+        name for name in offered_panels(traces.formats) if "_" in name
+    }
+    workers = traces.subset(ranks=[0, 1, 2, 3])
+    check(node, repo, workers, [Selection(), Selection(start_ns=length // 3)])
+
+
+def test_mpi(tmp_path, node, repo, packages):
+    write_mpi_job(tmp_path / "job", ranks=5, slow_rank=3, hosts=2)
+    traces = hw.load(tmp_path / "job", cache=False, progress=False)
+    brushes = [
+        Selection(),
+        Selection(ranks=(0, 3)),
+        Selection(ranks=(5, 8)),
+        Selection(start_ns=0, end_ns=1_000_000),
+        Selection(query="name in ['MPI_Bcast']"),
+    ]
+    assert len(check(node, repo, traces, brushes)) == 6
+
+
+def test_keys_go_to_the_page_as_text(tmp_path):
+    write_byteps_job(tmp_path / "job", workers=2, servers=2, steps=2)
+    traces = hw.load(tmp_path / "job", cache=False, progress=False)
+    keys = [text for text, _, _ in base_tables(traces)["requests"]["attrs"]["keys"]]
+    assert all(isinstance(key, str) for key in keys)
+    assert max(int(key) for key in keys) > 2**63
+
+
+def test_panels_go_by_the_formats():
+    assert "timeline" not in offered_panels(["mpi-profile"])
+    assert "timeline" in offered_panels(["mpi-profile", "mpi-trace"])
+    assert "kernels" not in offered_panels(["byteps", "byteps-server"])
+    assert {"kernels", "byteps_gradients"} <= set(offered_panels(["kineto", "byteps"]))
+    assert "byteps_clock" not in offered_panels(["byteps"])
+    assert offered_panels(["kineto"])[:2] == ["timeline", "heatmap"]
