@@ -398,7 +398,7 @@ def test_without_scripts_or_an_unpacker_the_page_explains(new_context, engine, t
     page.goto(path.as_uri())
     # Playwright takes what is in a noscript for no text.
     said = page.locator("noscript")
-    assert "draws a timeline with JavaScript" in said.inner_html()
+    assert "draws traces with JavaScript" in said.inner_html()
     assert said.bounding_box()["height"] > 10
     context = new_context()
     guard = Guard()
