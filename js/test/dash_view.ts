@@ -146,7 +146,7 @@ export function mountDash(
   make(source, job);
   const state = freshState();
   const model = new LooseModel({
-    panels: PANELS.map(({ id }) => id),
+    panels: PANELS.map(({ id }) => id).filter((id) => !/^(byteps|mpi)_/.test(id)),
     height: 300,
     folded: false,
     metric: "",

@@ -271,7 +271,9 @@ export class DashApp {
     resized.observe(root);
     const fit = throttle(FIT_MS, signal, () => this.fit.fit());
     const grown = new ResizeObserver(fit);
-    for (const { id } of PANELS) if (id !== "timeline") grown.observe(this.panes.pane(id).el);
+    for (const id of this.offered ?? PANELS.map((one) => one.id)) {
+      if (id !== "timeline") grown.observe(this.panes.pane(id).el);
+    }
     signal.addEventListener("abort", () => grown.disconnect(), { once: true });
     signal.addEventListener("abort", () => this.close(resized), { once: true });
     listenToDashKeys(root, signal, {
