@@ -481,7 +481,7 @@ def test_a_page_says_who_comes_last(open_page, tmp_path):
     saved = open_page(TileEngine(collectives(folder)))
     expect(saved.words).to_contain_text(f"for rank {SLOW}.")
     # The second collective, 12 ms after the start; its last rank comes 2 ms later.
-    x = saved.x(20_000_000 + SLOW * 1000)
+    x = saved.x(14_000_000 + SLOW * 1000)
     tip = saved.root.locator(".hta-tooltip")
     wait_for_colors(saved.stage, LATE)
     for at in (x - 3, x):
