@@ -147,7 +147,13 @@ def _code() -> tuple[object, ...]:
 
 def _copies() -> list[Path]:
     try:
-        return [*folder().glob(f"*{_SUFFIX}"), *folder().glob("*.part")]
+        charts = folder() / "charts"
+        return [
+            *folder().glob(f"*{_SUFFIX}"),
+            *folder().glob("*.part"),
+            *charts.glob("*.json"),
+            *charts.glob("*.part"),
+        ]
     except OSError:
         return []
 

@@ -23,6 +23,7 @@ from hta_widgets.panels.format_panels import offered_panels
 from hta_widgets.tiles import TileEngine
 from hta_widgets.widgets.assets import asset
 from hta_widgets.widgets.bokeh_asset import bokeh_asset, bokeh_module
+from hta_widgets.widgets.figure_items import figure_items
 from hta_widgets.widgets.following import Following
 from hta_widgets.widgets.hosts import in_marimo
 from hta_widgets.widgets.linked import MOST_UNFOLDED, LinkedView, as_traces
@@ -289,20 +290,11 @@ class Dashboard(LinkedView):
         """Return charts for the page, which fills in their rows, and hand it their library."""
         if self.bokehjs is None:
             self.bokehjs = bokeh_asset()
-        return {panel: _items(panel) for panel in panels if panel in CHARTS}
+        return {panel: figure_items(panel) for panel in panels if panel in CHARTS}
 
     def _say(self) -> None:
         if self._headline is None:
             self._headline = self.panel_engine.headline()
-
-
-def _items(panel: str) -> dict[str, Any]:
-    from hta_widgets.charts.panels import panel_items  # noqa: PLC0415 - imports all of Bokeh
-
-    try:
-        return dict(panel_items(panel))
-    except ValueError:
-        return {}
 
 
 def _expanded(path: object) -> Path:

@@ -1,0 +1,68 @@
+"""Charts as a page embeds them, kept on disk: they are of no job, and Bokeh takes a second."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import tempfile
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from hta_widgets.readers import cache as copies
+
+__all__ = ["figure_items"]
+
+_CODE = ("*.py", "charts/*.py")
+
+
+@cache
+def figure_items(panel: str) -> dict[str, Any]:
+    """Return a panel's sheet as ``{"light": item, "dark": item}``; empty if it is no chart."""
+    kept = _place(panel)
+    with contextlib.suppress(OSError, ValueError):
+        items = json.loads(kept.read_text("utf-8"))
+        if isinstance(items, dict) and set(items) == {"light", "dark"}:
+            return items
+    from hta_widgets.charts.panels import panel_items  # noqa: PLC0415 - imports all of Bokeh
+
+    try:
+        items = dict(panel_items(panel))
+    except ValueError:
+        return {}
+    _keep(kept, items)
+    return items
+
+
+def _place(panel: str) -> Path:
+    told = hashlib.sha256(repr((panel, _made_by())).encode()).hexdigest()[:40]
+    return copies.folder() / "charts" / f"{told}.json"
+
+
+@cache
+def _made_by() -> tuple[object, ...]:
+    """What tells that an item was made by this very code and this very Bokeh."""
+    root = Path(__file__).resolve().parents[1]
+    states = [
+        (file.name, file.stat().st_size, file.stat().st_mtime_ns)
+        for pattern in _CODE
+        for file in sorted(root.glob(pattern))
+    ]
+    try:
+        return version("bokeh"), tuple(states)
+    except PackageNotFoundError:
+        return "", tuple(states)
+
+
+def _keep(place: Path, items: dict[str, Any]) -> None:
+    """Write an item aside and rename it: who reads never sees half of one."""
+    with contextlib.suppress(OSError, TypeError):
+        text = json.dumps(items, separators=(",", ":"))
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=place.parent, suffix=".part", delete=False
+        ) as file:
+            file.write(text)
+        Path(file.name).replace(place)
