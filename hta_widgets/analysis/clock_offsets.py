@@ -234,7 +234,8 @@ def _telling(match: Matching) -> npt.NDArray[np.bool_]:
     together = np.isin(match.taken("operation"), [OPERATIONS.index(name) for name in _TOGETHER])
     has = np.zeros(len(match.groups), dtype=bool)
     has[match.group[together]] = True
-    return together | (~has[match.group] & (match.taken("early") == 0))
+    telling: npt.NDArray[np.bool_] = together | (~has[match.group] & (match.taken("early") == 0))
+    return telling
 
 
 def _from_common(collective: Ints, end: Ints, total: int) -> Floats:

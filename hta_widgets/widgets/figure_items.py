@@ -29,11 +29,11 @@ def figure_items(panel: str) -> dict[str, Any]:
     from hta_widgets.charts.panels import panel_items  # noqa: PLC0415 - imports all of Bokeh
 
     try:
-        items = dict(panel_items(panel))
+        text = json.dumps(panel_items(panel), separators=(",", ":"))
     except ValueError:
         return {}
-    _keep(kept, items)
-    return items
+    _keep(kept, text)
+    return dict(json.loads(text))
 
 
 def _place(panel: str) -> Path:
@@ -56,10 +56,9 @@ def _made_by() -> tuple[object, ...]:
         return "", tuple(states)
 
 
-def _keep(place: Path, items: dict[str, Any]) -> None:
+def _keep(place: Path, text: str) -> None:
     """Write an item aside and rename it: who reads never sees half of one."""
-    with contextlib.suppress(OSError, TypeError):
-        text = json.dumps(items, separators=(",", ":"))
+    with contextlib.suppress(OSError):
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.NamedTemporaryFile(
             "w", encoding="utf-8", dir=place.parent, suffix=".part", delete=False
