@@ -36,6 +36,13 @@ _MOST_STAGES = 56
 #: More iterations than this share cells.
 _MOST_CELLS = 400
 _CONSISTENT = 0.8
+_GRADIENT = ("tensor", "job", "worker", "total_ns", "busy_ns", "queue_ns", "tail_ns", "critical")
+_STAGE = (
+    *("stage", "worker", "local_rank", "count", "sum_ns", "union_ns", "queue_ns", "root"),
+    "waits_for_root",
+)
+_SERVER = ("server", "requests", "keys", "busy_ns", "push_ns", "wait_ns", "service_ns")
+_CLOCK = ("worker", "server", "node", "offset_ns", "error_ns", "low_ns", "high_ns", "requests")
 
 
 def _note(frame: pd.DataFrame) -> str:
@@ -88,7 +95,7 @@ def byteps_gradients(
     colors = theme_of(theme)
     if frame.empty:
         return blank(frame, title, colors, width)
-    require(frame, "byteps_gradients", "tensor", "worker", "total_ns", "busy_ns", "queue_ns")
+    require(frame, "byteps_gradients", *_GRADIENT)
     every = by_tensor(frame)
     if every.empty:
         return blank(frame, title, colors, width, note="no stage of these gradients was recorded")
@@ -173,7 +180,7 @@ def byteps_stages(
     colors = theme_of(theme)
     if frame.empty:
         return blank(frame, title, colors, width)
-    require(frame, "byteps_stages", "stage", "worker", "local_rank", "count", "sum_ns", "queue_ns")
+    require(frame, "byteps_stages", *_STAGE)
     data, names = _stage_rows(frame)
     data["row"] = np.arange(len(data))
     tasks = data["count"].clip(lower=1)
@@ -278,9 +285,10 @@ def byteps_arrivals(
     colors = theme_of(theme)
     if frame.empty:
         return blank(frame, title, colors, width)
-    pulls = "node" not in frame
+    pulls = "step" in frame
     analysis = "byteps_pulls" if pulls else "byteps_arrivals"
-    require(frame, analysis, "key", *(("step", "dur_ns") if pulls else ("iteration", "lag_ns")))
+    own = ("worker", "dur_ns", "shortest") if pulls else ("iteration", "node", "lag_ns", "last")
+    require(frame, analysis, "job", "key", "start_ns", *own)
     cells = by_iteration(frame)
     rows = cells[["job", "node", "label"]].drop_duplicates().reset_index(drop=True)
     place = {pair: at for at, pair in enumerate(zip(rows["job"], rows["node"], strict=True))}
@@ -451,7 +459,7 @@ def byteps_servers(
     colors = theme_of(theme)
     if frame.empty:
         return blank(frame, title, colors, width)
-    require(frame, "byteps_servers", "server", "requests", "push_ns", "wait_ns", "service_ns")
+    require(frame, "byteps_servers", *_SERVER)
     data = frame.reset_index(drop=True)
     data["row"] = np.arange(len(data))
     marks, ends = stacked(
@@ -519,7 +527,7 @@ def byteps_clock(
     colors = theme_of(theme)
     if frame.empty:
         return blank(frame, title, colors, width)
-    require(frame, "byteps_clock", "worker", "server", "offset_ns", "error_ns", "low_ns", "high_ns")
+    require(frame, "byteps_clock", *_CLOCK)
     data = frame.reset_index(drop=True)
     data["row"] = np.arange(len(data))
     low, high = min(0, int(data["low_ns"].min())), max(0, int(data["high_ns"].max()))

@@ -24,6 +24,9 @@ Measure = Literal["calls", "time", "bytes"]
 
 _UNEVEN, _FAR = 1.2, -1.0  # as `analysis.mpi_imbalance` has them
 _SHADES = 32
+_RANK = ("job", "rank", "host", "comm_s", "noncomm_s", "elapsed_s", "comm_share")
+_SIZE = ("job", "routine", "size_lo", "size_hi", "calls", "time_s", "bytes")
+_CHANGE = ("routine", "before_time_s", "after_time_s", "diff_time_s", "before_calls", "after_calls")
 _TOP = 16
 
 
@@ -68,10 +71,12 @@ def mpi_ranks(
     >>> charts.mpi_ranks(analysis.mpi_ranks(traces))  # doctest: +SKIP
     """
     colors = theme_of(theme)
-    known = frame[frame["comm_s"].notna() & frame["elapsed_s"].notna()] if len(frame) else frame
+    if frame.empty:
+        return blank(frame, title, colors, width)
+    require(frame, "mpi_ranks", *_RANK)
+    known = frame[frame["comm_s"].notna() & frame["elapsed_s"].notna()]
     if known.empty:
         return blank(frame, title, colors, width)
-    require(frame, "mpi_ranks", "job", "rank", "host", "comm_s", "elapsed_s", "comm_share")
     data = _sorted(known)
     data["row"] = np.arange(len(data))
     late = _stragglers(data)
@@ -100,7 +105,6 @@ def mpi_ranks(
         subtitle=sentences(
             "elapsed time; outside of MPI is at most what was computed",
             _said(data, late),
-            _note(frame),
         ),
         theme=colors,
         width=width,
@@ -211,7 +215,7 @@ def mpi_message_sizes(
     colors = theme_of(theme)
     if frame.empty:
         return blank(frame, title, colors, width)
-    require(frame, "mpi_message_sizes", "job", "routine", "size_lo", "size_hi", "calls", "time_s")
+    require(frame, "mpi_message_sizes", *_SIZE)
     plain = pd.DataFrame({name: frame[name].iloc[:0] for name in ("job", "routine")})
     plain = plain.assign(calls=0, time_s=0.0, bytes=0.0)
     data = by_size(frame, plain if routines is None else routines)
@@ -228,7 +232,8 @@ def mpi_message_sizes(
     data["row"] = [rows.index(name) for name in names]
     data["left_cell"] = [at[high] + 0.04 for high in data["size_hi"]]
     data["right_cell"] = data["left_cell"] + 0.92
-    part = values / total if total > 0 else np.zeros(len(values))
+    of_job = pd.Series(values).groupby(data["job"]).transform("sum").to_numpy()
+    part = np.divide(values, of_job, out=np.zeros(len(values)), where=of_job > 0)
     stops = np.array(ramp(colors.busy, _SHADES))
     data["fill"] = stops[np.ceil(part / max(part.max(), 1e-300) * (_SHADES - 1)).astype(int)]
     data["calls_text"] = [count(each) for each in data["calls"]]
@@ -254,6 +259,7 @@ def mpi_message_sizes(
         title=f"{title}, by {measure}",
         subtitle=sentences(
             f"{measure} by routine and size of one message, all ranks with tables together",
+            "shares are of each job's own" if several else "",
             f"{share(part[most])} are {names[most]} of {data['size_text'][most]}" if total else "",
             _note(frame),
         ),
@@ -278,7 +284,11 @@ def size_words(low: int, high: int) -> str:
     """``5–8 B``; ``no size`` for calls without one."""
     if high < 0:
         return "no size"
-    return size(high) if low == high else f"{_size_label(low)}–{_size_label(high)}"
+    one, other = _size_label(low), _size_label(high)
+    if one == other:
+        return other
+    number, unit = one.split("\u2009")
+    return f"{number if other.endswith(unit) else one}–{other}"
 
 
 def _size_label(high: int) -> str:
@@ -410,7 +420,7 @@ def mpi_compare(
     colors = theme_of(theme)
     if frame.empty:
         return blank(frame, title, colors, width)
-    require(frame, "mpi_compare", "routine", "before_time_s", "after_time_s", "diff_time_s")
+    require(frame, "mpi_compare", *_CHANGE)
     data = frame[:top].reset_index(drop=True)
     data["row"] = np.arange(len(data))
     diff = data["diff_time_s"].to_numpy(float) * 1e9
@@ -427,7 +437,7 @@ def mpi_compare(
     ticks = nice_ticks(most, 2, -most)
     step = ticks[1] - ticks[0] if len(ticks) > 1 else most
     names = [str(name) for name in data["routine"]]
-    if "size_hi" in data:
+    if {"size_lo", "size_hi"} <= set(data.columns):
         names = [
             f"{name} · {size_words(low, high)}" if high >= 0 else name
             for name, low, high in zip(names, data["size_lo"], data["size_hi"], strict=True)

@@ -111,8 +111,8 @@ _BY_FORMAT = (
     "mpi_routines",
 )
 
-#: Panels that are charts, by id.
-CHART_PANELS: tuple[str, ...] = (*_PANELS, *_BY_FORMAT)
+#: Panels that are charts with a sheet of their own, by id.
+CHART_PANELS: tuple[str, ...] = tuple(_PANELS)
 
 
 def panel_figure(

@@ -163,7 +163,8 @@ def _mpi(traces: TraceSet) -> tuple[Any, Any]:
             sizes.append(analysis.mpi_message_sizes(traces, ranks=ranks))
     names = ["job", "rank", "key", "source", "routine", "calls", "bytes", "time_s"]
     both = pd.concat(routines, ignore_index=True)[[*names, "is_io"]]
-    both.attrs = {"note": str(analysis.mpi_routines(traces).attrs.get("note", ""))}
+    note = str(analysis.mpi_ranks(traces).attrs.get("note", ""))
+    both.attrs = {"note": note}
     binned = pd.concat(sizes, ignore_index=True)[[*names, "size_lo", "size_hi"]]
-    binned.attrs = {"note": str(analysis.mpi_message_sizes(traces).attrs.get("note", ""))}
+    binned.attrs = {"note": note}
     return _some(both), _some(binned)

@@ -60,7 +60,7 @@ def by_iteration(frame: pd.DataFrame) -> pd.DataFrame:
     Of pulls, a lag is how much shorter a worker's PULL was than the longest: who pushes last
     pulls last, and waits least.
     """
-    pulls = "node" not in frame
+    pulls = "step" in frame
     data = frame.copy()
     if pulls:
         longest = data.groupby(["job", "key", "step"])["dur_ns"].transform("max")

@@ -121,14 +121,23 @@ def _scope(traces: TraceSet, selection: Selection) -> dict[str, Any]:
 
 
 def _routines(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
-    return by_routine(analysis.mpi_routines(traces, **_scope(traces, selection)))
+    found = by_routine(analysis.mpi_routines(traces, **_scope(traces, selection)))
+    return _noted(found, traces)
+
+
+def _noted(frame: pd.DataFrame, traces: TraceSet) -> pd.DataFrame:
+    """Say of which ranks there are tables of routines."""
+    note = str(analysis.mpi_ranks(traces).attrs.get("note", ""))
+    if note:
+        frame.attrs["note"] = note
+    return frame
 
 
 def _sizes(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
     scope = _scope(traces, selection)
     sizes = analysis.mpi_message_sizes(traces, **scope)
     found = by_size(sizes, analysis.mpi_routines(traces, **scope))
-    return _named(found, selection)
+    return _noted(_named(found, selection), traces)
 
 
 def _named(frame: pd.DataFrame, selection: Selection) -> pd.DataFrame:

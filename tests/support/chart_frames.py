@@ -422,6 +422,161 @@ def rank_time(ranks=(0, 3), bins=4) -> pd.DataFrame:
     return frame
 
 
+def byteps_gradients() -> pd.DataFrame:
+    """Two tensors of two workers, of whom the second waits less."""
+    rows = [(0, "byteps.a", 40, 30), (0, "<b>", 20, 10), (1, "byteps.a", 25, 5), (1, "<b>", 12, 2)]
+    return pd.DataFrame(
+        {
+            "rank": [worker for worker, *_ in rows],
+            "worker": [worker for worker, *_ in rows],
+            "local_rank": 0,
+            "tensor": [tensor for _, tensor, *_ in rows],
+            "step": 0,
+            "total_ns": [total * 1_000 for *_, total, _ in rows],
+            "busy_ns": [(total - queue - 1) * 1_000 for *_, total, queue in rows],
+            "queue_ns": [queue * 1_000 for *_, queue in rows],
+            "tail_ns": 1_000,
+            "critical": [True, False, True, False],
+            "job": "job",
+        }
+    )
+
+
+def byteps_stages() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "rank": [0, 0, 1],
+            "worker": 0,
+            "local_rank": [0, 0, 1],
+            "stage": ["REDUCE", "COPYH2D", "PULL"],
+            "count": [2, 2, 2],
+            "sum_ns": [200, 100, 4_000],
+            "union_ns": [200, 100, 2_000],
+            "queue_ns": [50, 5_000, 10],
+            "root": [False, False, True],
+            "waits_for_root": [False, True, False],
+        }
+    )
+
+
+def byteps_arrivals() -> pd.DataFrame:
+    """Two nodes and two iterations of one key; the second node is last in both."""
+    return pd.DataFrame(
+        {
+            "job": "job",
+            "server": 0,
+            "key": pd.Series([2**63 + 1] * 4, dtype="uint64"),
+            "iteration": [0, 0, 1, 1],
+            "node": [9, 11, 9, 11],
+            "start_ns": [0, 500, 1_000, 1_700],
+            "lag_ns": [0, 500, 0, 700],
+            "last": [False, True, False, True],
+        }
+    )
+
+
+def byteps_pull_blame() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "worker": [0, 1],
+            "blame": [0.0, 1.0],
+            "slack_ns": [9_000, 0],
+            "pulls": [3, 3],
+            "pull_ns": [10_000, 1_000],
+        }
+    )
+
+
+def byteps_servers() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "server": [0, 1],
+            "requests": [8, 4],
+            "keys": [2, 1],
+            "busy_ns": [3_000, 1_000],
+            "push_ns": [3_000, 1_000],
+            "wait_ns": [9_000, 2_000],
+            "service_ns": [500, 400],
+        }
+    )
+
+
+def byteps_clock() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "worker": [0, 1],
+            "server": [0, 0],
+            "node": [9, 11],
+            "offset_ns": [-96_000, 4_000],
+            "error_ns": [20_000, 25_000],
+            "low_ns": [-116_000, -21_000],
+            "high_ns": [-76_000, 29_000],
+            "requests": [90, 91],
+        }
+    )
+
+
+def mpi_ranks() -> pd.DataFrame:
+    """Four ranks on two hosts; the third hardly waits, so the others wait for it."""
+    comm = [2.0, 2.1, 0.4, 2.0]
+    return pd.DataFrame(
+        {
+            "job": "job",
+            "rank": [0, 1, 2, 3],
+            "host": ["<b>one", "<b>one", "two", "two"],
+            "comm_s": comm,
+            "elapsed_s": 3.0,
+            "noncomm_s": [3.0 - each for each in comm],
+            "comm_share": [each / 3.0 for each in comm],
+        }
+    )
+
+
+def mpi_message_sizes() -> pd.DataFrame:
+    """Many small messages, few large ones."""
+    return pd.DataFrame(
+        {
+            "job": "job",
+            "rank": 0,
+            "routine": ["MPI_Allreduce", "MPI_Allreduce", "<b>"],
+            "size_lo": [5, 65_537, 1],
+            "size_hi": [8, 131_072, 4],
+            "calls": [900, 100, 10],
+            "time_s": [0.6, 0.4, 0.0],
+            "bytes": [7_200.0, 1e7, 40.0],
+        }
+    )
+
+
+def mpi_routines() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "job": "job",
+            "rank": [0, 1, 0],
+            "routine": ["MPI_Allreduce", "MPI_Allreduce", "<b>"],
+            "calls": [10, 10, 2],
+            "time_s": [1.0, 0.5, 0.1],
+            "bytes": [80.0, 80.0, 0.0],
+            "is_io": False,
+        }
+    )
+
+
+def mpi_compare() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "routine": ["MPI_Allreduce", "<b>"],
+            "size_lo": [5, -1],
+            "size_hi": [8, -1],
+            "before_calls": [10.0, 0.0],
+            "after_calls": [4.0, 1.0],
+            "before_time_s": [2.0, 0.0],
+            "after_time_s": [0.5, 0.25],
+            "diff_time_s": [-1.5, 0.25],
+        }
+    )
+
+
 ALL: dict[str, tuple[Callable[..., Any], Callable[..., pd.DataFrame]]] = {
     "temporal_breakdown": (charts.temporal_breakdown, temporal),
     "kernel_type_breakdown": (charts.kernel_type_breakdown, kernel_types),
@@ -455,4 +610,14 @@ ALL: dict[str, tuple[Callable[..., Any], Callable[..., pd.DataFrame]]] = {
     "critical_path": (charts.critical_path, path),
     "memory_timeline": (charts.memory_timeline, memory),
     "diff_ops": (charts.diff_ops, diff),
+    "byteps_arrivals": (charts.byteps_arrivals, byteps_arrivals),
+    "byteps_clock": (charts.byteps_clock, byteps_clock),
+    "byteps_gradients": (charts.byteps_gradients, byteps_gradients),
+    "byteps_pull_blame": (charts.byteps_pull_blame, byteps_pull_blame),
+    "byteps_servers": (charts.byteps_servers, byteps_servers),
+    "byteps_stages": (charts.byteps_stages, byteps_stages),
+    "mpi_compare": (charts.mpi_compare, mpi_compare),
+    "mpi_message_sizes": (charts.mpi_message_sizes, mpi_message_sizes),
+    "mpi_ranks": (charts.mpi_ranks, mpi_ranks),
+    "mpi_routines": (charts.mpi_routines, mpi_routines),
 }

@@ -134,6 +134,7 @@ export class DashApp {
       openProblems: () => this.openProblems(),
     });
     const status = h("div", { class: "hta-dash-status" });
+    status.hidden = this.offered?.includes("timeline") === false;
     const box = h("div", { class: "hta-timeline-place" });
     this.panes.setFixed("timeline", box);
     this.board = new Board(this.root, (id) => this.panes.pane(id).el, status);

@@ -74,15 +74,23 @@ const PAIRS = [
   ["operators"],
 ];
 const WIDE = [
-  ["breakdown", "overlap", "steps", "mpi_ranks", "byteps_blame", "byteps_servers", "byteps_clock"],
-  ["timeline", "heatmap", "byteps_stragglers", "mpi_sizes", "mpi_messages"],
-  ["selection", "problems", "kernels", "mpi_routines", "mpi_hosts"],
+  [
+    "breakdown",
+    "overlap",
+    "steps",
+    "mpi_ranks",
+    "mpi_hosts",
+    "byteps_blame",
+    "byteps_servers",
+    "byteps_clock",
+  ],
+  ["timeline", "heatmap", "byteps_stragglers", "mpi_sizes", "mpi_routine_table", "mpi_messages"],
+  ["selection", "problems", "kernels", "mpi_routines"],
 ];
 const BELOW = [
   ["byteps_gradients"],
   ["byteps_stages"],
   ["byteps_requests"],
-  ["mpi_routine_table"],
   ["operators"],
   ["kernel_durations", "kernel_types"],
   ["idle"],

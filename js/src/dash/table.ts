@@ -27,6 +27,8 @@ export interface ColumnLook {
 }
 
 export interface TableLook {
+  /** What rows are called, where not by names. */
+  rows?: string;
   /** Of one row, for people who hear it. */
   what: string;
   title: string;
@@ -233,7 +235,7 @@ export class NameTable implements Content {
     const more =
       left > 0 &&
       button({
-        text: `${formatCount(left)} more name${left === 1 ? "" : "s"}`,
+        text: `${formatCount(left)} more ${this.look.rows ?? "name"}${left === 1 ? "" : "s"}`,
         class: "hta-more-names",
         press: () => {
           this.shown += MORE_ROWS;

@@ -75,8 +75,7 @@ export class DashToolbar {
     const facts = [
       ...(format === "" ? [] : [format]),
       plural(scene.ranks.length, "rank"),
-      plural(scene.events, "event"),
-      length,
+      ...(scene.events > 0 ? [plural(scene.events, "event"), length] : []),
       ...steps,
     ].join(" · ");
     fill(this.facts, facts);

@@ -9,6 +9,8 @@ import { columnsOf, shade, stack, textOn, timeTicks } from "./inks";
 import { ordered } from "./rows";
 
 const TOP = 16;
+/** Smaller shares are told by their shade. */
+const LEAST_TOLD = 0.01;
 
 const seconds = (value: number): string => formatDuration(value * 1e9);
 
@@ -81,11 +83,7 @@ export function ranks(frame: PanelFrame): RowsContent | string {
       .join(" · ");
   return {
     title: "Time in MPI, by rank",
-    subtitle: sentences(
-      "elapsed time; outside of MPI is at most what was computed",
-      said,
-      noteOf(frame),
-    ),
+    subtitle: sentences("elapsed time; outside of MPI is at most what was computed", said),
     finding: said || "no rank stands out",
     names: at.map(name),
     keys: at.map((row) => (keys[row] === "" ? [] : keys[row]!.split(",").map(Number))),
@@ -153,18 +151,20 @@ export function sizes(frame: PanelFrame, theme: Theme): RowsContent | string {
   ];
   const values = { calls, time, bytes }[measure];
   const total = values.reduce((sum, value) => sum + value, 0);
+  const ofJob = new Map<string, number>();
+  values.forEach((value, at) => ofJob.set(jobs[at]!, (ofJob.get(jobs[at]!) ?? 0) + value));
   const several = new Set(jobs).size > 1;
   const names = routines.map((name, row) => (several ? `${jobs[row]} · ${name}` : name));
   const rows = [...new Set(names)];
   const highs = [...new Set(high)].sort((a, b) => a - b);
-  const part = values.map((value) => (total > 0 ? value / total : 0));
+  const part = values.map((value, at) => value / (ofJob.get(jobs[at]!) || 1));
   const most = Math.max(...part);
   const busy = theme.name === "light" ? BUSY_LIGHT : BUSY_DARK;
   const fill = part.map((share) => (share > 0 ? shade(busy, share / (most || 1)) : theme.lane));
   const row = names.map((name) => rows.indexOf(name));
   const left = high.map((one) => highs.indexOf(one) + 0.04);
   const inside: Inside[] = part.flatMap((share, at) =>
-    share <= 0
+    share < LEAST_TOLD
       ? []
       : [
           {
@@ -198,6 +198,7 @@ export function sizes(frame: PanelFrame, theme: Theme): RowsContent | string {
     title: `Message sizes, by ${measure}`,
     subtitle: sentences(
       `${measure} by routine and size of one message, all ranks with tables together`,
+      several ? "shares are of each job's own" : "",
       finding,
       noteOf(frame),
     ),

@@ -74,6 +74,7 @@ function routineName(row: Row, frame: PanelFrame): string {
 
 const REQUESTS: TableLook = {
   what: "key",
+  rows: "key",
   title: "Requests of servers",
   about: (frame) =>
     `by key, to its last digit · who pushes last makes the others' pulls wait${note(frame)}`,
@@ -183,6 +184,7 @@ const ROUTINES: TableLook = {
 
 const MESSAGES: TableLook = {
   what: "size",
+  rows: "row",
   title: "Messages by size",
   about: (frame) =>
     `shares are of the routine's calls, time and bytes: look at all three${note(frame)}`,
@@ -229,7 +231,7 @@ const MESSAGES: TableLook = {
 const HOSTS: TableLook = {
   what: "host",
   title: "Hosts",
-  about: (frame) => `a host all of whose ranks wait least is slow as a whole${note(frame)}`,
+  about: () => "a host all of whose ranks wait least is slow as a whole",
   columns: [
     {
       by: "name",
