@@ -24,7 +24,7 @@ from .reply import as_json
 __all__ = ["MOST_ROWS", "base_tables"]
 
 #: Of more rows than this a page is given none: the kernel answers then.
-MOST_ROWS = 250_000
+MOST_ROWS = 100_000
 
 
 def base_tables(traces: TraceSet) -> dict[str, Any]:

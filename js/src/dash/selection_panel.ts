@@ -92,12 +92,15 @@ export class SelectionPanel implements Content {
       return typeof value === "number" ? value : null;
     };
     const events = number("events");
+    const hasGpu = scene.ranks.some(({ summary }) => summary.some(({ role }) => role === "gpu"));
+    const range = scene.events > 0 ? `0 to ${formatDuration(scene.range[1])}, ` : "";
     const members: Child[] =
-      events === null
+      events === null || scene.events === 0
         ? []
         : [
             plural(events, "event"),
-            (number("device_events") ?? 0) > 0 &&
+            hasGpu &&
+              (number("device_events") ?? 0) > 0 &&
               `, of them ${formatCount(number("device_events"))} on GPUs`,
             (number("collectives") ?? 0) > 0 &&
               `, in ${plural(number("collectives") ?? 0, "collective")}`,
@@ -109,7 +112,7 @@ export class SelectionPanel implements Content {
         ? [
             "The ",
             h("b", {}, "whole job"),
-            `: 0 to ${formatDuration(scene.range[1])}, ${plural(scene.ranks.length, "rank")}, all tracks. `,
+            `: ${range}${plural(scene.ranks.length, "rank")}, all tracks. `,
           ]
         : [h("b", {}, phrases.map(({ text }) => text).join(", ")), ": "];
     fill(this.words, ...what, ...members);

@@ -43,6 +43,14 @@ export function frameFromTables(
   return maker.make(tables, withoutOwn(id, { ...EVERYTHING, ...selection }));
 }
 
+const TOO_LARGE = "the rows behind this are too many for a page: a kernel can count them";
+
+/** Has the job what the panel needs, but too much of it for the page? */
+function isLarge(tables: Tables, id: string): boolean {
+  const maker = MAKERS[id];
+  return maker !== undefined && tables[maker.from] === null;
+}
+
 export function withTables(source: Source, tables: () => Tables): Source {
   return {
     get status() {
@@ -56,7 +64,9 @@ export function withTables(source: Source, tables: () => Tables): Source {
       const selection = request.selection as SelectionJson | null;
       for (const id of request.panels as string[]) {
         const frame = frameFromTables(tables(), id, selection);
-        if (frame === null) rest.push(id);
+        if (frame === null && isLarge(tables(), id) && source.status === "none") {
+          panels[id] = { rows: 0, columns: {}, attrs: { note: TOO_LARGE } };
+        } else if (frame === null) rest.push(id);
         else panels[id] = frame;
       }
       if (rest.length === 0) return { reply: { panels }, buffer: null };
