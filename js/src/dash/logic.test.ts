@@ -107,7 +107,10 @@ describe("choices", () => {
       ranks: null,
       start_ns: null,
       end_ns: null,
+      query: null,
     });
+    const named = only({ query: "(dur_ns > 9) and name in ['a'] and kind in ['compute']" });
+    expect(withoutOwn("operators", named)).toEqual(only({ query: "dur_ns > 9" }));
     expect(withoutOwn("summary", all)).toEqual(all);
   });
 });

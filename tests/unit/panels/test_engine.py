@@ -96,6 +96,20 @@ def test_kernels_add_up_over_ranks(job, engine, selection):
         assert row["ranks"] == len(rows)
 
 
+def test_a_brush_of_kernels_leaves_steps_and_operators_as_they_are(tmp_path):
+    rank = [
+        small.event("user_annotation", "ProfilerStep#3", 0, 9_000, pid=1),
+        small.event("cpu_op", "aten::mm", 100, 900, pid=1),
+        small.call(200, 300, 1),
+        small.kernel(400, 1_400, launch=1),
+    ]
+    engine = PanelEngine(small.load(tmp_path, rank))
+    for query in ("name in ['gemm']", "kind in ['compute']"):
+        assert engine.frame("steps", Selection(query=query))["step"].tolist() == [3]
+        assert "aten::mm" in engine.frame("operators", Selection(query=query))["name"].tolist()
+    assert not len(engine.frame("steps", Selection(query="dur_ns < 1")))
+
+
 def test_the_odd_rank_is_the_one_farthest_from_the_median(tmp_path):
     traces = small.load(
         tmp_path,
