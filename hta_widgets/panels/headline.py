@@ -39,6 +39,10 @@ _IDLE = {
 }
 
 
+#: Idle before a rank's first work and after its last: not part of `device_idle_breakdown`.
+_AROUND = "around"
+
+
 def headline(traces: TraceSet) -> Headline:
     """Say what matters most in a job.
 
@@ -60,7 +64,7 @@ def headline(traces: TraceSet) -> Headline:
     Examples
     --------
     >>> print(headline(hw.load("runs/job")))  # doctest: +SKIP
-    7 of 8 ranks wait 149 ms each, 18 % of the run, for rank 5. …
+    7 of 8 ranks wait 149 ms each, 17 % of the run, for rank 5. …
     """
     told = format_headline(traces)
     if told is not None:
@@ -101,8 +105,19 @@ def _rank(rank: int, *, begins: bool = False) -> Piece:
     return {"rank": rank, "text": f"{'R' if begins else 'r'}ank {rank}"}
 
 
+def _device(times: RunTimes) -> str:
+    return "GPU" if times.is_gpu else "device"
+
+
 def _devices(times: RunTimes) -> str:
-    return "The GPU is" if len(times.ranks) == 1 else "GPUs are"
+    if len(times.ranks) == 1:
+        return f"The {_device(times)} is"
+    return "GPUs are" if times.is_gpu else "Devices are"
+
+
+def _over(over: float, whose: str) -> str:
+    """Say how much more than `whose` something takes: as a share, or as a factor from 2 on."""
+    return f"{1 + over:.1f} times {whose}" if over >= 1 else f"{share(over)} over {whose}"
 
 
 # --- findings -------------------------------------------------------------------------------------
@@ -140,10 +155,8 @@ def _more_of(late: LateRanks) -> list[Piece]:
         f" arrives last at {late.last} of {plural(late.collectives, 'collective')}",
     ]
     if late.phase:
-        over = share(late.phase_over)
-        found += [
-            f"; its {late.phase} takes {duration(late.phase_ns)}, {over} over the median rank"
-        ]
+        over = _over(late.phase_over, "the median rank")
+        found += [f"; its {late.phase} takes {duration(late.phase_ns)}, {over}"]
     elif late.cause:
         found += [f", after {late.cause}"]
     return [*found, "."]
@@ -159,7 +172,7 @@ def _exposed(late: LateRanks | None, times: RunTimes) -> Finding:
         return Finding(
             "exposed_communication",
             spent / times.all_ns,
-            [f"{text} of GPU time."],
+            [f"{text} of {_device(times)} time."],
             label,
             selection,
         )
@@ -179,13 +192,16 @@ def _idle(traces: TraceSet, times: RunTimes) -> Finding | None:
         return None
     text = f"{_devices(times)} idle {share(times.idle_ns / times.all_ns)} of the time"
     causes = {name: spent for name, spent in times.idle_by_cause.items() if spent > 0}
-    whole = sum(causes.values())
-    if causes:
-        cause = max(causes, key=causes.__getitem__)
-        words, spent = _IDLE[cause], causes[cause]
-        if cause == "host_wait" and 2 * times.loading_ns >= spent:
-            words, spent = "the host loads data", times.loading_ns
-        text += f"; for {share(spent / whole)} of that, {words}"
+    causes[_AROUND] = times.idle_ns - sum(causes.values())
+    cause = max(causes, key=causes.__getitem__)
+    spent = causes[cause]
+    if cause in ("host_wait", _AROUND) and 2 * times.loading_ns >= spent > 0:
+        text += f"; for {share(times.loading_ns / times.idle_ns)} of that, the host loads data"
+    elif cause == _AROUND:
+        text += f"; {share(spent / times.idle_ns)} of that is before the first work or after the"
+        text += " last"
+    else:
+        text += f"; for {share(spent / times.idle_ns)} of that, {_IDLE[cause]}"
     gaps = analysis.device_idle_gaps(traces, top=1)
     selection = Selection(ranks=tuple(times.ranks))
     if len(gaps):
@@ -197,19 +213,22 @@ def _idle(traces: TraceSet, times: RunTimes) -> Finding | None:
 
 def _kernel(traces: TraceSet, times: RunTimes) -> Finding | None:
     frame = analysis.kernel_breakdown(traces)
+    # Kernels of several streams run at once: their times add up to more than the device is busy.
+    work = max(int(frame["sum_ns"].sum()), times.busy_ns)
     frame = frame[frame["kind"] != "communication"]
     if not len(frame):
         return None
     spent = frame.groupby("name", sort=False)["sum_ns"].sum()
     name, most = str(spent.idxmax()), int(spent.max())
-    if most < LEAST_OF_WORK * times.busy_ns or most < LEAST_SHARE * times.all_ns:
+    if most < LEAST_OF_WORK * work or most < LEAST_SHARE * times.all_ns:
         return None
     calls = int(frame.loc[frame["name"] == name, "count"].sum())
     short = short_name(name)
-    text = f"{short} takes {share(most / times.busy_ns)} of GPU work, in {plural(calls, 'call')}."
+    part = f"{share(most / work)} of {_device(times)} work"
+    text = f"{short} takes {part}, in {plural(calls, 'call')}."
     return Finding(
         "kernel",
-        most / times.all_ns,
+        min(most / times.all_ns, 1.0),
         [text],
         "Select this kernel",
         Selection(query=Clauses(names=(name,)).query),
@@ -217,7 +236,10 @@ def _kernel(traces: TraceSet, times: RunTimes) -> Finding | None:
 
 
 def _slowest_step(traces: TraceSet) -> Finding | None:
-    """Return the step that takes longest, for a button; its share is what it is over the median."""
+    """Return the step that takes longest, for a button; its share is what it is over the median.
+
+    None where steps are even.
+    """
     frame = analysis.step_times(traces)
     steps = frame["step"].nunique()
     if steps <= 1:
@@ -228,10 +250,10 @@ def _slowest_step(traces: TraceSet) -> Finding | None:
     start, end = int(rows["start_ns"].min()), int((rows["start_ns"] + rows["dur_ns"]).max())
     # Of two steps the median is between both.
     over = float(lasting.max()) / usual - 1 if usual > 0 and steps > 2 else 0.0
-    text = (
-        f"Step {step} takes {duration(float(lasting.max()))}, {share(over)} over the median step."
-    )
-    return Finding("step", over, [text], "Slowest step", Selection(start, end))
+    if over < LEAST_SHARE:
+        return None
+    text = f"Step {step} takes {duration(float(lasting.max()))}, {_over(over, 'the median step')}."
+    return Finding("step", min(over, 1.0), [text], "Slowest step", Selection(start, end))
 
 
 # --- nothing found --------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hta_widgets import analysis
 from hta_widgets.model import TraceSet
+from hta_widgets.tiles.lateness import Lateness
 
 from .frames import CLOCK
 from .run_times import RunTimes
@@ -37,7 +38,8 @@ class LateRanks:
     total : int
         All ranks of the job.
     wait_ns : float
-        How long each of `waiting` does, on average.
+        How long each of `waiting` does, on average: where one of `ranks` alone comes last, and
+        moments of several such waits once, as the timeline's ``wait_for_late``.
     last, collectives : int
         At how many of its collectives the first of `ranks` arrives last.
     cause : str
@@ -67,21 +69,22 @@ def late_ranks(traces: TraceSet, times: RunTimes) -> LateRanks | None:
         return None
     found = found.sort_values("lost_ns", ascending=False, kind="stable")
     ranks = [int(rank) for rank in found["rank"]]
-    frame = analysis.collectives(traces, clock=CLOCK)
-    frame = frame[frame["last_rank"].isin(ranks) & ~frame["rank"].isin(ranks)]
-    lasting = frame["end_ns"] - frame["arrival_ns"]
-    wait = frame["wait_ns"].where(frame["wait_ns"] < lasting, lasting)
-    by_rank = wait.groupby(frame["rank"]).sum()
-    by_rank = by_rank[by_rank >= LEAST_SHARE * times.run_ns]
-    if not len(by_rank):
+    lateness = Lateness(traces, analysis.collectives(traces, clock=CLOCK), {})
+    waits = lateness.waited_for(ranks, times.start_ns, times.start_ns + times.run_ns)
+    by_rank = {
+        rank: wait
+        for rank, wait in zip(traces, waits, strict=True)
+        if rank not in ranks and wait >= LEAST_SHARE * times.run_ns
+    }
+    if not by_rank:
         return None
     first = found.iloc[0]
     collectives = int(first["collectives"])
     return LateRanks(
         ranks,
-        [int(rank) for rank in by_rank.index],
+        list(by_rank),
         len(traces),
-        float(by_rank.mean()),
+        sum(by_rank.values()) / len(by_rank),
         round(float(first["score"]) * collectives),
         collectives,
         str(first["cause"]),

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from hta_widgets import analysis
 from hta_widgets.analysis.lateness import loading_while_idle
-from hta_widgets.model import Trace, TraceSet
+from hta_widgets.model import TraceSet
 
 from .frames import CLOCK
 
 __all__ = ["RunTimes", "run_times"]
 
-#: The profiler's own span, which is no part of the run.
-_PROFILER = "Trace"
+#: Device work of accelerators that are no GPUs.
+_NO_GPU = {"mtia_ccp_events", "hpu_op"}
 
 
 @dataclass(frozen=True)
@@ -24,8 +22,8 @@ class RunTimes:
 
     Attributes
     ----------
-    run_ns : int
-        From the first start to the last end of any event of the job.
+    start_ns, run_ns : int
+        The first start of any event of the job, and the time from it to the last end.
     ranks : list of int
         Those with device work.
     busy_ns, compute_ns, exposed_ns, exposed_memory_ns : int
@@ -38,8 +36,11 @@ class RunTimes:
         As in `device_idle_breakdown`, which knows the time between a rank's first and last work.
     loading_ns : int
         How long devices are idle while their host loads data.
+    is_gpu : bool
+        Whether devices may be called GPUs.
     """
 
+    start_ns: int
     run_ns: int
     ranks: list[int]
     busy_ns: int
@@ -50,6 +51,7 @@ class RunTimes:
     idle_ns: int
     idle_by_cause: dict[str, int]
     loading_ns: int
+    is_gpu: bool
 
     @property
     def all_ns(self) -> int:
@@ -61,13 +63,14 @@ def run_times(traces: TraceSet) -> RunTimes:
     """Add up how the devices of a job spend the run."""
     frame = analysis.temporal_breakdown(traces)
     ranks = frame["rank"].tolist()
-    edges = [edge for trace in traces.values() for edge in _edges(trace)]
-    run_ns = max(max(edges, default=0) - min(edges, default=0), 1)
+    # As the timeline and the header: with the profiler's own span, where the files have it.
+    run_ns = max(traces.end_ns - traces.start_ns, 1)
     waits = analysis.exposed_waits(traces, clock=CLOCK)["exposed_wait_ns"]
     idle = analysis.device_idle_breakdown(traces)
     causes = idle.groupby("idle_category", observed=True)["idle_ns"].sum()
     busy_ns = int(frame["busy_ns"].sum())
     return RunTimes(
+        traces.start_ns,
         run_ns,
         ranks,
         busy_ns,
@@ -78,14 +81,5 @@ def run_times(traces: TraceSet) -> RunTimes:
         run_ns * len(ranks) - busy_ns,
         {str(cause): int(spent) for cause, spent in causes.items()},
         sum(loading_while_idle(traces[rank]) for rank in ranks),
+        all(_NO_GPU.isdisjoint(trace.table.categories.values) for trace in traces.values()),
     )
-
-
-def _edges(trace: Trace) -> list[int]:
-    table = trace.table
-    kept = np.array([name != _PROFILER for name in table.categories.values], dtype=bool)
-    rows = np.flatnonzero(kept[table.category]) if len(kept) else np.empty(0, dtype=np.intp)
-    if not len(rows):
-        return []
-    end = int((table.start_ns[rows] + table.dur_ns[rows]).max())
-    return [int(table.start_ns[rows[0]]) + trace.shift_ns, end + trace.shift_ns]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,10 @@ class RankLateness:
         How long after the median of the others it came, where it alone came last; else 0.
     imposed_ns : array of int64
         What the others waited for it.
+    last_alone : array of int64
+        The rank that alone came last to the collective, -1 where several came at once.
+    waited : Covered
+        When it waits.
     exposed : Covered
         When it waits and does not compute.
     """
@@ -57,8 +61,16 @@ class RankLateness:
     wait_ns: Ints
     late_ns: Ints
     imposed_ns: Ints
+    last_alone: Ints
     waited: Covered
     exposed: Covered
+
+    def waited_for(self, ranks: Sequence[int]) -> Covered:
+        """Return when it waits at collectives to which one of `ranks` alone came last."""
+        theirs = np.isin(self.last_alone, ranks)
+        start = self.start[theirs]
+        waited = union(start, start + self.wait_ns[theirs])
+        return Covered(waited.start, waited.end)
 
 
 class Lateness:
@@ -77,7 +89,7 @@ class Lateness:
     frame : DataFrame
         One row per collective and rank, by rank and start: `frame` with ``call`` (which of the
         collectives, from 0 in order of time), ``start_ns`` (as users see it), ``dur_ns``,
-        ``late_ns`` and ``imposed_ns`` (as in `RankLateness`).
+        ``late_ns``, ``imposed_ns`` and ``last_alone`` (as in `RankLateness`).
     note : str
         Why there is nothing, or what to know of it.
     """
@@ -91,6 +103,7 @@ class Lateness:
         self._calls = self.frame.groupby("call", sort=True).indices
         bounds = np.searchsorted(self.frame["rank"], list(traces))
         self._ranks: dict[int, RankLateness] = {}
+        self._waited_for: tuple[Sequence[int], list[Covered]] = ((), [])
         for rank, first in zip(traces, bounds.tolist(), strict=True):
             last = int(np.searchsorted(self.frame["rank"], rank, side="right"))
             part = self.frame.iloc[first:last]
@@ -149,12 +162,25 @@ class Lateness:
                 before = cover(np.array((start, end), np.int64))
                 columns[name].append(int(before[1] - before[0]))
             columns["imposed"].append(int(part.imposed_ns[inside].sum()))
+        late = self._late(columns, end - start)
         return {
             "ranks": list(self._ranks),
             **columns,
-            "late": self._late(columns, end - start),
+            "wait_for_late": self.waited_for(late, start, end),
+            "late": late,
             "note": self.note,
         }
+
+    def waited_for(self, late: Sequence[int], start: int, end: int) -> list[int]:
+        """Return how long each rank waits in a window where one of `late` alone comes last."""
+        if not late:
+            return [0] * len(self._ranks)
+        # They are the same in nearly all windows.
+        if self._waited_for[0] != tuple(late):
+            covers = [part.waited_for(late) for part in self._ranks.values()]
+            self._waited_for = (tuple(late), covers)
+        edges = np.array((start, end), np.int64)
+        return [int(np.diff(cover(edges))[0]) for cover in self._waited_for[1]]
 
     def _late(self, columns: Mapping[str, list[int]], length: int) -> list[int]:
         """Return the ranks that come last in most collectives and that the others wait for."""
@@ -221,6 +247,7 @@ def _rank(part: pd.DataFrame, compute: Intervals) -> RankLateness:
         wait,
         column("late_ns"),
         column("imposed_ns"),
+        column("last_alone"),
         Covered(waited.start, waited.end),
         Covered(*subtract(waited, compute)),
     )
@@ -247,6 +274,7 @@ def _with_lateness(frame: pd.DataFrame) -> pd.DataFrame:
     wait = frame["wait_ns"].to_numpy(np.int64)
     order = np.lexsort((arrival, number))
     late, imposed = np.zeros(len(frame), np.int64), np.zeros(len(frame), np.int64)
+    last_alone = np.full(len(frame), -1, np.int64)
     if len(frame):
         sorted_number, sorted_arrival = number[order], arrival[order]
         first = np.flatnonzero(np.r_[True, sorted_number[1:] != sorted_number[:-1]])
@@ -262,4 +290,7 @@ def _with_lateness(frame: pd.DataFrame) -> pd.DataFrame:
         # Who comes last alone comes after any median of the others: 0 says that nobody did.
         late[order[last]] = np.where(alone, sorted_arrival[last] - median, 0)
         imposed[order[last]] = np.where(alone, total, 0)
-    return frame.assign(late_ns=late, imposed_ns=imposed)
+        of_call = np.full(len(first), -1, np.int64)
+        of_call[several] = np.where(alone, frame["rank"].to_numpy(np.int64)[order[last]], -1)
+        last_alone[order] = np.repeat(of_call, size)
+    return frame.assign(late_ns=late, imposed_ns=imposed, last_alone=last_alone)

@@ -612,6 +612,7 @@ def lateness_case(name, why, calls, windows, clocks=None, compute=None):
                     "wait": waits[rank],
                     "late": last - middle if alone else 0,
                     "imposed": sum(waits.values()) if alone else 0,
+                    "last_alone": came_last[0] if len(came_last) == 1 and others else -1,
                 }
             )
     ranks = []
@@ -667,7 +668,15 @@ def lateness_window(ranks, a, b):
         and Fraction(figures["last"][i], figures["collectives"][i]) > Fraction(1, 2)
         and Fraction(figures["imposed"][i], others) >= Fraction(2, 100) * (b - a)
     ]
-    return {"start": a, "end": b, **figures, "late": late}
+    for_late = []
+    for rank in ranks:
+        theirs = [
+            (one["start"], one["start"] + one["wait"])
+            for one in rank["entries"]
+            if one["last_alone"] in late
+        ]
+        for_late.append(sum(covers(theirs, t) for t in range(a, b)))
+    return {"start": a, "end": b, **figures, "wait_for_late": for_late, "late": late}
 
 
 def lateness_cases():

@@ -96,24 +96,25 @@ describe("the status line of a view", () => {
     wait: [160e6, 140e6, 0],
     exposedWait: [100e6, 90e6, 0],
     imposed: [0, 0, 290e6],
+    waitForLate: [150e6, 130e6, 0],
     late: [2],
     note: "",
     ...changes,
   });
 
   test("who waits how long for whom", () => {
-    expect(text(lateWords(lateness()))).toBe(" 2 ranks wait 150 ms each (15 %) for rank 2.");
+    expect(text(lateWords(lateness()))).toBe(" 2 ranks wait 140 ms each (14 %) for rank 2.");
   });
 
   test("one that waits is in the singular, ranks that do not wait are not counted", () => {
-    const one = lateness({ wait: [150e6, 0, 0] });
+    const one = lateness({ waitForLate: [150e6, 19e6, 0] });
     expect(text(lateWords(one))).toBe(" 1 rank waits 150 ms (15 %) for rank 2.");
   });
 
   test.each([
     ["nobody stands out", lateness({ late: [] })],
     ["several do", lateness({ late: [1, 2] })],
-    ["nobody waits", lateness({ wait: [0, 0, 9] })],
+    ["nobody waits", lateness({ waitForLate: [0, 0, 9] })],
     ["it is not known", null],
   ])("%s: nothing is said", (_, given) => {
     expect(lateWords(given)).toBeNull();
@@ -135,7 +136,7 @@ describe("the status line of a view", () => {
     const reply = { ranks: [4], wait: [7], exposed_wait: [5], late: [4], note: "half a job" };
     expect(decodeLateness({ reply, buffer: null }, 3, 9)).toEqual({
       start: 3, end: 9, ranks: [4], wait: [7], exposedWait: [5], late: [4], note: "half a job",
-      collectives: [], last: [], imposed: [],
+      collectives: [], last: [], imposed: [], waitForLate: [],
     }); // prettier-ignore
   });
 });

@@ -120,17 +120,21 @@ function who(ranks: number): string {
   return ranks === 1 ? "The GPU computes" : "GPUs compute";
 }
 
-/** `7 ranks wait 149 ms each for rank 5.`; null where nobody stands out. */
+/** Who waits less than this share of the view for a rank does not count as waiting for it. */
+const LEAST_WAIT = 0.02;
+
+/** `7 ranks wait 149 ms each (18 %) for rank 5.`; null where nobody stands out. */
 export function lateWords(lateness: Lateness | null): Words | null {
   if (lateness === null || lateness.late.length !== 1) return null;
   const [rank] = lateness.late as [number];
+  const length = lateness.end - lateness.start;
   const others = lateness.ranks.flatMap((one, at) => {
-    const wait = lateness.wait[at] ?? 0;
-    return one === rank || wait === 0 ? [] : [wait];
+    const wait = lateness.waitForLate[at] ?? 0;
+    return one === rank || wait < LEAST_WAIT * length ? [] : [wait];
   });
   if (others.length === 0) return null;
   const mean = others.reduce((sum, wait) => sum + wait, 0) / others.length;
-  const share = mean / (lateness.end - lateness.start);
+  const share = mean / length;
   const who = others.length === 1 ? "1 rank waits" : `${formatCount(others.length)} ranks wait`;
   const each = others.length === 1 ? "" : " each";
   return [

@@ -53,13 +53,14 @@ describe("the one fact of a rank", () => {
       wait: [148e6],
       exposedWait: [120e6],
       imposed: [0],
+      waitForLate: [0],
       late: [],
       note: "",
       ...changes,
     });
   test("what a rank waits for others is said before what is exposed", () => {
     const fact = factOf(rank, stats(), true, lateness({}));
-    expect(plain(fact)).toEqual(["waits 148 ms", "148 ms"]);
+    expect(plain(fact)).toEqual(["waits 148 ms in all", "waits 148 ms", "148 ms"]);
     expect(plain(factOf(rank, stats(), true, lateness({ wait: [0] })))[0]).toMatch(/^exposed/);
   });
   test("the rank that the others wait for is named by how often it came last", () => {

@@ -56,6 +56,7 @@ export class Collectives {
       clock: columns.f64("clock"),
       late: columns.f64("late"),
       imposed: columns.f64("imposed"),
+      last_alone: new Int32Array(0),
       size: columns.f64("size"),
       track: columns.i32("track"),
       name: columns.i32("name"),
@@ -68,6 +69,7 @@ export class Collectives {
     };
     const { call, named } = this.all;
     for (let i = 0; i < named.length; i += 1) named[i]! += this.calls.name[call[i]!]!;
+    this.all.last_alone = call.map((of) => this.calls.last[of]!);
     this.busFactor = columns.floats("call_bus_factor");
     this.firsts = [0];
     for (const count of header.counts ?? ranks.map(() => 0)) {

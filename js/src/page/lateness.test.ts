@@ -14,7 +14,7 @@ import {
 import { Cover } from "./spans";
 
 type Piece = [start: number, dur: number, id: number];
-type Field = "start" | "dur" | "wait" | "late" | "imposed";
+type Field = "start" | "dur" | "wait" | "late" | "imposed" | "last_alone";
 
 interface RankCase {
   rank: number;
@@ -41,6 +41,7 @@ function partOf({ entries }: RankCase): Part {
     wait: column("wait"),
     late: column("late"),
     imposed: column("imposed"),
+    last_alone: Int32Array.from(entries, (one) => one.last_alone),
   };
 }
 

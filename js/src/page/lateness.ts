@@ -16,6 +16,8 @@ export interface Part {
   late: Float64Array;
   /** What the others waited for it. */
   imposed: Float64Array;
+  /** The rank that alone came last to the collective, -1 where several came at once. */
+  last_alone: Int32Array;
 }
 
 /** Parts of events in the order of a lane; `entry`: position in the `Part`. */
@@ -118,6 +120,8 @@ function inOrder(start: Float64Array, dur: Float64Array): Pieces {
 /** One rank's figures in any window. */
 export class RankLateness {
   private readonly waited: Cover;
+  /** By the ranks, which change with the window, but seldom. */
+  private readonly waitedFor = new Map<string, Cover>();
 
   /** `exposed`: its wait that is not under compute, before any instant. */
   constructor(
@@ -144,6 +148,20 @@ export class RankLateness {
     if (this.approximate) out.exposed_wait = Math.round(out.exposed_wait);
     return out;
   }
+
+  /** How long it waits where one of `late` alone comes last. */
+  waitFor(late: readonly number[], from: number, to: number): number {
+    const key = late.join();
+    let cover = this.waitedFor.get(key);
+    if (cover === undefined) {
+      const { start, wait, last_alone: last } = this.part;
+      const theirs = wait.map((ns, i) => (late.includes(last[i]!) ? ns : 0));
+      const { start: begin, dur } = inOrder(start, theirs);
+      cover = Spans.of(begin, dur).cover;
+      this.waitedFor.set(key, cover);
+    }
+    return cover.within(from, to);
+  }
 }
 
 interface Figures {
@@ -168,11 +186,13 @@ export function lateness(
   for (const name of ["collectives", "last", "wait", "exposed_wait", "imposed"] as const) {
     reply[name] = figures.map((one) => one[name]);
   }
-  reply.late = ranks.flatMap(({ rank }, i) => {
+  const late = ranks.flatMap(({ rank }, i) => {
     const { collectives, last, imposed } = figures[i]!;
     const often = collectives >= LEAST_COLLECTIVES && 2 * last > collectives;
     return often && imposed >= LEAST_SHARE * (end - start) * others ? [rank] : [];
   });
+  reply.wait_for_late = ranks.map((one) => one.waitFor(late, start, end));
+  reply.late = late;
   reply.note = note;
   const approximate = ranks.filter((one) => one.approximate).map(({ rank }) => rank);
   if (approximate.length > 0) reply.approximate = approximate;

@@ -176,6 +176,8 @@ export interface Lateness {
   exposedWait: readonly number[];
   /** What all others waited for it. */
   imposed: readonly number[];
+  /** Union of its waits where one of `late` alone came last. */
+  waitForLate: readonly number[];
   /** The ranks for which the others wait. */
   late: readonly number[];
   note: string;
@@ -192,6 +194,7 @@ export function decodeLateness({ reply }: Reply, start: number, end: number): La
     wait: get("wait"),
     exposedWait: get("exposed_wait"),
     imposed: get("imposed"),
+    waitForLate: get("wait_for_late"),
     late: get("late"),
     note: typeof reply.note === "string" ? reply.note : "",
   };

@@ -57,6 +57,7 @@ def test_who_is_late_and_what_it_costs(case, lateness):
         found = lateness.rank(rank["rank"])
         assert found.row.tolist() == [one["id"] for one in rank["entries"]]
         assert found.late_ns.tolist() == [one["late"] for one in rank["entries"]]
+        assert found.last_alone.tolist() == [one["last_alone"] for one in rank["entries"]]
         assert found.imposed_ns.tolist() == [one["imposed"] for one in rank["entries"]]
 
 

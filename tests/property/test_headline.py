@@ -1,0 +1,91 @@
+"""What a headline says of shares can be true, and is what the timeline says."""
+
+import re
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings, strategies as st
+from support import random_job, small
+
+import hta_widgets as hw
+from hta_widgets.demo import write_demo
+from hta_widgets.formats import duration, share
+from hta_widgets.panels import headline
+from hta_widgets.tiles import TileEngine
+
+#: What holds no trace.
+EMPTY = {"memory_analysis", "real_pslite_server_tiny"}
+SHARE = re.compile(r"([\d.]+)\u2009%")
+SPAN = 100_000
+
+TIMES = st.tuples(st.integers(0, SPAN), st.integers(1, SPAN // 3))
+KERNELS = st.builds(
+    lambda time, name, stream: small.kernel(time[0], sum(time), name=name, stream=stream),
+    TIMES, st.sampled_from(["gemm", "softmax", "ncclDevKernel_AllReduce"]), st.integers(7, 10),
+)  # fmt: skip
+HOST = st.builds(
+    lambda time, name: small.event("cpu_op", name, time[0], sum(time), pid=1),
+    TIMES, st.sampled_from(["enumerate(DataLoader)", "aten::mm"]),
+)  # fmt: skip
+PROFILER = st.just(small.event("Trace", "PyTorch Profiler (0)", 0, 3 * SPAN, pid=2))
+RANK = st.lists(KERNELS | HOST | PROFILER, min_size=1, max_size=12)
+STEPS = st.lists(st.integers(1, SPAN), min_size=0, max_size=5)
+
+
+def steps(lasting):
+    """Steps of these lengths, one right behind the other."""
+    at = 0
+    for number, dur in enumerate(lasting):
+        yield small.event("user_annotation", f"ProfilerStep#{number}", at, at + dur, pid=1)
+        at += dur
+
+
+def check(found):
+    said = str(found)
+    assert all(float(number) <= 100 for number in SHARE.findall(said)), said
+    assert all(0.02 <= one.share <= 1 for one in found.findings if one.kind != "operator"), said
+    for one in found.to_json()["findings"]:
+        shares = [float(number) for number in SHARE.findall(one["text"])]
+        assert all(0 < number <= 100 for number in shares), one["text"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(RANK, min_size=1, max_size=3), STEPS)
+def test_no_share_is_more_than_the_whole_and_no_finding_nothing(ranks, lasting):
+    with tempfile.TemporaryDirectory() as folder:
+        traces = small.load(Path(folder), *[[*events, *steps(lasting)] for events in ranks])
+        check(headline(traces))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_shares_of_random_jobs(tmp_path, seed):
+    folder = random_job.write_job(tmp_path, seed, ranks=3)
+    check(headline(hw.load(folder, cache=False, progress=False)))
+
+
+@pytest.mark.parametrize("folder", ["hta_tests", "byteps", "mpitrace"])
+def test_shares_of_recorded_jobs(shared, folder):
+    for path in sorted((shared / "traces" / folder).iterdir()):
+        if path.is_dir() and path.name not in EMPTY:
+            check(headline(hw.load(path, progress=False)))
+
+
+@pytest.mark.parametrize("seed", [1, 5])
+def test_the_timeline_says_the_same_of_who_waits(tmp_path, seed):
+    write_demo(tmp_path / "job", ranks=5, steps=3, seed=seed, straggler=3, factor=1.5)
+    traces = hw.load(tmp_path / "job", cache=False, progress=False)
+    engine = TileEngine(traces)
+    start, end = engine.scene()["range"]
+    found, _ = engine.answer({"op": "lateness", "start": start, "end": end})
+    assert found["late"] == [3]
+    waits = [wait for wait in found["wait_for_late"] if wait >= 0.02 * (end - start)]
+    assert len(waits) == 4
+    assert [a <= b for a, b in zip(found["wait_for_late"], found["wait"], strict=True)] == [
+        True
+    ] * 5
+    mean = sum(waits) / len(waits)
+    assert headline(traces).text == (
+        f"4 of 5 ranks wait {duration(mean)} each, {share(mean / (end - start))} of the run,"
+        " for rank 3."
+    )
