@@ -30,11 +30,11 @@ _BYTEPS_FORMATS = {"byteps", "byteps-server"}
 _MPI_FORMATS = {"mpi-profile", "mpi-trace"}
 
 
-def offered_panels(formats: Iterable[str]) -> list[str]:
+def offered_panels(formats: Iterable[str], *, workers: int = 2) -> list[str]:
     """Return the ids of the panels that files of these formats have something for, in order.
 
     Text profiles have no times, so they have no timeline; what asks for a GPU's work is there for
-    Kineto's traces alone.
+    Kineto's traces alone. A single BytePS worker waits for nobody.
     """
     found = set(formats)
     own = _BYTEPS_FORMATS | _MPI_FORMATS
@@ -49,10 +49,10 @@ def offered_panels(formats: Iterable[str]) -> list[str]:
             *("breakdown", "overlap", "steps", "kernels", "kernel_durations", "kernel_types"),
             *("idle", "queue", "operators"),
         ]
-    if found & _BYTEPS_FORMATS:
+    if "byteps-server" in found or ("byteps" in found and workers > 1):
         panels.append("byteps_stragglers")
     if "byteps" in found:
-        panels += _WORKERS
+        panels += [name for name in _WORKERS if workers > 1 or name != "byteps_blame"]
     if "byteps-server" in found:
         panels += _SERVERS
     if found >= _BYTEPS_FORMATS:

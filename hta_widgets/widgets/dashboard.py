@@ -128,7 +128,8 @@ class Dashboard(LinkedView):
         self._esm = asset("dashboard.js").read_text("utf-8")
         self._css = asset("dashboard.css").read_text("utf-8")
         drawn = as_traces(traces, "Dashboard")
-        offered = offered_panels(drawn.formats)
+        workers = {(one.job, one.worker) for one in drawn.values() if one.format == "byteps"}
+        offered = offered_panels(drawn.formats, workers=len(workers))
         choice = chosen_panels(panels, offered)
         engine = TileEngine(drawn)
         self.panel_engine = PanelEngine(drawn)

@@ -112,4 +112,6 @@ def test_panels_go_by_the_formats():
     assert "kernels" not in offered_panels(["byteps", "byteps-server"])
     assert {"kernels", "byteps_gradients"} <= set(offered_panels(["kineto", "byteps"]))
     assert "byteps_clock" not in offered_panels(["byteps"])
+    alone = offered_panels(["byteps"], workers=1)
+    assert {"byteps_blame", "byteps_stragglers"}.isdisjoint(alone)
     assert offered_panels(["kineto"])[:2] == ["timeline", "heatmap"]

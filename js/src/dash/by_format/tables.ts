@@ -10,7 +10,9 @@ function numberOf(value: Value): number | null {
   return typeof value === "number" ? value : null;
 }
 
+/** Profiles print milliseconds: what takes none of them prints as 0. */
 function seconds(value: Value): string {
+  if (value === 0) return "<1\u2009ms";
   return formatDuration(typeof value === "number" ? value * 1e9 : null);
 }
 
@@ -162,7 +164,7 @@ const ROUTINES: TableLook = {
       "mean_us",
       "mean",
       "Mean of a call",
-      (value) => formatDuration(typeof value === "number" ? value * 1e3 : null),
+      (value) => formatDuration(typeof value === "number" && value > 0 ? value * 1e3 : null),
       560,
     ),
     {
@@ -173,9 +175,11 @@ const ROUTINES: TableLook = {
       from: 680,
       isNumber: true,
       cell: (row) => [
-        Number(row("ranks")) > 1
-          ? `${seconds(row("min_s"))} (${String(row("min_rank"))}) … ${seconds(row("max_s"))} (${String(row("max_rank"))})`
-          : h("span", { class: "hta-note" }, `rank ${String(row("min_rank"))} alone`),
+        Number(row("ranks")) > 1 && row("max_s") === 0
+          ? "–"
+          : Number(row("ranks")) > 1
+            ? `${seconds(row("min_s"))} (${String(row("min_rank"))}) … ${seconds(row("max_s"))} (${String(row("max_rank"))})`
+            : h("span", { class: "hta-note" }, `rank ${String(row("min_rank"))} alone`),
       ],
     },
   ],
@@ -221,7 +225,7 @@ const MESSAGES: TableLook = {
       "mean_us",
       "mean",
       "Mean of a call: of small messages it is waiting, not transfer",
-      (value) => formatDuration(typeof value === "number" ? value * 1e3 : null),
+      (value) => formatDuration(typeof value === "number" && value > 0 ? value * 1e3 : null),
       620,
     ),
   ],
