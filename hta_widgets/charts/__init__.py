@@ -2,14 +2,8 @@
 
 from .arrivals import arrivals, clock_offsets
 from .busy import comm_comp_overlap, kernel_type_breakdown, temporal_breakdown
-from .byteps import (
-    byteps_arrivals,
-    byteps_clock,
-    byteps_gradients,
-    byteps_pull_blame,
-    byteps_servers,
-    byteps_stages,
-)
+from .byteps_servers import byteps_arrivals, byteps_clock, byteps_servers
+from .byteps_workers import byteps_gradients, byteps_pull_blame, byteps_stages
 from .counters import memory_bandwidth, memory_timeline, queue_length
 from .critical import critical_path
 from .diffs import diff_ops
@@ -19,7 +13,8 @@ from .job_path import job_critical_path, job_path_summary
 from .kernel_durations import kernel_durations
 from .kernels import kernel_breakdown, kernel_duration_by_rank
 from .launches import launch_stats
-from .mpi import mpi_compare, mpi_message_sizes, mpi_ranks, mpi_routines
+from .mpi_messages import mpi_compare, mpi_message_sizes, mpi_routines
+from .mpi_times import mpi_ranks
 from .operators import frequent_kernel_sequences, operators, user_annotation_breakdown
 from .pages import to_html
 from .panels import panel_figure, panel_items
