@@ -14,7 +14,8 @@ from hta_widgets.demo import write_demo
 from hta_widgets.panels import PANELS, PanelEngine
 from hta_widgets.tiles import TileEngine
 
-IDS = [name for name in PANELS if name != "heatmap"]
+#: Those of jobs with devices.
+IDS = [name for name in PANELS if name != "heatmap" and not name.startswith(("byteps_", "mpi_"))]
 EVERYTHING = dict.fromkeys(("start_ns", "end_ns", "ranks", "tracks", "query", "ids"))
 BINS = 37
 
