@@ -91,7 +91,7 @@ def temporal_breakdown(
         title=title,
         subtitle=sentences(
             "share of the time from a rank's first device event to its last",
-            "communication only where no compute hides it",
+            "communication and waiting: only what no compute hides",
             _prefixed("idle ", extremes(names, idle, share)),
             unmatched(frame),
         ),

@@ -127,7 +127,8 @@ class TileEngine:
 
     def _stats(self, request: Request) -> Answer:
         start, end = int(request["start"]), int(request["end"])
-        return stats(start, end, list(self._indices.values()), self._device_times), None
+        indices, of = list(self._indices.values()), request.get("ranks")
+        return stats(start, end, indices, self._device_times, ranks=of), None
 
     def _minimap(self, request: Request) -> Answer:
         start, end = whole_range(self.job)

@@ -118,9 +118,14 @@ def _joined(parts: list[Intervals]) -> Cover:
 
 
 def stats(
-    start: int, end: int, indices: Sequence[RankIndex], device: DeviceTimes
+    start: int,
+    end: int,
+    indices: Sequence[RankIndex],
+    device: DeviceTimes,
+    *,
+    ranks: Sequence[int] | None = None,
 ) -> dict[str, Any]:
-    """Answer ``stats``: the parts of a window, by rank and as shares of all ranks."""
+    """Answer ``stats``: the parts of a window, by rank and as shares of some ranks or all."""
     if end <= start:
         raise ValueError(f"a window must end after it starts, not {start} to {end}")
     columns: dict[str, list[int]] = {name: [] for name in _PARTS}
@@ -130,16 +135,20 @@ def stats(
     data = device.data_within(start, end)
     busy = zip(columns["compute"], columns["exposed"], columns["memory_alone"], strict=True)
     kinds = ("compute", "communication", "memory")
-    whole = sum(data)
+    known = [index.rank.rank for index in indices]
+    chosen = (
+        range(len(known)) if ranks is None else [known.index(one) for one in {*ranks} & {*known}]
+    )
+    whole = sum(data[at] for at in chosen)
     return {
-        "ranks": [index.rank.rank for index in indices],
+        "ranks": known,
         "compute": columns["compute"],
         "communication": columns["communication"],
         "exposed": columns["exposed"],
         "memory": columns["memory_alone"],
         "data": data,
         "idle": [inside - sum(parts) for inside, parts in zip(data, busy, strict=True)],
-        "kinds": {name: sum(columns[name]) / whole for name in kinds}
+        "kinds": {name: sum(columns[name][at] for at in chosen) / whole for name in kinds}
         if whole and device.present
         else {},
     }

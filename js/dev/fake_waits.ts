@@ -101,6 +101,8 @@ function latenessOf(
     wait: column("wait"),
     exposed_wait: column("exposed_wait"),
     imposed: column("imposed"),
+    // One rank alone is late here.
+    wait_for_late: column("wait"),
     late,
     note: "",
   };

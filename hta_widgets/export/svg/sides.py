@@ -166,7 +166,9 @@ class Sides:
                 last, of = count(lateness["last"]), count(lateness["collectives"])
                 return _Fact((f"last in {last} of {of}", f"last {last}/{of}", "last"), "late")
             if lateness["wait"] > 0:
-                return _fact("waits", duration(lateness["wait"]))
+                time = duration(lateness["wait"])
+                # The margin has what of it is exposed.
+                return _Fact((f"waits {time} in all", f"waits {time}", time))
         stats = self.figures.stats.get(number)
         if stats is None:
             return _Fact(())
@@ -192,7 +194,7 @@ class Sides:
         self.drawing.text(x, y + 11, fitted(said, room), self.theme.ink3)
         if lines > 1:
             word = "comm" if self.figures.lateness is None else "wait"
-            keys = [f"compute · {word} · idle", f"comp · {word} · idle"]
+            keys = [f"exposed {word} · idle", f"exp. {word} · idle"]
             if mpi:
                 keys = [f"{word} · other"]
             self.drawing.text(x, y + 27, first_fit(keys, room), self.theme.ink3)

@@ -23,7 +23,9 @@ const WORDS: Readonly<Record<Kind, string>> = {
 const STATES = [
   {
     name: "wait",
-    words: "the part of communication in which a rank waits for the last one to arrive",
+    words:
+      "the part of communication in which a rank waits for the last one to arrive, " +
+      "be it hidden behind compute or not",
     share: true,
   },
   {
@@ -49,6 +51,17 @@ export function kindsOf(scene: Scene): Kind[] {
   return (Object.keys(there) as Kind[]).filter((kind) => there[kind] && scene.kinds.includes(kind));
 }
 
+function sumOf(
+  times: readonly number[],
+  of: readonly number[],
+  ranks: readonly number[] | null,
+): number {
+  return times.reduce(
+    (sum, ns, at) => (ranks === null || ranks.includes(of[at]!) ? sum + ns : sum),
+    0,
+  );
+}
+
 export class Legend {
   readonly el: HTMLElement;
   readonly dimmedChanged = new Emitter();
@@ -60,6 +73,8 @@ export class Legend {
   private readonly list: HTMLElement;
   private shown: readonly Kind[] = [];
   private states: HTMLElement[] = [];
+  /** Whose time the shares are of, and when: `of all 8 ranks in view`. */
+  private of = "";
   private narrow = false;
 
   constructor(
@@ -98,12 +113,14 @@ export class Legend {
     this.arrange();
   }
 
-  /** Shares of the window; null while they are not known. */
-  setStats(stats: Stats | null): void {
+  /** Shares of what is shown; null while they are not known. */
+  setStats(stats: Stats | null, of = ""): void {
+    this.of = of;
     for (const [kind, chips] of this.chips) {
       const share = stats?.kinds[kind];
       const text = share === undefined ? "" : formatShare(share);
       for (const chip of chips) {
+        chip.title = `${kindName(kind)}: ${WORDS[kind]}.${this.saying(text)} Click to dim.`;
         const value = chip.querySelector(".hta-share");
         if (value !== null && value.textContent !== text) value.textContent = text;
       }
@@ -112,17 +129,27 @@ export class Legend {
   }
 
   /** Waiting is a part of communication with a look of its own: say what the hatch means. */
-  setLateness(lateness: Lateness | null, stats: Stats | null): void {
+  setLateness(
+    lateness: Lateness | null,
+    stats: Stats | null,
+    ranks: readonly number[] | null = null,
+  ): void {
     const there = lateness !== null && lateness.wait.some((ns) => ns > 0);
-    const data = stats?.data.reduce((sum, ns) => sum + ns, 0) ?? 0;
-    const wait = lateness?.wait.reduce((sum, ns) => sum + ns, 0) ?? 0;
+    const data = stats === null ? 0 : sumOf(stats.data, stats.ranks, ranks);
+    const wait = lateness === null ? 0 : sumOf(lateness.wait, lateness.ranks, ranks);
     const text = there && data > 0 ? formatShare(wait / data) : "";
-    for (const key of this.states) {
+    this.states.forEach((key, at) => {
       key.dataset.there = there ? "yes" : "no";
       const value = key.querySelector(".hta-share");
       if (value !== null) value.textContent = text;
-    }
+      const { words } = STATES[at]!;
+      key.title = `${words}.${value === null ? "" : this.saying(text)}`;
+    });
     this.arrange();
+  }
+
+  private saying(share: string): string {
+    return share === "" || this.of === "" ? "" : ` ${share} of the time ${this.of}.`;
   }
 
   setPending(pending: boolean): void {

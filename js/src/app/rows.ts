@@ -35,6 +35,17 @@ export class Rows {
     this.push();
   }
 
+  /** Ranks that have a row, or are folded into one; null for all of the job. */
+  get shown(): readonly number[] | null {
+    const { stage, scene } = this.ctx;
+    const shown = new Set<number>();
+    for (const { rank, like = [rank] } of stage.rows()) {
+      for (const one of like) if (this.only?.has(one) !== false) shown.add(one);
+    }
+    if (shown.size === 0 || shown.size >= scene.ranks.length) return null;
+    return [...shown].sort((a, b) => a - b);
+  }
+
   /** Hand the state to the stage. */
   push(): void {
     this.ctx.stage.setRows({

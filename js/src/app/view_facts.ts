@@ -1,16 +1,17 @@
 /** What the window in view holds: asked when it rests, said in words, chips and a card. */
 
-import { formatTime } from "../draw/format";
+import { formatTime, plural, rangesText } from "../draw/format";
 import { decodeLateness, decodeStats, type Lateness, type Stats } from "../protocol/decode";
 import { type Context, throttle } from "./context";
 import type { Folding } from "./folding";
+import { same } from "./history";
 import type { Legend } from "./legend";
 import type { Navigation } from "./navigation";
 import { Card } from "./notice";
 import { isAbort, wholeSpan } from "./observed_source";
 import type { Rows } from "./rows";
 import type { StatusLine } from "./status";
-import { spanText, viewWords } from "./words";
+import { isWhole, spanText, viewWords } from "./words";
 
 const SAY_MS = 100;
 
@@ -32,6 +33,8 @@ export class ViewFacts {
   readonly card = new Card();
   private stats: Stats | null = null;
   private lateness: Lateness | null = null;
+  /** Ranks of the rows when the legend's shares were asked for; null for all. */
+  private shown: readonly number[] | null = null;
 
   constructor(
     private readonly parts: ViewParts,
@@ -49,10 +52,13 @@ export class ViewFacts {
     ctx.source.onReply((op, request, reply) => {
       if (op !== "lateness") return;
       this.lateness = decodeLateness(reply, Number(request.start), Number(request.end));
-      legend.setLateness(this.lateness, this.stats);
+      this.printWaits();
       this.say();
     });
-    rows.changed.on(() => this.printCard());
+    rows.changed.on(() => {
+      this.printCard();
+      if (!same(rows.shown, this.shown)) this.askShares();
+    });
     folding.changed.on(() => this.say());
   }
 
@@ -70,14 +76,14 @@ export class ViewFacts {
     const { ctx, legend } = this.parts;
     const { source, stage, signal } = ctx;
     const span = wholeSpan(stage.view());
+    this.askShares();
     source
       .ask("stats", span, signal)
       .then((reply) => {
         const now = wholeSpan(stage.view());
         if (now.start !== span.start || now.end !== span.end) return;
         this.stats = decodeStats(reply, span.start, span.end);
-        legend.setPending(false);
-        legend.setStats(this.stats);
+        this.printWaits();
         this.say();
         this.printCard();
       })
@@ -85,6 +91,48 @@ export class ViewFacts {
         // The failure itself is shown by whoever listens to the source.
         if (!isAbort(error)) legend.setStats(null);
       });
+  }
+
+  /** For the legend: of the ranks that have rows. */
+  private askShares(): void {
+    const { ctx, legend, rows } = this.parts;
+    const { source, stage, signal } = ctx;
+    const { shown } = rows;
+    const span = wholeSpan(stage.view());
+    this.shown = shown;
+    legend.setPending(true);
+    source
+      .ask("stats", shown === null ? span : { ...span, ranks: shown }, signal)
+      .then((reply) => {
+        const now = wholeSpan(stage.view());
+        if (now.start !== span.start || now.end !== span.end || shown !== this.shown) return;
+        legend.setPending(false);
+        legend.setStats(decodeStats(reply, span.start, span.end), this.shownWords());
+        this.printWaits();
+      })
+      .catch((error: unknown) => {
+        if (!isAbort(error)) legend.setStats(null);
+      });
+  }
+
+  /** Waiting: of the same ranks and window as the legend's other shares. */
+  private printWaits(): void {
+    const { lateness, stats, shown } = this;
+    const isOne = lateness?.start === stats?.start && lateness?.end === stats?.end;
+    this.parts.legend.setLateness(lateness, isOne ? stats : null, shown);
+  }
+
+  /** `of rank 5 in view, 12.3–18.9 ms`. */
+  private shownWords(): string {
+    const { stage, scene } = this.parts.ctx;
+    const { shown } = this;
+    const all = plural(scene.ranks.length, "rank");
+    const ranks =
+      shown === null
+        ? `of ${scene.ranks.length === 1 ? "the rank" : `all ${all}`}`
+        : `of ${shown.length === 1 ? "rank" : "ranks"} ${rangesText(shown)}`;
+    const view = stage.view();
+    return `${ranks} in view, ${isWhole(view, scene) ? "the whole job" : spanText(view)}`;
   }
 
   private say(): void {

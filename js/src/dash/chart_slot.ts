@@ -22,7 +22,8 @@ export type MakeChart = (
 ) => Promise<ChartPanel>;
 
 export class ChartSlot implements Content {
-  readonly el = h("div", { class: "hta-chart-slot" });
+  private readonly note = h("p", { class: "hta-note" }, "Adding up…");
+  readonly el = h("div", { class: "hta-chart-slot" }, this.note);
   chart: ChartPanel | null = null;
   private latest: { frame: PanelFrame; chosen: Chosen } | null = null;
   private begun = false;
@@ -53,6 +54,7 @@ export class ChartSlot implements Content {
       }
       chart.setTheme(this.theme);
       this.chart = chart;
+      this.note.remove();
       if (this.latest !== null) chart.show(this.latest.frame, this.latest.chosen);
     } catch (error) {
       this.begun = false;

@@ -9,14 +9,14 @@ export function kernelSays(source: HybridSource): KernelSays | null {
   const { answering, gone } = source;
   if (gone && answering === "page") {
     return {
-      badge: "Page data",
+      badge: "Kernel gone · page data",
       words: ["The kernel is gone. The page answers from what it holds; run the cell again."],
       isWarning: false,
     };
   }
   if (gone) {
     return {
-      badge: "No kernel",
+      badge: "Kernel gone",
       words: ["The kernel is gone, and the page holds no data yet. Run the cell again."],
       isWarning: true,
     };

@@ -76,10 +76,17 @@ export class Pane {
     return this.content !== null;
   }
 
+  /** Keep this much room until there is something to show. */
+  reserve(height: number | null): void {
+    this.el.style.minHeight = height === null ? "" : `${height}px`;
+  }
+
   /** Show numbers, or say why there are none. */
   show({ frame, isStale, error }: PanelState, chosen: Chosen): void {
     toggle(this.el, "hta-stale", isStale && frame !== null);
     this.el.setAttribute("aria-busy", String(isStale));
+    const isDrawn = frame !== null && (frame.rows === 0 || this.content?.hasTitle === true);
+    if (isDrawn || error !== null) this.reserve(null);
     if (error !== null) {
       this.say(failure("These numbers cannot be shown", error, this.retry));
       return;

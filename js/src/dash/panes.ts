@@ -12,6 +12,7 @@ import { HeatmapView } from "./heatmap_view";
 import { type MenuItem, Pane } from "./pane";
 import { PanelData } from "./panel_data";
 import type { ProblemsPane } from "./problems_panel";
+import { expectedHeight } from "./room";
 import type { SelectionPanel } from "./selection_panel";
 import { Sight } from "./sight";
 import { NameTable } from "./table";
@@ -64,6 +65,7 @@ export class Panes {
     const pane = new Pane(id, { root, signal, retry: () => this.retry(), menu });
     this.all.set(id, pane);
     this.sight.watch(pane.el);
+    pane.reserve(expectedHeight(id, this.parts.scene()));
     this.fill(pane);
     return pane;
   }

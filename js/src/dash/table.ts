@@ -32,7 +32,8 @@ export interface TableLook {
   /** Of one row, for people who hear it. */
   what: string;
   title: string;
-  about(frame: PanelFrame): string;
+  /** `ranks`: those that are chosen, of which its numbers are then; null for all. */
+  about(frame: PanelFrame, ranks: readonly number[] | null): string;
   columns: readonly ColumnLook[];
   /** What is under the last row: the number of names in all, and what the rest adds up to. */
   foot(frame: PanelFrame, shown: number): string;
@@ -52,6 +53,7 @@ export class NameTable implements Content {
   /** Short names, told apart. */
   private labels: readonly string[] = [];
   private chosen: readonly string[] | null = null;
+  private ranks: readonly number[] | null = null;
   private shown = FIRST_ROWS;
   private order: { by: string; descending: boolean } | null = null;
   private width = 0;
@@ -94,6 +96,7 @@ export class NameTable implements Content {
     const names = (frame.columns.name ?? []).map(String);
     this.labels = toldApart((frame.columns.short ?? names).map(String), names);
     this.chosen = chosen.names;
+    this.ranks = chosen.ranks;
     this.print();
   }
 
@@ -129,7 +132,7 @@ export class NameTable implements Content {
   private print(): void {
     const { frame, look } = this;
     if (frame === null) return;
-    fill(this.about, sentences(look.about(frame), leftOutWords(frame)));
+    fill(this.about, sentences(look.about(frame, this.ranks), leftOutWords(frame)));
     const columns = this.columns();
     this.table.style.gridTemplateColumns = columns.map(({ width }) => width).join(" ");
     const at = this.rows(frame);

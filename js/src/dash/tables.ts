@@ -4,11 +4,14 @@ import { swatch } from "../app/controls";
 import { type Child, h } from "../app/dom";
 import type { Kind } from "../contract";
 import { formatCount, formatDuration } from "../draw/format";
+import { listed } from "./charts/phrases";
 import type { ColumnLook, Row, TableLook } from "./table";
 import type { PanelFrame, Value } from "./types";
 
 /** A rank is told apart where its mean differs by more than this. */
 const ODD_FROM = 0.05;
+/** Means of fewer calls a rank are of other shapes, or cut by the window: no ground to blame. */
+const TELLING_CALLS = 5;
 
 /** Is there anything but zeros? */
 function isAny(values: readonly Value[]): boolean {
@@ -85,8 +88,12 @@ function oddCell(row: Row, frame: PanelFrame): Child[] {
   const ratio = numberOf(row("odd_ratio"));
   if (rank === null || ratio === null) return [h("span", { class: "hta-note" }, "–")];
   const text = `×${ratio.toFixed(2)}`;
-  const title = `Rank ${rank}: mean ${text} that of the median rank`;
-  const slow = ratio > 1 + ODD_FROM;
+  const calls = (numberOf(row("count")) ?? 0) / Math.max(numberOf(row("ranks")) ?? 1, 1);
+  const few = calls < TELLING_CALLS;
+  const title =
+    `Rank ${rank}: mean ${text} that of the median rank` +
+    (few ? `; ${calls.toFixed(calls % 1 === 0 ? 0 : 1)} calls a rank are too few to tell` : "");
+  const slow = ratio > 1 + ODD_FROM && !few;
   return [
     h(
       "span",
@@ -100,10 +107,10 @@ function oddCell(row: Row, frame: PanelFrame): Child[] {
 export const KERNELS: TableLook = {
   what: "kernel",
   title: "Top kernels",
-  about: (frame) =>
-    hasWaits(frame)
-      ? `GPU time by name, all ranks together; hatched: waiting${oddWords(frame)}`
-      : `GPU time by name, all ranks together${oddWords(frame)}`,
+  about: (frame, ranks) => {
+    const waits = hasWaits(frame) ? "; hatched: waiting" : "";
+    return `GPU time by name, ${ofRanks(ranks)}${waits}${oddWords(frame)}`;
+  },
   columns: [
     {
       by: "name",
@@ -149,7 +156,8 @@ export const KERNELS: TableLook = {
 export const OPERATORS: TableLook = {
   what: "operator",
   title: "Operators",
-  about: () => "time of the kernels that an operator launched, and of its own CPU work; all ranks",
+  about: (_frame, ranks) =>
+    `time of the kernels that an operator launched, and of its own CPU work; ${ofRanks(ranks)}`,
   columns: [
     {
       by: "name",
@@ -188,6 +196,12 @@ export const OPERATORS: TableLook = {
       : `${formatCount(total - frame.rows)} operators with less time are left out.`;
   },
 };
+
+/** Of which ranks the numbers are. */
+function ofRanks(ranks: readonly number[] | null): string {
+  if (ranks === null) return "all ranks together";
+  return `${listed(ranks)} ${ranks.length === 1 ? "alone" : "together"}`;
+}
 
 function oddWords(frame: PanelFrame): string {
   const known = frame.columns.odd_rank?.some((rank) => rank !== null) ?? false;

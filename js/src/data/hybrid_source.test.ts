@@ -152,6 +152,16 @@ describe("a silent kernel", () => {
 });
 
 describe("a kernel that is gone", () => {
+  test("after it was silent is said to be gone, not busy", async () => {
+    await silence();
+    expect([source.answering, source.gone]).toEqual(["page", false]);
+    const heard = vi.fn();
+    source.onStatus(heard, owner.signal);
+    kernel.turn("none");
+    expect(heard).toHaveBeenCalledWith("none");
+    expect([source.answering, source.gone]).toEqual(["page", true]);
+  });
+
   test("is not waited for", async () => {
     kernel.turn("none");
     expect((await source.ask("stats", {})).reply).toEqual(FROM_PAGE);

@@ -195,6 +195,8 @@ export class HybridSource implements Source {
       this.probe = null;
     }
     if (this.current !== "page") this.become(OF_STATUS[this.kernel.status], this.gone);
+    // The page goes on answering: not for a busy kernel now, but for none.
+    else if (this.gone) this.become("page", true);
   }
 
   private become(answering: Answering, anyway = false): void {

@@ -195,6 +195,19 @@ describe("a kernel that is gone", () => {
     expect(source.status).toBe("none");
   });
 
+  test("shows by what the notebook knows of it, while it is taken to be busy", async () => {
+    const kernel = { status: "busy" };
+    const known = Object.assign(new Model(), { widget_manager: { kernel } });
+    const watching = new KernelSource(known, owner.signal);
+    const asked = watching.ask("tiles", {});
+    vi.advanceTimersByTime(10 * BUSY_AFTER_MS);
+    expect(watching.status).toBe("busy");
+    kernel.status = "dead";
+    vi.advanceTimersByTime(2 * BUSY_AFTER_MS);
+    await expect(asked).rejects.toThrow(LOST);
+    expect(watching.status).toBe("none");
+  });
+
   test("is there after all where an answer comes", async () => {
     model.trigger("comm_live_update");
     await expect(source.ask("tiles", {})).rejects.toThrow(LOST);

@@ -1,6 +1,7 @@
 /** Asks the kernel over a widget's custom messages. */
 
 import type { Reply, Source } from "../contract";
+import { kernelWatch } from "./kernel_life";
 
 type Hear = (content: unknown, buffers: DataView[]) => void;
 
@@ -9,6 +10,8 @@ export interface MessageModel {
   send(content: unknown, callbacks?: unknown, buffers?: ArrayBuffer[]): void;
   on(event: string, listener: Hear): void;
   off(event: string, listener: Hear): void;
+  /** The notebook's, which may know its kernel. */
+  readonly widget_manager?: unknown;
 }
 
 /**
@@ -19,6 +22,8 @@ const ENDINGS = ["comm_live_update", "comm:close"] as const;
 
 /** A kernel that has not answered for this long is running a cell. */
 export const BUSY_AFTER_MS = 700;
+/** While it is taken to be busy, it is looked after this often: it may have been shut down. */
+const LOOK_EVERY_MS = 1000;
 
 interface Waiting {
   resolve(reply: Reply): void;
@@ -58,6 +63,7 @@ export class KernelSource implements Source {
   private asked = 0;
   private current: Status = "live";
   private busyTimer: ReturnType<typeof setTimeout> | undefined;
+  private readonly hasEnded: () => boolean;
 
   constructor(
     private readonly model: MessageModel,
@@ -65,6 +71,7 @@ export class KernelSource implements Source {
   ) {
     const hear = (content: unknown, buffers: DataView[]) => this.hear(content, buffers);
     const end = (): void => this.end();
+    this.hasEnded = kernelWatch(model.widget_manager);
     model.on("msg:custom", hear);
     for (const ending of ENDINGS) model.on(ending, end);
     signal.addEventListener(
@@ -159,7 +166,17 @@ export class KernelSource implements Source {
       if (this.current !== "none") this.become("live");
       return;
     }
-    this.busyTimer = setTimeout(() => this.become("busy"), BUSY_AFTER_MS);
+    this.busyTimer = setTimeout(() => this.lookAfter(), BUSY_AFTER_MS);
+  }
+
+  /** No answer for a while: the kernel is busy, or nobody is there to answer. */
+  private lookAfter(): void {
+    if (this.hasEnded()) {
+      this.end();
+      return;
+    }
+    this.become("busy");
+    this.busyTimer = setTimeout(() => this.lookAfter(), LOOK_EVERY_MS);
   }
 
   private become(status: Status): void {

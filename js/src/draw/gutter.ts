@@ -44,7 +44,10 @@ function lateFact(rank: SceneRank, known: LatenessByRank | null): Fact | null {
     return { texts: [`last in ${count} of ${of}`, `last ${count}/${of}`, "last"], look: "late" };
   }
   const waited = wait[index] ?? 0;
-  return waited > 0 ? fact("waits", formatDuration(waited)) : null;
+  if (waited <= 0) return null;
+  const time = formatDuration(waited);
+  // The margin has what of it is exposed.
+  return { texts: [`waits ${time} in all`, `waits ${time}`, time], look: "plain" };
 }
 
 /** The one thing worth saying of a rank in this view. */
@@ -104,9 +107,10 @@ export function factOfRow(row: Row, gutter: GutterScene): Fact {
 }
 
 const BASELINE = 4;
-/** Lines of text nearer than this are on one line; nearer than `LINE`, they touch. */
-const CLOSE = 9;
+/** Lines of text nearer than this touch. */
 const LINE = 11;
+/** A lane's name beside a fact that has no room otherwise. */
+const BRIEF: Readonly<Record<string, string>> = { compute: "GPU" };
 
 /** What is behind a row. */
 export function rowGround(theme: Theme, late: boolean): string {
@@ -175,20 +179,29 @@ function drawRankNames(pen: Pen, gutter: GutterScene, { row, y }: PlacedRow): vo
   const names = [row.name, ...row.briefly];
   const factFont = said.look === "late" ? FONT.labelStrong : FONT.label;
   if (fold.mode === "full") {
-    let lanes = geometry.narrow ? [] : row.bands().filter(({ label }) => label !== "");
+    let lanes = geometry.narrow
+      ? []
+      : row
+          .bands()
+          .filter(({ label }) => label !== "")
+          .map((band) => ({ label: band.label, at: nameBaseline(band, row.height) }));
     const mark = said.look === "hit" ? drawHit(pen, theme, 16, y + 25) : 0;
     // Of what is folded, the words come before the names of lanes, which are the same in every row.
     const firm = row.badge !== null || row.why !== "";
     const room = (texts: readonly string[], left: number, baseline: number, font: string) => {
       const all = right - left;
-      const beside = lanes.filter(
-        (band) => Math.abs(nameBaseline(band, row.height) - baseline) < (firm ? LINE : CLOSE),
-      );
-      const widths = beside.map(({ label }) => pen.width(label, FONT.label) + 8);
-      const free = all - Math.max(0, ...widths);
+      const beside = lanes.filter(({ at }) => Math.abs(at - baseline) < LINE);
+      const free = (): number => {
+        const widths = beside.map(({ label }) => pen.width(label, FONT.label) + 8);
+        return all - Math.max(0, ...widths);
+      };
       const widest = texts.map((text) => pen.width(text, font)).find((width) => width <= all);
-      if (!firm || widest === undefined || widest <= free) return free;
-      lanes = lanes.filter((band) => !beside.includes(band));
+      if (widest === undefined || widest <= free()) return free();
+      if (!firm) {
+        for (const lane of beside) lane.label = BRIEF[lane.label] ?? lane.label;
+        return free();
+      }
+      lanes = lanes.filter((lane) => !beside.includes(lane));
       return all;
     };
     const left = 12 + badge;
@@ -197,15 +210,8 @@ function drawRankNames(pen: Pen, gutter: GutterScene, { row, y }: PlacedRow): vo
     fitName(pen, names, left, y + 14, nameRoom, FONT.bodyStrong, theme.ink);
     const factRoom = room(said.texts, 12 + mark, 28, factFont);
     pen.firstFit(said.texts, 12 + mark, y + 28, factRoom, factFont, ink);
-    for (const band of lanes) {
-      pen.text(
-        band.label,
-        right,
-        y + nameBaseline(band, row.height),
-        FONT.label,
-        theme.ink3,
-        "right",
-      );
+    for (const { label, at } of lanes) {
+      pen.text(label, right, y + at, FONT.label, theme.ink3, "right");
     }
     return;
   }

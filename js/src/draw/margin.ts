@@ -45,7 +45,8 @@ function drawTitle(pen: Pen, scene: MarginScene, x: number): void {
   pen.fitted(`${mpi ? "MPI" : "GPU"} time in view`, x + PAD, y, room, FONT.label, theme.ink3);
   if (geometry.stripRows > 1) {
     const comm = scene.lateness === null ? "comm" : "wait";
-    const keys = mpi ? [`${comm} · other`] : [`compute · ${comm} · idle`, `comp · ${comm} · idle`];
+    // What compute hides is not in the bar: the row's name says all that a rank waits.
+    const keys = mpi ? [`${comm} · other`] : [`exposed ${comm} · idle`, `exp. ${comm} · idle`];
     pen.firstFit(keys, x + PAD, y + 16, room, FONT.label, theme.ink3);
   }
 }

@@ -105,8 +105,13 @@ function hostTime(rank: AnyRank): (time: number) => number {
   };
 }
 
-/** Answer `stats`: the parts of a window, by rank and as shares of all ranks. */
-export function stats(devices: readonly DeviceTime[], start: number, end: number): Reply {
+/** Answer `stats`: the parts of a window, by rank and as shares of some ranks or all. */
+export function stats(
+  devices: readonly DeviceTime[],
+  start: number,
+  end: number,
+  ranks: readonly number[] | null = null,
+): Reply {
   if (!(end > start)) throw new Error(`a window must end after it starts, not ${start} to ${end}`);
   const parts = devices.map((device) => whole(device.between(start, end), device.approximate));
   const data = devices.map((device) => device.inside(start, end));
@@ -116,13 +121,15 @@ export function stats(devices: readonly DeviceTime[], start: number, end: number
   }
   reply.data = data;
   reply.idle = parts.map((part, i) => data[i]! - part.busy);
-  const all = sum(data);
+  const chosen = (values: readonly number[]): number =>
+    sum(values.filter((_, at) => ranks === null || ranks.includes(devices[at]!.rank)));
+  const all = chosen(data);
   reply.kinds = {};
   if (all > 0 && devices.some(({ any }) => any)) {
     reply.kinds = {
-      compute: sum(parts.map(({ compute }) => compute)) / all,
-      communication: sum(parts.map(({ communication }) => communication)) / all,
-      memory: sum(parts.map(({ memory_union }) => memory_union)) / all,
+      compute: chosen(parts.map(({ compute }) => compute)) / all,
+      communication: chosen(parts.map(({ communication }) => communication)) / all,
+      memory: chosen(parts.map(({ memory_union }) => memory_union)) / all,
     };
   }
   const approximate = devices.filter((device) => device.approximate).map(({ rank }) => rank);

@@ -44,7 +44,8 @@ export class PageSource implements Source {
     this.panels = new Panels(this.job);
     this.answers = {
       tiles: (request) => answerTiles(this.job, request),
-      stats: async ({ start, end }) => stats(await this.devices(), Number(start), Number(end)),
+      stats: async ({ start, end, ranks }) =>
+        stats(await this.devices(), Number(start), Number(end), (ranks ?? null) as number[] | null),
       minimap: async ({ bins }) => minimap(await this.devices(), page.scene, Number(bins)),
       event: (request) => this.event(request),
       cell: (request) => this.cell(request),

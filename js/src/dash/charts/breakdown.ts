@@ -45,7 +45,8 @@ export function breakdown(frame: PanelFrame, theme: Theme): RowsContent | string
       if (size[row]! <= 0) continue;
       const text = formatShare(size[row]!);
       const plate = name === "wait" ? theme.waitFill : undefined;
-      inside.push({ row, left: left[row]!, right: right[row]!, text, color, plate });
+      const atEnd = name === "idle";
+      inside.push({ row, left: left[row]!, right: right[row]!, text, color, plate, atEnd });
     }
     left = right;
     return size;
@@ -65,7 +66,7 @@ export function breakdown(frame: PanelFrame, theme: Theme): RowsContent | string
     title: TITLE,
     subtitle: sentences(
       "share of the time from a rank's first device event to its last",
-      "communication only where no compute hides it",
+      "communication and waiting: only what no compute hides",
       prefixed("idle ", extremes(names, idleShare, formatShare)),
       unmatched(frame),
     ),

@@ -18,6 +18,8 @@ export interface Inside {
   right: number;
   text: string;
   color: string;
+  /** At its right end: what is not there begins where bars that are there end. */
+  atEnd?: boolean;
   /** Colour of a plate below the text, over a hatch. */
   plate?: string | undefined;
 }

@@ -40,6 +40,8 @@ export class ChartFrame implements ChartPanel {
   private drawing: Drawing | null = null;
   private width = 0;
   private height = 0;
+  /** Width that the sheet was last given: it keeps that until it is told. */
+  private drawnWidth = 0;
   private embedding = 0;
 
   constructor(
@@ -163,8 +165,9 @@ export class ChartFrame implements ChartPanel {
     const height = made.layout(this.width);
     if (this.drawing !== null) made.follow(this.drawing);
     this.drawing = made;
-    if (height !== this.height || this.canvas?.offsetWidth !== this.width) {
+    if (height !== this.height || this.drawnWidth !== this.width) {
       this.height = height;
+      this.drawnWidth = this.width;
       this.plot.style.height = `${height}px`;
       sheet.size(this.width, height);
     }

@@ -5,6 +5,7 @@ import { formatAxis, formatDuration } from "../../draw/format";
 import { SIZE, type Theme } from "../../draw/theme";
 import type { HeatmapContent } from "./heatmap_content";
 import { fitted, textWidth, wrapped } from "./measure";
+import { labelledRows } from "./row_labels";
 import { Words } from "./words";
 
 const PITCH = 16;
@@ -16,6 +17,8 @@ const LEAST_CELL = 5;
 const KEY = 148;
 const SWATCH = 12;
 const INSET = 12;
+/** Texts nearer than this touch. px. */
+const LEAST_LINE = 14;
 /** How many bins to ask for, for a chart of this width. */
 export function heatmapBins(width: number): number {
   const { left, right } = sides(width);
@@ -83,8 +86,9 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
     if (tall > 0) bars.push([from, strip - tall, from + Math.max(1, wide - 1), strip]);
   });
   const top = strip + 4;
-  const every = [1, 2, 4, 8, 16, 32].find((each) => each * pitch >= 14) ?? 64;
+  const every = [1, 2, 4, 8, 16, 32].find((each) => each * pitch >= LEAST_LINE) ?? 64;
   const names = fitted(content.names, left - 16);
+  const labelled = labelledRows(rows, every, content.late);
   const most = Math.max(...content.total);
   const totals = content.total.map(formatDuration);
   const longest = totals.reduce((high, text) => Math.max(high, textWidth(text, "bold")), 0);
@@ -98,13 +102,12 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
       const size = most > 0 ? (content.total[row]! / most) * span : 0;
       const half = Math.max(0.5, pitch * 0.34);
       if (size > 0) bars.push([from, middle - half, from + size, middle + half]);
-      if (late || row % every === 0) {
+      if (labelled.has(row)) {
         const color = late ? theme.late : theme.ink2;
         words.text(from + size + 5, middle, totals[row]!, color, { bold: late });
       }
     }
-    const near = [...content.late].some((other) => other !== row && Math.abs(other - row) < every);
-    if (late || (row % every === 0 && !near)) {
+    if (labelled.has(row)) {
       const color = late ? theme.late : theme.ink2;
       words.text(left - 8, middle, name, color, { align: "right", bold: late });
     }

@@ -69,7 +69,8 @@ export class RowsDrawing implements Drawing {
     sheet.fill("rows", content.data);
     this.scale = scale;
     const rules = plan.words.ruleColumns(scale);
-    const told = JSON.stringify([rules, plan.keys]);
+    // Keys are in px: where the scale is another one, they are elsewhere on it.
+    const told = JSON.stringify([rules, plan.keys, left, perUnit, above, plan.pitch]);
     if (told !== this.told) {
       sheet.fill("rules", rules);
       this.keys(sheet, scale);

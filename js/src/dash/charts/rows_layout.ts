@@ -3,6 +3,7 @@
 import type { Theme } from "../../draw/theme";
 import type { RowsContent, SideColumn } from "./content";
 import { fitted, shortened, textWidth, wrapped } from "./measure";
+import { labelledRows } from "./row_labels";
 import { Words } from "./words";
 
 /** More rows than this are closer together, so that all of them are seen at once. */
@@ -102,10 +103,10 @@ export function planRows(content: RowsContent, width: number, theme: Theme): Pla
     words,
     keys,
   };
-  const every = everyNth(pitch);
-  rowNames(plan, content, theme, every);
+  const labelled = labelledRows(rows, everyNth(pitch), content.late);
+  rowNames(plan, content, theme, labelled);
   scale(plan, content, theme, headY, width - sideWidth);
-  sideColumns(plan, content, theme, shown, side, headY, every);
+  sideColumns(plan, theme, shown, side, headY, labelled);
   return plan;
 }
 
@@ -128,25 +129,21 @@ function everyNth(pitch: number): number {
   return [1, 2, 4, 8, 16, 32, 64].find((each) => each * pitch >= LINE) ?? 128;
 }
 
-/** Rows with words: late ones always, others where no late one is beside them. */
-function named(row: number, every: number, late: ReadonlySet<number> | undefined): boolean {
-  if (late?.has(row) === true) return true;
-  if (row % every !== 0) return false;
-  if (late === undefined || every === 1) return true;
-  for (const other of late) if (Math.abs(other - row) < every) return false;
-  return true;
-}
-
 function middle(plan: Plan, row: number): number {
   return plan.top + (row + 0.5) * plan.pitch;
 }
 
-function rowNames(plan: Plan, content: RowsContent, theme: Theme, every: number): void {
+function rowNames(
+  plan: Plan,
+  content: RowsContent,
+  theme: Theme,
+  labelled: ReadonlySet<number>,
+): void {
   const room = plan.gutter - 8;
   const names = fitted(content.names, room);
   names.forEach((name, row) => {
     const late = content.late?.has(row) === true;
-    if (!named(row, every, content.late)) return;
+    if (!labelled.has(row)) return;
     const second = plan.pitch >= 30 ? content.seconds?.[row] : undefined;
     const y = middle(plan, row) - (second === undefined ? 0 : 7);
     const color = late ? theme.late : second === undefined ? theme.ink2 : theme.ink;
@@ -200,19 +197,18 @@ function scale(plan: Plan, content: RowsContent, theme: Theme, headY: number, en
 
 function sideColumns(
   plan: Plan,
-  content: RowsContent,
   theme: Theme,
   columns: readonly SideColumn[],
   widths: readonly number[],
   headY: number,
-  every: number,
+  labelled: ReadonlySet<number>,
 ): void {
   let right = plan.width - 1;
   for (let at = columns.length - 1; at >= 0; at -= 1) {
     const column = columns[at]!;
     plan.words.text(right, headY, column.head, theme.ink3, { align: "right" });
     column.texts.forEach((text, row) => {
-      if (!named(row, every, content.late)) return;
+      if (!labelled.has(row)) return;
       const late = column.late?.has(row) === true;
       const bold = late || column.strong?.has(row) === true;
       const color = late ? theme.late : bold ? theme.ink : theme.ink2;
@@ -233,7 +229,7 @@ export function inBars(
   if (plan.pitch < LINE) return;
   const perUnit = plan.across / (content.xEnd - content.xStart);
   const x = (at: number): number => plan.gutter + (at - content.xStart) * perUnit;
-  for (const { row, left, right, text, color, plate } of content.inside ?? []) {
+  for (const { row, left, right, text, color, plate, atEnd } of content.inside ?? []) {
     const size = (right - left) * perUnit;
     const wide = textWidth(text);
     if (size < Math.max(LEAST_INSIDE, wide + 8)) continue;
@@ -242,7 +238,9 @@ export function inBars(
       const ground = faint(row) ? theme.bg : plate;
       words.plate(x(left) + 1.5, y - 7, x(left) + wide + 7, y + 7, ground);
     }
-    words.text(x(left) + 4, y, text, faint(row) ? theme.ink2 : color);
+    const ink = faint(row) ? theme.ink2 : color;
+    if (atEnd === true) words.text(x(right) - 4, y, text, ink, { align: "right" });
+    else words.text(x(left) + 4, y, text, ink);
   }
   for (const { row, at, text } of content.ends ?? []) {
     const late = content.late?.has(row) === true;
