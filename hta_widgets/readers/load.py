@@ -24,7 +24,9 @@ from .pool import WorkerPool
 from .progress import progress_bar
 from .ranks import assign_ranks, peek_rank
 from .registry import Outcome
+from .remote import Copied, is_remote
 from .stages import stage
+from .stored import open_whole
 from .streams import decompressed_size
 
 __all__ = ["Outcome", "load", "read_trace"]
@@ -50,14 +52,15 @@ def load(
     ----------
     source : path-like, iterable of path-like, mapping, or torch.profiler.profile
         A file; a directory, which is searched recursively; a glob pattern; a list of these;
-        ``{rank: path}``; or a profiler that has stopped.
+        ``{rank: path}``; or a profiler that has stopped. Paths may be URLs: ``http://``,
+        ``s3://``, ``gs://`` and whatever else fsspec and the drivers that are installed know.
     ranks : int or iterable of int, optional
         Load only these.
     format : str
         ``"auto"`` tells formats by their contents, also in a directory that mixes them. A name
         restricts to files of that format: ``"kineto"`` (any Chrome trace-event JSON, read as
-        such), ``"byteps"`` (workers' ``comm.json``), ``"byteps-server"``, ``"mpi-profile"`` or
-        ``"mpi-trace"``.
+        such), ``"byteps"`` (workers' ``comm.json``), ``"byteps-server"``, ``"mpi-profile"``,
+        ``"mpi-trace"``, or ``"store"`` (what `TraceSet.save` writes, a folder).
     executor : concurrent.futures.Executor, optional
         Reads the files, each in a task of its own. By default small inputs are read in this
         process, large ones of several files in a process pool.
@@ -86,6 +89,14 @@ def load(
             f"unknown format {format!r}", remedy=f"The formats are {', '.join(READABLE)}."
         )
     wanted = _wanted(ranks)
+    if is_remote(source):
+        copied = Copied(cache)
+        options: dict[str, Any] = {"ranks": wanted, "format": format, "executor": executor}
+        try:
+            found = load(copied.source(source), **options, cache=cache, progress=progress)
+        except TraceError as error:
+            raise copied.told(error) from None
+        return copied.renamed(found)
     problems = Problems()
     keepalive = None
     if is_profiler(source):
@@ -93,6 +104,8 @@ def load(
         files, cache = [Found(path)], False
     else:
         files = _prefiltered(find_files(source, problems, format), wanted)
+    if [file.format for file in files] == ["store"] and files[0].rank is None and wanted is None:
+        return open_whole(files[0].path).trace_set(problems)
     outcomes = _read_all(files, executor, keepalive, progress=progress, cache=cache)
     return _assembled(source, files, outcomes, wanted, problems)
 
@@ -106,7 +119,7 @@ def read_trace(
     cache: bool = False,
 ) -> Outcome:
     """Read and build one file, or fetch its copy; what cannot be read is told, not raised."""
-    worth = cache and decompressed_size(path) >= _CACHED_BYTES
+    worth = cache and format != "store" and decompressed_size(path) >= _CACHED_BYTES
     if worth:
         with stage("cache"):
             kept = columnar.fetch(path, format)
@@ -191,10 +204,14 @@ def _assembled(
     problems: Problems,
 ) -> TraceSet:
     traces: list[Trace] = []
+    stored: list[Trace] = []
     kept: list[Found] = []
     foreign: list[tuple[str, str]] = []
     for file, outcome in zip(files, outcomes, strict=True):
-        if outcome.error is None:
+        if outcome.error is None and file.format == "store":
+            stored.extend(outcome.traces)
+            problems.merge(outcome.problems)
+        elif outcome.error is None:
             traces.extend(outcome.traces)
             merged = len(outcome.traces) > 1
             kept.extend(Found(file.path) if merged else file for _ in outcome.traces)
@@ -204,7 +221,7 @@ def _assembled(
         else:
             foreign.append((file.path, outcome.error.message))
     report_foreign(foreign, problems)
-    if not traces:
+    if not traces and not stored:
         example = f"{Path(foreign[0][0]).name} {foreign[0][1]}"
         raise TraceError(
             f"none of its {len(files):,} JSON files is a trace ({example})",
@@ -212,13 +229,15 @@ def _assembled(
             remedy=WHAT_IS_READ,
         )
     kept, traces = _finished(kept, traces, problems)
+    # What a store holds was finished before, and its ranks are stated.
     keys = assign_ranks(
-        [file.path for file in kept],
-        [file.rank for file in kept],
-        [trace.stated_rank for trace in traces],
+        [file.path for file in kept] + [trace.path for trace in stored],
+        [file.rank for file in kept] + [None] * len(stored),
+        [trace.stated_rank for trace in traces] + [trace.rank for trace in stored],
         problems,
-        [format_named(trace.format).keyed_by_order for trace in traces],
+        [format_named(trace.format).keyed_by_order for trace in traces] + [False] * len(stored),
     )
+    traces += stored
     if wanted is not None and not wanted <= set(keys):
         missing = ", ".join(map(str, sorted(wanted - set(keys))))
         raise TraceError(
