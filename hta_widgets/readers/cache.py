@@ -40,6 +40,7 @@ __all__ = [
     "keep",
     "limit_bytes",
     "make_room",
+    "set_aside",
 ]
 
 _SUFFIX = ".trace-cache"
@@ -164,6 +165,29 @@ def keep(path: str, outcome: Outcome, format: str = "kineto") -> None:  # noqa: 
             _remove(part)
         return
     make_room(copy)
+
+
+def set_aside(outcome: Outcome, into: Path, path: str, format: str) -> Outcome:  # noqa: A002
+    """Write what a file was read to into a folder; return it as it comes back, mapped.
+
+    Raises
+    ------
+    TraceError
+        Where it cannot be written.
+    """
+    try:
+        folder = Path(tempfile.mkdtemp(dir=into))
+        write_files(folder, outcome.traces, outcome.problems, None, forget_nothing)
+    except OSError as cause:
+        raise TraceError(
+            f"its columns cannot be set aside in {into} ({cause.strerror or cause})",
+            path=path,
+            remedy="Free some space there, name another folder in TMPDIR, or load without a"
+            " memory_limit.",
+        ) from None
+    rebuild = partial(_rebuilt, path, format, str(folder))
+    opened = open_store(folder, KeptSource(restore, rebuild))
+    return Outcome(tuple(opened.traces), opened.problems)
 
 
 def _rebuilt(path: str, format: str, copy: str, place: int) -> Trace:  # noqa: A002

@@ -15,16 +15,19 @@ from hta_widgets.errors import TraceError
 from hta_widgets.model.problems import Problems
 from hta_widgets.model.trace import Trace
 from hta_widgets.model.traceset import TraceSet
+from hta_widgets.store import limit_columns
 
 from . import cache as columnar
 from .discovery import Found, find_files, report_foreign
 from .formats import FORMATS, READABLE, WHAT_IS_READ, format_named
 from .live import export_profiler, is_profiler
+from .memory import Plan, as_bytes, plan_load
 from .pool import WorkerPool
 from .progress import progress_bar
 from .ranks import assign_ranks, peek_rank
 from .registry import Outcome
 from .remote import Copied, is_remote
+from .scratch import scratch
 from .stages import stage
 from .stored import open_whole
 from .streams import decompressed_size
@@ -45,6 +48,7 @@ def load(
     executor: Executor | None = None,
     cache: bool = True,
     progress: bool = True,
+    memory_limit: float | str | None = None,
 ) -> TraceSet:
     """Load traces.
 
@@ -69,6 +73,11 @@ def load(
         variable ``HTA_WIDGETS_CACHE`` names, may be used and kept.
     progress : bool
         Whether to show a bar, in notebooks and terminals, when it takes a while.
+    memory_limit : float or str, optional
+        What loading may take, in bytes or as in ``"3 GB"``. Each file's ranks are then set aside
+        on disk as soon as they are read, only so many files are read at a time, and columns come
+        back when something asks for them. Where one file alone takes more, a `RuntimeWarning`
+        says how much; so it does without a limit, where not enough memory is free.
 
     Returns
     -------
@@ -89,9 +98,15 @@ def load(
             f"unknown format {format!r}", remedy=f"The formats are {', '.join(READABLE)}."
         )
     wanted = _wanted(ranks)
+    limit_bytes = None if memory_limit is None else as_bytes(memory_limit)
     if is_remote(source):
         copied = Copied(cache)
-        options: dict[str, Any] = {"ranks": wanted, "format": format, "executor": executor}
+        options: dict[str, Any] = {
+            "ranks": wanted,
+            "format": format,
+            "executor": executor,
+            "memory_limit": memory_limit,
+        }
         try:
             found = load(copied.source(source), **options, cache=cache, progress=progress)
         except TraceError as error:
@@ -106,7 +121,10 @@ def load(
         files = _prefiltered(find_files(source, problems, format), wanted)
     if [file.format for file in files] == ["store"] and files[0].rank is None and wanted is None:
         return open_whole(files[0].path).trace_set(problems)
-    outcomes = _read_all(files, executor, keepalive, progress=progress, cache=cache)
+    plan = plan_load([decompressed_size(file.path) for file in files], limit_bytes, _cores())
+    if limit_bytes is not None:
+        limit_columns(limit_bytes // 4)
+    outcomes = _read_all(files, executor, keepalive, plan, progress=progress, cache=cache)
     return _assembled(source, files, outcomes, wanted, problems)
 
 
@@ -117,8 +135,12 @@ def read_trace(
     advance: Any = None,
     keepalive: Any = None,
     cache: bool = False,
+    aside: Path | None = None,
 ) -> Outcome:
-    """Read and build one file, or fetch its copy; what cannot be read is told, not raised."""
+    """Read and build one file, or fetch its copy; what cannot be read is told, not raised.
+
+    With a folder `aside`, what was read waits there until something asks for it.
+    """
     worth = cache and format != "store" and decompressed_size(path) >= _CACHED_BYTES
     if worth:
         with stage("cache"):
@@ -132,6 +154,8 @@ def read_trace(
     if worth and not taxonomy.version():
         with stage("cache"):
             columnar.keep(path, outcome, format)
+    if aside is not None and format != "store":
+        return columnar.set_aside(outcome, aside, path, format)
     return outcome
 
 
@@ -161,24 +185,32 @@ def _read_all(
     files: list[Found],
     executor: Executor | None,
     keepalive: Any,
+    plan: Plan,
     *,
     progress: bool,
     cache: bool,
 ) -> list[Outcome]:
+    # The profiler's file goes with what was read of it.
+    aside = scratch() if plan.set_aside and keepalive is None else None
     sizes = [_size(file.path) for file in files]
     with ExitStack() as stack:
-        if executor is None and _parallel_pays(files):
-            executor = stack.enter_context(WorkerPool(min(_cores(), len(files))))
+        if executor is None and plan.workers > 1 and _parallel_pays(files):
+            executor = stack.enter_context(WorkerPool(plan.workers))
         bar = stack.enter_context(progress_bar(sum(sizes), len(files), wanted=progress))
         if executor is None:
             return [
                 read_trace(
-                    file.path, file.format, advance=bar.update, keepalive=keepalive, cache=cache
+                    file.path,
+                    file.format,
+                    advance=bar.update,
+                    keepalive=keepalive,
+                    cache=cache,
+                    aside=aside,
                 )
                 for file in files
             ]
         tasks = {
-            executor.submit(read_trace, file.path, file.format, cache=cache): place
+            executor.submit(read_trace, file.path, file.format, cache=cache, aside=aside): place
             for place, file in enumerate(files)
         }
         outcomes: dict[int, Outcome] = {}

@@ -5,8 +5,6 @@ They are copied here first, into the cache: records are read again when someone 
 
 from __future__ import annotations
 
-import atexit
-import functools
 import hashlib
 import json
 import os
@@ -27,6 +25,7 @@ from hta_widgets.model.traceset import TraceSet
 from hta_widgets.store import MANIFEST
 
 from . import cache
+from .scratch import scratch
 
 __all__ = ["Copied", "is_remote"]
 
@@ -91,7 +90,7 @@ class Copied:
         if protocol == "file":
             return unquote(urlsplit(url).path)
         names, fetch, base = (_web if protocol in {"http", "https"} else _elsewhere)(url)
-        folder = cache.folder() if self.keep else _scratch()
+        folder = cache.folder() if self.keep else scratch()
         identity = repr((url, sorted(names.items())))
         tree = folder / (hashlib.sha256(identity.encode()).hexdigest()[:40] + cache.REMOTE)
         if not tree.is_dir():
@@ -152,13 +151,6 @@ def _copy(names: Mapping[str, str], fetch: Fetch, tree: Path, url: str) -> None:
             shutil.rmtree(part, ignore_errors=True)
     if tree.parent == cache.folder():
         cache.make_room(tree)
-
-
-@functools.cache
-def _scratch() -> Path:
-    folder = tempfile.mkdtemp(prefix="hta_widgets-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
 
 
 # --- web servers, with nothing but the standard library -------------------------------------------

@@ -2,7 +2,7 @@
 
 from .manifest import MANIFEST, begins_manifest
 from .opening import Opened, open_store
-from .rank_file import Kept, KeptSource
+from .rank_file import Kept, KeptSource, limit_columns
 from .saving import save_set, save_traces, write_files
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "KeptSource",
     "Opened",
     "begins_manifest",
+    "limit_columns",
     "open_store",
     "save_set",
     "save_traces",

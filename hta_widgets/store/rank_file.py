@@ -17,7 +17,7 @@ from hta_widgets.model.trace import Trace
 
 from .arrow_file import ArrowFile, Column, Damaged, Frame
 
-__all__ = ["Kept", "KeptSource", "StoredRank"]
+__all__ = ["Kept", "KeptSource", "StoredRank", "as_mapping", "limit_columns"]
 
 T = TypeVar("T")
 
@@ -173,6 +173,12 @@ class _InUse:
 
 
 _in_use = _InUse()
+
+
+def limit_columns(most_bytes: int) -> None:
+    """Set how much the columns that are in use may take, of all stored ranks together."""
+    global _MOST_BYTES  # noqa: PLW0603
+    _MOST_BYTES = most_bytes
 
 
 def as_mapping(pairs: npt.NDArray[Any]) -> Mapping[int, int]:
