@@ -236,7 +236,7 @@ def _copies() -> list[Path]:
 def _size(copy: Path) -> int:
     size = 0
     with contextlib.suppress(OSError):
-        for file in copy.rglob("*"):
+        for file in copy.rglob("*") if copy.is_dir() else [copy]:
             size += file.stat().st_size if file.is_file() else 0
     return size
 
