@@ -204,9 +204,8 @@ def main() -> None:
         results[name] = measure(path, options.repeat, options.repeat if name == "small" else 1)
         print(harness.table(results[name], "HTA 0.6.1") + "\n")
     if results:
-        print(
-            f"written to {harness.save('reload' if options.cached else 'load', results).relative_to(REPO)}"
-        )
+        written = harness.save("reload" if options.cached else "load", results)
+        print(f"written to {written.relative_to(REPO)}")
 
 
 if __name__ == "__main__":
