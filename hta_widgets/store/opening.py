@@ -74,6 +74,8 @@ def open_store(path: str | Path, kept: KeptSource | None = None) -> Opened:
 
 
 def _check_size(folder: Path, entry: dict[str, Any]) -> None:
+    if Path(entry["file"]).name != entry["file"]:
+        raise Damaged(f"names a file outside of its folder, {entry['file']}")
     file, size = folder / entry["file"], entry["frame"][0]
     try:
         found = file.stat().st_size

@@ -17,7 +17,7 @@ from support.same_sets import assert_same
 
 import hta_widgets as hw
 from hta_widgets.demo import write_byteps_job, write_mpi_job
-from hta_widgets.store import saving
+from hta_widgets.store import manifest as manifest_module, saving
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +146,15 @@ def test_another_version(store, version, message):
 def test_a_changed_fact(store):
     manifest(store, lambda content: content["body"]["ranks"][0]["trace"].update(zero_ns=5))
     with pytest.raises(hw.TraceError, match=r"store\.json: was changed: its checksum differs"):
+        hw.load(store)
+
+
+def test_it_does_not_lead_elsewhere(store):
+    elsewhere = manifest_module.dump_manifest(
+        {"clock": None, "problems": [], "ranks": [{"file": "../x.arrow", "frame": [1, 0, 1, 0]}]}
+    )
+    (store / "store.json").write_bytes(elsewhere)
+    with pytest.raises(hw.TraceError, match=r"names a file outside of its folder"):
         hw.load(store)
 
 
