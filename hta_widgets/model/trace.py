@@ -102,7 +102,7 @@ class Trace:
                 self._table.categories.values,
                 self._table.names.values,
             )
-            self._table = replace(self._table, kind=kind)
+            self._table = self._table.with_kinds(kind)
             self._rules_version = version
             self._frame = None
         return self._table
@@ -131,12 +131,12 @@ class Trace:
     @property
     def start_ns(self) -> int:
         """Start of the earliest event."""
-        return int(self._table.start_ns[0]) + self.shift_ns if len(self) else self.shift_ns
+        return self._table.first_ns + self.shift_ns
 
     @property
     def end_ns(self) -> int:
         """End of the last event."""
-        return int(self._table.end_ns.max()) + self.shift_ns if len(self) else self.shift_ns
+        return self._table.last_ns + self.shift_ns
 
     # --- frames -----------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from typing import Any, Literal
@@ -69,6 +70,22 @@ class TraceSet(Mapping[int, Trace]):
             self._origin_ns = like.origin_ns
         self._traces = {trace.rank: trace for trace in ordered}
         self._problems = found
+
+    @classmethod
+    def restored(
+        cls,
+        traces: Iterable[Trace],
+        problems: Problems,
+        *,
+        clock: ClockName,
+        origin_ns: int | None,
+        lift_ns: int,
+    ) -> TraceSet:
+        """Return a set as it was: traces that lie on its time axis, and the facts of the axis."""
+        found = cls((), problems=problems)
+        found._traces = {trace.rank: trace for trace in traces}
+        found._clock, found._origin_ns, found.lift_ns = clock, origin_ns, lift_ns
+        return found
 
     # --- mapping ----------------------------------------------------------------------------------
 
@@ -338,6 +355,40 @@ class TraceSet(Mapping[int, Trace]):
             ids,  # type: ignore[arg-type]
             self,
         )
+
+    # --- keeping ----------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> str:
+        """Save everything as a store, a folder that `hta_widgets.load` opens in milliseconds.
+
+        A store holds all that the trace files do and all that was worked out of them: events,
+        args, small tables, the clock and the problems. It needs the trace files no more.
+
+        Parameters
+        ----------
+        path : path-like
+            The folder. A store that is there already is replaced at once, when the new one is
+            whole; whoever kills this leaves the old one, or nothing.
+
+        Returns
+        -------
+        str
+            The path.
+
+        Raises
+        ------
+        TraceError
+            Where it cannot be written, or something else is there.
+
+        Examples
+        --------
+        >>> hw.load("runs/llama-8b/").save("llama-8b.store")  # doctest: +SKIP
+        >>> traces = hw.load("llama-8b.store")  # doctest: +SKIP
+        """
+        # A room above this one, handed on to for the user's convenience.
+        from hta_widgets.store import save_set  # noqa: PLC0415
+
+        return save_set(self, path)
 
     # --- looks ------------------------------------------------------------------------------------
 

@@ -1,35 +1,84 @@
 """Columnar copies of traces that were loaded, so that loading them again takes milliseconds.
 
-One file per trace file, named after the file's identity (real path, size, time of change) and
-after the code that made it. Arrays are mapped, not read: what is not looked at costs nothing.
-Copies are written aside and renamed, so that a half-written one is never seen.
+One small store per trace file, named after the file's identity (real path, size, time of change)
+and after the code that made it. Columns are mapped, not read: what is not looked at costs nothing.
+Copies are written aside and renamed, so that a half-written one is never seen; what turns out to be
+damaged is read from the trace file again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import mmap
 import os
-import pickle
-import struct
+import shutil
 import sys
 import tempfile
-from functools import cache as remembered
+import time
+from functools import cache as remembered, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["clear", "fetch", "folder", "keep"]
+from hta_widgets.errors import TraceError
+from hta_widgets.model.trace import Trace
+from hta_widgets.store import KeptSource, open_store, write_files
+
+from .kept_sources import forget_nothing, restore
+from .registry import Outcome
+
+__all__ = [
+    "PART",
+    "REMOTE",
+    "CacheInfo",
+    "clear",
+    "fetch",
+    "folder",
+    "info",
+    "keep",
+    "limit_bytes",
+    "make_room",
+    "set_aside",
+]
 
 _SUFFIX = ".trace-cache"
-_MAGIC = b"hta_widgets cache 1\n"
-_NUMBER = struct.Struct("<Q")
-_ALIGNMENT = 64
-#: When all copies take more, those that were not used for longest go.
-_MOST_BYTES = 8 << 30
+#: Folders in the making.
+PART = ".part"
+#: Files from elsewhere.
+REMOTE = ".remote"
+#: What a process that was killed left over, if older.
+_LONGEST_WRITE_S = 3600
+_MOST_BYTES = 20 << 30
+_MOST_OF_DISK = 0.1
+
+_counts = {"hits": 0, "misses": 0, "rebuilt": 0}
+
+
+class CacheInfo(NamedTuple):
+    """What the cache holds, and what it was good for in this process.
+
+    Attributes
+    ----------
+    folder : Path
+    files : int
+        Trace files of which there are copies.
+    size_bytes, limit_bytes : int
+        What all copies take, and may take.
+    hits, misses : int
+        Files that were found here, and that were not.
+    rebuilt : int
+        Copies that were damaged, so that the trace file was read instead.
+    """
+
+    folder: Path
+    files: int
+    size_bytes: int
+    limit_bytes: int
+    hits: int
+    misses: int
+    rebuilt: int
 
 
 def folder() -> Path:
@@ -45,79 +94,109 @@ def folder() -> Path:
     return base / "hta_widgets"
 
 
+def limit_bytes() -> int:
+    """Return what all copies may take: ``HTA_WIDGETS_CACHE_MB``, or 20 GB or a tenth of the disk.
+
+    With 0 nothing is kept.
+
+    Raises
+    ------
+    TraceError
+        Where the variable is no number.
+    """
+    if named := os.environ.get("HTA_WIDGETS_CACHE_MB"):
+        try:
+            return max(int(float(named) * 1_000_000), 0)
+        except (ValueError, OverflowError):
+            raise TraceError(
+                f"HTA_WIDGETS_CACHE_MB is {named!r}, which is no number of megabytes",
+                remedy="Set it to a number, for example 5000, or unset it.",
+            ) from None
+    with contextlib.suppress(OSError):
+        return min(_MOST_BYTES, int(_MOST_OF_DISK * shutil.disk_usage(_there(folder())).total))
+    return _MOST_BYTES
+
+
+def info() -> CacheInfo:
+    """Return where the cache is, how full, and of what use it was in this process."""
+    copies = _copies()
+    files = sum(copy.name.endswith(_SUFFIX) for copy in copies)
+    return CacheInfo(folder(), files, sum(map(_size, copies)), limit_bytes(), **_counts)
+
+
 def clear() -> None:
     """Remove all copies."""
     for copy in _copies():
-        with contextlib.suppress(OSError):
-            copy.unlink()
+        _remove(copy)
 
 
-def fetch(path: str, format: str = "kineto") -> Any:  # noqa: A002 - as in `load`
+def fetch(path: str, format: str = "kineto") -> Outcome | None:  # noqa: A002 - as in `load`
     """Return what was kept for a file as it is now and is read as `format`, or None."""
     copy = _copy_of(path, format)
-    if copy is None:
+    if copy is None or not copy.is_dir():
+        _counts["misses"] += 1
         return None
     try:
-        with copy.open("rb") as file:
-            mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        kept = _unpack(mapped)
+        rebuild = partial(_rebuilt, path, format, str(copy))
+        opened = open_store(copy, KeptSource(restore, rebuild))
         os.utime(copy)  # it was of use: when space is short, others go first
-    except FileNotFoundError:
+    except (TraceError, OSError):
+        _counts["rebuilt"] += 1
+        _remove(copy)
         return None
-    except Exception:  # noqa: BLE001 - whatever is wrong with a copy, the file itself is there
-        with contextlib.suppress(OSError):
-            copy.unlink()
-        return None
-    return kept
+    _counts["hits"] += 1
+    return Outcome(tuple(opened.traces), opened.problems)
 
 
-def keep(path: str, value: Any, format: str = "kineto") -> None:  # noqa: A002 - as in `load`
-    """Keep a picklable value for a file as it is now; where that is not possible, do not."""
+def keep(path: str, outcome: Outcome, format: str = "kineto") -> None:  # noqa: A002
+    """Keep what a file as it is now was read to; where that is not possible, do not."""
     copy = _copy_of(path, format)
-    if copy is None:
+    if copy is None or copy.exists() or not limit_bytes():
         return
-    with contextlib.suppress(OSError, pickle.PicklingError):
+    part = None
+    try:
         copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.NamedTemporaryFile(dir=copy.parent, suffix=".part", delete=False) as file:
-            try:
-                _pack(file, value)
-                file.close()
-                Path(file.name).replace(copy)
-            except BaseException:
-                file.close()
-                Path(file.name).unlink()
-                raise
-        _make_room()
+        part = Path(tempfile.mkdtemp(dir=copy.parent, suffix=PART))  # for the user's eyes alone
+        write_files(part, outcome.traces, outcome.problems, None, forget_nothing)
+        part.rename(copy)
+    except (OSError, TraceError, TypeError):
+        # A full disk, a folder that may not be written; or another process was faster.
+        if part is not None:
+            _remove(part)
+        return
+    make_room(copy)
 
 
-def _pack(file: Any, value: Any) -> None:
-    buffers: list[pickle.PickleBuffer] = []
-    body = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
-    parts = [memoryview(body), *(buffer.raw() for buffer in buffers)]
-    file.write(_MAGIC)
-    file.write(_NUMBER.pack(len(parts)))
-    for part in parts:
-        file.write(_NUMBER.pack(part.nbytes))
-    for part in parts:
-        file.write(b"\0" * (-file.tell() % _ALIGNMENT))
-        file.write(part)
+def set_aside(outcome: Outcome, into: Path, path: str, format: str) -> Outcome:  # noqa: A002
+    """Write what a file was read to into a folder; return it as it comes back, mapped.
+
+    Raises
+    ------
+    TraceError
+        Where it cannot be written.
+    """
+    try:
+        folder = Path(tempfile.mkdtemp(dir=into))
+        write_files(folder, outcome.traces, outcome.problems, None, forget_nothing)
+    except OSError as cause:
+        raise TraceError(
+            f"its columns cannot be set aside in {into} ({cause.strerror or cause})",
+            path=path,
+            remedy="Free some space there, name another folder in TMPDIR, or load without a"
+            " memory_limit.",
+        ) from None
+    rebuild = partial(_rebuilt, path, format, str(folder))
+    opened = open_store(folder, KeptSource(restore, rebuild))
+    return Outcome(tuple(opened.traces), opened.problems)
 
 
-def _unpack(mapped: memoryview) -> Any:
-    if mapped[: len(_MAGIC)] != _MAGIC:
-        raise ValueError("not a copy")
-    position = len(_MAGIC)
-    count = _NUMBER.unpack_from(mapped, position)[0]
-    sizes = struct.unpack_from(f"<{count}Q", mapped, position + _NUMBER.size)
-    position += (count + 1) * _NUMBER.size
-    parts = []
-    for size in sizes:
-        position += -position % _ALIGNMENT
-        parts.append(mapped[position : position + size])
-        position += size
-    if position != len(mapped):
-        raise ValueError("a copy of another size")
-    return pickle.loads(parts[0], buffers=parts[1:])  # noqa: S301 - from the user's own folder
+def _rebuilt(path: str, format: str, copy: str, place: int) -> Trace:  # noqa: A002
+    """Read the trace file of which the copy is damaged."""
+    from .formats import format_named  # noqa: PLC0415 - the formats' readers know of the cache
+
+    _remove(Path(copy))
+    _counts["rebuilt"] += 1
+    return format_named(format).read(path).traces[place]
 
 
 def _copy_of(path: str, format: str) -> Path | None:  # noqa: A002 - as in `load`
@@ -139,7 +218,7 @@ def _code() -> tuple[object, ...]:
     root = Path(__file__).resolve().parents[1]
     states = [
         (file.name, file.stat().st_size, file.stat().st_mtime_ns)
-        for pattern in ("*.py", "model/*.py", "readers/*.py")
+        for pattern in ("*.py", "model/*.py", "readers/*.py", "store/*.py")
         for file in sorted(root.glob(pattern))
     ]
     return package, sys.version_info[:2], np.__version__, tuple(states)
@@ -148,26 +227,48 @@ def _code() -> tuple[object, ...]:
 def _copies() -> list[Path]:
     try:
         charts = folder() / "charts"
-        return [
-            *folder().glob(f"*{_SUFFIX}"),
-            *folder().glob("*.part"),
-            *charts.glob("*.json"),
-            *charts.glob("*.part"),
-        ]
+        found = [copy for suffix in (_SUFFIX, REMOTE, PART) for copy in folder().glob(f"*{suffix}")]
+        return [*found, *charts.glob("*.json"), *charts.glob(f"*{PART}")]
     except OSError:
         return []
 
 
-def _make_room() -> None:
+def _size(copy: Path) -> int:
+    size = 0
+    with contextlib.suppress(OSError):
+        for file in copy.rglob("*") if copy.is_dir() else [copy]:
+            size += file.stat().st_size if file.is_file() else 0
+    return size
+
+
+def _there(path: Path) -> Path:
+    """Return the nearest folder that exists."""
+    return next((one for one in (path, *path.parents) if one.is_dir()), Path())
+
+
+def _remove(copy: Path) -> None:
+    if copy.is_dir() and not copy.is_symlink():
+        shutil.rmtree(copy, ignore_errors=True)
+        return
+    with contextlib.suppress(OSError):
+        copy.unlink()
+
+
+def make_room(new: Path) -> None:
+    """Remove what was left over, and the copies that were not used for longest; never the new."""
     known = []
     for copy in _copies():
         with contextlib.suppress(OSError):
-            state = copy.stat()
-            known.append((state.st_mtime, state.st_size, copy))
-    total = sum(size for _, size, _ in known)
+            used = copy.stat().st_mtime
+            if copy.name.endswith(PART):
+                if time.time() - used > _LONGEST_WRITE_S:
+                    _remove(copy)
+                continue
+            known.append((used, _size(copy), copy))
+    total, most = sum(size for _, size, _ in known), limit_bytes()
     for _, size, copy in sorted(known):
-        if total <= _MOST_BYTES:
+        if total <= most:
             return
-        with contextlib.suppress(OSError):
-            copy.unlink()
+        if copy != new:
+            _remove(copy)
             total -= size

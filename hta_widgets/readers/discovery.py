@@ -14,6 +14,7 @@ from hta_widgets.model.problems import Problems
 
 from .formats import WHAT_IS_READ, remedy_for, sniff
 from .natural import natural_key
+from .stored import manifest_in
 
 __all__ = ["Found", "find_files", "natural_key"]
 
@@ -146,7 +147,9 @@ def _from_path(path: str | bytes) -> Iterable[Found]:
     if not path:
         raise TraceError("the path is empty", remedy="Load a trace file or a directory of them.")
     path = str(Path(os.fsdecode(path)).expanduser())
-    if Path(path).is_dir():
+    if (manifest := manifest_in(path)) is not None:
+        yield Found(manifest)
+    elif Path(path).is_dir():
         yield from (Found(name, named=False) for name in _files_below(path))
     elif Path(path).exists() or not glob.has_magic(path):
         yield Found(path)
@@ -174,6 +177,10 @@ def _files_below(directory: str) -> list[str]:
     names = []
     for folder, below, files in os.walk(directory, onerror=fail, followlinks=True):
         below[:] = [name for name in below if not name.startswith(".")]
+        if (manifest := manifest_in(folder)) is not None:
+            names.append(manifest)
+            below.clear()
+            continue
         names += [
             str(Path(folder, name))
             for name in files

@@ -9,12 +9,13 @@ from .chrome_json import BYTEPS, BYTEPS_SERVER, KINETO
 from .mpi_profile import MPI_PROFILE
 from .mpi_trace import MPI_TRACE
 from .registry import Format, Start
+from .stored import STORE
 from .streams import decompressed_size, open_stream
 
 __all__ = ["FORMATS", "READABLE", "WHAT_IS_READ", "Sniffed", "format_named", "remedy_for", "sniff"]
 
 #: In the order in which they are asked whether a file is theirs; any JSON is Kineto's.
-FORMATS: tuple[Format, ...] = (MPI_PROFILE, MPI_TRACE, BYTEPS, BYTEPS_SERVER, KINETO)
+FORMATS: tuple[Format, ...] = (STORE, MPI_PROFILE, MPI_TRACE, BYTEPS, BYTEPS_SERVER, KINETO)
 
 #: What `load` can be asked for by name.
 READABLE: tuple[str, ...] = ("auto", *(known.name for known in FORMATS))

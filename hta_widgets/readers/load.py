@@ -15,16 +15,21 @@ from hta_widgets.errors import TraceError
 from hta_widgets.model.problems import Problems
 from hta_widgets.model.trace import Trace
 from hta_widgets.model.traceset import TraceSet
+from hta_widgets.store import limit_columns
 
 from . import cache as columnar
 from .discovery import Found, find_files, report_foreign
 from .formats import FORMATS, READABLE, WHAT_IS_READ, format_named
 from .live import export_profiler, is_profiler
+from .memory import Plan, as_bytes, plan_load
 from .pool import WorkerPool
 from .progress import progress_bar
 from .ranks import assign_ranks, peek_rank
 from .registry import Outcome
+from .remote import Copied, is_remote
+from .scratch import scratch
 from .stages import stage
+from .stored import open_whole
 from .streams import decompressed_size
 
 __all__ = ["Outcome", "load", "read_trace"]
@@ -43,6 +48,7 @@ def load(
     executor: Executor | None = None,
     cache: bool = True,
     progress: bool = True,
+    memory_limit: float | str | None = None,
 ) -> TraceSet:
     """Load traces.
 
@@ -50,14 +56,15 @@ def load(
     ----------
     source : path-like, iterable of path-like, mapping, or torch.profiler.profile
         A file; a directory, which is searched recursively; a glob pattern; a list of these;
-        ``{rank: path}``; or a profiler that has stopped.
+        ``{rank: path}``; or a profiler that has stopped. Paths may be URLs: ``http://``,
+        ``s3://``, ``gs://`` and whatever else fsspec and the drivers that are installed know.
     ranks : int or iterable of int, optional
         Load only these.
     format : str
         ``"auto"`` tells formats by their contents, also in a directory that mixes them. A name
         restricts to files of that format: ``"kineto"`` (any Chrome trace-event JSON, read as
-        such), ``"byteps"`` (workers' ``comm.json``), ``"byteps-server"``, ``"mpi-profile"`` or
-        ``"mpi-trace"``.
+        such), ``"byteps"`` (workers' ``comm.json``), ``"byteps-server"``, ``"mpi-profile"``,
+        ``"mpi-trace"``, or ``"store"`` (what `TraceSet.save` writes, a folder).
     executor : concurrent.futures.Executor, optional
         Reads the files, each in a task of its own. By default small inputs are read in this
         process, large ones of several files in a process pool.
@@ -66,6 +73,11 @@ def load(
         variable ``HTA_WIDGETS_CACHE`` names, may be used and kept.
     progress : bool
         Whether to show a bar, in notebooks and terminals, when it takes a while.
+    memory_limit : float or str, optional
+        What loading may take, in bytes or as in ``"3 GB"``. Each file's ranks are then set aside
+        on disk as soon as they are read, only so many files are read at a time, and columns come
+        back when something asks for them. Where one file alone takes more, a `RuntimeWarning`
+        says how much; so it does without a limit, where not enough memory is free.
 
     Returns
     -------
@@ -86,6 +98,20 @@ def load(
             f"unknown format {format!r}", remedy=f"The formats are {', '.join(READABLE)}."
         )
     wanted = _wanted(ranks)
+    limit_bytes = None if memory_limit is None else as_bytes(memory_limit)
+    if is_remote(source):
+        copied = Copied(cache)
+        options: dict[str, Any] = {
+            "ranks": wanted,
+            "format": format,
+            "executor": executor,
+            "memory_limit": memory_limit,
+        }
+        try:
+            found = load(copied.source(source), **options, cache=cache, progress=progress)
+        except TraceError as error:
+            raise copied.told(error) from None
+        return copied.renamed(found)
     problems = Problems()
     keepalive = None
     if is_profiler(source):
@@ -93,7 +119,12 @@ def load(
         files, cache = [Found(path)], False
     else:
         files = _prefiltered(find_files(source, problems, format), wanted)
-    outcomes = _read_all(files, executor, keepalive, progress=progress, cache=cache)
+    if [file.format for file in files] == ["store"] and files[0].rank is None and wanted is None:
+        return open_whole(files[0].path).trace_set(problems)
+    plan = plan_load([decompressed_size(file.path) for file in files], limit_bytes, _cores())
+    if limit_bytes is not None:
+        limit_columns(limit_bytes // 4)
+    outcomes = _read_all(files, executor, keepalive, plan, progress=progress, cache=cache)
     return _assembled(source, files, outcomes, wanted, problems)
 
 
@@ -104,9 +135,13 @@ def read_trace(
     advance: Any = None,
     keepalive: Any = None,
     cache: bool = False,
+    aside: Path | None = None,
 ) -> Outcome:
-    """Read and build one file, or fetch its copy; what cannot be read is told, not raised."""
-    worth = cache and decompressed_size(path) >= _CACHED_BYTES
+    """Read and build one file, or fetch its copy; what cannot be read is told, not raised.
+
+    With a folder `aside`, what was read waits there until something asks for it.
+    """
+    worth = cache and format != "store" and decompressed_size(path) >= _CACHED_BYTES
     if worth:
         with stage("cache"):
             kept = columnar.fetch(path, format)
@@ -119,6 +154,8 @@ def read_trace(
     if worth and not taxonomy.version():
         with stage("cache"):
             columnar.keep(path, outcome, format)
+    if aside is not None and format != "store":
+        return columnar.set_aside(outcome, aside, path, format)
     return outcome
 
 
@@ -148,24 +185,32 @@ def _read_all(
     files: list[Found],
     executor: Executor | None,
     keepalive: Any,
+    plan: Plan,
     *,
     progress: bool,
     cache: bool,
 ) -> list[Outcome]:
+    # The profiler's file goes with what was read of it.
+    aside = scratch() if plan.set_aside and keepalive is None else None
     sizes = [_size(file.path) for file in files]
     with ExitStack() as stack:
-        if executor is None and _parallel_pays(files):
-            executor = stack.enter_context(WorkerPool(min(_cores(), len(files))))
+        if executor is None and plan.workers > 1 and _parallel_pays(files):
+            executor = stack.enter_context(WorkerPool(plan.workers))
         bar = stack.enter_context(progress_bar(sum(sizes), len(files), wanted=progress))
         if executor is None:
             return [
                 read_trace(
-                    file.path, file.format, advance=bar.update, keepalive=keepalive, cache=cache
+                    file.path,
+                    file.format,
+                    advance=bar.update,
+                    keepalive=keepalive,
+                    cache=cache,
+                    aside=aside,
                 )
                 for file in files
             ]
         tasks = {
-            executor.submit(read_trace, file.path, file.format, cache=cache): place
+            executor.submit(read_trace, file.path, file.format, cache=cache, aside=aside): place
             for place, file in enumerate(files)
         }
         outcomes: dict[int, Outcome] = {}
@@ -191,10 +236,14 @@ def _assembled(
     problems: Problems,
 ) -> TraceSet:
     traces: list[Trace] = []
+    stored: list[Trace] = []
     kept: list[Found] = []
     foreign: list[tuple[str, str]] = []
     for file, outcome in zip(files, outcomes, strict=True):
-        if outcome.error is None:
+        if outcome.error is None and file.format == "store":
+            stored.extend(outcome.traces)
+            problems.merge(outcome.problems)
+        elif outcome.error is None:
             traces.extend(outcome.traces)
             merged = len(outcome.traces) > 1
             kept.extend(Found(file.path) if merged else file for _ in outcome.traces)
@@ -204,7 +253,7 @@ def _assembled(
         else:
             foreign.append((file.path, outcome.error.message))
     report_foreign(foreign, problems)
-    if not traces:
+    if not traces and not stored:
         example = f"{Path(foreign[0][0]).name} {foreign[0][1]}"
         raise TraceError(
             f"none of its {len(files):,} JSON files is a trace ({example})",
@@ -212,13 +261,15 @@ def _assembled(
             remedy=WHAT_IS_READ,
         )
     kept, traces = _finished(kept, traces, problems)
+    # What a store holds was finished before, and its ranks are stated.
     keys = assign_ranks(
-        [file.path for file in kept],
-        [file.rank for file in kept],
-        [trace.stated_rank for trace in traces],
+        [file.path for file in kept] + [trace.path for trace in stored],
+        [file.rank for file in kept] + [None] * len(stored),
+        [trace.stated_rank for trace in traces] + [trace.rank for trace in stored],
         problems,
-        [format_named(trace.format).keyed_by_order for trace in traces],
+        [format_named(trace.format).keyed_by_order for trace in traces] + [False] * len(stored),
     )
+    traces += stored
     if wanted is not None and not wanted <= set(keys):
         missing = ", ".join(map(str, sorted(wanted - set(keys))))
         raise TraceError(

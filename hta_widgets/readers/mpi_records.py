@@ -119,6 +119,7 @@ class TimeLineRecords:
         apart = len(numbers) and int(numbers[-1]) - self._first + 1 != len(numbers)
         self._numbers = numbers if apart else None
         self._order, self._rank, self._state = order, rank, state
+        self._has_io = has_io
         self._named = naming(rank, has_io=has_io)
 
     def __len__(self) -> int:

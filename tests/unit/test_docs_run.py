@@ -19,6 +19,7 @@ PAGES = [
     "docs/diff.md",
     "docs/many-ranks.md",
     "docs/moving-from-hta.md",
+    "docs/store.md",
 ]
 
 #: As PyTorch writes memory: time, action, (size,) and category; two allocations and a release.

@@ -14,7 +14,8 @@ MAY_IMPORT = {
     "formats": set(),
     "taxonomy": {"errors"},
     "model": BASE,
-    "readers": BASE | {"model"},
+    "store": BASE | {"model"},
+    "readers": BASE | {"model", "store"},
     "analysis": BASE | {"model"},
     "tiles": BASE | {"model", "analysis"},
     "demo": BASE | {"model"},
@@ -33,9 +34,13 @@ HANDED_ON = {
     ("model/selection.py", "export"),
     ("model/traceset.py", "analysis"),
     ("model/traceset.py", "export"),
+    ("model/traceset.py", "store"),
 }
 
-HEADLESS = {"model", "analysis", "diff", "tiles", "panels", "readers", "taxonomy", "errors", "formats"}
+HEADLESS = {
+    "analysis", "diff", "errors", "formats", "model", "panels", "readers", "store", "taxonomy",
+    "tiles",
+}  # fmt: skip
 WIDGET_LIBRARIES = {"anywidget", "bokeh", "ipywidgets", "jupyterlab", "traitlets"}
 
 MODULES = sorted(PACKAGE.rglob("*.py"))

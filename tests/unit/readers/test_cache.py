@@ -2,6 +2,9 @@
 
 import importlib
 import os
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -74,8 +77,8 @@ def test_small_files_are_not_worth_it(write, monkeypatch):
 def test_a_damaged_copy_is_replaced(write, reads):
     path = write([event()])
     hw.load(path)
-    (copy,) = copies()
-    copy.write_bytes(copy.read_bytes()[:-3])
+    (file,) = copies()[0].glob("*.arrow")
+    file.write_bytes(file.read_bytes()[:-3])
     assert len(hw.load(path)[0]) == 1
     assert len(reads) == 2
     hw.load(path)
@@ -105,12 +108,16 @@ def test_clear(write, reads):
     assert len(reads) == 2
 
 
+def size(copy):
+    return sum(file.stat().st_size for file in copy.iterdir())
+
+
 def test_copies_do_not_grow_without_end(write, monkeypatch):
     paths = [write([event(f"of {number}")], f"{number}.json") for number in range(4)]
     hw.load(paths[0])
     (oldest,) = copies()
     os.utime(oldest, (1, 1))
-    monkeypatch.setattr(cache, "_MOST_BYTES", int(2.5 * oldest.stat().st_size))
+    monkeypatch.setenv("HTA_WIDGETS_CACHE_MB", str(2.5e-6 * size(oldest)))
     for path in paths[1:3]:
         hw.load(path)
     assert len(copies()) == 2
@@ -135,3 +142,113 @@ def test_rules_of_the_user_reach_copies_but_do_not_stay_in_them(write, reads):
 def test_only_the_user_may_look(write):
     hw.load(write([event()]))
     assert copies()[0].stat().st_mode & 0o077 == 0
+
+
+def test_info(write, reads):
+    path = write([event()])
+    before = cache.info()
+    hw.load(path)
+    hw.load(path)
+    info = cache.info()
+    assert (info.folder, info.files) == (cache.folder(), 1)
+    assert info.size_bytes == size(copies()[0])
+    assert (info.hits - before.hits, info.misses - before.misses) == (1, 1)
+    assert info.limit_bytes > info.size_bytes
+
+
+def test_a_limit_that_is_no_number(write, monkeypatch):
+    monkeypatch.setenv("HTA_WIDGETS_CACHE_MB", "much")
+    with pytest.raises(hw.TraceError, match=r"'much', which is no number .* for example 5000"):
+        cache.info()
+
+
+def test_every_flipped_byte_is_found_or_meaningless(write, reads):
+    """Whatever a broken disk does to a copy, what is shown is what the trace file says."""
+    path = write([event(f"op {i}", i, args={"i": i}) for i in range(3)], "rank-3.json")
+    hw.load(path)
+    true = hw.load(path, cache=False)
+    expected = true[3].events
+    (copy,) = copies()
+    before = cache.info().rebuilt
+    files = {file: file.read_bytes() for file in copy.iterdir()}
+    rng = np.random.default_rng(0)
+    for file, content in files.items():
+        for at in rng.choice(len(content), min(len(content), 60), replace=False).tolist():
+            for name, text in files.items():
+                name.parent.mkdir(exist_ok=True)
+                name.write_bytes(text)
+            flipped = bytearray(content)
+            flipped[at] ^= 1 << int(rng.integers(8))
+            file.write_bytes(flipped)
+            again = hw.load(path)
+            assert again.summary().equals(true.summary())
+            assert again[3].events.equals(expected)
+            assert again[3].args(1) == {"i": 1}
+            assert again[3].metadata == true[3].metadata
+    assert cache.info().rebuilt > before + 25
+
+
+def test_a_copy_that_is_removed_while_in_use_is_read_again(write, reads):
+    path = write([event(args={"i": 5})])
+    hw.load(path)
+    traces = hw.load(path)
+    cache.clear()
+    assert traces[0].events["name"].astype(str).tolist() == ["op"]
+    assert traces[0].args(0) == {"i": 5}
+    assert len(reads) == 2
+
+
+LOAD = """
+import importlib, sys, hta_widgets as hw
+importlib.import_module("hta_widgets.readers.load")._CACHED_BYTES = 0
+print("ready", flush=True)
+sys.stdin.readline()
+while True:
+    print(len(hw.load(sys.argv[1], progress=False).events()), flush=True)
+    if len(sys.argv) < 3:
+        break
+    hw.cache.clear()
+"""
+
+
+def start(path, *more):
+    process = subprocess.Popen(
+        [sys.executable, "-c", LOAD, str(path), *more],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    process.stdout.readline()
+    return process
+
+
+def test_two_processes_at_once_share_one_copy(write):
+    path = write([event(f"op {i}", i) for i in range(2000)])
+    processes = [start(path) for _ in range(2)]
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    assert [process.communicate()[0] for process in processes] == ["2000\n"] * 2
+    assert len(copies()) == 1
+
+
+def test_killed_at_any_moment_a_copy_is_whole_or_not_there(write):
+    path = write([event(f"op {i}", i, args={"i": i}) for i in range(2000)])
+    true = hw.load(path, cache=False)
+    for pause in (0.01, 0.04):
+        with start(path, "forever") as process:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            process.stdout.readline()
+            time.sleep(pause)
+            process.kill()
+        again = hw.load(path)
+        assert again.events().equals(true.events())
+        assert again[0].args(7) == {"i": 7}
+
+
+def test_nothing_of_a_copy_is_code(write):
+    hw.load(write([event()]))
+    for file in copies()[0].iterdir():
+        assert b"pickle" not in file.read_bytes()
+        assert file.read_bytes().startswith((b"ARROW1", b'{"hta_widgets_store":'))

@@ -1,0 +1,186 @@
+"""One stored rank: its columns, read from its file when something of them is asked for."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy.typing as npt
+
+from hta_widgets.errors import TraceError
+from hta_widgets.model.trace import Trace
+
+from .arrow_file import ArrowFile, Column, Damaged, Frame
+
+__all__ = ["Kept", "KeptSource", "StoredRank", "as_mapping", "limit_columns"]
+
+T = TypeVar("T")
+
+#: Ranks whose columns were used longest ago are let go when all that are in use take more.
+_MOST_BYTES = 1 << 30
+
+
+class Kept(NamedTuple):
+    """A source of records of which a store keeps only how to come back to the trace file."""
+
+    facts: dict[str, Any]
+    columns: dict[str, Column]
+
+
+@dataclass(frozen=True)
+class KeptSource:
+    """What a cache does otherwise than a store.
+
+    Attributes
+    ----------
+    restore : callable
+        Makes the source again, of the facts and a function that gives a column by its name.
+    rebuild : callable
+        Given its place among the store's traces, returns the same trace from the trace file:
+        where the copy turns out to be damaged, that is where its columns come from.
+    """
+
+    restore: Callable[[dict[str, Any], Callable[[str], Any]], Any]
+    rebuild: Callable[[int], Trace]
+
+
+@dataclass(eq=False)
+class StoredRank:
+    """The file of one rank.
+
+    Parameters
+    ----------
+    path : Path
+    frame : Frame
+    place : int
+        Of the rank among those of its store.
+    kept : KeptSource, optional
+        Without it, damage is an error.
+    """
+
+    path: Path
+    frame: Frame
+    place: int = 0
+    kept: KeptSource | None = None
+    _file: ArrowFile | None = field(default=None, init=False, repr=False)
+    _values: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    _rebuilt: Trace | None = field(default=None, init=False, repr=False)
+
+    @property
+    def file(self) -> ArrowFile:
+        """The file, mapped.
+
+        Raises
+        ------
+        Damaged
+        """
+        known = self._file
+        if known is None:
+            known = self._file = ArrowFile(self.path, self.frame)
+        return known
+
+    # --- what it holds ----------------------------------------------------------------------------
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a column."""
+        return self.checked(lambda: name in self.file)
+
+    def numbers(self, name: str) -> npt.NDArray[Any]:
+        """Return a column of numbers."""
+        values: npt.NDArray[Any] = self._get(name, lambda: self.file.numbers(name), None)
+        return values
+
+    def strings(self, name: str) -> list[str]:
+        """Return a column of strings."""
+        values: list[str] = self._get(name, lambda: self.file.strings(name), 100)
+        return values
+
+    def json(self, name: str) -> Any:
+        """Return a value that is kept as JSON."""
+        return self._get(name, lambda: json.loads(self.file.texts(name)[0]), 1)
+
+    def made(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return what was made of columns; make it where it is not there."""
+        return self._get(name, make, 100)
+
+    def checked(self, read: Callable[[], T]) -> T:
+        """Return what `read` reads; damage is an error that says where and what to do."""
+        try:
+            return read()
+        except Damaged as damage:
+            raise TraceError(
+                str(damage),
+                path=self.path,
+                remedy="Copy the store again, or save the traces again; was it replaced after it"
+                " was loaded, load it again.",
+            ) from None
+
+    def either(self, stored: Callable[[], T], again: Callable[[Trace], T]) -> T:
+        """Return what the file holds, or, where it is damaged, the trace that is built again."""
+        if self._rebuilt is None:
+            if self.kept is None:
+                return stored()
+            try:
+                return stored()
+            except TraceError:
+                self._rebuilt = self.kept.rebuild(self.place)
+        return again(self._rebuilt)
+
+    def _get(self, name: str, make: Callable[[], Any], item_bytes: int | None) -> Any:
+        value = self._values.get(name)
+        if value is None:
+            value = self.checked(make)
+            self._values[name] = value
+            _in_use.grew(
+                self, value.nbytes if item_bytes is None else item_bytes * len(value or ())
+            )
+        return value
+
+    # --- what it costs ----------------------------------------------------------------------------
+
+    def let_go(self) -> None:
+        """Forget what was read; whatever is still in use elsewhere stays mapped until it is not."""
+        self._values = {}
+        self._file = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Another process maps the file itself: nothing of it need travel.
+        return {**self.__dict__, "_file": None, "_values": {}, "_rebuilt": None}
+
+
+class _InUse:
+    """Which ranks hold how many bytes, by when they last grew."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._bytes: WeakKeyDictionary[StoredRank, int] = WeakKeyDictionary()
+
+    def grew(self, rank: StoredRank, size_bytes: int) -> None:
+        with self._lock:
+            self._bytes[rank] = self._bytes.pop(rank, 0) + size_bytes
+            excess = sum(self._bytes.values()) - _MOST_BYTES
+            for oldest, size in list(self._bytes.items()) if excess > 0 else ():
+                if excess <= 0 or oldest is rank:
+                    return
+                oldest.let_go()
+                self._bytes.pop(oldest, 0)
+                excess -= size
+
+
+_in_use = _InUse()
+
+
+def limit_columns(most_bytes: int) -> None:
+    """Set how much the columns that are in use may take, of all stored ranks together."""
+    global _MOST_BYTES  # noqa: PLW0603
+    _MOST_BYTES = most_bytes
+
+
+def as_mapping(pairs: npt.NDArray[Any]) -> Mapping[int, int]:
+    """Return an array of pairs as a mapping."""
+    return dict(pairs.tolist())

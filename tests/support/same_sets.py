@@ -1,0 +1,59 @@
+"""Whether two sets answer everything alike."""
+
+import numpy as np
+import pandas as pd
+
+import hta_widgets as hw
+from hta_widgets import analysis
+
+SMALL = ("instants", "asyncs", "counters", "flows")
+
+
+def assert_same(one, other):
+    """Compare all that users can ask of two sets, but for exports."""
+    for name in ("ranks", "format", "formats", "origin_ns", "clock", "start_ns", "end_ns"):
+        assert getattr(other, name) == getattr(one, name), name
+    pd.testing.assert_frame_equal(other.summary(), one.summary())
+    pd.testing.assert_frame_equal(other.problems, one.problems)
+    pd.testing.assert_frame_equal(other.events(), one.events())
+    for rank, trace in one.items():
+        again = other[rank]
+        for name in SMALL:
+            pd.testing.assert_frame_equal(getattr(again, name), getattr(trace, name))
+        assert again.metadata == trace.metadata
+        assert again.tracks == trace.tracks
+        assert repr(as_plain(again.profile)) == repr(as_plain(trace.profile))
+        assert np.array_equal(again.launch_of, trace.launch_of)
+        assert again.table.end_record == trace.table.end_record
+        assert (again.source is None) == (trace.source is None)
+        if trace.source is not None:
+            numbers = np.arange(len(trace.source))
+            assert list(again.source.records(numbers)) == list(trace.source.records(numbers))
+        for row in range(0, len(trace), max(len(trace) // 20, 1)):
+            assert again.args(row) == trace.args(row)
+
+
+def as_plain(profile):
+    """A profile in which NaN equals NaN once it is printed."""
+    return profile and [getattr(profile, name) for name in type(profile).__slots__]
+
+
+def assert_same_exports(one, other, folder):
+    """Compare exported files byte by byte."""
+    (folder / "one").mkdir()
+    (folder / "other").mkdir()
+    for traces, where in ((one, folder / "one"), (other, folder / "other")):
+        hw.export_trace(traces, where / "merged.json")
+        hw.export_trace(traces, where / "files")
+    for path in (folder / "one").rglob("*.json*"):
+        assert (folder / "other" / path.relative_to(folder / "one")).read_bytes() == (
+            path.read_bytes()
+        )
+
+
+def assert_same_analyses(one, other):
+    """Compare what analyses of kernels, operators and copies say, which read args as well."""
+    for name in ("temporal_breakdown", "kernel_breakdown", "operators", "collectives",
+                 "launch_stats", "memory_bandwidth", "queue_length"):  # fmt: skip
+        function = getattr(analysis, name)
+        pd.testing.assert_frame_equal(function(other), function(one))

@@ -1,0 +1,246 @@
+"""Stores: whole or not there, lazy, told by their contents, refused where they cannot be right."""
+
+import errno
+import json
+import pickle
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support.random_job import write_job
+from support.same_sets import assert_same
+
+import hta_widgets as hw
+from hta_widgets.demo import write_byteps_job, write_mpi_job
+from hta_widgets.store import manifest as manifest_module, saving
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("job")
+    return write_job(folder, 3, 2, 60, 6)
+
+
+@pytest.fixture(scope="module")
+def traces(job):
+    return hw.load(job, cache=False, progress=False)
+
+
+@pytest.fixture
+def store(traces, tmp_path):
+    return Path(traces.save(tmp_path / "a store"))
+
+
+def run(code, *arguments, **options):
+    return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], **options)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+# --- finding it -----------------------------------------------------------------------------------
+
+
+def test_told_by_its_contents(traces, store, tmp_path):
+    assert_same(traces, hw.load(store, format="store"))
+    assert_same(traces, hw.load(store / "store.json"))
+    (tmp_path / "above").mkdir()
+    shutil.copytree(store, tmp_path / "above" / "named as it likes")
+    assert_same(traces, hw.load(tmp_path / "above"))
+    with pytest.raises(hw.TraceError, match="of the format store"):
+        hw.load(store, format="mpi-trace")
+
+
+def test_beside_other_files_it_is_one_of_them(traces, store, job, tmp_path):
+    (tmp_path / "rank-7.json").write_bytes((job / "rank-0.json").read_bytes())
+    found = hw.load(tmp_path, cache=False)
+    assert len(found) == 3
+    assert len(found.events()) == len(traces.events()) + len(traces[0])
+    assert sorted(found.problems["kind"]).count("duplicate_rank") == 1
+
+
+def test_some_ranks(store, job):
+    assert_same(hw.load(job, ranks=[1], cache=False), hw.load(store, ranks=1))
+    with pytest.raises(hw.TraceError, match=r"no rank 9\. The ranks are 0, 1"):
+        hw.load(store, ranks=[9])
+
+
+@pytest.mark.parametrize("write", [write_byteps_job, write_mpi_job])
+def test_all_formats(write, tmp_path):
+    write(tmp_path / "job")
+    traces = hw.load(tmp_path / "job", cache=False)
+    assert_same(traces, hw.load(traces.save(tmp_path / "job.store")))
+
+
+# --- opening it -----------------------------------------------------------------------------------
+
+
+def test_opening_reads_no_columns(traces, store):
+    for file in store.glob("*.arrow"):
+        file.write_bytes(bytes(file.stat().st_size))
+    opened = hw.load(store)
+    assert repr(opened) == repr(traces)
+    assert opened.summary().equals(traces.summary())
+    with pytest.raises(hw.TraceError, match=r"rank-0.*\.arrow: was changed.*Copy the store again"):
+        opened.events()
+
+
+def test_another_process_maps_the_file_itself(traces, store):
+    opened = hw.load(store)
+    opened.events()
+    sent = pickle.dumps(dict(opened))
+    assert len(sent) < 20_000
+    assert pickle.loads(sent)[1].events.equals(traces[1].events)
+
+
+def test_columns_that_were_let_go_come_back(traces, store, monkeypatch):
+    monkeypatch.setattr("hta_widgets.store.rank_file._MOST_BYTES", 1)
+    assert_same(traces, hw.load(store))
+
+
+def test_users_rules_hold_for_stores(store):
+    hw.taxonomy.add("sync", "aten::mm", category="cpu_op")
+    try:
+        opened = hw.load(store)
+        events = opened.events()
+        ours = events[(events["name"] == "aten::mm") & (events["category"] == "cpu_op")]
+        assert len(ours)
+        assert set(ours["kind"]) == {"sync"}
+    finally:
+        hw.taxonomy.reset()
+
+
+def test_replaced_while_in_use(traces, store):
+    opened = hw.load(store)
+    traces.subset(ranks=[0]).save(store)
+    with pytest.raises(hw.TraceError, match="was it replaced after it was loaded, load it again"):
+        opened.events()
+    assert hw.load(store).ranks == [0]
+
+
+# --- what it must not be --------------------------------------------------------------------------
+
+
+def manifest(store, change):
+    content = json.loads((store / "store.json").read_text())
+    change(content)
+    (store / "store.json").write_text(json.dumps(content).replace(": ", ":", 1))
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [(0, "version 0, by an older .* Load the trace files again"), (99, "99, by a newer .* Update")],
+)
+def test_another_version(store, version, message):
+    manifest(store, lambda content: content.update(hta_widgets_store=version))
+    with pytest.raises(hw.TraceError, match=message):
+        hw.load(store)
+
+
+def test_a_changed_fact(store):
+    manifest(store, lambda content: content["body"]["ranks"][0]["trace"].update(zero_ns=5))
+    with pytest.raises(hw.TraceError, match=r"store\.json: was changed: its checksum differs"):
+        hw.load(store)
+
+
+def test_it_does_not_lead_elsewhere(store):
+    elsewhere = manifest_module.dump_manifest(
+        {"clock": None, "problems": [], "ranks": [{"file": "../x.arrow", "frame": [1, 0, 1, 0]}]}
+    )
+    (store / "store.json").write_bytes(elsewhere)
+    with pytest.raises(hw.TraceError, match=r"names a file outside of its folder"):
+        hw.load(store)
+
+
+def test_a_missing_file(store):
+    next(store.glob("rank-1*")).unlink()
+    with pytest.raises(hw.TraceError, match=r"rank-1.*\.arrow: is missing\. Copy the store"):
+        hw.load(store)
+
+
+def test_nothing_else_is_written_over(traces, tmp_path):
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "mine.txt").write_text("mine")
+    (tmp_path / "file.json").write_text("mine")
+    for path, what in (
+        (tmp_path / "notes", "folder of other files"),
+        (tmp_path / "file.json", "a file"),
+    ):
+        with pytest.raises(hw.TraceError, match=what):
+            traces.save(path)
+    assert (tmp_path / "notes" / "mine.txt").read_text() == "mine"
+    assert names(tmp_path) == ["file.json", "notes"]
+
+
+# --- being written --------------------------------------------------------------------------------
+
+SAVE = """
+import sys, hta_widgets as hw
+traces = hw.load(sys.argv[1], cache=False, progress=False)
+print("ready", flush=True)
+while True:
+    traces.save(sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["new", "old"])
+def test_killed_at_any_moment_it_is_whole_or_not_there(traces, job, tmp_path, before):
+    path = tmp_path / "killed.store"
+    whole = 0
+    rng = random.Random(before)
+    for _ in range(3):
+        if before and not path.exists():
+            traces.save(path)
+        elif not before:
+            shutil.rmtree(path, ignore_errors=True)
+        with run(SAVE, job, path, stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            time.sleep(rng.uniform(0, 0.12))
+            process.send_signal(signal.SIGKILL)
+        if before or path.exists():
+            assert_same(traces, hw.load(path))
+            whole += 1
+    if before:
+        assert whole == 3
+        traces.save(path)
+        assert len(names(path)) == 3  # nothing of the killed ones stays
+
+
+LIMITED = """
+import resource, signal, sys, hta_widgets as hw
+traces = hw.load(sys.argv[1], cache=False, progress=False)
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+try:
+    traces.save(sys.argv[2])
+except hw.TraceError as error:
+    print(error)
+"""
+
+
+def test_what_cannot_be_written_leaves_the_old(traces, store, job):
+    with run(LIMITED, job, store, stdout=subprocess.PIPE, text=True) as process:
+        said = process.communicate()[0]
+    assert "cannot be saved" in said
+    assert "Nothing was changed there." in said
+    assert_same(traces, hw.load(store))
+    assert names(store.parent) == [store.name]
+
+
+def test_a_full_disk(traces, store, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(saving.os, "fsync", full)
+    with pytest.raises(hw.TraceError, match=r"No space left on device\. Nothing was .* Free some"):
+        traces.save(store)
+    with pytest.raises(hw.TraceError, match="No space left"):
+        traces.save(store.parent / "new")
+    assert_same(traces, hw.load(store))
+    assert names(store.parent) == [store.name]
