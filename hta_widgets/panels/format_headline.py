@@ -10,6 +10,7 @@ from hta_widgets import analysis
 from hta_widgets.formats import count, duration, share
 from hta_widgets.model import Selection, TraceSet
 
+from .byteps_frames import by_tensor
 from .finding import Finding, Headline, Piece
 from .mpi_frames import keys_of_ranks
 
@@ -56,19 +57,17 @@ def _byteps(traces: TraceSet, found: list[Finding], more: list[list[Piece]]) -> 
     found += late
     if "byteps" in traces.formats:
         gradients = analysis.byteps_gradients(traces)
-        gradients = gradients[gradients["busy_ns"] >= 0]
-        total = int(gradients["total_ns"].sum())
-        queue = int(gradients["queue_ns"].sum())
+        slowest = by_tensor(gradients)
+        total, queue = int(slowest["total_ns"].sum()), int(slowest["queue_ns"].sum())
         if total and queue >= _MUCH_QUEUE * total:
-            mean = gradients.groupby("tensor", observed=True)["total_ns"].mean()
-            more.append(
-                [
-                    (
-                        f"{share(queue / total)} of a gradient's time is waiting in queues; "
-                        f"{mean.idxmax()} takes longest, {duration(float(mean.max()))}."
-                    )
-                ]
+            mean = slowest["total_ns"] / slowest["count"]
+            first = int(mean.to_numpy().argmax())
+            text = (
+                f"{share(queue / total)} of a gradient's time is waiting in queues; "
+                f"{slowest['tensor'][first]} takes longest, {duration(float(mean[first]))} on "
+                f"worker {slowest['worker'][first]}."
             )
+            more.append([text])
     if "byteps-server" in traces.formats:
         servers = analysis.byteps_servers(traces)
         busy = servers["busy_ns"].to_numpy(float)

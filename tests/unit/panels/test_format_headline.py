@@ -1,0 +1,36 @@
+"""What matters most in files of BytePS and MPI, against what their makers put into them."""
+
+import hta_widgets as hw
+from hta_widgets.demo import write_byteps_job, write_mpi_job
+from hta_widgets.panels import headline
+
+
+def said(folder):
+    found = headline(hw.load(folder, cache=False, progress=False))
+    return found, str(found)
+
+
+def test_the_slow_worker_is_named_with_all_of_its_gpus(tmp_path):
+    write_byteps_job(tmp_path / "job", workers=2, local_ranks=2, servers=1, steps=2, slow_worker=1)
+    found, text = said(tmp_path / "job")
+    assert text.startswith("Worker 1 is last in 44 of 44 partitions and steps")
+    assert found.findings[0].selection.ranks == (2, 3)
+
+
+def test_the_slow_rank_is_the_one_with_least_time_in_mpi(tmp_path):
+    write_mpi_job(tmp_path / "job", ranks=6, slow_rank=4, hosts=1, traces=False)
+    found, text = said(tmp_path / "job")
+    assert text.startswith("Rank 4 spends least time in MPI")
+    assert "the other 5 wait for it" in text
+    assert "8-byte Allreduce: 60\u2009% of calls" in text
+    assert found.findings[0].selection.ranks == (4,)
+
+
+def test_nobody_is_named_where_nobody_stands_out(tmp_path):
+    write_mpi_job(tmp_path / "mpi", ranks=4, slow_rank=None, hosts=1, traces=False)
+    write_byteps_job(tmp_path / "byteps", workers=2, servers=1, steps=2, slow_worker=None)
+    for folder in ("mpi", "byteps"):
+        found, text = said(tmp_path / folder)
+        assert found.findings == []
+        assert "least time" not in text
+        assert "is last in" not in text
