@@ -24,6 +24,7 @@ import numpy as np
 
 from hta_widgets.errors import TraceError
 from hta_widgets.model.trace import Trace
+from hta_widgets.places import cache_folder
 from hta_widgets.store import KeptSource, open_store, write_files
 
 from .kept_sources import forget_nothing, restore
@@ -83,15 +84,7 @@ class CacheInfo(NamedTuple):
 
 def folder() -> Path:
     """Return the folder of the copies: ``HTA_WIDGETS_CACHE``, or one in the user's cache."""
-    if named := os.environ.get("HTA_WIDGETS_CACHE"):
-        return Path(named).expanduser()
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "hta_widgets"
+    return cache_folder()
 
 
 def limit_bytes() -> int:

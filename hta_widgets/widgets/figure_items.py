@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from hta_widgets.readers import cache as copies
+from hta_widgets.places import cache_folder
 
 __all__ = ["figure_items"]
 
@@ -38,7 +38,7 @@ def figure_items(panel: str) -> dict[str, Any]:
 
 def _place(panel: str) -> Path:
     told = hashlib.sha256(repr((panel, _made_by())).encode()).hexdigest()[:40]
-    return copies.folder() / "charts" / f"{told}.json"
+    return cache_folder() / "charts" / f"{told}.json"
 
 
 @cache

@@ -8,10 +8,11 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "hta_widgets"
 
-BASE = {"errors", "formats", "taxonomy"}
+BASE = {"errors", "formats", "places", "taxonomy"}
 MAY_IMPORT = {
     "errors": set(),
     "formats": set(),
+    "places": set(),
     "taxonomy": {"errors"},
     "model": BASE,
     "store": BASE | {"model"},
