@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ import pandas as pd
 import traitlets as t
 
 from hta_widgets import charts
+from hta_widgets.analysis.rank_time_heatmap import HEATMAP_METRICS
+from hta_widgets.errors import TraceError
 from hta_widgets.export.embed.live import OfflineData
 from hta_widgets.export.html import DashboardPart, save_html
 from hta_widgets.model import Selection, Trace, TraceSet
@@ -24,7 +26,7 @@ from hta_widgets.tiles import TileEngine
 from hta_widgets.widgets.assets import asset
 from hta_widgets.widgets.bokeh_asset import bokeh_asset, bokeh_module
 from hta_widgets.widgets.figure_items import figure_items
-from hta_widgets.widgets.following import Following
+from hta_widgets.widgets.following import Following, UnknownNameError
 from hta_widgets.widgets.hosts import in_marimo
 from hta_widgets.widgets.linked import MOST_UNFOLDED, LinkedView, as_traces
 from hta_widgets.widgets.panel_choice import CHARTS, chosen_panels
@@ -96,7 +98,7 @@ class Dashboard(LinkedView):
     Raises
     ------
     TraceError
-        If `panels` names what is no panel.
+        If `panels` names what is no panel, or `metric` what is no metric.
 
     Examples
     --------
@@ -248,18 +250,28 @@ class Dashboard(LinkedView):
     def _panel_id(self, name: str) -> str:
         try:
             return panel_of(name).id
-        except ValueError as error:
-            raise KeyError(str(error)) from None
+        except ValueError:
+            raise _unknown("panel", name, self.frames) from None
 
     def _chart_id(self, name: str) -> str:
         panel = self._panel_id(name)
         if panel not in CHARTS:
-            raise KeyError(f"{name!r} is no chart; the charts are {', '.join(CHARTS)}")
+            raise _unknown("chart", name, self.charts)
         return panel
 
     @t.validate("panels")
     def _known_panels(self, proposal: Mapping[str, Any]) -> Any:
         return chosen_panels(proposal["value"])
+
+    @t.validate("metric")
+    def _known_metric(self, proposal: Mapping[str, Any]) -> Any:
+        metric = proposal["value"]
+        if metric and metric not in HEATMAP_METRICS:
+            raise TraceError(
+                f"the heatmap has no metric {metric!r}",
+                remedy=f"The metrics are {', '.join(HEATMAP_METRICS)}.",
+            )
+        return metric
 
     # --- what the page asks -----------------------------------------------------------------------
 
@@ -277,7 +289,9 @@ class Dashboard(LinkedView):
         if op == "export_table":
             return {"path": self.export_table(request["name"], _expanded(request["path"]))}, None
         if op == "table":
-            return {}, table_bytes(self.frames[str(request["panel"])], str(request["format"]))
+            # What the panel shows, as the page's own CSV.
+            frame = self._panel_frames[str(request["panel"])]
+            return {}, table_bytes(frame, str(request["format"]))
         if op == "save_html":
             path = self.save_html(_expanded(request["path"]), max_mb=request.get("max_mb", 25))
             return {"path": path, "bytes": Path(path).stat().st_size}, None
@@ -296,6 +310,11 @@ class Dashboard(LinkedView):
     def _say(self) -> None:
         if self._headline is None:
             self._headline = self.panel_engine.headline()
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> UnknownNameError:
+    remedy = f"The {what}s of this job are {', '.join(known)}."
+    return UnknownNameError(f"there is no {what} {name!r}", remedy=remedy)
 
 
 def _expanded(path: object) -> Path:

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
-__all__ = ["Following"]
+from hta_widgets.errors import TraceError
+
+__all__ = ["Following", "UnknownNameError"]
 
 T = TypeVar("T")
+
+
+class UnknownNameError(TraceError, KeyError):
+    """There is nothing of this name: an error of this package, and of a mapping."""
+
+    # A KeyError shows its message in quotes.
+    __str__ = Exception.__str__
 
 
 class Following(Mapping[str, T], Generic[T]):
@@ -20,7 +29,8 @@ class Following(Mapping[str, T], Generic[T]):
     make : callable
         Makes the value of a name.
     canonical : callable
-        Gives the name under which a value is kept; raises KeyError, saying which names there are.
+        Gives the name under which a value is kept; raises `UnknownNameError`, saying which names
+        there are.
     """
 
     def __init__(

@@ -26,6 +26,16 @@ MOST_UNFOLDED = 16
 _PLAIN = ("selected_event", "search", "color", "pinned", "scope")
 
 
+class Selected(t.Instance):  # type: ignore[type-arg] # older traitlets take none
+    """A selection of a view's traces; takes what `LinkedView.select` does."""
+
+    def validate(self, obj: Any, value: Any) -> Any:
+        """Make a selection of what is assigned."""
+        if value is None or isinstance(value, (str, pd.DataFrame)):
+            value = obj.traces.select(value)
+        return super().validate(obj, value)
+
+
 class LinkedView(anywidget.AnyWidget):
     """A view of a job; it mirrors the state that linked views share.
 
@@ -47,7 +57,7 @@ class LinkedView(anywidget.AnyWidget):
     _scene = t.Dict().tag(sync=True)
 
     view = t.Tuple(t.Int(), t.Int(), allow_none=True)
-    selection = t.Instance(Selection)
+    selection = Selected(Selection)
     selected_event = t.Tuple(t.Int(), t.Int(), allow_none=True, default_value=None)
     search = t.Unicode("")
     color = t.Enum(("kind", "name"), default_value="kind")

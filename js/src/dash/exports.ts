@@ -49,7 +49,7 @@ export function panelExports(one: Exportable, ways: ExportWays): MenuItem[] {
     { text: "Copy as CSV", press: () => ways.copy(csvOf(frame), "the table") },
     { text: "Save as CSV", press: () => download(name("csv"), csv()) },
   );
-  // Pages of their own cannot write it; and there the frame of all rows is not at hand.
+  // Pages of their own cannot write it.
   if (ways.source.status !== "none") {
     const press = (): void => save(ways, name("parquet"), parquet(ways, id));
     items.push({ text: "Save as Parquet", press });
@@ -78,7 +78,7 @@ export function allExports(shown: readonly Exportable[], ways: ExportWays): Menu
   ];
 }
 
-/** The whole frame of the analysis, all of its rows, as the kernel writes it. */
+/** The table that is saved as CSV, as the kernel writes it. */
 async function parquet({ source, signal }: ExportWays, panel: string): Promise<Blob> {
   const { buffer } = await source.ask("table", { panel, format: "parquet" }, signal);
   if (buffer === null) throw new Error("The kernel sent no table.");

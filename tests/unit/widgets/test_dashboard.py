@@ -87,6 +87,28 @@ def test_an_unknown_frame_says_which_there_are(dash):
     assert "kernel_breakdown" in dash.frames
     with pytest.raises(KeyError, match="no chart"):
         dash.charts["kernels"]
+    with pytest.raises(hw.TraceError, match=r"^there is no panel 'nope'\. The panels of") as error:
+        dash.frames["nope"]
+    assert "breakdown" in str(error.value)
+    assert "mpi" not in str(error.value)
+    with pytest.raises(hw.TraceError, match="no panel 'nope'"):
+        dash.export_table("nope", "nope.csv")
+
+
+def test_a_selection_is_assigned_as_it_is_selected(dash):
+    dash.selection = "kind == 'compute'"
+    assert dash.selection.query == "kind == 'compute'"
+    assert set(dash.selection.events()["kind"]) == {"compute"}
+    dash.selection = None
+    assert dash.selection.is_everything
+
+
+def test_the_heatmap_has_the_metrics_that_it_has(dash):
+    before = dash.metric
+    with pytest.raises(hw.TraceError, match=r"no metric 'nope'\. The metrics are busy"):
+        dash.metric = "nope"
+    dash.metric = "waiting"
+    dash.metric = before
 
 
 def test_charts_are_figures_of_the_selection(dash):

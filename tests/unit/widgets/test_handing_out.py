@@ -49,13 +49,15 @@ def test_a_timeline_alone_never_hides_ranks_and_in_a_dashboard_shows_those_chose
     assert chosen_in_python == ranks_in(path)
 
 
-def test_the_page_gets_whole_tables_as_files(traces):
+def test_the_page_gets_what_a_panel_shows_as_files(traces):
     dash = hw.Dashboard(traces)
     dash.select(traces.select(ranks=[1]))
-    expected = hw.analysis.kernel_breakdown(traces, ranks=[1])
+    expected = dash.panel_frame("kernels")
+    assert expected["ranks"].tolist() == [1] * len(expected)
     _, data = dash._answer({"op": "table", "panel": "kernels", "format": "parquet"})
     found = pd.read_parquet(io.BytesIO(data))
     assert found["sum_ns"].tolist() == expected["sum_ns"].tolist()
+    assert list(found) == list(expected)
     assert found["name"].astype(str).tolist() == expected["name"].astype(str).tolist()
     _, text = dash._answer({"op": "table", "panel": "kernels", "format": "csv"})
     assert pd.read_csv(io.BytesIO(text))["count"].tolist() == expected["count"].tolist()
