@@ -57,7 +57,7 @@ class LinkedView(anywidget.AnyWidget):
     _scene = t.Dict().tag(sync=True)
 
     view = t.Tuple(t.Int(), t.Int(), allow_none=True)
-    selection = Selected(Selection)
+    selection: t.Instance[Selection] = Selected(Selection)
     selected_event = t.Tuple(t.Int(), t.Int(), allow_none=True, default_value=None)
     search = t.Unicode("")
     color = t.Enum(("kind", "name"), default_value="kind")
