@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hta_widgets import analysis
-from hta_widgets.formats import count, duration, plural, share
+from hta_widgets.formats import THIN, count, duration, plural, share
 from hta_widgets.model import Selection, TraceSet
 from hta_widgets.model.clauses import Clauses
 from hta_widgets.model.names import short_name
@@ -115,6 +115,11 @@ def _devices(times: RunTimes) -> str:
     return "GPUs are" if times.is_gpu else "Devices are"
 
 
+def _part(part: float) -> str:
+    """Say a share, and not of nearly all that it is all."""
+    return f">99{THIN}%" if 0.995 <= part < 1 else share(part)
+
+
 def _over(over: float, whose: str) -> str:
     """Say how much more than `whose` something takes: as a share, or as a factor from 2 on."""
     return f"{1 + over:.1f} times {whose}" if over >= 1 else f"{share(over)} over {whose}"
@@ -190,18 +195,18 @@ def _exposed(late: LateRanks | None, times: RunTimes) -> Finding:
 def _idle(traces: TraceSet, times: RunTimes) -> Finding | None:
     if not times.idle_ns:
         return None
-    text = f"{_devices(times)} idle {share(times.idle_ns / times.all_ns)} of the time"
+    text = f"{_devices(times)} idle {_part(times.idle_ns / times.all_ns)} of the time"
     causes = {name: spent for name, spent in times.idle_by_cause.items() if spent > 0}
     causes[_AROUND] = times.idle_ns - sum(causes.values())
     cause = max(causes, key=causes.__getitem__)
     spent = causes[cause]
     if cause in ("host_wait", _AROUND) and 2 * times.loading_ns >= spent > 0:
-        text += f"; for {share(times.loading_ns / times.idle_ns)} of that, the host loads data"
+        text += f"; for {_part(times.loading_ns / times.idle_ns)} of that, the host loads data"
     elif cause == _AROUND:
-        text += f"; {share(spent / times.idle_ns)} of that is before the first work or after the"
+        text += f"; {_part(spent / times.idle_ns)} of that is before the first work or after the"
         text += " last"
     else:
-        text += f"; for {share(spent / times.idle_ns)} of that, {_IDLE[cause]}"
+        text += f"; for {_part(spent / times.idle_ns)} of that, {_IDLE[cause]}"
     gaps = analysis.device_idle_gaps(traces, top=1)
     selection = Selection(ranks=tuple(times.ranks))
     if len(gaps):

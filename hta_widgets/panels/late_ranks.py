@@ -17,6 +17,8 @@ __all__ = ["LateRanks", "late_ranks"]
 LEAST_SHARE = 0.02
 #: A phase is slow from this much over the median rank on.
 LEAST_OVER = 0.02
+#: Of fewer ranks none is the median: what lies between two is half the slow one's own.
+LEAST_RANKS = 3
 
 _PHASES = {
     "forward": "forward pass",
@@ -93,6 +95,8 @@ def late_ranks(traces: TraceSet, times: RunTimes) -> LateRanks | None:
 
 
 def _slow_phase(traces: TraceSet, rank: int) -> tuple[str, float, float]:
+    if len(traces) < LEAST_RANKS:
+        return "", 0.0, 0.0
     frame = analysis.phase_times(traces)
     frame = frame[frame["rank"] == rank]
     if not len(frame):

@@ -109,6 +109,18 @@ def test_a_device_without_work_at_either_end(tmp_path):
     )
 
 
+def test_nearly_all_is_not_all(tmp_path):
+    events = [small.kernel(40_000, 40_100), small.event("cpu_op", "later", 90_000, 100_000, pid=1)]
+    assert said(small.load(tmp_path, events)).startswith("The GPU is idle >99 % of the time; 100 %")
+
+
+def test_of_two_ranks_none_is_the_median(tmp_path):
+    write_demo(tmp_path / "job", ranks=2, steps=3, seed=4, straggler=1, factor=1.5)
+    text = said(hw.load(tmp_path / "job", cache=False, progress=False))
+    assert "for rank 1" in text
+    assert "median rank" not in text
+
+
 def test_loading_counts_as_part_of_all_idle_time(tmp_path):
     # Idle 90 000: a gap of 5 000 between kernels; the host loads data 70 000 of it.
     events = [
