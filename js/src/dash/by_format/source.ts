@@ -4,7 +4,8 @@ import type { Reply, SelectionJson, Source } from "../../contract";
 import { EVERYTHING } from "../../app/selection";
 import { withoutOwn } from "../catalog";
 import type { PanelFrame } from "../types";
-import * as byteps from "./byteps_frames";
+import * as servers from "./byteps_servers";
+import * as workers from "./byteps_workers";
 import * as mpi from "./mpi_frames";
 import type { Tables } from "./rows";
 
@@ -17,12 +18,12 @@ interface Maker {
 }
 
 const MAKERS: Readonly<Record<string, Maker>> = {
-  byteps_gradients: { from: "gradients", make: byteps.gradients },
-  byteps_stages: { from: "stages", make: byteps.stages },
-  byteps_stragglers: { from: "requests", make: byteps.stragglers },
-  byteps_blame: { from: "stages", make: byteps.blame },
-  byteps_servers: { from: "requests", make: byteps.servers },
-  byteps_requests: { from: "requests", make: byteps.requestsByKey },
+  byteps_gradients: { from: "gradients", make: workers.gradients },
+  byteps_stages: { from: "stages", make: workers.stages },
+  byteps_stragglers: { from: "requests", make: servers.stragglers },
+  byteps_blame: { from: "stages", make: workers.blame },
+  byteps_servers: { from: "requests", make: servers.servers },
+  byteps_requests: { from: "requests", make: servers.requestsByKey },
   byteps_clock: { from: "byteps_clock", make: (tables) => mpi.whole(tables, "byteps_clock") },
   mpi_ranks: { from: "mpi_ranks", make: (tables) => mpi.whole(tables, "mpi_ranks") },
   mpi_hosts: { from: "mpi_hosts", make: (tables) => mpi.whole(tables, "mpi_hosts") },
