@@ -277,13 +277,14 @@ export class DashApp {
     }
     signal.addEventListener("abort", () => grown.disconnect(), { once: true });
     signal.addEventListener("abort", () => this.close(resized), { once: true });
-    listenToDashKeys(root, signal, {
+    const keys = {
       undo: () => this.choosing.undo(),
       redo: () => this.choosing.redo(),
       clear: () => this.choosing.select(null),
       isEmpty: () => this.choosing.isEmpty,
       help: () => this.timeline.openHelp(),
-    });
+    };
+    listenToDashKeys(root, signal, keys, options.live === null);
   }
 
   // --- the selection ------------------------------------------------------------------------------

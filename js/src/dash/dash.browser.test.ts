@@ -58,6 +58,7 @@ test("a chart's brush marks all at once, asks once, and hides the other ranks of
   expect(asked.length).toBeGreaterThan(0);
   expect(new Set(asked).size).toBe(asked.length);
   expect(view.text(".hta-ranks-shown")).toContain("1 of 3 ranks shown");
+  await expect.poll(() => view.find(".hta-chip").title).toContain("of rank 1 in view");
   expect(view.text(".hta-said")).toBe("Selection: rank 1, 100 events.");
   view.find(".hta-ranks-shown").click();
   expect(view.state.get("ranks_from")).toBe("timeline");

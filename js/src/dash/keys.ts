@@ -11,7 +11,13 @@ export interface DashKeys {
   help(): void;
 }
 
-export function listenToDashKeys(root: HTMLElement, signal: AbortSignal, keys: DashKeys): void {
+/** `isAlone`: the page is the dashboard's, so that keys are its own before anything has the focus. */
+export function listenToDashKeys(
+  root: HTMLElement,
+  signal: AbortSignal,
+  keys: DashKeys,
+  isAlone = false,
+): void {
   const act = (event: KeyboardEvent): boolean => {
     const command = match(event)?.command;
     if (command === "leave") {
@@ -28,6 +34,17 @@ export function listenToDashKeys(root: HTMLElement, signal: AbortSignal, keys: D
     else return false;
     return true;
   };
+  if (isAlone) {
+    document.addEventListener(
+      "keydown",
+      (event) => {
+        if (event.target === document.body && !event.defaultPrevented && act(event)) {
+          event.preventDefault();
+        }
+      },
+      { signal },
+    );
+  }
   root.addEventListener(
     "keydown",
     (event) => {

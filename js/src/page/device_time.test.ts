@@ -57,6 +57,16 @@ describe.each(cases)("stats: $name", ({ ranks, windows, ...wanted }) => {
     expect("approximate" in reply).toBe(false);
   });
 
+  test("kinds of one rank are shares of its own time", () => {
+    const { start, end } = windows[0]!;
+    devices.forEach(({ rank }, at) => {
+      const { reply } = stats(devices, start, end, [rank]);
+      const { compute, data } = reply as Record<string, number[]>;
+      const { compute: share = 0 } = reply.kinds as Record<string, number>;
+      expect(share).toBeCloseTo(compute![at]! / Math.max(data![at]!, 1), 12);
+    });
+  });
+
   test("minimap", () => {
     const { start, end, bins, ...columns } = wanted.minimap;
     const made = decodeMinimap(minimap(devices, { range: [start, end] } as Scene, bins));

@@ -58,6 +58,14 @@ def test_windows(case, engine):
         assert found["kinds"] == pytest.approx(window["kinds"], rel=1e-12)
 
 
+def test_shares_of_one_rank(case, engine):
+    window = {name: case["windows"][0][name] for name in ("start", "end")}
+    for at, one in enumerate(case["ranks"]):
+        found, _ = engine.answer({"op": "stats", **window, "ranks": [one["rank"]]})
+        share = found["compute"][at] / max(found["data"][at], 1)
+        assert found["kinds"].get("compute", 0) == pytest.approx(share, rel=1e-12)
+
+
 def test_minimap(case, engine):
     want = case["minimap"]
     reply, buffer = engine.answer({"op": "minimap", "bins": want["bins"]})

@@ -107,6 +107,7 @@ export class ExportPanel {
     }
     this.printChoice();
     fill(this.result);
+    if (this.source.status === "none") this.say("hta-note", "There is no kernel to write a file.");
   }
 
   focus(): void {

@@ -169,6 +169,8 @@ export class ChartFrame implements ChartPanel {
       this.height = height;
       this.drawnWidth = this.width;
       this.plot.style.height = `${height}px`;
+      // BokehJS paints at once, and its next paint leaves half a pixel of that at the edges.
+      sheet.blank("words");
       sheet.size(this.width, height);
     }
     made.draw(sheet, this.chosen);
