@@ -1,6 +1,6 @@
 /** One view of a timeline: puts the parts together and into a page. */
 
-import type { Scene, Source, Span, Stage, ThemeName } from "../contract";
+import type { Brief, Scene, Slice, Source, Span, Stage, ThemeName } from "../contract";
 import { AccessGrid } from "./access";
 import { Commands } from "./commands";
 import { type Context, throttle } from "./context";
@@ -52,6 +52,8 @@ export interface AppOptions {
 }
 
 export interface Part {
+  /** What its toolbar is called; "Timeline" without it. */
+  title?: string;
   status: HTMLElement;
   theme: ThemeName;
   /** What the status of the source means here; null for the usual. */
@@ -92,9 +94,11 @@ export class TimelineApp {
   private readonly printGrid: () => void;
   private readonly facts: ViewFacts;
   private wheelHints = 0;
+  private readonly partTitle: string | undefined;
 
   constructor(host: HTMLElement, options: AppOptions) {
     const { signal, scene } = options;
+    this.partTitle = options.part?.title;
     this.root = h("div", {
       class: options.part === undefined ? "hta-root" : "hta-root hta-part",
       tabindex: 0,
@@ -248,6 +252,53 @@ export class TimelineApp {
     listener(this.ctx.stage.view());
   }
 
+  /** Show a window that somebody else leads to: at once, and not as a change of ours. */
+  showView(view: Span): void {
+    this.nav.follow(view, false);
+  }
+
+  /** Called with what is under the pointer, and null when nothing is. */
+  onHover(listener: (slice: Slice | null) => void): void {
+    this.hover.hovered.on(listener);
+  }
+
+  /** Outline an event as if the pointer were on it, where it is drawn; null for none. */
+  outline(event: Brief | null): void {
+    const { stage, lanes } = this.ctx;
+    if (event === null) {
+      stage.setOverlay({ hover: null });
+      return;
+    }
+    const place = lanes.at(event.lane);
+    const isOpen = stage.rows().some(({ rank, open }) => rank === event.rank && open);
+    const role = place?.track?.communication === true ? "comm" : "gpu";
+    const folded = place?.rank.summary.find((summary) => summary.role === role);
+    const lane = isOpen || folded === undefined ? event.lane : folded.lane;
+    stage.setOverlay({ hover: { lane, start: event.start, dur: event.dur } });
+  }
+
+  /** Which rank a lane is of. */
+  rankOf(lane: number): number | null {
+    return this.ctx.lanes.at(lane)?.rank.rank ?? null;
+  }
+
+  get view(): Span {
+    return this.ctx.stage.view();
+  }
+
+  /** Where a time is drawn, px from the left edge. */
+  xOf(time: number): number {
+    return this.ctx.stage.xOf(time);
+  }
+
+  undo(): void {
+    this.commands.run("undo");
+  }
+
+  redo(): void {
+    this.commands.run("redo");
+  }
+
   /** What linked panels say of the selection; null for nothing. */
   saySelection(words: Words | null): void {
     this.status.say("area", words);
@@ -397,7 +448,7 @@ export class TimelineApp {
 
   private showScene(): void {
     const { scene } = this.ctx;
-    this.toolbar.setScene(scene, this.ctx.isPart ? "Timeline" : scene.title);
+    this.toolbar.setScene(scene, this.ctx.isPart ? (this.partTitle ?? "Timeline") : scene.title);
     this.legend.setKinds(kindsOf(scene));
     this.status.setTruth(scene.truth);
     this.status.setEmbedded(scene.embedded);
