@@ -510,7 +510,7 @@ export class DiffApp {
     const row = rowsOf(slots).find((one) => one[`${mine}_label`] === event.name);
     if (row === undefined) return null;
     const start = Number(row[`${theirs}_start_ns`]);
-    const name = String(row[`${theirs}_label`] as string);
+    const name = text(row, `${theirs}_label`);
     const dur = Number(row[`${theirs}_end_ns`]) - start;
     return { ...event, name, short: name, lane: -1, start, dur };
   }

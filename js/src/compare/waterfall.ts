@@ -77,6 +77,20 @@ function barOf(row: Row, label: string, from: number, depth: number): Bar {
   };
 }
 
+/** Small changes of a long time would be invisible at its scale: then they have one of their own. */
+export function fallScale(
+  before: number,
+  after: number,
+  bars: readonly Bar[],
+  most: number,
+): { low: number; high: number } {
+  const ends = [before, after, ...bars.flatMap(({ from, to }) => [from, to])];
+  const [least, largest] = [Math.min(...ends), Math.max(...ends)];
+  const spread = largest - least;
+  if (spread === 0 || spread > most / 4) return { low: 0, high: most };
+  return { low: least - spread * 0.05, high: largest + spread * 0.05 };
+}
+
 export class Waterfall {
   readonly el = h("section", { class: "hta-diff-pane hta-diff-waterfall" });
   private kinds: Frame | null = null;
@@ -132,6 +146,9 @@ export class Waterfall {
     );
     const most = Math.max(before, after, 1, ...bars.flatMap(({ from, to }) => [from, to]));
     const share = (ns: number): string => `${((Math.max(ns, 0) / most) * 100).toFixed(3)}%`;
+    const { low, high } = fallScale(before, after, bars, most);
+    const enlarged = most / (high - low);
+    const place = (ns: number): string => `${(((ns - low) / (high - low)) * 100).toFixed(3)}%`;
     const diff = after - before;
     const title =
       diff === 0
@@ -163,13 +180,14 @@ export class Waterfall {
         "p",
         { class: "hta-about" },
         "every moment of the steps counted once: compute, else NCCL, else copies, else idle. " +
+          (enlarged > 1 ? `Changes are drawn ${enlarged.toFixed(0)} times as wide. ` : "") +
           "Click a kind to see what it is made of.",
       ),
       h(
         "div",
         { class: "hta-diff-bars" },
         this.whole("before", kinds, "before_ns", before, share),
-        ...bars.map((bar) => this.bar(bar, share)),
+        ...bars.map((bar) => this.bar(bar, place, most / enlarged)),
         this.whole("after", kinds, "after_ns", after, share),
       ),
     );
@@ -222,7 +240,7 @@ export class Waterfall {
     return kind === "idle" ? theme.idle : (theme.kind[kind as "compute"] ?? theme.idle);
   }
 
-  private bar(bar: Bar, share: (ns: number) => string): HTMLElement {
+  private bar(bar: Bar, place: (ns: number) => string, whole: number): HTMLElement {
     const { kind, label, before, diff, from, to, depth } = bar;
     const low = Math.min(from, to);
     const isOpen = this.open === kind && depth === 0;
@@ -255,13 +273,13 @@ export class Waterfall {
       h(
         "div",
         { class: "hta-diff-track" },
-        h("i", { class: "hta-diff-edge", style: { left: share(from) } }),
+        h("i", { class: "hta-diff-edge", style: { left: place(from) } }),
         h("i", {
           class: "hta-diff-fall",
           title: `${label}: ${formatDuration(before)} → ${formatDuration(bar.after)}`,
           style: {
-            left: share(low),
-            width: share(Math.abs(diff)),
+            left: place(low),
+            width: `${((Math.abs(diff) / whole) * 100).toFixed(3)}%`,
             background: barColour(diff, this.theme),
             opacity: depth === 0 ? "1" : "0.72",
           },
