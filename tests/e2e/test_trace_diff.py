@@ -48,6 +48,7 @@ class Seen:
 
     def point(self, side, name):
         """Move over a timeline until the pair of such an event is told."""
+        self.lane(side).scroll_into_view_if_needed()
         box = self.lane(side).bounding_box()
         said = self.root.locator(".hta-diff-pair")
         for y in range(80, int(box["height"]), 7):
@@ -70,8 +71,12 @@ def tells_what_changed(seen):
 def moves_together(seen):
     """Zoom on the upper one: the lower one shows as much time."""
     whole = seen.axis(1)
-    wheel(seen.lane(0), (420, 120), -1200, keys=["Control"])
+    seen.lane(1).scroll_into_view_if_needed()
+    for _ in range(4):
+        wheel(seen.lane(0), (420, 120), -600, keys=["Control"])
+        seen.page.wait_for_timeout(60)
     expect(seen.root.locator(".hta-diff-side .hta-said").nth(1)).not_to_have_text(whole)
+    seen.page.wait_for_timeout(400)
     lengths = [re.search(r"\(([\d.]+.[mµ]s)\)", seen.axis(side)) for side in (0, 1)]
     assert lengths[0] is not None
     assert lengths[0][1] == lengths[1][1]
@@ -134,7 +139,7 @@ def test_jupyterlab_couples_both_timelines_and_python(
     # From Python: the page aligns, and decoupled sides move alone.
     kernel("view.align = 'collectives'")
     expect(seen.root.locator("[data-base=collectives]")).to_have_attribute("aria-pressed", "true")
-    seen.root.get_by_role("button", name="Zoom and select on both").click()
+    seen.root.get_by_role("button", name="Linked").click()
     kernel.wait_for("view.coupled is False")
     kernel("kept = view.right.view; view.left.zoom_to(10_000_000, 12_000_000)")
     page.wait_for_timeout(500)

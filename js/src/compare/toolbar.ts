@@ -74,13 +74,13 @@ export class DiffToolbar {
     );
     this.link = button({
       text: "Linked",
-      name: "Zoom and select on both timelines together",
+      name: "Linked: zoom and select on both timelines together",
       class: "hta-diff-link",
       press: () => ways.couple(),
     });
     const exports = button({
       text: "Export…",
-      name: "Write both runs as one trace",
+      name: "Export… both runs as one trace, or a window",
       press: () => {},
     });
     this.opens(exports, "Export", () => this.sheet());
@@ -108,7 +108,7 @@ export class DiffToolbar {
           button({ icon: "redo", name: "Redo", press: () => ways.redo() }),
         ),
       hasEvents && this.link,
-      button({ text: "Swap", name: "Before becomes after", press: () => ways.swap() }),
+      button({ text: "Swap", name: "Swap: before becomes after", press: () => ways.swap() }),
       hasEvents && exports,
     );
   }
