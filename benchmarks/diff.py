@@ -35,7 +35,12 @@ begin = time.perf_counter()
 before, after = (hw.load(path, cache=False, progress=False) for path in {paths})
 loads = time.perf_counter() - begin
 """
-SHOW = "begin = time.perf_counter(); view = hw.TraceDiff(before, after); made = time.perf_counter() - begin"
+SHOW = """
+begin = time.perf_counter()
+view = hw.TraceDiff(before, after)
+made = time.perf_counter() - begin
+view
+"""
 PARTS = (
     ("timelines", ".hta-diff-second .hta-words"),
     ("steps", ".hta-diff-slot"),
@@ -72,7 +77,10 @@ def move(page: Page, keys: list[str], wheel: list[tuple[float, int]]) -> dict[st
 
 def table(moves: dict[str, dict[str, Any]]) -> str:
     """Markdown: one row a move."""
-    lines = ["| move | frames | work p50 | work p95 | frames over 25 ms |", "|---|---:|---:|---:|---:|"]
+    lines = [
+        "| move | frames | work p50 | work p95 | frames over 25 ms |",
+        "|---|---:|---:|---:|---:|",
+    ]
     for name, result in moves.items():
         slow = sum(gap > 25 for gap in result["gaps"]) / max(1, len(result["gaps"]))
         work = [percentile(result["work"], share) for share in (0.5, 0.95)]
@@ -103,7 +111,7 @@ def main() -> None:
               content.model.sharedModel.addCell({ cell_type: 'code', source: code });
               content.activeCellIndex = content.widgets.length - 1;
             }""",
-            f"{SHOW}\nview",
+            SHOW.strip(),
         )
         kernel = Kernel(page)
         seconds = opened(page, kernel)

@@ -1,5 +1,7 @@
 """Two runs side by side: aligned, matched, explained."""
 
+# ruff: noqa: SLF001 - it consists of two timelines, and asks them for what pages ask
+
 from __future__ import annotations
 
 import os
@@ -16,6 +18,7 @@ from hta_widgets import diff
 from hta_widgets.analysis.diff_ops import Side
 from hta_widgets.diff import Comparison, Finding
 from hta_widgets.diff.sides import Pairing
+from hta_widgets.diff.tables import makers
 from hta_widgets.errors import TraceError
 from hta_widgets.export import ExportReport
 from hta_widgets.export.diff_page import DiffAnswers, save_diff
@@ -117,7 +120,9 @@ class TraceDiff(anywidget.AnyWidget):
         )
         self._answers = DiffAnswers(self.comparison, self._swapped_comparison)
         self.left, self.right = (
-            Timeline(side.traces.subset(ranks=side.ranks), height=height, folded=len(side.ranks) > 8)
+            Timeline(
+                side.traces.subset(ranks=side.ranks), height=height, folded=len(side.ranks) > 8
+            )
             for side in self.comparison.sides
         )
         self.frames: Following[pd.DataFrame] = Following(
@@ -170,7 +175,7 @@ class TraceDiff(anywidget.AnyWidget):
     def _frame(self, name: str) -> pd.DataFrame:
         both = self.comparison
         if name in self._answers.tables:
-            return diff.tables(both)[name]
+            return makers(both)[name](both)
         if name.startswith("waterfall"):
             level: Any = name.removeprefix("waterfall").lstrip("_") or "kind"
             return diff.waterfall(both, level)
@@ -316,5 +321,3 @@ def _whole_selection(source: Side) -> Selection:
     if isinstance(source, Selection) and source.traces is not None:
         return source
     raise TypeError(f"TraceDiff compares a TraceSet, a Trace or a Selection, not {type(source)}")
-
-

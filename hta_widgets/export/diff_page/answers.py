@@ -13,6 +13,7 @@ from hta_widgets import diff
 from hta_widgets.diff import Comparison
 from hta_widgets.diff.alignment import Base
 from hta_widgets.diff.lanes import lanes
+from hta_widgets.diff.tables import makers
 from hta_widgets.export.diff_page.pair_table import PairTable
 from hta_widgets.formats import plural
 from hta_widgets.model.names import short_name
@@ -79,9 +80,7 @@ class DiffAnswers:
     @property
     def has_events(self) -> bool:
         """Whether there is anything with a time."""
-        return all(
-            any(len(part.trace) for part in side.parts.values()) for side in self.both.sides
-        )
+        return all(any(len(part.trace) for part in side.parts.values()) for side in self.both.sides)
 
     @property
     def has_device(self) -> bool:
@@ -101,7 +100,7 @@ class DiffAnswers:
     @cached_property
     def tables(self) -> list[str]:
         """Return the names of tables that only some formats have."""
-        return [name for name in diff.tables(self.both) if name not in _OWN_PLACE]
+        return [name for name in makers(self.both) if name not in _OWN_PLACE]
 
     # --- frames -----------------------------------------------------------------------------------
 
@@ -143,7 +142,7 @@ class DiffAnswers:
         if what == "changes":
             return as_json(_with_short(diff.changes(both)).head(_MOST_ROWS))
         if what == "table":
-            return as_json(diff.tables(both)[rest].head(_MOST_ROWS))
+            return as_json(makers(both)[rest](both).head(_MOST_ROWS))
         raise ValueError(f"a comparison has no frame {name!r}")
 
     def _line(self, base: str) -> diff.Alignment:
@@ -202,17 +201,14 @@ def one_step(both: Comparison, step: int) -> Comparison:
     """Return the comparison of one pair of steps."""
     places = np.array([step])
     none = np.empty(0, np.int64)
-    return both.memo.setdefault(
-        ("one step", step),
-        Comparison(
-            both.before.of_steps(places),
-            both.after.of_steps(places),
-            both.rank_pairs,
-            both.by_rank_means,
-            none,
-            none,
-            both.matched_by,
-        ),
+    return Comparison(
+        both.before.of_steps(places),
+        both.after.of_steps(places),
+        both.rank_pairs,
+        both.by_rank_means,
+        none,
+        none,
+        both.matched_by,
     )
 
 

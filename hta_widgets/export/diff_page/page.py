@@ -1,5 +1,7 @@
 """A comparison as one file: it opens from a disk, without kernel, server or network."""
 
+# ruff: noqa: SLF001 - what writes a page of one job, in the same room
+
 from __future__ import annotations
 
 import json

@@ -1,6 +1,6 @@
 /** One view of a timeline: puts the parts together and into a page. */
 
-import type { Brief, Scene, Slice, Source, Span, Stage, ThemeName } from "../contract";
+import type { Scene, Source, Span, Stage, ThemeName } from "../contract";
 import { AccessGrid } from "./access";
 import { Commands } from "./commands";
 import { type Context, throttle } from "./context";
@@ -12,6 +12,7 @@ import { Folding } from "./folding";
 import { Hover } from "./hover";
 import { listenToKeys } from "./keyboard";
 import { LaneIndex } from "./lane_index";
+import { Led } from "./led";
 import { kindsOf, Legend } from "./legend";
 import { Navigation } from "./navigation";
 import { ErrorStrip } from "./notice";
@@ -95,6 +96,8 @@ export class TimelineApp {
   private readonly facts: ViewFacts;
   private wheelHints = 0;
   private readonly partTitle: string | undefined;
+  /** For whoever lets two timelines move together. */
+  readonly led: Led;
 
   constructor(host: HTMLElement, options: AppOptions) {
     const { signal, scene } = options;
@@ -181,6 +184,7 @@ export class TimelineApp {
       closePanel: () => dock.close(),
       fail,
     });
+    this.led = new Led(ctx, this.nav, this.hover, this.commands);
     this.toolbar = new Toolbar(this.legend, this.searchBox, this.filter, (command) =>
       this.commands.run(command),
     );
@@ -250,53 +254,6 @@ export class TimelineApp {
   onView(listener: (view: Span) => void): void {
     this.ctx.stage.onView(listener);
     listener(this.ctx.stage.view());
-  }
-
-  /** Show a window that somebody else leads to: at once, and not as a change of ours. */
-  showView(view: Span): void {
-    this.nav.follow(view, false);
-  }
-
-  /** Called with what is under the pointer, and null when nothing is. */
-  onHover(listener: (slice: Slice | null) => void): void {
-    this.hover.hovered.on(listener);
-  }
-
-  /** Outline an event as if the pointer were on it, where it is drawn; null for none. */
-  outline(event: Brief | null): void {
-    const { stage, lanes } = this.ctx;
-    if (event === null) {
-      stage.setOverlay({ hover: null });
-      return;
-    }
-    const place = lanes.at(event.lane);
-    const isOpen = stage.rows().some(({ rank, open }) => rank === event.rank && open);
-    const role = place?.track?.communication === true ? "comm" : "gpu";
-    const folded = place?.rank.summary.find((summary) => summary.role === role);
-    const lane = isOpen || folded === undefined ? event.lane : folded.lane;
-    stage.setOverlay({ hover: { lane, start: event.start, dur: event.dur } });
-  }
-
-  /** Which rank a lane is of. */
-  rankOf(lane: number): number | null {
-    return this.ctx.lanes.at(lane)?.rank.rank ?? null;
-  }
-
-  get view(): Span {
-    return this.ctx.stage.view();
-  }
-
-  /** Where a time is drawn, px from the left edge. */
-  xOf(time: number): number {
-    return this.ctx.stage.xOf(time);
-  }
-
-  undo(): void {
-    this.commands.run("undo");
-  }
-
-  redo(): void {
-    this.commands.run("redo");
   }
 
   /** What linked panels say of the selection; null for nothing. */

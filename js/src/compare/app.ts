@@ -8,16 +8,18 @@ import { detectTheme, watchTheme } from "../app/host_theme";
 import { asError, isAbort } from "../app/observed_source";
 import type { Model } from "../app/shared";
 import { applyTheme } from "../app/theme_vars";
-import type { Brief, Scene, Slice, Source, ThemeName } from "../contract";
-import { writeClauses } from "../dash/clauses";
-import { formatDuration, plural } from "../draw/format";
+import type { Scene, Source, ThemeName } from "../contract";
+import { formatDuration } from "../draw/format";
 import { Coupling, other } from "./coupling";
 import { shareWords } from "./delta";
 import { type About, type Frame, Frames, rowsOf, text, turned } from "./frames";
+import { headlineOf, medianShare } from "./headline";
 import { Icicle } from "./icicle";
+import { Linking } from "./linking";
 import { type Base, type Line, piecesOf } from "./maps";
 import { NamesTable } from "./names_table";
-import { type Pair, PairLines, type Tie } from "./pair_lines";
+import { PairLines } from "./pair_lines";
+import { Partners } from "./partners";
 import { SideSource } from "./side_source";
 import { Strip } from "./strip";
 import { stepLabel } from "./strip_layout";
@@ -42,10 +44,7 @@ const WIDE = 1500;
 const NAMES = 10;
 const WIDE_NAMES = 26;
 const NARROW = 900;
-const HOVER_MS = 40;
 const TIES_MS = 120;
-const MOST_TIES = 120;
-const GAP_OF_SENTENCES = 4;
 
 type Side = 0 | 1;
 
@@ -65,12 +64,12 @@ export class DiffApp {
   private readonly coupling: Coupling | null;
   private readonly sources: [SideSource, SideSource];
   private readonly about: About;
+  private readonly linking: Linking;
   private readonly order: Side[] = [];
   private line: Line | null = null;
   private step: number | null = null;
   private theme: ThemeName;
   private asked = 0;
-  private hovering = "";
 
   constructor(
     host: HTMLElement,
@@ -80,6 +79,13 @@ export class DiffApp {
     this.about = model.get("_about") as About;
     this.frames = new Frames(source, signal);
     this.sources = [new SideSource(source, 0), new SideSource(source, 1)];
+    const partners = new Partners({
+      source,
+      sides: this.sources,
+      frames: this.frames,
+      signal,
+      swapped: () => this.swapped,
+    });
     this.root = h("div", {
       class: "hta-root hta-diff",
       tabindex: -1,
@@ -93,12 +99,26 @@ export class DiffApp {
     this.toolbar = this.makeToolbar();
     this.strip = new Strip((slot) => this.choose(slot));
     this.waterfall = new Waterfall((level) => this.framed(this.withStep(`waterfall:${level}`)));
-    this.names = new NamesTable((names) => this.markNames(names));
-    this.icicle = new Icicle((node, name) => void this.markNode(node, name));
+    this.names = new NamesTable((names) => this.linking.markNames(names));
+    this.icicle = new Icicle((node, name) => void this.linking.markNode(node, name));
     this.lines = new PairLines({
-      xOf: (place, time) => this.apps?.[this.sideAt(place)].xOf(time) ?? 0,
-      lanes: () => this.lanes(),
-      setTies: () => void this.loadTies(),
+      xOf: (place, time) => this.apps?.[this.sideAt(place)].led.xOf(time) ?? 0,
+      lanes: () => this.linking.lanes(),
+      setTies: () => void this.linking.loadTies(),
+    });
+    this.linking = new Linking({
+      source,
+      signal,
+      partners,
+      lines: this.lines,
+      icicle: this.icicle,
+      apps: () => this.apps,
+      coupling: () => this.coupling,
+      line: () => this.line,
+      swapped: () => this.swapped,
+      coupled: () => model.get("coupled") === true,
+      say: (words) => this.say(words),
+      fail: (error) => this.fail(error),
     });
     this.places = [h("div", { class: "hta-diff-side" }), h("div", { class: "hta-diff-side" })];
     const { has_events: events } = this.about;
@@ -194,13 +214,13 @@ export class DiffApp {
       },
     });
     this.places[side].append(status);
-    app.onHover((slice) => void this.hover(side, slice));
+    app.led.onHover((slice) => void this.linking.hover(side, slice));
     return app;
   }
 
   private couple(apps: readonly [TimelineApp, TimelineApp]): Coupling {
     const { states, signal, model } = this.options;
-    const redrawn = throttle(TIES_MS, signal, () => void this.loadTies());
+    const redrawn = throttle(TIES_MS, signal, () => void this.linking.loadTies());
     const sides = ([0, 1] as const).map((side) => ({
       app: apps[side],
       model: states[side],
@@ -216,7 +236,7 @@ export class DiffApp {
           this.lines.redraw();
           if (this.lines.wantsTies) redrawn();
         },
-        picked: (side, event) => void this.pick(side, event),
+        picked: (side, event) => void this.linking.pick(side, event),
       },
       signal,
     );
@@ -375,47 +395,7 @@ export class DiffApp {
   }
 
   private tell(told: Frame | null): void {
-    const rows = told === null ? [] : rowsOf(told);
-    const cautions = new Set(["caution"]);
-    const lines = rows.filter((row) => !cautions.has(text(row, "kind")));
-    const [first, ...rest] = lines;
-    if (first === undefined) {
-      const words =
-        told === null
-          ? "Two runs without times: their tables are below."
-          : "Nothing changed beyond the noise.";
-      fill(this.headline, h("h2", {}, words));
-      this.say(null);
-      return;
-    }
-    const [lead, share] = headParts(text(first, "text"));
-    const more = rest.slice(GAP_OF_SENTENCES).map((row) => text(row, "text"));
-    fill(
-      this.headline,
-      h(
-        "h2",
-        {},
-        lead,
-        share !== "" && h("em", { class: deltaClass(share) }, share),
-        share !== "" && ".",
-      ),
-      rest.length > 0 &&
-        h(
-          "p",
-          {},
-          rest
-            .slice(0, GAP_OF_SENTENCES)
-            .map((row) => text(row, "text"))
-            .join(" "),
-        ),
-      more.length > 0 &&
-        h(
-          "details",
-          {},
-          h("summary", {}, plural(more.length, "more finding")),
-          h("ul", {}, ...more.map((line) => h("li", {}, line))),
-        ),
-    );
+    fill(this.headline, ...headlineOf(told));
     this.say(null);
   }
 
@@ -478,181 +458,12 @@ export class DiffApp {
 
   private showSide(side: Side, view: [number, number]): void {
     this.coupling?.write(side, "view", view);
-    this.apps?.[side].showView(view);
-  }
-
-  // --- pairs --------------------------------------------------------------------------------------
-
-  private async pairOf(side: Side, event: Brief): Promise<Pair & { node: number }> {
-    const { source, signal } = this.options;
-    const asked = { of: side, rank: event.rank, id: event.id };
-    const { reply } = await source.ask("partner", asked, signal);
-    const to = other(side);
-    const id = Number(reply.id);
-    const partner =
-      id < 0 ? await this.stepOf(side, event) : await this.event(to, Number(reply.rank), id);
-    const pair: [Brief | null, Brief | null] = side === 0 ? [event, partner] : [partner, event];
-    const known = reply.status as string | null;
-    const status = known === null && partner !== null ? "same" : known;
-    const opposite: Record<string, string> = { added: "removed", removed: "added" };
-    return {
-      events: this.swapped ? [pair[1], pair[0]] : pair,
-      status: this.swapped && status !== null ? (opposite[status] ?? status) : status,
-      node: Number(reply.node),
-    };
-  }
-
-  /** Steps are no calls: they belong together as their slots do. */
-  private async stepOf(side: Side, event: Brief): Promise<Brief | null> {
-    if (!event.name.startsWith("ProfilerStep#")) return null;
-    const [mine, theirs] = side === 0 ? ["before", "after"] : ["after", "before"];
-    const slots = await this.frames.get("slots:steps");
-    const row = rowsOf(slots).find((one) => one[`${mine}_label`] === event.name);
-    if (row === undefined) return null;
-    const start = Number(row[`${theirs}_start_ns`]);
-    const name = text(row, `${theirs}_label`);
-    const dur = Number(row[`${theirs}_end_ns`]) - start;
-    return { ...event, name, short: name, lane: -1, start, dur };
-  }
-
-  private async event(side: Side, rank: number, id: number): Promise<Brief> {
-    const { reply } = await this.sources[side].ask("event", { rank, table: "events", id });
-    return reply.event as Brief;
-  }
-
-  private async hover(side: Side, slice: Slice | null): Promise<void> {
-    const { apps } = this;
-    const to = other(side);
-    const key = slice === null ? "" : `${side}/${slice.lane}/${slice.id}`;
-    this.hovering = key;
-    const rank = slice === null ? null : (apps?.[side].rankOf(slice.lane) ?? null);
-    if (slice === null || rank === null) {
-      apps?.[to].outline(null);
-      this.lines.hover(null);
-      return;
-    }
-    await new Promise((done) => setTimeout(done, HOVER_MS));
-    if (this.hovering !== key) return;
-    try {
-      const brief: Brief = {
-        rank,
-        table: "events",
-        id: slice.id,
-        lane: slice.lane,
-        name: slice.name,
-        short: slice.name,
-        kind: slice.kind,
-        start: slice.start,
-        dur: slice.dur,
-      };
-      const pair = await this.pairOf(side, brief);
-      if (this.hovering !== key) return;
-      const partner = pair.events[this.swapped ? other(to) : to];
-      apps?.[to].outline(partner !== null && partner.lane >= 0 ? partner : null);
-      this.lines.hover(pair);
-    } catch {
-      // Waits and other lanes that hold no events have no partners.
-      if (this.hovering === key) this.lines.hover(null);
-    }
-  }
-
-  private async pick(side: Side, event: readonly [number, number] | null): Promise<void> {
-    const to = other(side);
-    const coupled = this.options.model.get("coupled") === true;
-    if (event === null) {
-      this.lines.select(null);
-      if (this.line !== null) this.line.anchor = null;
-      if (!coupled) return;
-      this.coupling?.write(to, "selected_event", null);
-      this.coupling?.align();
-      return;
-    }
-    try {
-      const brief = await this.event(side, event[0], event[1]);
-      const pair = await this.pairOf(side, brief);
-      this.lines.select(pair);
-      this.icicle.reveal(pair.node);
-      const partner = pair.events[this.swapped ? other(to) : to];
-      if (!coupled) return;
-      const isEvent = partner !== null && partner.lane >= 0;
-      this.coupling?.write(to, "selected_event", isEvent ? [partner.rank, partner.id] : null);
-      if (this.line !== null && isEvent) {
-        this.line.anchor = side === 0 ? [brief.start, partner.start] : [partner.start, brief.start];
-        this.coupling?.align();
-      }
-    } catch (error) {
-      this.fail(error);
-    }
-  }
-
-  private async loadTies(): Promise<void> {
-    if (!this.lines.wantsTies || this.apps === null) {
-      this.lines.setTies([]);
-      return;
-    }
-    const side = this.sideAt(0);
-    const [start, end] = this.apps[side].view;
-    const request = { of: side, start: Math.floor(start), end: Math.ceil(end), most: MOST_TIES };
-    const { reply } = await this.options.source.ask("ties", request, this.options.signal);
-    const ties = reply.ties as Tie[];
-    this.lines.setTies(this.swapped ? ties.map(([a, b, c, d]) => [c, d, a, b] as const) : ties);
-    this.say(
-      `Lines join the ${ties.length} longest of ${plural(Number(reply.of), "piece")} of device work in view.`,
-    );
-  }
-
-  private lanes(): [number, number] {
-    const app = this.apps?.[this.sideAt(0)];
-    if (app === undefined) return [0, 0];
-    const [start, end] = app.view;
-    return [app.xOf(start), app.xOf(end)];
-  }
-
-  // --- marking ------------------------------------------------------------------------------------
-
-  private markNames(names: string[] | null): void {
-    const query = names === null ? null : writeClauses({ rest: null, names, kinds: null });
-    this.mark(query === null ? [null, null] : [{ query }, { query }]);
-    this.say(
-      names === null
-        ? null
-        : `Marked on both timelines: ${names.length === 1 ? names[0]! : plural(names.length, "name")}.`,
-    );
-  }
-
-  private async markNode(node: number, name: string): Promise<void> {
-    try {
-      const { reply } = await this.options.source.ask("path_events", { node }, this.options.signal);
-      const [one, two] = reply.events as [number, number][][];
-      this.mark([{ ids: one ?? [] }, { ids: two ?? [] }]);
-      const counts = this.swapped ? [two, one] : [one, two];
-      this.say(
-        `Marked: ${name}, ${plural(counts[0]?.length ?? 0, "call")} before and ` +
-          `${plural(counts[1]?.length ?? 0, "call")} after.`,
-      );
-    } catch (error) {
-      this.fail(error);
-    }
-  }
-
-  private mark(selections: [object | null, object | null]): void {
-    const none = {
-      start_ns: null,
-      end_ns: null,
-      ranks: null,
-      tracks: null,
-      query: null,
-      ids: null,
-    };
-    for (const side of [0, 1] as const) {
-      const one = selections[side];
-      this.coupling?.write(side, "selection", one === null ? null : { ...none, ...one });
-    }
+    this.apps?.[side].led.showView(view);
   }
 
   private walk(way: "undo" | "redo"): void {
     const side = way === "undo" ? this.order.pop() : undefined;
-    this.apps?.[side ?? 0][way]();
+    this.apps?.[side ?? 0].led[way]();
   }
 
   private say(words: string | null): void {
@@ -678,23 +489,4 @@ export class DiffApp {
     if (isAbort(error) || this.options.signal.aborted) return;
     this.say(asError(error).message);
   }
-}
-
-function medianShare(steps: Frame): number | null {
-  const shares = rowsOf(steps)
-    .map((row) => Number(row.diff_ns) / Math.max(Number(row.before_ns), 1))
-    .sort((a, b) => a - b);
-  if (shares.length < 2) return null;
-  const middle = shares.length >> 1;
-  return shares.length % 2 === 1 ? shares[middle]! : (shares[middle - 1]! + shares[middle]!) / 2;
-}
-
-/** The sentence, and the share at its end, which is told in colour. */
-export function headParts(sentence: string): [string, string] {
-  const found = /^(.*, )([+\u2212][\d.\s\u2009\u202f]+%)\.$/su.exec(sentence);
-  return found === null ? [sentence, ""] : [found[1]!, found[2]!];
-}
-
-function deltaClass(share: string): string {
-  return share.startsWith("+") ? "hta-diff-slower" : "hta-diff-faster";
 }

@@ -7,7 +7,7 @@ import { placeTiles } from "./icicle";
 import { type Line, partnerView, piecesOf, toCommon, toOwn } from "./maps";
 import { NamesTable, sortedNames } from "./names_table";
 import { pairWords } from "./pair_lines";
-import { headParts } from "./app";
+import { headParts } from "./headline";
 import { bandPoints, medianSlot, placeSlots } from "./strip_layout";
 import { partBars, waterfallBars } from "./waterfall";
 

@@ -48,7 +48,7 @@ export class Coupling {
   goTo(side: 0 | 1, view: Span): void {
     this.leader = side;
     this.write(side, "view", [Math.floor(view[0]), Math.ceil(view[1])]);
-    this.sides[side].app.showView([Math.floor(view[0]), Math.ceil(view[1])]);
+    this.sides[side].app.led.showView([Math.floor(view[0]), Math.ceil(view[1])]);
     this.follow(side, true);
   }
 
@@ -109,11 +109,11 @@ export class Coupling {
     if (line === null || this.quiet || !(always || this.ways.coupled())) return;
     const to = other(side);
     const { app } = this.sides[to];
-    const [start, end] = partnerView(line, side, this.sides[side].app.view);
+    const [start, end] = partnerView(line, side, this.sides[side].app.led.view);
     const view: Span = [Math.floor(start), Math.max(Math.ceil(end), Math.floor(start) + 1)];
     this.quiet = true;
     try {
-      app.showView(view);
+      app.led.showView(view);
     } finally {
       this.quiet = false;
     }

@@ -137,7 +137,9 @@ def test_cells_of_the_strip_hold_all_busy_time_of_the_steps(sides):
     assert (found["busy_ns"] <= found.attrs["cell_ns"]).all()
     window = line.slots.iloc[1]
     start, end = int(window["after_start_ns"]), int(window["after_end_ns"])
-    busy = found[(found["slot"] == 1) & (found["side"] == 1) & (found["lane"] == 0)]["busy_ns"].sum()
+    busy = found[(found["slot"] == 1) & (found["side"] == 1) & (found["lane"] == 0)][
+        "busy_ns"
+    ].sum()
     breakdown = hw.analysis.kernel_type_breakdown(sides[1], ranks=[1], window=(start, end))
     compute = breakdown[breakdown["kernel_type"].str.contains("COMPUTATION")]["sum_ns"].sum()
     assert busy == compute
