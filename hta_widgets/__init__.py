@@ -8,7 +8,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.export import ExportReport, export_trace
 from hta_widgets.model import Selection, Trace, TraceSet
 from hta_widgets.readers import cache, load
-from hta_widgets.widgets import Dashboard, Timeline
+from hta_widgets.widgets import Dashboard, Timeline, TraceDiff
 
 __version__ = _version("hta_widgets")
 
@@ -19,6 +19,7 @@ __all__ = [
     "Timeline",
     "Trace",
     "TraceAnalysis",
+    "TraceDiff",
     "TraceError",
     "TraceSet",
     "__version__",

@@ -1,4 +1,4 @@
-"""The command line: ``hta-widgets summary | export | report | demo``."""
+"""The command line: ``hta-widgets summary | export | report | diff | demo``."""
 
 from __future__ import annotations
 
@@ -94,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_export(commands.add_parser("export", help="write a part of a job as a new trace file"))
     _add_report(commands.add_parser("report", help="write a dashboard as one interactive page"))
+    _add_diff(commands.add_parser("diff", help="write two runs side by side as one page"))
     _add_demo(commands.add_parser("demo", help="write a made-up job whose truth is known"))
     return parser
 
@@ -174,6 +175,26 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
         "(%(default)s)",
     )
     parser.set_defaults(run=_report)
+
+
+def _add_diff(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Write a comparison of two runs as one HTML file that needs neither a kernel nor a "
+        "network, and say what changed."
+    )
+    parser.add_argument("before", metavar="BEFORE", help="a file, a directory or a glob pattern")
+    parser.add_argument("after", metavar="AFTER", help="the other one, or the same again")
+    parser.add_argument(
+        "--ranks", type=parse_ranks, metavar="LIST", help="only these ranks, for example 0-3,5"
+    )
+    parser.add_argument(
+        "--after-ranks", type=parse_ranks, metavar="LIST", help="only these after, if others"
+    )
+    parser.add_argument("-o", "--out", default="diff.html", metavar="OUT", help="%(default)s")
+    parser.add_argument(
+        "--max-mb", type=float, default=25, metavar="MB", help="how large it may be (%(default)s)"
+    )
+    parser.set_defaults(run=_diff)
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
@@ -296,6 +317,20 @@ def _report(options: argparse.Namespace) -> None:
 
     viewer = Timeline if options.timeline_only else Dashboard
     path = Path(viewer(_load(options)).save_html(options.out, max_mb=options.max_mb))
+    print(f"{path}: {path.stat().st_size / 1e6:,.1f} MB")
+
+
+def _diff(options: argparse.Namespace) -> None:
+    from hta_widgets.widgets import TraceDiff  # noqa: PLC0415 - see above
+
+    before, after = load(options.before), load(options.after)
+    ranks = options.ranks, options.after_ranks or options.ranks
+    view = TraceDiff(before.select(ranks=ranks[0]), after.select(ranks=ranks[1]))
+    path = Path(view.save_html(options.out, max_mb=options.max_mb))
+    for finding in view.findings:
+        print(finding.text)
+    if not view.findings:
+        print("Nothing changed beyond the noise.")
     print(f"{path}: {path.stat().st_size / 1e6:,.1f} MB")
 
 

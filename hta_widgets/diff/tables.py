@@ -66,10 +66,15 @@ def tables(diff: Comparison) -> dict[str, pd.DataFrame]:
     --------
     >>> tables(diff)["changes"]  # doctest: +SKIP
     """
+    return {name: table(diff) for name, table in makers(diff).items()}
+
+
+def makers(diff: Comparison) -> dict[str, Table]:
+    """Return what makes each of the `tables`, without making any."""
     shared = _formats(diff.before) & _formats(diff.after)
     events = all(any(len(part.trace) for part in side.parts.values()) for side in diff.sides)
     return {
-        name: table(diff)
+        name: table
         for name, (formats, table) in _TABLES.items()
         if (events if formats is None else bool(formats & shared))
     }

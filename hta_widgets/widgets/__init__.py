@@ -3,5 +3,6 @@
 from hta_widgets.widgets.dashboard import Dashboard
 from hta_widgets.widgets.state import State
 from hta_widgets.widgets.timeline import Timeline
+from hta_widgets.widgets.trace_diff import TraceDiff
 
-__all__ = ["Dashboard", "State", "Timeline"]
+__all__ = ["Dashboard", "State", "Timeline", "TraceDiff"]

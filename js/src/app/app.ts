@@ -12,6 +12,7 @@ import { Folding } from "./folding";
 import { Hover } from "./hover";
 import { listenToKeys } from "./keyboard";
 import { LaneIndex } from "./lane_index";
+import { Led } from "./led";
 import { kindsOf, Legend } from "./legend";
 import { Navigation } from "./navigation";
 import { ErrorStrip } from "./notice";
@@ -52,6 +53,8 @@ export interface AppOptions {
 }
 
 export interface Part {
+  /** What its toolbar is called; "Timeline" without it. */
+  title?: string;
   status: HTMLElement;
   theme: ThemeName;
   /** What the status of the source means here; null for the usual. */
@@ -92,9 +95,13 @@ export class TimelineApp {
   private readonly printGrid: () => void;
   private readonly facts: ViewFacts;
   private wheelHints = 0;
+  private readonly partTitle: string | undefined;
+  /** For whoever lets two timelines move together. */
+  readonly led: Led;
 
   constructor(host: HTMLElement, options: AppOptions) {
     const { signal, scene } = options;
+    this.partTitle = options.part?.title;
     this.root = h("div", {
       class: options.part === undefined ? "hta-root" : "hta-root hta-part",
       tabindex: 0,
@@ -177,6 +184,7 @@ export class TimelineApp {
       closePanel: () => dock.close(),
       fail,
     });
+    this.led = new Led(ctx, this.nav, this.hover, this.commands);
     this.toolbar = new Toolbar(this.legend, this.searchBox, this.filter, (command) =>
       this.commands.run(command),
     );
@@ -397,7 +405,7 @@ export class TimelineApp {
 
   private showScene(): void {
     const { scene } = this.ctx;
-    this.toolbar.setScene(scene, this.ctx.isPart ? "Timeline" : scene.title);
+    this.toolbar.setScene(scene, this.ctx.isPart ? (this.partTitle ?? "Timeline") : scene.title);
     this.legend.setKinds(kindsOf(scene));
     this.status.setTruth(scene.truth);
     this.status.setEmbedded(scene.embedded);

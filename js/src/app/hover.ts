@@ -1,6 +1,6 @@
 /** Follows the pointer: outlines what is under it and says what it is. */
 
-import type { Alike, Brief, Hit, RowInfo, SceneTrack } from "../contract";
+import type { Alike, Brief, Hit, RowInfo, SceneTrack, Slice } from "../contract";
 import {
   formatCount,
   formatDuration,
@@ -9,7 +9,7 @@ import {
   plural,
   rangesText,
 } from "../draw/format";
-import { type Context, debounce } from "./context";
+import { type Context, debounce, Emitter } from "./context";
 import { kindName } from "./controls";
 import { type Child, h } from "./dom";
 import { asError, isAbort } from "./observed_source";
@@ -59,6 +59,8 @@ function foldLines({ rank, like }: RowInfo, alike: Alike | null): Child[][] {
 export class Hover {
   /** The row under the pointer, for pinning. */
   row: RowInfo | null = null;
+  /** Another event is under the pointer, or none. */
+  readonly hovered = new Emitter<Slice | null>();
   private point: { x: number; y: number } | null = null;
   private frame = 0;
   private outlined = "";
@@ -252,6 +254,7 @@ export class Hover {
     this.outlined = key;
     const hover = slice === null ? null : { lane: slice.lane, start: slice.start, dur: slice.dur };
     this.ctx.stage.setOverlay({ hover });
+    this.hovered.emit(slice);
   }
 
   private setRow(row: RowInfo | null, inGutter: { x: number; y: number } | null): void {

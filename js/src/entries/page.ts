@@ -6,6 +6,7 @@ import { download } from "../page/download";
 import { type ModelSpec, PageHost, type PageModel } from "../page/host";
 import { EMBEDDED, offerPageSource } from "../page/index";
 import { PageSource } from "../page/source";
+import { type PairsHeader, PairSource } from "../compare/page_source";
 
 const SOURCE = "page";
 
@@ -53,6 +54,51 @@ async function modelOf(page: PageDocument): Promise<ModelSpec> {
   return { module: "dashboard.js", state: { ...traits, ...shared, bokehjs: "anywidget:bokeh" } };
 }
 
+/** What the page of two runs says of itself. */
+interface DiffDocument {
+  widget: "diff";
+  traits: Record<string, unknown>;
+  pairs?: PairsHeader;
+}
+
+/** Each run has its own blocks, under its own name. */
+async function openDiff(view: HTMLElement, page: DiffDocument): Promise<void> {
+  const style = document.createElement("style");
+  style.textContent = await readText("diff.css");
+  document.head.append(style);
+  const runs = await Promise.all(
+    ["before", "after"].map(async (side) => {
+      const own = JSON.parse(await readText(`${side}-document`)) as PageDocument;
+      const held: Blocks = { text: (name) => blocks.text(`${side}-${name}`) };
+      return { own, source: new PageSource(own, held, download) };
+    }),
+  );
+  const frames = JSON.parse(await readText("frames")) as Record<string, unknown>;
+  const read = (): Promise<Uint8Array> => readBlock(blocks, "pairs");
+  const sources = [runs[0]!.source, runs[1]!.source] as const;
+  offerPageSource(SOURCE, new PairSource(frames, page.pairs ?? null, read, sources));
+  const history = { _history: { past: [], future: [] } };
+  const host = new PageHost(
+    {
+      left: { module: "state.js", state: { ...history, ...runs[0]!.own.state } },
+      right: { module: "state.js", state: { ...history, ...runs[1]!.own.state } },
+      view: {
+        module: "diff.js",
+        state: {
+          ...page.traits,
+          left_state: "anywidget:left",
+          right_state: "anywidget:right",
+          _scenes: runs.map(({ own }) => own.scene),
+          [EMBEDDED]: SOURCE,
+        },
+      },
+    },
+    loadModule,
+  );
+  view.textContent = "";
+  await host.show("view", view);
+}
+
 async function open(view: HTMLElement): Promise<void> {
   if (!canGunzip()) {
     throw new Error(
@@ -60,7 +106,11 @@ async function open(view: HTMLElement): Promise<void> {
         "Chrome and Edge 80, Firefox 113 and Safari 16.4 have it, and all later ones.",
     );
   }
-  const page = JSON.parse(await readText("document")) as PageDocument;
+  const page = JSON.parse(await readText("document")) as PageDocument | DiffDocument;
+  if (page.widget === "diff") {
+    await openDiff(view, page);
+    return;
+  }
   const isDashboard = page.widget === "dashboard";
   const style = document.createElement("style");
   style.textContent = await readText(isDashboard ? "dashboard.css" : "timeline.css");

@@ -1,0 +1,134 @@
+"""Measure how long two real runs take to open side by side, and how smoothly they move.
+
+In a real JupyterLab in Chromium without a GPU: `trace_diff__control` beside `trace_diff__test`. The
+cell that loads both runs is timed by the kernel, without a cache; the one that shows them from its
+start until the page has drawn the tree, its last part. Then the wheel zooms and pans the upper
+timeline, which the lower one follows; of every animation frame the time that callbacks take is
+measured from outside, around all of them.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from _harness import REPO, SHARED, describe, machine, save
+from frames import COUNT_FRAMES, percentile
+
+sys.path.insert(0, str(REPO / "tests"))
+
+from playwright.sync_api import Page, expect, sync_playwright
+from support import browser as hands
+from support.notebooks import Kernel, run_notebook, write_notebook
+from support.servers import jupyterlab
+
+FOLDER = SHARED / "traces" / "hta_tests"
+RUNS = (FOLDER / "trace_diff__control", FOLDER / "trace_diff__test")
+
+LOAD = """
+import time
+import hta_widgets as hw
+from pathlib import Path
+begin = time.perf_counter()
+before, after = (hw.load(path, cache=False, progress=False) for path in {paths})
+loads = time.perf_counter() - begin
+"""
+SHOW = """
+begin = time.perf_counter()
+view = hw.TraceDiff(before, after)
+made = time.perf_counter() - begin
+view
+"""
+PARTS = (
+    ("timelines", ".hta-diff-second .hta-words"),
+    ("steps", ".hta-diff-slot"),
+    ("names", ".hta-diff-row"),
+    ("tree", ".hta-diff-tile"),
+)
+
+
+def opened(page: Page, kernel: Kernel) -> dict[str, float]:
+    """Seconds from the start of the cell until each part is there."""
+    begin = time.perf_counter()
+    page.evaluate("jupyterapp.commands.execute('notebook:run-all-below')")
+    found = {}
+    for part, selector in PARTS:
+        page.locator(selector).first.wait_for(state="attached", timeout=120_000)
+        found[part] = time.perf_counter() - begin
+    found["loads"] = float(kernel("print(loads)"))
+    found["made"] = float(kernel("print(made)"))
+    return found
+
+
+def move(page: Page, keys: list[str], wheel: list[tuple[float, int]]) -> dict[str, Any]:
+    """Turn the wheel over the upper timeline; what its frames cost."""
+    stage = page.locator(".hta-stage-frame").first
+    stage.scroll_into_view_if_needed()
+    page.evaluate("__frames.work = []; __frames.gaps = []; __frames.on = true")
+    for delta, turns in wheel:
+        for _ in range(turns):
+            hands.wheel(stage, (500, 120), delta, keys=keys)
+    result: dict[str, Any] = page.evaluate("__frames.on = false; __frames")
+    page.wait_for_timeout(600)
+    return result
+
+
+def table(moves: dict[str, dict[str, Any]]) -> str:
+    """Markdown: one row a move."""
+    lines = [
+        "| move | frames | work p50 | work p95 | frames over 25 ms |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for name, result in moves.items():
+        slow = sum(gap > 25 for gap in result["gaps"]) / max(1, len(result["gaps"]))
+        work = [percentile(result["work"], share) for share in (0.5, 0.95)]
+        lines.append(
+            f"| {name} | {len(result['gaps'])} | {work[0]:.1f} ms | {work[1]:.1f} ms | {slow:.1%} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Load both, show them, move them, print the tables."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        jupyterlab(Path(folder) / "lab") as lab,
+        sync_playwright() as playwright,
+    ):
+        chromium = playwright.chromium.launch(executable_path=str(hands.CHROMIUM), args=hands.FLAGS)
+        page = chromium.new_page(viewport={"width": 1440, "height": 1000})
+        page.add_init_script(COUNT_FRAMES)
+        paths = repr(tuple(map(str, RUNS)))
+        write_notebook(lab, "diff.ipynb", (LOAD.format(paths=paths),))
+        run_notebook(lab, page, "diff.ipynb", app="lab")
+        page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
+        page.evaluate(
+            """code => {
+              const { content } = jupyterapp.shell.currentWidget;
+              content.model.sharedModel.addCell({ cell_type: 'code', source: code });
+              content.activeCellIndex = content.widgets.length - 1;
+            }""",
+            SHOW.strip(),
+        )
+        kernel = Kernel(page)
+        seconds = opened(page, kernel)
+        expect(page.locator(".hta-headline")).to_contain_text("longer")
+        moves = {
+            "zoom": move(page, ["Control"], [(-240, 30), (240, 30)]),
+            "zoom in": move(page, ["Control"], [(-240, 8)]),
+            "pan": move(page, ["Shift"], [(240, 30), (-240, 30)]),
+        }
+        chromium.close()
+    print(describe(machine()))
+    print("\n| seconds | |\n|---|---:|")
+    for name, value in seconds.items():
+        print(f"| {name} | {value:.2f} |")
+    print(f"\n{table(moves)}")
+    save("diff", {"seconds": seconds, "moves": moves})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,6 @@
+"""What the page of a comparison asks for, from a kernel or from a saved file."""
+
+from hta_widgets.export.diff_page.answers import DiffAnswers
+from hta_widgets.export.diff_page.page import save_diff
+
+__all__ = ["DiffAnswers", "save_diff"]

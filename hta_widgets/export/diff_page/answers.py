@@ -1,0 +1,236 @@
+"""The frames that a page of a comparison draws, by name, as JSON values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets import diff
+from hta_widgets.diff import Comparison
+from hta_widgets.diff.alignment import Base
+from hta_widgets.diff.lanes import lanes
+from hta_widgets.diff.tables import makers
+from hta_widgets.export.diff_page.pair_table import PairTable
+from hta_widgets.formats import plural
+from hta_widgets.model.names import short_name
+from hta_widgets.panels.reply import as_json
+
+__all__ = ["DiffAnswers"]
+
+#: Tables that have a place of their own in the page.
+_OWN_PLACE = {"waterfall", "steps", "changes", "names", "operators"}
+_MOST_NAMES = 2000
+_MOST_NODES = 6000
+_MOST_ROWS = 300
+
+
+class DiffAnswers:
+    """What the page asks of a comparison; made when it is asked for, and kept.
+
+    Parameters
+    ----------
+    both : Comparison
+        Its sides as the user gave them.
+    swapped : function
+        Makes the comparison the other way round, for its sentences.
+    """
+
+    def __init__(self, both: Comparison, swapped: Any) -> None:
+        self.both = both
+        self._swapped = swapped
+        self._kept: dict[str, dict[str, Any]] = {}
+        self._lines: dict[str, diff.Alignment] = {}
+
+    # --- what is there at once --------------------------------------------------------------------
+
+    def about(self) -> dict[str, Any]:
+        """Return what the page says before any frame is made."""
+        both = self.both
+        ranks = [len(side.ranks) for side in both.sides]
+        facts = [
+            f"{plural(ranks[0], 'rank')} each"
+            if ranks[0] == ranks[1]
+            else f"{ranks[0]} → {plural(ranks[1], 'rank')}"
+        ]
+        if both.before.has_steps:
+            facts.append(plural(both.step_count, "step"))
+        alone = [len(both.before_alone), len(both.after_alone)]
+        matched = {"number": "by number", "order": "in their order", "whole": ""}[both.matched_by]
+        whole = both.step_count + max(alone)
+        return {
+            "labels": [side.label for side in both.sides],
+            "facts": " · ".join(facts),
+            "cautions": [{"kind": one.kind, "text": one.text} for one in both.cautions],
+            "rank_pairs": [list(pair) for pair in both.rank_pairs],
+            "by_rank_means": both.by_rank_means,
+            "steps": both.step_count if both.before.has_steps else 0,
+            "matched": f"{both.step_count} of {plural(whole, 'step')} matched {matched}".strip()
+            if both.before.has_steps
+            else "no steps: the whole is compared",
+            "all_matched": not any(alone),
+            "has_events": self.has_events,
+            "has_device": self.has_device,
+            "tables": self.tables if not self.has_events or self._other_format else [],
+        }
+
+    @property
+    def has_events(self) -> bool:
+        """Whether there is anything with a time."""
+        return all(any(len(part.trace) for part in side.parts.values()) for side in self.both.sides)
+
+    @property
+    def has_device(self) -> bool:
+        """Whether any side has device work."""
+        return any(
+            len(part.busy_rows()) for side in self.both.sides for part in side.parts.values()
+        )
+
+    @property
+    def _other_format(self) -> bool:
+        return any(
+            part.trace.format != "kineto"
+            for side in self.both.sides
+            for part in side.parts.values()
+        )
+
+    @cached_property
+    def tables(self) -> list[str]:
+        """Return the names of tables that only some formats have."""
+        return [name for name in makers(self.both) if name not in _OWN_PLACE]
+
+    # --- frames -----------------------------------------------------------------------------------
+
+    def frame(self, name: str) -> dict[str, Any]:
+        """Return a frame, as the page draws it.
+
+        Parameters
+        ----------
+        name : str
+            ``slots:BASE, segments:BASE, lanes:PAIR, waterfall:LEVEL[:STEP], names[:STEP],
+            steps, icicle, findings, findings:swapped, changes, table:NAME``.
+        """
+        if name not in self._kept:
+            self._kept[name] = self._made(name)
+        return self._kept[name]
+
+    def _made(self, name: str) -> dict[str, Any]:
+        what, _, rest = name.partition(":")
+        both = self.both
+        if what == "slots":
+            return as_json(self._line(rest).slots)
+        if what == "segments":
+            return as_json(self._line(rest).segments())
+        if what == "lanes":
+            return as_json(lanes(both, self._line("steps"), pair=int(rest or 0)))
+        if what == "waterfall":
+            level, _, step = rest.partition(":")
+            found = diff.waterfall(both, level, step=int(step) if step else None)  # type: ignore[arg-type]
+            return as_json(_with_short(found).head(_MOST_NAMES))
+        if what == "names":
+            return as_json(self._names(int(rest) if rest else None))
+        if what == "steps":
+            return as_json(diff.steps(both))
+        if what == "icicle":
+            return as_json(_with_short(_cut(self._tree)))
+        if what == "findings":
+            told = diff.findings(self._swapped() if rest == "swapped" else both)
+            return as_json(pd.DataFrame(told, columns=["kind", "text", "diff_ns"]))
+        if what == "changes":
+            return as_json(_with_short(diff.changes(both)).head(_MOST_ROWS))
+        if what == "table":
+            return as_json(makers(both)[rest](both).head(_MOST_ROWS))
+        raise ValueError(f"a comparison has no frame {name!r}")
+
+    def _line(self, base: str) -> diff.Alignment:
+        if base not in self._lines:
+            kind: Base = base  # type: ignore[assignment]
+            self._lines[base] = diff.align(self.both, kind)
+        return self._lines[base]
+
+    def _names(self, step: int | None) -> pd.DataFrame:
+        both = self.both if step is None else one_step(self.both, step)
+        device: Any = "gpu" if self.has_device else "cpu"
+        found = diff.names(both, device=device, short_names=True).head(_MOST_NAMES)
+        full = diff.names(both, device=device)["name"].tolist()
+        members: dict[str, list[str]] = {}
+        for name in full:
+            members.setdefault(short_name(name), []).append(name)
+        attrs = dict(found.attrs)
+        found = found[
+            ["name", "kind", "before_count", "after_count", "before_ns", "after_ns", "diff_ns",
+             "change", "replaced_by"]
+        ].copy()  # fmt: skip
+        found["members"] = [members.get(name, [name]) for name in found["name"].tolist()]
+        found.attrs = {**attrs, "device": device, "names": len(members)}
+        return found
+
+    @cached_property
+    def _tree(self) -> pd.DataFrame:
+        return diff.icicle(self.both, "device" if self.has_device else "host")
+
+    # --- pairs ------------------------------------------------------------------------------------
+
+    @cached_property
+    def pair_table(self) -> PairTable:
+        """Which event's partner is which."""
+        return PairTable(self.both, self._tree)
+
+    def answer(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Answer what only a comparison knows; None for any other request."""
+        op = request["op"]
+        if op == "frame":
+            return self.frame(str(request["name"]))
+        if op == "partner":
+            return self.pair_table.partner(
+                int(request["of"]), int(request["rank"]), int(request["id"])
+            )
+        if op == "ties":
+            return self.pair_table.ties(
+                int(request["of"]), int(request["start"]), int(request["end"]), int(request["most"])
+            )
+        if op == "path_events":
+            return self.pair_table.events_of(int(request["node"]))
+        return None
+
+
+def one_step(both: Comparison, step: int) -> Comparison:
+    """Return the comparison of one pair of steps."""
+    places = np.array([step])
+    none = np.empty(0, np.int64)
+    return Comparison(
+        both.before.of_steps(places),
+        both.after.of_steps(places),
+        both.rank_pairs,
+        both.by_rank_means,
+        none,
+        none,
+        both.matched_by,
+    )
+
+
+def _with_short(frame: pd.DataFrame) -> pd.DataFrame:
+    if "name" in frame:
+        attrs = dict(frame.attrs)
+        frame = frame.assign(short=[short_name(name) for name in frame["name"].tolist()])
+        frame.attrs = attrs
+    return frame
+
+
+def _cut(tree: pd.DataFrame) -> pd.DataFrame:
+    """Leave out what would be too small to see, and how it is called from outside."""
+    attrs = dict(tree.attrs)
+    size = np.maximum(tree["before_ns"].to_numpy(), tree["after_ns"].to_numpy())
+    if len(tree) > _MOST_NODES:
+        floor = float(np.sort(size)[-_MOST_NODES])
+        # A node is at least as large as those below it: what is left is a tree.
+        tree = tree[size >= floor]
+    tree = tree[
+        ["node", "parent", "depth", "name", "kind", "before_count", "after_count", "before_ns",
+         "after_ns", "status"]
+    ]  # fmt: skip
+    tree.attrs = attrs
+    return tree

@@ -1,0 +1,69 @@
+/** What a timeline offers to whoever lets two of them move together. */
+
+import type { Brief, Slice, Span } from "../contract";
+import type { Commands } from "./commands";
+import type { Context } from "./context";
+import type { Hover } from "./hover";
+import type { Navigation } from "./navigation";
+
+export class Led {
+  constructor(
+    private readonly ctx: Context,
+    private readonly nav: Navigation,
+    private readonly hover: Hover,
+    private readonly commands: Commands,
+  ) {}
+
+  /** Show a window that somebody else leads to: at once, and not as a change of ours. */
+  showView(view: Span): void {
+    this.nav.follow(view, false);
+  }
+
+  /** Called with what is under the pointer, and null when nothing is. */
+  onHover(listener: (slice: Slice | null) => void): void {
+    this.hover.hovered.on(listener);
+  }
+
+  /** Outline an event as if the pointer were on it, on its rank's first rows or on its own lane. */
+  outline(event: Brief | null, inSummary = false): void {
+    const { stage, lanes } = this.ctx;
+    if (event === null) {
+      stage.setOverlay({ hover: null });
+      return;
+    }
+    const place = lanes.at(event.lane);
+    const isOpen = stage.rows().some(({ rank, open }) => rank === event.rank && open);
+    const role = place?.track?.communication === true ? "comm" : "gpu";
+    const folded = place?.rank.summary.find((summary) => summary.role === role);
+    const own = folded === undefined || place?.track?.role !== "stream";
+    const lane = own || (isOpen && !inSummary) ? event.lane : folded.lane;
+    stage.setOverlay({ hover: { lane, start: event.start, dur: event.dur } });
+  }
+
+  /** Whether a lane gathers what other lanes hold. */
+  isSummary(lane: number): boolean {
+    return this.ctx.lanes.at(lane)?.rank.summary.some((one) => one.lane === lane) === true;
+  }
+
+  /** Which rank a lane is of. */
+  rankOf(lane: number): number | null {
+    return this.ctx.lanes.at(lane)?.rank.rank ?? null;
+  }
+
+  get view(): Span {
+    return this.ctx.stage.view();
+  }
+
+  /** Where a time is drawn, px from the left edge. */
+  xOf(time: number): number {
+    return this.ctx.stage.xOf(time);
+  }
+
+  undo(): void {
+    this.commands.run("undo");
+  }
+
+  redo(): void {
+    this.commands.run("redo");
+  }
+}

@@ -1,0 +1,251 @@
+/** Two runs side by side: where things lie, what adds up, and names that mean harm. */
+
+import { describe, expect, test } from "vitest";
+import { countWords, deltaColour, DELTAS } from "./delta";
+import { type Frame, shortLabels, turned } from "./frames";
+import { placeTiles } from "./icicle";
+import { type Line, partnerView, piecesOf, toCommon, toOwn } from "./maps";
+import { NamesTable, sortedNames } from "./names_table";
+import { pairWords } from "./pair_lines";
+import { headParts } from "./headline";
+import { bandPoints, medianSlot, placeSlots } from "./strip_layout";
+import { partBars, waterfallBars } from "./waterfall";
+
+function frame(columns: Frame["columns"], attrs: Frame["attrs"] = {}): Frame {
+  return { rows: Object.values(columns)[0]?.length ?? 0, columns, attrs };
+}
+
+/** Two steps: 100 and 200 long before, 150 and 120 after; the second ones start at 200 and 1200. */
+const slots = frame({
+  slot: [0, 1],
+  before_label: ["ProfilerStep#7", "ProfilerStep#8"],
+  after_label: ["ProfilerStep#7", "ProfilerStep#8"],
+  before_start_ns: [100, 200],
+  before_end_ns: [200, 400],
+  after_start_ns: [1000, 1150],
+  after_end_ns: [1150, 1270],
+  common_start_ns: [100, 250],
+  common_end_ns: [250, 450],
+  delta_ns: [50, -80],
+});
+const segments = frame({
+  side: ["before", "before", "after", "after"],
+  own_start_ns: [100, 200, 1000, 1150],
+  own_end_ns: [200, 400, 1150, 1270],
+  common_start_ns: [100, 250, 100, 250],
+  common_end_ns: [200, 450, 250, 370],
+});
+
+describe("slots", () => {
+  test("are as wide as the longer step, on one scale, with a gap between", () => {
+    const [one, two] = placeSlots(slots, [0, 1], 355);
+    // 350 ns and 5 px of gap: a pixel per nanosecond.
+    expect(one).toMatchObject({ label: "Step #7", x: 0, width: 150, reach: [100, 150], diff: 50 });
+    expect(two).toMatchObject({ x: 155, width: 200, reach: [200, 120], share: -0.4 });
+  });
+
+  test("bands lie between the end before and the end after", () => {
+    const [one, two] = placeSlots(slots, [0, 1], 355);
+    expect(bandPoints(one!, 70)).toEqual([
+      [100, 0],
+      [150, 0],
+      [150, 70],
+      [150, 70],
+    ]);
+    expect(bandPoints(two!, 70)[3]).toEqual([120, 70]);
+  });
+
+  test("one alone takes all the room; nothing is drawn of what is not there", () => {
+    expect(placeSlots(slots, [1, 9], 300)).toMatchObject([{ slot: 1, x: 0, width: 300 }]);
+    expect(placeSlots(frame({ slot: [] }), [], 300)).toEqual([]);
+    expect(medianSlot(slots)).toBe(0);
+  });
+});
+
+describe("the way from one run to the other", () => {
+  const pieces = piecesOf(segments);
+  const line: Line = {
+    base: "steps",
+    pieces,
+    ranges: [
+      [0, 500],
+      [900, 1300],
+    ],
+  };
+
+  test("goes there and back, and stops at a gap", () => {
+    expect(toCommon(pieces[0], 150)).toBe(150);
+    expect(toCommon(pieces[0], 210)).toBe(260);
+    expect(toOwn(pieces[0], 260)).toBe(210);
+    expect(toOwn(pieces[0], 240)).toBe(200);
+    expect(toOwn(pieces[1], 240)).toBe(1140);
+  });
+
+  test("a window within a step is as long there, and moved as its step", () => {
+    expect(partnerView(line, 0, [110, 150])).toEqual([1010, 1050]);
+    expect(partnerView(line, 0, [210, 250])).toEqual([1160, 1200]);
+    expect(partnerView(line, 1, [1160, 1200])).toEqual([210, 250]);
+  });
+
+  test("the whole run goes to the whole run; absolute times stay", () => {
+    expect(partnerView(line, 0, [0, 500])).toEqual([900, 1300]);
+    const same = piecesOf(
+      frame({
+        side: ["before", "after"],
+        own_start_ns: [100, 1000],
+        own_end_ns: [400, 1270],
+        common_start_ns: [100, 1000],
+        common_end_ns: [400, 1270],
+      }),
+    );
+    expect(partnerView({ ...line, base: "absolute", pieces: same }, 0, [5, 9])).toEqual([5, 9]);
+  });
+
+  test("a selected pair starts in line", () => {
+    expect(partnerView({ ...line, anchor: [120, 1100] }, 0, [110, 150])).toEqual([1090, 1130]);
+    expect(partnerView({ ...line, anchor: [120, 1100] }, 1, [1090, 1130])).toEqual([110, 150]);
+  });
+});
+
+describe("the waterfall", () => {
+  const kinds = frame(
+    {
+      kind: ["compute", "idle"],
+      before_ns: [60, 40],
+      after_ns: [90, 30],
+      diff_ns: [30, -10],
+    },
+    { before_ns: 100, after_ns: 120 },
+  );
+
+  test("goes from before to after without a gap", () => {
+    const bars = waterfallBars(kinds);
+    expect(bars.map(({ from, to }) => [from, to])).toEqual([
+      [100, 130],
+      [130, 120],
+    ]);
+  });
+
+  test("the parts of a kind add up to it, those that are not shown included", () => {
+    const many = Array.from({ length: 12 }, (_, at) => at);
+    const parts = frame({
+      kind: [...many.map(() => "compute"), "idle"],
+      name: [...many.map((at) => `op${at}`), ""],
+      before_ns: [...many.map(() => 5), 40],
+      after_ns: [...many.map((at) => (at < 6 ? 10 : 5)), 30],
+      diff_ns: [...many.map((at) => (at < 6 ? 5 : 0)), -10],
+    });
+    const [compute] = waterfallBars(kinds);
+    const bars = partBars(parts, compute!);
+    expect(bars).toHaveLength(9);
+    expect(bars.at(-1)).toMatchObject({ label: "4 more", to: compute!.to });
+  });
+});
+
+test("turned round, before is after and slower is faster; twice is as it was", () => {
+  const other = turned(slots);
+  expect(other.columns.before_start_ns).toEqual([1000, 1150]);
+  expect(other.columns.delta_ns).toEqual([-50, 80]);
+  expect(turned(other)).toEqual(slots);
+  const names = frame({ change: ["added", "slower", "same"], diff_ns: [1, 2, 0] });
+  expect(turned(names).columns).toEqual({
+    change: ["removed", "faster", "same"],
+    diff_ns: [-1, -2, 0],
+  });
+});
+
+test("the tree: children within their parent, the largest first, too small ones left out", () => {
+  const tree = frame({
+    node: [0, 1, 2, 5],
+    parent: [-1, 0, 0, -1],
+    before_ns: [100, 60, 40, 0],
+    after_ns: [100, 60, 40, 100],
+  });
+  expect(
+    placeTiles(tree, -1, 200).map(({ node, x, width, depth }) => [node, x, width, depth]),
+  ).toEqual([
+    [0, 0, 100, 0],
+    [1, 0, 60, 1],
+    [2, 60, 40, 1],
+    [5, 100, 100, 0],
+  ]);
+  expect(placeTiles(tree, 1, 200)).toMatchObject([{ node: 1, x: 0, width: 200, depth: 0 }]);
+  expect(placeTiles(tree, -1, 6).map(({ node }) => node)).toEqual([0, 5]);
+});
+
+test("words and colours of differences", () => {
+  expect(countWords(18, 4645)).toBe("18 → 4\u202f645");
+  expect(countWords(0, 218)).toBe("new 218");
+  expect(countWords(6, 0)).toBe("gone 6");
+  expect(countWords(3, 3)).toBe("3");
+  expect(deltaColour(0.019, "light")).toBe(DELTAS.light.same);
+  expect(deltaColour(Infinity, "light")).toBe(DELTAS.light.slower[2]);
+  expect(deltaColour(-0.5, "light")).toBe(DELTAS.light.faster[1]);
+  expect(headParts("After takes 2 ms longer: 1 ms → 3 ms, +200\u2009%.")[1]).toBe("+200\u2009%");
+  expect(headParts("aten::contiguous is new: 1 a step.")[1]).toBe("");
+  expect(shortLabels(["trace_diff__control", "trace_diff__test"])).toEqual(["control", "test"]);
+  expect(shortLabels(["a", "b"])).toEqual(["a", "b"]);
+  expect(shortLabels(["same", "same"])).toEqual(["same", "same"]);
+});
+
+test("a pair says both durations; what has no partner says why", () => {
+  const event = (dur: number) =>
+    ({
+      rank: 0,
+      table: "events",
+      id: 1,
+      lane: 2,
+      name: "k",
+      short: "k",
+      kind: "compute",
+      start: 0,
+      dur,
+    }) as const;
+  expect(pairWords({ events: [event(100), event(150)], status: "changed" })).toMatchObject({
+    name: "k",
+    words: "100\u2009ns → 150\u2009ns",
+    delta: "+50\u2009ns +50\u2009%",
+  });
+  expect(pairWords({ events: [null, event(5)], status: "added" }).words).toContain(
+    "after only: added",
+  );
+});
+
+describe("names", () => {
+  const hostile = `<img src=x onerror="globalThis.harmed = true">`;
+  const names = frame({
+    name: ["b", hostile, "a".repeat(500)],
+    kind: ["compute", "memory", "other"],
+    before_count: [1, 0, 2],
+    after_count: [1, 3, 0],
+    before_ns: [10, 0, 7],
+    after_ns: [12, 30, 0],
+    diff_ns: [2, 30, -7],
+    change: ["changed", "added", "removed"],
+    replaced_by: ["", "", ""],
+    members: [["b"], [hostile], ["a".repeat(500)]],
+  } as unknown as Frame["columns"]);
+
+  test("largest difference first, whichever its sign; filtered by what is typed", () => {
+    const order = (key: "diff_ns" | "name", filter = ""): unknown[] =>
+      sortedNames(names, key, key === "diff_ns", filter).map((row) => row.diff_ns);
+    expect(order("diff_ns")).toEqual([30, -7, 2]);
+    expect(order("diff_ns", "ONERROR")).toEqual([30]);
+    expect(order("name")).toEqual([30, -7, 2]);
+  });
+
+  test("are text, never markup; a click gives the full names, another one takes them back", () => {
+    const chosen: (string[] | null)[] = [];
+    const table = new NamesTable((one) => chosen.push(one));
+    document.body.append(table.el);
+    table.show(names);
+    expect(table.el.querySelector("img")).toBeNull();
+    expect(table.el.textContent).toContain(hostile);
+    const row = (): HTMLElement => table.el.querySelectorAll<HTMLElement>(".hta-diff-row")[1]!;
+    expect(row().textContent).toContain("new 3");
+    row().click();
+    row().click();
+    expect(chosen).toEqual([[hostile], null]);
+    table.el.remove();
+  });
+});

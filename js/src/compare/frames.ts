@@ -1,0 +1,104 @@
+/** The frames of a comparison: asked for once, kept, and turned round where the page is. */
+
+import type { Source } from "../contract";
+import type { PanelFrame } from "../dash/types";
+
+export type Frame = PanelFrame;
+export type Row = Record<string, unknown>;
+
+/** What the widget says of the comparison before any frame is made. */
+export interface About {
+  labels: [string, string];
+  facts: string;
+  cautions: { kind: string; text: string }[];
+  rank_pairs: [number, number][];
+  by_rank_means: boolean;
+  steps: number;
+  matched: string;
+  all_matched: boolean;
+  has_events: boolean;
+  has_device: boolean;
+  tables: string[];
+}
+
+export function rowsOf(frame: Frame): Row[] {
+  const names = Object.keys(frame.columns);
+  return Array.from({ length: frame.rows }, (_, row) =>
+    Object.fromEntries(names.map((name) => [name, frame.columns[name]?.[row]])),
+  );
+}
+
+export function number(row: Row, name: string): number {
+  const value = row[name];
+  return typeof value === "number" ? value : 0;
+}
+
+export function text(row: Row, name: string): string {
+  const value = row[name];
+  return typeof value === "string" ? value : "";
+}
+
+/** Why a frame is as it is, in words; "" for nothing to say. */
+export function noteOf({ attrs }: Frame): string {
+  return typeof attrs.note === "string" ? attrs.note : "";
+}
+
+const OPPOSITE: Record<string, string> = {
+  added: "removed",
+  removed: "added",
+  slower: "faster",
+  faster: "slower",
+};
+
+/** The same frame of the comparison the other way round. */
+export function turned(frame: Frame): Frame {
+  const columns: Record<string, PanelFrame["columns"][string]> = {};
+  for (const [name, values] of Object.entries(frame.columns)) {
+    if (name.startsWith("before_")) columns[`after_${name.slice(7)}`] = values;
+    else if (name.startsWith("after_")) columns[`before_${name.slice(6)}`] = values;
+    else if (/(^|_)(diff|delta)(_|$)/.test(name)) {
+      columns[name] = values.map((one) => (typeof one === "number" ? 0 - one : one));
+    } else if (name === "change" || name === "status") {
+      columns[name] = values.map((one) => OPPOSITE[String(one)] ?? one);
+    } else if (name === "side") {
+      columns[name] = values.map((one) => (one === 0 ? 1 : one === 1 ? 0 : one));
+    } else columns[name] = values;
+  }
+  const { before_ns: before, after_ns: after, ...attrs } = frame.attrs;
+  return {
+    rows: frame.rows,
+    columns,
+    attrs: before === undefined ? frame.attrs : { ...attrs, before_ns: after, after_ns: before },
+  };
+}
+
+export class Frames {
+  private readonly kept = new Map<string, Promise<Frame>>();
+
+  constructor(
+    private readonly source: Source,
+    private readonly signal: AbortSignal,
+  ) {}
+
+  get(name: string): Promise<Frame> {
+    const known = this.kept.get(name);
+    if (known !== undefined) return known;
+    const asked = this.source
+      .ask("frame", { name }, this.signal)
+      .then(({ reply }) => reply as unknown as Frame);
+    this.kept.set(name, asked);
+    // What failed may be asked for again.
+    asked.catch(() => this.kept.delete(name));
+    return asked;
+  }
+}
+
+/** Names of both sides without what they begin with alike. */
+export function shortLabels([one, two]: readonly [string, string]): [string, string] {
+  let at = 0;
+  while (at < one.length && one[at] === two[at]) at += 1;
+  const start =
+    Math.max(...["_", "-", "/", ".", " "].map((mark) => one.slice(0, at).lastIndexOf(mark))) + 1;
+  const short: [string, string] = [one.slice(start), two.slice(start)];
+  return one === two || short.some((name) => name.length < 3) ? [one, two] : short;
+}

@@ -1,0 +1,194 @@
+/** The operator tree of both runs as one: as wide as the longer of both, coloured by the difference. */
+
+import { fill, h } from "../app/dom";
+import type { ThemeName } from "../contract";
+import { formatDuration } from "../draw/format";
+import { countWords, DELTAS, deltaColour, deltaWords, shareWords } from "./delta";
+import { type Frame, noteOf, number, type Row, rowsOf, text } from "./frames";
+
+export interface Tile {
+  row: Row;
+  node: number;
+  depth: number;
+  x: number;
+  width: number;
+}
+
+const ROW = 20;
+const LEAST_PX = 2;
+const LABEL_PX = 30;
+
+const size = (row: Row): number => Math.max(number(row, "before_ns"), number(row, "after_ns"));
+
+/** The tiles below a node (-1: of all) that are wide enough to see, in a width of px. */
+export function placeTiles(frame: Frame, top: number, width: number): Tile[] {
+  const children = new Map<number, Row[]>();
+  let focus: Row | null = null;
+  for (const row of rowsOf(frame)) {
+    const parent = number(row, "parent");
+    if (number(row, "node") === top) focus = row;
+    const list = children.get(parent);
+    if (list === undefined) children.set(parent, [row]);
+    else list.push(row);
+  }
+  const tiles: Tile[] = [];
+  const place = (row: Row, x: number, wide: number, depth: number): void => {
+    if (wide < LEAST_PX) return;
+    const node = number(row, "node");
+    tiles.push({ row, node, depth, x, width: wide });
+    spread(children.get(node) ?? [], x, wide, size(row), depth + 1);
+  };
+  const spread = (rows: Row[], x: number, wide: number, whole: number, depth: number): void => {
+    const sum = rows.reduce((total, row) => total + size(row), 0);
+    const scale = wide / Math.max(whole, sum, 1e-9);
+    let at = x;
+    for (const row of rows) {
+      const own = size(row) * scale;
+      place(row, at, own, depth);
+      at += own;
+    }
+  };
+  if (focus !== null) place(focus, 0, width, 0);
+  else spread(children.get(-1) ?? [], 0, width, 0, 0);
+  return tiles;
+}
+
+export class Icicle {
+  readonly el = h("section", { class: "hta-diff-pane hta-diff-icicle" });
+  private frame: Frame | null = null;
+  private top = -1;
+  private width = 0;
+  private theme: ThemeName = "light";
+
+  constructor(private readonly choose: (node: number, name: string) => void) {}
+
+  show(frame: Frame): void {
+    this.frame = frame;
+    this.draw();
+  }
+
+  setTheme(theme: ThemeName): void {
+    this.theme = theme;
+    this.draw();
+  }
+
+  setWidth(width: number): void {
+    if (width === this.width) return;
+    this.width = width;
+    this.draw();
+  }
+
+  /** Where a call was selected on a timeline. */
+  reveal(node: number): void {
+    for (const tile of this.el.querySelectorAll<HTMLElement>("[data-node]")) {
+      tile.classList.toggle("hta-on", Number(tile.dataset.node) === node);
+    }
+  }
+
+  private draw(): void {
+    const { frame, width } = this;
+    if (frame === null || width === 0) return;
+    const tiles = placeTiles(frame, this.top, width - 32);
+    const deep = tiles.reduce((most, { depth }) => Math.max(most, depth + 1), 0);
+    const measure = frame.attrs.measure === "host" ? "time on the host" : "device time";
+    fill(
+      this.el,
+      h(
+        "div",
+        { class: "hta-diff-head" },
+        h("h3", {}, "Operators, what they launch included"),
+        this.scale(),
+      ),
+      h(
+        "p",
+        { class: "hta-about" },
+        `${measure} a step; as wide as the longer of both runs, coloured by the change. ` +
+          "Click: zoom in, and mark the calls on both timelines.",
+      ),
+      this.crumbs(frame),
+      frame.rows === 0 && h("p", { class: "hta-note" }, noteOf(frame)),
+      h(
+        "div",
+        { class: "hta-diff-tiles", style: { height: `${deep * ROW}px` } },
+        ...tiles.map((tile) => this.tile(tile)),
+      ),
+    );
+  }
+
+  private scale(): HTMLElement {
+    const ramp = DELTAS[this.theme];
+    const colours = [...[...ramp.faster].reverse(), ramp.same, ...ramp.slower];
+    return h(
+      "span",
+      { class: "hta-diff-scale", role: "img", "aria-label": "green is faster, magenta slower" },
+      "faster −85 %",
+      ...colours.map((colour) => h("i", { style: { background: colour } })),
+      "+85 % slower",
+    );
+  }
+
+  /** The way from the top to what is shown. */
+  private crumbs(frame: Frame): HTMLElement | false {
+    if (this.top < 0) return false;
+    const byNode = new Map(rowsOf(frame).map((row) => [number(row, "node"), row]));
+    const way: Row[] = [];
+    for (let at = byNode.get(this.top); at !== undefined; at = byNode.get(number(at, "parent"))) {
+      way.unshift(at);
+    }
+    const link = (name: string, node: number): HTMLElement =>
+      h(
+        "button",
+        { type: "button", class: "hta-link", on: { click: () => this.zoom(node) } },
+        name,
+      );
+    return h(
+      "p",
+      { class: "hta-diff-crumbs" },
+      link("all", -1),
+      ...way.flatMap((row) => [
+        " › ",
+        link(text(row, "short") || text(row, "name"), number(row, "node")),
+      ]),
+    );
+  }
+
+  private zoom(node: number): void {
+    this.top = node;
+    this.draw();
+  }
+
+  private tile({ row, node, depth, x, width }: Tile): HTMLElement {
+    const [before, after] = [number(row, "before_ns"), number(row, "after_ns")];
+    const diff = after - before;
+    const name = text(row, "short") || text(row, "name");
+    const share = before > 0 ? diff / before : after > 0 ? Infinity : 0;
+    const state = before === 0 ? "new" : after === 0 ? "gone" : shareWords(diff, before);
+    const counts = countWords(number(row, "before_count"), number(row, "after_count"));
+    const deepest = Math.abs(share) >= 0.85;
+    return h(
+      "button",
+      {
+        type: "button",
+        class: `hta-diff-tile${deepest ? " hta-diff-deep" : ""}`,
+        "data-node": node,
+        title:
+          `${text(row, "name")}\n${formatDuration(before)} → ${formatDuration(after)} a step, ` +
+          `${deltaWords(diff)} ${state}\ncount a step ${counts}`,
+        style: {
+          left: `${x}px`,
+          top: `${depth * ROW}px`,
+          width: `${Math.max(width - 1, 1)}px`,
+          background: deltaColour(share, this.theme),
+        },
+        on: {
+          click: () => {
+            this.zoom(this.top === node ? number(row, "parent") : node);
+            this.choose(node, name);
+            this.reveal(node);
+          },
+        },
+      },
+      width >= LABEL_PX && h("span", {}, width >= 140 && state !== "" ? `${name} ${state}` : name),
+    );
+  }
+}

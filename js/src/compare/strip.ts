@@ -1,0 +1,350 @@
+/** All steps of both runs, each pair starting in line, and what happened to each in between. */
+
+import { fill, h, svg } from "../app/dom";
+import type { ThemeName } from "../contract";
+import { formatDuration } from "../draw/format";
+import { THEMES } from "../draw/theme";
+import { deltaColour, deltaWords, shareWords } from "./delta";
+import { type Frame, shortLabels } from "./frames";
+import { bandPoints, medianSlot, MOST_SLOTS, placeSlots, type Slot } from "./strip_layout";
+
+export interface StripData {
+  labels: readonly [string, string];
+  slots: Frame;
+  lanes: Frame;
+  /** Total of the steps, before and after. */
+  totals: readonly [number, number];
+  /** The median of the steps' changes; null where it is not known. */
+  median: number | null;
+}
+
+const LANES = [
+  { name: "compute", kind: "compute", height: 28 },
+  { name: "NCCL", kind: "communication", height: 14 },
+  { name: "copies", kind: "memory", height: 12 },
+] as const;
+const GAP = 2;
+const RUN = LANES.reduce((sum, { height }) => sum + height + GAP, 0);
+const BAND = 74;
+const LABELS = 18;
+const NARROW = 760;
+
+export class Strip {
+  readonly el = h("section", { class: "hta-diff-strip", "aria-label": "Steps side by side" });
+  private data: StripData | null = null;
+  private chosen: number | null = null;
+  private theme: ThemeName = "light";
+  private width = 0;
+
+  constructor(private readonly choose: (slot: number | null) => void) {}
+
+  show(data: StripData | null): void {
+    this.data = data;
+    this.draw();
+  }
+
+  select(slot: number | null): void {
+    this.chosen = slot;
+    this.draw();
+  }
+
+  setTheme(theme: ThemeName): void {
+    this.theme = theme;
+    this.draw();
+  }
+
+  setWidth(width: number): void {
+    if (width === this.width) return;
+    this.width = width;
+    this.draw();
+  }
+
+  private draw(): void {
+    const { data, width } = this;
+    if (data === null || width === 0) return;
+    const narrow = width < NARROW;
+    const gutter = narrow ? 92 : 152;
+    const room = Math.max(width - gutter - 16, 80);
+    const many = data.slots.rows > MOST_SLOTS;
+    const shown = many
+      ? [this.chosen ?? medianSlot(data.slots)]
+      : Array.from({ length: data.slots.rows }, (_, slot) => slot);
+    const slots = placeSlots(data.slots, shown, room);
+    fill(
+      this.el,
+      this.legend(),
+      many && this.cells(data.slots, gutter, room),
+      h(
+        "div",
+        { class: "hta-diff-grid", style: { "grid-template-columns": `${gutter}px ${room}px` } },
+        this.gutter(data, narrow, slots.length === 1 ? slots[0]! : null),
+        this.picture(slots, room, narrow),
+      ),
+    );
+  }
+
+  private legend(): HTMLElement {
+    const one = (name: string, colour: string): HTMLElement =>
+      h("span", {}, h("i", { class: "hta-diff-swatch", style: { background: colour } }), name);
+    const kinds = THEMES[this.theme].kind;
+    return h(
+      "p",
+      { class: "hta-diff-legend" },
+      one("compute", kinds.compute),
+      one("NCCL", kinds.communication),
+      one("copies", kinds.memory),
+      one("faster", deltaColour(-0.5, this.theme)),
+      one("slower", deltaColour(0.5, this.theme)),
+      h("span", { class: "hta-note" }, "dashed: no counterpart, not idle"),
+    );
+  }
+
+  /** Where there are many steps: all of them as cells to choose from. */
+  private cells(frame: Frame, gutter: number, room: number): HTMLElement {
+    const all = placeSlots(
+      frame,
+      Array.from({ length: frame.rows }, (_, slot) => slot),
+      room,
+    );
+    const drawn = this.chosen ?? medianSlot(frame);
+    return h(
+      "div",
+      { class: "hta-diff-cells", style: { "padding-left": `${gutter}px` } },
+      ...all.map(({ slot, label, diff, length, share }) =>
+        h("button", {
+          type: "button",
+          class: slot === drawn ? "hta-diff-cell hta-on" : "hta-diff-cell",
+          title: `${label}: ${deltaWords(diff)} ${shareWords(diff, length[0])}`,
+          "aria-label": `${label}, ${deltaWords(diff)}`,
+          "aria-pressed": String(slot === this.chosen),
+          style: { background: deltaColour(share, this.theme) },
+          on: { click: () => this.choose(this.chosen === slot ? null : slot) },
+        }),
+      ),
+    );
+  }
+
+  private gutter(data: StripData, narrow: boolean, only: Slot | null): HTMLElement {
+    const run = (side: 0 | 1): HTMLElement => {
+      const total = only === null ? data.totals[side] : only.length[side];
+      return h(
+        "div",
+        { class: "hta-diff-run", style: { height: `${RUN}px` } },
+        h(
+          "div",
+          { class: "hta-diff-run-name" },
+          h("b", {}, side === 0 ? "before" : "after"),
+          h("span", { title: data.labels[side] }, shortLabels(data.labels)[side]),
+          h("small", {}, formatDuration(total)),
+        ),
+        !narrow &&
+          h(
+            "div",
+            { class: "hta-diff-lane-names" },
+            ...LANES.map(({ name, height }) =>
+              h("span", { style: { height: `${height + GAP}px` } }, name),
+            ),
+          ),
+      );
+    };
+    const median = data.median === null ? "" : `median ${shareWords(data.median, 1)}`;
+    return h(
+      "div",
+      { class: "hta-diff-gutter" },
+      h("small", { style: { height: `${LABELS}px` } }, narrow ? "" : "starts in line"),
+      run(0),
+      h(
+        "div",
+        { class: "hta-diff-run hta-diff-between", style: { height: `${BAND + 8}px` } },
+        h("div", { class: "hta-diff-run-name" }, h("b", {}, "change"), h("small", {}, median)),
+      ),
+      run(1),
+    );
+  }
+
+  private picture(slots: readonly Slot[], room: number, narrow: boolean): HTMLElement {
+    const height = LABELS + RUN + 4 + BAND + 4 + RUN;
+    const canvas = h("canvas", { class: "hta-diff-canvas", "aria-hidden": "true" });
+    const dpr = window.devicePixelRatio || 1;
+    canvas.width = Math.round(room * dpr);
+    canvas.height = Math.round(height * dpr);
+    canvas.style.width = `${room}px`;
+    canvas.style.height = `${height}px`;
+    this.paint(canvas, slots, dpr);
+    const over = svg("svg", { width: room, height, class: "hta-diff-over" });
+    for (const slot of slots) over.append(this.slot(slot, narrow));
+    return h("div", { class: "hta-diff-picture", style: { height: `${height}px` } }, canvas, over);
+  }
+
+  /** Label, dashed line and band of a slot, as one button. */
+  private slot(slot: Slot, narrow: boolean): SVGElement {
+    const { x, width, reach, diff, length, label } = slot;
+    const theme = THEMES[this.theme];
+    const top = LABELS + RUN + 4;
+    const on = this.chosen === slot.slot;
+    const group = svg("g", {
+      class: on ? "hta-diff-slot hta-on" : "hta-diff-slot",
+      transform: `translate(${x},0)`,
+      tabindex: 0,
+      role: "button",
+      "aria-pressed": String(on),
+      "aria-label": `${label}: ${deltaWords(diff)} ${shareWords(diff, length[0])}`,
+      on: {
+        click: () => this.choose(on ? null : slot.slot),
+        keydown: (event: KeyboardEvent) => {
+          if (event.key !== "Enter" && event.key !== " ") return;
+          event.preventDefault();
+          event.stopPropagation();
+          this.choose(on ? null : slot.slot);
+        },
+      },
+    });
+    const part = (name: "text" | "rect" | "polygon" | "line", attributes: object, word?: string) =>
+      group.append(svg(name, attributes as Record<string, string>, word));
+    part("rect", { x: 0, y: 0, width, height: top + BAND + 4 + RUN, fill: "transparent" });
+    if (width >= 26) {
+      const most = Math.floor((width - 2) / 6.4);
+      const short = label.startsWith("Step ") ? label.slice(5) : label;
+      const words = label.length <= most ? label : short.length <= most ? short : "";
+      if (words !== "") part("text", { x: 0, y: 12, class: "hta-diff-label" }, words);
+    }
+    part("rect", { x: 0, y: top, width, height: BAND, fill: theme.lane });
+    const points = bandPoints(slot, BAND).map(([px, py]) => `${px},${top + py}`);
+    if (Math.abs(reach[0] - reach[1]) >= 0.5) {
+      part("polygon", {
+        points: points.join(" "),
+        fill: deltaColour(slot.share, this.theme),
+      });
+    }
+    for (const side of [0, 1] as const) {
+      const y = LABELS + side * (RUN + 8 + BAND) + RUN / 2;
+      if (width - reach[side] < 3) continue;
+      part("line", {
+        x1: reach[side] + 1,
+        x2: width,
+        y1: y,
+        y2: y,
+        stroke: theme.ruleStrong,
+        "stroke-dasharray": "2 3",
+      });
+      part("line", {
+        x1: reach[side],
+        x2: reach[side],
+        y1: y - RUN / 2,
+        y2: y + RUN / 2 - GAP,
+        stroke: theme.ruleStrong,
+      });
+    }
+    this.words(slot, narrow, top, part);
+    if (on) {
+      part("rect", {
+        x: 0.5,
+        y: LABELS - 0.5,
+        width: Math.max(width - 1, 1),
+        height: top + BAND + 4 + RUN - LABELS,
+        fill: "none",
+        stroke: theme.focus,
+        "stroke-width": 2,
+      });
+    }
+    return group;
+  }
+
+  /** The numbers stand in the grey part where they fit, else on a plate. */
+  private words(
+    { diff, length, width, reach }: Slot,
+    narrow: boolean,
+    top: number,
+    part: (name: "text" | "rect", attributes: object, word?: string) => void,
+  ): void {
+    const theme = THEMES[this.theme];
+    const lines = narrow || deltaWords(diff).length * 7.6 + 14 > width ? [] : [deltaWords(diff)];
+    const share = shareWords(diff, length[0]) || "new";
+    if (width >= 34) lines.push(share);
+    const wide = Math.max(...lines.map((line, at) => line.length * (at === 0 ? 7.4 : 6.6)), 0);
+    if (lines.length === 0) return;
+    const free = Math.min(...reach) + Math.abs(reach[0] - reach[1]) / 3;
+    const y = top + BAND / 2 - (lines.length - 1) * 9 + 4;
+    if (free < wide + 10) {
+      part("rect", {
+        x: 4,
+        y: y - 14,
+        width: Math.min(wide + 8, width - 6),
+        height: 18 * lines.length + 2,
+        fill: theme.bg,
+        opacity: 0.88,
+        rx: 2,
+      });
+    }
+    lines.forEach((line, at) => {
+      const strong = at === 0 && lines.length === 2;
+      part(
+        "text",
+        { x: 8, y: y + at * 17, class: strong ? "hta-diff-delta" : "hta-diff-share" },
+        line,
+      );
+    });
+  }
+
+  private paint(canvas: HTMLCanvasElement, slots: readonly Slot[], dpr: number): void {
+    const pen = canvas.getContext("2d");
+    const { data } = this;
+    if (pen === null || data === null) return;
+    const theme = THEMES[this.theme];
+    pen.scale(dpr, dpr);
+    const laneTop = (side: number, lane: number): number =>
+      LABELS +
+      side * (RUN + 8 + BAND) +
+      LANES.slice(0, lane).reduce((sum, { height }) => sum + height + GAP, 0);
+    const bySlot = new Map(slots.map((slot) => [slot.slot, slot]));
+    for (const { x, reach } of slots) {
+      for (const side of [0, 1] as const) {
+        pen.fillStyle = theme.lane;
+        LANES.forEach(({ height }, lane) =>
+          pen.fillRect(x, laneTop(side, lane), reach[side], height),
+        );
+      }
+    }
+    const { columns, attrs } = data.lanes;
+    const cellNs = Number(attrs.cell_ns ?? 1);
+    const column = (name: string): readonly number[] => (columns[name] ?? []) as readonly number[];
+    const [slotOf, side, lane, cell, busy] = ["slot", "side", "lane", "cell", "busy_ns"].map(
+      column,
+    );
+    // Pixels gather what falls into them: a pixel as high as its share of the time.
+    const sums = new Map<string, Float64Array>();
+    for (let row = 0; row < data.lanes.rows; row += 1) {
+      const slot = bySlot.get(slotOf![row]!);
+      if (slot === undefined) continue;
+      const key = `${slot.slot}/${side![row]}/${lane![row]}`;
+      const wide = Math.max(1, Math.floor(slot.width * dpr));
+      let pixels = sums.get(key);
+      if (pixels === undefined) sums.set(key, (pixels = new Float64Array(wide)));
+      const perNs = (slot.width * dpr) / Math.max(...slot.length, 1);
+      const from = cell![row]! * cellNs * perNs;
+      const to = Math.min((cell![row]! + 1) * cellNs * perNs, wide);
+      const each = (busy![row]! * perNs) / Math.max(to - from, 1e-9);
+      for (let at = Math.floor(from); at < to; at += 1) {
+        pixels[at]! += each * (Math.min(to, at + 1) - Math.max(from, at));
+      }
+    }
+    for (const [key, pixels] of sums) {
+      const [slot, s, l] = key.split("/").map(Number) as [number, number, number];
+      const { x } = bySlot.get(slot)!;
+      const { height, kind } = LANES[l]!;
+      pen.fillStyle = theme.kind[kind];
+      const bottom = laneTop(s, l) + height;
+      // On whole device pixels: in between, all colours would be paler.
+      const left = Math.round(x * dpr) / dpr;
+      pixels.forEach((share, at) => {
+        if (share <= 0) return;
+        const tall = Math.max(Math.min(share, 1) * height, 1 / dpr);
+        pen.fillRect(left + at / dpr, bottom - tall, 1 / dpr, tall);
+      });
+    }
+    pen.fillStyle = theme.kind.annotation;
+    for (const { x } of slots) {
+      for (const s of [0, 1]) pen.fillRect(x - 1, laneTop(s, 0), 2, RUN - GAP);
+    }
+  }
+}

@@ -1,0 +1,197 @@
+/** The line at the top: which runs, what to know before trusting them, and how they lie together. */
+
+import { button } from "../app/controls";
+import { fill, h } from "../app/dom";
+import { Popover } from "../app/popover";
+import { plural } from "../draw/format";
+import { type About, shortLabels } from "./frames";
+import type { Base } from "./maps";
+
+export interface ToolbarWays {
+  root: HTMLElement;
+  signal: AbortSignal;
+  setBase(base: Base): void;
+  swap(): void;
+  couple(): void;
+  undo(): void;
+  redo(): void;
+  /** Null where there is no kernel to write files. */
+  exportPair: ((path: string) => Promise<string>) | null;
+  savePage: ((path: string) => Promise<string>) | null;
+  exportSide(side: 0 | 1): void;
+}
+
+const BASES: readonly (readonly [Base, string, string])[] = [
+  ["steps", "steps", "Every pair of steps starts in line"],
+  ["first_step", "start", "The first steps start in line"],
+  ["collectives", "collectives", "Every pair of collectives starts in line"],
+  ["absolute", "absolute", "Each run's own times"],
+  ["scaled", "scaled", "The shorter run stretched to the length of the longer one"],
+];
+
+export class DiffToolbar {
+  readonly el: HTMLElement;
+  private readonly title = h("b", { class: "hta-title" });
+  private readonly facts = h("span", { class: "hta-facts" });
+  private readonly badge: HTMLButtonElement;
+  private readonly bases: HTMLButtonElement[];
+  private readonly select: HTMLSelectElement;
+  private readonly link: HTMLButtonElement;
+  private cautions: About["cautions"] = [];
+
+  constructor(
+    private readonly ways: ToolbarWays,
+    hasEvents: boolean,
+  ) {
+    this.badge = h("button", { type: "button", class: "hta-badge hta-warn hta-problem-badge" });
+    this.opens(this.badge, "What makes these runs less than comparable", () =>
+      h(
+        "ul",
+        { class: "hta-diff-cautions" },
+        ...this.cautions.map(({ text }) => h("li", {}, text)),
+      ),
+    );
+    this.bases = BASES.map(([base, text, about]) =>
+      h(
+        "button",
+        {
+          type: "button",
+          title: about,
+          "data-base": base,
+          on: { click: () => ways.setBase(base) },
+        },
+        text,
+      ),
+    );
+    this.select = h(
+      "select",
+      {
+        class: "hta-diff-bases-narrow",
+        "aria-label": "Align",
+        on: { change: () => ways.setBase(this.select.value as Base) },
+      },
+      ...BASES.map(([base, text]) => h("option", { value: base }, text)),
+    );
+    this.link = button({
+      text: "Linked",
+      name: "Linked: zoom and select on both timelines together",
+      class: "hta-diff-link",
+      press: () => ways.couple(),
+    });
+    const exports = button({
+      text: "Export…",
+      name: "Export… both runs as one trace, or a window",
+      press: () => {},
+    });
+    this.opens(exports, "Export", () => this.sheet());
+    this.el = h(
+      "div",
+      { class: "hta-toolbar hta-dash-toolbar", role: "toolbar", "aria-label": "Comparison" },
+      h("div", { class: "hta-name hta-grow" }, this.title, this.facts, this.badge),
+      hasEvents &&
+        h(
+          "div",
+          { class: "hta-diff-align" },
+          h("span", { class: "hta-note" }, "Align"),
+          h(
+            "span",
+            { class: "hta-diff-choice", role: "group", "aria-label": "Align" },
+            ...this.bases,
+          ),
+          this.select,
+        ),
+      hasEvents &&
+        h(
+          "div",
+          { class: "hta-pair" },
+          button({ icon: "undo", name: "Undo", press: () => ways.undo() }),
+          button({ icon: "redo", name: "Redo", press: () => ways.redo() }),
+        ),
+      hasEvents && this.link,
+      button({ text: "Swap", name: "Swap: before becomes after", press: () => ways.swap() }),
+      hasEvents && exports,
+    );
+  }
+
+  setAbout(labels: readonly [string, string], about: About): void {
+    fill(this.title, shortLabels(labels).join(" → "));
+    this.title.title = `${labels[0]} → ${labels[1]}`;
+    fill(this.facts, about.facts);
+    this.cautions = about.cautions;
+    this.badge.hidden = about.cautions.length === 0;
+    const said = about.cautions.map(({ text }) => text).join(" · ");
+    fill(
+      this.badge,
+      h("span", { class: "hta-diff-caution-long" }, `⚠ ${said}`),
+      h(
+        "span",
+        { class: "hta-diff-caution-short" },
+        `⚠ ${plural(about.cautions.length, "caution")}`,
+      ),
+    );
+    this.badge.title = said;
+  }
+
+  setBase(base: Base): void {
+    for (const one of this.bases) {
+      one.setAttribute("aria-pressed", String(one.dataset.base === base));
+    }
+    this.select.value = base;
+  }
+
+  setCoupled(coupled: boolean): void {
+    this.link.setAttribute("aria-pressed", String(coupled));
+    this.link.classList.toggle("hta-on", coupled);
+  }
+
+  private opens(anchor: HTMLElement, name: string, content: () => HTMLElement): void {
+    let open: Popover | null = null;
+    anchor.addEventListener("click", () => {
+      if (open?.isOpen) {
+        open.close();
+        return;
+      }
+      open = new Popover(this.ways.root, anchor, name, content(), this.ways.signal);
+      open.open();
+    });
+  }
+
+  private sheet(): HTMLElement {
+    const { ways } = this;
+    const said = h("p", { class: "hta-note", "aria-live": "polite" });
+    const file = (
+      label: string,
+      name: string,
+      write: ((path: string) => Promise<string>) | null,
+    ): HTMLElement | false => {
+      if (write === null) return false;
+      const path = h("input", {
+        type: "text",
+        value: name,
+        "aria-label": label,
+        class: "hta-path",
+      });
+      const press = (): void => {
+        said.textContent = "Writing…";
+        write(path.value).then(
+          (text) => (said.textContent = text),
+          (error: unknown) => (said.textContent = (error as Error).message),
+        );
+      };
+      return h("div", { class: "hta-diff-file" }, path, button({ text: label, press }));
+    };
+    return h(
+      "div",
+      { class: "hta-save-form" },
+      file("Write both as one trace", "pair.json.gz", ways.exportPair),
+      file("Save this page", "diff.html", ways.savePage),
+      h(
+        "div",
+        { class: "hta-diff-file" },
+        button({ text: "Window of before…", press: () => ways.exportSide(0) }),
+        button({ text: "Window of after…", press: () => ways.exportSide(1) }),
+      ),
+      said,
+    );
+  }
+}

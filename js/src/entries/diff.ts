@@ -1,0 +1,46 @@
+/** The comparison widget: one app per view, on the two states that the model names. */
+
+import "./diff.css";
+import type { RenderProps } from "@anywidget/types";
+import { brokenPanel } from "../app/notice";
+import { asError } from "../app/observed_source";
+import { readScene } from "../app/scene";
+import type { Model } from "../app/shared";
+import { DiffApp } from "../compare/app";
+import { KernelSource } from "../data/kernel_source";
+import { findPageSource } from "../page/index";
+import { createStage } from "../stage";
+
+interface Traits {
+  [key: string]: unknown;
+  left_state: string;
+  right_state: string;
+  _scenes: unknown[];
+}
+
+async function render({ model, el, host, signal }: RenderProps<Traits>): Promise<void> {
+  try {
+    const scenes = model.get("_scenes");
+    const states: Model[] = [
+      await host.getModel(model.get("left_state")),
+      await host.getModel(model.get("right_state")),
+    ];
+    if (signal.aborted) return;
+    const page = findPageSource(model);
+    new DiffApp(el, {
+      scenes: [readScene(scenes[0]), readScene(scenes[1])],
+      states: [states[0]!, states[1]!],
+      source: page ?? new KernelSource(model, signal),
+      model,
+      live: page === null,
+      signal,
+      makeStage: createStage,
+    });
+  } catch (error) {
+    if (signal.aborted) return;
+    el.replaceChildren(brokenPanel("The comparison cannot be shown", asError(error)));
+    signal.addEventListener("abort", () => el.replaceChildren(), { once: true });
+  }
+}
+
+export default { render };

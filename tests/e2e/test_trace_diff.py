@@ -1,0 +1,153 @@
+"""Two runs side by side, in JupyterLab and in a saved page: zoom, partners, alignment, swap."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+from support.browser import wheel
+
+import hta_widgets as hw
+from hta_widgets import cli, diff
+from hta_widgets.demo import write_demo
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    work = tmp_path_factory.mktemp("runs")
+    before, after = work / "before", work / "after"
+    write_demo(before, ranks=1, steps=4, seed=0, straggler=None)
+    write_demo(
+        after, ranks=1, steps=4, seed=1, straggler=None, changes=["slow_operator", "extra_copy"]
+    )
+    return before, after
+
+
+@pytest.fixture(scope="module")
+def sides(folders):
+    return [hw.load(folder, progress=False, cache=False) for folder in folders]
+
+
+class Seen:
+    """A comparison as its user sees it."""
+
+    def __init__(self, page):
+        self.page = page
+        self.root = page.locator(".hta-diff").first
+        expect(self.root.locator(".hta-diff-tile").first).to_be_visible(timeout=60_000)
+
+    @property
+    def headline(self):
+        return self.root.locator(".hta-headline")
+
+    def axis(self, side):
+        """Where and how long a timeline's view is, as its status line says it."""
+        return self.root.locator(".hta-diff-side .hta-said").nth(side).inner_text()
+
+    def lane(self, side):
+        return self.root.locator(".hta-stage").nth(side)
+
+    def point(self, side, name):
+        """Move over a timeline until the pair of such an event is told."""
+        self.lane(side).scroll_into_view_if_needed()
+        box = self.lane(side).bounding_box()
+        said = self.root.locator(".hta-diff-pair")
+        for y in range(80, int(box["height"]), 7):
+            for x in range(200, int(box["width"]) - 140, 60):
+                self.page.mouse.move(box["x"] + x, box["y"] + y)
+                self.page.wait_for_timeout(70)
+                if re.search(name, said.inner_text()):
+                    return said.inner_text()
+        raise AssertionError(f"no {name} on side {side}")
+
+
+def tells_what_changed(seen):
+    expect(seen.headline).to_contain_text("aten::gelu is slower on the device and host")
+    expect(seen.headline).to_contain_text("aten::contiguous is new")
+    row = seen.root.locator(".hta-diff-row[data-change=added]")
+    expect(row.first).to_contain_text("Memcpy DtoD")
+    expect(row.first).to_contain_text("new 4")
+
+
+def moves_together(seen):
+    """Zoom on the upper one: the lower one shows as much time."""
+    whole = seen.axis(1)
+    seen.lane(1).scroll_into_view_if_needed()
+    for _ in range(4):
+        wheel(seen.lane(0), (420, 120), -600, keys=["Control"])
+        seen.page.wait_for_timeout(60)
+    expect(seen.root.locator(".hta-diff-side .hta-said").nth(1)).not_to_have_text(whole)
+    seen.page.wait_for_timeout(400)
+    lengths = [re.search(r"\(([\d.]+.[mµ]s)\)", seen.axis(side)) for side in (0, 1)]
+    assert lengths[0] is not None
+    assert lengths[0][1] == lengths[1][1]
+    told = seen.point(0, r"→")
+    assert re.search(r"[\d.]+.(ns|µs|ms) → [\d.]+.(ns|µs|ms) [+−±]", told), told
+
+
+def test_a_saved_page_compares_without_kernel_or_network(
+    context, sides, folders, tmp_path, screenshot, repo, capsys
+):
+    if not (repo / "hta_widgets" / "static" / "diff.js").exists():
+        pytest.skip("the front end is not built (`make build` does it)")
+    path = tmp_path / "diff.html"
+    assert cli.main(["diff", *map(str, folders), "-o", str(path)]) == 0
+    assert "aten::gelu is slower" in capsys.readouterr().out
+    context.set_offline(True)
+    page = context.new_page()
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"file://{path}")
+    seen = Seen(page)
+    tells_what_changed(seen)
+    both = diff.compare(*(side.select() for side in sides))
+    steps = diff.steps(both)
+    expect(seen.root.locator(".hta-diff-slot")).to_have_count(len(steps))
+    falls = seen.root.locator(".hta-diff-bar[data-depth='0']")
+    expect(falls).to_have_count(len(diff.waterfall(both)))
+    moves_together(seen)
+    screenshot(page, "diff_saved")
+    # What is selected on one side has its details on both.
+    page.mouse.down()
+    page.mouse.up()
+    expect(seen.root.locator(".hta-diff-side").get_by_text("Duration", exact=True)).to_have_count(2)
+
+    seen.root.get_by_role("button", name="Swap").click()
+    expect(seen.headline).to_contain_text("aten::contiguous is gone")
+    expect(seen.root.locator(".hta-diff-row[data-change=removed]").first).to_contain_text("gone 4")
+    seen.root.locator(".hta-diff-slot").nth(1).click()
+    expect(seen.root.locator(".hta-diff-waterfall h3")).to_contain_text("Step #1")
+    assert {url for url in asked if not url.startswith("blob:")} == {f"file://{path}"}
+
+
+def test_jupyterlab_couples_both_timelines_and_python(
+    notebook, kernel, folders, page, screenshot, tmp_path
+):
+    before, after = map(str, folders)
+    notebook(
+        "import hta_widgets as hw",
+        f"a, b = hw.load({before!r}, progress=False), hw.load({after!r}, progress=False)",
+        "view = hw.TraceDiff(a, b); view",
+    )
+    seen = Seen(page)
+    tells_what_changed(seen)
+    moves_together(seen)
+    kernel.wait_for("view.left.view != view.left._whole and view.right.view != view.right._whole")
+    windows = kernel.value("[list(view.left.view), list(view.right.view)]")
+    lengths = [end - start for start, end in windows]
+    assert lengths[0] == pytest.approx(lengths[1], abs=4)
+
+    # From Python: the page aligns, and decoupled sides move alone.
+    kernel("view.align = 'collectives'")
+    expect(seen.root.locator("[data-base=collectives]")).to_have_attribute("aria-pressed", "true")
+    seen.root.get_by_role("button", name="Linked").click()
+    kernel.wait_for("view.coupled is False")
+    kernel("kept = view.right.view; view.left.zoom_to(10_000_000, 12_000_000)")
+    page.wait_for_timeout(500)
+    assert kernel.value("view.right.view == kept")
+    seen.root.get_by_role("button", name="Swap").click()
+    kernel.wait_for("view.swapped")
+    expect(seen.headline).to_contain_text("aten::contiguous is gone")
+    screenshot(page, "diff_jupyterlab")
+    out = tmp_path / "pair.json.gz"
+    assert kernel.value(f"view.export({str(out)!r}).events > 1000")
+    assert hw.load(out, progress=False, cache=False).ranks == [0, 1000]

@@ -1,0 +1,187 @@
+"""The comparison as a Python object; what it draws is tested in a browser."""
+
+import json
+
+import numpy as np
+import pytest
+
+import hta_widgets as hw
+from hta_widgets import cli, diff
+from hta_widgets.demo import write_demo
+from hta_widgets.diff.lanes import LANES, lanes
+from hta_widgets.export.diff_page.pair_table import PairTable
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    work = tmp_path_factory.mktemp("runs")
+    write_demo(work / "a", ranks=2, steps=3, seed=0)
+    write_demo(work / "b", ranks=2, steps=3, seed=1, changes=["extra_copy"])
+    return work / "a", work / "b"
+
+
+@pytest.fixture(scope="module")
+def sides(folders):
+    return [hw.load(folder, cache=False, progress=False) for folder in folders]
+
+
+@pytest.fixture
+def view(sides):
+    return hw.TraceDiff(*sides)
+
+
+def test_its_numbers_are_those_of_the_comparison(view, sides):
+    both = diff.compare(*(side.select() for side in sides))
+    assert view.table.equals(diff.names(both))
+    assert [one.text for one in view.findings] == [one.text for one in diff.findings(both)]
+    bars = view.frames["waterfall"]
+    assert bars["diff_ns"].sum() == bars.attrs["after_ns"] - bars.attrs["before_ns"]
+    assert set(view.frames) >= {"waterfall", "steps", "changes", "names", "pairs", "icicle"}
+    with pytest.raises(KeyError, match="no frame 'nothing'"):
+        view.frames["nothing"]
+
+
+def test_two_ranks_of_one_job_keep_what_waits_for_whom(sides):
+    view = hw.TraceDiff(sides[0].select(ranks=[0]), sides[0].select(ranks=[1]))
+    assert view.left.traces.ranks == [0]
+    assert view.right.traces.ranks == [1]
+    assert view.frames["waterfall_cause"].attrs["communication_split"]
+    assert view._about["labels"] == ["rank 0", "rank 1"]
+
+
+def test_a_run_and_itself_say_nothing(sides):
+    view = hw.TraceDiff(sides[0], sides[0])
+    assert view.findings == []
+    assert (view.table["diff_ns"] == 0).all()
+
+
+def test_selecting_concerns_both_sides_and_is_undone_one_by_one(view):
+    view.select("kind == 'communication'")
+    chosen = view.selected_events()
+    assert set(chosen["side"]) == {"before", "after"}
+    assert set(chosen["kind"]) == {"communication"}
+    view.left.zoom_to(10, 2_000)
+    assert view.undo()
+    assert view.left.view == (view.left.traces.start_ns, view.left.traces.end_ns)
+    assert view.undo()
+    assert view.right.selection.is_everything
+    assert not view.left.selection.is_everything
+    assert view.redo()
+    assert not view.right.selection.is_everything
+    while view.undo():
+        pass
+    assert view.left.selection.is_everything
+
+
+def test_the_pair_is_written_as_one_trace(view, tmp_path):
+    report = view.export(tmp_path / "pair.json.gz")
+    again = hw.load(tmp_path / "pair.json.gz", cache=False, progress=False)
+    assert again.ranks == [0, 1, 1000, 1001] == list(report.ranks)
+
+
+def test_what_is_no_base_or_no_side_is_refused(sides):
+    with pytest.raises(hw.TraceError, match="no time base 'weeks'"):
+        hw.TraceDiff(*sides, align="weeks")
+    with pytest.raises(TypeError, match="not <class 'int'>"):
+        hw.TraceDiff(sides[0], 5)
+
+
+def answers(view, **request):
+    reply, buffer = view._answer({"rpc": "1", **request})
+    assert buffer is None
+    return json.loads(json.dumps(reply))
+
+
+def test_every_partner_that_the_page_asks_for_is_that_of_pairs(view):
+    pairs = view.frames["pairs"]
+    rows = pairs.sample(200, random_state=0).itertuples()
+    for row in rows:
+        for of, mine, theirs in (("before", 0, "after"), ("after", 1, "before")):
+            event = getattr(row, f"{of}_id")
+            if event < 0:
+                continue
+            asked = {"of": mine, "rank": getattr(row, f"{of}_rank"), "id": event}
+            reply = answers(view, op="partner", **asked)
+            assert reply["id"] == getattr(row, f"{theirs}_id")
+            assert reply["status"] == row.status
+    assert answers(view, op="partner", of=0, rank=0, id=10**9)["status"] is None
+
+
+def test_nodes_of_the_tree_know_their_calls(view):
+    tree = view.frames["icicle"]
+    pairs = view.frames["pairs"]
+    for row in tree.sample(30, random_state=1).itertuples():
+        found = answers(view, op="path_events", node=row.node)["events"]
+        mine = pairs[(pairs["name"] == row.name) & (pairs["path"] == row.path)]
+        for k, side in enumerate(("before", "after")):
+            ids = mine.loc[mine[f"{side}_id"] >= 0, [f"{side}_rank", f"{side}_id"]]
+            assert sorted(map(tuple, found[k])) == sorted(map(tuple, ids.to_numpy().tolist()))
+
+
+def test_ties_are_the_longest_pairs_in_the_window(view):
+    whole = view.left.view
+    reply = answers(view, op="ties", of=0, start=whole[0], end=whole[1], most=5)
+    pairs = view.frames["pairs"]
+    device = pairs[pairs["kind"].isin(LANES) & (pairs["before_id"] >= 0)]
+    assert reply["of"] == len(device)
+    both = device[device["after_id"] >= 0]
+    longest = np.sort(np.maximum(both["before_ns"], both["after_ns"]).to_numpy())[::-1][:5]
+    assert [max(a, b) for _, a, _, b in reply["ties"]] == longest.tolist()
+
+
+def test_cells_of_the_strip_hold_all_busy_time_of_the_steps(sides):
+    both = diff.compare(*(side.select() for side in sides))
+    line = diff.align(both)
+    found = lanes(both, line, pair=1, bins=300)
+    assert len(found) <= 300 * 2 * len(LANES) + 6 * len(line.slots)
+    assert (found["busy_ns"] <= found.attrs["cell_ns"]).all()
+    window = line.slots.iloc[1]
+    start, end = int(window["after_start_ns"]), int(window["after_end_ns"])
+    busy = found[(found["slot"] == 1) & (found["side"] == 1) & (found["lane"] == 0)][
+        "busy_ns"
+    ].sum()
+    breakdown = hw.analysis.kernel_type_breakdown(sides[1], ranks=[1], window=(start, end))
+    compute = breakdown[breakdown["kernel_type"].str.contains("COMPUTATION")]["sum_ns"].sum()
+    assert busy == compute
+
+
+def test_another_step_has_its_own_frames(view):
+    whole = answers(view, op="frame", name="waterfall:kind")
+    one = [answers(view, op="frame", name=f"waterfall:kind:{step}") for step in range(3)]
+    assert sum(step["attrs"]["after_ns"] for step in one) == pytest.approx(
+        whole["attrs"]["after_ns"], abs=3
+    )
+    names = answers(view, op="frame", name="names:1")
+    assert names["attrs"]["steps"] == 1
+    with pytest.raises(ValueError, match="no frame"):
+        view._answer({"rpc": "1", "op": "frame", "name": "weather"})
+
+
+def test_mpi_profiles_are_compared_by_their_tables(tmp_path):
+    from hta_widgets.demo import write_mpi_job  # noqa: PLC0415
+
+    for place, seed in (("a", 0), ("b", 1)):
+        write_mpi_job(tmp_path / place, ranks=2, steps=2, seed=seed, hosts=1)
+    sides = [
+        hw.load(sorted((tmp_path / place).glob("*mpi_profile*")), cache=False, progress=False)
+        for place in ("a", "b")
+    ]
+    view = hw.TraceDiff(*sides)
+    assert not view._about["has_events"]
+    assert view.table.equals(view.frames["mpi_routines"])
+    assert len(view.table)
+
+
+def test_a_tree_of_nothing_matches_nothing(view):
+    table = PairTable(view.comparison, view.frames["icicle"].iloc[:0])
+    assert (table.node == -1).all()
+
+
+def test_the_command_line_says_what_changed(folders, tmp_path, capsys):
+    out = tmp_path / "diff.html"
+    code = cli.main(["diff", *map(str, folders), "--ranks", "0", "-o", str(out)])
+    assert code == 0
+    said = capsys.readouterr().out
+    assert "aten::contiguous is new" in said
+    assert f"{out}: " in said
+    assert out.stat().st_size < 25e6
