@@ -81,11 +81,6 @@ export class Sheet {
     if (source !== null) source.data = data;
   }
 
-  blank(name: string): void {
-    const columns = Object.keys(this.source(name)?.data ?? {});
-    this.fill(name, Object.fromEntries(columns.map((column) => [column, []])));
-  }
-
   range(name: "x" | "y", start: number, end: number): void {
     (this.model(name) as Range).setv({ start, end });
   }

@@ -165,15 +165,14 @@ export class ChartFrame implements ChartPanel {
     const height = made.layout(this.width);
     if (this.drawing !== null) made.follow(this.drawing);
     this.drawing = made;
+    made.draw(sheet, this.chosen);
     if (height !== this.height || this.drawnWidth !== this.width) {
       this.height = height;
       this.drawnWidth = this.width;
       this.plot.style.height = `${height}px`;
-      // BokehJS paints at once, and its next paint leaves half a pixel of that at the edges.
-      sheet.blank("words");
+      // Last: BokehJS paints at once, and later paints leave half a pixel of that at the edges.
       sheet.size(this.width, height);
     }
-    made.draw(sheet, this.chosen);
     const label = `${made.title}: ${made.finding}`;
     if (this.plot.getAttribute("aria-label") !== label) this.plot.setAttribute("aria-label", label);
   }
