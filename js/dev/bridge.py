@@ -1,6 +1,5 @@
 """Serves a tile engine on loopback for the dev page: python js/dev/bridge.py TRACE… [--port 0]."""
 
-# ruff: noqa: INP001 - a script beside the page that it serves, not a part of the package
 from __future__ import annotations
 
 import argparse
