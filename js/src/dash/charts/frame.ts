@@ -165,14 +165,13 @@ export class ChartFrame implements ChartPanel {
     const height = made.layout(this.width);
     if (this.drawing !== null) made.follow(this.drawing);
     this.drawing = made;
-    made.draw(sheet, this.chosen);
     if (height !== this.height || this.drawnWidth !== this.width) {
       this.height = height;
       this.drawnWidth = this.width;
       this.plot.style.height = `${height}px`;
-      // Last: BokehJS paints at once, and later paints leave half a pixel of that at the edges.
       sheet.size(this.width, height);
     }
+    made.draw(sheet, this.chosen);
     const label = `${made.title}: ${made.finding}`;
     if (this.plot.getAttribute("aria-label") !== label) this.plot.setAttribute("aria-label", label);
   }
