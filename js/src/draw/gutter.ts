@@ -199,7 +199,8 @@ function drawRankNames(pen: Pen, gutter: GutterScene, { row, y }: PlacedRow): vo
       if (widest === undefined || widest <= free()) return free();
       if (!firm) {
         for (const lane of beside) lane.label = BRIEF[lane.label] ?? lane.label;
-        return free();
+        // A name that is cut may be another's as well; what a lane is called, every row repeats.
+        if (texts !== names || widest <= free()) return free();
       }
       lanes = lanes.filter((lane) => !beside.includes(lane));
       return all;
