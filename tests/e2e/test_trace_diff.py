@@ -119,6 +119,39 @@ def test_a_saved_page_compares_without_kernel_or_network(
     assert {url for url in asked if not url.startswith("blob:")} == {f"file://{path}"}
 
 
+def test_a_page_of_many_steps_says_which_can_be_chosen(
+    context, tmp_path, screenshot, repo, monkeypatch
+):
+    if not (repo / "hta_widgets" / "static" / "diff.js").exists():
+        pytest.skip("the front end is not built (`make build` does it)")
+    sides = []
+    for seed, word in enumerate(("before", "after")):
+        write_demo(tmp_path / word, ranks=1, steps=14, seed=seed, straggler=None)
+        sides.append(hw.load(tmp_path / word, progress=False, cache=False))
+    view = hw.TraceDiff(*sides)
+    page = context.new_page()
+    for most, name in ((14, "all"), (3, "some")):
+        monkeypatch.setattr("hta_widgets.export.diff_page.step_blocks._MOST_STEPS", most)
+        path = tmp_path / f"{name}.html"
+        view.save_html(path)
+        page.goto(f"file://{path}")
+        seen = Seen(page)
+        cells = seen.root.locator(".hta-diff-cell")
+        expect(cells).to_have_count(14)
+        barred = seen.root.locator(".hta-diff-cell[aria-disabled=true]")
+        expect(barred).to_have_count(14 - most)
+        cells.and_(page.locator(":not([aria-disabled])")).last.click()
+        expect(seen.root.locator(".hta-diff-waterfall h3")).to_contain_text("in Step #")
+        expect(seen.root.locator(".hta-diff-names .hta-about")).to_contain_text("over 1 step")
+        expect(seen.root.get_by_text("does not hold")).to_have_count(0)
+    expect(seen.root.locator(".hta-diff-held")).to_contain_text("3 of 14 steps can be chosen")
+    title = seen.root.locator(".hta-diff-waterfall h3").inner_text()
+    barred.first.click(force=True)
+    page.wait_for_timeout(200)
+    assert seen.root.locator(".hta-diff-waterfall h3").inner_text() == title
+    screenshot(page, "diff_some_steps")
+
+
 def test_jupyterlab_couples_both_timelines_and_python(
     notebook, kernel, folders, page, screenshot, tmp_path
 ):

@@ -154,7 +154,9 @@ class DiffAnswers:
     def _names(self, step: int | None) -> pd.DataFrame:
         both = self.both if step is None else one_step(self.both, step)
         device: Any = "gpu" if self.has_device else "cpu"
-        found = diff.names(both, device=device, short_names=True).head(_MOST_NAMES)
+        found = diff.names(both, device=device, short_names=True)
+        rows = len(found)
+        found = found.head(_MOST_NAMES)
         full = diff.names(both, device=device)["name"].tolist()
         members: dict[str, list[str]] = {}
         for name in full:
@@ -165,7 +167,7 @@ class DiffAnswers:
              "change", "replaced_by"]
         ].copy()  # fmt: skip
         found["members"] = [members.get(name, [name]) for name in found["name"].tolist()]
-        found.attrs = {**attrs, "device": device, "names": len(members)}
+        found.attrs = {**attrs, "device": device, "names": rows}
         return found
 
     @cached_property

@@ -1,12 +1,8 @@
 """A comparison as one file: it opens from a disk, without kernel, server or network."""
 
-# ruff: noqa: SLF001 - what writes a page of one job, in the same room
-
 from __future__ import annotations
 
-import json
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,16 +11,28 @@ from typing import Any
 
 from hta_widgets.diff import BASES
 from hta_widgets.errors import TraceError
-from hta_widgets.export import html
 from hta_widgets.export.diff_page.answers import DiffAnswers
+from hta_widgets.export.diff_page.step_blocks import HeldSteps
 from hta_widgets.export.embed import Block, embed
 from hta_widgets.export.embed.blocks import packed
+from hta_widgets.export.page_file import (
+    ascii_json,
+    built_text,
+    footer_text,
+    host_script,
+    page_parts,
+    source_files,
+    version_text,
+    warn_of_size,
+    write_page,
+)
 from hta_widgets.tiles import TileEngine
 
 __all__ = ["save_diff"]
 
 _CODE = ("diff.js", "state.js", "diff.css")
-_MOST_STEPS = 12
+#: Of what code, whole frames and pairs leave, the part that single steps may take.
+_STEPS_SHARE = 0.25
 _SIDES = ("before", "after")
 
 
@@ -49,7 +57,8 @@ def save_diff(
     traits : mapping
         Of the widget's model.
     max_mb : float, default 25
-        How large the file may become; both sides have the same part of it.
+        How large the file may become. Steps by themselves have a quarter of what frames and
+        pairs leave, those that changed most first; both sides have the same part of the rest.
 
     Returns
     -------
@@ -67,16 +76,19 @@ def save_diff(
             remedy="Code, words and frames of a page take about as much.",
         )
     target = Path(os.fspath(path)).expanduser()
-    host = html._host_script()
-    code = [packed(name, html._built(name).encode()) for name in _CODE]
+    host = host_script()
+    code = [packed(name, built_text(name).encode()) for name in _CODE]
     frames = {name: answers.frame(name) for name in _frame_names(answers)}
-    own = [packed("frames", _json(frames))]
+    own = [packed("frames", ascii_json(frames))]
     document: dict[str, Any] = {"version": 1, "widget": "diff", "traits": dict(traits)}
     if answers.has_events:
         columns = answers.pair_table.write()
         own.append(columns.block("pairs"))
         document["pairs"] = {"columns": columns.specs, "statuses": answers.pair_table.statuses}
     fixed = len(host) + sum(block.size_bytes for block in (*code, *own)) + 4000
+    steps = HeldSteps(answers, (max_mb * 1e6 - fixed) * _STEPS_SHARE)
+    fixed += steps.size_bytes
+    document["traits"]["_about"] = {**traits["_about"], **steps.about()}
     blocks: list[Block] = []
     sizes: list[tuple[str, int]] = []
     files: dict[str, int | None] = {}
@@ -92,7 +104,7 @@ def save_diff(
             "state": state,
             "saved": {
                 "at": saved_at.isoformat(timespec="seconds"),
-                "by": f"hta_widgets {html._version()}",
+                "by": f"hta_widgets {version_text()}",
                 "files": [],
                 "embedded": embedded.sizes,
             },
@@ -100,26 +112,21 @@ def save_diff(
             "widget": "timeline",
             **embedded.document,
         }
-        blocks.append(packed(f"{word}-document", _json(side)))
+        blocks.append(packed(f"{word}-document", ascii_json(side)))
         blocks += [replace(block, name=f"{word}-{block.name}") for block in embedded.blocks]
         sizes += [(f"{word}: {name}", size) for name, size in embedded.sizes]
-        files.update(html._files(engine))
+        files.update(source_files(engine))
         said.append(f"{word.capitalize()}: {embedded.scene['embedded']['text']}")
     sizes += [("frames and pairs", sum(block.size_bytes for block in own))]
+    sizes += [("single steps", steps.size_bytes)]
     sizes += [("code", len(host) + sum(block.size_bytes for block in code))]
-    whole = [packed("document", _json(document)), *code, *own, *blocks]
+    whole = [packed("document", ascii_json(document)), *code, *own, *steps.blocks, *blocks]
     labels = traits["_about"]["labels"]
-    footer = html._footer(
-        saved_at, list(files.items()), sizes, {"embedded": {"text": " ".join(said)}}
-    )
-    html._write(target, html._page(" → ".join(labels), footer, host, whole))
-    written = target.stat().st_size
-    if written > max_mb * 1e6:
-        warnings.warn(
-            f"{target} takes {written / 1e6:.1f} MB, more than max_mb={max_mb}: "
-            "a page holds at least an overview of every rank",
-            stacklevel=2,
-        )
+    if steps.words:
+        said.append(steps.words)
+    footer = footer_text(saved_at, list(files.items()), sizes, " ".join(said))
+    write_page(target, page_parts(" → ".join(labels), footer, host, whole))
+    warn_of_size(target, max_mb)
     return str(target)
 
 
@@ -132,14 +139,4 @@ def _frame_names(answers: DiffAnswers) -> list[str]:
     levels = ("kind", "cause", "operator", "kernel")
     names += [f"waterfall:{level}" for level in levels]
     names += ["names", "steps", "icicle", "findings", "findings:swapped"]
-    if 1 < answers.both.step_count <= _MOST_STEPS:
-        for step in range(answers.both.step_count):
-            names += [f"waterfall:{level}:{step}" for level in levels]
-            names.append(f"names:{step}")
     return names
-
-
-def _json(value: Any) -> bytes:
-    # ASCII only: names may hold what is no valid Unicode.
-    text = json.dumps(html._finite(value), separators=(",", ":"), allow_nan=False)
-    return text.encode("ascii")

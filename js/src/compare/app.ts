@@ -97,7 +97,11 @@ export class DiffApp {
     this.theme = detectTheme(this.root);
     applyTheme(this.root, this.theme);
     this.toolbar = this.makeToolbar();
-    this.strip = new Strip((slot) => this.choose(slot));
+    const { held_steps: held, held_words: why = "" } = this.about;
+    this.strip = new Strip(
+      (slot) => this.choose(slot),
+      held === undefined ? null : { steps: new Set(held), why },
+    );
     this.waterfall = new Waterfall((level) => this.framed(this.withStep(`waterfall:${level}`)));
     this.names = new NamesTable((names) => this.linking.markNames(names));
     this.icicle = new Icicle((node, name) => void this.linking.markNode(node, name));

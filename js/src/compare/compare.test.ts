@@ -8,6 +8,8 @@ import { type Line, partnerView, piecesOf, toCommon, toOwn } from "./maps";
 import { NamesTable, sortedNames } from "./names_table";
 import { pairWords } from "./pair_lines";
 import { headParts } from "./headline";
+import { PairSource } from "./page_source";
+import { Strip } from "./strip";
 import { bandPoints, medianSlot, placeSlots } from "./strip_layout";
 import { partBars, waterfallBars } from "./waterfall";
 
@@ -247,5 +249,48 @@ describe("names", () => {
     row().click();
     expect(chosen).toEqual([[hostile], null]);
     table.el.remove();
+  });
+});
+
+describe("a saved page that holds some of many steps", () => {
+  test("unpacks the frames of a step once, with the full names behind the short ones", async () => {
+    // As JSON brings it.
+    const members: unknown = [["gemm<1>", "gemm<2>"], ["copy"]];
+    const columns = { name: ["gemm", "copy"], members } as Frame["columns"];
+    const whole = frame(columns);
+    const read: number[] = [];
+    const source = new PairSource(
+      { names: whole },
+      null,
+      () => Promise.resolve(new Uint8Array()),
+      [null, null],
+      (step) => {
+        read.push(step);
+        const names = frame({ name: ["gemm", "new"], diff_ns: [5, 3] });
+        return Promise.resolve({ "names:13": names, "waterfall:kind:13": frame({}) });
+      },
+    );
+    const { reply } = await source.ask("frame", { name: "names:13" });
+    expect((reply as unknown as Frame).columns.members).toEqual([["gemm<1>", "gemm<2>"], ["new"]]);
+    await source.ask("frame", { name: "waterfall:kind:13" });
+    await source.ask("frame", { name: "names" });
+    expect(read).toEqual([13]);
+    await expect(source.ask("frame", { name: "waterfall:cause:13" })).rejects.toThrow("not hold");
+  });
+
+  test("says which, and lets no other be chosen", () => {
+    const chosen: (number | null)[] = [];
+    const strip = new Strip((slot) => chosen.push(slot), { steps: new Set([1]), why: "1 of 2." });
+    strip.setWidth(900);
+    const lanes = frame({ slot: [] });
+    strip.show({ labels: ["a", "b"], slots, lanes, totals: [300, 270], median: null });
+    expect(strip.el.textContent).toContain("1 of 2.");
+    const [none, held] = strip.el.querySelectorAll(".hta-diff-slot");
+    expect(none!.getAttribute("aria-disabled")).toBe("true");
+    expect(none!.getAttribute("aria-label")).toContain("not in this page");
+    expect(held!.hasAttribute("aria-disabled")).toBe(false);
+    for (const one of [none!, held!]) one.dispatchEvent(new MouseEvent("click"));
+    none!.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));
+    expect(chosen).toEqual([1]);
   });
 });

@@ -19,6 +19,9 @@ export interface About {
   has_events: boolean;
   has_device: boolean;
   tables: string[];
+  /** Of a saved page that has not all of them: the steps that can be chosen, and that in words. */
+  held_steps?: number[];
+  held_words?: string;
 }
 
 export function rowsOf(frame: Frame): Row[] {

@@ -2,6 +2,7 @@
 
 import type { Reply, Source } from "../contract";
 import { Columns, type ColumnSpec } from "../page/columns";
+import type { Frame } from "./frames";
 
 export interface PairsHeader {
   columns: Record<string, ColumnSpec>;
@@ -22,17 +23,24 @@ interface Pairs {
 }
 
 const MOST_EVENTS = 20_000;
+/** A frame of one step; those of one step are in a block of their own. */
+const OF_STEP = /^(?:waterfall:\w+|names):(\d+)$/;
+
+type Held = Record<string, unknown>;
 
 export class PairSource implements Source {
   readonly status = "none";
   private pairs: Promise<Pairs> | null = null;
+  private readonly steps = new Map<number, Promise<Held>>();
 
   constructor(
-    private readonly frames: Record<string, unknown>,
+    private readonly frames: Held,
     private readonly header: PairsHeader | null,
     /** The bytes of the pairs, unpacked when they are first needed. */
     private readonly read: () => Promise<Uint8Array>,
     private readonly sides: readonly [Source | null, Source | null],
+    /** The frames of one step, unpacked when it is chosen. */
+    private readonly readStep: (step: number) => Promise<Held>,
   ) {}
 
   onStatus(): void {}
@@ -52,10 +60,32 @@ export class PairSource implements Source {
     throw new Error("A saved page has no kernel to write files. Use the notebook, or hta-widgets.");
   }
 
-  private frame(name: string): Reply {
-    const frame = this.frames[name];
+  private async frame(name: string): Promise<Reply> {
+    const step = OF_STEP.exec(name)?.[1];
+    const held = step === undefined ? this.frames : await this.step(Number(step));
+    const frame = held[name];
     if (frame === undefined) throw new Error(`This page does not hold ${name}.`);
     return { reply: frame as Record<string, unknown>, buffer: null };
+  }
+
+  private step(step: number): Promise<Held> {
+    let held = this.steps.get(step);
+    if (held === undefined) {
+      held = this.readStep(step).then((frames) => this.withMembers(frames, `names:${step}`));
+      this.steps.set(step, held);
+    }
+    return held;
+  }
+
+  /** Which full names are behind a short one is said once, of all steps. */
+  private withMembers(frames: Held, name: string): Held {
+    const [whole, own] = [this.frames.names, frames[name]] as (Frame | undefined)[];
+    if (whole === undefined || own === undefined) return frames;
+    const behind = new Map(
+      (whole.columns.name ?? []).map((one, row) => [one, whole.columns.members?.[row]]),
+    );
+    const members = (own.columns.name ?? []).map((one) => behind.get(one) ?? [one]);
+    return { ...frames, [name]: { ...own, columns: { ...own.columns, members } } };
   }
 
   private load(): Promise<Pairs> {

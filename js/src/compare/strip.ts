@@ -18,6 +18,12 @@ export interface StripData {
   median: number | null;
 }
 
+/** Which steps a saved page has figures of, and why not of all. */
+export interface Held {
+  steps: ReadonlySet<number>;
+  why: string;
+}
+
 const LANES = [
   { name: "compute", kind: "compute", height: 28 },
   { name: "NCCL", kind: "communication", height: 14 },
@@ -36,7 +42,11 @@ export class Strip {
   private theme: ThemeName = "light";
   private width = 0;
 
-  constructor(private readonly choose: (slot: number | null) => void) {}
+  /** `held` is null where every step can be chosen. */
+  constructor(
+    private readonly choose: (slot: number | null) => void,
+    private readonly held: Held | null = null,
+  ) {}
 
   show(data: StripData | null): void {
     this.data = data;
@@ -73,6 +83,7 @@ export class Strip {
     fill(
       this.el,
       this.legend(),
+      this.held !== null && h("p", { class: "hta-diff-held" }, this.held.why),
       many && this.cells(data.slots, gutter, room),
       h(
         "div",
@@ -114,14 +125,27 @@ export class Strip {
         h("button", {
           type: "button",
           class: slot === drawn ? "hta-diff-cell hta-on" : "hta-diff-cell",
-          title: `${label}: ${deltaWords(diff)} ${shareWords(diff, length[0])}`,
-          "aria-label": `${label}, ${deltaWords(diff)}`,
+          title: `${label}: ${deltaWords(diff)} ${shareWords(diff, length[0])}${this.lack(slot)}`,
+          "aria-label": `${label}, ${deltaWords(diff)}${this.lack(slot)}`,
           "aria-pressed": String(slot === this.chosen),
+          "aria-disabled": this.has(slot) ? null : "true",
           style: { background: deltaColour(share, this.theme) },
-          on: { click: () => this.choose(this.chosen === slot ? null : slot) },
+          on: { click: () => this.toggle(slot) },
         }),
       ),
     );
+  }
+
+  private has(slot: number): boolean {
+    return this.held?.steps.has(slot) ?? true;
+  }
+
+  private lack(slot: number): string {
+    return this.has(slot) ? "" : "; its own figures are not in this page";
+  }
+
+  private toggle(slot: number): void {
+    if (this.has(slot)) this.choose(this.chosen === slot ? null : slot);
   }
 
   private gutter(data: StripData, narrow: boolean, only: Slot | null): HTMLElement {
@@ -188,14 +212,15 @@ export class Strip {
       tabindex: 0,
       role: "button",
       "aria-pressed": String(on),
-      "aria-label": `${label}: ${deltaWords(diff)} ${shareWords(diff, length[0])}`,
+      "aria-disabled": this.has(slot.slot) ? null : "true",
+      "aria-label": `${label}: ${deltaWords(diff)} ${shareWords(diff, length[0])}${this.lack(slot.slot)}`,
       on: {
-        click: () => this.choose(on ? null : slot.slot),
+        click: () => this.toggle(slot.slot),
         keydown: (event: KeyboardEvent) => {
           if (event.key !== "Enter" && event.key !== " ") return;
           event.preventDefault();
           event.stopPropagation();
-          this.choose(on ? null : slot.slot);
+          this.toggle(slot.slot);
         },
       },
     });

@@ -76,7 +76,9 @@ async function openDiff(view: HTMLElement, page: DiffDocument): Promise<void> {
   const frames = JSON.parse(await readText("frames")) as Record<string, unknown>;
   const read = (): Promise<Uint8Array> => readBlock(blocks, "pairs");
   const sources = [runs[0]!.source, runs[1]!.source] as const;
-  offerPageSource(SOURCE, new PairSource(frames, page.pairs ?? null, read, sources));
+  const readStep = async (step: number): Promise<Record<string, unknown>> =>
+    JSON.parse(await readText(`step-${step}`)) as Record<string, unknown>;
+  offerPageSource(SOURCE, new PairSource(frames, page.pairs ?? null, read, sources, readStep));
   const history = { _history: { past: [], future: [] } };
   const host = new PageHost(
     {

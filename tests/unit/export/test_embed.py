@@ -174,7 +174,7 @@ def front_end(tmp_path, monkeypatch):
     folder.mkdir()
     for name in ("page.js", "timeline.js", "state.js", "timeline.css"):
         (folder / name).write_text(f"/* {name} */ '</script>'")
-    monkeypatch.setattr("hta_widgets.export.html._STATIC", folder)
+    monkeypatch.setattr("hta_widgets.export.page_file._STATIC", folder)
     return folder
 
 
@@ -211,7 +211,7 @@ def test_a_page_replaces_the_one_before_or_leaves_it(engine, front_end, tmp_path
     path = tmp_path / "page.html"
     path.write_text("before")
     with monkeypatch.context() as patch:
-        patch.setattr("hta_widgets.export.html._page", lambda *_: ["half", 1])
+        patch.setattr("hta_widgets.export.html.page_parts", lambda *_: ["half", 1])
         with pytest.raises(TypeError):
             save_html(path, engine, engine.scene(), {})
     assert path.read_text() == "before"

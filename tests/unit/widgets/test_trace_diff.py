@@ -1,6 +1,8 @@
 """The comparison as a Python object; what it draws is tested in a browser."""
 
+import base64
 import json
+import zlib
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hta_widgets import cli, diff
 from hta_widgets.demo import write_demo
 from hta_widgets.diff.lanes import LANES, lanes
 from hta_widgets.export.diff_page.pair_table import PairTable
+from hta_widgets.export.diff_page.step_blocks import HeldSteps
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +158,42 @@ def test_another_step_has_its_own_frames(view):
     assert names["attrs"]["steps"] == 1
     with pytest.raises(ValueError, match="no frame"):
         view._answer({"rpc": "1", "op": "frame", "name": "weather"})
+
+
+def unpacked(block):
+    return json.loads(zlib.decompress(base64.b64decode(block.text), 31))
+
+
+def test_a_page_holds_each_step_by_itself(view):
+    held = HeldSteps(view._answers, 1e6)
+    assert held.steps == [0, 1, 2]
+    assert (held.words, held.about()) == ("", {})
+    for block in held.blocks:
+        step = int(block.name.removeprefix("step-"))
+        for name, frame in unpacked(block).items():
+            whole = answers(view, op="frame", name=name)
+            for column in ("before_ns", "after_ns", "diff_ns"):
+                # Small parts are one, names are cut: what is drawn is the same.
+                if name.startswith("waterfall"):
+                    assert sum(frame["columns"][column]) == sum(whole["columns"][column]), name
+                else:
+                    assert frame["columns"][column] == whole["columns"][column][:100]
+            assert {len(values) for values in frame["columns"].values()} == {frame["rows"]}
+        parts = unpacked(block)[f"waterfall:kernel:{step}"]["columns"]
+        assert max(parts["kind"].count(kind) for kind in parts["kind"]) <= 9
+        assert any(name.endswith(" more") for name in parts["short"])
+
+
+def test_a_page_without_room_holds_the_steps_that_changed_most(view):
+    change = diff.align(view.comparison).slots["delta_ns"].abs()
+    whole = HeldSteps(view._answers, 1e6)
+    held = HeldSteps(view._answers, whole.size_bytes - 1)
+    assert held.size_bytes < whole.size_bytes
+    assert sorted(held.steps) == sorted(change.nlargest(2).index)
+    assert held.about()["held_words"].startswith("2 of 3 steps can be chosen in this page")
+    none = HeldSteps(view._answers, -1)
+    assert none.about()["held_steps"] == []
+    assert none.words.startswith("No step can be chosen")
 
 
 def test_mpi_profiles_are_compared_by_their_tables(tmp_path):
