@@ -83,7 +83,13 @@ export class Strip {
     fill(
       this.el,
       this.legend(),
-      this.held !== null && h("p", { class: "hta-diff-held" }, this.held.why),
+      this.held !== null &&
+        h(
+          "p",
+          { class: "hta-diff-held" },
+          this.held.why,
+          many && this.held.steps.size > 0 && " They are the tall cells.",
+        ),
       many && this.cells(data.slots, gutter, room),
       h(
         "div",
