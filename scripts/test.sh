@@ -23,7 +23,7 @@ check() {
 
 # A browser on a busy machine may be late once; what fails twice is broken.
 in_browser() {
-  $bin/pytest tests/e2e --durations=15 && return
+  $bin/pytest tests/e2e --numprocesses=2 --dist=loadfile --durations=15 && return
   printf '\n== once more, what failed\n'
   $bin/pytest tests/e2e --last-failed --last-failed-no-failures=none
 }
@@ -37,8 +37,7 @@ check "TypeScript style" npm run --silent lint
 if [ "$only" = all ]; then
   check "front end" make build
   check "front end tests" $node_bin/vitest run --config js/vitest.config.ts
-  # By file, since what a file's tests share takes longer to make than most of them do. Browsers
-  # come after: two at once on a small machine keep each other waiting.
+  # By file, since what a file's tests share takes longer to make than most of them do.
   check "tests" $bin/pytest --numprocesses=auto --dist=loadfile --durations=15 --ignore=tests/e2e
   check "tests in a browser" in_browser
 fi
