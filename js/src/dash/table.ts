@@ -42,6 +42,9 @@ export interface TableLook {
 const FIRST_ROWS = 12;
 const MORE_ROWS = 40;
 
+/** Autograd's own prefix is as long as a column is wide, and names nothing. */
+const EVALUATES = /^autograd::engine::evaluate_function: /;
+
 export class NameTable implements Content {
   readonly el: HTMLElement;
   readonly hasTitle = true;
@@ -94,7 +97,10 @@ export class NameTable implements Content {
     }
     this.frame = frame;
     const names = (frame.columns.name ?? []).map(String);
-    this.labels = toldApart((frame.columns.short ?? names).map(String), names);
+    const shown = (frame.columns.short ?? names).map((one) =>
+      String(one).replace(EVALUATES, "evaluate "),
+    );
+    this.labels = toldApart(shown, names);
     this.chosen = chosen.names;
     this.ranks = chosen.ranks;
     this.print();

@@ -22,12 +22,9 @@ function numberOf(value: Value): number | null {
   return typeof value === "number" ? value : null;
 }
 
-/** Autograd's own prefix is as long as a column is wide, and names nothing. */
-const EVALUATES = /^autograd::engine::evaluate_function: /;
-
 function nameCell(row: Row, kind: Kind | null): Child[] {
   const full = String(row("name"));
-  const short = String(row("short") ?? full.replace(EVALUATES, "evaluate "));
+  const short = String(row("short") ?? full);
   return [
     kind !== null && swatch(kind),
     h(
