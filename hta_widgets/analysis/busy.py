@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -10,6 +10,7 @@ import pandas as pd
 from hta_widgets.model import Selection, TraceSet
 from hta_widgets.model.intervals import Intervals, intersect, subtract, total
 
+from .over_ranks import over_ranks
 from .results import result
 from .scope import BUSY, Part, Window, count_kinds, parts
 
@@ -82,8 +83,9 @@ def temporal_breakdown(
     >>> temporal_breakdown(traces, window=(0, 10_000_000))  # doctest: +SKIP
     """
     chosen = parts(traces, selection, window, ranks)
-    working = [part for part in chosen if len(part.busy_rows())]
-    times = np.array([_split(part) for part in working], dtype=np.int64).reshape(-1, len(_TIMES))
+    found = dict(zip(chosen.ranks, over_ranks(chosen, _split), strict=True))
+    working = {rank: times for rank, times in found.items() if times is not None}
+    times = np.array(list(working.values()), dtype=np.int64).reshape(-1, len(_TIMES))
     column = dict(zip(_TIMES, times.T, strict=True))
     span = np.where(column["span_ns"] > 0, column["span_ns"], np.nan)
     shares = {
@@ -93,19 +95,19 @@ def temporal_breakdown(
     first, rest = _TIMES[:4], _TIMES[4:]
     return result(
         {
-            "rank": np.array([part.rank for part in working], dtype=np.int64),
+            "rank": np.array(list(working), dtype=np.int64),
             **{name: column[name] for name in first},
             **shares,
             **{name: column[name] for name in rest},
         },
         matched=count_kinds(chosen),
-        note=without_work(chosen, working),
+        note=without_work(chosen.ranks, working),
     )
 
 
-def without_work(chosen: Sequence[Part], working: Sequence[Part]) -> str:
+def without_work(chosen: Sequence[int], working: Collection[int]) -> str:
     """Say which ranks are left out for want of device work; empty where none is."""
-    idle = [str(part.rank) for part in chosen if part not in working]
+    idle = [str(rank) for rank in chosen if rank not in working]
     if not idle:
         return "" if chosen else "no ranks are selected"
     if not working:
@@ -113,8 +115,11 @@ def without_work(chosen: Sequence[Part], working: Sequence[Part]) -> str:
     return f"no device work on rank{'s' * (len(idle) > 1)} {', '.join(idle)}"
 
 
-def _split(part: Part) -> tuple[int, ...]:
+def _split(part: Part) -> tuple[int, ...] | None:
+    """Return the values of `_TIMES`; None where the device does nothing."""
     start, end = part.clipped(part.busy_rows())
+    if not len(start):
+        return None
     span = int(end.max() - start.min())
     busy = total(part.covered(*BUSY))
     compute, communication, memory = (part.covered(kind) for kind in BUSY)
@@ -178,9 +183,8 @@ def kernel_type_breakdown(
     """
     chosen = parts(traces, selection, window, ranks)
     kinds = BUSY if include_memory else BUSY[:2]
-    times = np.zeros((len(chosen), 1 << len(kinds)), dtype=np.int64)
-    for place, part in enumerate(chosen):
-        times[place] = _at_once([part.covered(kind) for kind in kinds])
+    found = list(over_ranks(chosen, _kinds_at_once, kinds))
+    times = np.array(found, dtype=np.int64).reshape(-1, 1 << len(kinds))
     times[:, 0] = 0
     if not per_rank:
         times = times.sum(axis=0, keepdims=True)
@@ -188,7 +192,7 @@ def kernel_type_breakdown(
     spent = times[row, label]
     order = np.lexsort((label, -spent, row))
     row, label, spent = row[order], label[order], spent[order]
-    rank = np.array([part.rank for part in chosen], dtype=np.int64)
+    rank = np.array(chosen.ranks, dtype=np.int64)
     matched = count_kinds(chosen, kinds)
     missing = [_WORDS[kind] for kind, count in matched.items() if not count]
     return result(
@@ -205,6 +209,10 @@ def kernel_type_breakdown(
 
 def _label(code: int, kinds: Sequence[str]) -> str:
     return " overlapping ".join(_WORDS[kind] for bit, kind in enumerate(kinds) if code >> bit & 1)
+
+
+def _kinds_at_once(part: Part, kinds: Sequence[str]) -> list[int]:
+    return _at_once([part.covered(kind) for kind in kinds])
 
 
 def _at_once(covers: Sequence[Intervals]) -> list[int]:
@@ -266,20 +274,16 @@ def comm_comp_overlap(
     >>> comm_comp_overlap(traces)["overlap_share"]  # doctest: +SKIP
     """
     chosen = parts(traces, selection, window, ranks)
-    times = np.zeros((len(chosen), 3), dtype=np.int64)
-    for place, part in enumerate(chosen):
-        communication, compute = part.covered("communication"), part.covered_by_all("compute")
-        both = total(intersect(communication, compute))
-        times[place] = total(communication), both, total(compute)
+    times = np.array(list(over_ranks(chosen, _overlap)), dtype=np.int64).reshape(-1, 3)
     communicating, overlapped, computing = times.T
     silent = [
-        str(part.rank)
-        for part, time in zip(chosen, communicating.tolist(), strict=True)
+        str(rank)
+        for rank, time in zip(chosen.ranks, communicating.tolist(), strict=True)
         if not time
     ]
     return result(
         {
-            "rank": np.array([part.rank for part in chosen], dtype=np.int64),
+            "rank": np.array(chosen.ranks, dtype=np.int64),
             "communication_ns": communicating,
             "overlapped_ns": overlapped,
             "overlap_share": overlapped / np.where(communicating > 0, communicating, np.nan),
@@ -289,6 +293,11 @@ def comm_comp_overlap(
         matched=count_kinds(chosen, BUSY[:2]),
         note=_silence(silent, len(chosen)),
     )
+
+
+def _overlap(part: Part) -> tuple[int, int, int]:
+    communication, compute = part.covered("communication"), part.covered_by_all("compute")
+    return total(communication), total(intersect(communication, compute)), total(compute)
 
 
 def _silence(silent: Sequence[str], ranks: int) -> str:

@@ -13,10 +13,12 @@ from hta_widgets.model.byteps_requests import Requests, requests_of
 
 from .scope import Part, parts
 
-__all__ = ["server_parts", "told_jobs", "worker_parts"]
+__all__ = ["CONSISTENT_SHARE", "server_parts", "told_jobs", "worker_parts"]
 
 Bools = npt.NDArray[np.bool_]
 
+#: Who is last this often is late by more than chance.
+CONSISTENT_SHARE = 0.8
 NO_WORKERS = "no BytePS worker traces (comm.json) among what was loaded"
 NO_SERVERS = "no BytePS server profiles (server_profile.json) among what was loaded"
 

@@ -10,15 +10,12 @@ import pandas as pd
 
 from hta_widgets.model import Selection, TraceSet
 
-from .byteps_files import NO_WORKERS, told_jobs, worker_parts
+from .byteps_files import CONSISTENT_SHARE, NO_WORKERS, told_jobs, worker_parts
 from .results import joined, result
 
 __all__ = ["byteps_pull_blame", "byteps_pulls"]
 
 Ints = npt.NDArray[np.int64]
-
-#: From here on someone is to blame, not chance.
-_CONSISTENT = 0.8
 
 
 def byteps_pull_blame(
@@ -80,7 +77,7 @@ def byteps_pull_blame(
                     int(own["slack_ns"].sum()),
                     count,
                     int(own["dur_ns"].sum()),
-                    blame > _CONSISTENT,
+                    blame > CONSISTENT_SHARE,
                     job or None,
                 )
             )

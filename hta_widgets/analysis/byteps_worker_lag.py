@@ -11,15 +11,13 @@ import pandas as pd
 from hta_widgets.model import Selection, TraceSet
 from hta_widgets.model.byteps_requests import Requests, node_label
 
-from .byteps_files import NO_SERVERS, server_parts
+from .byteps_files import CONSISTENT_SHARE, NO_SERVERS, server_parts
 from .byteps_requests import waits_of
 from .results import joined, result
 
 __all__ = ["byteps_arrivals", "byteps_worker_lag"]
 
 Ints = npt.NDArray[np.int64]
-
-_CONSISTENT = 0.8
 
 
 def byteps_worker_lag(
@@ -87,7 +85,7 @@ def byteps_worker_lag(
                     int(own["imposed_wait_ns"].sum()),
                     len(own),
                     node_label(node),
-                    score >= _CONSISTENT and _median(lag) > 0,
+                    score >= CONSISTENT_SHARE and _median(lag) > 0,
                     job or None,
                 )
             )

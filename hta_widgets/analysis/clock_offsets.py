@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -67,9 +66,6 @@ class ClockFit:
         # A clock that few collectives tell of always fits them well.
         told = self.collectives >= _TELLING
         return bool((told & (self.recorded_residual_ns > 2 * self.residual_ns + 1_000)).any())
-
-
-_known: weakref.WeakKeyDictionary[TraceSet, tuple[int, ClockFit]] = weakref.WeakKeyDictionary()
 
 
 def clock_offsets(
@@ -143,11 +139,11 @@ def clock_offsets(
 
 def clock_fit(traces: TraceSet) -> ClockFit:
     """Return the fit from all collectives of the set, whatever clock the set lies on."""
-    known = _known.get(traces)
+    known: tuple[int, ClockFit] | None = traces.memo.get("clock_fit")
     if known is None or known[0] != taxonomy.version():
         match = matching(traces)
         known = (taxonomy.version(), _fit(match, np.ones(len(match), dtype=bool)))
-        _known[traces] = known
+        traces.memo["clock_fit"] = known
     return known[1]
 
 
@@ -208,7 +204,7 @@ def _fit(match: Matching, used: npt.NDArray[np.bool_]) -> ClockFit:
     drift = np.full(count, np.nan)
     sums = np.bincount(trace, minlength=count)
     starts = [
-        int(one.table.start_ns[0]) + recorded_shift(one) - int(offset[number])
+        one.start_ns + one.clock_offset_ns - int(offset[number])
         for number, one in enumerate(match.traces)
         if len(one)
     ]

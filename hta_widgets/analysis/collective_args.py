@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,9 @@ import numpy.typing as npt
 
 from hta_widgets import taxonomy
 from hta_widgets.model import KINDS, Trace
-from hta_widgets.model.event_args import event_args, numbers_of
+from hta_widgets.model.event_args import COMMUNICATION_KEYS, event_args, numbers_of
+
+from .group_headers import header_of, listed_ranks
 
 __all__ = ["OPERATIONS", "CommEvents", "GroupName", "comm_events"]
 
@@ -39,18 +43,10 @@ _OTHER = OPERATIONS.index("other")
 #: Members may give and take different amounts.
 _UNEVEN = [OPERATIONS.index(name) for name in ("all_to_all", "gather", "scatter", "send_recv")]
 
-_KEYS = (
-    "Collective name",
-    "dtype",
-    "In msg nelems",
-    "Out msg nelems",
-    "Group size",
-    "Process Group Name",
-    "Process Group Ranks",
-    "Src Rank",
-    "Dst Rank",
-    "Seq",
-)
+_NAME = "Collective name"
+_DESCRIPTION = "Process Group Description"
+#: What is taken from the operator above where the event itself does not say it.
+_OF_OPERATORS = tuple(key for key in COMMUNICATION_KEYS if key != _DESCRIPTION)
 _BYTES = {
     "byte": 1, "char": 1, "bool": 1, "int8": 1, "uint8": 1, "half": 2, "bfloat16": 2,
     "float16": 2, "short": 2, "int16": 2, "uint16": 2, "int": 4, "int32": 4, "uint32": 4,
@@ -109,6 +105,8 @@ class CommEvents:
     source: Ints  # ranks of a send and its receive, -1 for collectives
     target: Ints
     early: Ints  # 1 where a rank may leave before the last one came
+    #: of each of `groups` what its first event calls its purpose; none where that is not known
+    descriptions: list[str] = field(default_factory=list)
 
 
 def comm_events(trace: Trace) -> CommEvents:
@@ -127,16 +125,22 @@ def _read(trace: Trace) -> CommEvents:
     table = trace.table
     device = (table.kind == KINDS.index("communication")) & (table.stream >= 0)
     rows = np.flatnonzero(device)
-    args = _args(trace, rows)
-    kernels = table.name[rows]
-    stated = [value if isinstance(value, str) and value else None for value in args[_KEYS[0]]]
+    of_events = _args(trace, rows)
+    sequence = numbers_of(of_events.pop("Seq"))
+    # But for their numbers, few events of many differ.
+    like, args, kernels, streams = _distinct(
+        of_events, table.name[rows].tolist(), table.stream[rows].tolist()
+    )
+    names_of = table.names.values
+    kernel_of = [names_of[code] for code in kernels]
+    stated = [value if isinstance(value, str) and value else None for value in args[_NAME]]
     labels = [
-        value if value is not None else _kernel_label(table.names[code])
-        for value, code in zip(stated, kernels.tolist(), strict=True)
+        value if value is not None else _kernel_label(kernel)
+        for value, kernel in zip(stated, kernel_of, strict=True)
     ]
     name, names = _coded(labels)
     operation = np.array([_operation(label) for label in names], dtype=np.int64)[name]
-    groups_code, groups = _groups(trace, rows, args)
+    groups_code, groups = _groups(trace, streams, args)
     width, dtypes = _coded([str(value).lower() for value in args["dtype"]])
     bytes_each = np.array([_BYTES.get(text, -1) for text in dtypes], dtype=np.int64)[width]
     elements = np.maximum(numbers_of(args["In msg nelems"]), numbers_of(args["Out msg nelems"]))
@@ -144,7 +148,6 @@ def _read(trace: Trace) -> CommEvents:
     source, target = _ends(trace, args, labels)
     alike = np.where(np.isin(operation, _UNEVEN), -1, size)
     peers = np.array([group.size for group in groups], dtype=np.int64)[groups_code]
-    kernel_of = [table.names[code] for code in kernels.tolist()]
     # A kernel's name tells the algorithm, which all members share; where args tell the collective,
     # they are what counts.
     what = [
@@ -162,19 +165,37 @@ def _read(trace: Trace) -> CommEvents:
         rows,
         table.start_ns[rows],
         table.start_ns[rows] + table.dur_ns[rows],
-        name,
+        name[like],
         names,
-        operation,
-        groups_code,
+        operation[like],
+        groups_code[like],
         groups,
-        size,
+        size[like],
         content,
-        content_code,
-        numbers_of(args["Seq"]),
-        source,
-        target,
+        content_code[like],
+        sequence,
+        source[like],
+        target[like],
         np.zeros(len(rows), dtype=np.int64),
+        _described(args, groups_code, len(groups)),
     )
+
+
+def _distinct(
+    args: dict[str, list[Any]], kernels: list[int], streams: list[int]
+) -> tuple[Ints, dict[str, list[Any]], list[int], list[int]]:
+    """Return for each event the first that is like it, by its place among those, and those."""
+    events = list(zip(*args.values(), kernels, streams, strict=True))
+    try:
+        like, events = _coded(events)
+    except TypeError:
+        # Lists, where texts are usual.
+        like = np.arange(len(events))
+    columns = [list(column) for column in zip(*events, strict=True)]
+    if not columns:
+        columns = [[] for _ in range(len(args) + 2)]
+    *values, kernels, streams = columns
+    return like, dict(zip(args, values, strict=True)), kernels, streams
 
 
 def _coded(values: Sequence[Any]) -> tuple[Ints, list[Any]]:
@@ -188,13 +209,14 @@ def _coded(values: Sequence[Any]) -> tuple[Ints, list[Any]]:
 
 
 def _args(trace: Trace, rows: npt.NDArray[np.intp]) -> dict[str, list[Any]]:
-    args = {key: list(values) for key, values in event_args(trace, rows, _KEYS).items()}
+    own = event_args(trace, rows, COMMUNICATION_KEYS)
+    args = {key: list(values) for key, values in own.items()}
     bare = np.array([value is None for value in args["Collective name"]], dtype=bool)
     if not bare.any():
         return args
     operator = _enclosing(trace, trace.launch_of[rows[bare]], "record_param_comms")
     places, operators = np.flatnonzero(bare)[operator >= 0], operator[operator >= 0]
-    told = event_args(trace, operators, _KEYS)
+    told = event_args(trace, operators, _OF_OPERATORS)
     for key, values in told.items():
         for place, value in zip(places.tolist(), values, strict=True):
             args[key][place] = value
@@ -236,6 +258,7 @@ def _shared_labels(
     ]
 
 
+@lru_cache(maxsize=1 << 14)
 def _kernel_label(kernel: str) -> str:
     """Return what a kernel's name says that it does, as c10d would call it."""
     squeezed = re.sub(r"[^a-z]", "", kernel.lower())
@@ -244,6 +267,7 @@ def _kernel_label(kernel: str) -> str:
     return next((word for word in _WORDS if word in squeezed), kernel)
 
 
+@lru_cache(maxsize=1 << 14)
 def _operation(label: str) -> int:
     squeezed = re.sub(r"[^a-z]", "", label.lower())
     if squeezed in _ONE_SIDED or "sendrecv" in squeezed or squeezed == "batchisendirecv":
@@ -267,9 +291,8 @@ def _ends(trace: Trace, args: dict[str, list[Any]], labels: list[str]) -> tuple[
 
 
 def _groups(
-    trace: Trace, rows: npt.NDArray[np.intp], args: dict[str, list[Any]]
+    trace: Trace, streams: list[int], args: dict[str, list[Any]]
 ) -> tuple[Ints, list[GroupName]]:
-    streams = trace.table.stream[rows].tolist()
     keys = []
     for name, listed, size, stream in zip(
         args["Process Group Name"],
@@ -284,29 +307,27 @@ def _groups(
         label = "" if name is None else str(name)
         keys.append((label, text, size, -1 if label or text else stream))
     codes, distinct = _coded(keys)
-    config = _configured(trace)
+    config = {group.name: group.ranks for group in header_of(trace).groups if group.is_listed}
     return codes, [
-        GroupName(name, _members(name, text, size, config), text, size, stream)
+        GroupName(name, _members(name, text, size, config), sys.intern(text), size, stream)
         for name, text, size, stream in distinct
     ]
 
 
-def _configured(trace: Trace) -> dict[str, tuple[int, ...]]:
-    """Return the members of groups as the file's header lists them."""
-    info = trace.metadata.get("distributedInfo")
-    entries = info.get("pg_config") if isinstance(info, dict) else None
-    found: dict[str, tuple[int, ...]] = {}
-    for entry in entries if isinstance(entries, list) else ():
-        ranks = entry.get("ranks") if isinstance(entry, dict) else None
-        if isinstance(ranks, list) and all(isinstance(rank, int) for rank in ranks):
-            found[str(entry.get("pg_name"))] = tuple(ranks)
+def _described(args: dict[str, list[Any]], code: Ints, count: int) -> list[str]:
+    """Return what the first event of each group calls its purpose."""
+    found = [""] * count
+    groups, first = np.unique(code, return_index=True)
+    for group, place in zip(groups.tolist(), first.tolist(), strict=True):
+        stated = args[_DESCRIPTION][place]
+        found[group] = stated if isinstance(stated, str) else ""
     return found
 
 
 def _members(
     name: str, listed: str, size: int, config: dict[str, tuple[int, ...]]
 ) -> tuple[int, ...]:
-    ranks = tuple(int(text) for text in re.findall(r"\d+", listed))
+    ranks = listed_ranks(listed)
     if len(ranks) == size:
         return ranks
     # Long lists are cut short on the event; the header may have them whole.

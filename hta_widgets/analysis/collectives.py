@@ -18,6 +18,7 @@ from hta_widgets.model.intervals import Covered, union
 from .clock_offsets import clock_fit
 from .collective_args import OPERATIONS
 from .matching import Matching, counted, matching, recorded_shift
+from .over_ranks import over_ranks
 from .results import categorical, result
 from .scope import narrowed
 
@@ -128,7 +129,7 @@ def collectives(
             "transfer_ns": (times.end_ns - times.last_ns)[rows],
             "end_ns": times.end_ns[rows],
             "last_rank": times.last_rank[rows],
-            "exposed_ns": exposed_between(match, times.arrival_ns, times.end_ns, times)[rows],
+            "exposed_ns": _exposed(traces, match, times, name)[rows],
             "algbw_gb_s": algorithm[rows],
             "busbw_gb_s": bus[rows],
             "ranks": match.each(match.sizes())[rows],
@@ -206,10 +207,8 @@ def arrivals(traces: TraceSet, match: Matching, clock: Clock) -> Arrivals:
 def steps_of(match: Matching) -> Ints:
     """Return the step of each entry, -1 for none."""
     steps = np.full(len(match), -1, dtype=np.int64)
-    rows = match.taken("rows")
-    for number, trace in enumerate(match.traces):
-        mine = match.of_trace[number]
-        steps[mine] = trace.table.step[rows[mine]]
+    for mine, of_rank in zip(match.of_trace, match.steps, strict=True):
+        steps[mine] = of_rank[match.place[mine]]
     return steps
 
 
@@ -225,15 +224,29 @@ def covered_by_compute(trace: Trace) -> Covered:
     return known
 
 
-def exposed_between(match: Matching, start_ns: Ints, end_ns: Ints, times: Arrivals) -> Ints:
-    """Return how much of each entry's interval its rank does not compute in."""
-    exposed = end_ns - start_ns
-    for number, trace in enumerate(match.traces):
-        mine = match.of_trace[number]
-        covered = covered_by_compute(trace)
-        shift = times.shifts_ns[number]
-        exposed[mine] -= covered(end_ns[mine] - shift) - covered(start_ns[mine] - shift)
-    return exposed
+def _exposed(traces: TraceSet, match: Matching, times: Arrivals, clock: Clock) -> Ints:
+    """Return how long each entry ran while its rank computed nothing."""
+    key = ("exposed", clock)
+    known: tuple[Ints, Ints] | None = traces.memo.get(key)
+    # The very same entries: others mean that kinds were told by other rules.
+    if known is None or known[0] is not match.collective:
+        each = [
+            (times.arrival_ns[mine] - shift, times.end_ns[mine] - shift)
+            for mine, shift in zip(match.of_trace, times.shifts_ns.tolist(), strict=True)
+        ]
+        exposed = times.end_ns - times.arrival_ns
+        found = over_ranks(match.traces, computed_between, each=each, executor=match.executor)
+        for mine, computed in zip(match.of_trace, found, strict=True):
+            exposed[mine] -= computed
+        known = traces.memo[key] = (match.collective, exposed)
+    return known[1]
+
+
+def computed_between(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:
+    """Return how long a rank computes in each interval of its table's times."""
+    covered = covered_by_compute(trace)
+    computed: Ints = covered(end_ns) - covered(start_ns)
+    return computed
 
 
 # --- bandwidth ------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from hta_widgets.model import Selection, TraceSet
 from hta_widgets.model.event_args import event_args, numbers_of
 from hta_widgets.model.intervals import Intervals, intersect, total, union
 
+from .over_ranks import over_ranks
 from .results import result
 from .scope import BUSY, Part, Window, count_kinds, parts
 
@@ -85,13 +86,10 @@ def communication_by_stream(
     chosen = parts(traces, selection, window, ranks)
     keys: list[tuple[int, int]] = []
     times = []
-    for part in chosen:
-        rows = part.of_kinds("communication")
-        stream = part.table.stream[rows]
-        compute = part.covered_by_all("compute") if len(rows) else Intervals.none()
-        for one in np.unique(stream).tolist():
-            keys.append((part.rank, one))
-            times.append(_spent(part, rows[stream == one], compute))
+    for rank, found in zip(chosen.ranks, over_ranks(chosen, _by_stream), strict=True):
+        for stream, spent in found:
+            keys.append((rank, stream))
+            times.append(spent)
     return result(
         {
             "rank": np.array([rank for rank, _ in keys], dtype=np.int64),
@@ -150,19 +148,14 @@ def communication_by_group(
     labels: list[tuple[str, ...]] = []
     numbers: list[int] = []
     times, sizes = [], []
-    for part in chosen:
-        rows = part.of_kinds("communication")
-        compute = part.covered_by_all("compute") if len(rows) else Intervals.none()
-        args = event_args(part.trace, rows, (*_GROUP, _COLLECTIVE, *_ELEMENTS, _DTYPE))
-        of_event = [args[key] for key in (*_GROUP, *([_COLLECTIVE] if by_collective else []))]
-        code, groups = _grouped(of_event)
-        of_bytes = [_bytes(args[elements], args[_DTYPE]) for elements in _ELEMENTS]
-        spent = [_spent(part, rows[code == group], compute) for group in range(len(groups))]
-        for group in sorted(range(len(groups)), key=lambda group: -spent[group][1]):
-            numbers.append(part.rank)
-            labels.append(groups[group])
-            times.append(spent[group])
-            sizes.append([_stated(size[code == group]) for size in of_bytes])
+    labelled = (*_GROUP, *([_COLLECTIVE] if by_collective else []))
+    of_ranks = over_ranks(chosen, _by_group, labelled)
+    for rank, found in zip(chosen.ranks, of_ranks, strict=True):
+        for label, spent, size in found:
+            numbers.append(rank)
+            labels.append(label)
+            times.append(spent)
+            sizes.append(size)
     names = ("group", "description", "group_ranks", *(["collective"] if by_collective else []))
     table = np.array(sizes, dtype=np.int64).reshape(-1, len(_ELEMENTS))
     return result(
@@ -179,6 +172,29 @@ def communication_by_group(
         matched=count_kinds(chosen, BUSY[:2]),
         note=_group_note(labels),
     )
+
+
+def _by_stream(part: Part) -> list[tuple[int, tuple[int, ...]]]:
+    rows = part.of_kinds("communication")
+    stream = part.table.stream[rows]
+    compute = part.covered_by_all("compute") if len(rows) else Intervals.none()
+    return [(one, _spent(part, rows[stream == one], compute)) for one in np.unique(stream).tolist()]
+
+
+def _by_group(
+    part: Part, labelled: Sequence[str]
+) -> list[tuple[tuple[str, ...], tuple[int, ...], list[int]]]:
+    """Return label, times and bytes of each group of a rank, most time first."""
+    rows = part.of_kinds("communication")
+    compute = part.covered_by_all("compute") if len(rows) else Intervals.none()
+    args = event_args(part.trace, rows, (*_GROUP, _COLLECTIVE, *_ELEMENTS, _DTYPE))
+    code, groups = _grouped([args[key] for key in labelled])
+    of_bytes = [_bytes(args[elements], args[_DTYPE]) for elements in _ELEMENTS]
+    spent = [_spent(part, rows[code == group], compute) for group in range(len(groups))]
+    return [
+        (groups[group], spent[group], [_stated(size[code == group]) for size in of_bytes])
+        for group in sorted(range(len(groups)), key=lambda group: -spent[group][1])
+    ]
 
 
 def _group_note(labels: Sequence[tuple[str, ...]]) -> str:

@@ -14,8 +14,9 @@ import pandas as pd
 from hta_widgets.model import Pool, Selection, TraceSet
 from hta_widgets.model.event_args import event_args, numbers_of
 
+from .over_ranks import over_ranks
 from .results import categorical, joined, result
-from .scope import Part, Window, count_kinds, parts
+from .scope import Part, Parts, Window, count_kinds, parts
 from .step_series import STATISTICS, describe, held_ns, in_order, running_total, settled, weighted
 
 __all__ = [
@@ -211,20 +212,20 @@ def memory_bandwidth(
     >>> memory_bandwidth(traces).groupby("copy_kind")["gb_per_s"].max()  # doctest: +SKIP
     """
     chosen = parts(traces, selection, window, ranks)
-    found = [(part, _copies(part)) for part in chosen]
+    found = list(over_ranks(chosen, _copies))
     pool = _pool(found)
     columns: dict[str, list[npt.NDArray[Any]]] = {
         name: [] for name in ("rank", "copy_kind", "time_ns", "gb_per_s")
     }
-    for part, copies in found:
+    for trace, copies in zip(chosen.traces, found, strict=True):
         steps = _steps(copies)
         kept = settled(steps.code, steps.time_ns)
-        columns["rank"].append(np.full(int(kept.sum()), part.rank))
+        columns["rank"].append(np.full(int(kept.sum()), trace.rank))
         columns["copy_kind"].append(_codes(steps.kinds, pool)[steps.code[kept]])
-        columns["time_ns"].append(steps.time_ns[kept] + part.trace.shift_ns)
+        columns["time_ns"].append(steps.time_ns[kept] + trace.shift_ns)
         columns["gb_per_s"].append(steps.gb_per_s[kept])
     rows = sum(map(len, columns["rank"]))
-    about = _about(found)
+    about = _about(chosen, found)
     return result(
         {
             "rank": joined(columns["rank"]),
@@ -275,12 +276,12 @@ def memory_bandwidth_summary(
     >>> memory_bandwidth_summary(traces)  # doctest: +SKIP
     """
     chosen = parts(traces, selection, window, ranks)
-    found = [(part, _copies(part)) for part in chosen]
+    found = list(over_ranks(chosen, _copies))
     pool = _pool(found)
     whole = ("rank", "copy_kind", "count", "busy_ns", "copies", "size_bytes")
     names = ("rank", "copy_kind", *STATISTICS, "time_weighted_mean", "busy_ns", *whole[-2:])
     columns: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in names}
-    for part, copies in found:
+    for rank, copies in zip(chosen.ranks, found, strict=True):
         groups = len(copies.kinds)
         steps = _steps(copies)
         shown = settled(steps.code, steps.time_ns) & (steps.gb_per_s > 0)
@@ -290,7 +291,7 @@ def memory_bandwidth_summary(
         known = copies.size_bytes > 0
         size = np.zeros(groups, dtype=np.int64)
         np.add.at(size, copies.code[known], copies.size_bytes[known])
-        columns["rank"].append(np.full(groups, part.rank))
+        columns["rank"].append(np.full(groups, rank))
         columns["copy_kind"].append(_codes(copies.kinds, pool))
         for name in STATISTICS:
             columns[name].append(figures[name])
@@ -298,7 +299,7 @@ def memory_bandwidth_summary(
         columns["busy_ns"].append(busy)
         columns["copies"].append(np.bincount(copies.code, minlength=groups))
         columns["size_bytes"].append(size)
-    about = _about(found)
+    about = _about(chosen, found)
     column = {
         name: joined(values, np.int64 if name in whole else np.float64)
         for name, values in columns.items()
@@ -310,25 +311,25 @@ def memory_bandwidth_summary(
     )
 
 
-def _pool(found: list[tuple[Part, _Copies]]) -> Pool:
-    return Pool(sorted({kind for _, copies in found for kind in copies.kinds}))
+def _pool(found: list[_Copies]) -> Pool:
+    return Pool(sorted({kind for copies in found for kind in copies.kinds}))
 
 
 def _codes(kinds: list[str], pool: Pool) -> npt.NDArray[np.int32]:
     return np.array([pool.add(kind) for kind in kinds], dtype=np.int32)
 
 
-def _about(found: list[tuple[Part, _Copies]]) -> dict[str, Any]:
+def _about(chosen: Parts, found: list[_Copies]) -> dict[str, Any]:
     unknown: dict[str, int] = {}
-    for _, copies in found:
+    for copies in found:
         missing = np.bincount(copies.code[np.isnan(copies.gb_per_s)], minlength=len(copies.kinds))
         for kind, count in zip(copies.kinds, missing.tolist(), strict=True):
             if count:
                 unknown[kind] = unknown.get(kind, 0) + count
     return {
-        "matched": count_kinds([part for part, _ in found], ("memory",)),
+        "matched": count_kinds(chosen, ("memory",)),
         "unknown": unknown,
-        "computed": sum(copies.computed for _, copies in found),
+        "computed": sum(copies.computed for copies in found),
     }
 
 

@@ -13,7 +13,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.model import CounterTable, TraceSet
 
 from .copies import bandwidth_steps
-from .queue import queue_steps
+from .queue_steps import queue_steps
 from .scope import Part, parts
 from .step_series import settled
 

@@ -15,6 +15,7 @@ from hta_widgets.model.frames import dtype_of
 from hta_widgets.model.intervals import Covered, union
 
 from .busy import without_work
+from .over_ranks import over_ranks
 from .results import categorical, joined, result
 from .scope import Part, Window, count_kinds, parts
 
@@ -45,12 +46,14 @@ _NEVER = np.iinfo(np.int64).max
 class _Gaps:
     """The gaps of one rank, in time order; `pieces` has a column per category."""
 
-    part: Part
     start: Ints
     end: Ints
     next: Rows
     call: Ints
     pieces: Ints
+    #: of each gap's `next`, the code in `names`
+    name: Ints
+    names: list[str]
 
 
 def device_idle_breakdown(
@@ -108,23 +111,24 @@ def device_idle_breakdown(
     >>> idle.pivot(index="rank", columns="idle_category", values="idle_ns")  # doctest: +SKIP
     """
     chosen = parts(traces, selection, window, ranks)
-    working = [part for part in chosen if len(part.busy_rows())]
-    pieces = [_gaps(part, consecutive_kernel_delay_ns).pieces for part in working]
+    sums = over_ranks(chosen, _gap_sums, consecutive_kernel_delay_ns)
+    found = dict(zip(chosen.ranks, sums, strict=True))
+    working = {rank: one for rank, one in found.items() if one is not None}
     size = len(_CATEGORIES)
-    idle = joined([one.sum(axis=0) for one in pieces])
+    idle, gaps, most = (joined([one[k] for one in working.values()]) for k in range(3))
     of_rank = idle.reshape(-1, size).sum(axis=1).repeat(size)
     codes = np.tile(np.arange(size), len(working))
     return result(
         {
-            "rank": np.array([part.rank for part in working], dtype=np.int64).repeat(size),
+            "rank": np.array(list(working), dtype=np.int64).repeat(size),
             "idle_category": pd.Categorical.from_codes(codes, dtype=dtype_of(_CATEGORIES)),
             "idle_ns": idle,
-            "gaps": joined([(one > 0).sum(axis=0) for one in pieces]),
+            "gaps": gaps,
             "idle_share": idle / np.where(of_rank > 0, of_rank, np.nan),
-            "max_ns": joined([one.max(axis=0, initial=0) for one in pieces]),
+            "max_ns": most,
         },
         matched=count_kinds(chosen),
-        note=without_work(chosen, working),
+        note=without_work(chosen.ranks, working),
     )
 
 
@@ -167,8 +171,10 @@ def device_idle_gaps(
     >>> timeline.zoom_to(gap.start_ns, gap.start_ns + gap.dur_ns)  # doctest: +SKIP
     """
     chosen = parts(traces, selection, window, ranks)
-    working = [part for part in chosen if len(part.busy_rows())]
-    found = [_gaps(part, consecutive_kernel_delay_ns) for part in working]
+    of_rank = over_ranks(chosen, _longest_gaps, consecutive_kernel_delay_ns, top)
+    by_rank = dict(zip(chosen.ranks, of_rank, strict=True))
+    working = {rank: one for rank, one in by_rank.items() if one is not None}
+    found = list(working.values())
     dur = joined([one.end - one.start for one in found])
     order: Rows | slice = slice(None)
     if top is not None:
@@ -179,8 +185,10 @@ def device_idle_gaps(
     most = pieces.argmax(axis=1) if len(pieces) else np.empty(0, np.int64)
     return result(
         {
-            "rank": joined([np.full(len(one.start), one.part.rank) for one in found])[order],
-            "start_ns": joined([one.start + one.part.trace.shift_ns for one in found])[order],
+            "rank": joined([np.full(len(one.start), rank) for rank, one in working.items()])[order],
+            "start_ns": joined(
+                [one.start + traces[rank].shift_ns for rank, one in working.items()]
+            )[order],
             "dur_ns": dur[order],
             "idle_category": pd.Categorical.from_codes(most, dtype=dtype_of(_CATEGORIES)),
             "next_id": joined([one.next for one in found])[order],
@@ -189,20 +197,39 @@ def device_idle_gaps(
             **{f"{label}_ns": pieces[:, place] for place, label in enumerate(_CATEGORIES)},
         },
         matched=count_kinds(chosen),
-        note=without_work(chosen, working),
+        note=without_work(chosen.ranks, working),
     )
 
 
 def _name_codes(gaps: _Gaps, codes: dict[str, int]) -> Ints:
-    table = gaps.part.table
-    unique, inverse = np.unique(table.name[gaps.next], return_inverse=True)
-    number = [codes.setdefault(table.names[name], len(codes)) for name in unique.tolist()]
-    of_gap: Ints = np.array(number, dtype=np.int64)[inverse]
+    number = [codes.setdefault(name, len(codes)) for name in gaps.names]
+    of_gap: Ints = np.array(number, dtype=np.int64)[gaps.name]
     return of_gap
 
 
-def _gaps(part: Part, short_ns: int) -> _Gaps:
+def _gap_sums(part: Part, short_ns: int) -> tuple[Ints, Ints, Ints] | None:
+    """Return by category the time, the gaps that have any of it, and the most in one gap."""
+    gaps = _gaps(part, short_ns)
+    if gaps is None:
+        return None
+    pieces = gaps.pieces
+    return pieces.sum(axis=0), (pieces > 0).sum(axis=0), pieces.max(axis=0, initial=0)
+
+
+def _longest_gaps(part: Part, short_ns: int, top: int | None) -> _Gaps | None:
+    gaps = _gaps(part, short_ns)
+    if gaps is None or top is None or len(gaps.start) <= top:
+        return gaps
+    kept = np.sort(np.argsort(gaps.start - gaps.end, kind="stable")[:top])
+    columns = (gaps.start, gaps.end, gaps.next, gaps.call, gaps.pieces)
+    return _named(part, *(column[kept] for column in columns))
+
+
+def _gaps(part: Part, short_ns: int) -> _Gaps | None:
+    """Return the gaps of a rank; None where its device does nothing."""
     rows = part.busy_rows()
+    if not len(rows):
+        return None
     start, end = part.clipped(rows)
     busy = union(start, end)
     # Events without length bound the span as others do, though they cover nothing of it.
@@ -212,14 +239,15 @@ def _gaps(part: Part, short_ns: int) -> _Gaps:
     gap_start, gap_end = gap_start[lasting], gap_end[lasting]
     ends_gap = _launched_first(part.trace, rows, start, gap_end)
     call = part.trace.launch_of[rows[ends_gap]]
-    return _Gaps(
-        part,
-        gap_start,
-        gap_end,
-        rows[ends_gap],
-        call,
-        _pieces(part.trace, gap_start, gap_end, call, short_ns),
-    )
+    pieces = _pieces(part.trace, gap_start, gap_end, call, short_ns)
+    return _named(part, gap_start, gap_end, rows[ends_gap], call, pieces)
+
+
+def _named(part: Part, start: Ints, end: Ints, following: Rows, call: Ints, pieces: Ints) -> _Gaps:
+    table = part.table
+    codes, code = np.unique(table.name[following], return_inverse=True)
+    names = [table.names[name] for name in codes.tolist()]
+    return _Gaps(start, end, following, call, pieces, code.reshape(-1), names)
 
 
 def _launched_first(trace: Trace, rows: Rows, start: Ints, time: Ints) -> Rows:

@@ -11,10 +11,11 @@ import pandas as pd
 from hta_widgets.model import Selection, TraceSet
 from hta_widgets.model.intervals import Intervals, subtract, total, union
 
+from .collective_waits import RankWaits, waits_of
 from .collectives import Clock
+from .over_ranks import over_ranks
 from .results import result
 from .scope import BUSY, Part, Window, count_kinds, parts
-from .step_times import Waits, waits_of
 
 __all__ = ["exposed_waits", "waiting"]
 
@@ -80,11 +81,14 @@ def exposed_waits(
     """
     chosen = parts(traces, selection, window, ranks)
     waits = waits_of(traces, clock)
-    times = np.array([_of_rank(part, waits) for part in chosen], dtype=np.int64).reshape(-1, 4)
-    unknown = [str(part.rank) for part in chosen if not len(waits.of(part.trace)[0])]
+    found = list(over_ranks(chosen, _of_rank, each=waits.each(chosen.ranks)))
+    times = np.array(found, dtype=np.int64).reshape(-1, 4)
+    unknown = [
+        str(rank) for rank, wait in zip(chosen.ranks, times[:, 1].tolist(), strict=True) if wait < 0
+    ]
     return result(
         {
-            "rank": np.array([part.rank for part in chosen], dtype=np.int64),
+            "rank": np.array(chosen.ranks, dtype=np.int64),
             "collectives": times[:, 0],
             "wait_ns": times[:, 1],
             "exposed_wait_ns": times[:, 2],
@@ -106,11 +110,10 @@ def _note(unknown: list[str], ranks: int) -> str:
     return f"no communication{where}{listed} is matched with other ranks', so waits are not known"
 
 
-def waiting(part: Part, waits: Waits) -> tuple[npt.NDArray[np.intp], Ints, Ints]:
+def waiting(part: Part, waits: RankWaits) -> tuple[npt.NDArray[np.intp], Ints, Ints]:
     """Return the selected events in which a rank waits, and from when to when in the window."""
-    rows, begin, until = waits.of(part.trace)
-    kept = part.has(rows)
-    rows, begin, until = rows[kept], begin[kept], until[kept]
+    kept = part.has(waits.rows)
+    rows, begin, until = waits.rows[kept], waits.begin[kept], waits.until[kept]
     if part.low is not None:
         begin, until = np.maximum(begin, part.low), np.maximum(until, part.low)
     if part.high is not None:
@@ -118,10 +121,10 @@ def waiting(part: Part, waits: Waits) -> tuple[npt.NDArray[np.intp], Ints, Ints]
     return rows, begin, until
 
 
-def _of_rank(part: Part, waits: Waits) -> tuple[int, int, int, int]:
+def _of_rank(part: Part, waits: RankWaits) -> tuple[int, int, int, int]:
     compute = part.covered("compute")
     exposed = total(subtract(part.covered("communication"), compute))
-    if not len(waits.of(part.trace)[0]):
+    if not len(waits.rows):
         return 0, -1, -1, exposed
     rows, begin, until = waiting(part, waits)
     pieces: Intervals = union(begin, until)

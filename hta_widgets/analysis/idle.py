@@ -14,6 +14,7 @@ from hta_widgets.model import Selection, TraceSet
 from hta_widgets.model.frames import dtype_of
 from hta_widgets.model.ordering import group_order
 
+from .over_ranks import over_ranks
 from .results import joined, result
 from .scope import Part, Window, count_kinds, parts
 
@@ -30,7 +31,6 @@ _STATS = ("mean_ns", "std_ns", "min_ns", "p25_ns", "p50_ns", "p75_ns", "max_ns")
 class _Gaps:
     """The gaps of one rank: each stream's in time order, streams one after the other."""
 
-    rank: int
     streams: Ints
     stream: Ints  # position in `streams`
     category: Ints
@@ -109,22 +109,16 @@ def idle_time_breakdown(
     >>> idle.pivot(index="rank", columns="idle_category", values="idle_ns")  # doctest: +SKIP
     """
     chosen = parts(traces, selection, window, ranks)
-    found = _found(chosen, consecutive_kernel_delay_ns, streams)
-    spent, gaps = [], []
-    for one in found:
-        cell = one.by_cell()
-        time = np.zeros(one.cells, dtype=np.int64)
-        np.add.at(time, cell, one.length)
-        spent.append(time)
-        gaps.append(np.bincount(cell, minlength=one.cells))
-    idle = joined(spent)
+    wanted = _wanted(streams)
+    found = list(over_ranks(chosen, _sums, consecutive_kernel_delay_ns, wanted))
+    idle = joined([time for _, time, _ in found])
     of_stream = idle.reshape(-1, len(_CATEGORIES)).sum(axis=1).repeat(len(_CATEGORIES))
     return result(
         {
-            **_keys(found),
+            **_keys(chosen.ranks, [one for one, _, _ in found]),
             "idle_ns": idle,
             "idle_share": idle / np.where(of_stream > 0, of_stream, np.nan),
-            "gaps": joined(gaps),
+            "gaps": joined([gaps for _, _, gaps in found]),
         },
         matched=count_kinds(chosen),
         note="" if len(idle) else "no device work is selected: no stream has kernels or copies",
@@ -171,11 +165,13 @@ def idle_interval_stats(
     >>> idle_interval_stats(traces).query("idle_category == 'host_wait'")  # doctest: +SKIP
     """
     chosen = parts(traces, selection, window, ranks)
-    found = _found(chosen, consecutive_kernel_delay_ns, streams)
-    described = joined([_described(one) for one in found], np.float64).reshape(-1, 1 + len(_STATS))
+    wanted = _wanted(streams)
+    found = list(over_ranks(chosen, _described_of, consecutive_kernel_delay_ns, wanted))
+    tables = [table for _, table in found]
+    described = joined(tables, np.float64).reshape(-1, 1 + len(_STATS))
     return result(
         {
-            **_keys(found),
+            **_keys(chosen.ranks, [one for one, _ in found]),
             "count": described[:, 0].astype(np.int64),
             **{name: described[:, 1 + place] for place, name in enumerate(_STATS)},
         },
@@ -186,15 +182,33 @@ def idle_interval_stats(
     )
 
 
-def _keys(found: Sequence[_Gaps]) -> dict[str, object]:
+def _keys(ranks: Sequence[int], streams: Sequence[Ints]) -> dict[str, object]:
     """Return the columns that say which rank, stream and category each row is of."""
     size = len(_CATEGORIES)
-    codes = np.tile(np.arange(size), sum(len(one.streams) for one in found))
+    codes = np.tile(np.arange(size), sum(map(len, streams)))
     return {
-        "rank": joined([np.full(one.cells, one.rank) for one in found]),
-        "stream": joined([one.streams.repeat(size) for one in found]),
+        "rank": joined(
+            [np.full(len(one) * size, rank) for rank, one in zip(ranks, streams, strict=True)]
+        ),
+        "stream": joined([one.repeat(size) for one in streams]),
         "idle_category": pd.Categorical.from_codes(codes, dtype=dtype_of(_CATEGORIES)),
     }
+
+
+def _sums(part: Part, short_ns: int, wanted: Ints | None) -> tuple[Ints, Ints, Ints]:
+    """Return a rank's streams, and by stream and category the time and number of gaps."""
+    gaps = _gaps(part, short_ns, wanted)
+    cell = gaps.by_cell()
+    time = np.zeros(gaps.cells, dtype=np.int64)
+    np.add.at(time, cell, gaps.length)
+    return gaps.streams, time, np.bincount(cell, minlength=gaps.cells)
+
+
+def _described_of(
+    part: Part, short_ns: int, wanted: Ints | None
+) -> tuple[Ints, npt.NDArray[np.float64]]:
+    gaps = _gaps(part, short_ns, wanted)
+    return gaps.streams, _described(gaps)
 
 
 def _described(gaps: _Gaps) -> npt.NDArray[np.float64]:
@@ -217,9 +231,8 @@ def _described(gaps: _Gaps) -> npt.NDArray[np.float64]:
     return table
 
 
-def _found(chosen: Sequence[Part], short_ns: int, streams: Iterable[int] | None) -> list[_Gaps]:
-    wanted = None if streams is None else np.array(sorted({int(s) for s in streams}), np.int64)
-    return [_gaps(part, short_ns, wanted) for part in chosen]
+def _wanted(streams: Iterable[int] | None) -> Ints | None:
+    return None if streams is None else np.array(sorted({int(s) for s in streams}), np.int64)
 
 
 def _gaps(part: Part, short_ns: int, wanted: Ints | None) -> _Gaps:
@@ -243,4 +256,4 @@ def _gaps(part: Part, short_ns: int, wanted: Ints | None) -> _Gaps:
     call = part.trace.launch_of[following]
     late = (call >= 0) & (table.start_ns[call] > before)
     category = np.where(late, 0, np.where(length < short_ns, 1, 2))
-    return _Gaps(part.rank, streams.astype(np.int64), stream[pair], category, length)
+    return _Gaps(streams.astype(np.int64), stream[pair], category, length)

@@ -58,9 +58,7 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
     """
     match = matching(traces)
     name = clock if clock is not None else "fitted" if _is_skewed(traces) else traces.clock
-    times = arrivals(traces, match, name)
-    step, stated = _steps(match, times)
-    late = lateness(match, times, step)
+    times, step, stated, late = _of_all(traces, match, name)
     # Collectives count whole: whom a rank keeps waiting does not depend on who is shown.
     everyone = Selection(
         chosen.start_ns, chosen.end_ns, None, chosen.tracks, chosen.query, chosen.ids, traces
@@ -80,6 +78,21 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
         match, times, late, name, matched, np.flatnonzero(selected), step, stated, last,
         times.is_last[last], imposed[last], raw[last], lost,
     )  # fmt: skip
+
+
+def _of_all(
+    traces: TraceSet, match: Matching, clock: Clock
+) -> tuple[Arrivals, Ints, bool, Lateness]:
+    """Return what does not depend on the selection; it is kept with the set."""
+    key = ("lateness", clock)
+    known: tuple[Ints, tuple[Arrivals, Ints, bool, Lateness]] | None = traces.memo.get(key)
+    # The very same entries: others mean that kinds were told by other rules.
+    if known is None or known[0] is not match.collective:
+        times = arrivals(traces, match, clock)
+        step, stated = _steps(match, times)
+        found = times, step, stated, lateness(match, times, step)
+        known = traces.memo[key] = (match.collective, found)
+    return known[1]
 
 
 def _is_skewed(traces: TraceSet) -> bool:
@@ -118,19 +131,15 @@ def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:
 
 def companions(match: Matching, count: int) -> Ints:
     """Return with how many others each rank shares collectives."""
-    found = np.zeros(count, dtype=np.int64)
-    groups: dict[int, set[int]] = {}
-    pairs = np.unique(np.stack([match.lane, match.trace], axis=1), axis=0)
-    for lane, trace in pairs.tolist():
-        groups.setdefault(lane, set()).add(trace)
-    distinct = {frozenset(members) for members in groups.values()}
-    beside: dict[int, set[int]] = {}
-    for members in distinct:
-        for trace in members:
-            beside.setdefault(trace, set()).update(members)
-    for trace, others in beside.items():
-        found[trace] = len(others) - 1
-    return found
+    pairs = np.unique(match.lane * count + match.trace)
+    begins = np.flatnonzero(np.diff(pairs // count, prepend=-1))
+    distinct = {members.tobytes() for members in np.split(pairs % count, begins[1:])}
+    beside = np.zeros((count, count), dtype=bool)
+    for text in distinct:
+        members = np.frombuffer(text, dtype=np.int64)
+        beside[np.ix_(members, members)] = True
+    others: Ints = np.maximum(beside.sum(axis=1) - 1, 0)
+    return others
 
 
 def step_time(work: ImposedWaits, numbers: Ints, column: Ints) -> float:
@@ -142,7 +151,7 @@ def step_time(work: ImposedWaits, numbers: Ints, column: Ints) -> float:
     if len(apart) and np.median(apart) > 0:
         return float(np.median(apart))
     starts = [
-        int(trace.table.start_ns[0]) + shift
+        trace.start_ns - trace.shift_ns + shift
         for trace, shift in zip(work.match.traces, work.times.shifts_ns.tolist(), strict=True)
         if len(trace)
     ]

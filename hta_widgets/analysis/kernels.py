@@ -13,8 +13,9 @@ from hta_widgets.model import KINDS, Selection, TraceSet
 from hta_widgets.model.frames import dtype_of
 from hta_widgets.model.ordering import dense, group_order
 
+from .over_ranks import over_ranks
 from .results import joined, result
-from .scope import BUSY, Part, Window, count_kinds, parts
+from .scope import BUSY, Part, Parts, Window, count_kinds, parts
 
 __all__ = ["kernel_breakdown", "kernel_duration_by_rank"]
 
@@ -100,7 +101,7 @@ def kernel_breakdown(
     kinds = BUSY if include_memory else BUSY[:2]
     kernels = _kernels(chosen, kinds)
     kernels = kernels.in_order(
-        np.lexsort((kernels.kind, -kernels.count, -kernels.sum, _place(chosen, kernels.rank)))
+        np.lexsort((kernels.kind, -kernels.count, -kernels.sum, _place(chosen.ranks, kernels.rank)))
     )
     return result(
         {
@@ -174,7 +175,7 @@ def kernel_duration_by_rank(
     np.add.at(spent, group, kernels.sum)
     position = np.empty(len(groups), dtype=np.int64)
     position[np.argsort(-spent, kind="stable")] = np.arange(len(groups))
-    order = np.lexsort((_place(chosen, kernels.rank), position[group]))
+    order = np.lexsort((_place(chosen.ranks, kernels.rank), position[group]))
     if top is not None:
         order = order[position[group][order] < top]
     kernels = kernels.in_order(order)
@@ -194,14 +195,14 @@ def kernel_duration_by_rank(
     )
 
 
-def _place(chosen: Sequence[Part], rank: Ints) -> Ints:
+def _place(ranks: Sequence[int], rank: Ints) -> Ints:
     """Return the position of each rank in its set."""
-    place = {part.rank: number for number, part in enumerate(chosen)}
+    place = {one: number for number, one in enumerate(ranks)}
     return np.array([place[one] for one in rank.tolist()], dtype=np.int64)
 
 
-def _kernels(chosen: Sequence[Part], kinds: Sequence[str]) -> _Kernels:
-    found = [_of_rank(part, kinds) for part in chosen]
+def _kernels(chosen: Parts, kinds: Sequence[str]) -> _Kernels:
+    found = list(over_ranks(chosen, _of_rank, kinds))
     return _Kernels(
         joined([one.rank for one in found]),
         joined([one.kind for one in found]),

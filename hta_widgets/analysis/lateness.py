@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +13,9 @@ from hta_widgets import taxonomy
 from hta_widgets.model import KINDS, Trace
 from hta_widgets.model.intervals import Covered, Intervals, intersect, subtract, union
 
-from .collectives import Arrivals, covered_by_compute, exposed_between
+from .collectives import Arrivals, computed_between
 from .matching import Matching
+from .over_ranks import over_ranks
 
 __all__ = ["PARTS", "Lateness", "lateness", "loading_while_idle", "others_median"]
 
@@ -64,7 +66,7 @@ def lateness(match: Matching, times: Arrivals, step: Ints) -> Lateness:
     waited = _waited_elsewhere(match, times, since)
     inherited = _inherited(match, times, step, late, waited)
     share = np.clip(1.0 - inherited / np.maximum(late, 1.0), 0.0, 1.0)
-    spent = _spent(match, times, since)
+    spent, exposed = _spent(match, times, since)
     spent["waiting"] = waited.astype(np.float64)
     first = since == _NEVER
     excess = {}
@@ -73,7 +75,6 @@ def lateness(match: Matching, times: Arrivals, step: Ints) -> Lateness:
         apart = values - others_median(values, match)
         apart[first] = np.nan
         excess[part] = apart
-    exposed = exposed_between(match, times.arrival_ns, times.last_ns, times)
     return Lateness(late, np.where(late > 0, share, 1.0), exposed, excess)
 
 
@@ -152,21 +153,37 @@ def _inherited(match: Matching, times: Arrivals, step: Ints, late: Floats, waite
     return found
 
 
-def _spent(match: Matching, times: Arrivals, since: Ints) -> dict[str, Floats]:
-    """Return how long each rank computed, loaded data, and left its device idle."""
+def _spent(match: Matching, times: Arrivals, since: Ints) -> tuple[dict[str, Floats], Ints]:
+    """Return what each rank did before it arrived, and how long it then waited and did nothing."""
     spent = {part: np.zeros(len(match)) for part in ("compute", "data_loading", "host")}
-    for number, trace in enumerate(match.traces):
-        mine = match.of_trace[number]
-        end = times.arrival_ns[mine] - times.shifts_ns[number]
-        start = np.where(since[mine] == _NEVER, end, since[mine] - times.shifts_ns[number])
-        loading, idle = _idle(trace)
-        for part, covered in (
-            ("compute", covered_by_compute(trace)),
-            ("data_loading", loading),
-            ("host", idle),
-        ):
-            spent[part][mine] = covered(end) - covered(start)
-    return spent
+    exposed = times.wait_ns
+    each = []
+    for mine, shift in zip(match.of_trace, times.shifts_ns.tolist(), strict=True):
+        arrival = times.arrival_ns[mine] - shift
+        start = np.where(since[mine] == _NEVER, arrival, since[mine] - shift)
+        each.append((start, arrival, times.last_ns[mine] - shift))
+    found = over_ranks(match.traces, _spent_by_rank, each=each, executor=match.executor)
+    for mine, (before, computed) in zip(match.of_trace, found, strict=True):
+        for part, values in before.items():
+            spent[part][mine] = values
+        exposed[mine] -= computed
+    return spent, exposed
+
+
+def _spent_by_rank(
+    trace: Trace, start: Ints, arrival: Ints, last: Ints
+) -> tuple[dict[str, Ints], Ints]:
+    """Return how long a rank did what before it arrived, and computed from then to the last."""
+    loading, idle = _idle(trace)
+    before = {"compute": computed_between(trace, start, arrival)}
+    for part, covered in (("data_loading", loading), ("host", idle)):
+        before[part] = covered(arrival) - covered(start)
+    return before, computed_between(trace, arrival, last)
+
+
+@lru_cache(maxsize=1 << 14)
+def _loads_data(name: str) -> bool:
+    return _DATA_LOADING.search(name) is not None
 
 
 def loading_while_idle(trace: Trace) -> int:
@@ -189,7 +206,7 @@ def _idle(trace: Trace) -> tuple[Covered, Covered]:
         if len(table):
             whole = union(table.start_ns[:1], end.max(keepdims=True))
         idle = subtract(whole, union(table.start_ns[busy], end[busy]))
-        codes = [k for k, name in enumerate(table.names.values) if _DATA_LOADING.search(name)]
+        codes = [k for k, name in enumerate(table.names.values) if _loads_data(name)]
         loads = np.isin(table.name, np.array(codes, dtype=np.int32)) & (table.stream < 0)
         loading = intersect(idle, union(table.start_ns[loads], end[loads]))
         known = trace.memo[key] = (Covered(*loading), Covered(*subtract(idle, loading)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ from hta_widgets.model import KINDS, Pool, Selection, TraceSet
 from hta_widgets.model.frames import dtype_of
 from hta_widgets.model.ordering import stable_order
 
-from .results import categorical, joined, result
+from .over_ranks import over_ranks
+from .results import categorical, common_codes, joined, result
 from .scope import BUSY, Part, Window, count_kinds, parts
 
 __all__ = ["launch_outliers", "launch_stats", "launched_rows"]
@@ -81,12 +82,11 @@ def launch_stats(
     names, calls, kinds = Pool(), Pool(), BUSY if include_memory else BUSY[:2]
     unlaunched = 0
     found: list[dict[str, npt.NDArray[Any]]] = []
-    for part in chosen:
-        work = part.of_kinds(*kinds)
-        call, work, lost = launched_rows(part, work)
+    for columns, own_names, own_calls, lost in over_ranks(chosen, _of_rank, kinds):
         unlaunched += lost
-        order = stable_order(call)
-        found.append(_columns(part, call[order], work[order], names, calls))
+        columns["kernel"] = common_codes(columns["kernel"], own_names, names)
+        columns["launch"] = common_codes(columns["launch"], own_calls, calls)
+        found.append(columns)
     column = {key: joined([one[key] for one in found], dtype) for key, dtype in _DTYPES.items()}
     return result(
         {
@@ -128,6 +128,17 @@ def launched_rows(part: Part, work: Rows) -> tuple[Ints, Rows, int]:
     if known.all():
         return call, work, 0
     return call[known], work[known], int(len(work) - known.sum())
+
+
+def _of_rank(
+    part: Part, kinds: Sequence[str]
+) -> tuple[dict[str, npt.NDArray[Any]], list[str], list[str], int]:
+    """Return a rank's columns, the names of its kernels and calls, and how many have no call."""
+    names, calls = Pool(), Pool()
+    call, work, lost = launched_rows(part, part.of_kinds(*kinds))
+    order = stable_order(call)
+    columns = _columns(part, call[order], work[order], names, calls)
+    return columns, names.values, calls.values, lost
 
 
 def _columns(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import weakref
 from collections import Counter
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,11 @@ from hta_widgets.model import Selection, Trace, TraceSet
 
 from .alignment import MISSING, aligned
 from .collective_args import CommEvents, comm_events
+from .group_headers import Header, header_of
 from .mpi_calls import has_mpi_calls, mpi_calls
+from .over_ranks import over_ranks
 from .process_groups import Group, identified, missing_ranks
-from .scope import part_of
+from .scope import Part, Parts
 
 __all__ = ["Matching", "counted", "matching", "recorded_shift", "split"]
 
@@ -71,6 +72,10 @@ class Matching:
     counts: dict[str, int]
     matched_by: dict[str, int]
     missing_ranks: int
+    headers: list[Header]
+    #: of each rank's events
+    steps: list[Ints]
+    executor: Any = None
 
     def __len__(self) -> int:
         return len(self.collective)
@@ -111,10 +116,9 @@ def counted(match: Matching, chosen: Selection) -> tuple[npt.NDArray[np.bool_], 
     """Return which entries are selected, and the counts of what is."""
     kept = np.zeros(len(match), dtype=bool)
     communication = alone = 0
-    for number, (trace, events) in enumerate(zip(match.traces, match.events, strict=True)):
-        member = part_of(trace, chosen).has(events.rows)
-        if chosen.ranks is not None and trace.rank not in chosen.ranks:
-            member[:] = False
+    for number, (events, member) in enumerate(
+        zip(match.events, _members(match, chosen), strict=True)
+    ):
         mine = match.of_trace[number]
         kept[mine] = member[match.place[mine]]
         single = np.array([group.size == 1 for group in events.groups], dtype=bool)
@@ -131,7 +135,22 @@ def counted(match: Matching, chosen: Selection) -> tuple[npt.NDArray[np.bool_], 
     }
 
 
-_known: weakref.WeakKeyDictionary[TraceSet, tuple[int, Matching]] = weakref.WeakKeyDictionary()
+def _members(match: Matching, chosen: Selection) -> Iterator[npt.NDArray[np.bool_]]:
+    """Yield for each rank which of its events are selected."""
+    wanted = [chosen.ranks is None or trace.rank in chosen.ranks for trace in match.traces]
+    some = any(
+        value is not None
+        for value in (chosen.start_ns, chosen.end_ns, chosen.tracks, chosen.query, chosen.ids)
+    )
+    if not some:
+        for is_wanted, events in zip(wanted, match.events, strict=True):
+            yield np.full(len(events.rows), is_wanted, dtype=bool)
+        return
+    asked = [trace for trace, is_wanted in zip(match.traces, wanted, strict=True) if is_wanted]
+    rows = [(e.rows,) for e, is_wanted in zip(match.events, wanted, strict=True) if is_wanted]
+    found = over_ranks(Parts(asked, chosen, match.executor), Part.has, each=rows)
+    for is_wanted, events in zip(wanted, match.events, strict=True):
+        yield next(found) if is_wanted else np.zeros(len(events.rows), dtype=bool)
 
 
 def matching(traces: TraceSet) -> Matching:
@@ -142,11 +161,11 @@ def matching(traces: TraceSet) -> Matching:
     Sends and receives are matched within each pair of ranks. Kernels that name no group are
     taken by device stream, and matched only as far as their ends agree.
     """
-    known = _known.get(traces)
+    known: tuple[int, Matching] | None = traces.memo.get("matching")
     if known is None or known[0] != taxonomy.version():
-        known = (taxonomy.version(), _matched(list(traces.values())))
-        _known[traces] = known
-    return known[1]
+        known = traces.memo["matching"] = (taxonomy.version(), _matched(traces))
+    # What is kept holds on any clock; the ranks are on that of the set.
+    return replace(known[1], traces=list(traces.values()), executor=traces.executor)
 
 
 @dataclass(slots=True)
@@ -158,9 +177,11 @@ class _Lane:
     sure: bool
 
 
-def _matched(traces: list[Trace]) -> Matching:
-    events = _communication(traces)
-    keys, groups = identified(traces, events)
+def _matched(of: TraceSet) -> Matching:
+    traces = list(of.values())
+    ranks = _communication(of)
+    events, headers = [one.events for one in ranks], [one.header for one in ranks]
+    keys, groups = identified(traces, events, headers)
     lanes = _lanes(events, keys, groups)
     contents: dict[Hashable, int] = {}
     codes = [
@@ -209,25 +230,47 @@ def _matched(traces: list[Trace]) -> Matching:
         key: counts[key]
         for key in ("communication", "matched", "partly_matched", "unmatched", "alone")
     }
-    return _sorted(traces, events, lanes, groups, found, counted, dict(matched_by))
+    return _sorted(traces, ranks, lanes, groups, found, counted, dict(matched_by))
 
 
-def _communication(traces: list[Trace]) -> list[CommEvents]:
+@dataclass(slots=True, eq=False)
+class _RankComm:
+    """What is to be known of one rank."""
+
+    events: CommEvents
+    is_mpi: bool
+    steps: Ints
+    header: Header
+
+
+def _comm_of_rank(trace: Trace) -> _RankComm:
+    events = comm_events(trace)
+    steps = trace.table.step[events.rows]
+    return _RankComm(events, has_mpi_calls(trace), steps, header_of(trace))
+
+
+def _communication(traces: TraceSet) -> list[_RankComm]:
     """Return what ranks communicate: on their devices, or in MPI calls."""
-    hosts = [trace for trace in traces if has_mpi_calls(trace)]
-    calls = {trace.rank: events for trace, events in zip(hosts, mpi_calls(hosts), strict=True)}
-    return [calls.get(trace.rank) or comm_events(trace) for trace in traces]
+    found = list(over_ranks(traces, _comm_of_rank))
+    by_calls = [
+        (trace, one) for trace, one in zip(traces.values(), found, strict=True) if one.is_mpi
+    ]
+    calls = mpi_calls([trace for trace, _ in by_calls])
+    for (trace, one), events in zip(by_calls, calls, strict=True):
+        one.events, one.steps = events, trace.table.step[events.rows]
+    return found
 
 
 def _sorted(
     traces: list[Trace],
-    events: list[CommEvents],
+    ranks: list[_RankComm],
     lanes: list[_Lane],
     groups: list[Group],
     found: list[tuple[Ints, Ints, Ints, Ints]],
     counts: dict[str, int],
     matched_by: dict[str, int],
 ) -> Matching:
+    events, headers = [one.events for one in ranks], [one.header for one in ranks]
     empty = np.empty(0, dtype=np.int64)
     slot, trace, place, lane = (
         np.concatenate([part[k] for part in found]) if found else empty for k in range(4)
@@ -264,7 +307,9 @@ def _sorted(
         groups,
         counts,
         matched_by,
-        missing_ranks(traces, groups),
+        missing_ranks(traces, groups, headers),
+        headers,
+        [one.steps for one in ranks],
     )
 
 

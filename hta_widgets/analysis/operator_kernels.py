@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from hta_widgets.model.table import Pool
 
 from .host_stack import nearest, of_name, operator_tree
 from .name_runs import Runs
-from .results import categorical, joined, result
+from .over_ranks import over_ranks
+from .results import categorical, common_codes, joined, result
 from .scope import BUSY, Part, count_kinds, parts
 
 __all__ = ["operator_kernels", "operator_launch_delays"]
@@ -92,8 +94,12 @@ def operator_kernels(
             "runtime_delay_ns",
         )
     }
-    for part in chosen:
-        for key, values in _kernels_of(part, operator_name, names, operators, exact=exact).items():
+    for found, own_names, own_operators in over_ranks(
+        chosen, partial(_kernels_of, exact=exact), operator_name
+    ):
+        found["name"] = common_codes(found["name"], own_names, names)
+        found["operator"] = common_codes(found["operator"], own_operators, operators)
+        for key, values in found.items():
             columns[key].append(values)
     types = {"name": np.int32, "operator": np.int32, "kind": np.uint8, "stream": np.int32}
     whole: dict[str, Any] = {
@@ -111,9 +117,11 @@ def operator_kernels(
 
 
 def _kernels_of(
-    part: Part, operator_name: str | None, names: Pool, operators: Pool, *, exact: bool
-) -> dict[str, Any]:
+    part: Part, operator_name: str | None, *, exact: bool
+) -> tuple[dict[str, Any], list[str], list[str]]:
+    """Return a rank's columns, and the names of its kernels and operators."""
     trace, table = part.trace, part.table
+    names, operators = Pool(), Pool()
     work = part.busy_rows()
     call = trace.launch_of[work]
     if operator_name is None:
@@ -129,7 +137,7 @@ def _kernels_of(
     below = operator >= 0
     work, call, operator = work[below], call[below], operator[below]
     start, end = part.clipped(work)
-    return {
+    columns = {
         "rank": np.full(len(work), part.rank, dtype=np.int64),
         "id": work.astype(np.int64),
         "name": _coded(table.name[work], table.names, names),
@@ -143,6 +151,7 @@ def _kernels_of(
         "operator_delay_ns": table.start_ns[call] - table.start_ns[operator],
         "runtime_delay_ns": table.start_ns[work] - table.start_ns[call],
     }
+    return columns, names.values, operators.values
 
 
 def _coded(codes: npt.NDArray[np.int32], own: Pool, common: Pool) -> npt.NDArray[np.int32]:
@@ -200,11 +209,11 @@ def operator_launch_delays(
     >>> operator_launch_delays(traces, ranks=[0]).head()  # doctest: +SKIP
     """
     chosen = parts(traces, selection, window, ranks)
-    found = [_delays_of(part, prefix) for part in chosen]
+    found = list(over_ranks(chosen, _delays_of, prefix))
     sizes = [len(one.count) for one in found]
     return result(
         {
-            "rank": np.repeat(np.array([part.rank for part in chosen], dtype=np.int64), sizes),
+            "rank": np.repeat(np.array(chosen.ranks, dtype=np.int64), sizes),
             "operator": pd.array([x for one in found for x in one.operator], dtype="str"),
             "kernel_sequence": pd.array([x for one in found for x in one.sequence], dtype="str"),
             "occurrence_count": joined([one.count for one in found]),

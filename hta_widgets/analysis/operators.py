@@ -15,6 +15,7 @@ from hta_widgets.model.membership import Overlapping, index_of
 
 from .host_stack import Forest, OperatorTree, covered_by_children, forest_of, operator_tree
 from .operator_groups import Groups, call_stacks, input_shapes, names_of
+from .over_ranks import over_ranks
 from .results import joined, result
 from .scope import BUSY, Part, narrowed, parts
 
@@ -99,18 +100,20 @@ def operators(
     chosen = narrowed(traces, selection, window, ranks)
     lasting = replace(chosen, start_ns=None, end_ns=None)
     keys = ["name"] + ["input_shapes"] * group_by_shape + ["call_stack"] * group_by_stack
-    found = []
-    for part in parts(traces, lasting):
-        if chosen.start_ns is None and chosen.end_ns is None:
-            find = partial(_of_rank, part, keys, annotations=annotations)
-            found.append(part.once(("operators", *keys, annotations), find))
-            continue
-        shift = part.trace.shift_ns
-        low = None if chosen.start_ns is None else chosen.start_ns - shift
-        high = None if chosen.end_ns is None else chosen.end_ns - shift
-        cut = replace(part, low=low, high=high, plain=False)
-        found.append(_of_rank(cut, keys, annotations=annotations))
-    return _frame(found, keys)
+    window_ns = chosen.start_ns, chosen.end_ns
+    find = partial(_within_window, keys=keys, annotations=annotations)
+    return _frame(list(over_ranks(parts(traces, lasting), find, window_ns)), keys)
+
+
+def _within_window(
+    part: Part, window_ns: tuple[int | None, int | None], *, keys: list[str], annotations: bool
+) -> _Found:
+    if window_ns == (None, None):
+        find = partial(_of_rank, part, keys, annotations=annotations)
+        return part.once(("operators", *keys, annotations), find)
+    low, high = (None if edge is None else edge - part.trace.shift_ns for edge in window_ns)
+    cut = replace(part, low=low, high=high, plain=False)
+    return _of_rank(cut, keys, annotations=annotations)
 
 
 @dataclass(slots=True)

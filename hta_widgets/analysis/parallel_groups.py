@@ -12,11 +12,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.model import Selection, Trace, TraceSet
-from hta_widgets.model.event_args import event_args
 from hta_widgets.model.intervals import total, union
 
 from .collective_args import OPERATIONS, CommEvents
+from .group_headers import Header
 from .matching import Matching, matching
+from .over_ranks import over_ranks
 from .process_groups import identified
 from .results import categorical, result
 from .scope import Part, Window, count_kinds, parts
@@ -48,7 +49,6 @@ _WORDS: tuple[tuple[str, frozenset[str]], ...] = (
     ("all", frozenset({"default", "world"})),
 )
 
-_DESCRIPTION = "Process Group Description"
 _SEND_RECV = OPERATIONS.index("send_recv")
 _ALL_TO_ALL = OPERATIONS.index("all_to_all")
 
@@ -110,16 +110,21 @@ def parallel_groups(
     chosen = parts(traces, selection, window, ranks)
     match = matching(traces)
     numbers, groups = _all_groups(match)
-    world = _world(match.traces)
+    world = _world(match.headers)
     of_trace = {trace.rank: number for number, trace in enumerate(match.traces)}
     used = _operations(match, numbers, len(groups))
     kinds = [_kind(one, used[number], world) for number, one in enumerate(groups)]
     rows: list[tuple[int, int, _Spent]] = []
-    for part in chosen:
-        place = of_trace[part.rank]
-        own_groups = sorted(set(numbers[place]) | _in_header(groups, place))
-        spent = _spent(part, match.events[place], numbers[place], own_groups)
-        rows += [(number, place, one) for number, one in zip(own_groups, spent, strict=True)]
+    headed = _in_headers(groups, len(numbers))
+    places = [of_trace[rank] for rank in chosen.ranks]
+    own_groups = [sorted(set(numbers[place]) | headed[place]) for place in places]
+    each = [
+        (match.events[place], numbers[place], mine)
+        for place, mine in zip(places, own_groups, strict=True)
+    ]
+    of_ranks = over_ranks(chosen, _spent, each=each)
+    for place, mine, spent in zip(places, own_groups, of_ranks, strict=True):
+        rows += [(number, place, one) for number, one in zip(mine, spent, strict=True)]
     rows.sort(key=lambda row: (-groups[row[0]].size, row[0], row[1]))
     own = [groups[number] for number, _, _ in rows]
     whole = [_stated_rank(match.traces[place]) for _, place, _ in rows]
@@ -160,16 +165,17 @@ def stage_of(traces: TraceSet) -> dict[int, int]:
     match = matching(traces)
     numbers, groups = _all_groups(match)
     used = _operations(match, numbers, len(groups))
-    world = _world(match.traces)
+    world = _world(match.headers)
     pipelines = {
         number
         for number, one in enumerate(groups)
         if _kind(one, used[number], world)[0] == "pipeline"
     }
     found = {}
+    headed = _in_headers(groups, len(numbers))
     for place, trace in enumerate(match.traces):
         rank, stage = _stated_rank(trace), 0
-        for number in (set(numbers[place]) | _in_header(groups, place)) & pipelines:
+        for number in (set(numbers[place]) | headed[place]) & pipelines:
             members = groups[number].ranks
             stage = max(stage, members.index(rank) if rank in members else 0)
         found[trace.rank] = stage
@@ -191,14 +197,18 @@ class _Known:
     listed_by: set[int] = field(default_factory=set)
 
 
-def _in_header(groups: Sequence[_Known], place: int) -> set[int]:
-    """Return the numbers of the groups that a rank's header says it is in."""
-    return {number for number, one in enumerate(groups) if place in one.listed_by}
+def _in_headers(groups: Sequence[_Known], count: int) -> list[set[int]]:
+    """Return for each rank the numbers of the groups that its header says it is in."""
+    found: list[set[int]] = [set() for _ in range(count)]
+    for number, one in enumerate(groups):
+        for place in one.listed_by:
+            found[place].add(number)
+    return found
 
 
 def _all_groups(match: Matching) -> tuple[list[list[int]], list[_Known]]:
     """Return the number of each group of each rank's `CommEvents`, and all groups."""
-    numbers, named = identified(match.traces, match.events)
+    numbers, named = identified(match.traces, match.events, match.headers)
     groups = [_Known(one.label, one.ranks, one.size, one.named) for one in named]
     by_members: dict[tuple[str, tuple[int, ...]], int] = {}
     for place, (mine, events) in enumerate(zip(numbers, match.events, strict=True)):
@@ -206,10 +216,11 @@ def _all_groups(match: Matching) -> tuple[list[list[int]], list[_Known]]:
             if own.stream < 0:
                 by_members.setdefault((own.name, groups[number].ranks), number)
                 if not groups[number].description:
-                    groups[number].description = _described(match.traces[place], events, own.name)
+                    groups[number].description = _described(match.headers[place], events, own.name)
     for place, trace in enumerate(match.traces):
         own_rank = _stated_rank(trace)
-        for name, description, ranks in _configured(trace):
+        for group in match.headers[place].groups:
+            name, ranks = group.name, group.ranks
             if own_rank not in ranks:
                 continue
             number = by_members.setdefault((name, ranks), len(groups))
@@ -219,50 +230,33 @@ def _all_groups(match: Matching) -> tuple[list[list[int]], list[_Known]]:
                 )
                 groups.append(_Known(label, ranks, len(ranks), True))
             groups[number].listed_by.add(place)
-            groups[number].description = groups[number].description or description
+            groups[number].description = groups[number].description or group.description
     return numbers, groups
 
 
-def _configured(trace: Trace) -> list[tuple[str, str, tuple[int, ...]]]:
-    """Return name, description and members of the groups in a file's header."""
-    info = trace.metadata.get("distributedInfo")
-    entries = info.get("pg_config") if isinstance(info, dict) else None
-    found = []
-    for entry in entries if isinstance(entries, list) else ():
-        if not isinstance(entry, dict):
-            continue
-        ranks = entry.get("ranks")
-        if isinstance(ranks, list) and ranks and all(isinstance(rank, int) for rank in ranks):
-            description = str(entry.get("pg_desc") or "")
-            found.append((str(entry.get("pg_name", "")), description, tuple(ranks)))
-    return found
-
-
-def _described(trace: Trace, events: CommEvents, name: str) -> str:
+def _described(header: Header, events: CommEvents, name: str) -> str:
     """Return what a file calls a group's purpose, in its header or on the group's first event."""
-    for other, description, _ in _configured(trace):
-        if other == name and description:
-            return description
+    for group in header.groups:
+        if group.name == name and group.ranks and group.description:
+            return group.description
     code = next((k for k, one in enumerate(events.groups) if one.name == name), -1)
-    first = np.flatnonzero(events.group == code)[:1]
-    stated = event_args(trace, events.rows[first], (_DESCRIPTION,))[_DESCRIPTION]
-    return stated[0] if stated and isinstance(stated[0], str) else ""
+    return events.descriptions[code] if 0 <= code < len(events.descriptions) else ""
 
 
 def _stated_rank(trace: Trace) -> int:
     return trace.rank if trace.stated_rank is None else trace.stated_rank
 
 
-def _world(traces: Sequence[Trace]) -> int:
+def _world(headers: Sequence[Header]) -> int:
     """Return how many ranks the job has, as far as files say; -1 if none does."""
-    sizes = [-1]
-    for trace in traces:
-        info = trace.metadata.get("distributedInfo")
-        size = info.get("world_size") if isinstance(info, dict) else None
-        if isinstance(size, int):
-            sizes.append(size)
-        sizes += [len(ranks) for _, _, ranks in _configured(trace)]
-    return max(sizes)
+    return max(
+        (
+            size
+            for header in headers
+            for size in (header.world_size, *(len(group.ranks) or -1 for group in header.groups))
+        ),
+        default=-1,
+    )
 
 
 # --- what they are for ----------------------------------------------------------------------------

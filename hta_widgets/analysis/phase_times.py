@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import weakref
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,9 +14,11 @@ import pandas as pd
 
 from hta_widgets import taxonomy
 from hta_widgets.model import KINDS, Selection, Trace, TraceSet
+from hta_widgets.model.keeping import walked
 from hta_widgets.model.names import short_name
 
 from .host_stack import nearest
+from .over_ranks import over_ranks
 from .results import joined, result
 from .scope import Part, Window, parts
 from .step_times import from_median, step_numbers
@@ -94,10 +95,10 @@ def phase_times(
     chosen = parts(traces, selection, window, ranks)
     phases = _phases(traces)
     place = {name: number for number, name in enumerate(phases)}
-    found = [_of_rank(part, place) for part in chosen]
+    found = list(over_ranks(chosen, _of_rank, place))
     column = {key: joined([one[key] for one in found]) for key in ("phase", "rank", "step")}
     times = {key: joined([one[key] for one in found]) for key in ("start_ns", "dur_ns")}
-    position = {part.rank: number for number, part in enumerate(chosen)}
+    position = {rank: number for number, rank in enumerate(chosen.ranks)}
     at = np.array([position[rank] for rank in column["rank"].tolist()], dtype=np.int64)
     order = np.lexsort((column["step"], at, column["phase"]))
     pairs = np.stack([column["phase"], column["step"]])
@@ -142,13 +143,16 @@ def phase_ranges(traces: TraceSet) -> PhaseRanges:
     """Return the ranges that `phase_times` adds up."""
     names = _phases(traces)
     place = {name: number for number, name in enumerate(names)}
-    of_rank = {}
-    for trace in traces.values():
-        ranges = _in_steps(trace)
-        phase = _places(trace, ranges, place)
-        known = phase >= 0
-        of_rank[trace.rank] = ranges.rows[known], ranges.step[known], phase[known]
+    found = over_ranks(traces, _ranges_of_phases, place)
+    of_rank = dict(zip(traces.ranks, found, strict=True))
     return PhaseRanges(names, _labels(names), of_rank)
+
+
+def _ranges_of_phases(trace: Trace, place: dict[str, int]) -> tuple[Rows, Ints, Ints]:
+    ranges = _in_steps(trace)
+    phase = _places(trace, ranges, place)
+    known = phase >= 0
+    return ranges.rows[known], ranges.step[known], phase[known]
 
 
 def phase_label(name: str) -> str:
@@ -175,7 +179,7 @@ def _note(traces: TraceSet, phases: Sequence[str], chosen: Sequence[Part]) -> st
         return "no ranks are selected"
     if phases:
         return "the selection or window holds no phase of a step"
-    if not any(len(_in_steps(trace).steps) for trace in traces.values()):
+    if not any(len(_in_steps(trace).steps) for trace in walked(traces.values())):
         return "no ProfilerStep is in the trace: call the profiler's step() once an iteration"
     return "no range occurs once in most steps: mark phases with torch.profiler.record_function"
 
@@ -218,14 +222,11 @@ def _find(trace: Trace) -> _InSteps:
     return _InSteps(rows, number[table.name[above[direct]]], np.unique(number[table.name[steps]]))
 
 
-_known: weakref.WeakKeyDictionary[TraceSet, tuple[int, list[str]]] = weakref.WeakKeyDictionary()
-
-
 def _phases(traces: TraceSet) -> list[str]:
     """Return the names of phases, as they follow each other."""
-    known = _known.get(traces)
+    known: tuple[int, list[str]] | None = traces.memo.get("phases")
     if known is None or known[0] != taxonomy.version():
-        known = _known[traces] = (taxonomy.version(), _find_phases(traces))
+        known = traces.memo["phases"] = (taxonomy.version(), _find_phases(traces))
     return known[1]
 
 
@@ -233,29 +234,40 @@ def _find_phases(traces: TraceSet) -> list[str]:
     once: Counter[str] = Counter()
     offset: dict[str, list[int]] = {}
     total = 0
-    for trace in traces.values():
-        found = _in_steps(trace)
-        total += len(found.steps)
-        table = trace.table
-        names = table.name[found.rows]
-        pairs, first, counts = np.unique(
-            np.stack([names, found.step]), axis=1, return_index=True, return_counts=True
-        )
-        begin = {
-            int(step): int(start)
-            for step, start in zip(
-                found.step[::-1].tolist(), table.start_ns[found.rows][::-1].tolist(), strict=True
-            )
-        }
-        for (name, step), row, count in zip(
-            pairs.T.tolist(), found.rows[first].tolist(), counts.tolist(), strict=True
-        ):
-            if count == 1:
-                text = table.names[name]
-                once[text] += 1
-                offset.setdefault(text, []).append(int(table.start_ns[row]) - begin[step])
+    for steps, alone in over_ranks(traces, _alone_in_steps):
+        total += steps
+        for text, apart in alone:
+            once[text] += 1
+            offset.setdefault(text, []).append(apart)
     names_of = [name for name, count in once.items() if 2 * count > total]
     return sorted(names_of, key=lambda name: (sorted(offset[name])[len(offset[name]) // 2], name))
+
+
+def _alone_in_steps(trace: Trace) -> tuple[int, list[tuple[str, int]]]:
+    """Return how many steps a rank has, and what occurs once in a step, how long after its first.
+
+    The first is the first range of the step.
+    """
+    found = _in_steps(trace)
+    table = trace.table
+    names = table.name[found.rows]
+    pairs, first, counts = np.unique(
+        np.stack([names, found.step]), axis=1, return_index=True, return_counts=True
+    )
+    begin = {
+        int(step): int(start)
+        for step, start in zip(
+            found.step[::-1].tolist(), table.start_ns[found.rows][::-1].tolist(), strict=True
+        )
+    }
+    alone = [
+        (table.names[name], int(table.start_ns[row]) - begin[step])
+        for (name, step), row, count in zip(
+            pairs.T.tolist(), found.rows[first].tolist(), counts.tolist(), strict=True
+        )
+        if count == 1
+    ]
+    return len(found.steps), alone
 
 
 def _places(trace: Trace, ranges: _InSteps, place: dict[str, int]) -> Ints:

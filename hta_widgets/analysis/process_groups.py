@@ -6,10 +6,12 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from hta_widgets.model import Trace
 
 from .collective_args import CommEvents, GroupName
+from .group_headers import Header
 
 __all__ = ["Group", "identified", "missing_ranks"]
 
@@ -37,7 +39,7 @@ class Group:
 
 
 def identified(
-    traces: Sequence[Trace], events: Sequence[CommEvents]
+    traces: Sequence[Trace], events: Sequence[CommEvents], headers: Sequence[Header]
 ) -> tuple[list[list[int]], list[Group]]:
     """Return for each trace's groups their numbers in one list of groups, and that list.
 
@@ -71,7 +73,7 @@ def identified(
                 identities.append((group, copies[t]))
             mine.append(number)
         keys.append(mine)
-    return keys, _labelled(identities, traces)
+    return keys, _labelled(identities, headers)
 
 
 def _copies(traces: Sequence[Trace]) -> list[int]:
@@ -91,7 +93,12 @@ def _members_key(group: GroupName, copy: int) -> Hashable:
     if group.stream >= 0:
         return ("stream", copy)
     # As listed on the event: not every file has a header that completes long lists.
-    return (tuple(re.findall(r"\d+", group.listed)) or group.ranks, group.size, copy)
+    return (_numerals(group.listed) or group.ranks, group.size, copy)
+
+
+@lru_cache(maxsize=4096)
+def _numerals(listed: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"\d+", listed))
 
 
 def _differ(names: list[list[str]]) -> bool:
@@ -113,11 +120,11 @@ def _stream_numbers(events: Sequence[CommEvents]) -> list[dict[int, int]]:
     ]
 
 
-def _labelled(identities: list[tuple[GroupName, int]], traces: Sequence[Trace]) -> list[Group]:
+def _labelled(identities: list[tuple[GroupName, int]], headers: Sequence[Header]) -> list[Group]:
     names = Counter((group.name, copy) for group, copy in identities if group.stream < 0)
     groups: list[Group] = []
     taken: set[str] = set()
-    world = _world(traces)
+    world = _world(headers)
     for group, copy in identities:
         label, size, ranks = group.name, group.size, group.ranks
         if group.stream >= 0:
@@ -138,19 +145,16 @@ def _labelled(identities: list[tuple[GroupName, int]], traces: Sequence[Trace]) 
     return groups
 
 
-def _world(traces: Sequence[Trace]) -> int:
+def _world(headers: Sequence[Header]) -> int:
     """Return how many ranks the job has, as far as files say; -1 if none does."""
-    sizes = []
-    for trace in traces:
-        info = trace.metadata.get("distributedInfo")
-        size = info.get("world_size") if isinstance(info, dict) else None
-        if isinstance(size, int) and size > 0:
-            sizes.append(size)
+    sizes = [header.world_size for header in headers if header.world_size > 0]
     return max(sizes, default=-1)
 
 
-def missing_ranks(traces: Sequence[Trace], groups: Sequence[Group]) -> int:
+def missing_ranks(
+    traces: Sequence[Trace], groups: Sequence[Group], headers: Sequence[Header]
+) -> int:
     """Return how many ranks take part, as far as files say, of which there is no file."""
     have = {trace.rank if trace.stated_rank is None else trace.stated_rank for trace in traces}
     named = {rank for group in groups for rank in group.ranks}
-    return max(len(named - have), _world(traces) - len(have), 0)
+    return max(len(named - have), _world(headers) - len(have), 0)

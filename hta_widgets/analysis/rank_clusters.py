@@ -13,12 +13,12 @@ from hta_widgets.errors import TraceError
 from hta_widgets.model import Selection, TraceSet
 from hta_widgets.model.names import short_name
 
+from .collective_waits import waits_of
 from .collectives import Clock
 from .parallel_groups import stage_of
 from .rank_features import TIMES, RankFeatures, rank_features
 from .results import result
 from .scope import Part, Window, count_kinds, narrowed, parts
-from .step_times import waits_of
 
 __all__ = ["rank_clusters"]
 
@@ -143,9 +143,9 @@ def rank_clusters(
     waits = waits_of(traces, clock)
     features = rank_features(traces, chosen, waits, narrowed(traces, selection, window, ranks))
     stages = stage_of(traces)
-    stage = np.array([stages[part.rank] for part in chosen], dtype=np.int64)
+    stage = np.array([stages[rank] for rank in chosen.ranks], dtype=np.int64)
     found = clustered(features, stage, tolerance, max_clusters)
-    rank = np.array([part.rank for part in chosen], dtype=np.int64)
+    rank = np.array(chosen.ranks, dtype=np.int64)
     return result(
         {
             "rank": rank,

@@ -10,9 +10,11 @@ import numpy.typing as npt
 
 from hta_widgets.model import KINDS, Selection, TraceSet
 
+from .collective_waits import RankWaits, Waits
 from .imposed_waits import imposed_waits, mean_share, step_shares
-from .scope import Part
-from .step_times import Waits, device_times, host_steps
+from .over_ranks import over_ranks
+from .scope import Part, Parts
+from .step_times import device_times, host_steps
 
 __all__ = ["TIMES", "RankFeatures", "rank_features"]
 
@@ -63,39 +65,63 @@ class RankFeatures:
 
 
 def rank_features(
-    traces: TraceSet, chosen: Sequence[Part], waits: Waits, narrowed: Selection
+    traces: TraceSet, chosen: Parts, waits: Waits, narrowed: Selection
 ) -> RankFeatures:
     """Return the features of the ranks, over the steps that all of them have.
 
     Where they have none in common each rank's own count, and where there are no steps the whole
     time of a rank is one.
     """
-    stepped = [host_steps(part) for part in chosen]
-    common = _common([numbers for numbers, _, _ in stepped])
-    times = np.zeros((len(chosen), len(TIMES)))
-    error = np.zeros_like(times)
-    counts = np.zeros(len(chosen), dtype=np.int64)
-    kernels: list[tuple[Ints, Floats]] = []
+    found = list(over_ranks(chosen, _of_rank, None, each=waits.each(chosen.ranks)))
+    common = _common([one.stepped for one in found])
+    if len(common):
+        # Few have steps that others lack: those are gone over again.
+        again = [len(one.stepped) > 0 and len(one.stepped) != len(common) for one in found]
+        places = np.flatnonzero(again).tolist()
+        rest = Parts([chosen.traces[place] for place in places], chosen.selection, chosen.executor)
+        others = over_ranks(rest, _of_rank, common, each=waits.each(rest.ranks))
+        for place, one in zip(places, others, strict=True):
+            found[place] = one
     names: dict[str, int] = {}
-    for place, (part, steps) in enumerate(zip(chosen, stepped, strict=True)):
-        code, dur, counts[place] = _stretches(part, steps, common)
-        spent = device_times(part, code, len(dur), waits)
-        own = dur - spent["exposed_wait_ns"]
-        table = np.stack([dur, own, *(spent[name] for name in TIMES[2:])], axis=1)
-        times[place] = table.mean(axis=0)
-        if len(dur) > 1:
-            error[place] = table.std(axis=0, ddof=1) / np.sqrt(len(dur))
-        kernels.append(_kernels(part, code, names))
+    kernels = [
+        (np.array([names.setdefault(n, len(names)) for n in one.kernels], np.int64), one.kernel_ns)
+        for one in found
+    ]
     share, kernel_names = _shares(kernels, list(names))
+    counts = np.array([one.steps for one in found], dtype=np.int64)
     return RankFeatures(
-        times,
-        error,
+        np.array([one.times for one in found]).reshape(-1, len(TIMES)),
+        np.array([one.error for one in found]).reshape(-1, len(TIMES)),
         _lost(traces, chosen, waits, narrowed),
         share,
         kernel_names,
         counts,
         bool(len(common)),
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _OfRank:
+    """The features of one rank, over its steps or those asked for."""
+
+    stepped: Ints  # its steps
+    steps: int
+    times: Floats
+    error: Floats
+    kernels: list[str]
+    kernel_ns: Floats
+
+
+def _of_rank(part: Part, common: Ints | None, waits: RankWaits) -> _OfRank:
+    steps = host_steps(part)
+    code, dur, count = _stretches(part, steps, steps[0] if common is None else common)
+    spent = device_times(part, code, len(dur), waits)
+    own = dur - spent["exposed_wait_ns"]
+    table = np.stack([dur, own, *(spent[name] for name in TIMES[2:])], axis=1)
+    error = np.zeros(len(TIMES))
+    if len(dur) > 1:
+        error = table.std(axis=0, ddof=1) / np.sqrt(len(dur))
+    return _OfRank(steps[0], count, table.mean(axis=0), error, *_kernels(part, code))
 
 
 def _stretches(part: Part, steps: tuple[Ints, Ints, Ints], common: Ints) -> tuple[Ints, Ints, int]:
@@ -123,18 +149,18 @@ def _common(numbers: Sequence[Ints]) -> Ints:
     return common
 
 
-def _lost(traces: TraceSet, chosen: Sequence[Part], waits: Waits, narrowed: Selection) -> Floats:
+def _lost(traces: TraceSet, chosen: Parts, waits: Waits, narrowed: Selection) -> Floats:
     found = imposed_waits(traces, narrowed, waits.clock)
     if not len(found.match):
         return np.zeros(len(chosen))
     shares, _ = step_shares(found, len(traces))
     mean = np.nan_to_num(mean_share(shares))
     place = {rank: number for number, rank in enumerate(traces.ranks)}
-    return mean[[place[part.rank] for part in chosen]]
+    return mean[[place[rank] for rank in chosen.ranks]]
 
 
-def _kernels(part: Part, code: Ints, names: dict[str, int]) -> tuple[Ints, Floats]:
-    """Return the numbers in `names` of the rank's compute kernels, and how long each runs."""
+def _kernels(part: Part, code: Ints) -> tuple[list[str], Floats]:
+    """Return the names of the rank's compute kernels, and how long each runs."""
     table = part.table
     rows = part.rows[(part.kinds == KINDS.index("compute")) & (table.stream[part.rows] >= 0)]
     rows = rows[code[rows] >= 0]
@@ -142,8 +168,8 @@ def _kernels(part: Part, code: Ints, names: dict[str, int]) -> tuple[Ints, Float
         table.name[rows], part.durations(rows), minlength=len(table.names)
     ).astype(np.float64)
     used = np.flatnonzero(spent)
-    numbers = [names.setdefault(table.names[name], len(names)) for name in used.tolist()]
-    return np.array(numbers, dtype=np.int64), spent[used]
+    names = table.names.values
+    return [names[name] for name in used.tolist()], spent[used]
 
 
 def _shares(kernels: Sequence[tuple[Ints, Floats]], names: list[str]) -> tuple[Floats, list[str]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +13,12 @@ from hta_widgets.errors import TraceError
 from hta_widgets.model import Selection, TraceSet
 from hta_widgets.model.intervals import Covered, Intervals, subtract, union
 
+from .collective_waits import RankWaits, waits_of
 from .collectives import Clock
 from .exposed_waits import waiting
+from .over_ranks import over_ranks
 from .results import result
 from .scope import BUSY, Part, Window, count_kinds, narrowed, parts
-from .step_times import Waits, waits_of
 
 __all__ = ["HEATMAP_METRICS", "bin_edges", "metric_times", "rank_time_heatmap"]
 
@@ -105,16 +107,16 @@ def rank_time_heatmap(
     of_all_times = Selection(None, None, chosen.ranks, chosen.tracks, chosen.query, chosen.ids)
     ranks_of = parts(traces, of_all_times)
     waits = waits_of(traces, clock) if metric == "waiting" else None
-    values = np.zeros((len(ranks_of), bins), dtype=np.int64)
-    for place, part in enumerate(ranks_of):
-        pieces = metric_times(part, metric, waits)
-        values[place] = np.diff(Covered(*pieces)(edges - part.trace.shift_ns))
+    none: Sequence[tuple[Any, ...]] = [(None,)] * len(ranks_of)
+    own = none if waits is None else waits.each(ranks_of.ranks)
+    found = list(over_ranks(ranks_of, _in_bins, metric, edges, each=own))
+    values = np.array([value for value, _ in found], dtype=np.int64).reshape(-1, bins)
     starts = np.tile(edges[:-1], len(ranks_of))
     ends = np.tile(edges[1:], len(ranks_of))
     length = np.where(ends > starts, ends - starts, np.nan)
     return result(
         {
-            "rank": np.array([part.rank for part in ranks_of], dtype=np.int64).repeat(bins),
+            "rank": np.array(ranks_of.ranks, dtype=np.int64).repeat(bins),
             "bin": np.tile(np.arange(bins), len(ranks_of)),
             "start_ns": starts,
             "end_ns": ends,
@@ -122,7 +124,7 @@ def rank_time_heatmap(
             "share": values.reshape(-1) / length,
         },
         matched=count_kinds(ranks_of),
-        note=_note(ranks_of, metric, values),
+        note=_note([works for _, works in found], metric, values),
         metric=metric,
         **({} if waits is None else {"clock": waits.clock}),
     )
@@ -137,7 +139,7 @@ def bin_edges(start: int, end: int, bins: int) -> Ints:
     return edges
 
 
-def metric_times(part: Part, metric: str, waits: Waits | None = None) -> Intervals:
+def metric_times(part: Part, metric: str, waits: RankWaits | None = None) -> Intervals:
     """Return when a metric holds for a rank, in its table's times."""
     if metric == "busy":
         return part.covered(*BUSY)
@@ -156,10 +158,17 @@ def metric_times(part: Part, metric: str, waits: Waits | None = None) -> Interva
     return part.covered(metric)
 
 
-def _note(chosen: list[Part], metric: str, values: Ints) -> str:
-    if not chosen:
+def _in_bins(part: Part, metric: str, edges: Ints, waits: RankWaits | None) -> tuple[Ints, bool]:
+    """Return the time in each bin, and whether the device does anything."""
+    pieces = metric_times(part, metric, waits)
+    within: Ints = np.diff(Covered(*pieces)(edges - part.trace.shift_ns))
+    return within, bool(len(part.busy_rows()))
+
+
+def _note(work: Sequence[bool], metric: str, values: Ints) -> str:
+    if not work:
         return "no ranks are selected"
-    if not any(len(part.busy_rows()) for part in chosen):
+    if not any(work):
         return "no device work is selected: no kernels and no copies"
     if not values.any():
         return f"nothing is {metric.replace('_', ' ')} here"

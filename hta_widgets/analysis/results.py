@@ -10,8 +10,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.model.frames import dtype_of
+from hta_widgets.model.table import Pool
 
-__all__ = ["categorical", "joined", "result"]
+__all__ = ["categorical", "common_codes", "joined", "result"]
 
 
 def result(
@@ -52,3 +53,11 @@ def joined(arrays: Sequence[npt.NDArray[Any]], dtype: Any = np.int64) -> npt.NDA
 def categorical(codes: npt.NDArray[Any], values: Sequence[str]) -> pd.Categorical:
     """Return strings given as codes into distinct `values`."""
     return pd.Categorical.from_codes(codes, dtype=dtype_of(values))
+
+
+def common_codes(
+    codes: npt.NDArray[np.int32], own: Sequence[str], common: Pool
+) -> npt.NDArray[np.int32]:
+    """Return codes into what one rank names as codes into what all ranks name."""
+    new = np.array([common.add(name) for name in own], dtype=np.int32)
+    return new[codes]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,10 @@ from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
 from hta_widgets.model import KINDS, EventTable, Selection, Trace, TraceSet
 from hta_widgets.model.intervals import Intervals, clip, union
+from hta_widgets.model.keeping import walked
 from hta_widgets.model.membership import index_of, member_rows
 
-__all__ = ["BUSY", "Part", "Window", "count_kinds", "narrowed", "part_of", "parts"]
+__all__ = ["BUSY", "Part", "Parts", "Window", "count_kinds", "narrowed", "part_of", "parts"]
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
@@ -149,6 +150,64 @@ class Part:
         )
 
 
+class Parts(Sequence[Part]):
+    """The selected events of several ranks, rank by rank.
+
+    They are found when they are asked for. Whoever goes through them lets each go before the next,
+    unless all fit into what may be kept; so hold on to what is found of a part, not to the part.
+
+    Attributes
+    ----------
+    traces : list of Trace
+    selection : Selection
+    executor : Executor or None
+        Of their set.
+    kind_counts : dict
+        By rank, as far as it was gone through: how many of the events are of each kind.
+    """
+
+    def __init__(self, traces: Sequence[Trace], selection: Selection, executor: Any = None) -> None:
+        self.traces = list(traces)
+        self.selection = selection
+        self.executor = executor
+        self.kind_counts: dict[int, Ints] = {}
+
+    @property
+    def ranks(self) -> list[int]:
+        """The ranks, ascending."""
+        return [trace.rank for trace in self.traces]
+
+    def __len__(self) -> int:
+        return len(self.traces)
+
+    @overload
+    def __getitem__(self, place: int) -> Part: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Part]: ...
+
+    def __getitem__(self, place: int | slice) -> Part | list[Part]:
+        if isinstance(place, slice):
+            return [part_of(trace, self.selection) for trace in self.traces[place]]
+        return part_of(self.traces[place], self.selection)
+
+    def __iter__(self) -> Iterator[Part]:
+        for trace in walked(self.traces):
+            part = part_of(trace, self.selection)
+            yield part
+            self.kind_counts[trace.rank] = part.kind_counts
+
+    def counts(self) -> Ints:
+        """Return how many events are of each kind, over all ranks."""
+        unknown = [trace for trace in self.traces if trace.rank not in self.kind_counts]
+        for trace in walked(unknown):
+            self.kind_counts[trace.rank] = part_of(trace, self.selection).kind_counts
+        total = np.zeros(len(KINDS), dtype=np.int64)
+        for rank in self.ranks:
+            total += self.kind_counts[rank]
+        return total
+
+
 def narrowed(
     traces: TraceSet,
     selection: Selection | str | None = None,
@@ -213,7 +272,7 @@ def parts(
     selection: Selection | str | None = None,
     window: Window | None = None,
     ranks: Iterable[int] | int | None = None,
-) -> list[Part]:
+) -> Parts:
     """Return the selected events, rank by rank; ranks that are not selected are left out.
 
     Raises
@@ -222,11 +281,11 @@ def parts(
         Where a rank is not there, or the selection's query does not work.
     """
     chosen = narrowed(traces, selection, window, ranks)
-    return [
-        part_of(trace, chosen)
-        for trace in traces.values()
-        if chosen.ranks is None or trace.rank in chosen.ranks
-    ]
+    return Parts(
+        [trace for trace in traces.values() if chosen.ranks is None or trace.rank in chosen.ranks],
+        chosen,
+        traces.executor,
+    )
 
 
 def part_of(trace: Trace, selection: Selection) -> Part:
@@ -267,7 +326,10 @@ def part_of(trace: Trace, selection: Selection) -> Part:
 
 def count_kinds(chosen: Sequence[Part], kinds: Sequence[str] = BUSY) -> dict[str, int]:
     """Return how many selected events are of each kind, also where there are none."""
-    counts = np.zeros(len(KINDS), dtype=np.int64)
-    for part in chosen:
-        counts += part.kind_counts
+    if isinstance(chosen, Parts):
+        counts = chosen.counts()
+    else:
+        counts = np.zeros(len(KINDS), dtype=np.int64)
+        for part in chosen:
+            counts += part.kind_counts
     return {kind: int(counts[KINDS.index(kind)]) for kind in kinds}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ from hta_widgets.model import KINDS, Selection, Trace, TraceSet
 
 from .host_stack import backward_parents, forest_of, nearest, of_name
 from .name_runs import Runs
+from .over_ranks import over_ranks
 from .results import joined, result
 from .scope import Part, parts
 
@@ -86,10 +88,9 @@ def frequent_kernel_sequences(
     >>> traces = hw.load("runs/job")  # doctest: +SKIP
     >>> frequent_kernel_sequences(traces, "aten::linear", top_k=5)  # doctest: +SKIP
     """
-    found = [
-        find_patterns(part, operator_name, min_pattern_len, top_k=top_k, every_depth=every_depth)
-        for part in parts(traces, selection, window, ranks)
-    ]
+    find = partial(find_patterns, top_k=top_k, every_depth=every_depth)
+    chosen = parts(traces, selection, window, ranks)
+    found = list(over_ranks(chosen, find, operator_name, min_pattern_len))
     sizes = [len(one.texts) for one in found]
     candidates = sum(one.candidates for one in found)
     note = ""

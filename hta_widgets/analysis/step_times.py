@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import weakref
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +11,11 @@ import pandas as pd
 
 from hta_widgets.model import Selection, Trace, TraceSet
 from hta_widgets.model.intervals import Intervals, subtract, union
+from hta_widgets.model.keeping import walked
 
-from .clock_offsets import clock_fit
-from .collectives import Arrivals, Clock, arrivals
-from .matching import Matching, matching, split
+from .collective_waits import RankWaits, Waits, waits_of
+from .collectives import Clock
+from .over_ranks import over_ranks
 from .results import joined, result
 from .scope import Part, Window, count_kinds, part_of, parts
 
@@ -122,7 +121,7 @@ def step_times(
     """
     chosen = parts(traces, selection, window, ranks)
     waits = waits_of(traces, clock)
-    found = [_of_rank(part, waits) for part in chosen]
+    found = list(over_ranks(chosen, _of_rank, each=waits.each(chosen.ranks)))
     column = {
         name: joined([one[name] for one in found])
         for name in ("rank", "step", "start_ns", "dur_ns", *DEVICE_TIMES)
@@ -133,7 +132,9 @@ def step_times(
         apart, share = from_median(column["step"], column[f"{name}_ns"])
         deviations[f"{name}_deviation_ns"] = apart
         deviations[f"{name}_deviation_share"] = share
-    without = [part for part, one in zip(chosen, found, strict=True) if not len(one["step"])]
+    without = [
+        trace for trace, one in zip(chosen.traces, found, strict=True) if not len(one["step"])
+    ]
     return result(
         {**column, **deviations},
         matched={"steps": len(column["step"]), **count_kinds(chosen)},
@@ -142,10 +143,10 @@ def step_times(
     )
 
 
-def _note(without: list[Part], ranks: int) -> str:
+def _note(without: list[Trace], ranks: int) -> str:
     if not ranks:
         return "no ranks are selected"
-    known = sum(_steps_of(part.trace) for part in without)
+    known = sum(_steps_of(trace) for trace in walked(without))
     if len(without) == ranks:
         if known:
             return (
@@ -154,7 +155,7 @@ def _note(without: list[Part], ranks: int) -> str:
             )
         return "no ProfilerStep is in the trace: call the profiler's step() once an iteration"
     selected = " selected" if known else ""
-    listed = ", ".join(str(part.rank) for part in without)
+    listed = ", ".join(str(trace.rank) for trace in without)
     return f"no ProfilerStep{selected} on ranks {listed}" if without else ""
 
 
@@ -164,7 +165,7 @@ def _steps_of(trace: Trace) -> int:
     return part.once("steps", lambda: len(host_steps(part)[0]))
 
 
-def _of_rank(part: Part, waits: Waits) -> dict[str, Ints]:
+def _of_rank(part: Part, waits: RankWaits) -> dict[str, Ints]:
     numbers, start, end = host_steps(part)
     trace = part.trace
     code = np.empty(0, dtype=np.int64)
@@ -224,65 +225,10 @@ def from_median(step: Ints, value: Ints) -> tuple[Floats, Floats]:
     return apart, apart / np.where(middle != 0, middle, np.nan)
 
 
-# --- waits ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Waits:
-    """When ranks wait in collectives, on the clock named."""
-
-    match: Matching
-    times: Arrivals
-    clock: Clock
-    number: dict[int, int]  # of each rank its position in the set
-    entries: Sequence[Ints]  # by position: those of the rank
-    complete: Flags  # by entry: whether all ranks' events are there
-
-    def of(self, trace: Trace) -> tuple[Rows, Ints, Ints]:
-        """Return the events in which a rank waits, and from when to when, in its table's times."""
-        number = self.number[trace.rank]
-        mine, events = self.entries[number], self.match.events[number]
-        place = self.match.place[mine]
-        last = self.times.last_ns[mine] - self.times.shifts_ns[number]
-        until = np.minimum(last, events.end_ns[place])
-        return events.rows[place], events.start_ns[place], until
-
-    def unmatched(self, trace: Trace) -> Rows:
-        """Return the communication of which the files lack other ranks' events."""
-        number = self.number[trace.rank]
-        mine, events = self.entries[number], self.match.events[number]
-        if not len(events.rows):
-            return events.rows
-        alone = np.array([group.size == 1 for group in events.groups], dtype=bool)
-        known: Flags = alone[events.group]
-        known[self.match.place[mine[self.complete[mine]]]] = True
-        found: Rows = events.rows[~known]
-        return found
-
-
-def waits_of(traces: TraceSet, clock: Clock | None = None) -> Waits:
-    """Return the waits of all ranks; the clock is the fitted one where that is needed."""
-    if clock is None:
-        needed = traces.clock == "host" and clock_fit(traces).is_needed
-        clock = "fitted" if needed else traces.clock
-    match = matching(traces)
-    known = _known.setdefault(traces, {})
-    if clock not in known or known[clock].match is not match:
-        number = {trace.rank: place for place, trace in enumerate(match.traces)}
-        complete = match.each((match.expected <= 0) | (match.sizes() >= match.expected))
-        times = arrivals(traces, match, clock)
-        entries = split(match.trace, len(number))
-        known[clock] = Waits(match, times, clock, number, entries, complete)
-    return known[clock]
-
-
-_known: weakref.WeakKeyDictionary[TraceSet, dict[str, Waits]] = weakref.WeakKeyDictionary()
-
-
 # --- the device -----------------------------------------------------------------------------------
 
 
-def device_times(part: Part, code: Ints, count: int, waits: Waits) -> dict[str, Ints]:
+def device_times(part: Part, code: Ints, count: int, waits: RankWaits) -> dict[str, Ints]:
     """Return `DEVICE_TIMES` of a rank's work, stretch by stretch.
 
     Parameters
@@ -291,7 +237,7 @@ def device_times(part: Part, code: Ints, count: int, waits: Waits) -> dict[str, 
     code : array of int
         By id: which of the stretches 0 .. `count` - 1 an event belongs to, -1 for none.
     count : int
-    waits : Waits
+    waits : RankWaits
     """
     if not count:
         return {name: np.empty(0, dtype=np.int64) for name in DEVICE_TIMES}
@@ -312,16 +258,14 @@ def device_times(part: Part, code: Ints, count: int, waits: Waits) -> dict[str, 
         kinds[kind] = apart.pieces(code[mine], *part.clipped(mine))
     selected = np.zeros(len(part.trace), dtype=bool)
     selected[rows] = True
-    waiting, begin, until = waits.of(part.trace)
-    kept = selected[waiting]
-    waiting, begin, until = waiting[kept], begin[kept], until[kept]
+    kept = selected[waits.rows]
+    waiting, begin, until = waits.rows[kept], waits.begin[kept], waits.until[kept]
     if part.low is not None:
         begin = np.maximum(begin, part.low)
     if part.high is not None:
         until = np.minimum(until, part.high)
     wait = apart.pieces(code[waiting], begin, until)
-    unmatched = waits.unmatched(part.trace)
-    unmatched = unmatched[selected[unmatched]]
+    unmatched = waits.unmatched[selected[waits.unmatched]]
     unknown = apart.pieces(code[unmatched], *part.clipped(unmatched))
     span = np.where(there, last - np.where(there, first, 0), 0)
     spent = apart.lengths(busy)

@@ -21,6 +21,7 @@ from .imposed_waits import (
     step_time,
 )
 from .lateness import PARTS
+from .over_ranks import over_ranks
 from .results import result
 from .scope import narrowed
 
@@ -138,7 +139,7 @@ def stragglers(
     shown = np.flatnonzero([chosen.ranks is None or rank in chosen.ranks for rank in traces.ranks])
     columns = {
         "rank": np.array(traces.ranks, dtype=np.int64),
-        "host": np.array([_host(one) for one in traces.values()], dtype=object),
+        "host": np.array([header.host for header in match.headers], dtype=object),
         "collectives": taken,
         "score": np.bincount(trace[last], work.alone, minlength=count) / np.maximum(taken, 1),
         "late_ns_mean": late / np.maximum(taken, 1),
@@ -264,8 +265,8 @@ def _causes(
     late = np.flatnonzero(pattern != "")
     if not len(late):
         return found
-    kernels, mean_ns = _kernels(traces)
-    on_device = any(bool((trace.table.stream >= 0).any()) for trace in traces.values())
+    found_of = np.array(list(over_ranks(traces, _kernels)), dtype=np.float64).reshape(-1, 3)
+    kernels, mean_ns, on_device = found_of[:, 0], found_of[:, 1], bool(found_of[:, 2].any())
     for rank in late.tolist():
         part = max(PARTS, key=lambda name: excess[name][rank])
         found[rank] = _CAUSES[part] if on_device or part != "host" else _HOST_WORK
@@ -278,21 +279,15 @@ def _causes(
     return found
 
 
-def _kernels(traces: TraceSet) -> tuple[Floats, Floats]:
-    """Return how many compute kernels each rank ran per time, and how long they took on average."""
-    counts, means = [], []
-    for trace in traces.values():
-        table = trace.table
-        compute = (table.kind == KINDS.index("compute")) & (table.stream >= 0)
-        number = int(compute.sum())
-        span = max(trace.end_ns - trace.start_ns, 1)
-        counts.append(number / span)
-        means.append(float(table.dur_ns[compute].sum()) / max(number, 1))
-    return np.array(counts), np.array(means)
-
-
-def _host(trace: Trace) -> str:
-    return str(trace.host or trace.metadata.get("host_name") or "")
+def _kernels(trace: Trace) -> tuple[float, float, bool]:
+    """Return a rank's compute kernels per time, their mean time, and whether it has a device."""
+    table = trace.table
+    on_device = table.stream >= 0
+    compute = (table.kind == KINDS.index("compute")) & on_device
+    number = int(compute.sum())
+    span = max(trace.end_ns - trace.start_ns, 1)
+    mean = float(table.dur_ns[compute].sum()) / max(number, 1)
+    return number / span, mean, bool(on_device.any())
 
 
 def _note(work: ImposedWaits, count: int) -> str:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from hta_widgets.model import KINDS, Selection, Trace, TraceSet
 from hta_widgets.model.frames import dtype_of
+from hta_widgets.model.keeping import walked
 from hta_widgets.model.names import short_name
 from hta_widgets.model.ordering import dense, group_order
 
@@ -123,7 +124,7 @@ class _Sums:
 def _sum_up(traces: TraceSet, selection: Selection) -> _Sums:
     """Add up by kind and name, over all ranks."""
     groups: dict[tuple[int, str], int] = {}
-    parts = [_of_rank(trace, selection, groups) for trace in traces.values()]
+    parts = [_of_rank(trace, selection, groups) for trace in walked(traces.values())]
     size = len(groups)
     whole = _Sums(
         np.array([kind for kind, _ in groups], dtype=np.int64),

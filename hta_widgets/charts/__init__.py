@@ -1,11 +1,13 @@
 """Bokeh figures: one function per analysis, frame in, figure out."""
 
 from .arrivals import arrivals, clock_offsets
+from .beside import column, row
 from .busy import comm_comp_overlap, kernel_type_breakdown, temporal_breakdown
 from .byteps_servers import byteps_arrivals, byteps_clock, byteps_servers
 from .byteps_workers import byteps_gradients, byteps_pull_blame, byteps_stages
 from .counters import memory_bandwidth, memory_timeline, queue_length
 from .critical import critical_path
+from .diff_tree import diff_icicle
 from .diffs import diff_ops
 from .group_grid import parallel_groups
 from .idle import device_idle_breakdown, idle_time_breakdown
@@ -23,6 +25,8 @@ from .rank_clusters import rank_clusters
 from .rank_heatmaps import collectives
 from .rank_time import rank_time_heatmap
 from .ranks import communication_by_group, communication_by_stream
+from .run_changes import diff_changes, diff_names
+from .run_diffs import diff_steps, diff_waterfall
 from .step_phases import step_phases
 from .step_times import step_times
 from .straggler_ranking import stragglers
@@ -42,12 +46,18 @@ __all__ = [
     "byteps_stages",
     "clock_offsets",
     "collectives",
+    "column",
     "comm_comp_overlap",
     "communication_by_group",
     "communication_by_stream",
     "critical_path",
     "device_idle_breakdown",
+    "diff_changes",
+    "diff_icicle",
+    "diff_names",
     "diff_ops",
+    "diff_steps",
+    "diff_waterfall",
     "frequent_kernel_sequences",
     "idle_time_breakdown",
     "job_critical_path",
@@ -71,6 +81,7 @@ __all__ = [
     "queue_length_summary",
     "rank_clusters",
     "rank_time_heatmap",
+    "row",
     "step_phases",
     "step_times",
     "stragglers",

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from .formats import count
+from hta_widgets.formats import count
 
 __all__ = ["are_whole", "columns_of", "last_often", "listed", "median_of", "ramp", "thinned"]
 

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hta_widgets.formats import MINUS, axis_time, count, duration, duration_delta, plural
+
 from .across_ranks import columns_of, last_often, listed, median_of, thinned
 from .bokeh_modules import models
-from .canvas import add_tooltip, blank, keep_fitting, new_figure, sentences, unmatched
-from .formats import MINUS, axis_time, count, duration, duration_delta, plural
+from .canvas import add_tooltip, blank, new_figure, sentences, unmatched
+from .fitting import keep_fitting
 from .frames import require
 from .lanes import time_axis
 from .rows import (

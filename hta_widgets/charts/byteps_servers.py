@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.byteps_files import CONSISTENT_SHARE
+from hta_widgets.formats import axis_time, count, duration, plural
 from hta_widgets.model.byteps_requests import node_label
 from hta_widgets.panels.byteps_frames import by_iteration
 
 from .across_ranks import ramp
 from .canvas import blank, sentences
-from .formats import axis_time, count, duration, plural
 from .frames import require
 from .inks import add_times, note_of, stacked, time_scale
 from .marks import Whiskers
@@ -23,7 +24,6 @@ __all__ = ["byteps_arrivals", "byteps_clock", "byteps_servers"]
 
 #: More iterations than this share cells.
 _MOST_CELLS = 400
-_CONSISTENT = 0.8
 _SERVER = ("server", "requests", "keys", "busy_ns", "push_ns", "wait_ns", "service_ns")
 _CLOCK = ("worker", "server", "node", "offset_ns", "error_ns", "low_ns", "high_ns", "requests")
 
@@ -98,7 +98,7 @@ def byteps_arrivals(
             f"{plural(len(iterations), 'iteration')} from left to right",
             f"each cell the latest of {fold}" if fold > 1 else "",
             f"{rows['label'][worst]} is last {last_text[worst]} times"
-            if score[worst] >= _CONSISTENT
+            if score[worst] >= CONSISTENT_SHARE
             else "nobody is last most of the time",
             note_of(frame),
         ),

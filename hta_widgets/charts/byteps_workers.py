@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.byteps_files import CONSISTENT_SHARE
+from hta_widgets.formats import duration, plural, share
 from hta_widgets.panels.byteps_frames import by_tensor
 
 from .canvas import blank, sentences
-from .formats import duration, plural, share
 from .frames import require
 from .inks import add_times, note_of, stacked, time_scale
 from .rows import Column, Tooltip, rows_chart
@@ -23,7 +24,6 @@ _ROWS = 24
 _TENSORS = 10
 #: Names of GPUs and stages are readable up to here; of more, GPUs of a kind are put together.
 _MOST_STAGES = 56
-_CONSISTENT = 0.8
 _GRADIENT = ("tensor", "job", "worker", "total_ns", "busy_ns", "queue_ns", "tail_ns", "critical")
 _STAGE = (
     *("stage", "worker", "local_rank", "count", "sum_ns", "union_ns", "queue_ns", "root"),
@@ -261,7 +261,7 @@ def byteps_pull_blame(
     found = (
         f"worker {data['worker'][worst]} pulls last and waits least, in {data['blame_text'][worst]}"
         f" of PULLs; the others wait {duration(others)} in all"
-        if data["blame"][worst] > _CONSISTENT
+        if data["blame"][worst] > CONSISTENT_SHARE
         else "nobody stands out"
     )
     return rows_chart(

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hta_widgets.formats import duration, plural, rate, size, value
+
 from .bokeh_modules import models
 from .canvas import add_tooltip, blank, sentences, unmatched
-from .formats import duration, plural, rate, size, value
 from .frames import require
 from .lanes import MOST_POINTS, Lane, lanes_figure, step_lanes
 from .rows import Bars, Tooltip, legend_of

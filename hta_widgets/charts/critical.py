@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hta_widgets.formats import count, duration, share
+
 from .bokeh_modules import models
 from .canvas import add_tooltip, blank, sentences
-from .formats import count, duration, share
 from .frames import require
 from .lanes import Lane, lanes_figure
 from .pixels import keep_dominant

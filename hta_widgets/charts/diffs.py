@@ -6,10 +6,18 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from hta_widgets.formats import (
+    MINUS,
+    axis_time,
+    count,
+    duration,
+    duration_delta,
+    plural,
+    share_delta,
+)
 from hta_widgets.model.names import short_name
 
 from .canvas import blank, sentences, unmatched
-from .formats import MINUS, axis_time, count, duration, duration_delta, plural, share_delta
 from .frames import require
 from .labels import told_apart
 from .rows import Bars, Column, Tooltip, nice_ticks, rows_chart

@@ -6,12 +6,17 @@ import pandas as pd
 
 from hta_widgets.errors import TraceError
 
-__all__ = ["require", "require_panel"]
+__all__ = ["require", "require_diff", "require_panel"]
 
 
 def require(frame: pd.DataFrame, analysis: str, *columns: str) -> None:
     """Raise a `TraceError` where columns are missing: it names them and the frame's analysis."""
     _require(frame, f"Give the frame of hta_widgets.analysis.{analysis}.", columns)
+
+
+def require_diff(frame: pd.DataFrame, table: str, *columns: str) -> None:
+    """As `require`, of a frame that compares two runs."""
+    _require(frame, f"Give the frame of hta_widgets.diff.{table}.", columns)
 
 
 def require_panel(frame: pd.DataFrame, panel: str, *columns: str) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hta_widgets.formats import UNKNOWN, count, duration, plural, size
+
 from .canvas import blank, mixed, sentences, unmatched
-from .formats import UNKNOWN, count, duration, plural, size
 from .frames import require
 from .rank_groups import KIND_ORDER, placed
 from .rows import NAMED_ROWS, Bars, Column, Tooltip, nice_ticks, rows_chart

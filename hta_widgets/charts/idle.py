@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hta_widgets.formats import axis_time, duration, share
+
 from .canvas import blank, sentences, unmatched
-from .formats import axis_time, duration, share
 from .frames import require
 from .rows import Bars, Column, Tooltip, extremes, nice_ticks, rows_chart
 from .sheets import is_sheet

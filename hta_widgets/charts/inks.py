@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .formats import axis_time, duration
+from hta_widgets.formats import axis_time, duration
+
 from .marks import Bars, Whiskers
 from .rows import nice_ticks, rows_chart
 from .theme import Theme

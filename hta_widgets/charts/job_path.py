@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hta_widgets.formats import axis_time, count, duration, plural, share
+
 from .across_ranks import columns_of, listed
 from .bokeh_modules import models
 from .canvas import add_tooltip, blank, sentences
 from .critical import cause_style, cause_words
-from .formats import axis_time, count, duration, plural, share
 from .frames import require
 from .lanes import Lane, lanes_figure
 from .rows import Bars, Column, Tooltip, legend_of, nice_ticks, rows_chart

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hta_widgets.formats import axis_time, count, duration, share_delta
+
 from .canvas import blank, sentences, unmatched
-from .formats import axis_time, count, duration, share_delta
 from .frames import require_panel
 from .labels import told_apart
 from .rows import Bars, Column, Dots, Tooltip, nice_ticks, rows_chart

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hta_widgets.formats import axis_time, count, duration, plural, share, share_delta
 from hta_widgets.model.names import short_name
 
 from .canvas import blank, sentences, unmatched
-from .formats import axis_time, count, duration, plural, share, share_delta
 from .frames import require
 from .labels import told_apart
 from .rows import Bars, Column, Dots, Tooltip, Whiskers, extremes, nice_ticks, rows_chart

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hta_widgets.formats import count
+
 from .bokeh_modules import models
-from .canvas import add_tooltip, drawn, keep_fitting, mixed, new_figure, plain_axis
-from .formats import AXIS_JS, count
+from .canvas import add_tooltip, mixed, new_figure, plain_axis
+from .fitting import drawn, keep_fitting
 from .rows import Tooltip, brush
 from .theme import Theme
 
@@ -19,6 +21,16 @@ __all__ = ["MOST_POINTS", "Lane", "Steps", "lanes_figure", "step_lanes", "steps_
 
 #: More changes than this are drawn as the least and most of each of so many slices of time.
 MOST_POINTS = 20_000
+
+#: `axis_time` for axes whose ticks change while one zooms; `tick` and `ticks` are Bokeh's.
+_AXIS_JS = """
+const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : Math.max(Math.abs(tick), 1);
+const [unit, scale] = step >= 1e9 ? ["s", 1e9] : step >= 1e5 ? ["ms", 1e6] : ["\u00b5s", 1e3];
+const decimals = Math.max(0, Math.ceil(-Math.log10(step / scale) - 1e-9));
+const [whole, part] = (Math.abs(tick) / scale).toFixed(decimals).split(".");
+const grouped = whole.replace(/\\B(?=(\\d{3})+(?!\\d))/g, "\u202f");
+return (tick < 0 ? "\u2212" : "") + grouped + (part ? "." + part : "") + "\u2009" + unit;
+"""
 
 Floats = npt.NDArray[np.float64]
 
@@ -52,7 +64,7 @@ def time_axis(figure: Any) -> None:
     axis.ticker = models.AdaptiveTicker(
         base=10, mantissas=[1, 2, 5], min_interval=1, desired_num_ticks=4, num_minor_ticks=0
     )
-    axis.formatter = models.CustomJSTickFormatter(code=AXIS_JS)
+    axis.formatter = models.CustomJSTickFormatter(code=_AXIS_JS)
     figure.xgrid.ticker = axis.ticker
 
 

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hta_widgets.formats import count, duration, share
+
 from .bokeh_modules import models
-from .canvas import add_tooltip, blank, keep_fitting, new_figure, sentences, unmatched
-from .formats import count, duration, share
+from .canvas import add_tooltip, blank, new_figure, sentences, unmatched
+from .fitting import keep_fitting
 from .frames import require
 from .in_notebooks import shows_itself
 from .rows import brush

@@ -7,11 +7,11 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from hta_widgets.formats import axis_time, count, duration, plural, share, size
 from hta_widgets.panels.mpi_frames import by_routine, by_size
 
 from .across_ranks import ramp
 from .canvas import blank, sentences
-from .formats import axis_time, count, duration, plural, share, size
 from .frames import require
 from .inks import note_of, time_scale
 from .marks import Whiskers

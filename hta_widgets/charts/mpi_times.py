@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hta_widgets.formats import duration, share
+
 from .canvas import blank, sentences
-from .formats import duration, share
 from .frames import require
 from .inks import stacked, time_scale
 from .rows import Column, Tooltip, rows_chart

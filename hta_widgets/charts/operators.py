@@ -6,10 +6,10 @@ from typing import Any
 
 import pandas as pd
 
+from hta_widgets.formats import axis_time, count, duration, plural
 from hta_widgets.model.names import short_name
 
 from .canvas import blank, sentences, unmatched
-from .formats import axis_time, count, duration, plural
 from .frames import require
 from .labels import told_apart
 from .rows import Bars, Column, Tooltip, Whiskers, nice_ticks, rows_chart

@@ -8,6 +8,8 @@ from typing import Any
 
 import pandas as pd
 
+from hta_widgets.panels.catalog import FORMAT_CHARTS
+
 from .bokeh_modules import embed
 from .busy import comm_comp_overlap, kernel_type_breakdown, temporal_breakdown
 from .idle import device_idle_breakdown, idle_causes
@@ -98,19 +100,6 @@ _PANELS: dict[str, tuple[Draw, Callable[[], pd.DataFrame]]] = {
     "heatmap": (rank_time_heatmap, _heatmap),
 }
 
-#: Panels of BytePS and MPI: one sheet for all, filled by ``js/src/dash/by_format``.
-_BY_FORMAT = (
-    "byteps_stragglers",
-    "byteps_gradients",
-    "byteps_stages",
-    "byteps_blame",
-    "byteps_servers",
-    "byteps_clock",
-    "mpi_ranks",
-    "mpi_sizes",
-    "mpi_routines",
-)
-
 #: Panels that are charts with a sheet of their own, by id.
 CHART_PANELS: tuple[str, ...] = tuple(_PANELS)
 
@@ -169,7 +158,8 @@ def panel_items(panel: str) -> dict[str, Any]:
 
     The items are of no job: the page fills in what each selection has.
     """
-    if panel in _BY_FORMAT:
+    # One sheet serves all of these, filled by ``js/src/dash/by_format``.
+    if panel in FORMAT_CHARTS:
         return {name: embed.json_item(_inks(name)) for name in ("light", "dark")}
     return {name: embed.json_item(panel_figure(panel, theme=name)) for name in ("light", "dark")}
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hta_widgets.formats import count, value
+
 from .canvas import blank, sentences, unmatched
-from .formats import count, value
 from .frames import require
 from .rows import Bars, Column, Tooltip, nice_ticks, rows_chart
 from .theme import Theme, theme_of

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hta_widgets.formats import axis_time, count, duration, plural, share
+
 from .across_ranks import listed
 from .bokeh_modules import models
-from .canvas import blank, drawn, mixed, sentences
-from .formats import axis_time, count, duration, plural, share
+from .canvas import blank, mixed, sentences
+from .fitting import drawn
 from .frames import require
 from .rows import Bars, Column, Tooltip, nice_ticks, rows_chart
 from .theme import FONT, Theme, theme_of

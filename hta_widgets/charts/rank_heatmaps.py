@@ -9,10 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from hta_widgets.formats import count, duration, rate, size
+
 from .across_ranks import are_whole, columns_of, last_often, median_of, ramp
 from .bokeh_modules import models
-from .canvas import add_tooltip, blank, keep_fitting, new_figure, plain_axis, sentences, unmatched
-from .formats import count, duration, rate, size
+from .canvas import add_tooltip, blank, new_figure, plain_axis, sentences, unmatched
+from .fitting import keep_fitting
 from .frames import require
 from .rows import (
     NAMED_ROWS,

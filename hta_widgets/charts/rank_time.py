@@ -8,10 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from hta_widgets.formats import duration, share
+
 from .across_ranks import ramp
 from .bokeh_modules import models
-from .canvas import add_tooltip, blank, keep_fitting, new_figure, plain_axis, sentences, unmatched
-from .formats import duration, share
+from .canvas import add_tooltip, blank, new_figure, plain_axis, sentences, unmatched
+from .fitting import keep_fitting
 from .frames import require
 from .lanes import time_axis
 from .rows import brush, extremes

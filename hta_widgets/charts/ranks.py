@@ -6,8 +6,9 @@ from typing import Any
 
 import pandas as pd
 
+from hta_widgets.formats import axis_time, count, duration, share, size
+
 from .canvas import blank, sentences, unmatched
-from .formats import axis_time, count, duration, share, size
 from .frames import require
 from .rows import Bars, Column, Tooltip, Whiskers, nice_ticks, rows_chart
 from .theme import Theme, theme_of

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from .bokeh_modules import models
-from .canvas import add_tooltip, drawn, keep_fitting, new_figure, plain_axis
+from .canvas import add_tooltip, new_figure, plain_axis
+from .fitting import drawn, keep_fitting
 from .marks import (
     Bars,
     Column,

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hta_widgets.formats import duration, plural, share_delta
+
 from .across_ranks import median_of
 from .canvas import blank, sentences, unmatched
-from .formats import duration, plural, share_delta
 from .frames import require_panel
 from .rows import Column, Dots, Tooltip, nice_ticks, rows_chart
 from .theme import Theme, theme_of

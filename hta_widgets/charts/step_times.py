@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from hta_widgets.formats import count, duration, duration_delta, share_delta
+
 from .across_ranks import listed, thinned
 from .canvas import blank, sentences, unmatched
-from .formats import count, duration, duration_delta, share_delta
 from .frames import require
 from .rank_groups import groups_of_ranks
 from .rows import NAMED_ROWS, Column, Dots, Tooltip, nice_ticks, rows_chart

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hta_widgets.formats import axis_time, duration, plural, share
+
 from .across_ranks import listed
 from .canvas import blank, sentences, unmatched
-from .formats import axis_time, duration, plural, share
 from .frames import require
 from .rows import Bars, Column, Tooltip, nice_ticks, rows_chart
 from .theme import Theme, theme_of

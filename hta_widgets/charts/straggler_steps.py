@@ -7,9 +7,10 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from hta_widgets.formats import count, duration, plural, share
+
 from .across_ranks import listed, ramp
 from .canvas import blank, mixed, sentences, unmatched
-from .formats import count, duration, plural, share
 from .frames import require
 from .rows import NAMED_ROWS, Bars, Column, Tooltip, rows_chart
 from .theme import Theme, theme_of

@@ -132,7 +132,7 @@ def _vendor(side: RunSide) -> str:
 
 
 def _formats(side: RunSide) -> str:
-    return ", ".join(sorted({part.trace.format for part in side.parts.values()}))
+    return ", ".join(sorted(side.formats))
 
 
 def _world_size(side: RunSide) -> str:

@@ -12,10 +12,11 @@ import pandas as pd
 from hta_widgets.analysis.results import result
 from hta_widgets.model.frames import dtype_of
 
+from .call_chance import chance_by_call
+from .libraries import HOW, how_replaced
 from .matching import Matches, match
 from .sides import Comparison, RunSide
 from .significance import welch
-from .steps import ALPHA
 from .tree_matching import STATUSES, Matched
 from .trees import OPERATOR, WORK
 from .values import node_times, step_sums
@@ -31,9 +32,13 @@ CHANGES: tuple[str, ...] = ("slower", "faster", "added", "removed", "moved", "re
 
 _RELATIVE = 0.05  # of the longer of two times; runs of one program differ by less
 _RELATIVE_MUCH = 0.4  # so much need not stand out among all that was tested
-_ALPHA_MUCH = 0.01
-_RELATIVE_ALONE = 0.2  # where one step tells nothing of the spread
+_ALPHA = 0.01  # of all that is tested together
+_ALPHA_MUCH = 0.002
+_RELATIVE_CALLS = 0.2  # with one step on a side, whose calls share what is particular to it
+_RELATIVE_ALONE = 0.75  # where nothing is known of the spread, which a hiccup may reach
+_OF_STEP_ALONE = 0.05  # of a step; of less such a hiccup is made, and explains nothing
 _OF_STEP = 0.001  # of a step; less does not matter
+_STEPS_THAT_TELL = 3  # how much steps spread; of two, too little is known
 _MOST_STEPS = 0.5  # what happens in fewer of the steps is chance
 
 _ADDED, _REMOVED, _MOVED, _REPLACED = (
@@ -72,10 +77,12 @@ def changes(diff: Comparison) -> pd.DataFrame:
     device, for the work that it launched, of collectives without waiting for other ranks where that
     is known. Of operators of one call path the times of a step are added up. A difference counts
     that is at least 5 % of the longer time and 0.1 % of a step, and unlikely to be chance: by
-    Welch's test over the steps at 5 %, divided by the number of times that are tested, or at 1 %
-    where the difference is 40 % and more. With one step on a side nothing is known of the spread:
-    there 20 % is asked for. An operator of which work was added, removed or replaced is told of
-    once, by that.
+    Welch's test over the steps at 1 %, divided by the number of times that are tested, or at 0.2 %
+    where the difference is 40 % and more. With fewer than three steps on a side their calls are
+    what tells of the spread: the calls of a path, on all ranks, are tested pair by pair (Student's
+    t-test of paired values, at the same levels), and 20 % is asked for; of fewer than three pairs
+    nothing is known, and only what takes four times as long counts, and makes 5 % of the step. An
+    operator of which work was added, removed or replaced is told of once, by that.
 
     Parameters
     ----------
@@ -97,6 +104,9 @@ def changes(diff: Comparison) -> pd.DataFrame:
           removed and moved operators are those of all device work below them, or where there is
           none, of the host
         - ``before_names, after_names`` (str): of replaced work, the names, ``"; "`` between
+        - ``how`` (category): of replaced work ``fused`` (fewer kernels than before), ``split``
+          (more), ``other library`` (by the names of kernels, as far as these tell), ``other
+          kernels``; else empty
         - ``p_value`` (float64): NaN where it is not a matter of chance, or not known
 
         ``.attrs["tested"]`` is the number of times tested, ``.attrs["note"]`` says where nothing
@@ -123,7 +133,7 @@ def changes(diff: Comparison) -> pd.DataFrame:
 
 def _structure(diff: Comparison, matches: Matches, told: set[int]) -> Iterator[_Change]:
     """Yield changes of what is called; `told` takes the paths of operators whose work changed."""
-    names, callers = matches.pool.names, matches.callers()
+    names, callers = matches.pool.names, matches.callers
     cells = diff.step_count * max(len(matches.ranks), 1)
     length = max(_step_ns(side) for side in diff.sides)
     found: dict[tuple[str, str, int], _Group] = {}
@@ -228,7 +238,7 @@ def _outermost(one: Matched, side: int, steps: int) -> Iterator[tuple[str, str, 
 
 def _times(diff: Comparison, matches: Matches, told: set[int]) -> tuple[list[_Change], int]:
     """Return operators that are slower or faster by themselves, and how many times were tested."""
-    paired = [
+    paired_nodes = [
         [(one.partner[k] >= 0) & (one.status[k] != _REPLACED) for one in matches.ranks]
         for k in (0, 1)
     ]
@@ -237,20 +247,32 @@ def _times(diff: Comparison, matches: Matches, told: set[int]) -> tuple[list[_Ch
         nodes = [times[k] for times in node_times(diff)]
         # What moved counts where it was before, on both sides.
         paths = [one.path[0] if k == 0 else one.path_before() for one in matches.ranks]
-        host = step_sums(diff, matches, k, [one.host_self_ns for one in nodes], paired[k], paths)
-        work = step_sums(diff, matches, k, [one.device_ns for one in nodes], paired[k], paths)
-        count = step_sums(diff, matches, k, None, paired[k], paths)
+        host = step_sums(
+            diff, matches, k, [one.host_self_ns for one in nodes], paired_nodes[k], paths
+        )
+        work = step_sums(diff, matches, k, [one.device_ns for one in nodes], paired_nodes[k], paths)
+        count = step_sums(diff, matches, k, None, paired_nodes[k], paths)
         per_side.append((_launched(matches, work), host, count))
     length = max(_step_ns(side) for side in diff.sides)
     floor = _OF_STEP * length
     known = np.ones(len(matches.path_name), dtype=bool)
     known[sorted(path for path in told if path >= 0)] = False
     tests = []
+    by_call = (
+        chance_by_call(diff, matches, paired_nodes[0])
+        if diff.step_count < _STEPS_THAT_TELL
+        else None
+    )
     for measure in (0, 1):
         before, after = per_side[0][measure], per_side[1][measure]
         mean = before.mean(axis=0), after.mean(axis=0)
         asked_of = np.flatnonzero(known & (np.maximum(*mean) >= floor))
-        tests.append((asked_of, mean, welch(before[:, asked_of], after[:, asked_of])))
+        p_value = (
+            welch(before[:, asked_of], after[:, asked_of])
+            if by_call is None
+            else by_call[measure][asked_of]
+        )
+        tests.append((asked_of, mean, p_value))
     tested = sum(len(asked_of) for asked_of, _, _ in tests)
     flagged: dict[tuple[str, int], dict[int, list[int]]] = {}
     likely: dict[tuple[str, int], float] = {}
@@ -258,19 +280,19 @@ def _times(diff: Comparison, matches: Matches, told: set[int]) -> tuple[list[_Ch
         gap = (mean[1] - mean[0])[asked_of]
         most = np.maximum(*mean)[asked_of]
         alone = np.isnan(p_value)
-        asked = np.where(alone, _RELATIVE_ALONE, _RELATIVE) * most
+        least = _RELATIVE if by_call is None else _RELATIVE_CALLS
+        asked = np.where(alone, _RELATIVE_ALONE, least) * most
         allowed = np.where(np.abs(gap) >= _RELATIVE_MUCH * most, _ALPHA_MUCH, 0)
-        allowed = np.maximum(allowed, ALPHA / max(tested, 1))
-        counts = np.flatnonzero(
-            (np.abs(gap) >= np.maximum(asked, floor)) & (alone | (p_value < allowed))
-        )
+        allowed = np.maximum(allowed, _ALPHA / max(tested, 1))
+        asked = np.maximum(asked, np.where(alone, _OF_STEP_ALONE * length, floor))
+        counts = np.flatnonzero((np.abs(gap) >= asked) & (alone | (p_value < allowed)))
         for place in counts.tolist():
             path = int(asked_of[place])
             key = ("slower" if gap[place] > 0 else "faster", matches.path_name[path])
             flagged.setdefault(key, {}).setdefault(measure, []).append(path)
             if not alone[place]:
                 likely[key] = min(likely.get(key, 1.0), float(p_value[place]))
-    names, callers = matches.pool.names, matches.callers()
+    names, callers = matches.pool.names, matches.callers
     found = []
     for (word, code), measures in flagged.items():
         sums = [
@@ -320,6 +342,12 @@ def _step_ns(side: RunSide) -> float:
     return float((windows[:, :, 1] - windows[:, :, 0]).mean())
 
 
+def _how(row: _Change) -> str:
+    if row.change != "replaced":
+        return ""
+    return how_replaced(row.before_names, row.after_names, row.before_count, row.after_count)
+
+
 def _frame(rows: list[_Change], tested: int) -> pd.DataFrame:
     rows.sort(key=lambda row: (-abs(row.after_ns - row.before_ns), row.name, row.change))
 
@@ -344,6 +372,7 @@ def _frame(rows: list[_Change], tested: int) -> pd.DataFrame:
             "diff_ns": after - before,
             "before_names": texts(["; ".join(row.before_names) for row in rows]),
             "after_names": texts(["; ".join(row.after_names) for row in rows]),
+            "how": pd.Categorical([_how(row) for row in rows], dtype=dtype_of(HOW)),
             "p_value": np.array(
                 [np.nan if row.p_value is None else row.p_value for row in rows], dtype=np.float64
             ),

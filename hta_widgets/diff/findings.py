@@ -13,10 +13,14 @@ from hta_widgets.formats import count, duration, duration_delta, plural, share_d
 from hta_widgets.model.names import short_name
 
 from .changes import changes
+from .composition import shifted_kinds
+from .families import BYTEPS, MPI
+from .format_findings import format_findings, is_profiles, kind_words
+from .libraries import libraries
 from .moments import splits_communication
 from .names import names
 from .sides import Comparison
-from .steps import ALPHA, steps
+from .steps import steps
 from .waterfall import waterfall
 
 __all__ = ["Finding", "findings"]
@@ -24,7 +28,8 @@ __all__ = ["Finding", "findings"]
 _SMALL = 0.01  # of a step: what differs by less is no finding
 _LARGE = 0.05  # by less runs of one program may differ
 #: How much of the step times a difference must be, and how unlikely chance, to be told.
-_NOISE = ((_LARGE, ALPHA), (_SMALL, 0.001))
+_NOISE = ((0.2, 0.05), (_LARGE, 0.01), (_SMALL, 0.001))
+_LARGE_ALONE = 0.2  # where one step on a side tells nothing of chance
 _MOST_CHANGES = 8
 _RULE = 5  # so many operators that change alike are told of as one
 
@@ -40,9 +45,10 @@ _KIND_WORDS = {
 class Finding(NamedTuple):
     """One finding.
 
-    ``kind`` is ``headline, kinds, name, steps, pace, more, caution``, or one of those of `changes`;
-    ``text`` is a sentence; ``diff_ns`` the time that it is about: of the first four over all
-    steps, of changes in one step.
+    ``kind`` is ``headline, kinds, name, steps, composition, pace, more, caution``, or one of those
+    of `changes`, or for BytePS and MPI ``stage, routine, calls, waiting, straggler``; ``text`` is a
+    sentence; ``diff_ns`` the time that it is about: of the first five over all steps, of changes in
+    one step.
     """
 
     kind: str
@@ -55,11 +61,16 @@ def findings(diff: Comparison) -> list[Finding]:
 
     The first says how much longer the steps take; the second which kinds of time that goes to; the
     third which device work runs another number of times; then how it is spread over the steps; then
-    follow the changes with most time (see `changes`), those of many operators by one factor as one.
+    follow the changes with most time (see `changes`), those of many operators by one factor as one;
+    of BytePS stages and queues instead, of MPI also numbers of calls, and of both who is waited for
+    (see `hta_widgets.diff.tables`).
     What is within the noise is not told: a difference of the step times that is less than 5 % of
-    them or may be chance (Welch's test over the steps at 5 %), unless it is at least 1 % and chance
-    is less likely than 0.1 %; with one step on a side, less than 5 %. Without any difference the
-    list is empty.
+    them or may be chance (Welch's test over the steps at 1 %, or at 5 % from 20 % of them on),
+    unless it is at least 1 % and chance is less likely than 0.1 %; with one step on a side, less
+    than 20 %. Where the steps do not differ but are made up otherwise, that comes first: kinds of
+    time whose share of the step differs by more than 5 % of it and not by chance (Welch's test over
+    the steps at 1 %, divided by the number of kinds), with one step on a side by more than 20 %.
+    Without any difference the list is empty.
 
     Parameters
     ----------
@@ -75,29 +86,51 @@ def findings(diff: Comparison) -> list[Finding]:
     ...     print(finding.text)
     """
     found: list[Finding] = []
+    formats = diff.before.formats & diff.after.formats
+    if not is_profiles(diff):
+        found += _of_steps(diff)
+        # Stages of partitions are no calls of operators: their own table tells of them.
+        if not formats & set(BYTEPS):
+            found += _of_changes(diff)
+    found += [Finding(*said) for said in format_findings(diff)]
+    if found:
+        found += [Finding("caution", f"{_upper(one.text)}.", 0.0) for one in diff.cautions]
+        if diff.before.has_steps and diff.step_count == 1:
+            text = "With one step on each side, what is particular to it looks like a change."
+            found.append(Finding("caution", text, 0.0))
+        if not formats & set(BYTEPS) and not splits_communication(diff):
+            text = "Communication includes waiting for other ranks, whose events are not here."
+            found.append(Finding("caution", text, 0.0))
+    return found
+
+
+def _of_steps(diff: Comparison) -> list[Finding]:
     by_step = steps(diff)
     by_kind = waterfall(diff, "kind")
     before, after = by_kind.attrs["before_ns"], by_kind.attrs["after_ns"]
-    if _matters(by_step, before, after):
-        found.append(_headline(diff, before, after))
-        found += _kinds(by_kind, before, after)
-        found += _name(diff, before, after)
-        found += _steps(by_step, after - before)
+    if not _matters(by_step, before, after):
+        return _composition(diff, by_kind, before, after)
+    return [
+        _headline(diff, before, after),
+        *_kinds(diff, by_kind, before, after),
+        *_name(diff, before, after),
+        *_steps(by_step, after - before),
+    ]
+
+
+def _of_changes(diff: Comparison) -> list[Finding]:
+    found = []
     told = changes(diff)
     unit = " a step" if diff.before.has_steps else ""
     alike = _alike(told)
     if alike.any():
         found.append(_pace(told[alike], unit))
     told = told[~alike]
-    found += [_change(row, unit) for row in _rows(told.head(_MOST_CHANGES))]
+    is_mpi = bool(diff.before.formats & set(MPI))
+    found += [_change(row, unit, is_mpi=is_mpi) for row in _rows(told.head(_MOST_CHANGES))]
     left = len(told) - _MOST_CHANGES
     if left > 0:
         found.append(Finding("more", f"{plural(left, 'more change')} in the table.", 0.0))
-    if found:
-        found += [Finding("caution", f"{_upper(one.text)}.", 0.0) for one in diff.cautions]
-        if not splits_communication(diff):
-            text = "Communication includes waiting for other ranks, whose events are not here."
-            found.append(Finding("caution", text, 0.0))
     return found
 
 
@@ -105,13 +138,13 @@ def _matters(by_step: pd.DataFrame, before: int, after: int) -> bool:
     share = abs(after - before) / max(before, after, 1)
     likely = by_step.attrs["p_value"]
     if likely is None:
-        return share >= _LARGE
+        return share >= _LARGE_ALONE
     return any(share >= floor and likely < chance for floor, chance in _NOISE)
 
 
 def _headline(diff: Comparison, before: int, after: int) -> Finding:
     way = "longer" if after > before else "less"
-    mean = " (mean over ranks)" if max(len(side.ranks) for side in diff.sides) > 1 else ""
+    mean = " (mean over ranks)" if _is_mean(diff) else ""
     share = share_delta((after - before) / before) if before else "new"
     return Finding(
         "headline",
@@ -121,29 +154,60 @@ def _headline(diff: Comparison, before: int, after: int) -> Finding:
     )
 
 
-def _kinds(by_kind: pd.DataFrame, before: int, after: int) -> list[Finding]:
+def _composition(diff: Comparison, by_kind: pd.DataFrame, before: int, after: int) -> list[Finding]:
+    """Tell the kinds of time that steps of like length have more or less of."""
+    shown = by_kind[by_kind["kind"].isin(shifted_kinds(diff))]
+    if shown.empty:
+        return []
+    words = _KIND_WORDS | kind_words(diff)
+    parts = []
+    for row in _rows(shown):
+        of_it = f" ({share_delta(row.change_share)})" if row.before_ns else ""
+        verb = "grows" if row.diff_ns > 0 else "shrinks"
+        parts.append(f"{words[str(row.cause)]} {verb} by {duration(abs(row.diff_ns))}{of_it}")
+    listed = " and ".join([", ".join(parts[:-1]), parts[-1]][len(parts) == 1 :])
+    what, verb = ("steps", "take") if diff.step_count > 1 else ("step", "takes")
+    if not diff.before.has_steps:
+        what, verb = "runs", "take"
+    share = (after - before) / max(before, 1)
+    if abs(share) < _LARGE:
+        lead = f"The {what} {verb} as long"
+    else:
+        lead = f"That the {what} {verb} longer or less may be chance ({share_delta(share)})"
+    mean = ", means over ranks" if _is_mean(diff) else ""
+    first = float(shown["diff_ns"].iloc[0])
+    return [Finding("composition", f"{lead}, but {listed}{mean}.", first)]
+
+
+def _is_mean(diff: Comparison) -> bool:
+    return max(len(side.ranks) for side in diff.sides) > 1
+
+
+def _kinds(diff: Comparison, by_kind: pd.DataFrame, before: int, after: int) -> list[Finding]:
     """Tell the kinds that make the difference, and those against it."""
     floor = _SMALL * max(before, after)
     shown = by_kind[by_kind["diff_ns"].abs() >= floor]
     if shown.empty:
         return []
+    words = _KIND_WORDS | kind_words(diff)
     clauses = []
     for grows, verb in ((True, "grows"), (False, "shrinks")):
         rows = shown[(shown["diff_ns"] > 0) == grows]
         parts = [
-            f"{_KIND_WORDS[str(row.cause)]} {verb * (not place)}{' ' * (not place)}by "
+            f"{words[str(row.cause)]} {verb * (not place)}{' ' * (not place)}by "
             f"{duration(abs(row.diff_ns))}"
             for place, row in enumerate(_rows(rows))
         ]
         if parts:
-            clauses.append((-abs(float(rows["diff_ns"].iloc[0])), " and ".join(parts)))
+            listed = " and ".join([", ".join(parts[:-1]), parts[-1]][len(parts) == 1 :])
+            clauses.append((-abs(float(rows["diff_ns"].iloc[0])), listed))
     text = "; ".join(clause for _, clause in sorted(clauses))
     return [Finding("kinds", f"{_upper(text)}.", float(shown["diff_ns"].iloc[0]))]
 
 
 def _name(diff: Comparison, before: int, after: int) -> list[Finding]:
     """Tell the one name of device work whose time differs most, if its count does."""
-    table = names(diff, short_names=True)
+    table = names(diff, device="gpu", short_names=True)
     floor = _SMALL * max(before, after)
     table = table[(table["diff_ns"].abs() >= floor) & (table["change"] == "changed")]
     return [
@@ -201,21 +265,22 @@ def _pace(told: pd.DataFrame, unit: str) -> Finding:
     )
 
 
-def _change(row: Any, unit: str) -> Finding:
+def _change(row: Any, unit: str, *, is_mpi: bool) -> Finding:
     name = short_name(row.name)
     word = str(row.change)
     delta = f"{duration_delta(row.diff_ns)}{unit}" if row.diff_ns else ""
     if word in {"slower", "faster"}:
         share = f", {share_delta(row.diff_ns / row.before_ns)}" if row.before_ns else ""
-        text = (
-            f"{name} is {word} on the {row.measure}: {duration(row.before_ns)} → "
-            f"{duration(row.after_ns)}{unit}{share}."
-        )
+        how = f"is {word} on the {row.measure}"
+        if is_mpi:
+            how = f"takes {'longer' if row.diff_ns > 0 else 'less'}"
+            unit = f"{unit} a rank"
+        text = f"{name} {how}: {duration(row.before_ns)} → {duration(row.after_ns)}{unit}{share}."
     elif word == "replaced":
         one, other = _listed(row.before_names), _listed(row.after_names)
         which = f"{one} → {other}" if one != other else f"other variants of {one.split(' + ')[0]}"
         text = (
-            f"Kernels of {name} were replaced: {_times(row.before_count)} → "
+            f"Kernels of {name} were replaced{_how(row)}: {_times(row.before_count)} → "
             f"{_times(row.after_count)}{unit}, {which}{', ' + delta if delta else ''}."
         )
     elif word == "moved":
@@ -225,6 +290,13 @@ def _change(row: Any, unit: str) -> Finding:
         gone = "new" if word == "added" else "gone"
         text = f"{name} is {gone}: {_times(often)}{unit}{', ' + delta if delta else ''}."
     return Finding(word, text, float(row.diff_ns))
+
+
+def _how(row: Any) -> str:
+    if row.how == "other library":
+        sides = (libraries(names.split("; ")) for names in (row.before_names, row.after_names))
+        return f" (another library: {' → '.join(' and '.join(side) for side in sides)})"
+    return {"fused": " (fused)", "split": " (split up)"}.get(str(row.how), "")
 
 
 def _rows(frame: pd.DataFrame) -> Iterator[Any]:

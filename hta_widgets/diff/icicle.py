@@ -14,6 +14,7 @@ from hta_widgets.model import KINDS
 from hta_widgets.model.frames import dtype_of
 
 from .matching import Matches, match
+from .moments import splits_communication
 from .sides import Comparison
 from .trees import CALL, OPERATOR, WORK
 from .values import path_times
@@ -51,6 +52,9 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
         - ``before_self_ns, after_self_ns, diff_self_ns`` (float64): without
         - ``status`` (category): ``added, removed``; ``changed``, another count; ``same``
 
+        ``.attrs["without_waiting"]``: whether collectives count without waiting for other ranks,
+        which both sides' files must tell.
+
     Examples
     --------
     >>> tree = icicle(diff)  # doctest: +SKIP
@@ -82,7 +86,7 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
     order = _depth_first(parent, there, np.maximum(*total))
     position = np.full(len(parent) + 1, -1, dtype=np.int64)
     position[order] = np.arange(len(order))
-    names, callers = matches.pool.names, matches.callers()
+    names, callers = matches.pool.names, matches.callers
     before, after = (values[order] for values in count)
     status = np.select(
         [before == 0, after == 0, ~np.isclose(before, after)],
@@ -109,6 +113,7 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
         matched={"paths": len(order)},
         note="" if len(order) else "no operators in the steps that are compared",
         measure=measure,
+        without_waiting=measure == "device" and splits_communication(diff),
         steps=diff.step_count,
     )
 

@@ -21,7 +21,7 @@ LANES = ("compute", "communication", "memory")
 
 
 def lanes(diff: Comparison, line: Alignment, *, pair: int = 0, bins: int = 1600) -> pd.DataFrame:
-    """Return how busy the device of a pair of ranks is, in cells as wide on both sides.
+    """Return how busy the device of a pair of ranks is in its own steps, in cells as wide on both.
 
     Parameters
     ----------
@@ -37,9 +37,9 @@ def lanes(diff: Comparison, line: Alignment, *, pair: int = 0, bins: int = 1600)
     -------
     DataFrame
         One row per slot, side, kind and cell in which the kind runs: ``slot, cell`` (int64), the
-        cell from the slot's start; ``side`` (0 before, 1 after), ``lane`` (place in `LANES`);
-        ``busy_ns`` (int64), of the cell, streams united. ``.attrs["cell_ns"]`` is how wide cells
-        are; of an end inside of a cell its part before the end.
+        cell from the start of that rank's step; ``side`` (0 before, 1 after), ``lane`` (place in
+        `LANES`); ``busy_ns`` (int64), of the cell, streams united. ``.attrs["cell_ns"]`` is how
+        wide cells are; of an end inside of a cell its part before the end.
 
     Examples
     --------
@@ -49,15 +49,14 @@ def lanes(diff: Comparison, line: Alignment, *, pair: int = 0, bins: int = 1600)
     length = (slots["common_end_ns"] - slots["common_start_ns"]).to_numpy()
     cell_ns = max(1, -(-int(length.sum()) // max(bins, 1)))
     found: dict[str, list[Ints]] = {name: [] for name in ("slot", "side", "lane", "cell", "busy")}
-    for place, (side, word) in enumerate(zip(diff.sides, ("before", "after"), strict=True)):
-        start = slots[f"{word}_start_ns"].to_numpy()
-        end = slots[f"{word}_end_ns"].to_numpy()
+    for place, side in enumerate(diff.sides):
+        rank = diff.rank_pairs[pair][place]
+        start, end = side.windows[rank].T
         count = -(-(end - start) // cell_ns)
         slot = np.repeat(np.arange(len(start)), count)
         cell = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
         low = start[slot] + cell * cell_ns
         high = np.minimum(low + cell_ns, end[slot])
-        rank = diff.rank_pairs[pair][place]
         for lane, kind in enumerate(LANES):
             covered = _covered(side, rank, kind)
             busy = covered(high) - covered(low)

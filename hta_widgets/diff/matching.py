@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ Ints = npt.NDArray[np.int64]
 
 _SAME, _CHANGED = STATUSES.index("same"), STATUSES.index("changed")
 _RELATIVE = 0.05  # of the longer of two; less is not called a change
+_ENOUGH = 4  # calls of a path on one rank, whose spread says something
 _SPREADS = 3 * 1.4826  # times the median deviation: three standard deviations of a normal spread
 
 
@@ -42,8 +44,9 @@ class Matches:
     path_name: list[int]
     path_kind: list[int]
 
+    @cached_property
     def callers(self) -> list[str]:
-        """Return of each path what calls it, outermost first, ``" > "`` between."""
+        """Of each path what calls it, outermost first, ``" > "`` between."""
         names, texts = self.pool.names, [""] * len(self.path_name)
         for path, parent in enumerate(self.path_parent):
             if parent >= 0:
@@ -129,6 +132,15 @@ def _judge(matches: Matches) -> None:
     asked = np.flatnonzero(np.isin(path, suspects))
     spread = np.zeros(len(path))
     spread[asked] = _spreads(path[asked], diff[asked])
+    # Where some ranks changed and others did not, that is no noise: each by its own calls, too.
+    rank = np.repeat(np.arange(len(chosen)), [len(rows) for rows in chosen])[asked]
+    _, own, calls = np.unique(
+        path[asked] * len(chosen) + rank, return_inverse=True, return_counts=True
+    )
+    of_rank = _spreads(own, diff[asked])
+    spread[asked] = np.where(
+        calls[own] >= _ENOUGH, np.minimum(spread[asked], of_rank), spread[asked]
+    )
     changed = beyond & (np.abs(diff) > _SPREADS * spread)
     begin = 0
     for one, rows in zip(matches.ranks, chosen, strict=True):

@@ -11,9 +11,19 @@ from hta_widgets.analysis.device_idle import waiting_calls
 from hta_widgets.analysis.scope import Part
 from hta_widgets.model.intervals import Covered, Intervals, intersect, subtract, union
 
+from .byteps_chain import Piece, byteps_chain
+from .families import MPI
 from .sides import Comparison, RunSide
 
-__all__ = ["CAUSES", "KIND_OF", "Shares", "moments", "splits_communication", "work_shares"]
+__all__ = [
+    "CAUSES",
+    "KIND_OF",
+    "Shares",
+    "chains",
+    "moments",
+    "splits_communication",
+    "work_shares",
+]
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
@@ -37,6 +47,10 @@ CAUSES: tuple[str, ...] = (
     "blocked",
     "unknown",
     "nothing_launched",
+    "stage_queue",
+    "root_wait",
+    "coordination",
+    "tail",
     "host",
 )
 
@@ -87,14 +101,52 @@ def moments(diff: Comparison, side: RunSide) -> dict[int, dict[str, Ints]]:
     known = diff.memo.get(key)
     if known is None:
         split = splits_communication(diff)
-        known = {rank: _of_rank(side, rank, split=split) for rank in side.ranks}
+        known = {
+            rank: _of_chain(side, rank, chains(diff, side)[rank])
+            if part.trace.format == "byteps"
+            else _of_rank(side, rank, split=split)
+            for rank, part in side.parts.items()
+        }
         diff.memo[key] = known
     found: dict[int, dict[str, Ints]] = known
     return found
 
 
-def work_shares(side: RunSide, rank: int) -> Shares:
+def chains(diff: Comparison, side: RunSide) -> dict[int, list[Piece]]:
+    """Return by GPU of a BytePS run what its steps wait for; nothing for other ranks."""
+    key = ("chains", side is diff.after)
+    known = diff.memo.get(key)
+    if known is None:
+        known = {
+            rank: byteps_chain(side, rank)
+            for rank, part in side.parts.items()
+            if part.trace.format == "byteps"
+        }
+        diff.memo[key] = known
+    found: dict[int, list[Piece]] = known
+    return found
+
+
+def _of_chain(side: RunSide, rank: int, pieces: list[Piece]) -> dict[str, Ints]:
+    windows = side.windows[rank]
+    found = {cause: np.zeros(len(windows), dtype=np.int64) for cause in CAUSES}
+    for piece in pieces:
+        found[piece.cause] += piece.times_ns
+    found["host"] = windows[:, 1] - windows[:, 0] - np.sum(list(found.values()), axis=0)
+    return found
+
+
+def work_shares(diff: Comparison, side: RunSide, rank: int) -> Shares:
     """Return what each piece of device work of a rank adds to the moments of the steps."""
+    key = ("shares", side is diff.after, rank)
+    known = diff.memo.get(key)
+    if known is None:
+        known = diff.memo[key] = _shares(side, rank)
+    found: Shares = known
+    return found
+
+
+def _shares(side: RunSide, rank: int) -> Shares:
     part = side.parts[rank]
     windows = side.windows[rank] - part.trace.shift_ns
     before = Intervals.none()
@@ -117,6 +169,9 @@ def work_shares(side: RunSide, rank: int) -> Shares:
 
 def _work(part: Part, kind: str) -> Rows:
     rows = part.of_kinds(kind)
+    if part.trace.format in MPI:
+        # Calls keep the host, which has no device.
+        return rows
     found: Rows = rows[part.table.stream[rows] >= 0]
     return found
 
@@ -188,9 +243,13 @@ def _of_rank(side: RunSide, rank: int, *, split: bool) -> dict[str, Ints]:
         pieces["communication_wait"] = wait
         pieces["communication_transfer"] = subtract(exposed, wait)
     pieces["copies"] = subtract(copies, _either(compute, communication))
-    pieces |= _idle(part, busy, int(windows.min()), int(windows.max()))
+    on_host = part.trace.format in MPI
+    if not on_host:
+        pieces |= _idle(part, busy, int(windows.min()), int(windows.max()))
     for cause, covered in pieces.items():
         found[cause] = _per_step(covered, windows)
+    if on_host:
+        found["host"] = windows[:, 1] - windows[:, 0] - _per_step(busy, windows)
     return found
 
 

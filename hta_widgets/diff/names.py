@@ -57,7 +57,7 @@ class _Sums:
 def names(
     diff: Comparison,
     *,
-    device: Literal["gpu", "cpu", "all"] = "gpu",
+    device: Literal["auto", "gpu", "cpu", "all"] = "auto",
     short_names: bool = False,
 ) -> pd.DataFrame:
     """Return how often and how long each name ran in both runs.
@@ -68,8 +68,9 @@ def names(
     Parameters
     ----------
     diff : Comparison
-    device : {"gpu", "cpu", "all"}, default "gpu"
-        ``"gpu"``: device work; ``"cpu"``: what runs on the host; as in
+    device : {"auto", "gpu", "cpu", "all"}, default "auto"
+        ``"gpu"``: device work; ``"cpu"``: what runs on the host; ``"auto"``: device work where a
+        side has any, else what runs on the host, as MPI calls and BytePS's stages do; as in
         `hta_widgets.analysis.diff_ops`.
     short_names : bool, default False
         Bring instances of a template together.
@@ -100,8 +101,10 @@ def names(
     --------
     >>> names(diff).head(10)  # doctest: +SKIP
     """
-    if device not in {"all", "cpu", "gpu"}:
-        raise TraceError(f"no device {device!r}", remedy='Give "all", "cpu" or "gpu".')
+    if device not in {"auto", "all", "cpu", "gpu"}:
+        raise TraceError(f"no device {device!r}", remedy='Give "auto", "all", "cpu" or "gpu".')
+    if device == "auto":
+        device = "gpu" if any(_has_work(side) for side in diff.sides) else "cpu"
     texts: dict[str, int] = {}
     read = [_coded(side, device, texts, short=short_names) for side in diff.sides]
     sums = [_summed(one, diff.step_count, len(texts)) for one in read]
@@ -218,6 +221,12 @@ def _by_name(values: Floats, paths: Ints, code: Ints, size: int) -> Floats:
     if len(values):
         np.add.at(found, code, values[:, paths].mean(axis=0))
     return found
+
+
+def _has_work(side: RunSide) -> bool:
+    return any(
+        bool((part.table.stream[part.busy_rows()] >= 0).any()) for part in side.parts.values()
+    )
 
 
 def _coded(

@@ -90,7 +90,7 @@ def _frame(diff: Comparison, matches: Matches) -> pd.DataFrame:
         ):
             columns[name].append(_either(of[1], of[0], last[0], last[1], theirs))
     column = {name: joined(values) for name, values in columns.items()}
-    texts = matches.callers()
+    texts = matches.callers
     distinct = list(dict.fromkeys(texts))
     number = {text: k for k, text in enumerate(distinct)}
     path = np.array([number[text] for text in texts], dtype=np.int64)[column["path"]]

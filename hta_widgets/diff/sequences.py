@@ -100,11 +100,7 @@ def _align(
 
 def _best(a: Ints, b: Ints, a_hash: Hashes, b_hash: Hashes) -> list[tuple[int, int]]:
     """Return the pairing worth most, by the table of all beginnings."""
-    table = np.zeros((len(a) + 1, len(b) + 1), dtype=np.int32)
-    for i in range(len(a)):
-        gain = np.where(a_hash[i] == b_hash, _SAME, np.where(a[i] == b, _NAMESAKE, 0))
-        best = np.where(gain > 0, table[i, :-1] + gain, 0)
-        np.maximum.accumulate(np.maximum(best, table[i, 1:]), out=table[i + 1, 1:])
+    table = _table(a, b, a_hash, b_hash) if len(a) <= len(b) else _table(b, a, b_hash, a_hash).T
     pairs = []
     i, j = len(a), len(b)
     while i and j:
@@ -117,6 +113,24 @@ def _best(a: Ints, b: Ints, a_hash: Hashes, b_hash: Hashes) -> list[tuple[int, i
             pairs.append((i - 1, j - 1))
             i, j = i - 1, j - 1
     return pairs[::-1]
+
+
+def _table(a: Ints, b: Ints, a_hash: Hashes, b_hash: Hashes) -> npt.NDArray[np.int32]:
+    """Return what the best pairing of each two beginnings is worth, row by row of the shorter."""
+    gain = np.where(
+        a_hash[:, None] == b_hash, np.int32(_SAME), (a[:, None] == b) * np.int32(_NAMESAKE)
+    )
+    table = np.zeros((len(a) + 1, len(b) + 1), dtype=np.int32)
+    worth = np.empty(len(b), dtype=np.int32)
+    rows = list(table)
+    above = rows[0]
+    for here, mine in zip(rows[1:], gain, strict=True):
+        # Without a gain it is worth no more than what stands above.
+        np.add(above[:-1], mine, out=worth)
+        np.maximum(worth, above[1:], out=worth)
+        np.maximum.accumulate(worth, out=here[1:])
+        above = here
+    return table
 
 
 def _landmarks(a: Hashes, b: Hashes) -> Ints:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -15,11 +16,13 @@ import numpy.typing as npt
 from hta_widgets.analysis.diff_ops import Side, parts_of
 from hta_widgets.analysis.rank_clusters import rank_clusters
 from hta_widgets.analysis.scope import Part
-from hta_widgets.analysis.step_times import Waits, host_steps, waits_of
+from hta_widgets.analysis.step_times import Waits, waits_of
 from hta_widgets.errors import TraceError
-from hta_widgets.model import KINDS, Selection, Trace, TraceSet
+from hta_widgets.model import Selection, Trace, TraceSet
 
 from .cautions import Caution, cautions_of
+from .families import formats_of, with_time_lines
+from .side_steps import steps_within, whole
 
 __all__ = ["Comparison", "Pairing", "RunSide", "compare"]
 
@@ -27,8 +30,6 @@ Ints = npt.NDArray[np.int64]
 
 #: How ranks find their partners.
 Pairing = Literal["auto", "number", "representative"] | Mapping[int, int]
-
-_OTHER = KINDS.index("other")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +51,9 @@ class RunSide:
         By rank, start and end of each step, (steps, 2), in the times that users see.
     left_out : tuple of int
         Ranks that have no steps, where others do.
+    tabled : dict of int to Part
+        Ranks that only tables of their format compare: BytePS servers beside workers, MPI profiles
+        beside time lines.
     """
 
     label: str
@@ -58,11 +62,22 @@ class RunSide:
     steps: Ints
     windows: dict[int, Ints]
     left_out: tuple[int, ...] = ()
+    tabled: dict[int, Part] = field(default_factory=dict)
 
     @property
     def ranks(self) -> list[int]:
         """The ranks that are compared."""
         return list(self.parts)
+
+    @property
+    def table_ranks(self) -> list[int]:
+        """All ranks, those included that only tables compare."""
+        return [*self.parts, *self.tabled]
+
+    @property
+    def formats(self) -> set[str]:
+        """Formats of the files of all ranks."""
+        return formats_of(self.parts) | formats_of(self.tabled)
 
     @property
     def has_steps(self) -> bool:
@@ -83,6 +98,7 @@ class RunSide:
             self.steps[places],
             {rank: windows[places] for rank, windows in self.windows.items()},
             self.left_out,
+            self.tabled,
         )
 
     def envelope(self) -> tuple[Ints, Ints]:
@@ -164,7 +180,7 @@ def compare(
         Which ``ProfilerStep#n`` belong together: those of one number, those in the same place, or
         as a mapping says. ``"auto"``: by number where any number is on both sides, else by order.
     labels : (str, str), optional
-        Names of the sides; by default the folders' names where they differ.
+        Names of the sides; by default what they differ in: folder, rank or step.
 
     Returns
     -------
@@ -173,7 +189,8 @@ def compare(
     Raises
     ------
     TraceError
-        Where a side has no ranks, or a rank or step is not there.
+        Where a side has no ranks, or a rank or step is not there, or the sides are of formats that
+        have nothing in common.
 
     Examples
     --------
@@ -190,10 +207,14 @@ def compare(
         if not parts:
             raise TraceError(f"no ranks {word}", remedy="Give traces, or a selection of some.")
     owners = _traces_of(before), _traces_of(after)
-    pairs, means = _pairs(ranks, found["before"], found["after"], owners)
+    lines, tabled = with_time_lines(found["before"], found["after"])
+    if isinstance(ranks, Mapping):
+        # By hand, servers may be compared with servers.
+        lines, tabled = (found["before"], found["after"]), ({}, {})
+    pairs, means = _pairs(ranks, *lines, owners)
     kept = [
         parts if means else {rank: parts[rank] for rank in dict.fromkeys(pair[k] for pair in pairs)}
-        for k, parts in enumerate(found.values())
+        for k, parts in enumerate(lines)
     ]
     names = labels or _labels(*kept)
     sides = [
@@ -207,7 +228,15 @@ def compare(
     pairs = [(a, b) for a, b in pairs if a in sides[0].parts and b in sides[1].parts]
     if not pairs:
         pairs = [(sides[0].ranks[0], sides[1].ranks[0])]
+    sides = [replace(side, tabled=more) for side, more in zip(sides, tabled, strict=True)]
     matched_by, places = _step_pairs(sides[0], sides[1], steps)
+    if labels is None and names == ("before", "after") and len(places) == 1:
+        numbers = [int(side.steps[places[0, k]]) for k, side in enumerate(sides)]
+        if sides[0].has_steps and numbers[0] != numbers[1]:
+            sides = [
+                replace(side, label=f"step {number}")
+                for side, number in zip(sides, numbers, strict=True)
+            ]
     alone = [
         np.delete(side.steps, places[:, k]) if side.has_steps else np.empty(0, np.int64)
         for k, side in enumerate(sides)
@@ -235,15 +264,21 @@ def _traces_of(source: Side) -> TraceSet:
 
 
 def _labels(before: dict[int, Part], after: dict[int, Part]) -> tuple[str, str]:
-    folders = [
-        {Path(part.trace.path).resolve().parent.name for part in side.values()}
-        for side in (before, after)
-    ]
-    if all(len(names) == 1 for names in folders) and folders[0] != folders[1]:
-        return folders[0].pop(), folders[1].pop()
+    folders = [_folder(side) for side in (before, after)]
+    if all(folders) and folders[0] != folders[1]:
+        return folders[0], folders[1]
     if len(before) == len(after) == 1 and list(before) != list(after):
         return f"rank {next(iter(before))}", f"rank {next(iter(after))}"
     return "before", "after"
+
+
+def _folder(side: dict[int, Part]) -> str:
+    """Return the folder that holds all files of a side; of BytePS each worker has one in it."""
+    folders = {str(Path(part.trace.path).resolve().parent) for part in side.values()}
+    try:
+        return Path(os.path.commonpath(folders)).name
+    except ValueError:
+        return ""
 
 
 # --- ranks ----------------------------------------------------------------------------------------
@@ -300,7 +335,7 @@ def _representatives(traces: TraceSet, ranks: list[int]) -> list[int]:
 
 
 def _side(label: str, traces: TraceSet, parts: dict[int, Part]) -> RunSide:
-    found = {rank: _steps_within(part) for rank, part in parts.items()}
+    found = {rank: steps_within(part) for rank, part in parts.items()}
     having = {rank: one for rank, one in found.items() if len(one[0])}
     if not having:
         return _whole_side(label, traces, parts)
@@ -321,33 +356,8 @@ def _side(label: str, traces: TraceSet, parts: dict[int, Part]) -> RunSide:
 
 
 def _whole_side(label: str, traces: TraceSet, parts: dict[int, Part]) -> RunSide:
-    windows = {rank: _whole(part) for rank, part in parts.items()}
+    windows = {rank: whole(part) for rank, part in parts.items()}
     return RunSide(label, traces, parts, np.array([-1], dtype=np.int64), windows)
-
-
-def _steps_within(part: Part) -> tuple[Ints, Ints]:
-    """Return numbers and bounds of the steps that the selection holds whole."""
-    table = part.table
-    numbers, start, end = host_steps(Part(part.trace, np.arange(len(table)), None, None))
-    kept = np.isin(numbers, np.unique(table.step[part.rows]))
-    if part.low is not None:
-        kept &= start >= part.low
-    if part.high is not None:
-        kept &= end <= part.high
-    bounds = np.stack([start, end], axis=1) + part.trace.shift_ns
-    return numbers[kept], bounds[kept]
-
-
-def _whole(part: Part) -> Ints:
-    """Return the window, or where it is open, from the first to the last event, (1, 2)."""
-    table = part.table
-    rows = part.rows[table.kind[part.rows] != _OTHER]
-    rows = rows if len(rows) else part.rows
-    first = int(table.start_ns[rows].min()) if len(rows) else 0
-    last = int(table.end_ns[rows].max()) if len(rows) else first
-    low = first if part.low is None else part.low
-    high = max(last if part.high is None else part.high, low)
-    return np.array([[low, high]], dtype=np.int64) + part.trace.shift_ns
 
 
 def _step_pairs(

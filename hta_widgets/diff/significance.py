@@ -7,13 +7,17 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["welch"]
+__all__ = ["LEAST_PAIRS", "paired", "welch"]
 
+Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 _lgamma = np.vectorize(math.lgamma, otypes=[np.float64])
 _ROUNDS = 200
 _TINY = 1e-300
+
+#: Fewer differences than these tell nothing of how differences spread.
+LEAST_PAIRS = 3
 
 
 def welch(before: Floats, after: Floats) -> Floats:
@@ -55,6 +59,44 @@ def welch(before: Floats, after: Floats) -> Floats:
     likely = _beta(freedom / 2, 0.5, freedom / (freedom + gap**2 / safe))
     found: Floats = np.where(still, np.where(np.abs(gap) > 0, 0.0, 1.0), likely)
     return found
+
+
+def paired(group: Ints, difference: Floats, size: int) -> Floats:
+    """Return how likely the mean difference of each group is not 0 by chance alone, two-sided.
+
+    Student's t-test of paired values: for calls that find partners within one step, where no other
+    steps tell how much they spread.
+
+    Parameters
+    ----------
+    group : array of int
+        Of each difference, from 0.
+    difference : array of float
+    size : int
+        How many groups there are.
+
+    Returns
+    -------
+    array of float
+        One per group. NaN with fewer than `LEAST_PAIRS` differences; 0 where all differ by the
+        same, 1 where all are 0.
+
+    Examples
+    --------
+    >>> paired(np.array([0, 0, 0, 1]), np.array([1.0, 2.0, 3.0, 9.0]), 2).round(4)
+    array([0.0742,    nan])
+    """
+    count = np.bincount(group, minlength=size).astype(np.float64)
+    enough = count >= LEAST_PAIRS
+    mean = np.bincount(group, difference, size) / np.maximum(count, 1)
+    spread = np.bincount(group, (difference - mean[group]) ** 2, size)
+    freedom = np.maximum(count - 1, 1)
+    error = spread / freedom / np.maximum(count, 1)
+    still = error <= (1e-12 * np.maximum(np.abs(mean), 1e-12)) ** 2
+    safe = np.where(still, 1.0, error)
+    likely = _beta(freedom / 2, 0.5, freedom / (freedom + mean**2 / safe))
+    found: Floats = np.where(still, np.where(np.abs(mean) > 0, 0.0, 1.0), likely)
+    return np.where(enough, found, np.nan)
 
 
 def _beta(a: Floats, b: float, x: Floats) -> Floats:

@@ -13,14 +13,15 @@ from .moments import KIND_OF, moments
 from .sides import Comparison, RunSide
 from .significance import welch
 
-__all__ = ["ALPHA", "steps"]
+__all__ = ["ALPHA", "STEP_KINDS", "kind_times", "steps"]
 
 Ints = npt.NDArray[np.int64]
 
 #: What is likelier than this to be chance is not called a change.
 ALPHA = 0.05
 
-_KINDS = ("compute", "communication", "memory", "idle", "cpu")
+#: What the moments of a step are parted into.
+STEP_KINDS = ("compute", "communication", "memory", "idle", "cpu")
 
 
 def steps(diff: Comparison) -> pd.DataFrame:
@@ -50,7 +51,7 @@ def steps(diff: Comparison) -> pd.DataFrame:
     >>> found = steps(diff)  # doctest: +SKIP
     >>> found.loc[found["diff_ns"].idxmax()]  # doctest: +SKIP
     """
-    by_kind = [_by_kind(diff, side) for side in diff.sides]
+    by_kind = [kind_times(diff, side) for side in diff.sides]
     before, after = (kinds.sum(axis=1) for kinds in by_kind)
     change = by_kind[1] - by_kind[0]
     share = (after - before) / np.where(before > 0, before, np.nan)
@@ -65,7 +66,7 @@ def steps(diff: Comparison) -> pd.DataFrame:
             "after_ns": after,
             "diff_ns": after - before,
             "change_share": share,
-            **{f"{kind}_diff_ns": change[:, k] for k, kind in enumerate(_KINDS)},
+            **{f"{kind}_diff_ns": change[:, k] for k, kind in enumerate(STEP_KINDS)},
         },
         matched={"steps": diff.step_count},
         p_value=likely if known else None,
@@ -76,10 +77,10 @@ def steps(diff: Comparison) -> pd.DataFrame:
     )
 
 
-def _by_kind(diff: Comparison, side: RunSide) -> Ints:
+def kind_times(diff: Comparison, side: RunSide) -> Ints:
     """Return the time of each step and kind, the mean over ranks."""
-    sums = np.zeros((diff.step_count, len(_KINDS)), dtype=np.int64)
+    sums = np.zeros((diff.step_count, len(STEP_KINDS)), dtype=np.int64)
     for causes in moments(diff, side).values():
         for cause, times in causes.items():
-            sums[:, _KINDS.index(KIND_OF[cause])] += times
+            sums[:, STEP_KINDS.index(KIND_OF[cause])] += times
     return np.stack([mean_parts(row, len(side.ranks)) for row in sums])

@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from hta_widgets.analysis.mpi_compare import mpi_compare
 from hta_widgets.errors import TraceError
 
+from . import byteps_tables, mpi_tables
 from .changes import changes
+from .families import BYTEPS, MPI
 from .names import names, operators_diff
-from .sides import Comparison, RunSide
+from .sides import Comparison
 from .steps import steps
 from .waterfall import waterfall
 
@@ -59,8 +60,15 @@ def tables(diff: Comparison) -> dict[str, pd.DataFrame]:
     Returns
     -------
     dict of str to DataFrame
-        For runs with events ``waterfall, steps, changes, names, operators``; for MPI profiles
-        ``mpi_routines``, which is `hta_widgets.analysis.mpi_compare`; and what `add_table` added.
+        For Kineto traces ``waterfall, steps, changes, names, operators``.
+
+        For BytePS ``waterfall, steps, byteps_stages, byteps_tensors, byteps_workers`` of workers'
+        traces, and ``byteps_lag, byteps_servers`` of servers' profiles.
+
+        For MPI ``mpi_times, mpi_routines, mpi_message_sizes, mpi_negotiation, mpi_ranks,
+        mpi_imbalance``, of time lines ``waterfall, changes, names, mpi_waits`` too.
+
+        And what `add_table` added.
 
     Examples
     --------
@@ -71,24 +79,22 @@ def tables(diff: Comparison) -> dict[str, pd.DataFrame]:
 
 def makers(diff: Comparison) -> dict[str, Table]:
     """Return what makes each of the `tables`, without making any."""
-    shared = _formats(diff.before) & _formats(diff.after)
+    before, after = (side.formats for side in diff.sides)
     events = all(any(len(part.trace) for part in side.parts.values()) for side in diff.sides)
     return {
         name: table
         for name, (formats, table) in _TABLES.items()
-        if (events if formats is None else bool(formats & shared))
+        if (events if formats is None else bool(formats & before) and bool(formats & after))
+        and not (formats is None and name in _left_to_others(before | after))
     }
 
 
-def _formats(side: RunSide) -> set[str]:
-    return {part.trace.format for part in side.parts.values()}
-
-
-def _mpi_routines(diff: Comparison) -> pd.DataFrame:
-    before, after = diff.sides
-    return mpi_compare(
-        before.traces, after.traces, before_ranks=before.ranks, after_ranks=after.ranks
-    )
+def _left_to_others(formats: set[str]) -> set[str]:
+    """Return tables of events of which those of a format say the same, and better."""
+    if formats & set(BYTEPS):
+        # Stages of partitions are no calls of operators.
+        return {"changes", "names", "operators"}
+    return {"steps", "operators"} if formats & set(MPI) else set()
 
 
 for _name, _table in (
@@ -99,4 +105,21 @@ for _name, _table in (
     ("operators", operators_diff),
 ):
     add_table(_name, _table)
-add_table("mpi_routines", _mpi_routines, formats=frozenset({"mpi-profile"}))
+_WORKERS, _SERVERS, _LINES = (
+    frozenset({name}) for name in ("byteps", "byteps-server", "mpi-trace")
+)
+for _name, _table, _formats in (
+    ("byteps_stages", byteps_tables.byteps_stages, _WORKERS),
+    ("byteps_tensors", byteps_tables.byteps_tensors, _WORKERS),
+    ("byteps_workers", byteps_tables.byteps_workers, _WORKERS),
+    ("byteps_lag", byteps_tables.byteps_lag, _SERVERS),
+    ("byteps_servers", byteps_tables.byteps_server_times, _SERVERS),
+    ("mpi_times", mpi_tables.mpi_times, frozenset(MPI)),
+    ("mpi_routines", mpi_tables.mpi_routine_times, frozenset(MPI)),
+    ("mpi_message_sizes", mpi_tables.mpi_size_times, frozenset(MPI)),
+    ("mpi_negotiation", mpi_tables.mpi_negotiations, frozenset(MPI)),
+    ("mpi_ranks", mpi_tables.mpi_rank_times, frozenset(MPI)),
+    ("mpi_imbalance", mpi_tables.mpi_imbalances, frozenset(MPI)),
+    ("mpi_waits", mpi_tables.mpi_waits, _LINES),
+):
+    add_table(_name, _table, formats=_formats)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from .sequences import aligned_places
 from .trees import CALL, OPERATOR, WORK, RankTree, mixed
 
-__all__ = ["STATUSES", "Matched", "TreeMatcher"]
+__all__ = ["STATUSES", "Matched", "TreeMatcher", "numbered"]
 
 Ints = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
@@ -66,7 +66,7 @@ class TreeMatcher:
         self.partner = tuple(np.full(len(tree), -1, dtype=np.int64) for tree in trees)
         self.replaced = tuple(np.zeros(len(tree), dtype=bool) for tree in trees)
         self.moved = tuple(np.zeros(len(tree), dtype=bool) for tree in trees)
-        self.known: dict[tuple[bytes, ...], Ints] = {}
+        self.known: dict[tuple[bytes, bytes], Ints] = {}
         self.roots = _roots(trees)
         self.listed = [_Listed(tree, root) for tree, root in zip(trees, self.roots, strict=True)]
 
@@ -115,34 +115,50 @@ class TreeMatcher:
         uneven = sizes[0] != sizes[1]
         uneven[group[differs]] = True
         direct = ~uneven[group]
-        found = [np.stack([nodes[0][direct], nodes[1][direct]], axis=1)]
-        self._join(found[0])
+        pairs = ([nodes[0][direct]], [nodes[1][direct]])
+        replaced: tuple[list[Ints], list[Ints]] = ([], [])
         for place in np.flatnonzero(uneven).tolist():
             mine, theirs = (
                 one.nodes[begin[place] : begin[place] + size[place]]
                 for one, begin, size in zip(self.listed, first, sizes, strict=True)
             )
-            found.append(self._sequence(mine, theirs))
-        return np.concatenate(found)
+            self._sequence(mine, theirs, pairs, replaced)
+        found = np.stack([np.concatenate(side) for side in pairs], axis=1)
+        self._join(found)
+        if replaced[0]:
+            self._join(np.stack([np.concatenate(side) for side in replaced], axis=1))
+        return found
 
-    def _sequence(self, mine: Ints, theirs: Ints) -> Ints:
-        """Lay two sequences of siblings upon each other."""
-        names = self.trees[0].name[mine], self.trees[1].name[theirs]
+    def _sequence(
+        self,
+        mine: Ints,
+        theirs: Ints,
+        pairs: tuple[list[Ints], list[Ints]],
+        replaced: tuple[list[Ints], list[Ints]],
+    ) -> None:
+        """Lay two sequences of siblings upon each other; add what belongs together."""
         hashes = self.hashes[0][mine], self.hashes[1][theirs]
-        key = (*(one.tobytes() for one in names), *(one.tobytes() for one in hashes))
+        # A hash tells the name, too.
+        key = hashes[0].tobytes(), hashes[1].tobytes()
         places = self.known.get(key)
         if places is None:
+            names = self.trees[0].name[mine], self.trees[1].name[theirs]
             places = self.known[key] = aligned_places(*names, *hashes)
-        found = np.stack([mine[places[:, 0]], theirs[places[:, 1]]], axis=1)
-        self._join(found)
-        if self.trees[0].kind[mine[0]] == WORK:
-            left = np.delete(mine, places[:, 0]), np.delete(theirs, places[:, 1])
-            if len(left[0]) and len(left[1]) and self.trees[0].parent[mine[0]] >= 0:
-                self.replaced[0][left[0]] = True
-                self.replaced[1][left[1]] = True
-                both = min(map(len, left))
-                self._join(np.stack([left[0][:both], left[1][:both]], axis=1))
-        return found
+        in_mine, in_theirs = places[:, 0], places[:, 1]
+        pairs[0].append(mine[in_mine])
+        pairs[1].append(theirs[in_theirs])
+        both = min(len(mine), len(theirs)) - len(places)
+        one = mine[0]
+        if not both or self.trees[0].kind[one] != WORK or self.trees[0].parent[one] < 0:
+            return
+        left = []
+        for k, (every, at) in enumerate(((mine, in_mine), (theirs, in_theirs))):
+            alone = np.ones(len(every), dtype=bool)
+            alone[at] = False
+            left.append(every[alone])
+            self.replaced[k][left[k]] = True
+        replaced[0].append(left[0][:both])
+        replaced[1].append(left[1][:both])
 
     def _join(self, found: Ints) -> None:
         self.partner[0][found[:, 0]] = found[:, 1]
@@ -304,12 +320,12 @@ def _namesakes(a: Hashes, b: Hashes, *, as_many: bool) -> Ints:
         kept = np.flatnonzero(alike[mine]), np.flatnonzero(alike[theirs])
     else:
         kept = np.arange(len(a)), np.arange(len(b))
-    numbered = _numbered(mine[kept[0]]), _numbered(theirs[kept[1]])
-    _, in_a, in_b = np.intersect1d(*numbered, assume_unique=True, return_indices=True)
+    places = numbered(mine[kept[0]]), numbered(theirs[kept[1]])
+    _, in_a, in_b = np.intersect1d(*places, assume_unique=True, return_indices=True)
     return np.stack([kept[0][in_a], kept[1][in_b]], axis=1)
 
 
-def _numbered(codes: Ints) -> Ints:
+def numbered(codes: Ints) -> Ints:
     """Return codes that also count how often each was there before."""
     order = np.argsort(codes, kind="stable")
     first = np.flatnonzero(np.diff(codes[order], prepend=-1)) if len(codes) else order

@@ -14,8 +14,9 @@ from hta_widgets.errors import TraceError
 from hta_widgets.model import KINDS
 from hta_widgets.model.frames import dtype_of
 
+from .families import MPI
 from .means import mean_parts
-from .moments import CAUSES, KIND_OF, moments, splits_communication, work_shares
+from .moments import CAUSES, KIND_OF, chains, moments, splits_communication, work_shares
 from .sides import Comparison, RunSide
 
 __all__ = ["waterfall"]
@@ -35,6 +36,11 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
     range it lies, whichever step launched the work. So the rows add up to the step times, and their
     differences to the difference of the step times, to the nanosecond.
 
+    Of BytePS, a step is what a GPU spends from its first synchronisation to that of the next step.
+    Of the partition that ends last in it, the stages count as communicating or copying, the queues
+    before them as idle; the rest is the host's. Of MPI time lines, calls count as communicating,
+    the rest as the host's.
+
     Parameters
     ----------
     diff : Comparison
@@ -43,10 +49,13 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
         - ``"cause"``: idle parted by what the device waited for, as in
           `hta_widgets.analysis.device_idle_breakdown` (``nothing_launched``: after the rank's last
           work); exposed communication by waiting for other ranks and transfer, where the files of
-          both sides tell
+          both sides tell; of BytePS the queue before a stage (``stage_queue``, ``root_wait``), the
+          word given to other GPUs (``coordination``), and the time until the framework was told
+          (``tail``)
         - ``"operator"``, ``"kernel"``: work parted further by the innermost operator that launched
           it, or by its own name; where several pieces of a kind run at once, the moment is that of
-          the one that was there first
+          the one that was there first; of BytePS by stage, queues before it included, and of MPI
+          by routine
     step : int, optional
         One pair of steps, by its place; all by default.
 
@@ -85,14 +94,17 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
     keys: dict[tuple[str, str], int] = {}
     sums = [_sums(diff, side, by, step, keys) for side in diff.sides]
     size = len(keys)
+    # What is left over by rounding must not go by which side came first.
+    listed = list(keys)
+    in_order = np.array(sorted(range(size), key=listed.__getitem__), dtype=np.intp)
     means = []
     for side, one in zip(diff.sides, sums, strict=True):
         values = np.zeros(size, dtype=np.int64)
         values[: len(one)] = one
-        means.append(mean_parts(values, len(side.ranks)))
+        values[in_order] = mean_parts(values[in_order], len(side.ranks))
+        means.append(values)
     before, after = means
     shown = [k for k, key in enumerate(keys) if before[k] or after[k] or (by == "kind" and key[0])]
-    listed = list(keys)
     change = after - before
     order = sorted(shown, key=lambda k: (-abs(int(change[k])), listed[k]))
     rows = np.array(order, dtype=np.intp)
@@ -146,12 +158,16 @@ def _sums(
     chosen = slice(None) if step is None else slice(step, step + 1)
     by_work = by in {"operator", "kernel"}
     for rank, causes in moments(diff, side).items():
-        if by_work:
-            for cause, name, time in _work(side, rank, by, step):
+        pieces = chains(diff, side).get(rank)
+        if by_work and pieces is not None:
+            for piece in pieces:
+                add(piece.cause, piece.stage, int(piece.times_ns[chosen].sum()))
+        elif by_work:
+            for cause, name, time in _work(diff, side, rank, by, step):
                 add(cause, name, time)
         for cause, times in causes.items():
             kind = KIND_OF[cause]
-            if by_work and kind in _KIND_OF_WORK:
+            if by_work and (kind in _KIND_OF_WORK if pieces is None else cause != "host"):
                 continue
             if by == "kind":
                 cause = {"communication": "communication", "idle": "idle"}.get(kind, cause)  # noqa: PLW2901
@@ -164,17 +180,19 @@ def _sums(
     return values
 
 
-def _work(side: RunSide, rank: int, by: str, step: int | None) -> list[tuple[str, str, int]]:
+def _work(
+    diff: Comparison, side: RunSide, rank: int, by: str, step: int | None
+) -> list[tuple[str, str, int]]:
     """Return cause, name and time of a rank's work."""
     part = side.parts[rank]
-    shares = work_shares(side, rank)
+    shares = work_shares(diff, side, rank)
     kept = shares.time_ns > 0
     if step is not None:
         kept &= shares.step == step
     rows, kind, time = shares.rows[kept], shares.kind[kept], shares.time_ns[kept]
     table = part.table
     owner = rows
-    if by == "operator":
+    if by == "operator" and part.trace.format not in MPI:
         tree = operator_tree(part.trace, annotations=True)
         position = tree.innermost[part.trace.launch_of[rows]]
         if not len(tree.rows):

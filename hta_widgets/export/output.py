@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -12,6 +10,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from hta_widgets.errors import TraceError
+from hta_widgets.places import written_whole
 
 __all__ = ["Output", "Target"]
 
@@ -131,30 +130,17 @@ def _create(path: Path) -> None:
 
 @contextmanager
 def _in_place(target: Path) -> Iterator[Output]:
-    try:
-        handle, name = tempfile.mkstemp(
-            prefix=f".{target.name}.", suffix=".part", dir=target.parent
-        )
-    except OSError as cause:
-        raise TraceError(
+    def refused(cause: OSError) -> TraceError:
+        return TraceError(
             f"cannot be written: {cause.strerror}", path=target, remedy="Choose another place."
-        ) from None
-    part = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as raw:
-            if target.suffix.lower() == ".gz":
-                with gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed:
-                    yield from _output(cast("IO[bytes]", packed))
-            else:
-                yield from _output(raw)
-        # mkstemp makes files private; an export is as readable as any other new file.
-        mask = os.umask(0)
-        os.umask(mask)
-        part.chmod(0o666 & ~mask)
-        part.replace(target)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+        )
+
+    with written_whole(target, refused) as raw:
+        if target.suffix.lower() == ".gz":
+            with gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed:
+                yield from _output(cast("IO[bytes]", packed))
+        else:
+            yield from _output(raw)
 
 
 def _output(file: IO[bytes]) -> Iterator[Output]:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import tempfile
 import warnings
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from datetime import datetime
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
@@ -17,6 +14,7 @@ from typing import Any
 
 from hta_widgets.errors import TraceError
 from hta_widgets.export.embed import Block
+from hta_widgets.places import written_whole
 from hta_widgets.tiles import TileEngine
 
 __all__ = [
@@ -167,27 +165,16 @@ def _size_text(size: int) -> str:
 
 def write_page(target: Path, parts: list[str]) -> None:
     """Write the file at once: whoever opens the path sees a whole page or the one before."""
-    try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    except OSError as cause:
-        raise TraceError(
+
+    def refused(cause: OSError) -> TraceError:
+        return TraceError(
             f"cannot be written ({cause.strerror})",
             path=str(target),
             remedy="Is the folder there, and may you write to it?",
-        ) from None
-    draft = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.writelines(parts)
-        # A temporary file is its maker's alone; a page has the rights of any new file.
-        mask = os.umask(0)
-        os.umask(mask)
-        draft.chmod(0o666 & ~mask)
-        draft.replace(target)
-    except BaseException:
-        with suppress(OSError):
-            draft.unlink()
-        raise
+        )
+
+    with written_whole(target, refused) as file:
+        file.writelines(map(str.encode, parts))
 
 
 def warn_of_size(target: Path, max_mb: float) -> None:

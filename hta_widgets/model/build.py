@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from .ordering import event_order
 from .pairs import match_brackets
 from .problems import Problems
 from .steps import assign_steps
-from .table import EventTable, RankColumns, RecordSource
+from .table import CategoryCodes, EventTable, RankColumns, RecordSource
 from .trace import Trace
 from .tracks import Naming, device_streams, find_tracks
 
@@ -41,6 +41,7 @@ def build_trace(
     problems: Problems,
     pairs: tuple[Rows, Rows, Rows] | None = None,
     names: Naming | None = None,
+    consume: bool = False,
     **about: Any,
 ) -> Trace:
     """Sort, place, classify and link the records of one file.
@@ -64,22 +65,35 @@ def build_trace(
         better than the stack of a thread which belong together.
     names : Naming, optional
         What processes and threads are called, where no metadata records say so.
+    consume : bool
+        Whether the arrays of `columns` may be let go on the way, which halves the peak of memory.
     **about
         Further fields of `Trace`: ``format, stated_rank, job, host, worker, local_rank, server``.
     """
     found = Problems()
     by_phase = _by_phase(columns, found)
     rows, dur, phase, end_rows = _event_rows(columns, by_phase, found, pairs)
-    flow_rows = by_phase["stf"]
     instant_rows = np.sort(np.concatenate((by_phase["iIR"], by_phase["X without dur"])))
-    async_rows, counter_rows = by_phase["bneSTF"], by_phase["C"]
-
-    zero_ns = _zero(columns, (rows, instant_rows, async_rows, counter_rows))
+    beside_rows: tuple[Rows, ...] = (
+        by_phase["stf"],
+        instant_rows,
+        by_phase["bneSTF"],
+        by_phase["C"],
+    )
+    zero_ns = _zero(columns, (rows, *beside_rows[1:]))
     order = event_order(columns.start_ns[rows] - zero_ns, dur)
-    rows, dur, phase = rows[order], dur[order], phase[order]
-    table, device, of_thread = _table(columns, rows, dur, phase, zero_ns, found, names)
-    if len(end_rows):
-        table.end_record = _end_records(columns, order, end_rows)
+    end_record = _end_records(columns, order, end_rows)
+    # What few records need goes on; of large files, the rest takes more than all that follows.
+    events, columns, beside_rows = _parted(
+        columns, rows[order], dur[order], phase[order], beside_rows, consume=consume
+    )
+    events.start_ns -= zero_ns
+    del by_phase, rows, order, dur, phase, end_rows, instant_rows
+    flow_rows, instant_rows, async_rows, counter_rows = beside_rows
+
+    table, device, of_thread = _table(columns, events, found, names)
+    table.end_record = end_record
+    del events
 
     launches = launch_links(table.start_ns, table.name, table.names, device, table.correlation)
     table.step = assign_steps(
@@ -193,24 +207,91 @@ def _zero(columns: RankColumns, rows_by_rank: tuple[Rows, ...]) -> int:
     return 0
 
 
-def _table(
+@dataclass(slots=True)
+class _Events:
+    """Columns of complete and paired events, sorted."""
+
+    start_ns: Ints
+    dur_ns: Ints
+    phase: npt.NDArray[np.uint8]
+    name: npt.NDArray[np.int32]
+    category: CategoryCodes
+    pid: npt.NDArray[Any]
+    tid: npt.NDArray[Any]
+    stream: npt.NDArray[np.int32]
+    correlation: Ints
+    record: Ints
+
+
+#: Columns of `RankColumns` with an entry per record, and the type that those of events are of.
+_BY_ROW: dict[str, type[np.generic] | None] = {
+    "phase": None,
+    "start_ns": np.int64,
+    "dur_ns": None,
+    "timed": None,
+    "name": np.int32,
+    "category": np.int16,
+    "pid": np.int32,
+    "tid": np.int32,
+    "stream": np.int32,
+    "correlation": np.int64,
+    "flow": None,
+    "record": np.int64,
+}
+
+
+def _parted(
     columns: RankColumns,
     rows: Rows,
     dur: Ints,
     phase: npt.NDArray[np.uint8],
-    zero_ns: int,
-    problems: Problems,
-    names: Naming | None,
+    groups: tuple[Rows, ...],
+    *,
+    consume: bool,
+) -> tuple[_Events, RankColumns, tuple[Rows, ...]]:
+    """Gather the events in `rows`, and the metadata records and other `groups` of rows.
+
+    Returns
+    -------
+    events, others, groups
+        With the rows of the groups among the others.
+    """
+    kept = np.concatenate((*groups, np.flatnonzero(columns.phase == ord("M"))))
+    kept.sort()
+    wide = len(columns.categories) > np.iinfo(np.int16).max
+    of_events: dict[str, Any] = {"dur_ns": dur, "phase": phase}
+    others: dict[str, Any] = {}
+    for name, dtype in _BY_ROW.items():
+        values = getattr(columns, name)
+        if dtype is not None:
+            dtype = np.int32 if name == "category" and wide else dtype  # noqa: PLW2901
+            of_events[name] = values[rows].astype(dtype, copy=False)
+        others[name] = values[kept].astype(np.int64 if name == "record" else values.dtype)
+        if consume:
+            setattr(columns, name, values[:0].copy())
+    scoped = np.fromiter(columns.scope, np.int64, len(columns.scope))
+    places = np.searchsorted(kept, scoped).tolist()
+    at_next = columns.ends_at_next[np.isin(columns.ends_at_next, kept)]
+    found = replace(
+        columns,
+        **others,
+        ends_at_next=np.searchsorted(kept, at_next),
+        scope=dict(zip(places, columns.scope.values(), strict=True)),
+    )
+    return _Events(**of_events), found, tuple(np.searchsorted(kept, rows) for rows in groups)
+
+
+def _table(
+    columns: RankColumns, events: _Events, problems: Problems, names: Naming | None
 ) -> tuple[EventTable, npt.NDArray[np.bool_], dict[tuple[int, int], int]]:
-    start = columns.start_ns[rows] - zero_ns
-    name, category = columns.name[rows], columns.category[rows]
-    pid, tid = columns.pid[rows], columns.tid[rows]
+    start, dur, name, category = events.start_ns, events.dur_ns, events.name, events.category
+    pid, tid = events.pid, events.tid
     kind = taxonomy.kind_codes(category, name, columns.categories.values, columns.names.values)
     of_device = np.array(
         [taxonomy.is_device_category(text) for text in columns.categories.values], dtype=bool
     )
-    device = of_device[category] if len(of_device) else np.zeros(len(rows), dtype=bool)
-    stream = device_streams(columns.stream[rows], device, pid, tid, columns)
+    device = of_device[category] if len(of_device) else np.zeros(len(start), dtype=bool)
+    stream = device_streams(events.stream, device, pid, tid, columns)
     annotates = device & (kind == _ANNOTATION)
     calls_mpi = _is_of(MPI_CATEGORY, category, columns)
     places = find_tracks(pid, tid, stream, device, annotates, calls_mpi, start, columns, names)
@@ -230,16 +311,16 @@ def _table(
         start_ns=start,
         dur_ns=dur,
         name=name,
-        category=side_tables.category_codes(columns, rows),
+        category=category,
         kind=kind,
         track=places.track,
         depth=lanes.depth,
         parent=lanes.parent,
         stream=stream,
-        correlation=columns.correlation[rows],
-        step=np.full(len(rows), -1, dtype=np.int64),
-        phase=phase,
-        record=columns.record[rows],
+        correlation=events.correlation,
+        step=np.full(len(start), -1, dtype=np.int64),
+        phase=events.phase,
+        record=events.record,
         names=columns.names,
         categories=columns.categories,
         tracks=tracks,
@@ -247,9 +328,7 @@ def _table(
     return table, device, places.of_thread
 
 
-def _is_of(
-    wanted: str, category: npt.NDArray[np.int32], columns: RankColumns
-) -> npt.NDArray[np.bool_]:
+def _is_of(wanted: str, category: CategoryCodes, columns: RankColumns) -> npt.NDArray[np.bool_]:
     if wanted not in columns.categories.values:
         return np.zeros(len(category), dtype=bool)
     found: npt.NDArray[np.bool_] = category == columns.categories.values.index(wanted)
@@ -257,6 +336,8 @@ def _is_of(
 
 
 def _end_records(columns: RankColumns, order: Rows, end_rows: Rows) -> dict[int, int]:
+    if not len(end_rows):
+        return {}
     paired_from = len(order) - len(end_rows)
     at = np.flatnonzero(order >= paired_from)
     records = columns.record[end_rows[order[at] - paired_from]]

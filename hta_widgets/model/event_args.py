@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,7 +13,22 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from .trace import Trace
 
-__all__ = ["event_args", "numbers_of"]
+__all__ = ["COMMUNICATION_KEYS", "event_args", "numbers_of", "record_args"]
+
+#: What PyTorch and NCCL say of communication; stores have it as columns.
+COMMUNICATION_KEYS: tuple[str, ...] = (
+    "Collective name",
+    "dtype",
+    "In msg nelems",
+    "Out msg nelems",
+    "Group size",
+    "Process Group Name",
+    "Process Group Description",
+    "Process Group Ranks",
+    "Src Rank",
+    "Dst Rank",
+    "Seq",
+)
 
 
 def event_args(
@@ -91,6 +106,12 @@ def _read(trace: Trace, rows: npt.NDArray[np.intp], keys: Sequence[str]) -> dict
                 if value is not None:
                     found[key][place_of[ends[record]]] = value
     return found
+
+
+def record_args(keys: Sequence[str]) -> Callable[[bytes], list[Any]]:
+    """Return a function from a record's JSON to the values of some of its args."""
+    decoder = _decoder(keys)
+    return lambda body: _args(body, keys, decoder)
 
 
 class _Places:

@@ -126,14 +126,14 @@ def _join(
     size = (int(pair_code.max()) + 1) * ids
     starts = np.flatnonzero(phase == ord("s"))
     ends = np.flatnonzero(phase != ord("s"))
-    has_step = np.zeros(size, dtype=bool)
-    has_step[key[phase == ord("t")]] = True
-    start_count = np.bincount(key[starts], minlength=size)
-    simple = (start_count == 1) & ~has_step
-    simple[np.arange(0, size, ids)] = False  # records without an id
-
-    start_of = np.full(size, -1, dtype=np.int64)
+    # Ids may be sparse, so that these are the largest arrays of a load: as narrow as can be.
+    start_of = np.full(size, -1, dtype=np.int32)
     start_of[key[starts]] = starts
+    simple = start_of >= 0
+    simple[key[starts[start_of[key[starts]] != starts]]] = False  # more than one start
+    simple[key[phase == ord("t")]] = False
+    simple[::ids] = False  # records without an id
+
     easy_ends = ends[simple[key[ends]]]
     tails, heads = [start_of[key[easy_ends]]], [easy_ends]
     rest = np.flatnonzero(~simple[key] & (columns.flow[rows] >= 0))

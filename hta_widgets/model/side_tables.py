@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from array import array
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,9 @@ from .table import (
 __all__ = ["asyncs", "category_codes", "counters", "instants"]
 
 Rows = npt.NDArray[np.intp]
+
+#: Args that are decoded together: fast, and few enough to be held.
+_AT_ONCE = 4096
 
 
 def category_codes(columns: RankColumns, rows: Rows) -> CategoryCodes:
@@ -48,36 +53,56 @@ def instants(columns: RankColumns, rows: Rows, zero_ns: int) -> InstantTable:
 def counters(columns: RankColumns, rows: Rows, zero_ns: int, problems: Problems) -> CounterTable:
     """Return the samples of counters: one per series in a record's args."""
     series: dict[tuple[str, str, str], int] = {}
-    time_ns: list[int] = []
-    series_id: list[int] = []
-    value: list[float] = []
-    record: list[int] = []
+    # Codes tell apart what they stand for: names are made once for each of them.
+    known: dict[tuple[int, int, int, str], int] = {}
+    series_id, value, place = array("i"), array("d"), array("q")
     bad = 0
-    for row in rows.tolist():
-        number = int(columns.record[row])
-        name = columns.names[columns.name[row]]
-        if columns.flow[row] >= 0:
-            name = f"{name}[{columns.flow_ids[columns.flow[row]].strip(chr(34))}]"
-        for label, raw in (columns.small_args.get(number) or {}).items():
+    codes = zip(
+        *(getattr(columns, name)[rows].tolist() for name in ("pid", "name", "flow")),
+        strict=True,
+    )
+    numbers = columns.record[rows].tolist()
+    args = chain.from_iterable(
+        _args_of(columns, numbers[first : first + _AT_ONCE])
+        for first in range(0, len(numbers), _AT_ONCE)
+    )
+    for at, (said, (pid, name, flow)) in enumerate(zip(args, codes, strict=True)):
+        for label, raw in said.items():
             sample = _number(raw)
             if sample is None:
                 bad += 1
                 continue
-            key = (columns.pids[columns.pid[row]], name, str(label))
-            time_ns.append(int(columns.start_ns[row]) - zero_ns)
-            series_id.append(series.setdefault(key, len(series)))
+            code = known.get((pid, name, flow, label))
+            if code is None:
+                key = (columns.pids[pid], _counter_name(columns, name, flow), str(label))
+                code = known[pid, name, flow, label] = series.setdefault(key, len(series))
+            series_id.append(code)
             value.append(sample)
-            record.append(number)
+            place.append(at)
     problems.add("skipped", bad, "counter samples that are no numbers")
-    ids, times = np.array(series_id, dtype=np.int32), np.array(time_ns, dtype=np.int64)
+    ids, places = np.array(series_id, np.int32), np.array(place, np.int64)
+    times = columns.start_ns[rows][places] - zero_ns
     order = np.lexsort((times, ids))
     return CounterTable(
         time_ns=times[order],
         series_id=ids[order],
-        value=np.array(value, dtype=np.float64)[order],
+        value=np.array(value, np.float64)[order],
         series=list(series),
-        record=np.array(record, dtype=np.int64)[order],
+        record=columns.record[rows][places][order],
     )
+
+
+def _args_of(columns: RankColumns, numbers: list[int]) -> list[dict[str, Any]]:
+    many = getattr(columns.small_args, "many", None)
+    if many is None:
+        return [columns.small_args.get(number) or {} for number in numbers]
+    found: list[dict[str, Any]] = many(numbers)
+    return found
+
+
+def _counter_name(columns: RankColumns, name: int, flow: int) -> str:
+    text = columns.names[name]
+    return text if flow < 0 else f"{text}[{columns.flow_ids[flow].strip(chr(34))}]"
 
 
 def _number(raw: Any) -> float | None:

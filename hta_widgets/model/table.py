@@ -108,7 +108,8 @@ class RankColumns:
     """One file's records of all phases, decoded, in file order.
 
     Times are absolute nanoseconds on the recorded clock (``baseTimeNanoseconds`` already added).
-    `start_ns` is meaningless where `timed` is False (metadata records).
+    `start_ns` is meaningless where `timed` is False (metadata records). Codes, ids and record
+    numbers may be of narrower types than stated here, where they fit.
     """
 
     phase: npt.NDArray[np.uint8]  # ord of the phase letter; 0 where the record has none
@@ -128,7 +129,7 @@ class RankColumns:
     tids: Pool
     flow_ids: Pool  # ids keep their JSON text, so 7 and "7" stay apart
     #: args of phase M and C records, by record number (the value in `record`)
-    small_args: dict[int, dict[str, Any]] = field(default_factory=dict)
+    small_args: Mapping[int, dict[str, Any]] = field(default_factory=dict)
     #: position in the file's traceEvents of each row
     record: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     #: nanoseconds of the last digit that the file's times carry: 1000 for whole microseconds

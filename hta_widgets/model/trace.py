@@ -125,6 +125,11 @@ class Trace:
             self.memo["launch_of"] = known
         return known
 
+    @property
+    def in_file(self) -> bool:
+        """Whether the columns wait in a file, which another process can map as well."""
+        return False
+
     def __len__(self) -> int:
         return len(self._table)
 
@@ -270,6 +275,19 @@ class Trace:
         if args is None:
             return {}
         return args if isinstance(args, dict) else {"args": args}
+
+    # --- memory -----------------------------------------------------------------------------------
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the columns are in a file that is mapped into memory, so that they can go."""
+        return False
+
+    def let_go(self) -> None:
+        """Forget what was derived; whoever asks for it again waits for it again."""
+        # Not cleared: others may be at work with what it holds.
+        self.memo = {}
+        self._frame = None
 
     # --- copies -----------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Executor
 from html import escape
 from typing import Any, Literal
 
@@ -70,6 +71,14 @@ class TraceSet(Mapping[int, Trace]):
             self._origin_ns = like.origin_ns
         self._traces = {trace.rank: trace for trace in ordered}
         self._problems = found
+        #: what analyses derived of all ranks together, on the clock that the hosts recorded
+        self.memo: dict[Any, Any] = {}
+        #: where analyses work on stored ranks, one by one; None: in this process
+        self.executor: Executor | None = None if like is None else like.executor
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Connections stay here, and what was derived is quicker to derive again than to send.
+        return {**self.__dict__, "memo": {}, "executor": None}
 
     @classmethod
     def restored(
@@ -205,6 +214,11 @@ class TraceSet(Mapping[int, Trace]):
         DataFrame
             Rank by rank, by start within a rank; the index ``id`` is unique within a rank.
         """
+        if isinstance(ranks, Selection | str):
+            raise TypeError(
+                "events() takes ranks; a selection has its own: selection.events(), or"
+                " traces.select(query).events()"
+            )
         return events_of([self[rank] for rank in self._chosen(ranks)], columns)
 
     def subset(
@@ -279,10 +293,33 @@ class TraceSet(Mapping[int, Trace]):
         for rank, trace in self.items():
             # What was derived from the columns knows nothing of the clock.
             moved[rank].memo.update(trace.memo)
+        moved.memo = self.memo
         moved._clock, moved.lift_ns = clock, lift
         if moved._origin_ns is not None:
             moved._origin_ns += self.lift_ns - lift
         return moved
+
+    def on(self, executor: Executor | None) -> TraceSet:
+        """Return the same set, of which analyses work on each rank elsewhere.
+
+        Parameters
+        ----------
+        executor : concurrent.futures.Executor or None
+            For example ``client.get_executor()`` of Dask's ``distributed``; None: in this process,
+            as where the executor was shut down. `hta_widgets.load` remembers the one that it read
+            the files with.
+
+        Returns
+        -------
+        TraceSet
+            Its frames are the same. Stored and cached ranks are named to other processes, which
+            map them; ranks that are in memory alone are worked on here.
+        """
+        if executor is self.executor:
+            return self
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, executor=executor)
+        return other
 
     def _chosen(self, ranks: Iterable[int] | int | None) -> list[int]:
         if ranks is None:

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from hta_widgets.analysis.collective_waits import waits_of
 from hta_widgets.analysis.exposed_waits import waiting
 from hta_widgets.analysis.scope import parts
-from hta_widgets.analysis.step_times import waits_of
 from hta_widgets.model import KINDS, Selection, TraceSet
 from hta_widgets.model.frames import dtype_of
 
@@ -204,7 +204,7 @@ def _waits(traces: TraceSet, selection: Selection, names: _Names, clock: Any) ->
         return found
     waits = waits_of(traces, clock)
     for part in parts(traces, selection):
-        rows, begin, until = waiting(part, waits)
+        rows, begin, until = waiting(part, waits.of_rank(part.rank))
         table = part.table
         for code in np.unique(table.name[rows]).tolist():
             group = names.group[_COMMUNICATION, table.names[code]]

@@ -7,7 +7,20 @@ from dataclasses import dataclass, replace
 from hta_widgets.model import Selection
 from hta_widgets.model.clauses import read_clauses
 
-__all__ = ["PANELS", "Panel", "panel_of", "without_own"]
+__all__ = ["FORMAT_CHARTS", "PANELS", "Panel", "panel_of", "without_own"]
+
+#: Panels of BytePS and MPI that are charts, in the order of the list from which users choose.
+FORMAT_CHARTS = (
+    "byteps_stragglers",
+    "byteps_gradients",
+    "byteps_stages",
+    "byteps_blame",
+    "byteps_servers",
+    "byteps_clock",
+    "mpi_ranks",
+    "mpi_sizes",
+    "mpi_routines",
+)
 
 
 @dataclass(frozen=True, slots=True)

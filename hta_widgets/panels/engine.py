@@ -12,6 +12,7 @@ import pandas as pd
 from hta_widgets import analysis, taxonomy
 from hta_widgets.analysis.rank_time_heatmap import HEATMAP_METRICS
 from hta_widgets.model import Selection, TraceSet
+from hta_widgets.model.keeping import keep_for_pages
 
 from .catalog import PANELS, panel_of, without_own
 from .format_panels import analysis_of
@@ -42,7 +43,9 @@ class PanelEngine:
     """
 
     def __init__(self, traces: TraceSet) -> None:
-        self.traces = traces
+        # Pages are answered at once, whatever a cluster is busy with.
+        self.traces = traces.on(None)
+        keep_for_pages()
         self._kept: OrderedDict[Hashable, pd.DataFrame] = OrderedDict()
 
     def frame(

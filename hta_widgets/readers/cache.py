@@ -16,7 +16,6 @@ import sys
 import tempfile
 import time
 from functools import cache as remembered, partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,10 +23,11 @@ import numpy as np
 
 from hta_widgets.errors import TraceError
 from hta_widgets.model.trace import Trace
-from hta_widgets.places import cache_folder
+from hta_widgets.places import cache_folder, code_stamp
 from hta_widgets.store import KeptSource, open_store, write_files
 
 from .kept_sources import forget_nothing, restore
+from .record_source import FileRecords
 from .registry import Outcome
 
 __all__ = [
@@ -53,6 +53,9 @@ REMOTE = ".remote"
 _LONGEST_WRITE_S = 3600
 _MOST_BYTES = 20 << 30
 _MOST_OF_DISK = 0.1
+#: Other processes write copies as well: when to look how much there is by now.
+_LOOK_AGAIN_S = 60
+_SHARE_UNSEEN = 0.1
 
 _counts = {"hits": 0, "misses": 0, "rebuilt": 0}
 
@@ -130,34 +133,50 @@ def fetch(path: str, format: str = "kineto") -> Outcome | None:  # noqa: A002 - 
         _counts["misses"] += 1
         return None
     try:
-        rebuild = partial(_rebuilt, path, format, str(copy))
-        opened = open_store(copy, KeptSource(restore, rebuild))
-        os.utime(copy)  # it was of use: when space is short, others go first
+        found = _opened(copy, path, format)
     except (TraceError, OSError):
         _counts["rebuilt"] += 1
         _remove(copy)
         return None
+    with contextlib.suppress(OSError):  # where others' copies are read, their order is theirs
+        os.utime(copy)  # it was of use: when space is short, others go first
     _counts["hits"] += 1
-    return Outcome(tuple(opened.traces), opened.problems)
+    return found
 
 
-def keep(path: str, outcome: Outcome, format: str = "kineto") -> None:  # noqa: A002
-    """Keep what a file as it is now was read to; where that is not possible, do not."""
-    copy = _copy_of(path, format)
-    if copy is None or copy.exists() or not limit_bytes():
-        return
+def keep(path: str, outcome: Outcome, format: str = "kineto") -> Outcome | None:  # noqa: A002
+    """Keep what a file as it is now was read to; return it as it comes back, mapped.
+
+    None where it cannot be kept, or would soon have to go.
+    """
+    copy, most = _copy_of(path, format), limit_bytes()
+    if copy is None or not most:
+        return None
     part = None
     try:
-        copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        part = Path(tempfile.mkdtemp(dir=copy.parent, suffix=PART))  # for the user's eyes alone
-        write_files(part, outcome.traces, outcome.problems, None, forget_nothing)
-        part.rename(copy)
+        if not copy.exists():
+            copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            part = Path(tempfile.mkdtemp(dir=copy.parent, suffix=PART))  # for the user alone
+            write_files(part, outcome.traces, outcome.problems, None, forget_nothing)
+            size = _size(part)
+            part.rename(copy)
+            _room.took(copy, size)
+        found = _opened(copy, path, format)
     except (OSError, TraceError, TypeError):
         # A full disk, a folder that may not be written; or another process was faster.
         if part is not None:
             _remove(part)
-        return
-    make_room(copy)
+        return None
+    for trace, read in zip(found.traces, outcome.traces, strict=True):
+        if isinstance(read.source, FileRecords):
+            trace.source.know(read.source)  # type: ignore[union-attr]
+    return found
+
+
+def _opened(folder: Path, path: str, format: str) -> Outcome:  # noqa: A002
+    rebuild = partial(_rebuilt, path, format, str(folder))
+    opened = open_store(folder, KeptSource(restore, rebuild))
+    return Outcome(tuple(opened.traces), opened.problems)
 
 
 def set_aside(outcome: Outcome, into: Path, path: str, format: str) -> Outcome:  # noqa: A002
@@ -178,9 +197,7 @@ def set_aside(outcome: Outcome, into: Path, path: str, format: str) -> Outcome: 
             remedy="Free some space there, name another folder in TMPDIR, or load without a"
             " memory_limit.",
         ) from None
-    rebuild = partial(_rebuilt, path, format, str(folder))
-    opened = open_store(folder, KeptSource(restore, rebuild))
-    return Outcome(tuple(opened.traces), opened.problems)
+    return _opened(folder, path, format)
 
 
 def _rebuilt(path: str, format: str, copy: str, place: int) -> Trace:  # noqa: A002
@@ -204,17 +221,8 @@ def _copy_of(path: str, format: str) -> Path | None:  # noqa: A002 - as in `load
 @remembered
 def _code() -> tuple[object, ...]:
     """What tells that a copy was made by this very code."""
-    try:
-        package = version("hta_widgets")
-    except PackageNotFoundError:
-        package = ""
-    root = Path(__file__).resolve().parents[1]
-    states = [
-        (file.name, file.stat().st_size, file.stat().st_mtime_ns)
-        for pattern in ("*.py", "model/*.py", "readers/*.py", "store/*.py")
-        for file in sorted(root.glob(pattern))
-    ]
-    return package, sys.version_info[:2], np.__version__, tuple(states)
+    stamp = code_stamp("hta_widgets", "*.py", "model/*.py", "readers/*.py", "store/*.py")
+    return *stamp, sys.version_info[:2], np.__version__
 
 
 def _copies() -> list[Path]:
@@ -247,8 +255,14 @@ def _remove(copy: Path) -> None:
         copy.unlink()
 
 
-def make_room(new: Path) -> None:
-    """Remove what was left over, and the copies that were not used for longest; never the new."""
+def make_room(new: Path) -> int:
+    """Remove what was left over, and the copies that were not used for longest; never the new.
+
+    Returns
+    -------
+    int
+        How many bytes all take then.
+    """
     known = []
     for copy in _copies():
         with contextlib.suppress(OSError):
@@ -261,7 +275,34 @@ def make_room(new: Path) -> None:
     total, most = sum(size for _, size, _ in known), limit_bytes()
     for _, size, copy in sorted(known):
         if total <= most:
-            return
+            break
         if copy != new:
             _remove(copy)
             total -= size
+    return total
+
+
+class _Room:
+    """Looks through all copies only now and then: a thousand of them take a while."""
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+        self._total = 0
+        self._unseen = 0
+        self._looked_s = 0.0
+
+    def took(self, copy: Path, size: int) -> None:
+        """Take note of a new copy; make room where it may be one too many."""
+        self._unseen += size
+        most = limit_bytes()
+        if (
+            copy.parent != self._folder
+            or self._total + self._unseen > most
+            or self._unseen > _SHARE_UNSEEN * most
+            or time.monotonic() - self._looked_s > _LOOK_AGAIN_S
+        ):
+            self._total, self._unseen = make_room(copy), 0
+            self._folder, self._looked_s = copy.parent, time.monotonic()
+
+
+_room = _Room()

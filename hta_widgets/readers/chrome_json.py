@@ -108,6 +108,7 @@ def build_plain(
         metadata=metadata,
         source=source,
         problems=problems,
+        consume=True,
         format="kineto",
         stated_rank=rank,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +15,8 @@ from .exact_time import BAD, OK, TOO_LARGE, nanoseconds, resolution
 from .flow_ids import FlowIds
 from .growing import Codes, Column
 from .notes import Notes
-from .records import Record, loads_loosely
+from .records import Record
+from .small_args import SmallArgs
 
 __all__ = ["Columns"]
 
@@ -58,16 +58,17 @@ class Columns:
                 ("start_ns", np.int64),
                 ("dur_ns", np.int64),
                 ("name", np.int32),
-                ("category", np.int32),
-                ("pid", np.int32),
-                ("tid", np.int32),
-                ("stream", np.int32),
-                ("correlation", np.int64),
-                ("flow", np.int64),
-                ("record", np.int64),
+                # As narrow as what they hold allows.
+                ("category", np.int16),
+                ("pid", np.int16),
+                ("tid", np.int16),
+                ("stream", np.int16),
+                ("correlation", np.int32),
+                ("flow", np.int32),
+                ("record", np.int32),
             )
         }
-        self._small_args: dict[int, dict[str, Any]] = {}
+        self._small_args = SmallArgs()
         self._ends_at_next: list[int] = []
         self._scope: dict[int, str] = {}
         self._resolution_ns = 1000
@@ -204,10 +205,8 @@ class Columns:
         if not len(rows):
             return
         texts = bodies()
-        for row in rows.tolist():
-            args = _args_of(bytes(texts[row]))
-            if args:
-                self._small_args[int(numbers[row])] = args
+        for row, number in zip(rows.tolist(), numbers[rows].tolist(), strict=True):
+            self._small_args.add(number, texts[row])
 
     def _note_resolution(
         self,
@@ -300,15 +299,3 @@ def _wrapped(value: Any, dtype: Any) -> int:
     if -(1 << (bits - 1)) <= number < 1 << (bits - 1):
         return number
     return number - (1 << bits) if 0 <= number < 1 << bits else -1
-
-
-def _args_of(body: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(body)
-    except ValueError:
-        try:
-            value = json.loads(body.decode("utf-8", "replace"), strict=False)
-        except ValueError:
-            value = loads_loosely(body)
-    args = value.get("args") if isinstance(value, dict) else None
-    return args if isinstance(args, dict) else {}

@@ -13,23 +13,37 @@ __all__ = ["Codes", "Column"]
 
 
 class Column:
-    """A column that is filled from the front; memory that was not written yet costs nothing."""
+    """A column that is filled from the front; memory that was not written yet costs nothing.
 
-    __slots__ = ("_values", "size")
+    Integers that do not fit its type widen it.
+    """
+
+    __slots__ = ("_bounds", "_values", "size")
 
     def __init__(self, dtype: type[np.generic], capacity: int) -> None:
         self._values: npt.NDArray[Any] = np.empty(capacity, dtype)
+        self._bounds = np.iinfo(self._values.dtype)
         self.size = 0
 
     def extend(self, values: npt.NDArray[Any]) -> None:
         """Append values."""
+        if not len(values):
+            return
         end = self.size + len(values)
-        if end > len(self._values):
-            larger = np.empty(end + end // 2, self._values.dtype)
+        dtype = self._dtype_for(values)
+        capacity = len(self._values) if end <= len(self._values) else end + end // 2
+        if dtype != self._values.dtype or capacity != len(self._values):
+            larger = np.empty(capacity, dtype)
             larger[: self.size] = self.filled()
-            self._values = larger
+            self._values, self._bounds = larger, np.iinfo(dtype)
         self._values[self.size : end] = values
         self.size = end
+
+    def _dtype_for(self, values: npt.NDArray[Any]) -> np.dtype[Any]:
+        if values.dtype.itemsize <= self._values.dtype.itemsize:
+            return self._values.dtype
+        fits = values.min() >= self._bounds.min and values.max() <= self._bounds.max
+        return self._values.dtype if fits else values.dtype
 
     def filled(self, start: int = 0) -> npt.NDArray[Any]:
         """View what was filled, from `start` on."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import Executor, as_completed
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
+from hta_widgets.executors import is_elsewhere
 from hta_widgets.model.problems import Problems
 from hta_widgets.model.trace import Trace
 from hta_widgets.model.traceset import TraceSet
@@ -20,8 +21,10 @@ from hta_widgets.store import limit_columns
 from . import cache as columnar
 from .discovery import Found, find_files, report_foreign
 from .formats import FORMATS, READABLE, WHAT_IS_READ, format_named
+from .free_memory import give_back
+from .from_workers import read_elsewhere
 from .live import export_profiler, is_profiler
-from .memory import Plan, as_bytes, plan_load
+from .memory import as_bytes, plan_load
 from .pool import WorkerPool
 from .progress import progress_bar
 from .ranks import assign_ranks, peek_rank
@@ -36,8 +39,14 @@ __all__ = ["Outcome", "load", "read_trace"]
 
 #: From here on, starting processes pays.
 _PARALLEL_BYTES = 300_000_000
-#: Smaller files are read as fast as their copies.
+#: Smaller files are read as fast as their copies, unless there are very many of them.
 _CACHED_BYTES = 8_000_000
+_CACHED_OF_MANY_BYTES = 500_000
+_MANY_BYTES = 100_000_000
+#: Reading smaller files leaves too little memory free to look for.
+_GIVEN_BACK_BYTES = 50_000_000
+#: What a copy takes, per byte of JSON, at most.
+_COPIED_SHARE = 0.3
 
 
 def load(
@@ -66,18 +75,22 @@ def load(
         such), ``"byteps"`` (workers' ``comm.json``), ``"byteps-server"``, ``"mpi-profile"``,
         ``"mpi-trace"``, or ``"store"`` (what `TraceSet.save` writes, a folder).
     executor : concurrent.futures.Executor, optional
-        Reads the files, each in a task of its own. By default small inputs are read in this
-        process, large ones of several files in a process pool.
+        Reads the files, for example ``client.get_executor()`` of Dask's ``distributed``. Its
+        processes leave columns in the cache (with ``cache=False`` in ``TMPDIR``), where this one
+        maps them, and go on to do what analyses ask of each rank; see `TraceSet.on`. By default
+        small inputs are read in this process, large ones of several files in a process pool.
     cache : bool
         Whether a columnar copy in the user's cache folder, or in the one that the environment
-        variable ``HTA_WIDGETS_CACHE`` names, may be used and kept.
+        variable ``HTA_WIDGETS_CACHE`` names, may be used and kept. Columns that are kept there
+        are mapped, and hardly take memory.
     progress : bool
         Whether to show a bar, in notebooks and terminals, when it takes a while.
     memory_limit : float or str, optional
-        What loading may take, in bytes or as in ``"3 GB"``. Each file's ranks are then set aside
-        on disk as soon as they are read, only so many files are read at a time, and columns come
-        back when something asks for them. Where one file alone takes more, a `RuntimeWarning`
-        says how much; so it does without a limit, where not enough memory is free.
+        What loading may take, in bytes or as in ``"3 GB"``. Ranks that the cache does not hold
+        are then set aside on disk as soon as they are read, only so many files are read at a
+        time, and columns come back when something asks for them. Where one file alone takes
+        more, a `RuntimeWarning` says how much; so it does without a limit, where not enough
+        memory is free.
 
     Returns
     -------
@@ -111,21 +124,20 @@ def load(
             found = load(copied.source(source), **options, cache=cache, progress=progress)
         except TraceError as error:
             raise copied.told(error) from None
-        return copied.renamed(found)
+        return copied.renamed(found).on(executor)
     problems = Problems()
     keepalive = None
     if is_profiler(source):
         path, keepalive = export_profiler(source)
-        files, cache = [Found(path)], False
+        files, cache, executor = [Found(path)], False, None
     else:
         files = _prefiltered(find_files(source, problems, format), wanted)
     if [file.format for file in files] == ["store"] and files[0].rank is None and wanted is None:
-        return open_whole(files[0].path).trace_set(problems)
-    plan = plan_load([decompressed_size(file.path) for file in files], limit_bytes, _cores())
+        return open_whole(files[0].path).trace_set(problems).on(executor)
     if limit_bytes is not None:
         limit_columns(limit_bytes // 4)
-    outcomes = _read_all(files, executor, keepalive, plan, progress=progress, cache=cache)
-    return _assembled(source, files, outcomes, wanted, problems)
+    outcomes = _read_all(files, executor, keepalive, limit_bytes, progress=progress, cache=cache)
+    return _assembled(source, files, outcomes, wanted, problems).on(executor)
 
 
 def read_trace(
@@ -137,26 +149,38 @@ def read_trace(
     cache: bool = False,
     aside: Path | None = None,
 ) -> Outcome:
-    """Read and build one file, or fetch its copy; what cannot be read is told, not raised.
+    """Read and build one file; what cannot be read is told, not raised.
 
-    With a folder `aside`, what was read waits there until something asks for it.
+    With `cache` a copy is kept, and with a folder `aside` the columns wait there: what is returned
+    maps these, and hardly takes memory.
     """
-    worth = cache and format != "store" and decompressed_size(path) >= _CACHED_BYTES
-    if worth:
-        with stage("cache"):
-            kept = columnar.fetch(path, format)
-        if isinstance(kept, Outcome):
-            return kept
     try:
         outcome = format_named(format).read(path, advance=advance, keepalive=keepalive)
     except TraceError as error:
         return Outcome((), Problems(), error)
-    if worth and not taxonomy.version():
+    if format == "store":
+        return outcome
+    try:
+        return _put_away(outcome, path, format, cache=cache, aside=aside)
+    finally:
+        if decompressed_size(path) >= _GIVEN_BACK_BYTES:
+            give_back()
+
+
+def _put_away(
+    outcome: Outcome,
+    path: str,
+    format: str,  # noqa: A002 - as in `load`
+    *,
+    cache: bool,
+    aside: Path | None,
+) -> Outcome:
+    if cache and not taxonomy.version():
         with stage("cache"):
-            columnar.keep(path, outcome, format)
-    if aside is not None and format != "store":
-        return columnar.set_aside(outcome, aside, path, format)
-    return outcome
+            kept = columnar.keep(path, outcome, format)
+        if kept is not None:
+            return kept
+    return outcome if aside is None else columnar.set_aside(outcome, aside, path, format)
 
 
 def _wanted(ranks: int | Iterable[int] | None) -> set[int] | None:
@@ -185,47 +209,82 @@ def _read_all(
     files: list[Found],
     executor: Executor | None,
     keepalive: Any,
-    plan: Plan,
+    limit_bytes: int | None,
     *,
     progress: bool,
     cache: bool,
 ) -> list[Outcome]:
+    sizes = [decompressed_size(file.path) for file in files]
+    elsewhere = executor is not None and is_elsewhere(executor)
+    kept = _worth_keeping(files, sizes, all_of=elsewhere) if cache else [False] * len(files)
+    outcomes: dict[int, Outcome] = {}
+    with stage("cache"):
+        for place in [place for place, worth in enumerate(kept) if worth]:
+            copy = columnar.fetch(files[place].path, files[place].format)
+            if copy is not None:
+                outcomes[place] = copy
+    missing = [place for place in range(len(files)) if place not in outcomes]
+    to_read = [sizes[place] for place in missing]
+    mapped = elsewhere or all(kept[place] for place in missing)
+    plan = plan_load(to_read, limit_bytes, _cores(), kept=mapped)
     # The profiler's file goes with what was read of it.
     aside = scratch() if plan.set_aside and keepalive is None else None
-    sizes = [_size(file.path) for file in files]
+    weights = [_size(file.path) for file in files]
     with ExitStack() as stack:
-        if executor is None and plan.workers > 1 and _parallel_pays(files):
-            executor = stack.enter_context(WorkerPool(plan.workers))
-        bar = stack.enter_context(progress_bar(sum(sizes), len(files), wanted=progress))
-        if executor is None:
-            return [
-                read_trace(
-                    file.path,
-                    file.format,
+        pool: Executor | None = None
+        if executor is None and plan.workers > 1 and _parallel_pays(to_read):
+            pool = stack.enter_context(WorkerPool(plan.workers))
+        bar = stack.enter_context(
+            progress_bar(sum(weights[place] for place in missing), len(missing), wanted=progress)
+        )
+        if executor is not None:
+            read = read_elsewhere(
+                executor,
+                read_trace,
+                [files[place] for place in missing],
+                [kept[place] for place in missing],
+                aside,
+                lambda index: bar.update(weights[missing[index]]),
+            )
+            outcomes.update(zip(missing, read, strict=True))
+            return [outcomes[place] for place in range(len(files))]
+        if pool is None:
+            for place in missing:
+                outcomes[place] = read_trace(
+                    files[place].path,
+                    files[place].format,
                     advance=bar.update,
                     keepalive=keepalive,
-                    cache=cache,
+                    cache=kept[place],
                     aside=aside,
                 )
-                for file in files
-            ]
+            return [outcomes[place] for place in range(len(files))]
         tasks = {
-            executor.submit(read_trace, file.path, file.format, cache=cache, aside=aside): place
-            for place, file in enumerate(files)
+            pool.submit(
+                read_trace,
+                files[place].path,
+                files[place].format,
+                cache=kept[place],
+                aside=aside,
+            ): place
+            for place in missing
         }
-        outcomes: dict[int, Outcome] = {}
-        for task in _completed(tasks):
+        for task in as_completed(tasks):
             outcomes[tasks[task]] = task.result()
-            bar.update(sizes[tasks[task]])
+            bar.update(weights[tasks[task]])
         return [outcomes[place] for place in range(len(files))]
 
 
-def _completed(tasks: dict[Any, int]) -> Iterator[Any]:
-    """Futures as they are done; those of other libraries than the standard one, in order."""
-    try:
-        yield from as_completed(tasks)
-    except (AttributeError, TypeError):
-        yield from tasks
+def _worth_keeping(files: list[Found], sizes: list[int], *, all_of: bool) -> list[bool]:
+    """Tell of which files to keep copies: of as many as there is room for, the first ones."""
+    least = 0 if all_of else _CACHED_BYTES
+    if sum(sizes) >= _MANY_BYTES:
+        least = min(least, _CACHED_OF_MANY_BYTES)
+    room, worth = columnar.limit_bytes(), []
+    for file, size in zip(files, sizes, strict=True):
+        worth.append(file.format != "store" and size >= least and room > 0)
+        room -= int(_COPIED_SHARE * size) if worth[-1] else 0
+    return worth
 
 
 def _assembled(
@@ -301,10 +360,8 @@ def _finished(
     return files, traces
 
 
-def _parallel_pays(files: list[Found]) -> bool:
-    if len(files) < 2 or _cores() < 2:
-        return False
-    return sum(decompressed_size(file.path) for file in files) >= _PARALLEL_BYTES
+def _parallel_pays(sizes: list[int]) -> bool:
+    return len(sizes) > 1 and _cores() > 1 and sum(sizes) >= _PARALLEL_BYTES
 
 
 def _cores() -> int:

@@ -14,8 +14,8 @@ __all__ = ["Plan", "as_bytes", "plan_load"]
 
 #: Measured on real and made-up traces of PyTorch, per byte of JSON: what a loaded trace takes, and
 #: what reading it takes at most.
-_KEPT_SHARE = 0.65
-_PEAK_SHARE = 1.25
+_KEPT_SHARE = 0.3
+_PEAK_SHARE = 0.7
 #: Of each process, with the libraries that it imports.
 _PROCESS_BYTES = 150_000_000
 
@@ -56,33 +56,46 @@ def as_bytes(limit: float | str) -> int:
     )
 
 
-def plan_load(sizes_bytes: Sequence[int], limit_bytes: int | None, cores: int) -> Plan:
-    """Decide how to load files of these (decompressed) sizes, and warn where they will not fit."""
+def plan_load(
+    sizes_bytes: Sequence[int], limit_bytes: int | None, cores: int, *, kept: bool = False
+) -> Plan:
+    """Decide how to load files of these (decompressed) sizes, and warn where they will not fit.
+
+    Parameters
+    ----------
+    sizes_bytes : sequence of int
+    limit_bytes : int or None
+    cores : int
+    kept : bool
+        Whether what was read is kept in the cache, and so need not stay in memory.
+    """
     largest, total = max(sizes_bytes, default=0), sum(sizes_bytes)
     workers = max(1, min(cores, len(sizes_bytes)))
-    if limit_bytes is None:
-        need = _KEPT_SHARE * total + (_PEAK_SHARE - _KEPT_SHARE) * largest
-        free = _available_bytes()
-        if free is not None and need > free:
-            _warn(
-                f"loading takes about {_gb(need)} of memory and {_gb(free)} are available: give a "
-                f'memory_limit, for example "{0.7 * free / 1e9:.1f} GB", and ranks wait on disk'
-            )
-        return Plan(workers, set_aside=False)
-    room = limit_bytes - _PROCESS_BYTES
     one = _PEAK_SHARE * largest
-    if one > room:
-        _warn(
-            f"reading the largest file takes about {_gb(one + _PROCESS_BYTES)} of memory, more "
-            f"than the memory_limit of {_gb(limit_bytes)}: files are read one at a time, each whole"
-        )
+    if limit_bytes is None:
+        stays = 0.0 if kept else _KEPT_SHARE * (total - largest)
+        free = _available_bytes()
+        if free is not None and stays + one > free:
+            _warn(
+                f"loading takes about {_gb(stays + one)} of memory and {_gb(free)} are available: "
+                f'give a memory_limit, for example "{0.7 * free / 1e9:.1f} GB", and ranks wait on '
+                "disk"
+            )
+        room = float("inf") if free is None else free - stays
+    else:
+        room = limit_bytes - _PROCESS_BYTES
+        if one > room:
+            _warn(
+                f"reading the largest file takes about {_gb(one + _PROCESS_BYTES)} of memory, more "
+                f"than the memory_limit of {_gb(limit_bytes)}: files are read one at a time"
+            )
     # Each process is one more that has to import what reading needs.
-    workers = max(1, min(workers, int(room // (one + _PROCESS_BYTES)) if room > 0 else 1))
-    return Plan(workers, set_aside=True)
+    at_once = workers if room == float("inf") else int(room // (one + _PROCESS_BYTES))
+    return Plan(max(1, min(workers, at_once)), set_aside=limit_bytes is not None)
 
 
 def _warn(text: str) -> None:
-    warnings.warn(text, RuntimeWarning, stacklevel=4)
+    warnings.warn(text, RuntimeWarning, stacklevel=5)
 
 
 def _gb(size_bytes: float) -> str:

@@ -126,7 +126,7 @@ def _own(columns: RankColumns, rows: Rows, rank: int, pids: Mapping[str, bytes])
     codes, pid = np.unique(columns.pid[rows], return_inverse=True)
     names = [_pid_text(columns.pids[code], pids) for code in codes]
     low = rank * ID_STRIDE
-    correlation = columns.correlation[rows]
+    correlation = columns.correlation[rows].astype(np.int64)
     scoped = (correlation >= low) & (correlation < low + ID_STRIDE)
     numbers = columns.record[rows].tolist()
     small_args = {

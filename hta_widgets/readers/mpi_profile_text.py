@@ -21,6 +21,7 @@ from hta_widgets.model.problems import Problems
 
 from . import mpi_lines as lines
 from .mpi_lines import Unread, number
+from .mpi_rows import float_of, rank_columns, rank_row, routine_row
 
 __all__ = ["parse_profiles"]
 
@@ -35,18 +36,6 @@ _VALUES = {
     "max resident set size": "rss_mib",
     "maximum memory size": "rss_mib",
     "total MPI-IO time": "io_s",
-}
-#: Columns of the table of all ranks, by what their headings begin with.
-_COLUMNS = {
-    "taskid": "rank",
-    "host": "host",
-    "cpu": "cpu",
-    "comm": "comm_s",
-    "elapsed": "elapsed_s",
-    "user": "user_s",
-    "system": "system_s",
-    "size": "rss_mib",
-    "switches": "switches",
 }
 _MOST_STACKS = 50  # no more are printed
 _COMM_ORDER = ("minimum", "median", "maximum")
@@ -181,7 +170,7 @@ class _Parser:
         return found is not None
 
     def _routine_line(self, line: str) -> bool:
-        row = _routine_row(line)
+        row = routine_row(line)
         if row is not None:
             self.block.routines.append(row)
         return row is not None
@@ -203,13 +192,13 @@ class _Parser:
             return True
         if not self.bins:
             return False
-        if (row := _routine_row(line)) is not None:
+        if (row := routine_row(line)) is not None:
             self.bins[-1][1].append(row)
             return True
         if line.strip().startswith("MPI time for this communicator bin") and "=" in line:
             text = line.partition("=")[2].split()
             one, rows = self.bins[-1]
-            self.bins[-1] = (replace(one, time_s=_float(text[0] if text else "")), rows)
+            self.bins[-1] = (replace(one, time_s=float_of(text[0] if text else "")), rows)
             return True
         return False
 
@@ -228,7 +217,7 @@ class _Parser:
             stack.frames[-1] = stack.frames[-1]._replace(address=place[1], offset=place[2])
         elif stack.frames and (told := lines.TRANSLATED.match(line)):
             stack.frames[-1] = stack.frames[-1]._replace(**{told[1]: told[2]})
-        elif (row := _routine_row(line)) is not None:
+        elif (row := routine_row(line)) is not None:
             stack.routines.append(row)
         elif bare := lines.STACK_ROUTINE.match(line):
             stack.routines.append(RoutineRow(bare[1], int(bare[2]), _NAN, number(bare[3])))
@@ -250,23 +239,20 @@ class _Parser:
         words = line.split()
         if len(words) != 2 or not words[1].isdigit():
             return False
-        self.histogram.append((_float(words[0]), int(words[1])))
+        self.histogram.append((float_of(words[0]), int(words[1])))
         return True
 
     def _table_line(self, line: str) -> bool:
         words = line.split()
         if words[0] == "taskid":
-            self.columns = [
-                next((to for start, to in _COLUMNS.items() if word.startswith(start)), word)
-                for word in words
-            ]
+            self.columns = rank_columns(words)
             self.memory_scale = 1 / 1024 if "size(KB)" in words else 1.0
             return True
         if len(words) != len(self.columns):
             return False
-        row: dict[str, Any] = dict(zip(self.columns, words, strict=True))
+        row = dict(zip(self.columns, words, strict=True))
         try:
-            self.ranks.append(_rank_row(row, self.memory_scale))
+            self.ranks.append(rank_row(row, self.memory_scale))
         except ValueError:
             return False
         return True
@@ -374,31 +360,3 @@ def _without_size(profile: MpiProfile) -> dict[str, int]:
         for row in profile.routine_rows
         if row.calls > binned.get(row.routine, row.calls)
     }
-
-
-def _routine_row(line: str) -> RoutineRow | None:
-    row = lines.ROUTINE.match(line)
-    if row is None:
-        return None
-    return RoutineRow(row[1], int(row[2]), number(row[3]), number(row[4]))
-
-
-def _rank_row(row: dict[str, str], memory_scale: float) -> RankRow:
-    return RankRow(
-        int(row["rank"]),
-        row.get("host", ""),
-        int(row.get("cpu", "-1")),
-        number(row["comm_s"]),
-        number(row["elapsed_s"]),
-        _float(row.get("user_s", "")),
-        _float(row.get("system_s", "")),
-        _float(row.get("rss_mib", "")) * memory_scale,
-        int(row.get("switches", "-1")),
-    )
-
-
-def _float(text: str) -> float:
-    try:
-        return number(text)
-    except ValueError:
-        return _NAN

@@ -23,7 +23,17 @@ from typing import IO, Any
 __all__ = ["WorkerPool"]
 
 _LENGTH = struct.Struct("<Q")
-_MAIN = "from hta_widgets.readers.pool import serve; serve()"
+#: Not the folder where the user works, which is first on the path otherwise: a `json.py` there
+#: would be taken for Python's. The package comes right behind Python's own modules.
+_MAIN = """
+import os, sys
+package, *more = sys.argv[1:]
+own = os.path.dirname(os.__file__)
+sys.path.insert(sys.path.index(own) + 1 if own in sys.path else 0, package)
+sys.path += [path for path in more if path not in sys.path]
+from hta_widgets.readers.pool import serve
+serve()
+"""
 
 
 class WorkerPool(Executor):
@@ -35,6 +45,8 @@ class WorkerPool(Executor):
     """
 
     def __init__(self, workers: int) -> None:
+        self._max_workers = workers
+        self._shut = False
         self._tasks: queue.SimpleQueue[tuple[Future[Any], bytes] | None] = queue.SimpleQueue()
         self._threads = [threading.Thread(target=self._tend, daemon=True) for _ in range(workers)]
         for thread in self._threads:
@@ -42,12 +54,15 @@ class WorkerPool(Executor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Run ``fn(*args, **kwargs)`` in a worker."""
+        if self._shut:
+            raise RuntimeError("cannot schedule new futures after shutdown")
         future: Future[Any] = Future()
         self._tasks.put((future, pickle.dumps((fn, args, kwargs))))
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
         """End the workers when they have done what was submitted."""
+        self._shut = True
         while cancel_futures and not self._tasks.empty():
             task = self._tasks.get()
             if task is not None:
@@ -87,13 +102,11 @@ class WorkerPool(Executor):
 
 
 def _start() -> subprocess.Popen[bytes]:
-    package = Path(__file__).resolve().parents[2]
-    path = os.pathsep.join(filter(None, (str(package), os.environ.get("PYTHONPATH"))))
+    package = str(Path(__file__).resolve().parents[2])
     return subprocess.Popen(
-        [sys.executable, "-c", _MAIN],
+        [sys.executable, "-P", "-c", _MAIN, package, *filter(None, sys.path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": path},
     )
 
 

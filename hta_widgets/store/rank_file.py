@@ -147,6 +147,7 @@ class StoredRank:
         """Forget what was read; whatever is still in use elsewhere stays mapped until it is not."""
         self._values = {}
         self._file = None
+        _in_use.gone(self)
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process maps the file itself: nothing of it need travel.
@@ -157,19 +158,32 @@ class _InUse:
     """Which ranks hold how many bytes, by when they last grew."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._bytes: WeakKeyDictionary[StoredRank, int] = WeakKeyDictionary()
+        #: of all, ranks that are gone among them until they are counted anew
+        self._total = 0
 
     def grew(self, rank: StoredRank, size_bytes: int) -> None:
         with self._lock:
             self._bytes[rank] = self._bytes.pop(rank, 0) + size_bytes
-            excess = sum(self._bytes.values()) - _MOST_BYTES
+            self._total += size_bytes
+            if self._total <= _MOST_BYTES:
+                return
+            # A sum over all ranks at each column of each of a thousand would take seconds.
+            self._total = sum(self._bytes.values())
+            excess = self._total - _MOST_BYTES
             for oldest, size in list(self._bytes.items()) if excess > 0 else ():
                 if excess <= 0 or oldest is rank:
                     return
-                oldest.let_go()
                 self._bytes.pop(oldest, 0)
+                self._total -= size
                 excess -= size
+                oldest.let_go()
+
+    def gone(self, rank: StoredRank) -> None:
+        """Count the rank's columns no more."""
+        with self._lock:
+            self._total -= self._bytes.pop(rank, 0)
 
 
 _in_use = _InUse()

@@ -14,6 +14,7 @@ import pyarrow as pa
 from hta_widgets.model.table import Ints, RecordSource
 
 from .arrow_file import Column, Damaged, Texts
+from .comm_columns import comm_args
 
 if TYPE_CHECKING:
     from .rank_file import StoredRank
@@ -139,8 +140,11 @@ class StoredRecords:
                 place = index - first
                 yield index, text[ends[place] : ends[place + 1]]
 
-    def arg_columns(self, records: Ints, keys: Sequence[str]) -> dict[str, list[int | None]] | None:
+    def arg_columns(self, records: Ints, keys: Sequence[str]) -> dict[str, list[Any]] | None:
         """Return some args of some events, in the order asked for, where they are columns."""
+        known = comm_args(self._rank, records, keys)
+        if known is not None:
+            return known
         if not set(keys) <= set(_NUMBERS) or not self._rank.has("args.bytes"):
             return None
         columns = {key: self._rank.numbers(f"args.{key}") for key in keys}
@@ -150,6 +154,10 @@ class StoredRecords:
             key: [None if value == -1 else value for value in column[records].tolist()]
             for key, column in columns.items()
         }
+
+    def let_go(self) -> None:
+        """Forget the blocks that were unpacked."""
+        self._blocks = OrderedDict()
 
     def _block(self, number: int) -> tuple[bytes, list[int]]:
         known = self._blocks.get(number)

@@ -21,6 +21,11 @@ from hta_widgets.model.traceset import TraceSet
 from .manifest import MANIFEST, begins_manifest, dump_manifest
 from .traces import KeepSource, write_trace
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 __all__ = ["save_set", "save_traces", "write_files"]
 
 _PART = ".part"
@@ -116,20 +121,41 @@ def _put_in_place(part: Path, path: Path, written: list[str]) -> None:
         mask = os.umask(0)
         os.umask(mask)
         part.chmod(0o777 & ~mask)
-        part.rename(path)
-        _flush(path.parent)
+        try:
+            part.rename(path)
+        except OSError:
+            if not path.exists():
+                raise  # else another process saved there meanwhile
+        else:
+            _flush(path.parent)
+            return
+    with _alone_in(path):
+        # Those that a killed save left over among them.
+        old = [file.name for file in path.glob("rank-*.arrow")]
+        for file in written:
+            (part / file).replace(path / file)
+        _flush(path)
+        # From here on the store is the new one: the old one's files have names of their own.
+        (part / MANIFEST).replace(path / MANIFEST)
+        _flush(path)
+        for file in old:
+            with contextlib.suppress(OSError):
+                (path / file).unlink()
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Wait for other processes that put files in place; where that cannot be told, do not."""
+    if fcntl is None:
+        yield
         return
-    # Those that a killed save left over among them.
-    old = [file.name for file in path.glob("rank-*.arrow")]
-    for file in written:
-        (part / file).replace(path / file)
-    _flush(path)
-    # From here on the store is the new one: the old one's files have names of their own.
-    (part / MANIFEST).replace(path / MANIFEST)
-    _flush(path)
-    for file in old:
-        with contextlib.suppress(OSError):
-            (path / file).unlink()
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _clear_old_parts(path: Path) -> None:

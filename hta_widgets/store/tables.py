@@ -169,6 +169,19 @@ class StoredEvents(_Stored, EventTable):
         other.kind = kind
         return other
 
+    @property
+    def has_own_kinds(self) -> bool:
+        """Whether the kinds are not those of the file."""
+        try:
+            object.__getattribute__(self, "kind")
+        except AttributeError:
+            return False
+        return True
+
+    def as_stored(self) -> StoredEvents:
+        """Return the same events of the kinds that the file holds."""
+        return StoredEvents(self._rank, self._count, self._span_ns)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return StoredEvents, (self._rank, self._count, self._span_ns)
 

@@ -19,6 +19,7 @@ from hta_widgets.model.table import RecordSource
 from hta_widgets.model.trace import Trace
 
 from .arrow_file import Column, Frame, Texts, write_columns
+from .comm_columns import CommArgs
 from .rank_file import Kept, KeptSource, StoredRank
 from .records import StoredRecords, pack_records
 from .tables import (
@@ -88,7 +89,9 @@ def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dic
     facts: dict[str, Any] = {}
     if trace.source is not None:
         if keep_source is None:
-            columns |= pack_records(trace.source, table.record)
+            source = CommArgs(trace.source, table)
+            columns |= pack_records(source, table.record)
+            columns |= source.columns()
             texts = getattr(trace.source, "metadata_text", None)
             decoded = texts and {key: bytes(raw).decode("latin-1") for key, raw in texts.items()}
             columns["metadata_text"] = _json(decoded)
@@ -183,19 +186,55 @@ class StoredTrace(Trace):
         del self.metadata
         self.__dict__["_stored"] = rank
 
+    @property
+    def in_file(self) -> bool:
+        """Whether the columns wait in a file, which another process can map as well."""
+        return isinstance(self._table, StoredEvents)
+
     def __getattr__(self, name: str) -> Any:
         stored: StoredRank | None = self.__dict__.get("_stored")
         if name != "metadata" or stored is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         found = stored.either(lambda: stored.json("metadata"), lambda trace: trace.metadata)
         self.metadata = found
+        self.__dict__["_metadata_is_read"] = True
         return found
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the columns are in a file that is mapped into memory, so that they can go."""
+        return True
+
+    def let_go(self) -> None:
+        """Forget what was derived and read; see `Trace.let_go`."""
+        super().let_go()
+        table = self._table
+        if isinstance(table, StoredEvents) and table.has_own_kinds:
+            self._table, self._rules_version = table.as_stored(), -1
+        if isinstance(self.source, StoredRecords):
+            self.source.let_go()
+        if self.__dict__.pop("_metadata_is_read", False):
+            self.__dict__.pop("metadata", None)
+        stored: StoredRank = self.__dict__["_stored"]
+        stored.let_go()
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        table = self._table
+        if isinstance(table, StoredEvents) and table.has_own_kinds:
+            # They are not sent, and those in the file are of other rules.
+            state["_rules_version"] = -1
+        if state.pop("_metadata_is_read", False):
+            state.pop("metadata", None)
+        return state
 
     def replace(self, **changes: Any) -> Trace:
         """Return the same events under other terms, for example ``rank=3``; arrays are shared."""
         other: Trace = object.__new__(type(self))
         other.__dict__.update(self.__dict__, _frame=None, memo={})
         other.__dict__.update(changes)
+        if "metadata" in changes:
+            other.__dict__.pop("_metadata_is_read", None)
         return other
 
 
@@ -209,6 +248,10 @@ class _KeptRecords:
 
     def __len__(self) -> int:
         return self._count
+
+    def know(self, source: RecordSource) -> None:
+        """Go on with the source that the copy was made of, which knows its way in the file."""
+        self._source = source
 
     def __getattr__(self, name: str) -> Any:
         # Whatever the source offers beyond the least that all have, it goes on offering.

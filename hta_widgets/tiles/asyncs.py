@@ -35,13 +35,13 @@ class AsyncGroup:
 
 def async_groups(table: AsyncTable, categories: Pool) -> list[AsyncGroup]:
     """Group the asyncs of a rank, in order of their first start, and give each a layer."""
-    members: dict[tuple[str, int], list[int]] = {}
-    for row, key in enumerate(zip(table.pid, table.category.tolist(), strict=True)):
-        members.setdefault(key, []).append(row)
+    keys = list(zip(table.pid, table.category.tolist(), strict=True))
+    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    of_row = np.fromiter(map(places.__getitem__, keys), np.intp, len(keys))
     durs = np.maximum(table.dur_ns, 0)
     groups = []
-    for (pid, category), listed in members.items():
-        rows = np.array(listed, np.intp)
+    for (pid, category), place in places.items():
+        rows = np.flatnonzero(of_row == place)
         rows = rows[np.lexsort((-durs[rows], table.start_ns[rows]))]
         layer = _layers(table.start_ns[rows], durs[rows])
         groups.append(AsyncGroup(pid, categories[category], rows, layer))

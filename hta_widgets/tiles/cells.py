@@ -21,6 +21,7 @@ __all__ = [
     "Tiles",
     "counter_tiles",
     "kind_times",
+    "kinds_of_tiles",
     "longest",
     "measure",
     "quantise",
@@ -175,6 +176,29 @@ def tiles(lane: Lane, level: int, first: int, last: int, shift: int = 0) -> Tile
     # Tiles with a slice have a count, so those that are kept hold all slices.
     position = np.searchsorted(kept, slices.tile)
     return Tiles(kept + first, busy, count[kept], kind, mask, Slices(position, slices.at))
+
+
+def kinds_of_tiles(lane: Lane, level: int, index: Ints, shift: int = 0) -> Bytes:
+    """Return the main kind of the cells of tiles, (tiles, 256); `NO_KIND` where nothing is.
+
+    Parameters
+    ----------
+    lane : Lane
+        As `tiles` takes it, indexed by what is asked for.
+    level : int
+    index : array of int64
+        Which tiles, ascending.
+    shift : int
+        As of `tiles`.
+    """
+    edges = np.arange(CELLS + 1, dtype=np.int64)
+    first, last = int(index[0]), int(index[-1]) + 1
+    if last - first <= 2 * len(index):
+        edges = np.arange(first * CELLS, last * CELLS + 1, dtype=np.int64) * (1 << level) - shift
+        return measure(lane, edges).kind.reshape(-1, CELLS)[index - first]
+    return np.stack(
+        [measure(lane, (edges + at * CELLS) * (1 << level) - shift).kind for at in index.tolist()]
+    )
 
 
 def _clip(begin: int, end: int, level: int, first: int, last: int) -> tuple[int, int]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import json
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from hta_widgets.analysis.clock_offsets import clock_fit
+from hta_widgets.analysis.collective_args import comm_events
 from hta_widgets.analysis.collectives import collectives
+from hta_widgets.analysis.matching import matching
 from hta_widgets.analysis.totals import totals
 from hta_widgets.model import Selection, TraceSet
 from hta_widgets.tiles.briefs import checked_row
@@ -19,7 +23,8 @@ from hta_widgets.tiles.lay_out import lay_out
 from hta_widgets.tiles.layout import Job
 from hta_widgets.tiles.marks import Members, View, marks
 from hta_widgets.tiles.names import NameKeys
-from hta_widgets.tiles.rank_index import Budget, RankIndex
+from hta_widgets.tiles.patience import PENDING, Deadline, Gradual, Recent
+from hta_widgets.tiles.rank_index import Budget, Classes, RankIndex
 from hta_widgets.tiles.ribbon import Ribbon
 from hta_widgets.tiles.scene import describe, whole_range
 from hta_widgets.tiles.search import TABLES, Search
@@ -31,8 +36,11 @@ __all__ = ["TileEngine"]
 
 Request = Mapping[str, Any]
 
+#: What indexed lanes may take: enough for each event once, within limits.
 BYTES_PER_EVENT = 24
-LEAST_BYTES = 64 << 20
+LEAST_BYTES, MOST_BYTES = 64 << 20, 512 << 20
+#: What tells one request for marks from another.
+_OF_MARKS = ("start", "end", "bins", "lanes", "text", "selection")
 NO_WAITS = "there is no communication between ranks on their devices"
 
 
@@ -55,16 +63,23 @@ class TileEngine:
     """
 
     def __init__(self, traces: TraceSet) -> None:
-        self.traces = traces
+        # Pages are answered at once, whatever a cluster is busy with.
+        self.traces = traces = traces.on(None)
         self.job: Job = lay_out(traces)
         events = sum(len(rank.table) for rank in self.job.ranks)
-        self._budget = Budget(max(LEAST_BYTES, BYTES_PER_EVENT * events))
+        self._budget = Budget(min(max(LEAST_BYTES, BYTES_PER_EVENT * events), MOST_BYTES))
         self._indices = {
             rank.rank: RankIndex(rank, self._budget, lambda: self.lateness)
             for rank in self.job.ranks
         }
         self._names = NameKeys()
+        self._device = Gradual(lambda: DeviceTimes.steps(list(self._indices.values())))
+        self._matched = Gradual(self._match)
+        self._minimaps: Recent[Answer] = Recent()
+        self._marked: Recent[Answer] = Recent()
         self._search = Search(list(self._indices.values()))
+        #: Gives a rank's events a class each, which tiles tell where the page asks for it.
+        self.classes_of: Callable[[int], Classes | None] | None = None
         self._ops: dict[str, tuple[Callable[[Request], Answer], set[str]]] = {
             "tiles": (self._tiles, {"level", "parts"}),
             "stats": (self._stats, {"start", "end"}),
@@ -80,12 +95,17 @@ class TileEngine:
             "lateness": (self._late, {"start", "end"}),
             "collective": (self._collective, {"rank", "id"}),
             "ribbon": (self._ribbon, {"start", "end", "bins"}),
-            "clusters": (lambda _: (self._alike, None), set()),
+            "clusters": (self._clusters, set()),
         }
 
     def scene(self) -> dict[str, Any]:
         """Return what does not change with the view, as JSON values."""
         return self._scene
+
+    @property
+    def index_bytes(self) -> int:
+        """What the lanes that are indexed now take; beyond a limit the oldest go."""
+        return self._budget.used
 
     @cached_property
     def _scene(self) -> dict[str, Any]:
@@ -123,17 +143,28 @@ class TileEngine:
     # --- operations -------------------------------------------------------------------------------
 
     def _tiles(self, request: Request) -> Answer:
-        return answer_tiles(request, self._of_lane, self._names)
+        classes_of = self.classes_of if request.get("classed") else None
+        return answer_tiles(request, self._of_lane, self._names, classes_of)
 
     def _stats(self, request: Request) -> Answer:
+        if not self._device.by(Deadline.of(request)):
+            return dict(PENDING), None
         start, end = int(request["start"]), int(request["end"])
         indices, of = list(self._indices.values()), request.get("ranks")
-        return stats(start, end, indices, self._device_times, ranks=of), None
+        return stats(start, end, indices, self._device.value, ranks=of), None
 
     def _minimap(self, request: Request) -> Answer:
+        bins = int(request["bins"])
+        made = self._minimaps.get(bins, lambda: self._minimap_steps(bins))
+        return made.value if made.by(Deadline.of(request)) else (dict(PENDING), None)
+
+    def _minimap_steps(self, bins: int) -> Generator[None, None, Answer]:
+        while not self._device.by(Deadline(0)):
+            yield
         start, end = whole_range(self.job)
-        bins, indices = int(request["bins"]), list(self._indices.values())
-        return minimap(start, end, bins, indices=indices, device=self._device_times)
+        indices = list(self._indices.values())
+        made = yield from minimap(start, end, bins, indices=indices, device=self._device.value)
+        return made
 
     def _event(self, request: Request) -> Answer:
         return details(*self._row(request)), None
@@ -150,6 +181,11 @@ class TileEngine:
         return self._search.step(text, request.get("from"), direction), None
 
     def _marks(self, request: Request) -> Answer:
+        key = json.dumps([request.get(name) for name in _OF_MARKS], sort_keys=True)
+        made = self._marked.get(key, lambda: self._marks_steps(request))
+        return made.value if made.by(Deadline.of(request)) else (dict(PENDING), None)
+
+    def _marks_steps(self, request: Request) -> Generator[None, None, Answer]:
         view = View.of(
             int(request["start"]), int(request["end"]), int(request["bins"]), request["lanes"]
         )
@@ -164,7 +200,7 @@ class TileEngine:
                 if one.count
                 for table in TABLES
             )
-        reply, buffer = marks(view, members)
+        reply, buffer = yield from marks(view, members)
         return {**reply, "error": error}, buffer
 
     def _totals(self, request: Request) -> Answer:
@@ -181,6 +217,8 @@ class TileEngine:
         return {"time": snap(self._of_lane(lane), lane, time, tolerance)}, None
 
     def _late(self, request: Request) -> Answer:
+        if not self._matched.by(Deadline.of(request)):
+            return dict(PENDING), None
         return self.lateness.within(int(request["start"]), int(request["end"])), None
 
     def _collective(self, request: Request) -> Answer:
@@ -188,6 +226,8 @@ class TileEngine:
         return {"collective": self.lateness.collective(index.rank.rank, row)}, None
 
     def _ribbon(self, request: Request) -> Answer:
+        if not self._matched.by(Deadline.of(request)):
+            return dict(PENDING), None
         start, end, bins = (int(request[name]) for name in ("start", "end", "bins"))
         return self._ribbons.within(start, end, bins, request.get("ranks"))
 
@@ -207,24 +247,44 @@ class TileEngine:
             rows = np.flatnonzero(selection.mask(index.rank.trace))
             yield Members(index, index.events, rows)
 
-    @cached_property
+    @property
     def lateness(self) -> Lateness:
         """The matched collectives; found when they are first asked for."""
+        return self._matched.value
+
+    def _match(self) -> Generator[None, None, Lateness]:
         if not self.job.has_waits:
             return Lateness.nothing(self.traces, NO_WAITS)
-        compute = {index.rank.rank: compute_of(index) for index in self._indices.values()}
-        return Lateness(self.traces, collectives(self.traces, clock="fitted"), compute)
+        # What takes longest is what each rank's collectives say of themselves; ranks keep it.
+        # On an executor, many ranks are read at once anyway.
+        for rank in self.job.ranks if self.traces.executor is None else ():
+            comm_events(rank.trace)
+            yield
+        compute = {}
+        for index in self._indices.values():
+            compute[index.rank.rank] = compute_of(index)
+            yield
+        # What follows asks for these as well, and they are kept.
+        matching(self.traces)
+        yield
+        clock_fit(self.traces)
+        yield
+        frame = collectives(self.traces, clock="fitted")
+        yield
+        return Lateness(self.traces, frame, compute)
 
     @cached_property
     def _ribbons(self) -> Ribbon:
         return Ribbon(self.lateness)
+
+    def _clusters(self, request: Request) -> Answer:
+        # It asks of the collectives as well: they are matched little by little.
+        if not self._matched.by(Deadline.of(request)):
+            return dict(PENDING), None
+        return self._alike, None
 
     @cached_property
     def _alike(self) -> dict[str, Any]:
         from hta_widgets.analysis import rank_clusters  # noqa: PLC0415 - slow to import
 
         return clusters(rank_clusters(self.traces))
-
-    @cached_property
-    def _device_times(self) -> DeviceTimes:
-        return DeviceTimes.of(list(self._indices.values()))

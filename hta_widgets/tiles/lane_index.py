@@ -1,7 +1,7 @@
 """One lane, indexed: what its cells cover, count and show at any zoom.
 
 Of an event in a lane of one kind whose events do not overlap it takes 20 bytes; where events
-overlap, up to 36.
+overlap, up to 44.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from hta_widgets.tiles.spans import Cover, Ints, Spans, cover_of, spans_of
 __all__ = ["CounterLane", "Kinds", "Lane", "index_counter", "index_lane"]
 
 BLOCK = 64
+KEEPS_NO_ROWS = "this lane sends no slices and keeps no rows"
 
 Rows = npt.NDArray[np.int32]
 Positions = npt.NDArray[np.intp]
@@ -60,8 +61,9 @@ class Lane:
         that send no slices.
     longest : array of int64
         Longest duration of each block of 64 of `rows`.
-    durs : array of int64
-        Durations by row: the table's own column.
+    durs : array of int64 or None
+        Duration of each of `rows`; None where no two events overlap, since their union tells it
+        then. None of this is a view of the table, which may go while the lane stays.
     """
 
     spans: Spans
@@ -69,24 +71,30 @@ class Lane:
     kinds: Kinds | None
     rows: Rows | None
     longest: Ints
-    durs: Ints
+    durs: Ints | None
 
     @property
     def nbytes(self) -> int:
-        """Memory of its arrays, without the table's."""
-        rows = 0 if self.rows is None else self.rows.nbytes
+        """Memory of its arrays."""
+        arrays = [array for array in (self.rows, self.durs) if array is not None]
         kinds = 0 if self.kinds is None else self.kinds.nbytes
-        return self.spans.nbytes + rows + kinds + self.longest.nbytes
+        return self.spans.nbytes + kinds + self.longest.nbytes + sum(a.nbytes for a in arrays)
 
     def rows_of(self, at: Positions) -> Rows:
         """Return the rows of the events at these positions in `rows`."""
         if self.rows is None:
-            raise ValueError("this lane sends no slices and keeps no rows")
+            raise ValueError(KEEPS_NO_ROWS)
         return self.rows[at]
 
     def durations(self, at: Positions) -> Ints:
         """Return durations of the events at these positions in `rows`."""
-        return self.durs[self.rows_of(at)]
+        if self.rows is None:
+            raise ValueError(KEEPS_NO_ROWS)
+        if self.durs is not None:
+            return self.durs[at]
+        prefix = self.spans.cover.prefix
+        durs: Ints = prefix[at + 1] - prefix[at]
+        return durs
 
     def long_events(self, start: int, end: int, at_least: int) -> Positions:
         """Return positions in `rows` of events of that length that overlap a window, in order."""
@@ -103,7 +111,7 @@ class Lane:
         blocks = np.flatnonzero(self.longest[low:high] >= at_least) + low
         at = (blocks[:, None] * BLOCK + np.arange(BLOCK)).ravel()
         at = at[(at >= first) & (at < last)]
-        durs = self.durs[self.rows[at]]
+        durs = self.durations(at)
         kept: Positions = at[(durs >= at_least) & (begins[at] + durs > start)]
         return kept
 
@@ -122,7 +130,6 @@ def index_lane(
     durs: Ints,
     kinds: Codes,
     rows: npt.NDArray[np.integer] | None,
-    table_durs: Ints,
 ) -> Lane:
     """Index the events of a lane.
 
@@ -134,22 +141,21 @@ def index_lane(
         Kind of each.
     rows : array of int or None
         Row in the table of each; None for a lane without slices.
-    table_durs : array of int64
-        Durations by row.
     """
     spans = spans_of(starts, durs)
-    long = durs > 0
-    if rows is None:
-        kept, longest = None, np.empty(0, np.int64)
-    else:
+    kept, longest, own = None, np.empty(0, np.int64), None
+    if rows is not None:
+        long = durs > 0
         kept = np.ascontiguousarray(rows[long], np.int32)
-        longest = _block_maxima(durs[long])
+        with_length = durs[long]
+        longest = _block_maxima(with_length)
+        own = None if spans.disjoint else with_length
     counts = np.bincount(kinds, minlength=1)
     major = int(counts.argmax())
     mixed = None
     if counts[major] < len(kinds):
         mixed = _mixed(starts, durs, kinds, major=major, disjoint=spans.disjoint)
-    return Lane(spans, major, mixed, kept, longest, table_durs)
+    return Lane(spans, major, mixed, kept, longest, own)
 
 
 def _mixed(starts: Ints, durs: Ints, kinds: Codes, *, major: int, disjoint: bool) -> Kinds:

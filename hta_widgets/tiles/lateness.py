@@ -33,6 +33,9 @@ _NUMBERS = (
     "size_bytes",
 )
 
+#: What `RankLateness` is made of.
+_OF_RANK = ("id", "start_ns", "dur_ns", "wait_ns", "late_ns", "imposed_ns", "last_alone")
+
 
 @dataclass(frozen=True, slots=True)
 class RankLateness:
@@ -98,15 +101,23 @@ class Lateness:
         self, traces: TraceSet, frame: pd.DataFrame, compute: Mapping[int, Intervals]
     ) -> None:
         self.note = str(frame.attrs.get("note", ""))
+        # pandas copies the attrs, which name every rank of every group, with every column.
+        frame = frame.copy(deep=False)
+        frame.attrs = {}
         self.frame = _by_rank(traces, _with_lateness(frame))
         self._shift = {rank: trace.shift_ns for rank, trace in traces.items()}
-        self._calls = self.frame.groupby("call", sort=True).indices
-        bounds = np.searchsorted(self.frame["rank"], list(traces))
+        call = self.frame["call"].to_numpy(np.int64)
+        self._by_call = np.argsort(call, kind="stable")
+        self._first_of_call = np.searchsorted(
+            call[self._by_call], np.arange(int(call.max(initial=-1)) + 2)
+        )
+        columns = {name: self.frame[name].to_numpy(np.int64) for name in _OF_RANK}
+        of_rank = self.frame["rank"].to_numpy(np.int64)
         self._ranks: dict[int, RankLateness] = {}
         self._waited_for: tuple[Sequence[int], list[Covered]] = ((), [])
-        for rank, first in zip(traces, bounds.tolist(), strict=True):
-            last = int(np.searchsorted(self.frame["rank"], rank, side="right"))
-            part = self.frame.iloc[first:last]
+        for rank in traces:
+            first, last = np.searchsorted(of_rank, (rank, rank + 1)).tolist()
+            part = {name: column[first:last] for name, column in columns.items()}
             self._ranks[rank] = _rank(part, compute.get(rank, Intervals.none()))
 
     @classmethod
@@ -203,18 +214,20 @@ class Lateness:
         if not len(at):
             return None
         asked = frame.iloc[at[0]]
-        members = frame.iloc[self._calls[asked["call"]]]
-        first = members.iloc[0]
+        call = int(asked["call"])
+        first, last = self._first_of_call[call : call + 2].tolist()
+        members = frame.iloc[self._by_call[first:last]]
+        one = members.iloc[0]
         arrival = members["arrival_ns"].to_numpy(np.int64)
         return {
-            "number": int(asked["call"]) + 1,
-            "of": len(self._calls),
-            "name": str(first["name"]),
-            "group": str(first["group"]),
-            "size": int(first["size_bytes"]),
+            "number": call + 1,
+            "of": len(self._first_of_call) - 1,
+            "name": str(one["name"]),
+            "group": str(one["group"]),
+            "size": int(one["size_bytes"]),
             "algbw": _number(asked["algbw_gb_s"]),
             "busbw": _number(asked["busbw_gb_s"]),
-            "last_rank": int(first["last_rank"]),
+            "last_rank": int(one["last_rank"]),
             "late": int(members["late_ns"].max()),
             "ranks": [
                 {
@@ -233,21 +246,17 @@ def _number(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _rank(part: pd.DataFrame, compute: Intervals) -> RankLateness:
-    def column(name: str) -> Ints:
-        values: Ints = part[name].to_numpy(np.int64)
-        return values
-
-    start, wait = column("start_ns"), column("wait_ns")
+def _rank(part: Mapping[str, Ints], compute: Intervals) -> RankLateness:
+    start, wait = part["start_ns"], part["wait_ns"]
     waited = union(start, start + wait)
     return RankLateness(
-        column("id"),
+        part["id"],
         start,
-        start + column("dur_ns"),
+        start + part["dur_ns"],
         wait,
-        column("late_ns"),
-        column("imposed_ns"),
-        column("last_alone"),
+        part["late_ns"],
+        part["imposed_ns"],
+        part["last_alone"],
         Covered(waited.start, waited.end),
         Covered(*subtract(waited, compute)),
     )
@@ -257,8 +266,11 @@ def _by_rank(traces: TraceSet, frame: pd.DataFrame) -> pd.DataFrame:
     """Add the events' own times and the collectives' places, and sort by rank and start."""
     start, dur = np.zeros(len(frame), np.int64), np.zeros(len(frame), np.int64)
     ranks, rows = frame["rank"].to_numpy(np.int64), frame["id"].to_numpy(np.int64)
+    by_rank = np.argsort(ranks, kind="stable")
+    sorted_ranks = ranks[by_rank]
     for rank, trace in traces.items():
-        mine = ranks == rank
+        first, last = np.searchsorted(sorted_ranks, (rank, rank + 1)).tolist()
+        mine = by_rank[first:last]
         start[mine] = trace.table.start_ns[rows[mine]] + trace.shift_ns
         dur[mine] = trace.table.dur_ns[rows[mine]]
     _, call = np.unique(frame["collective"].to_numpy(np.int64), return_inverse=True)

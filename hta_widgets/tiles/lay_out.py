@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -106,12 +105,15 @@ def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> Ra
     ):
         if row.role not in _SIDE_ROLES:
             track_lane0[row.source] = lane
-        rows.append(replace(row, lane0=lane))
+        row.lane0 = lane
+        rows.append(row)
         lane += row.lanes
     overlays: list[LaneRef] = []
     if several:
-        summary = [_overlaid(row, lane, overlays) for row in summary]
-        rows = [_overlaid(row, lane, overlays) for row in rows]
+        every: list[SummaryRow | TrackRow] = [*summary, *rows]
+        for one in every:
+            _overlay(one, lane, overlays)
+    _tell_keys_apart(rows)
     return Rank(
         rank=number,
         trace=trace,
@@ -119,7 +121,7 @@ def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> Ra
         table=table,
         lane0=lane0,
         summary=summary,
-        tracks=_with_distinct_keys(rows),
+        tracks=rows,
         steps=steps,
         async_groups=asyncs,
         instant_groups=list(instants.values()),
@@ -128,20 +130,17 @@ def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> Ra
     )
 
 
-Row = TypeVar("Row", SummaryRow, TrackRow)
-
-
-def _overlaid(row: Row, lane: int, overlays: list[LaneRef]) -> Row:
+def _overlay(row: SummaryRow | TrackRow, lane: int, overlays: list[LaneRef]) -> None:
     """Give a row of communication its lanes of waits and of late arrivals, from `lane` on."""
+    sources: tuple[int, ...]
     if isinstance(row, SummaryRow):
         communicates, sources = row.role == "comm", ()
     else:
         communicates, sources = row.communication and row.role == "stream", (row.source,)
-    if not communicates:
-        return row
-    first = lane + len(overlays)
-    overlays += [LaneRef("wait", sources), LaneRef("late", sources)]
-    return replace(row, wait=first, late=first + 1)
+    if communicates:
+        row.wait = lane + len(overlays)
+        row.late = row.wait + 1
+        overlays += [LaneRef("wait", sources), LaneRef("late", sources)]
 
 
 def _range(trace: Trace) -> tuple[int, int]:
@@ -299,10 +298,11 @@ def _with_asyncs(rows: list[TrackRow], asyncs: list[TrackRow]) -> Iterator[Track
 
 
 def _instant_groups(trace: Trace) -> dict[str, npt.NDArray[np.intp]]:
-    members: dict[str, list[int]] = {}
-    for row, pid in enumerate(trace.instant_table.pid):
-        members.setdefault(pid, []).append(row)
-    return {pid: np.array(rows, np.intp) for pid, rows in members.items()}
+    pids = trace.instant_table.pid
+    places = {pid: place for place, pid in enumerate(dict.fromkeys(pids))}
+    # Profilers write tens of thousands of them, nearly all of one process.
+    of_row = np.fromiter(map(places.__getitem__, pids), np.intp, len(pids))
+    return {pid: np.flatnonzero(of_row == place) for pid, place in places.items()}
 
 
 def _instant_rows(
@@ -320,12 +320,11 @@ def _instant_rows(
         )
 
 
-def _with_distinct_keys(rows: list[TrackRow]) -> list[TrackRow]:
+def _tell_keys_apart(rows: list[TrackRow]) -> None:
     """Tell repeated keys apart by a number; the table's own are unique and must stay."""
     ordered = sorted(rows, key=lambda row: row.role in _SIDE_ROLES)
-    keys = labels.distinct([row.key for row in ordered])
-    by_lane = {row.lane0: key for row, key in zip(ordered, keys, strict=True)}
-    return [replace(row, key=by_lane[row.lane0]) for row in rows]
+    for row, key in zip(ordered, labels.distinct([row.key for row in ordered]), strict=True):
+        row.key = key
 
 
 def _summary(counts: _Counts, threads: Mapping[int, str], lane0: int) -> list[SummaryRow]:

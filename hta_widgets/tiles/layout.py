@@ -45,7 +45,7 @@ class LaneRef:
     annotations: bool = False
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class SummaryRow:
     """A lane of the folded rank; `tracks` and `annotations` as in `LaneRef`."""
 
@@ -59,9 +59,12 @@ class SummaryRow:
     late: int = -1
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class TrackRow:
-    """A track with the lanes ``lane0 … lane0 + lanes - 1``; the fields are the scene's."""
+    """A track with the lanes ``lane0 … lane0 + lanes - 1``; the fields are the scene's.
+
+    Which lanes these are, and which lie over them, is told when all rows above are known.
+    """
 
     key: str
     process: str

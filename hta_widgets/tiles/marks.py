@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,8 +70,10 @@ class View:
         return position
 
 
-def marks(view: View, members: Iterable[Members]) -> tuple[dict[str, Any], bytes]:
-    """Answer ``marks`` without its ``error``."""
+def marks(
+    view: View, members: Iterable[Members]
+) -> Generator[None, None, tuple[dict[str, Any], bytes]]:
+    """Answer ``marks`` without its ``error``; yield after each of `members`."""
     grid = np.zeros((len(view.lanes), view.bins), np.bool_)
     total = in_view = 0
     for one in members:
@@ -79,14 +81,14 @@ def marks(view: View, members: Iterable[Members]) -> tuple[dict[str, Any], bytes
         earlier, begun = _in_window(one, view)
         in_view += len(earlier) + len(begun)
         position = view.position_of(one.index)
-        if position is None:
-            continue
-        rows = np.concatenate((earlier, begun))
-        bins = _bins(one, view, len(earlier), begun)
-        for lanes in _lanes_of(one, rows):
-            at = position[lanes]
-            seen = at >= 0
-            grid[at[seen], bins[seen]] = True
+        if position is not None:
+            rows = np.concatenate((earlier, begun))
+            bins = _bins(one, view, len(earlier), begun)
+            for lanes in _lanes_of(one, rows):
+                at = position[lanes]
+                seen = at >= 0
+                grid[at[seen], bins[seen]] = True
+        yield
     lane, bin_ = np.nonzero(grid)
     header, buffer = pack({"lane": ("u32", view.lanes[lane]), "bin": ("u32", bin_)})
     return {"columns": header, "in_view": in_view, "total": total}, buffer

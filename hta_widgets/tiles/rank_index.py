@@ -23,19 +23,24 @@ from hta_widgets.tiles.lateness import Lateness
 from hta_widgets.tiles.layout import LaneRef, Rank
 from hta_widgets.tiles.spans import Ints
 
-__all__ = ["Budget", "RankIndex", "RowIds", "Rows"]
+__all__ = ["Budget", "Classes", "RankIndex", "RowIds", "Rows"]
 
 _COMMUNICATION = KINDS.index("communication")
 _ANNOTATION = KINDS.index("annotation")
 _OTHER = KINDS.index("other")
 _OPEN_BLOCK = 4096
 
+#: Ranks whose columns are held on to: as many as fit on a screen.
+MOST_TABLES = 32
+
 AnyLane = Lane | CounterLane
 RowIds = npt.NDArray[np.integer]
+#: A code for every event of a rank, by its row.
+Classes = npt.NDArray[np.uint8]
 
 
 class Budget:
-    """Keeps what was made last within a number of bytes.
+    """Keeps what was made last within a number of bytes, and the tables that were used last.
 
     Parameters
     ----------
@@ -47,6 +52,17 @@ class Budget:
         self.limit = limit
         self.used = 0
         self._kept: OrderedDict[Hashable, tuple[list[AnyLane], int]] = OrderedDict()
+        self._tables: OrderedDict[int, Rows] = OrderedDict()
+
+    def table(self, rank: int, make: Callable[[], Rows]) -> Rows:
+        """Return a rank's table of events; those of other ranks make room."""
+        found = self._tables.get(rank)
+        if found is None:
+            found = self._tables[rank] = make()
+            if len(self._tables) > MOST_TABLES:
+                self._tables.popitem(last=False)
+        self._tables.move_to_end(rank)
+        return found
 
     def get(self, key: Hashable) -> list[AnyLane] | None:
         """Return an entry, and count it as used just now."""
@@ -115,9 +131,13 @@ class RankIndex:
             case _:
                 raise ValueError(f"no table {table!r}; the tables are events, asyncs, instants")
 
-    @cached_property
+    @property
     def events(self) -> Rows:
         """Complete events."""
+        # Not kept with the index: the columns of a stored rank go when they are not in use.
+        return self._budget.table(self.rank.rank, self._events)
+
+    def _events(self) -> Rows:
         t = self.rank.table
         return Rows(
             "events",
@@ -206,6 +226,23 @@ class RankIndex:
             lanes = self._budget.put(key, self._make(ref))
         return ref, lanes[ref.depth]
 
+    def classed(self, lane: int, classes: Classes) -> Lane | None:
+        """Return a lane of events indexed by `classes` instead of kinds; None for other lanes."""
+        ref = self.rank.ref(lane)
+        if ref.role not in {"events", "gpu", "comm", "cpu"}:
+            return None
+        key = ("classes", self.rank.rank, ref.role, ref.sources)
+        lanes = self._budget.get(key)
+        if lanes is None:
+            events = replace(self.events, kind=classes)
+            if ref.role == "events":
+                made = self._by_depth(ref.sources[0], events, slices=False)
+            else:
+                made = [self._lane(events, self.members(ref), slices=False)]
+            lanes = self._budget.put(key, made)
+        found = lanes[ref.depth]
+        return found if isinstance(found, Lane) else None
+
     def members(self, ref: LaneRef) -> RowIds:
         """Return the rows of a lane of events, asyncs or instants, in lane order."""
         table, rank = self.rank.table, self.rank
@@ -277,7 +314,7 @@ class RankIndex:
             case "counter":
                 return [self._counter(ref.sources[0])]
             case "events":
-                return self._by_depth(ref.sources[0])
+                return self._by_depth(ref.sources[0], self.events)
             case "async":
                 layers = self.rank.async_groups[ref.sources[0]].layers
                 refs = [LaneRef("async", ref.sources, depth) for depth in range(layers)]
@@ -286,7 +323,7 @@ class RankIndex:
                 rows = self.members(ref)
                 return [self._lane(self.table_of(ref), rows, slices=ref.role != "cpu")]
 
-    def _by_depth(self, track: int) -> list[AnyLane]:
+    def _by_depth(self, track: int, events: Rows, *, slices: bool = True) -> list[AnyLane]:
         table = self.rank.table
         rows = np.flatnonzero(table.track == track)
         depth = table.depth[rows]
@@ -294,7 +331,8 @@ class RankIndex:
         rows = rows[order]
         first = np.searchsorted(depth[order], np.arange(table.tracks[track].lanes + 1))
         return [
-            self._lane(self.events, rows[first[k] : first[k + 1]]) for k in range(len(first) - 1)
+            self._lane(events, rows[first[k] : first[k + 1]], slices=slices)
+            for k in range(len(first) - 1)
         ]
 
     @staticmethod
@@ -304,7 +342,6 @@ class RankIndex:
             table.dur_ns[rows],
             table.kind[rows],
             rows if slices else None,
-            table.dur_ns,
         )
 
     def _counter(self, series: int) -> CounterLane:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ _COMPUTE, _COMMUNICATION, _MEMORY = (
 MAX_BINS = 1 << 16
 
 #: Ranks are measured together as long as that many edges suffice.
-_EDGES_AT_ONCE = 1 << 20
+_EDGES_AT_ONCE = 1 << 16
 
 #: Unions of one kind each; communication that is not under compute; memory under neither.
 _PARTS = ("compute", "communication", "memory", "exposed", "memory_alone")
@@ -51,8 +51,8 @@ class DeviceTimes:
     present: bool
 
     @classmethod
-    def of(cls, indices: Sequence[RankIndex]) -> DeviceTimes:
-        """Return the device work of ranks."""
+    def steps(cls, indices: Sequence[RankIndex]) -> Generator[None, None, DeviceTimes]:
+        """Return the device work of ranks, and yield after each rank."""
         ranges = np.array([index.rank.range_ns for index in indices], np.int64).reshape(-1, 2)
         times = cls(ranges[:, 0], ranges[:, 1], {}, any(len(i.device_rows) for i in indices))
         pieces: dict[str, list[Intervals]] = {name: [] for name in _PARTS}
@@ -60,6 +60,7 @@ class DeviceTimes:
             move = index.rank.shift_ns + offset
             for name, part in zip(_PARTS, _parts_of(index), strict=True):
                 pieces[name].append(Intervals(part.start + move, part.end + move))
+            yield
         times.covers.update({name: _joined(parts) for name, parts in pieces.items()})
         return times
 
@@ -156,8 +157,8 @@ def stats(
 
 def minimap(
     start: int, end: int, bins: int, *, indices: Sequence[RankIndex], device: DeviceTimes
-) -> tuple[dict[str, Any], bytes]:
-    """Answer ``minimap``: the mean of all ranks over the whole job."""
+) -> Generator[None, None, tuple[dict[str, Any], bytes]]:
+    """Answer ``minimap``: the mean of all ranks over the whole job; yield after some ranks."""
     if not 1 <= bins <= MAX_BINS:
         raise ValueError(f"bins must be within 1 … {MAX_BINS}, not {bins}")
     steps = np.arange(bins + 1, dtype=np.int64)
@@ -170,10 +171,12 @@ def minimap(
         for parts in device.between(edges, tuple(shown.values())):
             for name, part in shown.items():
                 totals[name] += parts[part].sum(axis=0)
+            yield
     else:
         totals = {"cpu": np.zeros(bins, np.int64)}
         for index in indices:
             totals["cpu"] += _host_time(index, edges)
+            yield
     weight = np.diff(edges).astype(np.float64) * len(indices)
     header, buffer = pack(
         {

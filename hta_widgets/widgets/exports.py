@@ -12,7 +12,7 @@ from hta_widgets.export.svg import timeline_svg
 from hta_widgets.model import TraceSet
 from hta_widgets.tiles import TileEngine
 
-__all__ = ["write_svg"]
+__all__ = ["write_svg", "write_text"]
 
 
 class _Shared(Protocol):
@@ -52,6 +52,11 @@ def write_svg(
         folded=view.folded,
         only=_shown_ranks(view.state, state),
     )
+    return write_text(path, text)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> str:
+    """Write a file that a view hands out; return its path."""
     target = Path(os.fspath(path)).expanduser()
     try:
         target.write_text(text, "utf-8")

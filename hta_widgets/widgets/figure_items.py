@@ -5,17 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import tempfile
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from hta_widgets.places import cache_folder
+from hta_widgets.places import cache_folder, code_stamp, written_whole
 
 __all__ = ["figure_items"]
-
-_CODE = ("*.py", "charts/*.py")
 
 
 @cache
@@ -44,24 +40,12 @@ def _place(panel: str) -> Path:
 @cache
 def _made_by() -> tuple[object, ...]:
     """What tells that an item was made by this very code and this very Bokeh."""
-    root = Path(__file__).resolve().parents[1]
-    states = [
-        (file.name, file.stat().st_size, file.stat().st_mtime_ns)
-        for pattern in _CODE
-        for file in sorted(root.glob(pattern))
-    ]
-    try:
-        return version("bokeh"), tuple(states)
-    except PackageNotFoundError:
-        return "", tuple(states)
+    return code_stamp("bokeh", "*.py", "charts/*.py")
 
 
 def _keep(place: Path, text: str) -> None:
     """Write an item aside and rename it: who reads never sees half of one."""
     with contextlib.suppress(OSError):
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=place.parent, suffix=".part", delete=False
-        ) as file:
-            file.write(text)
-        Path(file.name).replace(place)
+        with written_whole(place) as file:
+            file.write(text.encode())

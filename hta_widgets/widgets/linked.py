@@ -88,6 +88,21 @@ class LinkedView(anywidget.AnyWidget):
         self.observe(self._to_state, names=["view", "selection", *_PLAIN])
         serve(self, self._answer)
 
+    @property
+    def scene(self) -> dict[str, Any]:
+        """What the page draws that does not change with the window."""
+        found: dict[str, Any] = self._scene
+        return found
+
+    @property
+    def whole(self) -> tuple[int, int]:
+        """From the first event to the end of the last one, ns since the origin."""
+        return self._whole
+
+    def answer(self, request: dict[str, Any]) -> Answer:
+        """Answer one request of a page, of docs/protocol.md."""
+        return self._answer(request)
+
     def zoom_to(self, start_ns: int, end_ns: int) -> None:
         """Show a window.
 

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 
 from hta_widgets.errors import TraceError
 from hta_widgets.panels import PANELS
+from hta_widgets.panels.catalog import FORMAT_CHARTS
 
 __all__ = ["ALL_PANELS", "CHARTS", "chosen_panels", "shown_panels"]
 
@@ -20,15 +21,7 @@ CHARTS = (
     "kernel_types",
     "idle",
     "queue",
-    "byteps_stragglers",
-    "byteps_gradients",
-    "byteps_stages",
-    "byteps_blame",
-    "byteps_servers",
-    "byteps_clock",
-    "mpi_ranks",
-    "mpi_sizes",
-    "mpi_routines",
+    *FORMAT_CHARTS,
 )
 
 #: In the order of the list from which users choose.

@@ -1,12 +1,9 @@
 """Two runs side by side: aligned, matched, explained."""
 
-# ruff: noqa: SLF001 - it consists of two timelines, and asks them for what pages ask
-
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +18,25 @@ from hta_widgets.diff.sides import Pairing
 from hta_widgets.diff.tables import makers
 from hta_widgets.errors import TraceError
 from hta_widgets.export import ExportReport
-from hta_widgets.export.diff_page import DiffAnswers, save_diff
+from hta_widgets.export.diff_page import DiffAnswers, DiffOffline, save_diff
 from hta_widgets.export.pair import export_pair
-from hta_widgets.model import Selection, Trace, TraceSet
+from hta_widgets.export.svg import stacked_svg, timeline_svg
+from hta_widgets.model import Selection
 from hta_widgets.widgets.assets import asset
+from hta_widgets.widgets.diff_sides import (
+    SIDES,
+    SideName,
+    beside,
+    first_window,
+    frame_of,
+    place_of,
+    turned,
+    whole_selection,
+)
+from hta_widgets.widgets.exports import write_text
 from hta_widgets.widgets.following import Following
+from hta_widgets.widgets.linked import LinkedView
+from hta_widgets.widgets.pair_history import PairHistory
 from hta_widgets.widgets.rpc import Answer, serve
 from hta_widgets.widgets.timeline import Timeline
 
@@ -35,7 +46,7 @@ __all__ = ["TraceDiff"]
 _FRAMES = ("waterfall", "waterfall_cause", "waterfall_operator", "waterfall_kernel", "steps",
            "changes", "names", "operators", "pairs", "icicle", "slots")  # fmt: skip
 #: The traits that a saved page shows as they are.
-_SAVED = ("align", "swapped", "coupled", "height", "_about")
+_SAVED = ("align", "swapped", "coupled", "height", "color", "pair", "_about")
 
 
 class TraceDiff(anywidget.AnyWidget):
@@ -59,6 +70,8 @@ class TraceDiff(anywidget.AnyWidget):
         How times of one run are brought to the other's; see `hta_widgets.diff.align`.
     height : int, default 230
         Height of each of the two drawings of timelines in CSS pixels.
+    color : {"change", "kind", "name"}, default "change"
+        Colour events by what became of them, or as a `Timeline` does.
 
     Attributes
     ----------
@@ -67,13 +80,16 @@ class TraceDiff(anywidget.AnyWidget):
     table : DataFrame
         What each name costs in both runs: `hta_widgets.diff.names`.
     frames : mapping of str to DataFrame
-        All tables: ``waterfall, steps, changes, names, operators, pairs, icicle``, and those that
-        the formats have; made when asked for.
+        All tables: ``waterfall, waterfall_cause, waterfall_operator, waterfall_kernel, steps,
+        changes, names, operators, pairs, icicle, slots``, and those that the formats have; made
+        when asked for.
     findings : list of Finding
         What changed, in words.
     selection : (Selection, Selection)
         What is selected before and after.
-    align, coupled, swapped
+    pair : int or None
+        Which of the pairs of ranks (``comparison.rank_pairs``) the page is of; None for all.
+    align, coupled, swapped, color
         As the page shows them; assign to change them there. Swapping concerns the page alone.
 
     Raises
@@ -94,6 +110,8 @@ class TraceDiff(anywidget.AnyWidget):
     coupled = t.Bool(True).tag(sync=True)
     swapped = t.Bool(False).tag(sync=True)
     height = t.Int(230, min=120).tag(sync=True)
+    color = t.Enum(("change", "kind", "name"), default_value="change").tag(sync=True)
+    pair = t.Int(None, allow_none=True).tag(sync=True)
     _about = t.Dict().tag(sync=True)
     _scenes: t.List[Any] = t.List().tag(sync=True)
 
@@ -107,6 +125,7 @@ class TraceDiff(anywidget.AnyWidget):
         labels: tuple[str, str] | None = None,
         align: str = "steps",
         height: int = 230,
+        color: str = "change",
     ) -> None:
         if align not in diff.BASES:
             raise TraceError(
@@ -114,11 +133,11 @@ class TraceDiff(anywidget.AnyWidget):
             )
         self._esm = asset("diff.js").read_text("utf-8")
         self._css = asset("diff.css").read_text("utf-8")
-        self.sources = _whole_selection(before), _whole_selection(after)
+        self.sources = whole_selection(before), whole_selection(after)
         self.comparison: Comparison = diff.compare(
             *self.sources, ranks=ranks or "auto", steps=steps, labels=labels
         )
-        self._answers = DiffAnswers(self.comparison, self._swapped_comparison)
+        self._answers = DiffAnswers(self.comparison, lambda: turned(self.comparison, self.sources))
         self.left, self.right = (
             Timeline(
                 side.traces.subset(ranks=side.ranks), height=height, folded=len(side.ranks) > 8
@@ -128,25 +147,25 @@ class TraceDiff(anywidget.AnyWidget):
         self.frames: Following[pd.DataFrame] = Following(
             (*_FRAMES, *self._answers.tables), self._frame, self._known_frame
         )
-        self._order: list[Timeline] = []
-        self._undone: list[Timeline] = []
         super().__init__(
             left_state=self.left.state,
             right_state=self.right.state,
             align=align,
             height=height,
+            color=color,
             _about=self._answers.about(),
-            _scenes=[self.left._scene, self.right._scene],
+            _scenes=[self.left.scene, self.right.scene],
         )
         for source, timeline, side in zip(
             self.sources, self.sides, self.comparison.sides, strict=True
         ):
-            if source.start_ns is not None or source.end_ns is not None:
-                low, high = side.envelope()
-                timeline.state.view = (int(low[0]), max(int(high[-1]), int(low[0]) + 1))
-            timeline.state.observe(
-                lambda change, view=timeline: self._remember(view, change), names="_history"
-            )
+            window = first_window(side, source, timeline.whole)
+            if window is not None:
+                timeline.state.view = window
+        self._steps_back = PairHistory(self.sides)
+        # Their own classes, whichever of several comparisons a run is part of.
+        for place, timeline in enumerate(self.sides):
+            timeline.engine.classes_of = partial(self._answers.classes_of, place)
         serve(self, self._answer)
 
     # --- numbers ----------------------------------------------------------------------------------
@@ -159,7 +178,10 @@ class TraceDiff(anywidget.AnyWidget):
     @property
     def table(self) -> pd.DataFrame:
         """What each name costs in both runs: `hta_widgets.diff.names`, or what the format has."""
-        return self.frames["names" if self._answers.has_events else self._answers.tables[0]]
+        if self._answers.has_events:
+            return self.frames["names"]
+        own = self._answers.tables
+        return self.frames["mpi_routines" if "mpi_routines" in own else own[0]]
 
     @cached_property
     def findings(self) -> list[Finding]:
@@ -176,29 +198,7 @@ class TraceDiff(anywidget.AnyWidget):
         both = self.comparison
         if name in self._answers.tables:
             return makers(both)[name](both)
-        if name.startswith("waterfall"):
-            level: Any = name.removeprefix("waterfall").lstrip("_") or "kind"
-            return diff.waterfall(both, level)
-        if name == "operators":
-            return diff.operators_diff(both)
-        if name == "slots":
-            base: Any = self.align
-            return diff.align(both, base).slots
-        found: pd.DataFrame = getattr(diff, name)(both)
-        return found
-
-    def _swapped_comparison(self) -> Comparison:
-        both = self.comparison
-        steps = None
-        if both.before.has_steps:
-            steps = dict(zip(both.after.steps.tolist(), both.before.steps.tolist(), strict=True))
-        return diff.compare(
-            self.sources[1],
-            self.sources[0],
-            ranks="auto" if both.by_rank_means else {b: a for a, b in both.rank_pairs},
-            steps=steps or "auto",
-            labels=(both.after.label, both.before.label),
-        )
+        return frame_of(both, name, self.align)
 
     # --- selecting and taking away ----------------------------------------------------------------
 
@@ -221,9 +221,51 @@ class TraceDiff(anywidget.AnyWidget):
         (Selection, Selection)
         """
         both = what if isinstance(what, tuple) else (what, what)
-        for view, one in zip(self.sides, both, strict=True):
-            view.select(one)
+        with self._steps_back.one_change():
+            for view, one in zip(self.sides, both, strict=True):
+                view.select(one)
         return self.selection
+
+    def zoom_to(self, start_ns: int, end_ns: int, *, side: SideName = "before") -> None:
+        """Show a window of one side, and on the other what lies beside it.
+
+        Parameters
+        ----------
+        start_ns, end_ns : int
+            The window, ns since the origin of that side.
+        side : {"before", "after"}, default "before"
+            Whose times these are. The other one follows by the chosen alignment, as long as the
+            sides are coupled.
+
+        Raises
+        ------
+        TraceError
+            If the window has no length, or there is no such side.
+        """
+        lead = place_of(side)
+        if end_ns <= start_ns:
+            raise TraceError(
+                f"a window must end after it starts, not {start_ns} to {end_ns}",
+                remedy="Give start_ns < end_ns, in ns since the origin.",
+            )
+        with self._steps_back.one_change():
+            if self.coupled and self._answers.has_events:
+                other = beside(self.comparison, self.align, lead, (start_ns, end_ns))
+                self.sides[1 - lead].zoom_to(*other)
+            # The page follows who moved last.
+            self.sides[lead].zoom_to(start_ns, end_ns)
+
+    def link(self, other: LinkedView, *, side: SideName = "after") -> None:
+        """Let a timeline or dashboard of one of the runs share window and selection with it.
+
+        Parameters
+        ----------
+        other : Timeline or Dashboard
+            Takes over the state of that side's timeline; both follow each other.
+        side : {"before", "after"}, default "after"
+            Which run it is of.
+        """
+        self.sides[place_of(side)].link(other)
 
     def selected_events(self) -> pd.DataFrame:
         """Return the selected events of both sides.
@@ -234,7 +276,7 @@ class TraceDiff(anywidget.AnyWidget):
             As ``TraceSet.events`` gives them, with ``side`` (``before``, ``after``) in front.
         """
         parts = []
-        for word, view in zip(("before", "after"), self.sides, strict=True):
+        for word, view in zip(SIDES, self.sides, strict=True):
             events = view.selected_events().copy()
             events.insert(0, "side", word)
             parts.append(events)
@@ -255,11 +297,54 @@ class TraceDiff(anywidget.AnyWidget):
 
     def undo(self) -> bool:
         """Go back one change of window or selection, on the side that changed last."""
-        return self._step(self._order, self._undone, "undo")
+        return self._steps_back.undo()
 
     def redo(self) -> bool:
         """Take back one `undo`; False if there is none."""
-        return self._step(self._undone, self._order, "redo")
+        return self._steps_back.redo()
+
+    def to_svg(
+        self, path: str | os.PathLike[str], *, width: float = 1200, theme: str = "light"
+    ) -> str:
+        """Write both timelines as one vector picture, one above the other, as they are shown.
+
+        Events have the colours of their kinds there, which the picture's legend says.
+
+        Parameters
+        ----------
+        path : path-like
+            The file to write.
+        width : float, default 1200
+            Of the picture, in px.
+        theme : {"light", "dark"}
+            Its colours.
+
+        Returns
+        -------
+        str
+            The path that was written.
+
+        Raises
+        ------
+        TraceError
+            As `Timeline.to_svg`; and where nothing has a time.
+        """
+        if not self._answers.has_events:
+            raise TraceError("these runs have no events to draw", remedy="See `frames`.")
+        labels = self._about["labels"]
+        drawn = [
+            timeline_svg(
+                view.engine,
+                {**view.scene, "title": f"{word}: {label}"},
+                view.state.snapshot(),
+                width=width,
+                height=view.height,
+                theme=theme,
+                folded=view.folded,
+            )
+            for view, word, label in zip(self.sides, SIDES, labels, strict=True)
+        ]
+        return write_text(path, stacked_svg(drawn))
 
     def save_html(self, path: str | os.PathLike[str], *, max_mb: float = 25) -> str:
         """Write this comparison as one page that needs no kernel and no network.
@@ -277,28 +362,31 @@ class TraceDiff(anywidget.AnyWidget):
             The path that was written.
         """
         traits = {name: getattr(self, name) for name in _SAVED}
-        sides = [(view.engine, view._scene, view.state.snapshot()) for view in self.sides]
-        return save_diff(path, self._answers, sides, traits, max_mb=max_mb)
+        return save_diff(path, self._answers, self._drawn_sides(), traits, max_mb=max_mb)
 
-    def _remember(self, view: Timeline, change: Mapping[str, Any]) -> None:
-        before, after = (len(change[word]["past"]) for word in ("old", "new"))
-        if after > before and not change["new"]["future"]:
-            self._order.append(view)
-            self._undone.clear()
+    def _drawn_sides(self) -> list[Any]:
+        return [(view.engine, view.scene, view.state.snapshot()) for view in self.sides]
 
-    def _step(self, source: list[Timeline], target: list[Timeline], way: str) -> bool:
-        while source:
-            view = source.pop()
-            if getattr(view, way)():
-                target.append(view)
-                return True
-        return False
+    @cached_property
+    def _offline(self) -> DiffOffline:
+        return DiffOffline(self._answers, self._drawn_sides(), {"_about": self._about})
+
+    @t.validate("pair")
+    def _known_pair(self, proposal: Any) -> Any:
+        pair, count = proposal["value"], len(self.comparison.rank_pairs)
+        if pair is not None and not 0 <= pair < count:
+            raise TraceError(
+                f"there is no pair of ranks {pair}", remedy=f"They count from 0 to {count - 1}."
+            )
+        return pair
 
     # --- what the page asks -----------------------------------------------------------------------
 
     def _answer(self, request: dict[str, Any]) -> Answer:
         if "side" in request:
-            return self.sides[int(request["side"])]._answer(request)
+            return self.sides[int(request["side"])].answer(request)
+        if request["op"] == "offline":
+            return self._offline.answer(request)
         found = self._answers.answer(request)
         if found is not None:
             return found, None
@@ -310,14 +398,3 @@ class TraceDiff(anywidget.AnyWidget):
             written = self.save_html(path)
             return {"path": written, "bytes": Path(written).stat().st_size}, None
         raise ValueError(f"unknown op {request['op']!r}")
-
-
-def _whole_selection(source: Side) -> Selection:
-    """Return a side as a selection, which still knows the other ranks of its set."""
-    if isinstance(source, Trace):
-        return TraceSet([source], like=TraceSet([])).select()
-    if isinstance(source, TraceSet):
-        return source.select()
-    if isinstance(source, Selection) and source.traces is not None:
-        return source
-    raise TypeError(f"TraceDiff compares a TraceSet, a Trace or a Selection, not {type(source)}")

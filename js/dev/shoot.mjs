@@ -1,6 +1,6 @@
 /* global harness, URLSearchParams */
 // Draws the stage in headless Chromium and writes pictures: node js/dev/shoot.mjs [--bridge URL] OUT [case…]
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -8,6 +8,9 @@ import { build } from "esbuild";
 import { chromium } from "playwright";
 
 const here = dirname(fileURLToPath(import.meta.url));
+const FLAGS = JSON.parse(
+  await readFile(join(here, "..", "..", "tests", "support", "chromium.json"), "utf8"),
+);
 
 export async function serveHarness() {
   const { outputFiles } = await build({
@@ -35,16 +38,7 @@ export async function serveHarness() {
 export function launch() {
   return chromium.launch({
     executablePath: process.env.HTA_CHROMIUM ?? "/usr/bin/chromium",
-    args: [
-      "--no-sandbox",
-      "--disable-gpu",
-      "--disable-quic",
-      "--no-first-run",
-      "--disable-background-networking",
-      "--disable-component-update",
-      "--disable-sync",
-      "--enable-precise-memory-info",
-    ],
+    args: [...FLAGS, "--enable-precise-memory-info"],
   });
 }
 

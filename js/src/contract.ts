@@ -1,5 +1,6 @@
 /** The types that the parts of the page share. Times are integer nanoseconds since the origin. */
 
+import type { Classes } from "./draw/class_paints";
 import type { Arrival } from "./protocol/ribbon";
 
 export type Kind = "compute" | "communication" | "memory" | "sync" | "cpu" | "annotation" | "other";
@@ -266,6 +267,11 @@ export interface Stage {
   setScene(scene: Scene): void;
   setTheme(theme: ThemeName): void;
   setColor(color: "kind" | "name"): void;
+  /**
+   * Colour events by the classes that tiles carry; null: by kind or name. As long as they are not
+   * `known`, all events are drawn as of the last class.
+   */
+  setClasses(classes: Classes | null, known: boolean): void;
   setRows(rows: RowState): void;
   rows(): readonly RowInfo[];
   /** The view as shown now (it may be on its way to the view that was set). */

@@ -97,6 +97,25 @@ describe("drawing", () => {
     await vi.waitFor(() => expect(frames.at(-1)).toBeDefined());
   });
 
+  test("out of sight it asks for nothing and draws nothing, and makes up for it later", async () => {
+    mount();
+    await drawn();
+    await rested();
+    box.style.top = "3000px";
+    // Browsers tell what is in sight once a frame.
+    for (let i = 0; i < 4; i += 1) await new Promise((done) => requestAnimationFrame(done));
+    const [asked, painted] = [source.asked.length, frames.length];
+    const [start, end] = job.scene.range;
+    const view = [start + (end - start) * 0.4, start + (end - start) * 0.41] as const;
+    stage.setView(view, 200);
+    expect(stage.view()).toEqual(view);
+    await rested();
+    expect([source.asked.length, frames.length]).toEqual([asked, painted]);
+    box.style.top = "0";
+    await drawn(painted);
+    expect(source.asked.length).toBeGreaterThan(asked);
+  });
+
   test("a hover redraws no lane", async () => {
     mount();
     await drawn();

@@ -20,14 +20,17 @@ import { EVERYTHING, FrameLoop } from "./draw/frame_loop";
 import { type LatenessByRank, latenessByRank, type StatsByRank, statsByRank } from "./draw/by_rank";
 import { MinimapPicture } from "./draw/head";
 import { NO_OVERLAY } from "./draw/overlay";
+import { classPaints, type Classes } from "./draw/class_paints";
 import { type Paints, paintsOf, shadeOf } from "./draw/paints";
 import { type Frame, Painter } from "./draw/painter";
 import { Scrollbar } from "./draw/scrollbar";
 import { svgOf } from "./draw/svg/picture";
 import { type Theme, THEMES } from "./draw/theme";
 import { Camera } from "./layout/camera";
-import { type Geometry, geometryOf, nsPerDevicePx, timeAtX, xAtTime } from "./layout/geometry";
+import { type Geometry, nsPerDevicePx, timeAtX, xAtTime } from "./layout/geometry";
 import { type HitScene, hitAt, slicesIn } from "./layout/hit";
+import { InSight } from "./layout/in_sight";
+import { placesOf } from "./layout/places";
 import { placeRows } from "./layout/rows";
 import { RowsView } from "./layout/rows_view";
 import { Sightings } from "./layout/sight";
@@ -35,17 +38,6 @@ import { sizeOf, watchSize } from "./layout/size_watcher";
 
 export function createStage(scene: Scene, source: Source, theme: ThemeName = "light"): Stage {
   return new DrawnStage(scene, source, theme);
-}
-
-/** Whether ranks come to collectives, so that some may come late. */
-function saysLate(scene: Scene): boolean {
-  return scene.ranks.some(({ summary }) => summary.some(({ wait }) => wait !== undefined));
-}
-
-function placesOf(scene: Scene, width: number, height: number, dpr: number) {
-  const late = saysLate(scene);
-  const rows = [scene.steps.length > 0, scene.phases.length > 0, late].filter(Boolean).length;
-  return geometryOf(width, height, dpr, rows, late);
 }
 
 /** What a picture of all rows is drawn from, instead of what is in sight. */
@@ -68,6 +60,7 @@ class DrawnStage implements Stage {
   private theme: Theme;
   private paints: Paints;
   private byName = false;
+  private classes: Classes | null = null;
   private shades: number[] = [];
   private overlay: Overlay = NO_OVERLAY;
   private geometry: Geometry;
@@ -79,6 +72,9 @@ class DrawnStage implements Stage {
   private told: Span | null = null;
   /** The geometry is that of this scene. */
   private measured = false;
+  /** Out of sight nothing is asked for and nothing is drawn; it is made up for later. */
+  private readonly inSight: InSight;
+  private blank = true;
 
   constructor(
     public scene: Scene,
@@ -88,7 +84,7 @@ class DrawnStage implements Stage {
     this.theme = THEMES[theme];
     this.camera = new Camera(scene.range);
     this.data = this.openData();
-    this.paints = paintsOf(this.theme, scene.kinds, this.overlay.dimmed);
+    this.paints = this.paintsIn(this.theme);
     this.geometry = placesOf(scene, 0, 0, 1);
     this.rowsView = new RowsView(scene, this.geometry);
     const { signal } = this.ended;
@@ -104,6 +100,7 @@ class DrawnStage implements Stage {
     });
     this.el.append(this.painter.base, this.painter.over, this.scrollbar.el);
     watchSize(this.el, () => this.resized(), signal);
+    this.inSight = new InSight(this.el, () => this.seen(), signal);
     source.onStatus(() => this.loop.touch({ gutter: true, margin: true }), signal);
   }
 
@@ -117,7 +114,7 @@ class DrawnStage implements Stage {
     this.lateness = null;
     this.minimap = null;
     this.told = null;
-    this.paints = paintsOf(this.theme, scene.kinds, this.overlay.dimmed);
+    this.paints = this.paintsIn(this.theme);
     this.measured = false;
     this.measure();
   }
@@ -125,7 +122,7 @@ class DrawnStage implements Stage {
   setTheme(theme: ThemeName): void {
     if (this.theme === THEMES[theme]) return;
     this.theme = THEMES[theme];
-    this.paints = paintsOf(this.theme, this.scene.kinds, this.overlay.dimmed);
+    this.paints = this.paintsIn(this.theme);
     this.el.style.background = this.theme.bg;
     this.scrollbar.theme(this.theme);
     this.pictureMinimap();
@@ -134,6 +131,14 @@ class DrawnStage implements Stage {
 
   setColor(color: "kind" | "name"): void {
     this.byName = color === "name";
+    this.loop.touch({ lanes: true });
+  }
+
+  setClasses(classes: Classes | null, known: boolean): void {
+    this.classes = classes;
+    this.data.store.classed = classes !== null && known;
+    this.paints = this.paintsIn(this.theme);
+    this.request();
     this.loop.touch({ lanes: true });
   }
 
@@ -151,7 +156,9 @@ class DrawnStage implements Stage {
   }
 
   setView(view: Span, animate = 0): void {
-    this.moved(this.camera.go(view, this.calm.matches ? 0 : animate, performance.now()));
+    // Out of sight no frame would end the movement.
+    const jumps = this.calm.matches || this.inSight.isOut;
+    this.moved(this.camera.go(view, jumps ? 0 : animate, performance.now()));
   }
 
   onView(listener: (view: Span, done: boolean) => void): void {
@@ -173,7 +180,7 @@ class DrawnStage implements Stage {
     const before = this.overlay;
     this.overlay = { ...before, ...overlay };
     if (this.overlay.dimmed !== before.dimmed) {
-      this.paints = paintsOf(this.theme, this.scene.kinds, this.overlay.dimmed);
+      this.paints = this.paintsIn(this.theme);
       this.loop.touch({ lanes: true });
     }
     if (this.overlay.search !== before.search || this.overlay.selection !== before.selection) {
@@ -256,6 +263,13 @@ class DrawnStage implements Stage {
     this.el.remove();
   }
 
+  private paintsIn(theme: Theme): Paints {
+    const { kinds } = this.scene;
+    return this.classes === null
+      ? paintsOf(theme, kinds, this.overlay.dimmed)
+      : classPaints(theme, kinds, this.classes);
+  }
+
   private openData(): StageData {
     return new StageData(this.scene, this.source, (part) => this.arrived(part));
   }
@@ -313,6 +327,7 @@ class DrawnStage implements Stage {
     this.measured = true;
     this.geometry = placesOf(this.scene, width, height, dpr);
     this.painter.resize(this.geometry);
+    this.blank = true;
     this.pictureMinimap();
     this.relayout();
     this.loop.touch(EVERYTHING);
@@ -347,17 +362,24 @@ class DrawnStage implements Stage {
     }
   }
 
+  private seen(): void {
+    if (!this.inSight.now) {
+      this.data.rest();
+      return;
+    }
+    this.request();
+    this.loop.schedule();
+  }
+
   private request(): void {
-    const { lanesWidth } = this.geometry;
-    if (lanesWidth <= 0) return;
+    const { lanesWidth, lateRow, dpr } = this.geometry;
+    if (lanesWidth <= 0 || !this.inSight.now) return;
     const view = this.camera.view;
-    const { lanes, nearby } = this.rowsView;
+    const { lanes, nearby, over } = this.rowsView;
     const resolution = nsPerDevicePx(this.geometry, view);
     const sight = { view, resolution, lanes, nearby, range: this.scene.range };
-    const { lateRow, dpr } = this.geometry;
     const bins = Math.round(lanesWidth * dpr);
     const ribbons = lateRow ? { bins, ranks: this.rowsView.ribbons } : null;
-    const { over } = this.rowsView;
     this.data.show(sight, over, this.camera.target, lanesWidth, this.overlay, ribbons);
   }
 
@@ -369,6 +391,8 @@ class DrawnStage implements Stage {
   }
 
   private draw(now: number): void {
+    // A blank canvas is black: nobody who prints or pictures a page shall meet one.
+    if (!this.inSight.now && !this.blank) return;
     const began = performance.now();
     if (this.camera.step(now)) {
       this.loop.touch({ head: true, lanes: true, overlay: true });
@@ -377,21 +401,17 @@ class DrawnStage implements Stage {
     }
     if (this.geometry.lanesWidth > 0) {
       const dirty = this.loop.take();
+      const { windows } = this.data;
       if (dirty.lanes || dirty.head) {
         const { view } = this.camera;
-        const { windows } = this.data;
-        windows.update(
-          this.lateness === null
-            ? this.rowsView.lanes
-            : [...this.rowsView.lanes, ...this.rowsView.over],
-          view,
-          nsPerDevicePx(this.geometry, view),
-          this.scene.range,
-        );
+        const { lanes, over } = this.rowsView;
+        const drawn = this.lateness === null ? lanes : [...lanes, ...over];
+        windows.update(drawn, view, nsPerDevicePx(this.geometry, view), this.scene.range);
       }
       const painted = this.painter.paint(this.picture(), dirty);
-      const { pending } = this.data.windows;
-      const stats = { work_ms: performance.now() - began, pending, ...painted };
+      this.blank = false;
+      const work_ms = performance.now() - began;
+      const stats = { work_ms, pending: windows.pending, ...painted };
       for (const listener of this.frameListeners) listener(stats);
     }
     if (this.camera.moving) this.loop.schedule();
@@ -404,7 +424,9 @@ class DrawnStage implements Stage {
     const names = of.names ?? data.store.names;
     const ribbon = of.ribbon === undefined ? data.ribbon : of.ribbon;
     const own = theme === this.theme;
-    const paints = own ? this.paints : paintsOf(theme, scene.kinds, overlay.dimmed);
+    // A picture has the legend of kinds.
+    const paints =
+      of.windows === undefined ? this.paints : paintsOf(theme, scene.kinds, overlay.dimmed);
     const minimap = own ? this.minimap : this.minimapIn(theme);
     const { layout } = this.rowsView;
     const sight = of.sight ?? this.rowsView.sight;
@@ -438,7 +460,7 @@ class DrawnStage implements Stage {
         sight,
         lateness: late,
         ribbon,
-        shade: this.byName ? (key) => this.shade(key, names) : null,
+        shade: this.byName && !paints.byClass ? (key) => this.shade(key, names) : null,
         window: (lane) => windows.get(lane),
         nameOf: (key) => names.get(key) ?? "",
       },

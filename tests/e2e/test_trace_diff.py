@@ -15,9 +15,9 @@ from hta_widgets.demo import write_demo
 def folders(tmp_path_factory):
     work = tmp_path_factory.mktemp("runs")
     before, after = work / "before", work / "after"
-    write_demo(before, ranks=1, steps=4, seed=0, straggler=None)
+    write_demo(before, ranks=2, steps=4, seed=0, straggler=None)
     write_demo(
-        after, ranks=1, steps=4, seed=1, straggler=None, changes=["slow_operator", "extra_copy"]
+        after, ranks=2, steps=4, seed=1, straggler=None, changes=["slow_operator", "extra_copy"]
     )
     return before, after
 
@@ -63,7 +63,7 @@ class Seen:
 def tells_what_changed(seen):
     expect(seen.headline).to_contain_text("aten::gelu is slower on the device and host")
     expect(seen.headline).to_contain_text("aten::contiguous is new")
-    row = seen.root.locator(".hta-diff-row[data-change=added]")
+    row = seen.root.locator(".hta-diff-names [data-change=added]")
     expect(row.first).to_contain_text("Memcpy DtoD")
     expect(row.first).to_contain_text("new 4")
 
@@ -82,6 +82,77 @@ def moves_together(seen):
     assert lengths[0][1] == lengths[1][1]
     told = seen.point(0, r"→")
     assert re.search(r"[\d.]+.(ns|µs|ms) → [\d.]+.(ns|µs|ms) [+−±]", told), told
+
+
+def inks(seen, side):
+    """The colours that the lanes of a timeline have, and how many pixels each."""
+    return (
+        seen.lane(side)
+        .locator("canvas")
+        .first.evaluate(
+            """canvas => {
+          const { width, height } = canvas;
+          const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+          const found = {};
+          for (let at = 0; at < data.length; at += 4) {
+            const hex = [0, 1, 2].map(k => data[at + k].toString(16).padStart(2, "0")).join("");
+            found[hex] = (found[hex] ?? 0) + 1;
+          }
+          return found;
+        }"""
+        )
+    )
+
+
+SLOWER, SAME, COMPUTE = ("d666a8", "c2277f", "80074f"), "b9c1cc", "1f77c0"
+
+
+def colours_say_what_became_of_events(seen):
+    """Slower calls are drawn in the colour that the legend has for them, else in their kind's."""
+    legend = seen.root.locator(".hta-diff-keys")
+    expect(legend).to_contain_text("slower")
+    expect(legend).to_contain_text("only here")
+    for side in (0, 1):
+        found = inks(seen, side)
+        assert found.get(SAME, 0) > 500, found
+    # The operator that is twice as slow launches kernels that are.
+    seen.root.locator(".hta-diff-change", has_text="aten::gelu").click()
+    expect(seen.root.locator(".hta-diff-status")).to_contain_text("Marked: aten::gelu, ")
+    before = seen.axis(0)
+    seen.page.keyboard.press("Escape")
+    seen.lane(0).focus()
+    seen.root.locator(".hta-part").first.press("z")
+    seen.page.wait_for_timeout(900)
+    for side in (0, 1):
+        assert sum(inks(seen, side).get(ink, 0) for ink in SLOWER) > 20
+    # Both went to the whole; one undo brings both back, whichever of them has the focus.
+    whole = [seen.axis(side) for side in (0, 1)]
+    assert whole[0] != before
+    seen.root.locator(".hta-part").nth(1).press("Control+z")
+    seen.page.wait_for_timeout(600)
+    assert seen.axis(0) == before
+    seen.root.get_by_role("button", name="Redo").first.click()
+    seen.page.wait_for_timeout(600)
+    assert [seen.axis(side) for side in (0, 1)] == whole
+    seen.root.locator("[data-colour=kind]").click()
+    expect(legend).not_to_contain_text("slower")
+    seen.page.wait_for_timeout(400)
+    kinds = inks(seen, 1)
+    assert not set(SLOWER) & set(kinds)
+    assert kinds.get(COMPUTE, 0) > 500
+    seen.root.locator("[data-colour=change]").click()
+
+
+def is_of_one_pair_of_ranks_when_asked(seen, both):
+    ranks = seen.root.get_by_role("combobox", name="Ranks")
+    assert len(both.rank_pairs) == 2
+    ranks.select_option("rank 1")
+    expect(seen.root.locator(".hta-diff-waterfall h3")).to_contain_text("on rank 1")
+    expect(seen.root.locator(".hta-diff-held")).to_contain_text("with a kernel only")
+    for side in (0, 1):
+        expect(seen.root.locator(".hta-diff-side").nth(side)).to_contain_text("1 of 2 ranks")
+    ranks.select_option("")
+    expect(seen.root.locator(".hta-diff-held")).to_have_count(0)
 
 
 def test_a_saved_page_compares_without_kernel_or_network(
@@ -110,12 +181,15 @@ def test_a_saved_page_compares_without_kernel_or_network(
     page.mouse.down()
     page.mouse.up()
     expect(seen.root.locator(".hta-diff-side").get_by_text("Duration", exact=True)).to_have_count(2)
+    colours_say_what_became_of_events(seen)
 
     seen.root.get_by_role("button", name="Swap").click()
     expect(seen.headline).to_contain_text("aten::contiguous is gone")
-    expect(seen.root.locator(".hta-diff-row[data-change=removed]").first).to_contain_text("gone 4")
+    removed = seen.root.locator(".hta-diff-names [data-change=removed]")
+    expect(removed.first).to_contain_text("gone 4")
     seen.root.locator(".hta-diff-slot").nth(1).click()
     expect(seen.root.locator(".hta-diff-waterfall h3")).to_contain_text("Step #1")
+    is_of_one_pair_of_ranks_when_asked(seen, both)
     assert {url for url in asked if not url.startswith("blob:")} == {f"file://{path}"}
 
 
@@ -174,6 +248,8 @@ def test_jupyterlab_couples_both_timelines_and_python(
     expect(seen.root.locator("[data-base=collectives]")).to_have_attribute("aria-pressed", "true")
     seen.root.get_by_role("button", name="Linked").click()
     kernel.wait_for("view.coupled is False")
+    # What the page wrote last is on its way for a quarter of a second.
+    page.wait_for_timeout(600)
     kernel("kept = view.right.view; view.left.zoom_to(10_000_000, 12_000_000)")
     page.wait_for_timeout(500)
     assert kernel.value("view.right.view == kept")
@@ -183,4 +259,16 @@ def test_jupyterlab_couples_both_timelines_and_python(
     screenshot(page, "diff_jupyterlab")
     out = tmp_path / "pair.json.gz"
     assert kernel.value(f"view.export({str(out)!r}).events > 1000")
-    assert hw.load(out, progress=False, cache=False).ranks == [0, 1000]
+    assert hw.load(out, progress=False, cache=False).ranks == [0, 1, 1000, 1001]
+
+    # The page keeps what it needs, and says who answers when the kernel is gone.
+    kernel.wait_for("view._offline.join(0)")
+    page.wait_for_timeout(4000)
+    page.evaluate("jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+    seen.root.get_by_role("button", name="Swap").click()
+    expect(seen.headline).to_contain_text("aten::contiguous is new")
+    seen.root.locator(".hta-diff-slot").nth(1).click()
+    expect(seen.root.locator(".hta-diff-waterfall h3")).to_contain_text("Step #1")
+    assert seen.root.get_by_text("Kernel gone · page data").first.is_visible()
+    assert seen.point(0, r"→")
+    screenshot(page, "diff_kernel_gone")

@@ -5,11 +5,11 @@ with its rounding and its classes given to our functions, where the numbers must
 """
 
 import functools
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from support import golden
+from support.hta_rounding import rounded_trace
 
 from hta_widgets import analysis, taxonomy
 from hta_widgets.model import TraceSet
@@ -270,28 +270,12 @@ def test_the_table_of_differences_has_no_stale_lines():
 # --- as HTA counts --------------------------------------------------------------------------------
 
 
-def rounded(trace):
-    """The events as HTA rounds them: starts up and ends down to microseconds, added in floats."""
-    table = trace.table
-    base = trace.zero_ns - trace.metadata.get("baseTimeNanoseconds", 0)
-    ts = np.array([_decimal(time) for time in (table.start_ns + base).tolist()])
-    dur = np.array([_decimal(time) for time in table.dur_ns.tolist()])
-    start = np.ceil(ts).astype(np.int64) * 1000 - base
-    end = np.floor(ts + dur).astype(np.int64) * 1000 - base
-    return replace(trace, _table=replace(table, start_ns=start, dur_ns=end - start))
-
-
-def _decimal(time_ns):
-    """The float that a reader of JSON takes for these nanoseconds, written as microseconds."""
-    return float(f"{time_ns // 1000}.{time_ns % 1000:03d}")
-
-
 @functools.cache
 def seen_by_hta(name):
     traces = golden.kept(name)
     if golden.resolution_ns(name) >= 1000:
         return traces
-    return TraceSet([rounded(trace) for trace in traces.values()], like=traces)
+    return TraceSet([rounded_trace(trace) for trace in traces.values()], like=traces)
 
 
 @pytest.fixture

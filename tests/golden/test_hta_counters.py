@@ -18,7 +18,7 @@ from support import golden
 import hta_widgets as hw
 from hta_widgets import analysis
 from hta_widgets.analysis.copies import bandwidth_steps
-from hta_widgets.analysis.queue import queue_steps
+from hta_widgets.analysis.queue_steps import queue_steps
 from hta_widgets.analysis.scope import parts
 from hta_widgets.export import add_counters
 

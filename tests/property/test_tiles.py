@@ -52,7 +52,7 @@ def ordered(lane):
 
 def index(lane):
     starts, durs, kinds = np.array(ordered(lane), np.int64).reshape(-1, 3).T.copy()
-    return index_lane(starts, durs, kinds.astype(np.uint8), np.arange(len(lane)), durs)
+    return index_lane(starts, durs, kinds.astype(np.uint8), np.arange(len(lane)))
 
 
 def overlaps(event, a, b):

@@ -1,5 +1,6 @@
 """A browser that never leaves this machine, and hands that move like a user's."""
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,14 +11,9 @@ from playwright.sync_api import BrowserContext, Error, Locator, Page
 
 CHROMIUM = Path(os.environ.get("HTA_CHROMIUM", "/usr/bin/chromium"))
 
+#: No sandbox because containers run as root; the rest keeps the browser from asking the network.
 FLAGS = [
-    "--no-sandbox",  # containers run as root
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
+    *json.loads(Path(__file__).with_name("chromium.json").read_text("utf-8")),
     # Whatever a page asks for: nothing beyond this machine is reachable.
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1 , EXCLUDE localhost",
 ]

@@ -255,6 +255,79 @@ def diff() -> pd.DataFrame:
     )
 
 
+def run_waterfall() -> pd.DataFrame:
+    frame = pd.DataFrame(
+        {
+            "kind": ["compute", "idle", "memory", "communication"],
+            "cause": ["compute", "sync_wait", "copies", "communication_wait"],
+            "name": ["", "", HOSTILE, ""],
+            "before_ns": [500, 300, 50, 100],
+            "after_ns": [900, 100, 100, 100],
+            "diff_ns": [400, -200, 50, 0],
+        }
+    )
+    frame.attrs |= {"steps": 3, "before_ranks": 2, "after_ranks": 2}
+    return frame
+
+
+def run_steps() -> pd.DataFrame:
+    frame = pd.DataFrame(
+        {
+            "before_step": [4, 5],
+            "after_step": [4, 6],
+            "before_ns": [1_000_000, 1_100_000],
+            "after_ns": [2_000_000, 1_000_000],
+            "diff_ns": [1_000_000, -100_000],
+        }
+    )
+    frame.attrs |= {"p_value": 0.52, "before_std_ns": 70_710.7, "after_std_ns": 707_106.8}
+    return frame
+
+
+def run_changes() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "change": pd.Categorical(["slower", "removed", "moved"]),
+            "measure": ["device and host", "operator", "operator"],
+            "name": [HOSTILE, "aten::contiguous", "c10d::allreduce_"],
+            "path": ["ProfilerStep > a", "", ""],
+            "before_count": [12.0, 1.0, 1.0],
+            "after_count": [12.0, 0.0, 1.0],
+            "before_ns": [1e6, 2e5, 5e5],
+            "after_ns": [2e6, 0.0, 5e5],
+            "diff_ns": [1e6, -2e5, 0.0],
+        }
+    )
+
+
+def run_names() -> pd.DataFrame:
+    frame = diff().drop(columns="diff_count")
+    for name in ("before_count", "after_count", "before_ns", "after_ns", "diff_ns"):
+        frame[f"{name}_per_step"] = frame[name] / 2
+    return frame
+
+
+def run_tree() -> pd.DataFrame:
+    frame = pd.DataFrame(
+        {
+            "node": [0, 1, 2, 3],
+            "parent": [-1, 0, 0, -1],
+            "depth": [0, 1, 1, 0],
+            "name": ["forward", HOSTILE, "aten::mm", "backward"],
+            "path": ["", "forward", "forward", ""],
+            "kind": "cpu",
+            "before_count": [1.0, 1.0, 0.0, 1.0],
+            "after_count": [1.0, 1.0, 1.0, 1.0],
+            "before_ns": [300.0, 200.0, 0.0, 100.0],
+            "after_ns": [500.0, 200.0, 200.0, 100.0],
+            "diff_ns": [200.0, 0.0, 200.0, 0.0],
+            "diff_self_ns": [0.0, 0.0, 200.0, 0.0],
+        }
+    )
+    frame.attrs["measure"] = "device"
+    return frame
+
+
 def clock_offsets() -> pd.DataFrame:
     return pd.DataFrame(
         {
@@ -610,6 +683,11 @@ ALL: dict[str, tuple[Callable[..., Any], Callable[..., pd.DataFrame]]] = {
     "critical_path": (charts.critical_path, path),
     "memory_timeline": (charts.memory_timeline, memory),
     "diff_ops": (charts.diff_ops, diff),
+    "diff_changes": (charts.diff_changes, run_changes),
+    "diff_icicle": (charts.diff_icicle, run_tree),
+    "diff_names": (charts.diff_names, run_names),
+    "diff_steps": (charts.diff_steps, run_steps),
+    "diff_waterfall": (charts.diff_waterfall, run_waterfall),
     "byteps_arrivals": (charts.byteps_arrivals, byteps_arrivals),
     "byteps_clock": (charts.byteps_clock, byteps_clock),
     "byteps_gradients": (charts.byteps_gradients, byteps_gradients),

@@ -1,12 +1,13 @@
 """Traces as HTA rounds them, so that its numbers can be met exactly."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 
 from hta_widgets.model import Trace, TraceSet
+from hta_widgets.model.table import EventTable
 
-__all__ = ["rounded"]
+__all__ = ["rounded", "rounded_trace"]
 
 
 def rounded(traces: TraceSet) -> TraceSet:
@@ -16,17 +17,21 @@ def rounded(traces: TraceSet) -> TraceSet:
     """
     if min((trace.resolution_ns for trace in traces.values()), default=1000) >= 1000:
         return traces
-    return TraceSet([_rounded(trace) for trace in traces.values()], like=traces)
+    return TraceSet([rounded_trace(trace) for trace in traces.values()], like=traces)
 
 
-def _rounded(trace: Trace) -> Trace:
+def rounded_trace(trace: Trace) -> Trace:
+    """One rank so."""
     table = trace.table
     base = trace.zero_ns - trace.metadata.get("baseTimeNanoseconds", 0)
     ts = np.array([_decimal(time) for time in (table.start_ns + base).tolist()])
     dur = np.array([_decimal(time) for time in table.dur_ns.tolist()])
     start = np.ceil(ts).astype(np.int64) * 1000 - base
     end = np.floor(ts + dur).astype(np.int64) * 1000 - base
-    return replace(trace, _table=replace(table, start_ns=start, dur_ns=end - start))
+    # Also of a table whose columns are read when asked for.
+    columns = {field.name: getattr(table, field.name) for field in fields(EventTable)}
+    columns |= {"start_ns": start, "dur_ns": end - start}
+    return replace(trace, _table=EventTable(**columns))
 
 
 def _decimal(time_ns: int) -> float:

@@ -104,6 +104,18 @@ def test_demo_is_the_functions_demo(job, tmp_path, capsys):
     assert str(tmp_path / "job_truth.json") in out
 
 
+def test_demo_changes_what_is_asked_for(tmp_path, capsys):
+    folder = tmp_path / "job"
+    arguments = ["demo", str(folder), "--ranks", "2", "--steps", "1"]
+    assert cli.main([*arguments, "--changes", "slow_operator, extra_copy"]) == 0
+    out = capsys.readouterr().out
+    assert "slow_operator: aten::gelu is slower" in out
+    assert "extra_copy: aten::contiguous is added" in out
+    assert cli.main([*arguments, "--changes", "faster"]) != 0
+    assert "there is no change 'faster'" in capsys.readouterr().err
+    assert cli.main([*arguments, "--changes", "extra_copy", "--format", "mpi"]) != 0
+
+
 def test_demo_writes_byteps_jobs_too(tmp_path, capsys):
     folder = tmp_path / "byteps"
     assert cli.main(["demo", str(folder), "--format", "byteps", "--steps", "1", "--seed", "3"]) == 0

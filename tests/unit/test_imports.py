@@ -14,10 +14,11 @@ MAY_IMPORT = {
     "formats": set(),
     "places": set(),
     "taxonomy": {"errors"},
+    "executors": BASE,
     "model": BASE,
     "store": BASE | {"model"},
-    "readers": BASE | {"model", "store"},
-    "analysis": BASE | {"model"},
+    "readers": BASE | {"executors", "model", "store"},
+    "analysis": BASE | {"executors", "model"},
     "tiles": BASE | {"model", "analysis"},
     "demo": BASE | {"model"},
     "charts": BASE | {"model", "analysis", "panels"},
@@ -39,8 +40,8 @@ HANDED_ON = {
 }
 
 HEADLESS = {
-    "analysis", "diff", "errors", "formats", "model", "panels", "readers", "store", "taxonomy",
-    "tiles",
+    "analysis", "diff", "errors", "executors", "formats", "model", "panels", "readers", "store",
+    "taxonomy", "tiles",
 }  # fmt: skip
 WIDGET_LIBRARIES = {"anywidget", "bokeh", "ipywidgets", "jupyterlab", "traitlets"}
 

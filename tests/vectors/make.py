@@ -166,6 +166,9 @@ def random_events(rng, count, longest, gap, kinds):
     return events
 
 
+FAR = "slices far from the start of their tile"
+
+
 def cases():
     rng = random.Random(20240229)
     yield case(
@@ -253,6 +256,13 @@ def cases():
                 1, [(1016, 8, COMPUTE), (1024, 7, COMPUTE), (1031, 8, COMPUTE), (2047, 2, MEMORY)]
             ),
         ],
+    )
+    yield case(
+        FAR,
+        "Seconds to minutes: more than 32 bits of ns hold.",
+        30,
+        (0, 2),
+        [lane(0, [(7, 5 << 32, COMPUTE), (200 << 30, (100 << 30) + 1, MEMORY)])],
     )
     yield case(
         "exactly full, almost full, almost empty",
@@ -449,6 +459,50 @@ def packed_tiles(source):
             name: [None if isinstance(v, float) and math.isnan(v) else v for v in values]
             for name, _, values in columns
         },
+    }
+
+
+def packed_compact(plain):
+    """The same answer for a page that asks for it compact."""
+    given, level = plain["columns"], plain["reply"]["level"]
+    columns = []
+    for name, (stated, _, _) in plain["reply"]["columns"].items():
+        values = [float("nan") if value is None else value for value in given[name]]
+        whole = stated[0] == "u" or name == "slice_dur"
+        if whole:
+            values = [int(value) for value in values]
+        most = max(values, default=0) if whole else 0
+        if name == "mask" or (name == "slice_flags" and not any(values)):
+            continue
+        if name == "kind":
+            halves = [15 if kind == 255 else kind for kind in values]
+            pairs = zip(halves[0::2], halves[1::2], strict=True)
+            columns.append(("kinds", "u8", [low + 16 * high for low, high in pairs]))
+            continue
+        if name == "slice_start":
+            offsets = []
+            for tile, index in enumerate(given["tile_index"]):
+                first, last = given["slice_first"][tile : tile + 2]
+                origin = int(index) * CELLS * 2**level
+                offsets += [int(start) - origin for start in values[first:last]]
+            if all(-(2**31) <= offset < 2**31 for offset in offsets):
+                columns.append(("slice_offset", "i32", offsets))
+                continue
+        narrow = {
+            "count": ["u8"],
+            "slice_id": ["u16"],
+            "slice_name": ["u8", "u16"],
+            "slice_dur": ["u16", "u32"],
+        }.get(name, [])
+        fits = [dtype for dtype in narrow if most < 2 ** int(dtype[1:])]
+        columns.append((name, (fits or [stated])[0], values))
+    header, buffer = pack(columns)
+    return {
+        "name": f"{plain['name']}, compact",
+        "plain": plain["name"],
+        "reply": {**plain["reply"], "columns": header},
+        "buffer": base64.b64encode(buffer).decode("ascii"),
+        "columns": {name: [none_if_nan(v) for v in values] for name, _, values in columns},
     }
 
 
@@ -973,7 +1027,9 @@ def documents():
         packed_tiles(by_name["events across tiles"]),
         packed_tiles(by_name["events without length"]),
         packed_tiles(by_name["counters"]),
+        packed_tiles(by_name[FAR]),
     ]
+    packed += [packed_compact(plain) for plain in packed[1:]]
     return {
         "tiles.json": {"kinds": KINDS, "cells": CELLS, "cases": tiles},
         "packed.json": {"replies": packed},

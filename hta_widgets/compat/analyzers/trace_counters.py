@@ -10,7 +10,7 @@ import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.analysis.copies import bandwidth_steps
-from hta_widgets.analysis.queue import queue_steps
+from hta_widgets.analysis.queue_steps import queue_steps
 from hta_widgets.analysis.results import joined
 from hta_widgets.analysis.scope import parts
 from hta_widgets.analysis.step_series import STATISTICS, describe

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -12,8 +13,10 @@ import pandas as pd
 from hta_widgets import diff
 from hta_widgets.diff import Comparison
 from hta_widgets.diff.alignment import Base
+from hta_widgets.diff.format_findings import kind_labels
 from hta_widgets.diff.lanes import lanes
 from hta_widgets.diff.tables import makers
+from hta_widgets.export.diff_page.event_classes import Codes
 from hta_widgets.export.diff_page.pair_table import PairTable
 from hta_widgets.formats import plural
 from hta_widgets.model.names import short_name
@@ -44,6 +47,7 @@ class DiffAnswers:
         self._swapped = swapped
         self._kept: dict[str, dict[str, Any]] = {}
         self._lines: dict[str, diff.Alignment] = {}
+        self._pairs: dict[int, DiffAnswers] = {}
 
     # --- what is there at once --------------------------------------------------------------------
 
@@ -72,6 +76,7 @@ class DiffAnswers:
             if both.before.has_steps
             else "no steps: the whole is compared",
             "all_matched": not any(alone),
+            "kind_words": kind_labels(both),
             "has_events": self.has_events,
             "has_device": self.has_device,
             "tables": self.tables if not self.has_events or self._other_format else [],
@@ -110,9 +115,13 @@ class DiffAnswers:
         Parameters
         ----------
         name : str
-            ``slots:BASE, segments:BASE, lanes:PAIR, waterfall:LEVEL[:STEP], names[:STEP],
-            steps, icicle, findings, findings:swapped, changes, table:NAME``.
+            ``slots:BASE, segments:BASE, lanes, waterfall:LEVEL[:STEP], names[:STEP], steps,
+            icicle, findings, findings:swapped, changes, table:NAME``; with ``@PAIR`` behind it,
+            of one pair of ranks alone.
         """
+        name, _, pair = name.partition("@")
+        if pair:
+            return self.of_pair(int(pair)).frame(name)
         if name not in self._kept:
             self._kept[name] = self._made(name)
         return self._kept[name]
@@ -125,7 +134,7 @@ class DiffAnswers:
         if what == "segments":
             return as_json(self._line(rest).segments())
         if what == "lanes":
-            return as_json(lanes(both, self._line("steps"), pair=int(rest or 0)))
+            return as_json(mean_lanes(both, self._line("steps")))
         if what == "waterfall":
             level, _, step = rest.partition(":")
             found = diff.waterfall(both, level, step=int(step) if step else None)  # type: ignore[arg-type]
@@ -142,8 +151,25 @@ class DiffAnswers:
         if what == "changes":
             return as_json(_with_short(diff.changes(both)).head(_MOST_ROWS))
         if what == "table":
-            return as_json(makers(both)[rest](both).head(_MOST_ROWS))
+            found = makers(both)[rest](both)
+            shown = found.head(_MOST_ROWS)
+            shown.attrs = {**found.attrs, "rows": len(found)}
+            return as_json(shown)
         raise ValueError(f"a comparison has no frame {name!r}")
+
+    def of_pair(self, pair: int) -> DiffAnswers:
+        """Return the answers of one pair of ranks alone.
+
+        Raises
+        ------
+        ValueError
+            If there is no such pair.
+        """
+        if not 0 <= pair < len(self.both.rank_pairs):
+            raise ValueError(f"there is no pair of ranks {pair}: {len(self.both.rank_pairs)} are")
+        if pair not in self._pairs:
+            self._pairs[pair] = DiffAnswers(one_pair(self.both, pair), self._swapped)
+        return self._pairs[pair]
 
     def _line(self, base: str) -> diff.Alignment:
         if base not in self._lines:
@@ -155,6 +181,10 @@ class DiffAnswers:
         both = self.both if step is None else one_step(self.both, step)
         device: Any = "gpu" if self.has_device else "cpu"
         found = diff.names(both, device=device, short_names=True)
+        if not len(found):
+            # Of some formats nothing is told apart by device.
+            device = "all"
+            found = diff.names(both, device=device, short_names=True)
         rows = len(found)
         found = found.head(_MOST_NAMES)
         full = diff.names(both, device=device)["name"].tolist()
@@ -172,7 +202,8 @@ class DiffAnswers:
 
     @cached_property
     def _tree(self) -> pd.DataFrame:
-        return diff.icicle(self.both, "device" if self.has_device else "host")
+        found = diff.icicle(self.both, "device" if self.has_device else "host")
+        return found if len(found) else diff.icicle(self.both, "host")
 
     # --- pairs ------------------------------------------------------------------------------------
 
@@ -180,6 +211,10 @@ class DiffAnswers:
     def pair_table(self) -> PairTable:
         """Which event's partner is which."""
         return PairTable(self.both, self._tree)
+
+    def classes_of(self, side: int, rank: int) -> Codes | None:
+        """Return what became of each event of a rank, as a class; None where that is not known."""
+        return self.pair_table.classes.of_rank(side, rank)
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
         """Answer what only a comparison knows; None for any other request."""
@@ -196,6 +231,10 @@ class DiffAnswers:
             )
         if op == "path_events":
             return self.pair_table.events_of(int(request["node"]))
+        if op == "change_events":
+            return self.pair_table.events_of_change(int(request["row"]))
+        if op == "classes":
+            return {"counts": self.pair_table.classes.counts()}
         return None
 
 
@@ -203,15 +242,36 @@ def one_step(both: Comparison, step: int) -> Comparison:
     """Return the comparison of one pair of steps."""
     places = np.array([step])
     none = np.empty(0, np.int64)
-    return Comparison(
-        both.before.of_steps(places),
-        both.after.of_steps(places),
-        both.rank_pairs,
-        both.by_rank_means,
-        none,
-        none,
-        both.matched_by,
+    return replace(
+        both,
+        before=both.before.of_steps(places),
+        after=both.after.of_steps(places),
+        before_alone=none,
+        after_alone=none,
     )
+
+
+def one_pair(both: Comparison, pair: int) -> Comparison:
+    """Return the comparison of one pair of ranks."""
+    ranks = both.rank_pairs[pair]
+    before, after = (
+        replace(side, parts={rank: side.parts[rank]}, windows={rank: side.windows[rank]})
+        for side, rank in zip(both.sides, ranks, strict=True)
+    )
+    return replace(both, before=before, after=after, rank_pairs=[ranks], by_rank_means=False)
+
+
+def mean_lanes(both: Comparison, line: diff.Alignment) -> pd.DataFrame:
+    """Return `hta_widgets.diff.lanes.lanes` as means over the pairs of ranks."""
+    count = len(both.rank_pairs)
+    parts = [lanes(both, line, pair=pair) for pair in range(count)]
+    if count == 1:
+        return parts[0]
+    keys = ["slot", "side", "lane", "cell"]
+    found = pd.concat(parts, ignore_index=True).groupby(keys, sort=True, as_index=False).sum()
+    found["busy_ns"] //= count
+    found.attrs = {**parts[0].attrs, "pairs": count}
+    return found
 
 
 def _with_short(frame: pd.DataFrame) -> pd.DataFrame:

@@ -8,7 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.diff import Comparison, pairs
+from hta_widgets.diff import Comparison, RunSide, changes, pairs
+from hta_widgets.export.diff_page.change_events import rows_of_change
+from hta_widgets.export.diff_page.event_classes import EventClasses
 from hta_widgets.export.embed.blocks import ColumnWriter
 from hta_widgets.model import KINDS
 
@@ -18,6 +20,8 @@ Ints = npt.NDArray[np.int64]
 
 #: More events of one call path are not marked.
 MOST_EVENTS = 20_000
+#: More changes have no events to mark in a saved page.
+_MOST_CHANGES = 60
 _DEVICE = ("compute", "communication", "memory")
 
 
@@ -33,6 +37,8 @@ class PairTable:
 
     def __init__(self, diff: Comparison, tree: pd.DataFrame) -> None:
         frame = pairs(diff)
+        self._frame, self._changes = frame, changes(diff)
+        self.classes = EventClasses(diff, frame)
         self.statuses = [str(name) for name in frame["status"].cat.categories]
         self.status = frame["status"].cat.codes.to_numpy().astype(np.int64)
         self.rank = [frame[f"{side}_rank"].to_numpy() for side in ("before", "after")]
@@ -46,15 +52,16 @@ class PairTable:
             ),
             strict=True,
         )
-        self._place = [
-            {key: row for row, key in enumerate(zip(rank.tolist(), ids.tolist(), strict=True))}
-            for rank, ids in zip(self.rank, self.id, strict=True)
+        self._row_of = [
+            _rows_by_id(side, rank, ids)
+            for side, rank, ids in zip(diff.sides, self.rank, self.id, strict=True)
         ]
 
     def partner(self, side: int, rank: int, event: int) -> dict[str, Any]:
         """Return what became of an event: its status, and rank and id on the other side."""
-        row = self._place[side].get((rank, event))
-        if row is None:
+        rows = self._row_of[side].get(rank)
+        row = -1 if rows is None or not 0 <= event < len(rows) else int(rows[event])
+        if row < 0:
             return {"status": None, "rank": -1, "id": -1, "node": -1}
         other = 1 - side
         return {
@@ -82,7 +89,16 @@ class PairTable:
 
     def events_of(self, node: int) -> dict[str, Any]:
         """Return the events of one call path, by side, as (rank, id)."""
-        rows = np.flatnonzero(self.node == node)
+        return self._events(np.flatnonzero(self.node == node))
+
+    def events_of_change(self, row: int) -> dict[str, Any]:
+        """Return the events of a row of `hta_widgets.diff.changes`, by side, as (rank, id)."""
+        return self._events(self._rows_of_change(row))
+
+    def _rows_of_change(self, row: int) -> npt.NDArray[np.intp]:
+        return rows_of_change(self._frame, self._changes.iloc[row])
+
+    def _events(self, rows: npt.NDArray[np.intp]) -> dict[str, Any]:
         found = []
         for k in (0, 1):
             there = rows[self.id[k][rows] >= 0][:MOST_EVENTS]
@@ -92,14 +108,19 @@ class PairTable:
     def write(self) -> ColumnWriter:
         """Return what answers the same in a page."""
         out = ColumnWriter()
+        device = np.isin(self.kind, [KINDS.index(kind) for kind in _DEVICE])
         for k in (0, 1):
             out.ints(f"rank{k}", self.rank[k] + 1, delta=True)
             out.ints(f"id{k}", self.id[k] + 1, delta=True)
-            out.ints(f"start{k}", self.start[k], delta=True)
-            out.ints(f"dur{k}", self.dur[k])
+            # Times of others are asked of their own events.
+            out.ints(f"start{k}", self.start[k][device], delta=True)
+            out.ints(f"dur{k}", self.dur[k][device])
         out.ints("status", self.status)
+        out.ints("class", self.classes.of_pairs)
         out.ints("node", self.node + 1)
-        out.ints("device", np.isin(self.kind, [KINDS.index(kind) for kind in _DEVICE]))
+        for row in range(min(len(self._changes), _MOST_CHANGES)):
+            out.ints(f"change{row}", self._rows_of_change(row).astype(np.int64), delta=True)
+        out.ints("device", device)
         return out
 
 
@@ -125,7 +146,17 @@ def _nodes(frame: pd.DataFrame, tree: pd.DataFrame) -> Ints:
     return found
 
 
-def _times(side: Any, rank: Ints, ids: Ints) -> tuple[Ints, Ints]:
+def _rows_by_id(side: RunSide, rank: Ints, ids: Ints) -> dict[int, Ints]:
+    """Return by rank the row of each event, by its id; -1 for none."""
+    found = {}
+    for number, part in side.parts.items():
+        rows = np.flatnonzero((rank == number) & (ids >= 0))
+        found[number] = np.full(len(part.table), -1, np.int64)
+        found[number][ids[rows]] = rows
+    return found
+
+
+def _times(side: RunSide, rank: Ints, ids: Ints) -> tuple[Ints, Ints]:
     start, dur = np.zeros(len(ids), np.int64), np.zeros(len(ids), np.int64)
     for number, part in side.parts.items():
         rows = np.flatnonzero((rank == number) & (ids >= 0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hta_widgets.export.embed.blocks import Block, packed
 from hta_widgets.export.page_file import ascii_json
 from hta_widgets.formats import plural
 
-__all__ = ["HeldSteps"]
+__all__ = ["HeldSteps", "names_drawn", "parts_drawn", "within"]
 
 _LEVELS = ("kind", "cause", "operator", "kernel")
 #: Each takes a while to make.
@@ -46,10 +47,9 @@ class HeldSteps:
         self.steps: list[int] = []
         self.size_bytes = 0
         self.of = answers.both.step_count if answers.has_events else 0
-        for step in _most_changed(answers)[:_MOST_STEPS] if self.of else []:
-            block = packed(f"step-{step}", ascii_json(_frames(answers, step)))
-            if self.size_bytes + block.size_bytes > limit_bytes:
-                break
+        steps = _most_changed(answers)[:_MOST_STEPS] if self.of else []
+        frames = ((step, _frames(answers, step)) for step in steps)
+        for step, block in within(limit_bytes, "step", frames):
             self.blocks.append(block)
             self.steps.append(step)
             self.size_bytes += block.size_bytes
@@ -74,26 +74,44 @@ class HeldSteps:
 
 
 def _most_changed(answers: DiffAnswers) -> list[int]:
-    change = np.abs(diff.align(answers.both).slots["delta_ns"].to_numpy())
+    change = np.abs(diff.steps(answers.both)["diff_ns"].to_numpy())
     return [int(step) for step in np.argsort(-change, kind="stable")]
 
 
 def _frames(answers: DiffAnswers, step: int) -> dict[str, Any]:
     frames = {
-        f"waterfall:{level}:{step}": _parts_drawn(answers.frame(f"waterfall:{level}:{step}"))
+        f"waterfall:{level}:{step}": parts_drawn(answers.frame(f"waterfall:{level}:{step}"))
         for level in _LEVELS
     }
-    names = answers.frame(f"names:{step}")
-    # The page knows from the names of all steps which full names are behind a short one.
-    columns = {
-        name: values[:_MOST_NAMES] for name, values in names["columns"].items() if name != "members"
-    }
-    rows = min(names["rows"], _MOST_NAMES)
-    frames[f"names:{step}"] = {"rows": rows, "columns": columns, "attrs": names["attrs"]}
+    frames[f"names:{step}"] = names_drawn(answers.frame(f"names:{step}"))
     return frames
 
 
-def _parts_drawn(frame: dict[str, Any]) -> dict[str, Any]:
+def within(
+    limit_bytes: float, word: str, frames: Iterable[tuple[int, dict[str, Any]]]
+) -> Iterator[tuple[int, Block]]:
+    """Pack frames one number after the other, as long as all blocks fit into so many bytes."""
+    size_bytes = 0
+    for number, each in frames:
+        block = packed(f"{word}-{number}", ascii_json(each))
+        size_bytes += block.size_bytes
+        if size_bytes > limit_bytes:
+            return
+        yield number, block
+
+
+def names_drawn(frame: dict[str, Any]) -> dict[str, Any]:
+    """Return the rows of names that changed most, without the full names behind short ones.
+
+    These a page knows from the names of the whole comparison.
+    """
+    columns = {
+        name: values[:_MOST_NAMES] for name, values in frame["columns"].items() if name != "members"
+    }
+    return {"rows": min(frame["rows"], _MOST_NAMES), "columns": columns, "attrs": frame["attrs"]}
+
+
+def parts_drawn(frame: dict[str, Any]) -> dict[str, Any]:
     """Return the rows that a page draws of each kind, and the others of that kind as one."""
     columns: dict[str, list[Any]] = frame["columns"]
     by_kind: dict[str, list[int]] = defaultdict(list)

@@ -6,21 +6,21 @@ import base64
 import json
 import math
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hta_widgets.export.embed.blocks import packed
+from hta_widgets.export.embed.blocks import Block, packed
 from hta_widgets.export.embed.plan import embed
 from hta_widgets.tiles import TileEngine
 from hta_widgets.tiles.tile_op import Answer
 
-__all__ = ["CHUNK_BYTES", "OfflineData"]
+__all__ = ["CHUNK_BYTES", "TEXT_PER_BYTE", "OfflineData", "joined"]
 
 #: Bytes of one answer: larger messages hold up those behind them.
 CHUNK_BYTES = 4_000_000
 _MOST_MB = 25
 #: Blocks are measured as the text of a saved page, of which every four bytes carry three.
-_TEXT_PER_BYTE = 4 / 3
+TEXT_PER_BYTE = 4 / 3
 
 
 class OfflineData:
@@ -123,7 +123,7 @@ class OfflineData:
         }
 
     def _made(self) -> tuple[bytes, dict[str, tuple[int, int]]]:
-        limit_bytes = self._limit_bytes * _TEXT_PER_BYTE
+        limit_bytes = self._limit_bytes * TEXT_PER_BYTE
         embedded = embed(self._engine, self._scene, self._state, limit_bytes)
         origin_ns = self._engine.traces.origin_ns
         document = {
@@ -134,23 +134,30 @@ class OfflineData:
             "origin_ns": None if origin_ns is None else str(origin_ns),
             **embedded.document,
         }
-        text = json.dumps(_finite(document), separators=(",", ":"), allow_nan=False)
-        parts: list[bytes] = []
-        places: dict[str, tuple[int, int]] = {}
-        size = 0
-        for block in (packed("document", text.encode("ascii")), *embedded.blocks):
-            content = base64.b64decode(block.text)
-            places[block.name] = (size, len(content))
-            parts.append(content)
-            size += len(content)
-        return b"".join(parts), places
+        return joined(document, embedded.blocks)
+
+
+def joined(
+    document: Mapping[str, Any], blocks: Sequence[Block]
+) -> tuple[bytes, dict[str, tuple[int, int]]]:
+    """Return a document and blocks behind each other, and where each of them is, by name."""
+    text = json.dumps(_finite(document), separators=(",", ":"), allow_nan=False)
+    parts: list[bytes] = []
+    places: dict[str, tuple[int, int]] = {}
+    size = 0
+    for block in (packed("document", text.encode("ascii")), *blocks):
+        content = base64.b64decode(block.text)
+        places[block.name] = (size, len(content))
+        parts.append(content)
+        size += len(content)
+    return b"".join(parts), places
 
 
 def _finite(value: Any) -> Any:
     """Return JSON values with null for the numbers that JSON cannot write."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {key: _finite(one) for key, one in value.items()}
     if isinstance(value, list | tuple) and value and not isinstance(value[0], str):
         return [_finite(one) for one in value]

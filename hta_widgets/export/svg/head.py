@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.charts.formats import axis_time, duration
 from hta_widgets.export.svg.colours import Colours
 from hta_widgets.export.svg.drawing import Drawing, mixed, number
 from hta_widgets.export.svg.fonts import first_fit, fitted, text_width
 from hta_widgets.export.svg.place import Place
+from hta_widgets.formats import axis_time, duration
 
 __all__ = ["Head", "nice_step", "ticks"]
 

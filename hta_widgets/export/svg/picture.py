@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.charts.formats import duration, plural, share
 from hta_widgets.charts.theme import theme_of
 from hta_widgets.errors import TraceError
 from hta_widgets.export.svg.colours import Colours
@@ -18,6 +17,7 @@ from hta_widgets.export.svg.lanes import Lanes
 from hta_widgets.export.svg.place import Place
 from hta_widgets.export.svg.rows import Row, lay_rows
 from hta_widgets.export.svg.sides import Figures, Sides
+from hta_widgets.formats import duration, plural, share
 from hta_widgets.tiles import TileEngine, unpack
 from hta_widgets.tiles.rank_index import Budget, RankIndex
 

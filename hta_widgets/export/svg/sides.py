@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from hta_widgets.charts.formats import count, duration, share, value
 from hta_widgets.export.svg.colours import Colours
 from hta_widgets.export.svg.drawing import Drawing
 from hta_widgets.export.svg.fonts import first_fit, fitted, text_width
 from hta_widgets.export.svg.place import Place
 from hta_widgets.export.svg.rows import Band, Row
+from hta_widgets.formats import count, duration, share, value
 
 __all__ = ["Figures", "Sides"]
 

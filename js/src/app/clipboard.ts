@@ -1,8 +1,15 @@
 /** Copying text, also where the page may not use the clipboard API (plain http). */
 
 import { h } from "./dom";
+import type { Words } from "./words";
 
-export async function copyText(text: string, inside: HTMLElement): Promise<boolean> {
+/** Copy a text; returns what is to be said of that. */
+export async function copyWords(text: string, what: string, inside: HTMLElement): Promise<Words> {
+  const done = await copyText(text, inside);
+  return [done ? `Copied ${what}.` : "The browser does not allow copying here."];
+}
+
+async function copyText(text: string, inside: HTMLElement): Promise<boolean> {
   try {
     if (navigator.clipboard !== undefined && window.isSecureContext) {
       await navigator.clipboard.writeText(text);

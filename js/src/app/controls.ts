@@ -52,6 +52,14 @@ export function button(look: ButtonLook): HTMLButtonElement {
   return node;
 }
 
+export function undoButton(press: () => void): HTMLButtonElement {
+  return button({ icon: "undo", name: "Undo", key: "Ctrl+Z", press });
+}
+
+export function redoButton(press: () => void): HTMLButtonElement {
+  return button({ icon: "redo", name: "Redo", key: "Ctrl+Shift+Z", press });
+}
+
 /** `Ctrl+Z` as the attribute wants it. */
 function ariaKeys(key: string): string {
   return key.replace("Ctrl", "Control").replace("⌫", "Backspace");

@@ -15,6 +15,8 @@ export interface KeyboardParts {
   releaseAll(): void;
   setSpace(held: boolean): void;
   anyKey(): void;
+  /** The focus came in, or left. */
+  focus(inside: boolean): void;
 }
 
 export function listenToKeys(parts: KeyboardParts): void {
@@ -25,13 +27,18 @@ export function listenToKeys(parts: KeyboardParts): void {
     parts.releaseAll();
     parts.setSpace(false);
   };
-  root.addEventListener(
-    "focusout",
-    (event) => {
-      if (!(event.relatedTarget instanceof Node && root.contains(event.relatedTarget))) stop();
-    },
-    { signal },
-  );
+  const stays = ({ relatedTarget: other }: FocusEvent): boolean =>
+    other instanceof Node && root.contains(other);
+  const enter = (event: FocusEvent): void => {
+    if (!stays(event)) parts.focus(true);
+  };
+  const leave = (event: FocusEvent): void => {
+    if (stays(event)) return;
+    stop();
+    parts.focus(false);
+  };
+  root.addEventListener("focusin", enter, { signal });
+  root.addEventListener("focusout", leave, { signal });
   // A key let go in another window is never heard of.
   window.addEventListener("blur", stop, { signal });
 }

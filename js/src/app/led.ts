@@ -1,7 +1,7 @@
 /** What a timeline offers to whoever lets two of them move together. */
 
 import type { Brief, Slice, Span } from "../contract";
-import type { Commands } from "./commands";
+import type { Classes } from "../draw/class_paints";
 import type { Context } from "./context";
 import type { Hover } from "./hover";
 import type { Navigation } from "./navigation";
@@ -11,7 +11,6 @@ export class Led {
     private readonly ctx: Context,
     private readonly nav: Navigation,
     private readonly hover: Hover,
-    private readonly commands: Commands,
   ) {}
 
   /** Show a window that somebody else leads to: at once, and not as a change of ours. */
@@ -50,6 +49,11 @@ export class Led {
     return this.ctx.lanes.at(lane)?.rank.rank ?? null;
   }
 
+  /** Colour events by classes that the source knows of them; null: as this timeline does alone. */
+  setClasses(classes: Classes | null, known: boolean): void {
+    this.ctx.stage.setClasses(classes, known);
+  }
+
   get view(): Span {
     return this.ctx.stage.view();
   }
@@ -59,11 +63,12 @@ export class Led {
     return this.ctx.stage.xOf(time);
   }
 
-  undo(): void {
-    this.commands.run("undo");
+  /** False where there is nothing to undo. */
+  undo(): boolean {
+    return this.ctx.shared.undo();
   }
 
-  redo(): void {
-    this.commands.run("redo");
+  redo(): boolean {
+    return this.ctx.shared.redo();
   }
 }

@@ -1,8 +1,13 @@
 /** One source for the stage and everything around it: equal questions are asked once. */
 
 import type { Reply, Source, Span } from "../contract";
+import { isPending } from "../protocol/decode";
 
 const KEPT = 16;
+/** What may take long to answer the first time: it is made little by little. */
+const GRADUAL = new Set(["stats", "minimap", "lateness", "ribbon", "clusters", "marks"]);
+/** How long a kernel may be at one of them before it sees what else is asked. */
+export const WITHIN_MS = 30;
 
 /**
  * A source that answers the same question about the same window once. The stage and the toolbar
@@ -59,13 +64,26 @@ export class ObservedSource implements Source {
     return signal === undefined ? answer : abortable(answer, signal);
   }
 
+  /** The answer, after as many that only say that more time is needed. */
+  private async whole(
+    op: string,
+    request: Record<string, unknown>,
+    signal: AbortSignal | undefined,
+  ): Promise<Reply> {
+    if (!GRADUAL.has(op)) return this.inner.ask(op, request, signal);
+    for (;;) {
+      const reply = await this.inner.ask(op, { ...request, within_ms: WITHIN_MS }, signal);
+      if (!isPending(reply)) return reply;
+    }
+  }
+
   private async watched(
     op: string,
     request: Record<string, unknown>,
     signal: AbortSignal | undefined,
   ): Promise<Reply> {
     try {
-      const reply = await this.inner.ask(op, request, signal);
+      const reply = await this.whole(op, request, signal);
       for (const watcher of this.watchers) watcher(op, request, reply);
       return reply;
     } catch (error) {

@@ -1,7 +1,7 @@
 /** Which panel is open, and what it shows. */
 
 import { type Context, debounce, throttle } from "./context";
-import { copyText } from "./clipboard";
+import { copyWords } from "./clipboard";
 import type { Navigation } from "./navigation";
 import { asError, isAbort } from "./observed_source";
 import { AreaPanel } from "./panels/area";
@@ -223,11 +223,7 @@ export class PanelControl {
   }
 
   private async copy(text: string, what: string): Promise<void> {
-    const done = await copyText(text, this.ctx.root);
-    if (this.ctx.signal.aborted) return;
-    this.status.flash(
-      [done ? `Copied ${what}.` : "The browser does not allow copying here."],
-      1500,
-    );
+    const words = await copyWords(text, what, this.ctx.root);
+    if (!this.ctx.signal.aborted) this.status.flash(words, 1500);
   }
 }

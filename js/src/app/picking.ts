@@ -9,6 +9,7 @@ import { same } from "./history";
 import { nameQuery } from "./python";
 import type { Rows } from "./rows";
 import {
+  briefOf,
   type EventKey,
   EVERYTHING,
   roomAround,
@@ -61,17 +62,7 @@ export class Picking {
   briefOf(slice: Slice): Brief | null {
     const place = this.ctx.lanes.at(slice.lane);
     if (place === null) return null;
-    return {
-      rank: place.rank.rank,
-      table: this.ctx.lanes.table(slice),
-      id: slice.id,
-      lane: slice.lane,
-      name: slice.name,
-      short: slice.name,
-      kind: slice.kind,
-      start: slice.start,
-      dur: slice.dur,
-    };
+    return briefOf(slice, place.rank.rank, this.ctx.lanes.table(slice));
   }
 
   /** Select an event and ask for its details. */

@@ -1,6 +1,6 @@
 /** Selections as values: windows, rows, sets of events. */
 
-import type { Brief, RowInfo, Scene, SelectionJson, Span, TableName } from "../contract";
+import type { Brief, RowInfo, Scene, SelectionJson, Slice, Span, TableName } from "../contract";
 
 /** Names one event of the job. */
 export interface EventKey {
@@ -17,6 +17,12 @@ export const EVERYTHING: SelectionJson = {
   query: null,
   ids: null,
 };
+
+/** What is known of an event from its rectangle alone. */
+export function briefOf(slice: Slice, rank: number, table: TableName): Brief {
+  const { id, lane, name, kind, start, dur } = slice;
+  return { rank, table, id, lane, name, short: name, kind, start, dur };
+}
 
 export interface RowChoice {
   ranks: number[] | null;

@@ -17,6 +17,17 @@ export interface Model {
   save_changes(): void;
 }
 
+/** Hear of a model until the view goes. */
+export function listenTo(
+  model: Pick<Model, "on" | "off">,
+  event: string,
+  listener: () => void,
+  signal: AbortSignal,
+): void {
+  model.on(event, listener);
+  signal.addEventListener("abort", () => model.off(event, listener), { once: true });
+}
+
 export type Key = keyof SharedState;
 export const KEYS: readonly Key[] = [
   "view",
@@ -110,8 +121,7 @@ export class Shared {
     this.subscription = subscription;
     this.model = model;
     const listen = (event: string, listener: () => void): void => {
-      model.on(event, listener);
-      subscription.signal.addEventListener("abort", () => model.off(event, listener));
+      listenTo(model, event, listener, subscription.signal);
     };
     for (const key of KEYS) listen(`change:${key}`, () => this.hear(key));
     listen("change:_history", () => this.tellHistory());

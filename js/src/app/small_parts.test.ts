@@ -8,7 +8,7 @@ import { detectTheme, watchTheme } from "./host_theme";
 import { busyText } from "./hover";
 import { kindsOf } from "./legend";
 import { marked, unmarked } from "./notes";
-import { ObservedSource, wholeSpan } from "./observed_source";
+import { ObservedSource, WITHIN_MS, wholeSpan } from "./observed_source";
 import { defaultPath } from "./panels/export";
 import { alongBins, histogramWords } from "./panels/histogram";
 import { problemLines } from "./panels/problems";
@@ -222,6 +222,22 @@ describe("one source for all", () => {
     await expect(second).resolves.toBe(reply);
     await observed.ask("stats", { start: 0, end: 6 });
     expect(asked).toEqual(["stats", "stats"]);
+  });
+
+  test("what needs more time is asked again, and told once it is there", async () => {
+    const { inner } = source();
+    const told: unknown[] = [];
+    const requests: unknown[] = [];
+    inner.ask = (_op, request) => {
+      requests.push(request);
+      const there = requests.length > 2;
+      return Promise.resolve(there ? reply : { reply: { pending: true }, buffer: null });
+    };
+    const observed = new ObservedSource(inner);
+    observed.onReply((op, request) => told.push([op, request]));
+    await expect(observed.ask("lateness", { start: 0 })).resolves.toBe(reply);
+    expect(requests).toEqual(Array(3).fill({ start: 0, within_ms: WITHIN_MS }));
+    expect(told).toEqual([["lateness", { start: 0 }]]);
   });
 
   test("a failure is told and not remembered", async () => {

@@ -3,14 +3,12 @@
 import type { Scene } from "../contract";
 import { formatCount, plural } from "../draw/format";
 import type { Command } from "./keymap";
-import { button } from "./controls";
+import { button, redoButton, undoButton } from "./controls";
 import { aria, fill, h, toggle } from "./dom";
 import type { FilterBox } from "./filter_box";
 import type { Legend } from "./legend";
 import type { SearchBox } from "./search_box";
-
-/** Below this width chips and search fold into a button each. */
-export const NARROW_PX = 900;
+import { NARROW_PX } from "./widths";
 
 const FOLD = "Fold similar ranks";
 
@@ -31,13 +29,8 @@ export class Toolbar {
   ) {
     this.title = h("b", { class: "hta-title" });
     this.facts = h("span", { class: "hta-facts" });
-    this.undo = button({ icon: "undo", name: "Undo", key: "Ctrl+Z", press: () => run("undo") });
-    this.redo = button({
-      icon: "redo",
-      name: "Redo",
-      key: "Ctrl+Shift+Z",
-      press: () => run("redo"),
-    });
+    this.undo = undoButton(() => run("undo"));
+    this.redo = redoButton(() => run("redo"));
     this.color = button({
       icon: "color",
       text: "by kind",

@@ -6,20 +6,20 @@ import { type WheelAction, wheelAction } from "./gesture_maths";
 import type { Navigation } from "./navigation";
 
 const END_MS = 140;
+const HINTS = 3;
 
 export interface WheelParts {
   ctx: Context;
   nav: Navigation;
   hasFocus(): boolean;
-  /** A plain turn went to the page: say how to zoom. */
+  /** A plain turn went to the page, and the wheel is not known yet: say how to zoom. */
   hint(): void;
-  /** The view moved by wheel. */
-  used(): void;
 }
 
 export function listenToWheel(parts: WheelParts): void {
   const { ctx, nav } = parts;
   let turning = 0;
+  let hints = HINTS;
   const keepTurning = (): void => {
     if (turning) clearTimeout(turning);
     else nav.begin();
@@ -35,7 +35,10 @@ export function listenToWheel(parts: WheelParts): void {
     if (action.do === "rows") {
       // At the end of the rows the page goes on scrolling.
       if (parts.hasFocus() && ctx.stage.scrollBy(action.pixels)) return true;
-      if (action.pixels !== 0) parts.hint();
+      if (action.pixels !== 0 && hints > 0) {
+        hints -= 1;
+        parts.hint();
+      }
       return false;
     }
     keepTurning();
@@ -46,7 +49,7 @@ export function listenToWheel(parts: WheelParts): void {
     } else {
       nav.panBy(action.pixels / Math.max(axisWidth(ctx), 1));
     }
-    parts.used();
+    hints = 0;
     return true;
   };
 

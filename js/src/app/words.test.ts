@@ -57,6 +57,16 @@ describe("the view in words", () => {
     expect(text(words)).toContain("The GPU computes 20 % and sits idle 74 % of the time.");
   });
 
+  test("devices are called what their files call them", () => {
+    const ranks = scene.ranks.map((rank) => ({
+      ...rank,
+      tracks: rank.tracks.map((track) =>
+        track.role === "stream" ? { ...track, process: "MTIA 17" } : track,
+      ),
+    }));
+    expect(text(viewWords(scene.range, { ...scene, ranks }, stats()))).toContain("MTIAs compute");
+  });
+
   test("a rank without data does not thin the shares", () => {
     const words = text(viewWords(scene.range, scene, stats({ data: [1000, 0, 0] })));
     expect(words).toContain("compute");

@@ -116,8 +116,19 @@ export function deviceShares(scene: Scene, stats: Stats): DeviceShares | null {
   };
 }
 
-function who(ranks: number): string {
-  return ranks === 1 ? "The GPU computes" : "GPUs compute";
+const DEVICES = /^(GPU|HPU|MTIA|NPU|TPU|XPU)\b/;
+
+/** What the files call the devices. */
+function deviceWord(scene: Scene): string {
+  for (const { tracks } of scene.ranks) {
+    const stream = tracks.find(({ role }) => role === "stream");
+    if (stream !== undefined) return DEVICES.exec(stream.process)?.[0] ?? "GPU";
+  }
+  return "GPU";
+}
+
+function who(device: string, ranks: number): string {
+  return ranks === 1 ? `The ${device} computes` : `${device}s compute`;
 }
 
 /** Who waits less than this share of the view for a rank does not count as waiting for it. */
@@ -182,7 +193,7 @@ export function viewWords(
     words.push(` ${inMpi} and elsewhere ${elsewhere} of the time.`);
     return words;
   }
-  words.push(` ${who(shares.ranks)} ${formatShare(shares.compute)}`);
+  words.push(` ${who(deviceWord(scene), shares.ranks)} ${formatShare(shares.compute)}`);
   if (shares.communication > 0) {
     const exposed = `${formatShare(shares.exposed)} exposed`;
     words.push(

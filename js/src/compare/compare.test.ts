@@ -7,10 +7,10 @@ import { placeTiles } from "./icicle";
 import { type Line, partnerView, piecesOf, toCommon, toOwn } from "./maps";
 import { NamesTable, sortedNames } from "./names_table";
 import { pairWords } from "./pair_lines";
-import { headParts } from "./headline";
+import { headParts, silence } from "./headline";
 import { PairSource } from "./page_source";
 import { Strip } from "./strip";
-import { bandPoints, medianSlot, placeSlots } from "./strip_layout";
+import { bandPoints, lanesOf, medianSlot, placeSlots, withLengths } from "./strip_layout";
 import { partBars, waterfallBars } from "./waterfall";
 
 function frame(columns: Frame["columns"], attrs: Frame["attrs"] = {}): Frame {
@@ -44,6 +44,19 @@ describe("slots", () => {
     // 350 ns and 5 px of gap: a pixel per nanosecond.
     expect(one).toMatchObject({ label: "Step #7", x: 0, width: 150, reach: [100, 150], diff: 50 });
     expect(two).toMatchObject({ x: 155, width: 200, reach: [200, 120], share: -0.4 });
+  });
+
+  test("have the lengths of the table of steps: means over ranks, which start and end apart", () => {
+    const steps = frame({ before_ns: [90, 200], after_ns: [120, 130], diff_ns: [30, -70] });
+    const [one] = placeSlots(withLengths(slots, steps), [0, 1], 325);
+    expect(one).toMatchObject({ width: 120, reach: [90, 120], diff: 30, start: [100, 1000] });
+    expect(withLengths(slots, frame({ before_ns: [90] }))).toBe(slots);
+  });
+
+  test("lanes are of the kinds that there are, in the words of the format", () => {
+    const lanes = lanesOf(frame({ lane: [1, 1] }), { communication: "MPI" });
+    expect(lanes).toMatchObject([{ name: "MPI", kind: "communication", place: 1, height: 58 }]);
+    expect(lanesOf(frame({ lane: [] }), {}).map(({ name }) => name)).toHaveLength(3);
   });
 
   test("bands lie between the end before and the end after", () => {
@@ -184,6 +197,10 @@ test("words and colours of differences", () => {
   expect(deltaColour(Infinity, "light")).toBe(DELTAS.light.slower[2]);
   expect(deltaColour(-0.5, "light")).toBe(DELTAS.light.faster[1]);
   expect(headParts("After takes 2 ms longer: 1 ms → 3 ms, +200\u2009%.")[1]).toBe("+200\u2009%");
+  expect(headParts("2 ms \u2192 3 ms, +50\u2009% (mean over ranks).").slice(1)).toEqual([
+    "+50\u2009%",
+    " (mean over ranks).",
+  ]);
   expect(headParts("aten::contiguous is new: 1 a step.")[1]).toBe("");
   expect(shortLabels(["trace_diff__control", "trace_diff__test"])).toEqual(["control", "test"]);
   expect(shortLabels(["a", "b"])).toEqual(["a", "b"]);
@@ -258,14 +275,14 @@ describe("a saved page that holds some of many steps", () => {
     const members: unknown = [["gemm<1>", "gemm<2>"], ["copy"]];
     const columns = { name: ["gemm", "copy"], members } as Frame["columns"];
     const whole = frame(columns);
-    const read: number[] = [];
+    const read: string[] = [];
     const source = new PairSource(
       { names: whole },
       null,
       () => Promise.resolve(new Uint8Array()),
       [null, null],
-      (step) => {
-        read.push(step);
+      (block) => {
+        read.push(block);
         const names = frame({ name: ["gemm", "new"], diff_ns: [5, 3] });
         return Promise.resolve({ "names:13": names, "waterfall:kind:13": frame({}) });
       },
@@ -274,16 +291,17 @@ describe("a saved page that holds some of many steps", () => {
     expect((reply as unknown as Frame).columns.members).toEqual([["gemm<1>", "gemm<2>"], ["new"]]);
     await source.ask("frame", { name: "waterfall:kind:13" });
     await source.ask("frame", { name: "names" });
-    expect(read).toEqual([13]);
+    expect(read).toEqual(["step-13"]);
     await expect(source.ask("frame", { name: "waterfall:cause:13" })).rejects.toThrow("not hold");
   });
 
   test("says which, and lets no other be chosen", () => {
     const chosen: (number | null)[] = [];
-    const strip = new Strip((slot) => chosen.push(slot), { steps: new Set([1]), why: "1 of 2." });
+    const strip = new Strip((slot) => chosen.push(slot));
+    strip.setHeld({ steps: new Set([1]), why: "1 of 2." });
     strip.setWidth(900);
     const lanes = frame({ slot: [] });
-    strip.show({ labels: ["a", "b"], slots, lanes, totals: [300, 270], median: null });
+    strip.show({ labels: ["a", "b"], slots, lanes, totals: [300, 270], median: null, whose: "" });
     expect(strip.el.textContent).toContain("1 of 2.");
     const [none, held] = strip.el.querySelectorAll(".hta-diff-slot");
     expect(none!.getAttribute("aria-disabled")).toBe("true");
@@ -293,4 +311,10 @@ describe("a saved page that holds some of many steps", () => {
     none!.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));
     expect(chosen).toEqual([1]);
   });
+});
+
+test("where nothing is told, the difference that may be chance is not hidden", () => {
+  expect(silence([1000, 1005])).toEqual(["Nothing changed beyond the noise.", ""]);
+  expect(silence([1_000_000, 1_200_000])[1]).toMatch(/^After takes longer: .*20\s%; that may/u);
+  expect(silence([0, 0])[0]).toMatch(/^Nothing to compare/u);
 });

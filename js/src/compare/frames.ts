@@ -16,12 +16,16 @@ export interface About {
   steps: number;
   matched: string;
   all_matched: boolean;
+  /** What these formats call kinds of time otherwise. */
+  kind_words?: Record<string, string>;
   has_events: boolean;
   has_device: boolean;
   tables: string[];
   /** Of a saved page that has not all of them: the steps that can be chosen, and that in words. */
   held_steps?: number[];
   held_words?: string;
+  /** Of a page without a kernel: the pairs of ranks that can be chosen. */
+  held_pairs?: number[];
 }
 
 export function rowsOf(frame: Frame): Row[] {
@@ -67,12 +71,13 @@ export function turned(frame: Frame): Frame {
       columns[name] = values.map((one) => (one === 0 ? 1 : one === 1 ? 0 : one));
     } else columns[name] = values;
   }
-  const { before_ns: before, after_ns: after, ...attrs } = frame.attrs;
-  return {
-    rows: frame.rows,
-    columns,
-    attrs: before === undefined ? frame.attrs : { ...attrs, before_ns: after, after_ns: before },
-  };
+  const attrs: Frame["attrs"] = {};
+  for (const [name, value] of Object.entries(frame.attrs)) {
+    if (name.startsWith("before_")) attrs[`after_${name.slice(7)}`] = value;
+    else if (name.startsWith("after_")) attrs[`before_${name.slice(6)}`] = value;
+    else attrs[name] = value;
+  }
+  return { rows: frame.rows, columns, attrs };
 }
 
 export class Frames {

@@ -1,34 +1,31 @@
 /** What changed, in words above everything. */
 
 import { type Child, h } from "../app/dom";
-import { plural } from "../draw/format";
+import { formatDuration, plural } from "../draw/format";
+import { shareWords } from "./delta";
 import { type Frame, rowsOf, text } from "./frames";
 
 /** So many sentences follow the first; the others unfold. */
 const SENTENCES = 4;
+/** A share of the time: a smaller difference needs no word. */
+const WORTH_TELLING = 0.01;
 
-/** The findings, most important first; null for runs without times. */
-export function headlineOf(told: Frame | null): Child[] {
+/** How long all that is compared takes, before and after, ns. */
+export type Totals = readonly [number, number];
+
+/** The findings, most important first. */
+export function headlineOf(told: Frame | null, totals: Totals | null = null): Child[] {
   // What to be cautious of stands in the toolbar.
   const rows = told === null ? [] : rowsOf(told).filter((row) => row.kind !== "caution");
   const [first, ...rest] = rows.map((row) => text(row, "text"));
   if (first === undefined) {
-    const words =
-      told === null
-        ? "Two runs without times: their tables are below."
-        : "Nothing changed beyond the noise.";
-    return [h("h2", {}, words)];
+    const [words, why] = silence(totals);
+    return [h("h2", {}, words), why !== "" && h("p", {}, why)];
   }
-  const [lead, share] = headParts(first);
+  const [lead, share, end] = headParts(first);
   const more = rest.slice(SENTENCES);
   return [
-    h(
-      "h2",
-      {},
-      lead,
-      share !== "" && h("em", { class: deltaClass(share) }, share),
-      share !== "" && ".",
-    ),
+    h("h2", {}, lead, share !== "" && h("em", { class: deltaClass(share) }, share), end),
     rest.length > 0 && h("p", {}, rest.slice(0, SENTENCES).join(" ")),
     more.length > 0 &&
       h(
@@ -50,10 +47,29 @@ export function medianShare(steps: Frame): number | null {
   return shares.length % 2 === 1 ? shares[middle]! : (shares[middle - 1]! + shares[middle]!) / 2;
 }
 
-/** The sentence, and the share at its end, which is told in colour. */
-export function headParts(sentence: string): [string, string] {
-  const found = /^(.*, )([+\u2212][\d.\s\u2009\u202f]+%)\.$/su.exec(sentence);
-  return found === null ? [sentence, ""] : [found[1]!, found[2]!];
+/** The sentence, the share at its end, which is told in colour, and what follows that. */
+export function headParts(sentence: string): [string, string, string] {
+  const found = /^(.*, )([+\u2212][\d.\s\u2009\u202f]+%)((?: \(mean over ranks\))?\.)$/su.exec(
+    sentence,
+  );
+  return found === null ? [sentence, "", ""] : [found[1]!, found[2]!, found[3]!];
+}
+
+/** What stands where nothing is told: nothing to compare, or a difference that may be chance. */
+export function silence(totals: Totals | null): [string, string] {
+  const nothing = "Nothing changed beyond the noise.";
+  if (totals === null) return [nothing, ""];
+  const [before, after] = totals;
+  if (before === 0 && after === 0)
+    return ["Nothing to compare: neither side has events in what was chosen.", ""];
+  const diff = after - before;
+  if (Math.abs(diff) < WORTH_TELLING * Math.max(before, after)) return [nothing, ""];
+  const change = `${formatDuration(before)} → ${formatDuration(after)}`;
+  const share = shareWords(diff, before);
+  return [
+    nothing,
+    `After takes ${diff > 0 ? "longer" : "less"}: ${change}${share && `, ${share}`}; that may be chance.`,
+  ];
 }
 
 function deltaClass(share: string): string {

@@ -60,7 +60,11 @@ export class Icicle {
   private width = 0;
   private theme: ThemeName = "light";
 
-  constructor(private readonly choose: (node: number, name: string) => void) {}
+  /** `words` are what the formats call kinds otherwise. */
+  constructor(
+    private readonly choose: (node: number, name: string) => void,
+    private readonly words: Record<string, string> = {},
+  ) {}
 
   show(frame: Frame): void {
     this.frame = frame;
@@ -90,7 +94,11 @@ export class Icicle {
     if (frame === null || width === 0) return;
     const tiles = placeTiles(frame, this.top, width - 32);
     const deep = tiles.reduce((most, { depth }) => Math.max(most, depth + 1), 0);
-    const measure = frame.attrs.measure === "host" ? "time on the host" : "device time";
+    this.el.hidden = tiles.length === 0 && noteOf(frame) === "";
+    const { measure, without_waiting: alone } = frame.attrs;
+    const { communication } = this.words;
+    const time = communication === undefined ? "device time" : `time in ${communication}`;
+    const what = `${measure === "host" ? "time on the host" : time}${alone === true ? " without waiting for other ranks" : ""}`;
     fill(
       this.el,
       h(
@@ -102,7 +110,7 @@ export class Icicle {
       h(
         "p",
         { class: "hta-about" },
-        `${measure} a step; as wide as the longer of both runs, coloured by the change. ` +
+        `${what}, a step; as wide as the longer of both runs, coloured by the change. ` +
           "Click: zoom in, and mark the calls on both timelines.",
       ),
       this.crumbs(frame),

@@ -1,9 +1,10 @@
 /** What is pointed at, picked or marked on one side, shown on the other. */
 
 import type { TimelineApp } from "../app/app";
-import type { Brief, Slice, Source } from "../contract";
+import type { Slice, Source } from "../contract";
 import { writeClauses } from "../dash/clauses";
 import { plural } from "../draw/format";
+import { briefOf, EVERYTHING } from "../app/selection";
 import { type Coupling, other } from "./coupling";
 import type { Icicle } from "./icicle";
 import type { Line } from "./maps";
@@ -23,6 +24,8 @@ export interface LinkingWays {
   coupling(): Coupling | null;
   line(): Line | null;
   swapped(): boolean;
+  /** The ranks that are shown of a side; null for all. */
+  ranksOf(side: Side): number[] | null;
   coupled(): boolean;
   say(words: string | null): void;
   fail(error: unknown): void;
@@ -51,18 +54,7 @@ export class Linking {
     await new Promise((done) => setTimeout(done, HOVER_MS));
     if (this.hovering !== key) return;
     try {
-      const brief: Brief = {
-        rank,
-        table: "events",
-        id: slice.id,
-        lane: slice.lane,
-        name: slice.name,
-        short: slice.name,
-        kind: slice.kind,
-        start: slice.start,
-        dur: slice.dur,
-      };
-      const pair = await this.ways.partners.of(side, brief);
+      const pair = await this.ways.partners.of(side, briefOf(slice, rank, "events"));
       if (this.hovering !== key) return;
       const partner = pair.events[this.ways.swapped() ? other(to) : to];
       const isEvent = partner !== null && partner.lane >= 0;
@@ -138,37 +130,60 @@ export class Linking {
     this.ways.say(
       names === null
         ? null
-        : `Marked on both timelines: ${names.length === 1 ? names[0]! : plural(names.length, "name")}.`,
+        : `Marked on both timelines: ${names.length === 1 ? shortened(names[0]!) : plural(names.length, "name")}.`,
     );
   }
 
   async markNode(node: number, name: string): Promise<void> {
     try {
       const { reply } = await this.ways.source.ask("path_events", { node }, this.ways.signal);
-      const [one, two] = reply.events as [number, number][][];
-      this.mark([{ ids: one ?? [] }, { ids: two ?? [] }]);
-      const counts = this.ways.swapped() ? [two, one] : [one, two];
-      this.ways.say(
-        `Marked: ${name}, ${plural(counts[0]?.length ?? 0, "call")} before and ` +
-          `${plural(counts[1]?.length ?? 0, "call")} after.`,
-      );
+      this.markEvents(reply.events as [number, number][][], name, "call");
     } catch (error) {
       this.ways.fail(error);
     }
   }
 
-  private mark(selections: [object | null, object | null]): void {
-    const none = {
-      start_ns: null,
-      end_ns: null,
-      ranks: null,
-      tracks: null,
-      query: null,
-      ids: null,
-    };
-    for (const side of [0, 1] as const) {
-      const one = selections[side];
-      this.ways.coupling()?.write(side, "selection", one === null ? null : { ...none, ...one });
+  /** The events of a row of changes; null for none. */
+  async markChange(row: number | null, name: string): Promise<void> {
+    if (row === null) {
+      this.mark([null, null]);
+      this.ways.say(null);
+      return;
+    }
+    try {
+      const { reply } = await this.ways.source.ask("change_events", { row }, this.ways.signal);
+      this.markEvents(reply.events as [number, number][][], name, "event");
+    } catch (error) {
+      this.ways.fail(error);
     }
   }
+
+  /** Nothing is marked any more. */
+  clear(): void {
+    this.mark([null, null]);
+  }
+
+  private markEvents(events: [number, number][][], name: string, what: string): void {
+    const [one, two] = events;
+    this.mark([{ ids: one ?? [] }, { ids: two ?? [] }]);
+    const counts = this.ways.swapped() ? [two, one] : [one, two];
+    this.ways.say(
+      `Marked: ${name}, ${plural(counts[0]?.length ?? 0, what)} before and ` +
+        `${plural(counts[1]?.length ?? 0, what)} after.`,
+    );
+  }
+
+  private mark(selections: [object | null, object | null]): void {
+    for (const side of [0, 1] as const) {
+      const ranks = this.ways.ranksOf(side);
+      const one = selections[side];
+      const selection = one === null && ranks === null ? null : { ...EVERYTHING, ranks, ...one };
+      this.ways.coupling()?.write(side, "selection", selection);
+    }
+  }
+}
+
+/** A name of C++ may be longer than the page is wide. */
+function shortened(name: string): string {
+  return name.length > 80 ? `${name.slice(0, 79)}…` : name;
 }

@@ -96,11 +96,11 @@ export class NamesTable {
     if (frame === null) return;
     const { attrs } = frame;
     const steps = Number(attrs.steps ?? 1);
-    const what = attrs.device === "cpu" ? "host" : "GPU";
+    const what = attrs.device === "cpu" ? "host " : attrs.device === "all" ? "" : "GPU ";
     const beyond = Number(attrs.names ?? frame.rows) - frame.rows;
     const ranks = Number(attrs.before_ranks ?? 1) > 1 || Number(attrs.after_ranks ?? 1) > 1;
     this.about.textContent =
-      `sum of ${what} time over ${plural(steps, "step")}${ranks ? ", mean over ranks" : ""}; ` +
+      `sum of ${what}time over ${plural(steps, "step")}${ranks ? ", mean over ranks" : ""}; ` +
       "parallel streams add up, so this column does not sum to the difference" +
       (beyond > 0 ? `; ${plural(beyond, "name")} that changed less in Python` : "");
     const rows = sortedNames(frame, this.key, this.descending, this.input.value);

@@ -2,11 +2,14 @@
 
 import type { Reply, Source } from "../contract";
 import { Columns, type ColumnSpec } from "../page/columns";
+import { CLASSES } from "./event_classes";
 import type { Frame } from "./frames";
 
 export interface PairsHeader {
   columns: Record<string, ColumnSpec>;
   statuses: string[];
+  /** How many events have each class, before and after. */
+  counts: number[][];
 }
 
 type Request = Record<string, unknown>;
@@ -17,21 +20,27 @@ interface Pairs {
   start: [Float64Array, Float64Array];
   dur: [Float64Array, Float64Array];
   status: Uint8Array;
+  class: Uint8Array;
+  /** Rows of each change. */
+  changes: Float64Array[];
   node: Float64Array;
   device: Uint8Array;
   place: [Map<string, number>, Map<string, number>];
 }
 
 const MOST_EVENTS = 20_000;
+const NOT_COMPARED = CLASSES.indexOf("not_compared");
 /** A frame of one step; those of one step are in a block of their own. */
 const OF_STEP = /^(?:waterfall:\w+|names):(\d+)$/;
+/** A frame of one pair of ranks. */
+const OF_PAIR = /@(\d+)$/;
 
 type Held = Record<string, unknown>;
 
 export class PairSource implements Source {
   readonly status = "none";
   private pairs: Promise<Pairs> | null = null;
-  private readonly steps = new Map<number, Promise<Held>>();
+  private readonly steps = new Map<string, Promise<Held>>();
 
   constructor(
     private readonly frames: Held,
@@ -39,8 +48,8 @@ export class PairSource implements Source {
     /** The bytes of the pairs, unpacked when they are first needed. */
     private readonly read: () => Promise<Uint8Array>,
     private readonly sides: readonly [Source | null, Source | null],
-    /** The frames of one step, unpacked when it is chosen. */
-    private readonly readStep: (step: number) => Promise<Held>,
+    /** The frames of one step or pair of ranks, unpacked when it is chosen. */
+    private readonly readPart: (block: string) => Promise<Held>,
   ) {}
 
   onStatus(): void {}
@@ -56,25 +65,51 @@ export class PairSource implements Source {
     signal?.throwIfAborted();
     if (op === "partner") return this.partner(pairs, request);
     if (op === "ties") return this.ties(pairs, request);
-    if (op === "path_events") return this.events(pairs, Number(request.node));
+    if (op === "path_events") {
+      const node = Number(request.node);
+      return this.events(pairs, (row) => pairs.node[row] === node);
+    }
+    if (op === "change_events") {
+      const rows = new Set(pairs.changes[Number(request.row)] ?? []);
+      return this.events(pairs, (row) => rows.has(row));
+    }
+    if (op === "classes") return { reply: { counts: this.header?.counts ?? [] }, buffer: null };
     throw new Error("A saved page has no kernel to write files. Use the notebook, or hta-widgets.");
   }
 
   private async frame(name: string): Promise<Reply> {
-    const step = OF_STEP.exec(name)?.[1];
-    const held = step === undefined ? this.frames : await this.step(Number(step));
+    const [step, pair] = [OF_STEP.exec(name)?.[1], OF_PAIR.exec(name)?.[1]];
+    const held =
+      pair !== undefined
+        ? await this.part(`pair-${pair}`, `names@${pair}`)
+        : step !== undefined
+          ? await this.part(`step-${step}`, `names:${step}`)
+          : this.frames;
     const frame = held[name];
     if (frame === undefined) throw new Error(`This page does not hold ${name}.`);
     return { reply: frame as Record<string, unknown>, buffer: null };
   }
 
-  private step(step: number): Promise<Held> {
-    let held = this.steps.get(step);
+  private part(block: string, names: string): Promise<Held> {
+    let held = this.steps.get(block);
     if (held === undefined) {
-      held = this.readStep(step).then((frames) => this.withMembers(frames, `names:${step}`));
-      this.steps.set(step, held);
+      held = this.readPart(block).then((frames) => this.withMembers(frames, names));
+      this.steps.set(block, held);
     }
     return held;
+  }
+
+  /** The class of each of so many events of a rank; null where the rank is not compared. */
+  async classesOf(side: 0 | 1, rank: number, events: number): Promise<Uint8Array | null> {
+    const pairs = await this.load();
+    const codes = new Uint8Array(events).fill(NOT_COMPARED);
+    let there = false;
+    pairs.id[side].forEach((id, row) => {
+      if (id < 0 || pairs.rank[side][row] !== rank) return;
+      there = true;
+      codes[id] = pairs.class[row]!;
+    });
+    return there ? codes : null;
   }
 
   /** Which full names are behind a short one is said once, of all steps. */
@@ -90,11 +125,27 @@ export class PairSource implements Source {
 
   private load(): Promise<Pairs> {
     this.pairs ??= this.read().then((bytes) => {
-      const columns = new Columns(bytes, this.header?.columns ?? {});
+      const specs = this.header?.columns ?? {};
+      const columns = new Columns(bytes, specs);
+      const changes = Object.keys(specs)
+        .filter((name) => /^change\d+$/.test(name))
+        .sort((a, b) => Number(a.slice(6)) - Number(b.slice(6)));
       const both = (name: string, less: number): [Float64Array, Float64Array] => [
         columns.f64(`${name}0`).map((value) => value - less),
         columns.f64(`${name}1`).map((value) => value - less),
       ];
+      const device = columns.u8("device");
+      // Only device work has its times here.
+      const ofDevice = (name: string): [Float64Array, Float64Array] => {
+        const spread = (values: Float64Array): Float64Array => {
+          const all = new Float64Array(device.length);
+          let at = 0;
+          for (let row = 0; row < all.length; row += 1)
+            if (device[row] === 1) all[row] = values[at++]!;
+          return all;
+        };
+        return [spread(columns.f64(`${name}0`)), spread(columns.f64(`${name}1`))];
+      };
       const [rank, id] = [both("rank", 1), both("id", 1)];
       const place = ([0, 1] as const).map(
         (side) =>
@@ -103,11 +154,13 @@ export class PairSource implements Source {
       return {
         rank,
         id,
-        start: both("start", 0),
-        dur: both("dur", 0),
+        start: ofDevice("start"),
+        dur: ofDevice("dur"),
         status: columns.u8("status"),
+        class: columns.u8("class"),
+        changes: changes.map((name) => columns.f64(name)),
         node: columns.f64("node").map((value) => value - 1),
-        device: columns.u8("device"),
+        device,
         place,
       };
     });
@@ -155,10 +208,10 @@ export class PairSource implements Source {
     return { reply: { of: there, ties }, buffer: null };
   }
 
-  private events(pairs: Pairs, node: number): Reply {
+  private events(pairs: Pairs, wanted: (row: number) => boolean): Reply {
     const events: [number, number][][] = [[], []];
-    pairs.node.forEach((one, row) => {
-      if (one !== node) return;
+    pairs.status.forEach((_, row) => {
+      if (!wanted(row)) return;
       for (const side of [0, 1] as const) {
         const id = pairs.id[side][row]!;
         const found = events[side]!;

@@ -6,17 +6,19 @@ import { formatDuration } from "../draw/format";
 import { THEMES } from "../draw/theme";
 import { deltaColour, deltaWords, shareWords } from "./delta";
 import { type Frame, shortLabels } from "./frames";
-import { bandPoints, medianSlot, MOST_SLOTS, placeSlots, type Slot } from "./strip_layout";
-
-export interface StripData {
-  labels: readonly [string, string];
-  slots: Frame;
-  lanes: Frame;
-  /** Total of the steps, before and after. */
-  totals: readonly [number, number];
-  /** The median of the steps' changes; null where it is not known. */
-  median: number | null;
-}
+import {
+  bandPoints,
+  GAP,
+  heightOf,
+  type Lane,
+  LANES,
+  lanesOf,
+  medianSlot,
+  MOST_SLOTS,
+  placeSlots,
+  type Slot,
+  type StripData,
+} from "./strip_layout";
 
 /** Which steps a saved page has figures of, and why not of all. */
 export interface Held {
@@ -24,13 +26,6 @@ export interface Held {
   why: string;
 }
 
-const LANES = [
-  { name: "compute", kind: "compute", height: 28 },
-  { name: "NCCL", kind: "communication", height: 14 },
-  { name: "copies", kind: "memory", height: 12 },
-] as const;
-const GAP = 2;
-const RUN = LANES.reduce((sum, { height }) => sum + height + GAP, 0);
 const BAND = 74;
 const LABELS = 18;
 const NARROW = 760;
@@ -42,11 +37,28 @@ export class Strip {
   private theme: ThemeName = "light";
   private width = 0;
 
-  /** `held` is null where every step can be chosen. */
+  /** Which steps can be chosen; null for all. */
+  private held: Held | null = null;
+
+  /** `words` are what the formats call kinds otherwise. */
   constructor(
     private readonly choose: (slot: number | null) => void,
-    private readonly held: Held | null = null,
+    private readonly words: Record<string, string> = {},
   ) {}
+
+  private get lanes(): Lane[] {
+    return lanesOf(this.data?.lanes ?? null, this.words);
+  }
+
+  /** Height of the lanes of one run. */
+  private get run(): number {
+    return heightOf(this.lanes);
+  }
+
+  setHeld(held: Held | null): void {
+    this.held = held;
+    this.draw();
+  }
 
   show(data: StripData | null): void {
     this.data = data;
@@ -74,7 +86,7 @@ export class Strip {
     if (data === null || width === 0) return;
     const narrow = width < NARROW;
     const gutter = narrow ? 92 : 152;
-    const room = Math.max(width - gutter - 16, 80);
+    const room = Math.max(width - gutter - 24, 80);
     const many = data.slots.rows > MOST_SLOTS;
     const shown = many
       ? [this.chosen ?? medianSlot(data.slots)]
@@ -107,9 +119,7 @@ export class Strip {
     return h(
       "p",
       { class: "hta-diff-legend" },
-      one("compute", kinds.compute),
-      one("NCCL", kinds.communication),
-      one("copies", kinds.memory),
+      ...this.lanes.map(({ name, kind }) => one(name, kinds[kind])),
       one("faster", deltaColour(-0.5, this.theme)),
       one("slower", deltaColour(0.5, this.theme)),
       h("span", { class: "hta-note" }, "dashed: no counterpart, not idle"),
@@ -159,7 +169,7 @@ export class Strip {
       const total = only === null ? data.totals[side] : only.length[side];
       return h(
         "div",
-        { class: "hta-diff-run", style: { height: `${RUN}px` } },
+        { class: "hta-diff-run", style: { height: `${this.run}px` } },
         h(
           "div",
           { class: "hta-diff-run-name" },
@@ -171,7 +181,7 @@ export class Strip {
           h(
             "div",
             { class: "hta-diff-lane-names" },
-            ...LANES.map(({ name, height }) =>
+            ...this.lanes.map(({ name, height }) =>
               h("span", { style: { height: `${height + GAP}px` } }, name),
             ),
           ),
@@ -181,7 +191,11 @@ export class Strip {
     return h(
       "div",
       { class: "hta-diff-gutter" },
-      h("small", { style: { height: `${LABELS}px` } }, narrow ? "" : "starts in line"),
+      h(
+        "small",
+        { style: { height: `${LABELS}px` }, title: `${data.whose}, steps starting in line` },
+        narrow ? "" : data.whose,
+      ),
       run(0),
       h(
         "div",
@@ -193,7 +207,7 @@ export class Strip {
   }
 
   private picture(slots: readonly Slot[], room: number, narrow: boolean): HTMLElement {
-    const height = LABELS + RUN + 4 + BAND + 4 + RUN;
+    const height = LABELS + 2 * this.run + 8 + BAND;
     const canvas = h("canvas", { class: "hta-diff-canvas", "aria-hidden": "true" });
     const dpr = window.devicePixelRatio || 1;
     canvas.width = Math.round(room * dpr);
@@ -210,7 +224,8 @@ export class Strip {
   private slot(slot: Slot, narrow: boolean): SVGElement {
     const { x, width, reach, diff, length, label } = slot;
     const theme = THEMES[this.theme];
-    const top = LABELS + RUN + 4;
+    const { run } = this;
+    const top = LABELS + run + 4;
     const on = this.chosen === slot.slot;
     const group = svg("g", {
       class: on ? "hta-diff-slot hta-on" : "hta-diff-slot",
@@ -232,7 +247,7 @@ export class Strip {
     });
     const part = (name: "text" | "rect" | "polygon" | "line", attributes: object, word?: string) =>
       group.append(svg(name, attributes as Record<string, string>, word));
-    part("rect", { x: 0, y: 0, width, height: top + BAND + 4 + RUN, fill: "transparent" });
+    part("rect", { x: 0, y: 0, width, height: top + BAND + 4 + run, fill: "transparent" });
     if (width >= 26) {
       const most = Math.floor((width - 2) / 6.4);
       const short = label.startsWith("Step ") ? label.slice(5) : label;
@@ -248,7 +263,7 @@ export class Strip {
       });
     }
     for (const side of [0, 1] as const) {
-      const y = LABELS + side * (RUN + 8 + BAND) + RUN / 2;
+      const y = LABELS + side * (run + 8 + BAND) + run / 2;
       if (width - reach[side] < 3) continue;
       part("line", {
         x1: reach[side] + 1,
@@ -261,18 +276,18 @@ export class Strip {
       part("line", {
         x1: reach[side],
         x2: reach[side],
-        y1: y - RUN / 2,
-        y2: y + RUN / 2 - GAP,
+        y1: y - run / 2,
+        y2: y + run / 2 - GAP,
         stroke: theme.ruleStrong,
       });
     }
-    this.words(slot, narrow, top, part);
+    this.tell(slot, narrow, top, part);
     if (on) {
       part("rect", {
         x: 0.5,
         y: LABELS - 0.5,
         width: Math.max(width - 1, 1),
-        height: top + BAND + 4 + RUN - LABELS,
+        height: top + BAND + 4 + run - LABELS,
         fill: "none",
         stroke: theme.focus,
         "stroke-width": 2,
@@ -282,7 +297,7 @@ export class Strip {
   }
 
   /** The numbers stand in the grey part where they fit, else on a plate. */
-  private words(
+  private tell(
     { diff, length, width, reach }: Slot,
     narrow: boolean,
     top: number,
@@ -323,16 +338,17 @@ export class Strip {
     if (pen === null || data === null) return;
     const theme = THEMES[this.theme];
     pen.scale(dpr, dpr);
-    const laneTop = (side: number, lane: number): number =>
+    const { lanes: drawn, run } = this;
+    const laneTop = (side: number, place: number): number =>
       LABELS +
-      side * (RUN + 8 + BAND) +
-      LANES.slice(0, lane).reduce((sum, { height }) => sum + height + GAP, 0);
+      side * (run + 8 + BAND) +
+      drawn.reduce((sum, one) => sum + (one.place < place ? one.height + GAP : 0), 0);
     const bySlot = new Map(slots.map((slot) => [slot.slot, slot]));
     for (const { x, reach } of slots) {
       for (const side of [0, 1] as const) {
         pen.fillStyle = theme.lane;
-        LANES.forEach(({ height }, lane) =>
-          pen.fillRect(x, laneTop(side, lane), reach[side], height),
+        drawn.forEach(({ height, place }) =>
+          pen.fillRect(x, laneTop(side, place), reach[side], height),
         );
       }
     }
@@ -375,7 +391,7 @@ export class Strip {
     }
     pen.fillStyle = theme.kind.annotation;
     for (const { x } of slots) {
-      for (const s of [0, 1]) pen.fillRect(x - 1, laneTop(s, 0), 2, RUN - GAP);
+      for (const s of [0, 1]) pen.fillRect(x - 1, laneTop(s, 0), 2, run - GAP);
     }
   }
 }

@@ -1,6 +1,6 @@
 /** The line at the top: which runs, what to know before trusting them, and how they lie together. */
 
-import { button } from "../app/controls";
+import { button, redoButton, undoButton } from "../app/controls";
 import { fill, h } from "../app/dom";
 import { Popover } from "../app/popover";
 import { plural } from "../draw/format";
@@ -15,6 +15,8 @@ export interface ToolbarWays {
   couple(): void;
   undo(): void;
   redo(): void;
+  /** Frames and timelines of one pair of ranks; null for all. */
+  setPair(pair: number | null): void;
   /** Null where there is no kernel to write files. */
   exportPair: ((path: string) => Promise<string>) | null;
   savePage: ((path: string) => Promise<string>) | null;
@@ -37,12 +39,16 @@ export class DiffToolbar {
   private readonly bases: HTMLButtonElement[];
   private readonly select: HTMLSelectElement;
   private readonly link: HTMLButtonElement;
+  private readonly pairs: HTMLSelectElement;
+  private readonly undo: HTMLButtonElement;
+  private readonly redo: HTMLButtonElement;
   private cautions: About["cautions"] = [];
 
   constructor(
     private readonly ways: ToolbarWays,
-    hasEvents: boolean,
+    about: About,
   ) {
+    const hasEvents = about.has_events;
     this.badge = h("button", { type: "button", class: "hta-badge hta-warn hta-problem-badge" });
     this.opens(this.badge, "What makes these runs less than comparable", () =>
       h(
@@ -72,6 +78,16 @@ export class DiffToolbar {
       },
       ...BASES.map(([base, text]) => h("option", { value: base }, text)),
     );
+    this.pairs = h("select", {
+      class: "hta-diff-pairs",
+      "aria-label": "Ranks",
+      title: "Which ranks figures and timelines are of",
+      on: {
+        change: () => ways.setPair(this.pairs.value === "" ? null : Number(this.pairs.value)),
+      },
+    });
+    this.undo = undoButton(() => ways.undo());
+    this.redo = redoButton(() => ways.redo());
     this.link = button({
       text: "Linked",
       name: "Linked: zoom and select on both timelines together",
@@ -83,7 +99,7 @@ export class DiffToolbar {
       name: "Export… both runs as one trace, or a window",
       press: () => {},
     });
-    this.opens(exports, "Export", () => this.sheet());
+    this.opens(exports, "Export", () => this.sheet(hasEvents));
     this.el = h(
       "div",
       { class: "hta-toolbar hta-dash-toolbar", role: "toolbar", "aria-label": "Comparison" },
@@ -100,20 +116,47 @@ export class DiffToolbar {
           ),
           this.select,
         ),
-      hasEvents &&
-        h(
-          "div",
-          { class: "hta-pair" },
-          button({ icon: "undo", name: "Undo", press: () => ways.undo() }),
-          button({ icon: "redo", name: "Redo", press: () => ways.redo() }),
-        ),
+      hasEvents && about.rank_pairs.length > 1 && this.pairs,
+      hasEvents && h("div", { class: "hta-pair" }, this.undo, this.redo),
       hasEvents && this.link,
       button({ text: "Swap", name: "Swap: before becomes after", press: () => ways.swap() }),
-      hasEvents && exports,
+      (hasEvents || ways.savePage !== null) && exports,
     );
   }
 
-  setAbout(labels: readonly [string, string], about: About): void {
+  setHistory(canUndo: boolean, canRedo: boolean): void {
+    // Not `disabled`: a disabled button loses the focus that the next key needs.
+    this.undo.setAttribute("aria-disabled", String(!canUndo));
+    this.redo.setAttribute("aria-disabled", String(!canRedo));
+  }
+
+  setPair(pair: number | null): void {
+    this.pairs.value = pair === null ? "" : String(pair);
+  }
+
+  private listPairs(about: About, swapped: boolean): void {
+    const { rank_pairs: pairs, held_pairs: held } = about;
+    const chosen = this.pairs.value;
+    const all = about.by_rank_means ? "all ranks (means)" : `all ${pairs.length} pairs of ranks`;
+    fill(
+      this.pairs,
+      h("option", { value: "" }, all),
+      ...pairs.map((pair, at) => {
+        const [before, after] = swapped ? [pair[1], pair[0]] : pair;
+        const words = before === after ? `rank ${before}` : `rank ${before} → rank ${after}`;
+        const lacks = held !== undefined && !held.includes(at);
+        return h(
+          "option",
+          { value: String(at), disabled: lacks },
+          lacks ? `${words} (not in this page)` : words,
+        );
+      }),
+    );
+    this.pairs.value = chosen;
+  }
+
+  setAbout(labels: readonly [string, string], about: About, swapped: boolean): void {
+    this.listPairs(about, swapped);
     fill(this.title, shortLabels(labels).join(" → "));
     this.title.title = `${labels[0]} → ${labels[1]}`;
     fill(this.facts, about.facts);
@@ -156,7 +199,7 @@ export class DiffToolbar {
     });
   }
 
-  private sheet(): HTMLElement {
+  private sheet(hasEvents: boolean): HTMLElement {
     const { ways } = this;
     const said = h("p", { class: "hta-note", "aria-live": "polite" });
     const file = (
@@ -183,14 +226,15 @@ export class DiffToolbar {
     return h(
       "div",
       { class: "hta-save-form" },
-      file("Write both as one trace", "pair.json.gz", ways.exportPair),
+      hasEvents && file("Write both as one trace", "pair.json.gz", ways.exportPair),
       file("Save this page", "diff.html", ways.savePage),
-      h(
-        "div",
-        { class: "hta-diff-file" },
-        button({ text: "Window of before…", press: () => ways.exportSide(0) }),
-        button({ text: "Window of after…", press: () => ways.exportSide(1) }),
-      ),
+      hasEvents &&
+        h(
+          "div",
+          { class: "hta-diff-file" },
+          button({ text: "Window of before…", press: () => ways.exportSide(0) }),
+          button({ text: "Window of after…", press: () => ways.exportSide(1) }),
+        ),
       said,
     );
   }

@@ -32,13 +32,15 @@ const ORDER = ["compute", "communication", "memory", "cpu", "idle"];
 const MOST_PARTS = 8;
 
 /** Kinds in the order of their size, each from where the one before ended. */
-export function waterfallBars(kinds: Frame): Bar[] {
+export function waterfallBars(kinds: Frame, words: Record<string, string> = WORDS): Bar[] {
   let at = Number(kinds.attrs.before_ns ?? 0);
-  return rowsOf(kinds).map((row) => {
-    const bar = barOf(row, WORDS[text(row, "kind")] ?? text(row, "kind"), at, 0);
+  const bars = rowsOf(kinds).map((row) => {
+    const bar = barOf(row, words[text(row, "kind")] ?? text(row, "kind"), at, 0);
     at = bar.to;
     return bar;
   });
+  // Kinds that neither run has.
+  return bars.filter(({ before, after }) => before !== 0 || after !== 0);
 }
 
 /** What a kind is made of: the largest differences, and the rest as one, so that it adds up. */
@@ -95,13 +97,22 @@ export class Waterfall {
   readonly el = h("section", { class: "hta-diff-pane hta-diff-waterfall" });
   private kinds: Frame | null = null;
   private what = "";
+  private spread = "";
   private open: string | null = null;
   private isFirst = true;
   private level: Level = "operator";
   private parts: Frame | null = null;
   private theme: ThemeName = "light";
 
-  constructor(private readonly ask: (level: Level) => Promise<Frame>) {}
+  private readonly words: Record<string, string>;
+
+  /** `words` are what the formats call kinds otherwise. */
+  constructor(
+    private readonly ask: (level: Level) => Promise<Frame>,
+    private readonly own: Record<string, string> = {},
+  ) {
+    this.words = { ...WORDS, ...own };
+  }
 
   show(kinds: Frame, what: string): void {
     if (this.isFirst) {
@@ -115,6 +126,12 @@ export class Waterfall {
     this.parts = null;
     this.draw();
     if (this.open !== null) void this.load();
+  }
+
+  /** How the steps scatter, and whether their difference is more than that. */
+  setSpread(words: string): void {
+    this.spread = words;
+    this.draw();
   }
 
   setTheme(theme: ThemeName): void {
@@ -141,7 +158,7 @@ export class Waterfall {
     if (kinds === null) return;
     const before = Number(kinds.attrs.before_ns ?? 0);
     const after = Number(kinds.attrs.after_ns ?? 0);
-    const bars = waterfallBars(kinds).flatMap((bar) =>
+    const bars = waterfallBars(kinds, this.words).flatMap((bar) =>
       bar.kind === this.open && this.parts !== null ? [bar, ...partBars(this.parts, bar)] : [bar],
     );
     const most = Math.max(before, after, 1, ...bars.flatMap(({ from, to }) => [from, to]));
@@ -153,7 +170,7 @@ export class Waterfall {
     const title =
       diff === 0
         ? `Where the time goes ${this.what}`
-        : `Where the ${formatDuration(Math.abs(diff))} ${diff > 0 ? "come" : "went"} from ${this.what}`;
+        : `Where the ${formatDuration(Math.abs(diff))} ${diff > 0 ? "come from" : "less come from"} ${this.what}`;
     fill(
       this.el,
       h(
@@ -163,7 +180,7 @@ export class Waterfall {
         h(
           "span",
           { class: "hta-diff-choice", role: "group", "aria-label": "What kinds are parted by" },
-          ...(["operator", "kernel"] as const).map((level) =>
+          ...(["operator", "kernel", "cause"] as const).map((level) =>
             h(
               "button",
               {
@@ -179,10 +196,13 @@ export class Waterfall {
       h(
         "p",
         { class: "hta-about" },
-        "every moment of the steps counted once: compute, else NCCL, else copies, else idle. " +
+        (Object.keys(this.own).length > 0
+          ? "every moment counted once. "
+          : "every moment of the steps counted once: compute, else NCCL, else copies, else idle. ") +
           (enlarged > 1 ? `Changes are drawn ${enlarged.toFixed(0)} times as wide. ` : "") +
           "Click a kind to see what it is made of.",
       ),
+      this.spread !== "" && h("p", { class: "hta-diff-spread" }, this.spread),
       h(
         "div",
         { class: "hta-diff-bars" },
@@ -223,7 +243,7 @@ export class Waterfall {
           { class: "hta-diff-stack" },
           ...rows.map((row) =>
             h("i", {
-              title: `${WORDS[text(row, "kind")] ?? ""} ${formatDuration(number(row, column))}`,
+              title: `${this.words[text(row, "kind")] ?? ""} ${formatDuration(number(row, column))}`,
               style: {
                 width: share(number(row, column)),
                 background: this.kindColour(text(row, "kind")),

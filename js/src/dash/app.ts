@@ -1,25 +1,25 @@
 /** One view of a dashboard: puts the parts together, and the selection through all of them. */
 
 import { type MakeStage, TimelineApp } from "../app/app";
-import { copyText } from "../app/clipboard";
+import { copyWords } from "../app/clipboard";
 import { throttle } from "../app/context";
 import { h, toggle } from "../app/dom";
 import { detectTheme, watchTheme } from "../app/host_theme";
 import { problemLines } from "../app/panels/problems";
-import { same } from "../app/history";
 import type { Model } from "../app/shared";
 import { applyTheme } from "../app/theme_vars";
+import { TIGHT_PX } from "../app/widths";
 import type { Scene, Source, Span, ThemeName } from "../contract";
 import { plural } from "../draw/format";
 import type { LiveSource } from "../data/offline";
+import { watchBoxes } from "../layout/size_watcher";
 import { Board } from "./board";
-import { type Tables } from "./by_format/rows";
 import { withTables } from "./by_format/source";
 import { PANELS } from "./catalog";
-import type { FigureItems, MakeChart } from "./chart_slot";
+import type { MakeChart } from "./chart_slot";
 import { ChartsLoader } from "./charts_loader";
 import { Choosing } from "./choosing";
-import { Headline, type HeadlineFacts } from "./headline";
+import { Headline } from "./headline";
 import { kernelSays, progressWords } from "./kernel_words";
 import { listenToDashKeys } from "./keys";
 import { type Choice, shownIds, withPanel } from "./layout";
@@ -30,6 +30,7 @@ import { SelectionPanel } from "./selection_panel";
 import { TakeAway } from "./take_away";
 import { LEAST_PX, TimelineFit } from "./timeline_fit";
 import { DashToolbar } from "./toolbar";
+import { Traits } from "./traits";
 import type { Brush } from "./types";
 import { phrasesOf } from "./words";
 
@@ -52,8 +53,6 @@ export interface DashOptions {
 /** While the view moves, figures of what is in view follow at this pace. */
 const VIEW_MS = 160;
 const FIT_MS = 120;
-/** Below this width badges are brief. */
-const TIGHT_PX = 760;
 const MOST_OFFERS = 4;
 
 export class DashApp {
@@ -69,6 +68,7 @@ export class DashApp {
   private readonly charts: ChartsLoader;
   private readonly takeAway: TakeAway;
   private readonly fit: TimelineFit;
+  private readonly traits: Traits;
   /** What the timeline shows now, be it on its way. */
   private view: Span;
   private scene: Scene;
@@ -80,6 +80,7 @@ export class DashApp {
     private readonly options: DashOptions,
   ) {
     const { signal, scene, source } = options;
+    this.traits = new Traits(options.model, signal);
     this.scene = scene;
     this.view = scene.range;
     this.root = h("div", {
@@ -125,22 +126,21 @@ export class DashApp {
       redo: () => this.choosing.redo(),
       setScope: (scope) => this.choosing.setScope(scope),
       clear: () => this.choosing.select(null),
-      showPanel: (id, on) => this.setChoice(withPanel(this.choice, id, on)),
-      isShown: (id) => shownIds(this.choice).includes(id),
-      isOffered: (id) => this.offered?.includes(id) ?? true,
-      exports: () => this.takeAway.all(shownIds(this.choice)),
+      showPanel: (id, on) => this.setChoice(withPanel(this.traits.choice, id, on)),
+      isShown: (id) => shownIds(this.traits.choice).includes(id),
+      isOffered: (id) => this.traits.offered?.includes(id) ?? true,
+      exports: () => this.takeAway.all(shownIds(this.traits.choice)),
       saveForm: () => this.takeAway.saveForm(),
       help: () => this.timeline.openHelp(),
       openProblems: () => this.openProblems(),
     });
     const status = h("div", { class: "hta-dash-status" });
-    status.hidden = this.offered?.includes("timeline") === false;
+    status.hidden = this.traits.offered?.includes("timeline") === false;
     const box = h("div", { class: "hta-timeline-place" });
     this.panes.setFixed("timeline", box);
     this.board = new Board(this.root, (id) => this.panes.pane(id).el, status);
     this.root.append(this.toolbar.el, this.headline.el, this.board.el);
 
-    const folded = options.model.get("folded");
     this.timeline = new TimelineApp(box, {
       scene,
       state: options.state,
@@ -148,8 +148,8 @@ export class DashApp {
       height: LEAST_PX,
       signal,
       makeStage: options.makeStage,
-      folded: typeof folded === "boolean" ? folded : null,
-      keepFolded: (on) => this.keep("folded", on),
+      folded: this.traits.folded,
+      keepFolded: (on) => this.traits.keep("folded", on),
       part: {
         status,
         theme: this.theme,
@@ -160,7 +160,7 @@ export class DashApp {
     this.fit = new TimelineFit({
       timeline: this.timeline,
       board: this.board,
-      given: () => (options.model.get("height") ?? null) as number | null,
+      given: () => this.traits.height,
       heightOf: (id) => this.panes.pane(id).el.offsetHeight,
       isCalm: () => this.choosing.selection === null,
     });
@@ -206,16 +206,14 @@ export class DashApp {
   }
 
   private makeCharts(): ChartsLoader {
-    const { source, signal, model, bokeh, makeChart } = this.options;
-    const given = (): Record<string, FigureItems> =>
-      (model.get("_figures") ?? {}) as Record<string, FigureItems>;
+    const { source, signal, bokeh, makeChart } = this.options;
     const ways = {
       source,
       signal,
       makeChart,
       bokeh,
-      given,
-      shown: () => shownIds(this.choice),
+      given: () => this.traits.figures,
+      shown: () => shownIds(this.traits.choice),
       brush: (id: string, brush: Brush) => this.choosing.brush(id, brush),
       drawn: (id: string) => this.panes.show(id),
       done: () => this.fetchOffline(),
@@ -224,11 +222,10 @@ export class DashApp {
   }
 
   private makePanes(): Panes {
-    const { source, signal, model } = this.options;
-    const tables = (): Tables => (model.get("_tables") ?? {}) as Tables;
+    const { source, signal } = this.options;
     return new Panes({
       root: this.root,
-      source: withTables(source, tables),
+      source: withTables(source, () => this.traits.tables),
       signal,
       choosing: this.choosing,
       charts: this.charts,
@@ -237,9 +234,9 @@ export class DashApp {
       scene: () => this.scene,
       view: () => this.view,
       menu: (id) => this.paneMenu(id),
-      metric: () => (model.get("metric") ?? "") as string,
+      metric: () => this.traits.metric,
       setMetric: (metric) => {
-        this.keep("metric", metric);
+        this.traits.keep("metric", metric);
         this.panes.metricChanged();
       },
       shown: () => this.saySelection(),
@@ -249,34 +246,29 @@ export class DashApp {
   private readonly shortName = (name: string): string => this.panes.shortName(name);
 
   private listen(): void {
-    const { root, options } = this;
-    const { signal, model, source } = options;
-    const listen = (name: string, listener: () => void): void => {
-      model.on(`change:${name}`, listener);
-      signal.addEventListener("abort", () => model.off(`change:${name}`, listener), { once: true });
-    };
-    listen("panels", () => this.arrange());
-    listen("height", () => this.fit.fit(true));
-    listen("folded", () => this.timeline.setFolded(model.get("folded") === true));
-    listen("_figures", () => void this.charts.start());
-    listen("bokehjs", () => void this.charts.start());
-    listen("_headline", () => this.showHeadline());
-    listen("metric", () => this.panes.metricChanged());
+    const { root, options, traits } = this;
+    const { signal, source } = options;
+    traits.onChange("panels", () => this.arrange());
+    traits.onChange("height", () => this.fit.fit(true));
+    traits.onChange("folded", () => this.timeline.setFolded(traits.folded === true));
+    traits.onChange("_figures", () => void this.charts.start());
+    traits.onChange("bokehjs", () => void this.charts.start());
+    traits.onChange("_headline", () => this.showHeadline());
+    traits.onChange("metric", () => this.panes.metricChanged());
     source.onStatus((status) => {
       // What a busy kernel could not tell is asked again once it is free.
       if (status === "live") this.panes.retry();
     }, signal);
     options.live?.source.onReturn(() => this.panes.retry(), signal);
     watchTheme(root, signal, (theme) => this.setTheme(theme));
-    const resized = new ResizeObserver(() => this.arrange());
-    resized.observe(root);
-    const fit = throttle(FIT_MS, signal, () => this.fit.fit());
-    const grown = new ResizeObserver(fit);
-    for (const id of this.offered ?? PANELS.map((one) => one.id)) {
-      if (id !== "timeline") grown.observe(this.panes.pane(id).el);
-    }
-    signal.addEventListener("abort", () => grown.disconnect(), { once: true });
-    signal.addEventListener("abort", () => this.close(resized), { once: true });
+    watchBoxes([root], () => this.arrange(), signal);
+    const panels = (traits.offered ?? PANELS.map(({ id }) => id)).filter((id) => id !== "timeline");
+    watchBoxes(
+      panels.map((id) => this.panes.pane(id).el),
+      throttle(FIT_MS, signal, () => this.fit.fit()),
+      signal,
+    );
+    signal.addEventListener("abort", () => root.remove(), { once: true });
     const keys = {
       undo: () => this.choosing.undo(),
       redo: () => this.choosing.redo(),
@@ -318,28 +310,15 @@ export class DashApp {
 
   // --- the panels ---------------------------------------------------------------------------------
 
-  /** The panels that the job's files have something for; null where nobody says. */
-  private get offered(): string[] | null {
-    const about = this.options.model.get("_about") as { panels?: string[] } | null | undefined;
-    return about?.panels ?? null;
-  }
-
-  private get choice(): Choice {
-    const given = this.options.model.get("panels");
-    return Array.isArray(given)
-      ? (given as string[])
-      : (this.offered ?? PANELS.map(({ id }) => id));
-  }
-
   private setChoice(choice: Choice): void {
-    this.keep("panels", choice);
+    this.traits.keep("panels", choice);
     this.arrange();
   }
 
   private arrange(): void {
     const width = this.root.clientWidth;
     if (width > 0) toggle(this.root, "hta-tight", width < TIGHT_PX);
-    if (!this.board.arrange(width, this.choice)) return;
+    if (!this.board.arrange(width, this.traits.choice)) return;
     this.panes.showAll();
     this.fit.fit(true);
     this.askLater();
@@ -348,15 +327,14 @@ export class DashApp {
 
   private showScene(): void {
     const { scene } = this;
-    const about = this.options.model.get("_about") as { format?: string } | null | undefined;
-    this.toolbar.setScene(scene, about?.format ?? "");
+    this.toolbar.setScene(scene, this.traits.format);
     this.toolbar.setProblems(problemLines(scene).length, scene);
     this.problems.print();
     this.showHeadline();
   }
 
   private showHeadline(): void {
-    const facts = (this.options.model.get("_headline") ?? null) as HeadlineFacts | null;
+    const facts = this.traits.headline;
     this.headline.show(facts);
     const findings = facts?.findings ?? [];
     this.words.offer(
@@ -379,11 +357,10 @@ export class DashApp {
 
   /** Ask the kernel for what it makes only when somebody looks. */
   private askLater(): void {
-    const { source, signal, model } = this.options;
+    const { source, signal } = this.options;
     if (signal.aborted) return;
-    const headline = model.get("_headline") ?? null;
     // It comes as a trait: every view of the model has it then.
-    if (headline === null) source.ask("headline", {}, signal).catch(() => undefined);
+    if (this.traits.headline === null) source.ask("headline", {}, signal).catch(() => undefined);
     this.charts.load();
   }
 
@@ -403,19 +380,18 @@ export class DashApp {
       ...this.takeAway.panel(id),
       {
         text: "Hide this panel",
-        press: () => this.setChoice(withPanel(this.choice, id, false)),
+        press: () => this.setChoice(withPanel(this.traits.choice, id, false)),
       },
     ];
   }
 
   private async copy(text: string, what: string): Promise<void> {
-    const done = await copyText(text, this.root);
-    if (this.options.signal.aborted) return;
-    this.timeline.flash([done ? `Copied ${what}.` : "The browser does not allow copying here."]);
+    const words = await copyWords(text, what, this.root);
+    if (!this.options.signal.aborted) this.timeline.flash(words);
   }
 
   private openProblems(): void {
-    if (!shownIds(this.choice).includes("problems")) {
+    if (!shownIds(this.traits.choice).includes("problems")) {
       this.timeline.openProblems();
       return;
     }
@@ -426,18 +402,5 @@ export class DashApp {
   /** Say in the widget what went wrong. */
   fail(title: string, error: unknown): void {
     this.timeline.fail(title, error);
-  }
-
-  /** Remember a trait of the dashboard's own. */
-  private keep(name: string, value: unknown): void {
-    const { model } = this.options;
-    if (same(model.get(name), value)) return;
-    model.set(name, value);
-    model.save_changes();
-  }
-
-  private close(resized: ResizeObserver): void {
-    resized.disconnect();
-    this.root.remove();
   }
 }

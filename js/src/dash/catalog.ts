@@ -4,26 +4,7 @@ import type { SelectionJson } from "../contract";
 import { EVERYTHING } from "../app/selection";
 import { FORMAT_PANELS } from "./by_format/catalog";
 import { readClauses, writeClauses } from "./clauses";
-
-export type Dimension = "ranks" | "names" | "kinds" | "window";
-
-export interface PanelKind {
-  id: string;
-  title: string;
-  /** One line on what is seen there. */
-  about: string;
-  /** What it is not filtered by. */
-  own: readonly Dimension[];
-  look: "timeline" | "heatmap" | "chart" | "table" | "words";
-}
-
-const panel = (
-  id: string,
-  look: PanelKind["look"],
-  title: string,
-  about: string,
-  ...own: Dimension[]
-): PanelKind => ({ id, look, title, about, own });
+import { panel, type PanelKind } from "./panel_kind";
 
 /** In the order of the list from which users choose. */
 export const PANELS: readonly PanelKind[] = [

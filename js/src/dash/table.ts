@@ -4,6 +4,7 @@ import { leftOutWords, sentences } from "./charts/phrases";
 import { button } from "../app/controls";
 import { aria, type Child, fill, h, toggle } from "../app/dom";
 import { formatCount } from "../draw/format";
+import { watchBoxes } from "../layout/size_watcher";
 import { toldApart } from "./charts/told_apart";
 import { picked } from "./choice";
 import type { Content } from "./pane";
@@ -85,9 +86,7 @@ export class NameTable implements Content {
       this.table,
       this.foot,
     );
-    const watch = new ResizeObserver(() => this.resized());
-    watch.observe(this.el);
-    signal.addEventListener("abort", () => watch.disconnect(), { once: true });
+    watchBoxes([this.el], () => this.resized(), signal);
   }
 
   show(frame: PanelFrame, chosen: Chosen): void {

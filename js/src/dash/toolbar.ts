@@ -1,6 +1,6 @@
 /** The line at the top: what is shown, what is wrong with it, and what can be done with all of it. */
 
-import { button, checkbox } from "../app/controls";
+import { button, checkbox, redoButton, undoButton } from "../app/controls";
 import { aria, type Child, fill, h, toggle } from "../app/dom";
 import { icon } from "../app/icons";
 import { Popover } from "../app/popover";
@@ -44,13 +44,8 @@ export class DashToolbar {
       class: "hta-badge hta-warn hta-problem-badge",
       on: { click: () => ways.openProblems() },
     });
-    this.undo = button({ icon: "undo", name: "Undo", key: "Ctrl+Z", press: () => ways.undo() });
-    this.redo = button({
-      icon: "redo",
-      name: "Redo",
-      key: "Ctrl+Shift+Z",
-      press: () => ways.redo(),
-    });
+    this.undo = undoButton(() => ways.undo());
+    this.redo = redoButton(() => ways.redo());
     this.scope = this.opener("Whole job", "What the figures are of", () => this.scopes());
     this.el = h(
       "div",

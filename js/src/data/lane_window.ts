@@ -39,6 +39,9 @@ export class LaneWindow {
   busy = new Uint16Array(0);
   count = new Uint16Array(0);
   kind = new Uint8Array(0);
+  /** By cell and by slice: what tiles carry for a colouring of its own; 255 where they do not. */
+  classes = new Uint8Array(0);
+  sliceClass = new Uint8Array(0);
   min = new Float32Array(0);
   max = new Float32Array(0);
   /** One entry per tile. */
@@ -129,6 +132,8 @@ export class LaneWindow {
     this.busy.set(tile.busy, at);
     this.count.set(tile.count, at);
     this.kind.set(tile.kind, at);
+    if (tile.classes.length > 0) this.classes.set(tile.classes, at);
+    else this.classes.fill(255, at, at + TILE_CELLS);
     if (tile.min.length > 0) {
       this.hasCounter = true;
       this.min.set(tile.min, at);
@@ -146,6 +151,7 @@ export class LaneWindow {
     this.busy.fill(0, from, to);
     this.count.fill(0, from, to);
     this.kind.fill(255, from, to);
+    this.classes.fill(255, from, to);
     this.min.fill(Number.NaN, from, to);
   }
 
@@ -188,6 +194,7 @@ export class LaneWindow {
         if (tile.count[k]! > 0 && tile.busy[k]! > most) {
           most = tile.busy[k]!;
           this.kind[at + cell] = tile.kind[k]!;
+          this.classes[at + cell] = tile.classes[k] ?? 255;
         }
         if (counter && tile.min[k]! < min) min = tile.min[k]!;
         if (counter && tile.max[k]! > max) max = tile.max[k]!;
@@ -227,6 +234,7 @@ export class LaneWindow {
         this.busy[at + cell] = Math.max(0, Math.round(leftShare[from]! * 65535));
         this.count[at + cell] = Math.max(0, leftCount[from]!);
         this.kind[at + cell] = tile.kind[from]!;
+        this.classes[at + cell] = tile.classes[from] ?? 255;
         this.min[at + cell] = counter ? tile.min[from]! : Number.NaN;
         this.max[at + cell] = counter ? tile.max[from]! : Number.NaN;
       }
@@ -253,6 +261,7 @@ export class LaneWindow {
       this.sliceName[at] = tile.sliceName[i]!;
       this.sliceKind[at] = tile.sliceKind[i]!;
       this.sliceFlags[at] = tile.sliceFlags[i]!;
+      this.sliceClass[at] = tile.sliceClass[i] ?? 255;
       this.slices += 1;
     }
   }
@@ -280,6 +289,7 @@ export class LaneWindow {
     this.sliceName = Uint32Array.from(order, (i) => this.sliceName[i]!);
     this.sliceKind = Uint8Array.from(order, (i) => this.sliceKind[i]!);
     this.sliceFlags = Uint8Array.from(order, (i) => this.sliceFlags[i]!);
+    this.sliceClass = Uint8Array.from(order, (i) => this.sliceClass[i]!);
   }
 
   private reserveCells(cells: number): void {
@@ -287,6 +297,7 @@ export class LaneWindow {
     this.busy = new Uint16Array(cells);
     this.count = new Uint16Array(cells);
     this.kind = new Uint8Array(cells);
+    this.classes = new Uint8Array(cells);
     this.min = new Float32Array(cells);
     this.max = new Float32Array(cells);
   }
@@ -300,6 +311,7 @@ export class LaneWindow {
     this.sliceName = grown(this.sliceName, new Uint32Array(size));
     this.sliceKind = grown(this.sliceKind, new Uint8Array(size));
     this.sliceFlags = grown(this.sliceFlags, new Uint8Array(size));
+    this.sliceClass = grown(this.sliceClass, new Uint8Array(size));
   }
 }
 

@@ -35,13 +35,15 @@ const NOTHING: Progress = { state: "waiting", bytes: 0, of: 0, message: "" };
 
 export class OfflineData {
   private current = NOTHING;
-  private made: PageSource | null = null;
+  private made: Source | null = null;
   private round = new AbortController();
   private readonly listeners = new Set<(progress: Progress) => void>();
 
+  /** `open` makes the source of what the kernel sent. */
   constructor(
     private readonly kernel: Source,
     private readonly signal: AbortSignal,
+    private readonly open: (held: Blocks) => Promise<Source> = openJob,
   ) {
     signal.addEventListener(
       "abort",
@@ -58,7 +60,7 @@ export class OfflineData {
   }
 
   /** What the page holds; null as long as that is nothing. */
-  page = (): Promise<PageSource | null> => Promise.resolve(this.made);
+  page = (): Promise<Source | null> => Promise.resolve(this.made);
 
   onProgress(listener: (progress: Progress) => void, signal: AbortSignal): void {
     this.listeners.add(listener);
@@ -97,10 +99,9 @@ export class OfflineData {
       await idle(signal);
     }
     if (at !== bytes) throw new Error(`The kernel sent ${at} bytes of ${bytes}.`);
-    const held = heldIn(content, blocks);
-    const text = new TextDecoder().decode(await readBlock(held, "document"));
+    const made = await this.open(heldIn(content, blocks));
     signal.throwIfAborted();
-    this.made = new PageSource(JSON.parse(text) as PageDocument, held, download);
+    this.made = made;
     this.tell({ state: "ready", bytes, of: bytes, message: "" });
   }
 
@@ -128,10 +129,19 @@ export interface LiveSource {
 }
 
 /** The fetching begins with `offline.start()`. */
-export function liveSource(model: MessageModel, signal: AbortSignal): LiveSource {
+export function liveSource(
+  model: MessageModel,
+  signal: AbortSignal,
+  open: (held: Blocks) => Promise<Source> = openJob,
+): LiveSource {
   const kernel = new KernelSource(model, signal);
-  const offline = new OfflineData(kernel, signal);
+  const offline = new OfflineData(kernel, signal, open);
   return { source: new HybridSource(kernel, offline.page, signal), offline };
+}
+
+async function openJob(held: Blocks): Promise<Source> {
+  const text = new TextDecoder().decode(await readBlock(held, "document"));
+  return new PageSource(JSON.parse(text) as PageDocument, held, download);
 }
 
 function heldIn(content: Uint8Array, places: Record<string, [number, number]>): Blocks {

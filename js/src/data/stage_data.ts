@@ -164,6 +164,11 @@ export class StageData {
     }
   }
 
+  /** Ask for nothing more until the next `show`. */
+  rest(): void {
+    this.loader.rest();
+  }
+
   destroy(): void {
     this.loader.destroy();
     const { statsAsk, minimapAsk, searchAsk, chosenAsk, latenessAsk, ribbonAsk } = this;

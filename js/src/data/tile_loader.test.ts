@@ -1,9 +1,11 @@
+import { gzipSync } from "node:zlib";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { fakeJob } from "../../dev/fake_job";
 import { FakeSource } from "../../dev/fake_source";
 import { IDLE_MS, RETRY_MS, TileLoader } from "./tile_loader";
 import type { Sight } from "./tile_plan";
-import { TileStore } from "./tile_store";
+import { decodeTiles } from "../protocol/decode";
+import { type TilePart, TileStore } from "./tile_store";
 
 const job = fakeJob(2, 1, 0.05);
 let source: FakeSource;
@@ -19,6 +21,7 @@ const sight = (start: number, span: number): Sight => ({
   range: job.scene.range,
 });
 const levels = () => source.asked.map(({ request }) => request.level as number);
+const zipped = (buffer: ArrayBuffer) => new Uint8Array(gzipSync(buffer)).buffer;
 const settle = () => vi.advanceTimersByTimeAsync(0);
 
 beforeEach(() => {
@@ -51,6 +54,45 @@ test("while one request is out no other goes; then the newest view's", async () 
   source.release();
   await settle();
   expect(levels().slice(0, 2)).toEqual([16, 3]);
+});
+
+test("asks next for what an answer left out, and takes none of it for empty", async () => {
+  const whole = source.ask.bind(source);
+  vi.spyOn(source, "ask").mockImplementationOnce(async (op, request) => {
+    const [part] = request.parts as { lanes: number[]; first: number; last: number }[];
+    const { reply, buffer } = await whole(op, {
+      ...request,
+      parts: [{ ...part!, lanes: [0] }],
+    });
+    return { reply: { ...reply, left: [{ ...part!, lanes: [1] }] }, buffer };
+  });
+  loader.show(sight(0, 1e8));
+  await settle();
+  const parts = source.asked.map(({ request }) => request.parts as { lanes: number[] }[]);
+  expect(parts.map(([part]) => part!.lanes)).toEqual([[0], [1]]);
+  expect(loader.pending).toBe(false);
+  expect(told).toBe(2);
+});
+
+test("unpacks what comes zipped", async () => {
+  vi.useRealTimers();
+  const whole = source.ask.bind(source);
+  vi.spyOn(source, "ask").mockImplementationOnce(async (op, request) => {
+    const { reply, buffer } = await whole(op, request);
+    return { reply: { ...reply, gzip: true }, buffer: zipped(buffer!) };
+  });
+  loader.show(sight(0, 1e8));
+  await vi.waitFor(() => expect(told).toBe(1));
+  expect(loader.error).toBeNull();
+  const plain = new TileStore(job.scene.lanes);
+  const asked = source.asked[0]!.request as { level: number; parts: TilePart[] };
+  plain.add(asked.parts, decodeTiles(await whole("tiles", asked)));
+  const [{ first, last }] = asked.parts as [TilePart];
+  for (let index = first; index < last; index += 1) {
+    expect(store.get(0, asked.level, index)).toEqual(plain.get(0, asked.level, index));
+  }
+  expect(store.size).toBe(plain.size);
+  expect(store.size).toBeGreaterThan(1000);
 });
 
 test("asks ahead only when things rest, and not of a busy kernel", async () => {

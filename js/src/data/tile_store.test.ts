@@ -12,7 +12,7 @@ interface Given {
   slices?: [id: number, start: number, dur: number][];
 }
 
-function reply(level: number, tiles: Given[]): TilesReply {
+function reply(level: number, tiles: Given[], classed = false): TilesReply {
   const n = tiles.length;
   const cells = <T extends Uint16Array | Uint8Array>(
     out: T,
@@ -34,7 +34,6 @@ function reply(level: number, tiles: Given[]): TilesReply {
     busy: cells(new Uint16Array(256 * n), (t, c) => t.busy?.(c) ?? 0),
     count: cells(new Uint16Array(256 * n), (t, c) => t.count?.(c) ?? 1),
     kind: new Uint8Array(256 * n),
-    mask: new Uint8Array(256 * n),
     sliceFirst: Uint32Array.from(first),
     sliceStart: Float64Array.from(all, ([, start]) => start),
     sliceDur: Float64Array.from(all, ([, , dur]) => dur),
@@ -47,6 +46,8 @@ function reply(level: number, tiles: Given[]): TilesReply {
     counterMin: new Float32Array(0),
     counterMax: new Float32Array(0),
     names: { "7": "add" },
+    classes: new Uint8Array(classed ? 256 * n : 0).fill(2),
+    sliceClass: new Uint8Array(classed ? all.length : 0),
   };
 }
 
@@ -212,6 +213,25 @@ describe("a window over a lane", () => {
     expect(window.slices).toBe(1);
     expect(window.busy.slice(0, 16).every((value) => value <= 1)).toBe(true);
     expect(window.count.slice(0, 16).every((value) => value === 0)).toBe(true);
+  });
+
+  test("tiles without classes are drawn until those with classes come", () => {
+    const store = new TileStore(1);
+    const slices: [number, number, number][] = [[4, 10, 20]];
+    const parts = [part([0], 0, 2)];
+    store.add(parts, reply(0, [{ lane: 0, index: 0, slices }]));
+    expect(store.has(0, 0, 0)).toBe(true);
+    store.classed = true;
+    // What is empty has no classes to wait for.
+    expect([store.has(0, 0, 0), store.has(0, 0, 1)]).toEqual([false, true]);
+    // An answer that was under way when classes were asked for.
+    store.add(parts, reply(0, [{ lane: 0, index: 0, slices }]));
+    expect(store.has(0, 0, 0)).toBe(false);
+    const before = windowOf(store, 0, 0, 1);
+    expect([before.classes[0], before.sliceClass[0], before.slices]).toEqual([255, 255, 1]);
+    store.add(parts, reply(0, [{ lane: 0, index: 0, slices }], true));
+    const after = windowOf(store, 0, 0, 1);
+    expect([after.classes[0], after.sliceClass[0]]).toEqual([2, 0]);
   });
 
   test("a slice across tiles is there once", () => {

@@ -7,13 +7,15 @@ export interface Tile {
   readonly busy: Uint16Array;
   readonly count: Uint16Array;
   readonly kind: Uint8Array;
-  readonly mask: Uint8Array;
   readonly sliceStart: Float64Array;
   readonly sliceDur: Float64Array;
   readonly sliceId: Uint32Array;
   readonly sliceName: Uint32Array;
   readonly sliceKind: Uint8Array;
   readonly sliceFlags: Uint8Array;
+  /** By cell and by slice; length 0 where they were not asked for. */
+  readonly classes: Uint8Array;
+  readonly sliceClass: Uint8Array;
   /** Of counter lanes; length 0 elsewhere. */
   readonly min: Float32Array;
   readonly max: Float32Array;
@@ -50,13 +52,14 @@ export const EMPTY: Tile = {
   busy: NO_CELLS,
   count: NO_CELLS,
   kind: new Uint8Array(TILE_CELLS).fill(255),
-  mask: new Uint8Array(TILE_CELLS),
   sliceStart: NO_F64,
   sliceDur: NO_F64,
   sliceId: NO_U32,
   sliceName: NO_U32,
   sliceKind: NO_U8,
   sliceFlags: NO_U8,
+  classes: new Uint8Array(TILE_CELLS).fill(255),
+  sliceClass: NO_U8,
   min: NO_F32,
   max: NO_F32,
   bytes: EMPTY_BYTES,
@@ -69,6 +72,8 @@ export class TileStore {
   readonly names = new Map<number, string>();
   /** Grows with each change of a lane's tiles, so that what is derived from them can be kept. */
   readonly versions: Uint32Array;
+  /** Tiles without classes count as missing, though they are drawn as long as there are no others. */
+  classed = false;
   private readonly rows = new Map<number, Map<number, Entry>>();
   private readonly levelsOfLane = new Map<number, Set<number>>();
   private bytes = 0;
@@ -91,11 +96,16 @@ export class TileStore {
   }
 
   has(lane: number, level: number, index: number): boolean {
-    return this.rows.get(level * LANES + lane)?.has(index) ?? false;
+    const entry = this.entry(lane, level, index);
+    return entry !== undefined && (!this.classed || entry.tile.classes.length > 0);
+  }
+
+  private entry(lane: number, level: number, index: number): Entry | undefined {
+    return this.rows.get(level * LANES + lane)?.get(index);
   }
 
   get(lane: number, level: number, index: number): Tile | undefined {
-    const entry = this.rows.get(level * LANES + lane)?.get(index);
+    const entry = this.entry(lane, level, index);
     if (entry === undefined) return undefined;
     entry.used = this.clock;
     return entry.tile;
@@ -120,7 +130,8 @@ export class TileStore {
     for (const { lanes, first, last } of parts) {
       for (const lane of lanes) {
         for (let index = first; index < last; index += 1) {
-          if (!this.has(lane, level, index)) this.put(lane, level, index, EMPTY);
+          // An answer may have been asked for before classes were: it is not empty for that.
+          if (this.entry(lane, level, index) === undefined) this.put(lane, level, index, EMPTY);
         }
       }
     }
@@ -183,21 +194,23 @@ function eventTile(reply: TilesReply, i: number): Tile {
   const to = from + TILE_CELLS;
   const first = reply.sliceFirst[i]!;
   const last = reply.sliceFirst[i + 1]!;
+  const classed = reply.classes.length > 0;
   // Copies: a view would keep the whole answer alive for as long as one of its tiles.
   return {
     busy: reply.busy.slice(from, to),
     count: reply.count.slice(from, to),
     kind: reply.kind.slice(from, to),
-    mask: reply.mask.slice(from, to),
     sliceStart: reply.sliceStart.slice(first, last),
     sliceDur: reply.sliceDur.slice(first, last),
     sliceId: reply.sliceId.slice(first, last),
     sliceName: reply.sliceName.slice(first, last),
     sliceKind: reply.sliceKind.slice(first, last),
     sliceFlags: reply.sliceFlags.slice(first, last),
+    classes: reply.classes.slice(from, to),
+    sliceClass: reply.sliceClass.slice(first, last),
     min: NO_F32,
     max: NO_F32,
-    bytes: OVERHEAD_BYTES + 6 * TILE_CELLS + 26 * (last - first),
+    bytes: OVERHEAD_BYTES + (classed ? 6 : 5) * TILE_CELLS + (classed ? 27 : 26) * (last - first),
   };
 }
 

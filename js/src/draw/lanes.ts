@@ -61,7 +61,7 @@ export function drawLane(
   drawGround(raster, place, paints);
   if (place.y1 <= place.y0) return;
   // Under the lane's events: other calls may go on while this one is being waited for.
-  if (over.late !== null) drawLate(raster, place, over.late, paints);
+  if (over.late !== null && !paints.byClass) drawLate(raster, place, over.late, paints);
   if (lane.empty) return;
   if (place.form === "counter") {
     drawCounter(raster, place, lane, paints);
@@ -70,7 +70,7 @@ export function drawLane(
   const leastNs = RECT_PX * place.resolution;
   drawColumns(raster, place, lane, paints, leastNs);
   counted.rects += drawRects(raster, place, lane, paints, leastNs, shade);
-  if (over.wait !== null) drawWaits(raster, place, over.wait, paints);
+  if (over.wait !== null && !paints.byClass) drawWaits(raster, place, over.wait, paints);
 }
 
 /** Left and right end of the rank's data, in px. */
@@ -125,7 +125,8 @@ function drawColumns(
   const origin = (place.start - lane.start) / lane.cell;
   const first = Math.max(0, Math.floor(-origin / perPx));
   const last = Math.min(raster.width, Math.ceil((cells - origin) / perPx));
-  const { kind, slots } = lane;
+  const { slots } = lane;
+  const kind = paints.byClass ? lane.classes : lane.kind;
   for (let x = first; x < last; x += 1) {
     const from = origin + x * perPx;
     const to = from + perPx;
@@ -147,7 +148,10 @@ function drawColumns(
         hue = kind[k]!;
       }
     }
-    if (hue === 255) continue;
+    if (hue === 255) {
+      if (!paints.byClass || most < 0) continue;
+      hue = paints.unknownClass;
+    }
     let size = (covered / perPx) * high;
     if (marked && size < least) size = least;
     else if (size > high) size = high;
@@ -165,8 +169,10 @@ function drawRects(
   leastNs: number,
   shade: ShadeOfName | null,
 ): number {
-  const { sliceStart, sliceDur, sliceKind, sliceName } = lane;
+  const { sliceStart, sliceDur, sliceName } = lane;
+  const codes = paints.byClass ? lane.sliceClass : lane.sliceKind;
   const { y0, y1, dpr, start, resolution, form } = place;
+  const pitch = Math.round(HATCH_PITCH * dpr);
   const { width } = raster;
   const gap = Math.max(1, Math.round(dpr));
   const end = start + width * resolution;
@@ -179,10 +185,25 @@ function drawRects(
     const x0 = Math.max(-2, Math.round((from - start) / resolution));
     const x1 = Math.min(width + 2, Math.round((from + dur - start) / resolution));
     const right = x1 - x0 >= 3 * dpr ? x1 - gap : x1;
-    const kind = sliceKind[i]!;
+    const found = codes[i]!;
+    const kind = paints.byClass && found === 255 ? paints.unknownClass : found;
     const code = kind * 3 + (shade === null ? 0 : shade(sliceName[i]!));
     rects += 1;
     if (right < x1) raster.rect(right, y0, x1, y1, paints.ground[form]);
+    if (paints.hatched[kind] === 1) {
+      raster.hatch(
+        x0,
+        y0,
+        right,
+        y1,
+        paints.hatchedGround[kind]!,
+        paints.solid[code]!,
+        pitch,
+        2 * gap,
+      );
+      raster.rect(x0, y0, Math.min(x0 + gap, right), y1, paints.solid[code]!);
+      continue;
+    }
     if (form !== "pale" && paints.isPale[kind] === 0) {
       raster.rect(x0, y0, right, y1, paints.solid[code]!);
       continue;

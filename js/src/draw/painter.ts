@@ -251,12 +251,18 @@ function label(pen: Pen, lanes: LanesScene, spot: LaneSpot): number {
     const x0 = lanesX + (from - view[0]) / perPx;
     const x1 = lanesX + (to - view[0]) / perPx;
     if (x1 - x0 < LABEL_FROM_PX) continue;
-    const kind = lane.sliceKind[i]!;
+    const found = paints.byClass ? lane.sliceClass[i]! : lane.sliceKind[i]!;
+    const kind = paints.byClass && found === 255 ? paints.unknownClass : found;
     const pale = band.form === "pale" || paints.isPale[kind] === 1;
     const name = lane.sliceName[i]!;
     const label = fitter.fit(lanes.nameOf(name), x1 - x0 - 8);
     if (label === "") continue;
     const colour = pale ? theme.ink : paints.textOn[kind * 3 + (shade === null ? 0 : shade(name))]!;
+    // Letters over lines would be hard to read.
+    if (paints.hatched[kind] === 1) {
+      const wide = fitter.width(label) + 4;
+      pen.rect(x0 + 2, baseline - 10, Math.min(wide, x1 - x0 - 4), 13, theme.bg);
+    }
     pen.text(label, x0 + (pale ? 5 : 4), baseline, FONT.label, colour);
     labels += 1;
   }

@@ -107,6 +107,13 @@ export interface Paints {
   readonly lateLine: number;
   /** Behind the row of a rank that the others wait for. */
   readonly lateGround: number;
+  /** Entries are those of classes that tiles carry, not of kinds. */
+  readonly byClass: boolean;
+  /** The class of what tiles say nothing of. */
+  readonly unknownClass: number;
+  /** By class: drawn as lines over a pale ground, and that ground. */
+  readonly hatched: Uint8Array;
+  readonly hatchedGround: Uint32Array;
 }
 
 /** Between two stops of a ramp so many steps are told apart. */
@@ -189,6 +196,10 @@ export function paintsOf(theme: Theme, kinds: readonly Kind[], dimmed: ReadonlyS
     lateFill: pack(rgb(theme.lateFill)),
     lateLine: pack(rgb(theme.late)),
     lateGround: pack(mix(rgb(theme.late), bg, LATE_TINT)),
+    byClass: false,
+    unknownClass: 0,
+    hatched: new Uint8Array(0),
+    hatchedGround: new Uint32Array(0),
     counterFill: pack(mix(ink, lane, 0.2)),
     counterLine: pack(mix(ink, lane, 0.8)),
   };

@@ -7,7 +7,10 @@ import { asError } from "../app/observed_source";
 import { readScene } from "../app/scene";
 import type { Model } from "../app/shared";
 import { DiffApp } from "../compare/app";
-import { KernelSource } from "../data/kernel_source";
+import { openHeld } from "../compare/held";
+import type { Source } from "../contract";
+import { liveSource } from "../data/offline";
+import type { Blocks } from "../page/bytes";
 import { findPageSource } from "../page/index";
 import { createStage } from "../stage";
 
@@ -27,12 +30,14 @@ async function render({ model, el, host, signal }: RenderProps<Traits>): Promise
     ];
     if (signal.aborted) return;
     const page = findPageSource(model);
+    const openSource = async (held: Blocks): Promise<Source> => (await openHeld(held)).source;
+    const live = page === null ? liveSource(model, signal, openSource) : null;
     new DiffApp(el, {
       scenes: [readScene(scenes[0]), readScene(scenes[1])],
       states: [states[0]!, states[1]!],
-      source: page ?? new KernelSource(model, signal),
+      source: page ?? live!.source,
       model,
-      live: page === null,
+      live,
       signal,
       makeStage: createStage,
     });

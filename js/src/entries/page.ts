@@ -6,7 +6,7 @@ import { download } from "../page/download";
 import { type ModelSpec, PageHost, type PageModel } from "../page/host";
 import { EMBEDDED, offerPageSource } from "../page/index";
 import { PageSource } from "../page/source";
-import { type PairsHeader, PairSource } from "../compare/page_source";
+import { type DiffDocument, openHeld } from "../compare/held";
 
 const SOURCE = "page";
 
@@ -54,43 +54,24 @@ async function modelOf(page: PageDocument): Promise<ModelSpec> {
   return { module: "dashboard.js", state: { ...traits, ...shared, bokehjs: "anywidget:bokeh" } };
 }
 
-/** What the page of two runs says of itself. */
-interface DiffDocument {
-  widget: "diff";
-  traits: Record<string, unknown>;
-  pairs?: PairsHeader;
-}
-
-/** Each run has its own blocks, under its own name. */
-async function openDiff(view: HTMLElement, page: DiffDocument): Promise<void> {
+async function openDiff(view: HTMLElement): Promise<void> {
   const style = document.createElement("style");
   style.textContent = await readText("diff.css");
   document.head.append(style);
-  const runs = await Promise.all(
-    ["before", "after"].map(async (side) => {
-      const own = JSON.parse(await readText(`${side}-document`)) as PageDocument;
-      const held: Blocks = { text: (name) => blocks.text(`${side}-${name}`) };
-      return { own, source: new PageSource(own, held, download) };
-    }),
-  );
-  const frames = JSON.parse(await readText("frames")) as Record<string, unknown>;
-  const read = (): Promise<Uint8Array> => readBlock(blocks, "pairs");
-  const sources = [runs[0]!.source, runs[1]!.source] as const;
-  const readStep = async (step: number): Promise<Record<string, unknown>> =>
-    JSON.parse(await readText(`step-${step}`)) as Record<string, unknown>;
-  offerPageSource(SOURCE, new PairSource(frames, page.pairs ?? null, read, sources, readStep));
+  const { traits, scenes, states, source } = await openHeld(blocks);
+  offerPageSource(SOURCE, source);
   const history = { _history: { past: [], future: [] } };
   const host = new PageHost(
     {
-      left: { module: "state.js", state: { ...history, ...runs[0]!.own.state } },
-      right: { module: "state.js", state: { ...history, ...runs[1]!.own.state } },
+      left: { module: "state.js", state: { ...history, ...states[0] } },
+      right: { module: "state.js", state: { ...history, ...states[1] } },
       view: {
         module: "diff.js",
         state: {
-          ...page.traits,
+          ...traits,
           left_state: "anywidget:left",
           right_state: "anywidget:right",
-          _scenes: runs.map(({ own }) => own.scene),
+          _scenes: scenes,
           [EMBEDDED]: SOURCE,
         },
       },
@@ -110,7 +91,7 @@ async function open(view: HTMLElement): Promise<void> {
   }
   const page = JSON.parse(await readText("document")) as PageDocument | DiffDocument;
   if (page.widget === "diff") {
-    await openDiff(view, page);
+    await openDiff(view);
     return;
   }
   const isDashboard = page.widget === "dashboard";

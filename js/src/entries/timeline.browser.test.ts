@@ -62,7 +62,7 @@ test("it asks the kernel, draws, and tells it of gestures in one save", async ()
   const { page, widget } = await notebook();
   const view = await widget.show();
   await expect.poll(() => said(view.el)).toContain("GPUs compute");
-  expect(page.sent.map(({ content }) => content.op)).toContain("tiles");
+  await expect.poll(() => page.sent.map(({ content }) => content.op)).toContain("tiles");
   page.saved.length = 0;
   const root = view.el.querySelector<HTMLElement>(".hta-root");
   root?.focus();

@@ -3,36 +3,21 @@
 import "./timeline.css";
 import type { RenderProps } from "@anywidget/types";
 import { TimelineApp } from "../app/app";
-import { brokenPanel } from "../app/notice";
-import { readScene } from "../app/scene";
-import { asError } from "../app/observed_source";
-import type { Model } from "../app/shared";
-import type { Scene } from "../contract";
+import { type FollowedTraits, showFollowing } from "../app/follow_model";
+import { listenTo } from "../app/shared";
 import { KernelSource } from "../data/kernel_source";
 import { findPageSource } from "../page/index";
 import { createStage } from "../stage";
 
-interface Traits {
-  [key: string]: unknown;
-  /** Names the state widget; another name after `link`. */
-  state: string;
+interface Traits extends FollowedTraits {
   height: number;
   /** Not set in saved pages. */
   folded?: boolean;
-  _scene: Scene;
 }
 
-async function render({ model, el, host, signal }: RenderProps<Traits>): Promise<void> {
-  const listen = (event: string, listener: () => void): void => {
-    model.on(event, listener);
-    signal.addEventListener("abort", () => model.off(event, listener), { once: true });
-  };
-  const stateModel = async (): Promise<Model> => await host.getModel(model.get("state"));
-
-  try {
-    const scene = readScene(model.get("_scene"));
-    const state = await stateModel();
-    if (signal.aborted) return;
+async function render(props: RenderProps<Traits>): Promise<void> {
+  const { model, el, signal } = props;
+  await showFollowing(props, "The timeline cannot be shown", (scene, state) => {
     const app = new TimelineApp(el, {
       scene,
       state,
@@ -46,39 +31,14 @@ async function render({ model, el, host, signal }: RenderProps<Traits>): Promise
         model.save_changes();
       },
     });
-    let ref = model.get("state");
-    let shown = model.get("_scene");
-    listen("change:state", () => {
-      const next = model.get("state");
-      if (next === ref) return;
-      ref = next;
-      stateModel().then(
-        (other) => {
-          // A later change may have been faster.
-          if (ref === next && !signal.aborted) app.attach(other);
-        },
-        (error: unknown) => app.fail("The linked state cannot be reached", error),
-      );
-    });
-    listen("change:folded", () => app.setFolded(model.get("folded") === true));
-    listen("change:height", () => {
+    const fold = (): void => app.setFolded(model.get("folded") === true);
+    const resize = (): void => {
       app.height = model.get("height");
-    });
-    listen("change:_scene", () => {
-      const next = model.get("_scene");
-      if (next === shown) return;
-      shown = next;
-      try {
-        app.setScene(readScene(next));
-      } catch (error) {
-        app.fail("The new traces cannot be shown", error);
-      }
-    });
-  } catch (error) {
-    if (signal.aborted) return;
-    el.replaceChildren(brokenPanel("The timeline cannot be shown", asError(error)));
-    signal.addEventListener("abort", () => el.replaceChildren(), { once: true });
-  }
+    };
+    listenTo(model, "change:folded", fold, signal);
+    listenTo(model, "change:height", resize, signal);
+    return app;
+  });
 }
 
 export default { render };

@@ -14,10 +14,19 @@ export function sizeOf(el: HTMLElement): Size | null {
 }
 
 export function watchSize(el: HTMLElement, onChange: () => void, signal: AbortSignal): void {
-  const resizes = new ResizeObserver(onChange);
-  resizes.observe(el);
-  signal.addEventListener("abort", () => resizes.disconnect(), { once: true });
+  watchBoxes([el], onChange, signal);
   watchDensity(onChange, signal);
+}
+
+/** Hear once of all elements whose size changed, and of what size they have at first. */
+export function watchBoxes(
+  elements: readonly Element[],
+  onChange: () => void,
+  signal: AbortSignal,
+): void {
+  const resizes = new ResizeObserver(onChange);
+  for (const el of elements) resizes.observe(el);
+  signal.addEventListener("abort", () => resizes.disconnect(), { once: true });
 }
 
 /** A query matches one density only: after each change the next one is asked for. */

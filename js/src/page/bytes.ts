@@ -19,9 +19,8 @@ export function canGunzip(): boolean {
 }
 
 export async function gunzip(bytes: Uint8Array): Promise<Uint8Array> {
-  const stream = new Blob([bytes as Uint8Array<ArrayBuffer>])
-    .stream()
-    .pipeThrough(new DecompressionStream("gzip"));
+  const { body } = new Response(bytes as Uint8Array<ArrayBuffer>);
+  const stream = body!.pipeThrough(new DecompressionStream("gzip"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 

@@ -133,6 +133,11 @@ export function laneTiles(
   return cutTiles(columns, long.map(slice), level, from);
 }
 
+/** The main kind of a tile's cells, of a lane that is indexed by whatever is asked for. */
+export function mainKinds(lane: Lane, level: number, index: number): Uint8Array {
+  return lane.measure(edgesOf(level, index, index + 1)).kind;
+}
+
 /** Tiles of a counter lane, without those that hold no value. */
 export function counterTiles(
   counter: Counter,

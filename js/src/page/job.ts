@@ -21,8 +21,13 @@ export function argsBlockOf(rank: number, block: number): string {
   return `args-${rank}-${block}`;
 }
 
+/** Gives a class for each of so many events of a rank; null where nothing is known of them. */
+export type ClassesOf = (rank: number, events: number) => Promise<Uint8Array | null>;
+
 export class Job {
   readonly names: Names;
+  /** Gives a class for every event of a rank, where somebody has them; see `classed` in tiles. */
+  classes: ClassesOf | null = null;
   private readonly headers: (FullHeader | OverviewHeader)[];
   private readonly firstLanes: number[];
   private readonly ranks = new Map<number, Promise<AnyRank>>();

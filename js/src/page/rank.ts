@@ -152,16 +152,25 @@ export class Rank {
     return made;
   }
 
-  private indexed(ref: LaneRef, lane: number): Lane {
+  /** A lane of events indexed by classes instead of kinds; null for other lanes. */
+  classedLane(lane: number, classes: Uint8Array): Lane | null {
+    const ref = this.ref(lane);
+    if (ref.role === "counter" || this.tableOf(ref) !== this.events) return null;
+    return this.once(`classes of ${lane}`, () => this.indexed(ref, lane, classes));
+  }
+
+  private indexed(ref: LaneRef, lane: number, classes: Uint8Array | null = null): Lane {
     const rows = this.tableOf(ref);
     const members = this.members(lane, ref);
     const kinds = new Uint8Array(members.length);
-    for (let i = 0; i < kinds.length; i += 1) kinds[i] = this.kindOf(rows, members[i]!);
+    for (let i = 0; i < kinds.length; i += 1) {
+      kinds[i] = classes?.[members[i]!] ?? this.kindOf(rows, members[i]!);
+    }
     return new Lane({
       starts: picked(rows.start, members),
       durs: picked(rows.dur, members),
       kinds,
-      rows: ref.role === "cpu" ? null : members,
+      rows: ref.role === "cpu" || classes !== null ? null : members,
     });
   }
 

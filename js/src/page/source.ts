@@ -7,7 +7,7 @@ import { details, overviewDetails } from "./details";
 import { computeOf, DeviceTime, minimap, stats } from "./device_time";
 import type { PageDocument } from "./document";
 import { exportSelection, type Save } from "./export_op";
-import { Job, notEmbedded } from "./job";
+import { type ClassesOf, Job, notEmbedded } from "./job";
 import { beyond, lateness, RankLateness, waitedOf } from "./lateness";
 import { marks, type Members, viewOf } from "./marks";
 import { Overview } from "./overview";
@@ -71,6 +71,11 @@ export class PageSource implements Source {
       heatmap: (request) => this.panels.heatmap(request),
       export: (request) => exportSelection(this.job, request, (rank) => this.args(rank), this.save),
     };
+  }
+
+  /** Whoever compares runs knows a class of every event. */
+  classify(classes: ClassesOf): void {
+    this.job.classes = classes;
   }
 
   /** What a page holds does not change. */

@@ -6,6 +6,7 @@ import {
   type CounterTileOut,
   counterTiles,
   laneTiles,
+  mainKinds,
   MAX_LEVEL,
   MAX_TILES,
   type SliceOut,
@@ -30,8 +31,10 @@ interface Part {
 }
 
 interface Found {
-  tiles: { lane: number; tile: TileOut }[];
+  tiles: { lane: number; tile: TileOut; classes?: Uint8Array; sliceClass?: Uint8Array }[];
   counters: { lane: number; tile: CounterTileOut }[];
+  /** A class for every event by rank; null where they were not asked for. */
+  classes: ReadonlyMap<number, Uint8Array | null> | null;
 }
 
 export async function answerTiles(job: Job, request: Record<string, unknown>): Promise<Reply> {
@@ -51,7 +54,11 @@ export async function answerTiles(job: Job, request: Record<string, unknown>): P
   const collectives = over.size === 0 ? null : await job.collectives();
   const ranks = new Map<number, AnyRank>();
   await Promise.all([...wanted].map(async (rank) => ranks.set(rank, await job.rank(rank))));
-  const found: Found = { tiles: [], counters: [] };
+  const found: Found = {
+    tiles: [],
+    counters: [],
+    classes: await classesAsked(job, request, ranks),
+  };
   for (const { lanes, first, last } of parts) {
     for (const lane of lanes) {
       const rank = job.rankOfLane(lane);
@@ -70,6 +77,21 @@ export async function answerTiles(job: Job, request: Record<string, unknown>): P
     }
   }
   return inOneBuffer(level, found, job.names);
+}
+
+async function classesAsked(
+  job: Job,
+  request: Record<string, unknown>,
+  ranks: ReadonlyMap<number, AnyRank>,
+): Promise<Found["classes"]> {
+  const of = job.classes;
+  if (request.classed !== true || of === null) return null;
+  const found = new Map<number, Uint8Array | null>();
+  for (const [number, rank] of ranks) {
+    const known = rank instanceof Overview ? null : await of(number, rank.events.start.length);
+    found.set(number, known);
+  }
+  return found;
 }
 
 interface Asked {
@@ -93,7 +115,31 @@ function collect(found: Found, rank: AnyRank, names: Names, asked: Asked): void 
     return;
   }
   const slice = sliceOf(rank, lane, index, names);
-  for (const tile of laneTiles(index, level, first, last, slice)) found.tiles.push({ lane, tile });
+  const known = found.classes?.get(rank.number) ?? null;
+  const byClass = known === null ? null : rank.classedLane(lane, known);
+  for (const tile of laneTiles(index, level, first, last, slice)) {
+    found.tiles.push({
+      lane,
+      tile,
+      ...(byClass !== null && {
+        classes: mainKinds(byClass, level, tile.index),
+        sliceClass: Uint8Array.from(tile.slices, ({ id }) => known![id]!),
+      }),
+    });
+  }
+}
+
+/** Nothing is known of these: overviews, overlays, other tables than events. */
+const NO_CLASSES = new Uint8Array(CELLS).fill(255);
+
+function classColumns({ tiles, classes }: Found): Record<string, Uint8Array> {
+  if (classes === null) return {};
+  const cells = new Uint8Array(tiles.length * CELLS);
+  tiles.forEach((one, i) => cells.set(one.classes ?? NO_CLASSES, i * CELLS));
+  const slices = tiles.flatMap(({ tile, sliceClass }) =>
+    Array.from(sliceClass ?? new Uint8Array(tile.slices.length).fill(255)),
+  );
+  return { class: cells, slice_class: Uint8Array.from(slices) };
 }
 
 function sliceOf(rank: Rank, lane: number, index: Lane, names: Names): (at: number) => SliceOut {
@@ -114,7 +160,8 @@ function sliceOf(rank: Rank, lane: number, index: Lane, names: Names): (at: numb
   };
 }
 
-function inOneBuffer(level: number, { tiles, counters }: Found, names: Names): Reply {
+function inOneBuffer(level: number, found: Found, names: Names): Reply {
+  const { tiles, counters } = found;
   const first = new Uint32Array(tiles.length + 1);
   tiles.forEach(({ tile }, i) => {
     first[i + 1] = first[i]! + tile.slices.length;
@@ -158,6 +205,7 @@ function inOneBuffer(level: number, { tiles, counters }: Found, names: Names): R
       counter_index: Float64Array.from(counters, ({ tile }) => tile.index),
       counter_min: low,
       counter_max: high,
+      ...classColumns(found),
     },
   );
 }

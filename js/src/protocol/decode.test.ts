@@ -15,6 +15,8 @@ interface Vector {
   reply: { columns: Record<string, Spec>; level?: number; names?: Record<string, string> };
   buffer: string;
   columns: Record<string, (number | null)[]>;
+  /** The name of the same answer as it is when nobody asks for it compact. */
+  plain?: string;
 }
 const vectors = packed.replies as unknown as Vector[];
 
@@ -53,6 +55,14 @@ test("a reply of tiles", () => {
   expect(numbers(tiles.sliceStart)).toEqual(vector.columns.slice_start);
   expect(numbers(tiles.sliceFirst)).toEqual(vector.columns.slice_first);
   expect(tiles.names).toEqual(vector.reply.names);
+});
+
+test.each(vectors.filter(({ plain }) => plain !== undefined))("$name, says the same", (vector) => {
+  const plain = vectors.find(({ name }) => name === vector.plain)!;
+  const decoded = [vector, plain].map(({ reply, buffer }) =>
+    decodeTiles({ reply, buffer: bytesOf(buffer) }),
+  );
+  expect(decoded[0]).toEqual(decoded[1]);
 });
 
 test("a reply of counters", () => {

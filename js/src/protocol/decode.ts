@@ -55,7 +55,6 @@ export interface TilesReply {
   busy: Uint16Array;
   count: Uint16Array;
   kind: Uint8Array;
-  mask: Uint8Array;
   sliceFirst: Uint32Array;
   sliceStart: Float64Array;
   sliceDur: Float64Array;
@@ -68,32 +67,42 @@ export interface TilesReply {
   counterMin: Float32Array;
   counterMax: Float32Array;
   names: Record<string, string>;
+  /** By cell and by slice; empty where they were not asked for. */
+  classes: Uint8Array;
+  sliceClass: Uint8Array;
 }
 
 export function decodeTiles({ reply, buffer }: Reply): TilesReply {
   const get = <D extends Dtype>(name: string, dtype: D) => column(reply, buffer, name, dtype);
+  const level = Number(reply.level);
+  const tileIndex = get("tile_index", "f64");
+  const sliceFirst = get("slice_first", "u32");
+  const slices = sliceFirst.length === 0 ? 0 : sliceFirst[sliceFirst.length - 1]!;
+  const has = (name: string) => name in (reply.columns as object);
   const tiles: TilesReply = {
-    level: Number(reply.level),
+    level,
     tileLane: get("tile_lane", "u32"),
-    tileIndex: get("tile_index", "f64"),
+    tileIndex,
     busy: get("busy", "u16"),
-    count: get("count", "u16"),
-    kind: get("kind", "u8"),
-    mask: get("mask", "u8"),
-    sliceFirst: get("slice_first", "u32"),
-    sliceStart: get("slice_start", "f64"),
-    sliceDur: get("slice_dur", "f64"),
-    sliceId: get("slice_id", "u32"),
-    sliceName: get("slice_name", "u32"),
+    count: widened(reply, buffer, "count", Uint16Array),
+    kind: has("kinds") ? unpackKinds(get("kinds", "u8")) : get("kind", "u8"),
+    sliceFirst,
+    sliceStart: has("slice_offset")
+      ? startsOf(get("slice_offset", "i32"), sliceFirst, tileIndex, TILE_CELLS * 2 ** level)
+      : get("slice_start", "f64"),
+    sliceDur: widened(reply, buffer, "slice_dur", Float64Array),
+    sliceId: widened(reply, buffer, "slice_id", Uint32Array),
+    sliceName: widened(reply, buffer, "slice_name", Uint32Array),
     sliceKind: get("slice_kind", "u8"),
-    sliceFlags: get("slice_flags", "u8"),
+    sliceFlags: has("slice_flags") ? get("slice_flags", "u8") : new Uint8Array(slices),
     counterLane: get("counter_lane", "u32"),
     counterIndex: get("counter_index", "f64"),
     counterMin: get("counter_min", "f32"),
     counterMax: get("counter_max", "f32"),
     names: (reply.names ?? {}) as Record<string, string>,
+    ...classesOf(reply, buffer),
   };
-  const { tileLane, busy, sliceFirst, counterLane, counterMin } = tiles;
+  const { tileLane, busy, counterLane, counterMin } = tiles;
   if (
     busy.length !== tileLane.length * TILE_CELLS ||
     sliceFirst.length !== tileLane.length + 1 ||
@@ -102,6 +111,62 @@ export function decodeTiles({ reply, buffer }: Reply): TilesReply {
     throw new ProtocolError("The columns of the tiles do not agree in length.");
   }
   return tiles;
+}
+
+function classesOf(
+  reply: Record<string, unknown>,
+  buffer: ArrayBuffer | null,
+): Pick<TilesReply, "classes" | "sliceClass"> {
+  const there = (reply.columns as Record<string, unknown> | undefined)?.class !== undefined;
+  if (!there) return { classes: new Uint8Array(0), sliceClass: new Uint8Array(0) };
+  return {
+    classes: column(reply, buffer, "class", "u8"),
+    sliceClass: column(reply, buffer, "slice_class", "u8"),
+  };
+}
+
+/** Whole numbers of a column, which a compact answer may send in a narrower type. */
+function widened<T>(
+  reply: Record<string, unknown>,
+  bytes: Bytes | null,
+  name: string,
+  Type: new (values: ArrayLike<number>) => T,
+): T {
+  const [dtype] = (reply.columns as Record<string, [Dtype] | undefined>)[name] ?? ["u8"];
+  const values = column(reply, bytes, name, dtype);
+  return values instanceof Type ? values : new Type(values);
+}
+
+/** Two cells in a byte, the first one in the lower half; 15 stands for no kind. */
+function unpackKinds(pairs: Uint8Array): Uint8Array {
+  const kind = new Uint8Array(2 * pairs.length);
+  for (let i = 0; i < pairs.length; i += 1) {
+    const low = pairs[i]! & 15;
+    const high = pairs[i]! >> 4;
+    kind[2 * i] = low === 15 ? 255 : low;
+    kind[2 * i + 1] = high === 15 ? 255 : high;
+  }
+  return kind;
+}
+
+/** Starts of slices, of which a compact answer says how far they are from the start of their tile. */
+function startsOf(
+  offsets: Int32Array,
+  first: Uint32Array,
+  tileIndex: Float64Array,
+  width: number,
+): Float64Array {
+  const starts = new Float64Array(offsets.length);
+  for (let tile = 0; tile < tileIndex.length; tile += 1) {
+    const origin = tileIndex[tile]! * width;
+    for (let i = first[tile]!; i < first[tile + 1]!; i += 1) starts[i] = origin + offsets[i]!;
+  }
+  return starts;
+}
+
+/** The answer may be asked for again: what takes long is made little by little. */
+export function isPending({ reply }: Reply): boolean {
+  return reply.pending === true;
 }
 
 export interface Minimap {

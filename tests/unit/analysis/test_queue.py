@@ -5,7 +5,7 @@ import pytest
 from support.small import call, copy, event, kernel, load
 
 from hta_widgets.analysis import queue_length, queue_length_summary, time_blocked_on_full_queue
-from hta_widgets.analysis.queue import queue_steps
+from hta_widgets.analysis.queue_steps import queue_steps
 from hta_widgets.analysis.scope import parts
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from hta_widgets.charts import formats
+from hta_widgets import formats
 
 
 def plain(text: str) -> str:

@@ -14,11 +14,11 @@ def jobs(tmp_path_factory):
     """`jobs(seed, changes)`: traces and truth of a demo job, each written once."""
     known = {}
 
-    def job(seed, changes=()):
-        key = seed, tuple(changes)
+    def job(seed, changes=(), shape=()):
+        key = seed, tuple(changes), shape
         if key not in known:
             folder = tmp_path_factory.mktemp("diff") / f"seed-{seed}-{len(changes)}"
-            truth = write_demo(folder, seed=seed, changes=changes, **SHAPE)
+            truth = write_demo(folder, seed=seed, changes=changes, **(SHAPE | dict(shape)))
             known[key] = hw.load(folder, cache=False, progress=False), truth
         return known[key]
 

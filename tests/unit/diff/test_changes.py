@@ -10,6 +10,7 @@ import hta_widgets as hw
 from hta_widgets import diff as hd
 from hta_widgets.demo import write_demo
 from hta_widgets.demo.changes import CHANGES
+from hta_widgets.diff.libraries import how_replaced
 
 
 def told(diff):
@@ -35,6 +36,8 @@ def test_each_injected_change_is_found_and_nothing_else(jobs, seeds):
     assert fused["before_count"] == 2 * fused["after_count"] > 0
     assert len(fused["before_names"].split("; ")) == 2
     assert "layer_norm_backward_fused" in fused["after_names"]
+    assert fused["how"] == "fused"
+    assert set(frame.loc[["aten::gelu", "c10d::allreduce_"], "how"]) == {""}
     moved = frame.loc["c10d::allreduce_"]
     assert moved["before_count"] == moved["after_count"] == 1
     # The same collective, so the same transfer, waiting left out.
@@ -103,6 +106,24 @@ def test_truth_and_bytes_of_a_changed_job(jobs, tmp_path):
         write_demo(tmp_path / "job", ranks=1, steps=1, changes=["moved_collective"])
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "counts", "how"),
+    [
+        (["volta_sgemm_128x64_tn"], ["triton_mm_0"], (2, 1), "other library"),
+        (
+            ["void at::native::mul<float>()", "mine"],
+            ["void at::native::fma<float>()"],
+            (2, 1),
+            "fused",
+        ),
+        (["mine"], ["mine_part_1", "mine_part_2"], (1, 2), "split"),
+        (["cutlass_80_tensorop_a"], ["cutlass_80_tensorop_b"], (3, 3), "other kernels"),
+    ],
+)
+def test_how_work_was_replaced(before, after, counts, how):
+    assert how_replaced(before, after, *counts) == how
+
+
 # --- by hand --------------------------------------------------------------------------------------
 
 
@@ -135,14 +156,31 @@ def test_what_happens_in_few_steps_is_no_change(tmp_path):
     assert told(hd.compare(before, thrice)) == {("added", "aten::zero_")}
 
 
-def test_with_one_step_only_much_counts(tmp_path):
-    def side(length):
-        return load(tmp_path, steps(1, lambda s, _: [op("aten::mm", s + 1000, s + 1000 + length)]))
+def test_of_one_step_only_its_calls_tell_what_is_noise(tmp_path):
+    def side(*lengths):
+        starts = np.cumsum([1000, *(length + 1000 for length in lengths)])
+        return load(
+            tmp_path,
+            steps(
+                1,
+                lambda s, _: [
+                    op("aten::mm", s + start, s + start + length)
+                    for start, length in zip(starts.tolist(), lengths, strict=False)
+                ],
+            ),
+        )
 
-    assert told(hd.compare(side(100_000), side(115_000))) == set()
-    diff = hd.compare(side(100_000), side(130_000))
-    assert told(diff) == {("slower", "aten::mm")}
-    assert np.isnan(hd.changes(diff)["p_value"]).all()
+    # One call: nothing is known but that such a thing may happen to any.
+    assert told(hd.compare(side(100_000), side(130_000))) == set()
+    assert told(hd.compare(side(10_000), side(100_000))) == {("slower", "aten::mm")}
+    # As long as that, but no matter: less than 5 % of the step.
+    assert told(hd.compare(side(4_000), side(40_000))) == set()
+    # Four calls, all of them longer, or one of them alone.
+    alike = hd.compare(side(*[50_000] * 4), side(70_000, 72_000, 71_000, 69_000))
+    assert told(alike) == {("slower", "aten::mm")}
+    # Student's t of 20, 22, 21 and 19 µs is 20.5 / (1.291 / 2) = 31.8: p = 6.9e-5 by tables.
+    assert hd.changes(alike)["p_value"].tolist() == pytest.approx([6.9e-5], rel=0.02)
+    assert told(hd.compare(side(*[50_000] * 4), side(150_000, 50_000, 50_100, 49_000))) == set()
 
 
 def test_work_without_a_known_operator_is_told_by_its_own_name(tmp_path):

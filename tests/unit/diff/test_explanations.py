@@ -160,6 +160,46 @@ def test_steps_and_their_kinds(tmp_path):
     assert (alone.attrs["p_value"], alone.attrs["is_significant"]) == (None, None)
 
 
+def test_steps_of_like_length_that_are_made_up_otherwise(tmp_path):
+    def side(*transfers, length=1000):
+        records = []
+        for number, transfer in enumerate(transfers):
+            start = number * length
+            records += [
+                step(number, start, start + length),
+                call(start + 1, start + 5, launch=2 * number + 1),
+                kernel(start + 100, start + 500, launch=2 * number + 1),
+                call(start + 6, start + 9, launch=2 * number + 2),
+                nccl(start + 500, start + 500 + transfer, launch=2 * number + 2),
+            ]
+        return load(tmp_path, records)
+
+    def told(before, after):
+        found = hd.findings(hd.compare(before, after))
+        return [one.text.replace("\u2009", " ") for one in found if one.kind == "composition"]
+
+    before = side(300, 302, 298)
+    less = side(200, 203, 197)
+    (text,) = told(before, less)
+    assert text == (
+        "The steps take as long, but exposed communication shrinks by 300 ns (−33 %) "
+        "and idle time of the device grows by 300 ns (+33 %)."
+    )
+    found = hd.findings(hd.compare(less, before))
+    assert (found[0].kind, found[0].diff_ns) == ("composition", 300)
+    assert told(before, before) == []
+    # 4.5 % of the step; and 10 %, which three steps that scatter so do not tell from chance.
+    assert told(before, side(255, 257, 253)) == []
+    assert told(before, side(100, 280, 220)) == []
+    # One step tells nothing of chance: 21 % and 19 % of it.
+    assert told(side(300), side(90))[0].startswith("The step takes as long, but exposed")
+    assert told(side(300), side(110)) == []
+    # Steps that differ have a headline and kinds instead.
+    longer = hd.findings(hd.compare(before, side(200, 203, 197, length=2000)))
+    assert longer[0].kind == "headline"
+    assert told(before, side(200, 203, 197, length=2000)) == []
+
+
 def test_names_by_count_and_time(pair):
     found = hd.names(pair).set_index("name")
     assert found.loc["gemm", ["before_count", "after_count", "diff_ns"]].tolist() == [1, 1, 200]

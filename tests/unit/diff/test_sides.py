@@ -7,6 +7,7 @@ from support.small import event, kernel, load
 
 import hta_widgets as hw
 from hta_widgets import diff as hd
+from hta_widgets.demo import write_byteps_job, write_demo
 
 
 def job(tmp_path, *ranks, steps=(1, 2, 3), length=100):
@@ -185,8 +186,31 @@ def test_tables_are_those_of_the_formats(tmp_path, shared):
     assert list(found) == ["waterfall", "steps", "changes", "names", "operators"]
     profiles = hw.load(shared / "traces/mpitrace/np4_all", cache=False, progress=False)
     found = hd.tables(hd.compare(profiles, profiles))
-    assert list(found) == ["mpi_routines"]
+    assert list(found) == [
+        "mpi_times",
+        "mpi_routines",
+        "mpi_message_sizes",
+        "mpi_negotiation",
+        "mpi_ranks",
+        "mpi_imbalance",
+    ]
     assert len(found["mpi_routines"]) > 5
     assert set(found["mpi_routines"]["change"]) == {"same"}
+    with pytest.raises(hw.TraceError, match="Kineto traces cannot be compared with MPI profiles"):
+        hd.compare(traces, profiles)
     with pytest.raises(hw.TraceError, match="there is a table 'steps'"):
         hd.add_table("steps", hd.steps)
+
+
+def test_sides_are_called_by_what_they_differ_in(tmp_path):
+    for word in ("calm", "late"):
+        write_byteps_job(tmp_path / word, slow_worker=None)
+    calm, late = (
+        hw.load(tmp_path / word, cache=False, progress=False) for word in ("calm", "late")
+    )
+    assert [side.label for side in hd.compare(calm, late).sides] == ["calm", "late"]
+    write_demo(tmp_path / "job", ranks=1, steps=3, straggler=None)
+    traces = hw.load(tmp_path / "job", cache=False, progress=False)
+    steps = hd.compare(traces.select("step == 1"), traces.select("step == 2"))
+    assert [side.label for side in steps.sides] == ["step 1", "step 2"]
+    assert [side.label for side in hd.compare(traces, traces).sides] == ["before", "after"]

@@ -118,6 +118,9 @@ def test_events_of_several_ranks_share_their_categories(make, records):
     assert list(some.columns) == ["rank", "name", "dur_ns"]
     with pytest.raises(TraceError, match="no column 'duration'"):
         traces.events(columns=["duration"])
+    for wrong in (traces.select(ranks=[1]), "dur_ns > 1"):
+        with pytest.raises(TypeError, match=r"selection\.events\(\)"):
+            traces.events(wrong)
     assert TraceSet([]).events().empty
 
 

@@ -1,7 +1,9 @@
 """Copies of what was loaded: the same again, quickly, and never of another file."""
 
+import errno
 import importlib
 import os
+import pickle
 import subprocess
 import sys
 import time
@@ -12,6 +14,7 @@ import pytest
 import hta_widgets as hw
 from hta_widgets import taxonomy
 from hta_widgets.readers import cache
+from hta_widgets.store.traces import StoredTrace
 
 from .conftest import event
 
@@ -252,3 +255,122 @@ def test_nothing_of_a_copy_is_code(write):
     for file in copies()[0].iterdir():
         assert b"pickle" not in file.read_bytes()
         assert file.read_bytes().startswith((b"ARROW1", b'{"hta_widgets_store":'))
+
+
+# --- what the disk does ---------------------------------------------------------------------------
+
+
+def same_as_without(path):
+    found, true = hw.load(path), hw.load(path, cache=False)
+    assert found.summary().equals(true.summary())
+    assert found.events().equals(true.events())
+    assert found.problems.equals(true.problems)
+    return found
+
+
+@pytest.mark.parametrize("step", ["write_columns", "dump_manifest"])
+def test_a_full_disk_keeps_nothing_and_loses_nothing(write, reads, monkeypatch, step):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = write([event(f"op {i}", i) for i in range(10)])
+    place = "hta_widgets.store.traces" if step == "write_columns" else "hta_widgets.store.saving"
+    with monkeypatch.context() as patch:
+        patch.setattr(f"{place}.{step}", full)
+        same_as_without(path)
+    assert copies() == []
+    same_as_without(path)
+    assert len(copies()) == 1
+
+
+LIMITED = """
+import resource, signal, sys, importlib, hta_widgets as hw
+importlib.import_module("hta_widgets.readers.load")._CACHED_BYTES = 0
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 5_000))
+print(len(hw.load(sys.argv[1], progress=False).events()))
+"""
+
+
+def test_files_that_may_not_grow(write):
+    path = write([event(f"op {i}", i) for i in range(2000)])
+    with subprocess.Popen([sys.executable, "-c", LIMITED, path], stdout=subprocess.PIPE) as process:
+        assert process.communicate()[0] == b"2000\n"
+    assert copies() == []
+
+
+def test_a_folder_of_others_that_may_only_be_read(write, reads, monkeypatch):
+    path, other = write([event("one")], "1.json"), write([event("two")], "2.json")
+    hw.load(path)
+
+    def refused(*_, **__):
+        raise PermissionError(errno.EROFS, "Read-only file system")
+
+    for module_name, name in (("os", "utime"), ("tempfile", "mkdtemp"), ("shutil", "rmtree")):
+        monkeypatch.setattr(importlib.import_module(module_name), name, refused)
+    del reads[:]
+    assert hw.load(path).events()["name"].astype(str).tolist() == ["one"]
+    assert reads == []
+    assert hw.load(other).events()["name"].astype(str).tolist() == ["two"]
+    assert len(copies()) == 1
+
+
+@pytest.mark.parametrize("version", [0, 99])
+def test_copies_of_another_version_of_the_form_are_replaced(write, reads, monkeypatch, version):
+    path = write([event(args={"i": 7})])
+    with monkeypatch.context() as patch:
+        patch.setattr("hta_widgets.store.manifest.VERSION", version)
+        hw.load(path)
+    before = cache.info().rebuilt
+    assert same_as_without(path)[0].args(0) == {"i": 7}
+    assert cache.info().rebuilt == before + 1
+    del reads[:]
+    hw.load(path)
+    assert reads == []
+
+
+# --- many files -----------------------------------------------------------------------------------
+
+
+def test_what_was_kept_is_mapped_at_once(write):
+    found = hw.load(write([event(args={"i": 7})]))[0]
+    assert isinstance(found, StoredTrace)
+    assert found.args(0) == {"i": 7}
+    assert pickle.loads(pickle.dumps(found)).args(0) == {"i": 7}
+
+
+def test_small_files_are_worth_it_where_there_are_many(write, reads, monkeypatch):
+    monkeypatch.setattr(module, "_CACHED_BYTES", 1_000_000)
+    monkeypatch.setattr(module, "_CACHED_OF_MANY_BYTES", 200)
+    monkeypatch.setattr(module, "_MANY_BYTES", 1000)
+    for rank in range(8):
+        write([event("x" * 200, ts=rank)], f"job/rank-{rank}.json")
+    write([event()], "job/rank-8.json")
+    for _ in range(2):
+        found = hw.load(write([event()], "job/rank-9.json").parent)
+    assert len(found) == 10
+    assert len(copies()) == 8
+    assert len(reads) == 8 + 2 + 2
+
+
+def test_no_more_is_kept_than_there_is_room_for(write, reads, monkeypatch):
+    """Else each copy would push out the one before, and none would ever be of use."""
+    monkeypatch.setattr(module, "_COPIED_SHARE", 100)  # of files this small
+    paths = [write([event("x" * 300, ts=rank)], f"job/rank-{rank}.json") for rank in range(6)]
+    monkeypatch.setenv("HTA_WIDGETS_CACHE_MB", str(1e-6 * 2.5 * 100 * paths[0].stat().st_size))
+    hw.load(paths[0].parent)
+    assert len(copies()) == 3
+    del reads[:]
+    assert len(hw.load(paths[0].parent)) == 6
+    assert len(reads) == 3
+
+
+def test_the_folder_is_not_looked_through_for_each_copy(write, monkeypatch):
+    looked = []
+    original = cache.make_room
+    monkeypatch.setattr(cache, "make_room", lambda copy: looked.append(copy) or original(copy))
+    for rank in range(12):
+        write([event(ts=rank)], f"job/rank-{rank}.json")
+    hw.load(write([event()], "job/rank-12.json").parent)
+    assert len(copies()) == 13
+    assert len(looked) == 1

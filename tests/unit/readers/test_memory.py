@@ -10,6 +10,8 @@ import hta_widgets as hw
 from hta_widgets.readers import memory
 from hta_widgets.store.traces import StoredTrace
 
+from .conftest import event
+
 
 def test_ranks_wait_on_disk(tmp_path):
     job = write_job(tmp_path, 2, 2, 40, 4)
@@ -36,13 +38,25 @@ def test_fewer_files_at_a_time_under_a_limit():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert memory.plan_load(sizes, 8_000_000_000, 8) == memory.Plan(8, set_aside=True)
-        assert memory.plan_load(sizes, 1_600_000_000, 8) == memory.Plan(2, set_aside=True)
-        assert memory.plan_load(sizes, 700_000_000, 8) == memory.Plan(1, set_aside=True)
-    with pytest.warns(RuntimeWarning, match=r"largest file takes about 0\.7 GB .* of 0\.5 GB"):
-        assert memory.plan_load(sizes, 500_000_000, 8).workers == 1
+        assert memory.plan_load(sizes, 1_100_000_000, 8) == memory.Plan(2, set_aside=True)
+        assert memory.plan_load(sizes, 500_000_000, 8) == memory.Plan(1, set_aside=True)
+    with pytest.warns(RuntimeWarning, match=r"largest file takes about 0\.4 GB .* of 0\.3 GB"):
+        assert memory.plan_load(sizes, 300_000_000, 8).workers == 1
 
 
 def test_a_load_that_cannot_fit_is_told_before(monkeypatch):
     monkeypatch.setattr(memory, "_available_bytes", lambda: 2_000_000_000)
-    with pytest.warns(RuntimeWarning, match=r"about 7\.6 GB of memory and 2\.0 GB are .*1\.4 GB"):
-        memory.plan_load([1_000_000_000] * 9 + [1_400_000_000], None, 2)
+    sizes = [1_000_000_000] * 9 + [1_400_000_000]
+    with pytest.warns(RuntimeWarning, match=r"about 3\.7 GB of memory and 2\.0 GB are .*1\.4 GB"):
+        memory.plan_load(sizes, None, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # What is kept in the cache need not stay; and two of these at a time would not fit.
+        assert memory.plan_load(sizes, None, 2, kept=True) == memory.Plan(1, set_aside=False)
+
+
+def test_the_warning_points_to_the_call(write, monkeypatch):
+    monkeypatch.setattr(memory, "_available_bytes", lambda: 10)
+    with pytest.warns(RuntimeWarning, match="of memory and") as told:
+        hw.load(write([event()]), cache=False)
+    assert told[0].filename == __file__

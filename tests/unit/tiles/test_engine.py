@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import numpy as np
@@ -14,6 +15,9 @@ from hta_widgets.tiles.lane_index import index_lane
 
 KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>()"
 REDUCE = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long)"
+
+
+LONG = {"query": "dur_ns > 9_000"}
 
 
 @pytest.fixture
@@ -134,9 +138,59 @@ def test_levels_out_of_range(ask, level):
 def test_too_much_at_once(ask, scene):
     # 100 µs are few tiles; a job of a day at level 0 would be billions.
     ends = np.array([0, 10**14])
-    lane = index_lane(ends, np.array([5, 5]), np.zeros(2, np.uint8), np.arange(2), ends)
+    lane = index_lane(ends, np.array([5, 5]), np.zeros(2, np.uint8), np.arange(2))
     with pytest.raises(ValueError, match="ask for 65536 at most"):
         tiles(lane, 0, 0, 10**12)
+
+
+def test_what_is_not_answered_in_time_or_size_is_named(ask, lane):
+    lanes = [lane("stream 7"), lane("io"), lane("stream 40")]
+    other = {"lanes": [lane("stream 7", rank=1)], "first": 0, "last": 9}
+    asked = [{"lanes": lanes, "first": 0, "last": 1}, other]
+    _, whole = ask("tiles", level=10, parts=asked)
+    for limit in ({"within_ms": 0}, {"most_bytes": 0}):
+        left, answered = asked, []
+        for _ in range(4):
+            reply, columns = ask("tiles", level=10, parts=left, **limit)
+            answered += columns["tile_lane"].tolist()
+            left = reply.get("left", [])
+        assert answered == whole["tile_lane"].tolist()
+        assert left == []
+    reply, _ = ask("tiles", level=10, parts=asked, most_bytes=0)
+    assert reply["left"] == [{"lanes": lanes[1:], "first": 0, "last": 1}, other]
+
+
+def test_a_large_buffer_may_be_zipped(engine, lane):
+    parts = [{"lanes": [lane("stream 7"), lane("stream 40")], "first": 0, "last": 50}]
+    asked = {"op": "tiles", "level": 3, "parts": parts}
+    plain, buffer = engine.answer(asked)
+    zipped, packed = engine.answer({**asked, "gzip": True})
+    assert zipped == {**plain, "gzip": True}
+    assert gzip.decompress(packed) == buffer
+    assert len(packed) < len(buffer) / 3
+    small = {**asked, "parts": [{**parts[0], "last": 1}], "level": 12}
+    assert "gzip" not in engine.answer({**small, "gzip": True})[0]
+
+
+@pytest.mark.parametrize(
+    ("op", "request_"),
+    [
+        ("stats", {"start": 0, "end": 103_000}),
+        ("minimap", {"bins": 10}),
+        ("lateness", {"start": 0, "end": 103_000}),
+        ("ribbon", {"start": 0, "end": 103_000, "bins": 10}),
+        ("clusters", {}),
+        ("marks", {"start": 0, "end": 103_000, "bins": 10, "lanes": [0], "selection": LONG}),
+    ],
+)
+def test_what_takes_long_is_made_little_by_little(traces, op, request_):
+    patient, hasty = TileEngine(traces), TileEngine(traces)
+    asked = 0
+    while (answer := hasty.answer({"op": op, "within_ms": 0, **request_}))[0].get("pending"):
+        assert answer == ({"pending": True}, None)
+        asked += 1
+    assert asked >= len(traces)
+    assert answer == patient.answer({"op": op, **request_})
 
 
 # --- figures ----------------------------------------------------------------------------------
@@ -431,3 +485,31 @@ def test_marks_of_instants_and_asyncs(ask, lane):
 def test_requests_that_make_no_sense(engine, request_, words):
     with pytest.raises(ValueError, match=words):
         engine.answer(request_)
+
+
+# --- classes ----------------------------------------------------------------------------------
+
+
+def test_tiles_carry_a_class_for_every_event_and_the_one_with_most_time_for_cells(traces, lane):
+    engine, first = TileEngine(traces), the(traces, KERNEL)
+
+    def asked(number, level):
+        part = {"lanes": [number], "first": 0, "last": 1}
+        request = {"op": "tiles", "level": level, "parts": [part], "classed": True}
+        reply, buffer = engine.answer(request)
+        return unpack(reply["columns"], buffer)
+
+    assert "class" not in asked(lane("stream 7"), 15)
+    # Cells of 32 768 ns: the first kernel (30-50 µs), another one (60-70 µs), a copy (75-85 µs).
+    classes = np.full(len(traces[0].table), 9, np.uint8)
+    classes[first] = 3
+    engine.classes_of = lambda rank: classes if rank == 0 else None
+    cells = asked(lane("stream 7"), 15)
+    assert cells["class"][:4].tolist() == [3, 3, 9, 255]
+    assert cells["kind"][:3].tolist() == [0, 0, 2]
+    slices = asked(lane("stream 7"), 10)
+    of = dict(zip(slices["slice_id"].tolist(), slices["slice_class"].tolist(), strict=True))
+    assert of.pop(first) == 3
+    assert set(of.values()) == {9}
+    # Of ranks that nobody knows anything of.
+    assert set(asked(lane("stream 7", 1), 15)["class"].tolist()) == {255}

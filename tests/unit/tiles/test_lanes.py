@@ -11,21 +11,22 @@ from hta_widgets.tiles.asyncs import MAX_LAYERS, async_groups
 from hta_widgets.tiles.cells import measure, tiles
 from hta_widgets.tiles.lane_index import index_lane
 from hta_widgets.tiles.names import NameKeys
-from hta_widgets.tiles.rank_index import Budget, RankIndex
+from hta_widgets.tiles.rank_index import MOST_TABLES, Budget, RankIndex
 from hta_widgets.tiles.same_name import MAX_HISTOGRAM_BINS, duration_figures
 
 
 def a_lane(starts, durs, kinds=0, *, slices=True):
     starts, durs = np.asarray(starts, np.int64), np.asarray(durs, np.int64)
     kinds = np.broadcast_to(np.asarray(kinds, np.uint8), starts.shape)
-    return index_lane(starts, durs, kinds, np.arange(len(starts)) if slices else None, durs)
+    return index_lane(starts, durs, kinds, np.arange(len(starts)) if slices else None)
 
 
 def test_bytes_per_event():
     count = 64_000
     starts = np.arange(count) * 10
     assert a_lane(starts, np.full(count, 10)).nbytes <= 20.2 * count
-    assert a_lane(starts, np.full(count, 11)).nbytes <= 20.2 * count + 16
+    # Overlapping ones keep their durations: the union does not tell them.
+    assert a_lane(starts, np.full(count, 11)).nbytes <= 28.2 * count + 16
     # Calls within calls, as a folded host thread holds them: the union is short.
     nested = a_lane(np.arange(count), np.arange(count)[::-1] + 1, slices=False)
     assert nested.nbytes <= 16.1 * count
@@ -68,6 +69,32 @@ def test_what_was_not_used_for_longest_goes_first():
     assert budget.get("a") == [lane]
     assert budget.used == 2 * lane.nbytes
     assert Budget(0).put("alone", [lane]) == [lane]
+
+
+def test_tables_of_ranks_out_of_sight_are_let_go():
+    budget, made = Budget(0), []
+
+    def table(rank):
+        return budget.table(rank, lambda: made.append(rank) or f"table of {rank}")
+
+    for rank in range(MOST_TABLES + 1):
+        assert table(rank) == f"table of {rank}"
+    assert table(MOST_TABLES) == f"table of {MOST_TABLES}"
+    assert table(1) == "table of 1"
+    assert made == list(range(MOST_TABLES + 1))
+    table(0)
+    assert made[-1] == 0
+
+
+def test_lanes_keep_nothing_of_their_table():
+    starts, durs = np.array([0, 5, 20]), np.array([10, 5, 10])
+    rows, kinds = np.arange(3), np.zeros(3, np.uint8)
+    for spread in (1, 7):
+        lane = index_lane(starts * spread, durs, kinds, rows)
+        kept = [lane.rows, lane.durs, lane.longest, lane.spans.begins, lane.spans.cover.prefix]
+        given = (durs, kinds, rows)
+        shared = [a for a in kept for b in given if a is not None and np.shares_memory(a, b)]
+        assert shared == []
 
 
 def test_lanes_that_were_forgotten_are_made_again(engine):

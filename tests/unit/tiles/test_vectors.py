@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from hta_widgets.tiles.cells import CELLS, counter_tiles, longest, measure, tiles
+from hta_widgets.tiles.compact import compacted
 from hta_widgets.tiles.lane_index import index_counter, index_lane
 from hta_widgets.tiles.protocol import pack, unpack
 
@@ -28,7 +29,7 @@ REPLIES = read("packed.json")["replies"]
 def lane_of(events, slices=True):
     starts, durs, kinds = np.array(events, np.int64).reshape(-1, 3).T.copy()
     rows = np.arange(len(starts)) if slices else None
-    return index_lane(starts, durs, kinds.astype(np.uint8), rows, durs)
+    return index_lane(starts, durs, kinds.astype(np.uint8), rows)
 
 
 def test_the_files_are_what_the_script_writes():
@@ -114,3 +115,16 @@ def test_packed_bytes(reply):
         np.testing.assert_array_equal(columns[name], want, name)
     again = {name: (dtype, columns[name]) for name, (dtype, _, _) in header.items()}
     assert pack(again) == (header, buffer)
+
+
+@pytest.mark.parametrize(
+    "reply", [one for one in REPLIES if "plain" in one], ids=lambda reply: reply["name"]
+)
+def test_compact_bytes(reply):
+    plain = next(one for one in REPLIES if one["name"] == reply["plain"])
+    header = plain["reply"]["columns"]
+    columns = unpack(header, base64.b64decode(plain["buffer"]))
+    given = {name: (dtype, columns[name]) for name, (dtype, _, _) in header.items()}
+    made, buffer = pack(compacted(given, plain["reply"]["level"]))
+    assert made == reply["reply"]["columns"]
+    assert buffer == base64.b64decode(reply["buffer"])

@@ -9,7 +9,7 @@ import pytest
 
 import hta_widgets as hw
 from hta_widgets import cli, diff
-from hta_widgets.demo import write_demo
+from hta_widgets.demo import write_demo, write_mpi_job
 from hta_widgets.diff.lanes import LANES, lanes
 from hta_widgets.export.diff_page.pair_table import PairTable
 from hta_widgets.export.diff_page.step_blocks import HeldSteps
@@ -58,7 +58,7 @@ def test_a_run_and_itself_say_nothing(sides):
     assert (view.table["diff_ns"] == 0).all()
 
 
-def test_selecting_concerns_both_sides_and_is_undone_one_by_one(view):
+def test_both_sides_have_one_history(view):
     view.select("kind == 'communication'")
     chosen = view.selected_events()
     assert set(chosen["side"]) == {"before", "after"}
@@ -66,14 +66,21 @@ def test_selecting_concerns_both_sides_and_is_undone_one_by_one(view):
     view.left.zoom_to(10, 2_000)
     assert view.undo()
     assert view.left.view == (view.left.traces.start_ns, view.left.traces.end_ns)
+    # Selecting on both sides was one change.
     assert view.undo()
+    assert view.left.selection.is_everything
     assert view.right.selection.is_everything
-    assert not view.left.selection.is_everything
+    assert not view.undo()
     assert view.redo()
     assert not view.right.selection.is_everything
-    while view.undo():
-        pass
+    assert view.redo()
+    assert view.left.view == (10, 2_000)
+    assert not view.redo()
+    # What one side undoes by itself is no longer the pair's to undo.
+    assert view.left.undo()
+    assert view.undo()
     assert view.left.selection.is_everything
+    assert not view.undo()
 
 
 def test_the_pair_is_written_as_one_trace(view, tmp_path):
@@ -138,8 +145,8 @@ def test_cells_of_the_strip_hold_all_busy_time_of_the_steps(sides):
     found = lanes(both, line, pair=1, bins=300)
     assert len(found) <= 300 * 2 * len(LANES) + 6 * len(line.slots)
     assert (found["busy_ns"] <= found.attrs["cell_ns"]).all()
-    window = line.slots.iloc[1]
-    start, end = int(window["after_start_ns"]), int(window["after_end_ns"])
+    # Ranks start their steps apart: each in its own.
+    start, end = (int(time) for time in both.after.windows[1][1])
     busy = found[(found["slot"] == 1) & (found["side"] == 1) & (found["lane"] == 0)][
         "busy_ns"
     ].sum()
@@ -224,3 +231,94 @@ def test_the_command_line_says_what_changed(folders, tmp_path, capsys):
     assert "aten::contiguous is new" in said
     assert f"{out}: " in said
     assert out.stat().st_size < 25e6
+
+
+def test_zooming_shows_what_lies_beside_it(view):
+    slots = diff.align(view.comparison, "steps").slots
+    start = int(slots["before_start_ns"][1])
+    view.zoom_to(start + 1_000, start + 51_000)
+    assert view.left.view == (start + 1_000, start + 51_000)
+    beside = int(slots["after_start_ns"][1])
+    assert view.right.view == (beside + 1_000, beside + 51_000)
+    # One step of the history, whichever side leads.
+    assert view.undo()
+    assert view.left.view == view.left.whole
+    assert view.right.view == view.right.whole
+    view.coupled = False
+    view.zoom_to(0, 500, side="after")
+    assert (view.left.view, view.right.view) == (view.left.whole, (0, 500))
+    with pytest.raises(hw.TraceError, match="end after it starts"):
+        view.zoom_to(5, 5)
+    with pytest.raises(hw.TraceError, match="no side 'left'"):
+        view.zoom_to(1, 5, side="left")
+
+
+def test_steps_that_are_compared_are_in_view_at_first(sides):
+    view = hw.TraceDiff(sides[0].select("step == 0"), sides[0].select("step == 2"))
+    slots = view.frames["slots"]
+    assert view.left.view[0] == slots["before_start_ns"][0]
+    assert view.right.view[0] == slots["after_start_ns"][0]
+
+
+def test_a_timeline_of_one_run_follows_its_side(view, sides):
+    alone = hw.Timeline(sides[1])
+    view.link(alone)
+    view.right.zoom_to(100, 900)
+    assert alone.view == (100, 900)
+    alone.select("kind == 'memory'")
+    assert not view.right.selection.is_everything
+    assert view.left.selection.is_everything
+
+
+def test_both_timelines_are_one_picture(view, tmp_path):
+    import xml.etree.ElementTree as ET  # noqa: PLC0415
+
+    path = tmp_path / "both.svg"
+    assert view.to_svg(path, width=900) == str(path)
+    root = ET.fromstring(path.read_text("utf-8"))
+    parts = list(root)
+    assert [part.tag.rpartition("}")[2] for part in parts] == ["svg", "svg"]
+    tops = [float(part.get("y")) for part in parts]
+    assert tops[1] > float(parts[0].get("height")) >= 100
+    assert float(root.get("height")) == tops[1] + float(parts[1].get("height"))
+    ids = [one.get("id") for one in root.iter() if one.get("id")]
+    assert len(ids) == len(set(ids))
+    words = "".join(root.itertext())
+    assert "before: a" in words
+    assert "after: b" in words
+
+
+def test_a_smaller_page_holds_less_and_says_so(folders, tmp_path):
+    work = tmp_path / "long"
+    for place, seed in (("a", 0), ("b", 1)):
+        write_demo(work / place, ranks=4, steps=12, seed=seed)
+    view = hw.TraceDiff(*(hw.load(work / place, cache=False, progress=False) for place in "ab"))
+    sizes = {}
+    for mb in (25, 1.5):
+        path = tmp_path / f"{mb}.html"
+        view.save_html(path, max_mb=mb)
+        sizes[mb] = path.stat().st_size
+        assert sizes[mb] <= mb * 1e6
+    assert sizes[1.5] < sizes[25]
+    told = (tmp_path / "1.5.html").read_text("utf-8")
+    assert "Before: All events" in (tmp_path / "25.html").read_text("utf-8")
+    assert "Before: All events" not in told
+    assert "overview" in told
+
+
+def test_the_page_is_kept_while_the_kernel_lives(view):
+    offline = view._offline
+    assert offline.join(60)
+    said = view._answer({"rpc": "1", "op": "offline"})[0]
+    assert said["state"] == "ready", said
+    names = set(said["blocks"])
+    assert {"document", "frames", "pairs", "before-document", "after-document"} <= names
+    assert {"step-0", "step-2", "pair-0", "pair-1", "before-rank-0", "after-rank-1"} <= names
+
+
+def test_other_formats_have_their_own_words_for_kinds(view, tmp_path):
+    assert view._about["kind_words"] == {}
+    write_mpi_job(tmp_path / "mpi", ranks=2, steps=2, slow_rank=None)
+    traces = hw.load(tmp_path / "mpi", progress=False, cache=False)
+    words = hw.TraceDiff(traces, traces)._about["kind_words"]
+    assert words == {"communication": "MPI", "cpu": "outside of MPI"}

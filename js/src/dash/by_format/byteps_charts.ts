@@ -5,13 +5,13 @@ import type { Theme } from "../../draw/theme";
 import { numbers, type RowsContent, texts } from "../charts/content";
 import { noteOf, sentences } from "../charts/phrases";
 import type { PanelFrame } from "../types";
+import { CONSISTENT_SHARE } from "./byteps_files";
 import { columnsOf, INKS, shade, stack, timeTicks } from "./inks";
 
 const ROWS = 24;
 const TENSORS = 10;
 const MOST_STAGES = 56;
 const MOST_CELLS = 400;
-const CONSISTENT = 0.8;
 
 const NAME = (tensor: string): string => `Comm.${tensor}`;
 
@@ -252,10 +252,10 @@ export function stragglers(frame: PanelFrame, theme: Theme): RowsContent | strin
     ({ last: times, keys: of }) => `${formatCount(times)} of ${formatCount(of)}`,
   );
   const finding =
-    score[worst]! >= CONSISTENT
+    score[worst]! >= CONSISTENT_SHARE
       ? `${names[worst]} is last ${lastText[worst]} times`
       : "nobody is last most of the time";
-  const late = new Set(score.flatMap((part, row) => (part >= CONSISTENT ? [row] : [])));
+  const late = new Set(score.flatMap((part, row) => (part >= CONSISTENT_SHARE ? [row] : [])));
   const tip = ({ row, iteration: number, mean, last: times, keys: of }: Cell) => ({
     heading: `${names[row]} · iteration ${number}`,
     lines: [
@@ -334,7 +334,7 @@ export function blame(frame: PanelFrame): RowsContent | string {
     { ink: "wait", words: "slack: waiting", values: waits },
   ]);
   const worst = share.indexOf(Math.max(...share));
-  const stands = share[worst]! > CONSISTENT;
+  const stands = share[worst]! > CONSISTENT_SHARE;
   const others = slack.reduce((all, ns) => all + ns, 0);
   const finding = stands
     ? `worker ${workers[worst]} pulls last and waits least, in ${formatShare(share[worst]!)} of PULLs; the others wait ${formatDuration(others)} in all`

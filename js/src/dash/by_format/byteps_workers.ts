@@ -5,7 +5,14 @@
 
 import type { SelectionJson } from "../../contract";
 import type { PanelFrame } from "../types";
-import { type File, filesOf, chosenFiles, NO_WORKERS, noteOf } from "./byteps_files";
+import {
+  chosenFiles,
+  CONSISTENT_SHARE,
+  type File,
+  filesOf,
+  NO_WORKERS,
+  noteOf,
+} from "./byteps_files";
 import {
   byText,
   Columns,
@@ -218,7 +225,7 @@ export function blame(tables: Tables, selection: SelectionJson): PanelFrame {
       slack_ns: slack,
       pulls,
       pull_ns: sum,
-      straggler: shortest / pulls > 0.8,
+      straggler: shortest / pulls > CONSISTENT_SHARE,
       job: job === "" ? null : job,
       ranks: files
         .filter((file) => file.job === job && file.worker === worker)

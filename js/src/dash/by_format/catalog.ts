@@ -1,14 +1,6 @@
 /** The panels of BytePS's and MPI's files: `panels/catalog.py` in Python. */
 
-import type { Dimension, PanelKind } from "../catalog";
-
-const panel = (
-  id: string,
-  look: PanelKind["look"],
-  title: string,
-  about: string,
-  ...own: Dimension[]
-): PanelKind => ({ id, look, title, about, own });
+import { panel, type PanelKind } from "../panel_kind";
 
 export const FORMAT_PANELS: readonly PanelKind[] = [
   panel(

@@ -4,6 +4,7 @@ import { type Child, h } from "../../app/dom";
 import { formatBytes, formatCount, formatDuration, formatShare } from "../../draw/format";
 import type { ColumnLook, Row, TableLook } from "../table";
 import type { PanelFrame, Value } from "../types";
+import { CONSISTENT_SHARE } from "./byteps_files";
 import { sizeWords } from "./mpi_charts";
 
 function numberOf(value: Value): number | null {
@@ -122,7 +123,7 @@ const REQUESTS: TableLook = {
       cell: (row) => {
         const share = numberOf(row("last_share"));
         if (share === null) return [h("span", { class: "hta-note" }, "–")];
-        const often = share >= 0.8;
+        const often = share >= CONSISTENT_SHARE;
         return [
           h(
             "span",

@@ -5,6 +5,7 @@ import { fill, h } from "../../app/dom";
 import { applyTheme } from "../../app/theme_vars";
 import type { ThemeName } from "../../contract";
 import { THEMES, type Theme } from "../../draw/theme";
+import { watchBoxes } from "../../layout/size_watcher";
 import type { Brush, ChartPanel, Chosen, PanelFrame } from "../types";
 import { type Bokeh, Sheet } from "./bokeh";
 import style from "./charts.css?raw";
@@ -63,9 +64,7 @@ export class ChartFrame implements ChartPanel {
     const { signal } = this.ended;
     button.setAttribute("aria-expanded", "false");
     button.addEventListener("click", () => this.toggleTable(), { signal });
-    const resized = new ResizeObserver(() => this.fit());
-    resized.observe(view);
-    signal.addEventListener("abort", () => resized.disconnect());
+    watchBoxes([view], () => this.fit(), signal);
     watchGestures(
       {
         plot,

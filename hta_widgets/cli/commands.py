@@ -1,0 +1,193 @@
+"""What each command does, and what it prints."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hta_widgets.demo import write_byteps_job, write_demo, write_mpi_job
+from hta_widgets.errors import TraceError
+from hta_widgets.export import export_trace
+from hta_widgets.export.clock import refuse_unfitted
+from hta_widgets.readers import load
+
+if TYPE_CHECKING:
+    from hta_widgets.model import TraceSet
+
+__all__ = ["demo", "diff", "export", "report", "summary"]
+
+_MOST_PROBLEMS = 12
+
+
+def _load(options: argparse.Namespace) -> TraceSet:
+    paths = options.paths
+    return load(paths[0] if len(paths) == 1 else paths, ranks=options.ranks)
+
+
+def summary(options: argparse.Namespace) -> None:
+    """Print ranks, events and times of traces, and what had to be repaired."""
+    traces = _load(options)
+    print(repr(traces).strip("<>"))
+    rows = [("rank", "events", "start", "duration", "file")]
+    rows += [
+        (
+            str(rank),
+            f"{len(trace):,}",
+            f"{trace.start_ns / 1e6:,.3f} ms",
+            f"{(trace.end_ns - trace.start_ns) / 1e6:,.3f} ms",
+            trace.path,
+        )
+        for rank, trace in traces.items()
+    ]
+    print()
+    _print_table(rows)
+    found: Counter[tuple[str, str]] = Counter()
+    files: dict[tuple[str, str], set[str]] = {}
+    for problem in traces.problems.to_dict("records"):
+        what = str(problem["kind"]), str(problem["detail"])
+        found[what] += int(problem["count"])
+        files.setdefault(what, set()).add(str(problem["file"] or ""))
+    if found:
+        print("\nproblems")
+        for what, count in list(found.items())[:_MOST_PROBLEMS]:
+            kind, detail = what
+            named = files[what]
+            where = f"{len(named)} files" if len(named) > 1 else min(named)
+            print(f"  {kind}: {count:,} × {detail}" + (f" ({where})" if where else ""))
+        if len(found) > _MOST_PROBLEMS:
+            print(f"  and {len(found) - _MOST_PROBLEMS} more: hw.load(…).problems lists them")
+
+
+def _print_table(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        *numbers, last = row
+        cells = [cell.rjust(width) for cell, width in zip(numbers, widths, strict=False)]
+        print("  ".join([*cells, last]))
+
+
+def export(options: argparse.Namespace) -> None:
+    """Write a part of a job as a new trace."""
+    traces = _load(options)
+    if options.fitted_clock:
+        refuse_unfitted(traces)
+        traces = traces.with_clock("fitted")
+    report = export_trace(
+        traces,
+        options.out,
+        traces.select(options.query, start_ns=options.start, end_ns=options.end),
+        clip=options.clip,
+        keep_parents=not options.no_parents,
+        counters=options.counters,
+        scrub=options.scrub,
+        clock="set" if options.fitted_clock else "recorded",
+    )
+    print(
+        f"{report.path}: {_count(report.events, 'event')} and {_count(report.flows, 'flow')} of "
+        f"{_count(len(report.ranks), 'rank')}, {report.bytes / 1e6:,.1f} MB"
+        + (", on the fitted clock" if report.clock == "fitted" else "")
+    )
+    if report.left_out:
+        parts = [_count(count, what.removesuffix("s")) for what, count in report.left_out.items()]
+        print(f"left out: {', '.join(parts)}")
+
+
+def report(options: argparse.Namespace) -> None:
+    """Write a dashboard as one page."""
+    # The widget library takes its time to load, and the other commands need none of it.
+    from hta_widgets.widgets import Dashboard, Timeline  # noqa: PLC0415
+
+    viewer = Timeline if options.timeline_only else Dashboard
+    path = Path(viewer(_load(options)).save_html(options.out, max_mb=options.max_mb))
+    print(f"{path}: {path.stat().st_size / 1e6:,.1f} MB")
+
+
+def diff(options: argparse.Namespace) -> None:
+    """Write two runs side by side as one page, and print what changed."""
+    from hta_widgets.widgets import TraceDiff  # noqa: PLC0415 - see above
+
+    before, after = load(options.before), load(options.after)
+    ranks = options.ranks, options.after_ranks or options.ranks
+    view = TraceDiff(before.select(ranks=ranks[0]), after.select(ranks=ranks[1]))
+    path = Path(view.save_html(options.out, max_mb=options.max_mb))
+    for finding in view.findings:
+        print(finding.text)
+    if not view.findings:
+        print("Nothing changed beyond the noise.")
+    print(f"{path}: {path.stat().st_size / 1e6:,.1f} MB")
+
+
+def _demo_byteps(options: argparse.Namespace) -> None:
+    slow = None if options.healthy else 1
+    truth = write_byteps_job(
+        options.directory, steps=options.steps, slow_worker=slow, seed=options.seed
+    )
+    print(
+        f"{options.directory}: {_count(truth['workers'], 'worker')} of "
+        f"{_count(truth['local_ranks'], 'GPU')}, {_count(truth['servers'], 'server')}, "
+        f"{_count(truth['steps'], 'step')}, "
+        + ("no worker is slow" if slow is None else f"worker {slow} is slow")
+    )
+    print(f"{truth['truth_path']}: what is true of it")
+
+
+def _demo_mpi(options: argparse.Namespace) -> None:
+    truth = write_mpi_job(
+        options.directory,
+        ranks=options.ranks,
+        steps=options.steps,
+        seed=options.seed,
+        slow_rank=None if options.healthy else options.straggler,
+        factor=options.factor,
+        hosts=min(2, max(options.ranks, 1)),
+    )
+    slow = truth["slow_rank"]
+    print(
+        f"{options.directory}: {_count(truth['ranks'], 'rank')}, "
+        f"{_count(truth['steps'], 'step')}, {_count(truth['events'], 'event')}, "
+        + ("no rank is slow" if slow is None else f"rank {slow} is slow")
+    )
+    print(f"{truth['truth_path']}: what is true of it")
+
+
+def demo(options: argparse.Namespace) -> None:
+    """Write a made-up job."""
+    if options.changes and options.format != "kineto":
+        raise TraceError(
+            f"a job of the format {options.format} has no --changes",
+            remedy="Leave --format away.",
+        )
+    if options.format == "byteps":
+        _demo_byteps(options)
+        return
+    if options.format == "mpi":
+        _demo_mpi(options)
+        return
+    truth = write_demo(
+        options.directory,
+        ranks=options.ranks,
+        steps=options.steps,
+        seed=options.seed,
+        straggler=None if options.healthy else options.straggler,
+        factor=options.factor,
+        missing=options.missing,
+        uneven_us=options.uneven / 1000,
+        changes=options.changes,
+        format="json" if options.plain else "json.gz",
+    )
+    slow = truth["straggler"]
+    print(
+        f"{options.directory}: {_count(len(truth['files']), 'rank')}, "
+        f"{_count(truth['steps'], 'step')}, {_count(sum(truth['events']), 'event')}, "
+        + ("no rank is slow" if slow is None else f"rank {slow} is slow")
+    )
+    for change in truth["changes"]:
+        print(f"{change['injected']}: {change['name']} is {change['change']}")
+    print(f"{truth['truth_path']}: what is true of it")
+
+
+def _count(number: int, what: str) -> str:
+    return f"1 {what}" if number == 1 else f"{number:,} {what}s"

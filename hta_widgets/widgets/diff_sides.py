@@ -1,0 +1,94 @@
+"""What a comparison widget is given, and what follows from it for its two sides."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets import diff
+from hta_widgets.analysis.diff_ops import Side
+from hta_widgets.diff import Comparison, RunSide
+from hta_widgets.errors import TraceError
+from hta_widgets.model import Selection, Trace, TraceSet
+
+__all__ = [
+    "SIDES",
+    "SideName",
+    "beside",
+    "first_window",
+    "frame_of",
+    "place_of",
+    "turned",
+    "whole_selection",
+]
+
+SideName = Literal["before", "after"]
+SIDES: tuple[SideName, SideName] = ("before", "after")
+
+
+def place_of(side: str) -> int:
+    """Return 0 for before and 1 for after."""
+    if side not in SIDES:
+        raise TraceError(f"there is no side {side!r}", remedy='Give "before" or "after".')
+    return 0 if side == "before" else 1
+
+
+def whole_selection(source: Side) -> Selection:
+    """Return a side as a selection, which still knows the other ranks of its set."""
+    if isinstance(source, Trace):
+        return TraceSet([source], like=TraceSet([])).select()
+    if isinstance(source, TraceSet):
+        return source.select()
+    if isinstance(source, Selection) and source.traces is not None:
+        return source
+    raise TypeError(f"TraceDiff compares a TraceSet, a Trace or a Selection, not {type(source)}")
+
+
+def turned(both: Comparison, sources: tuple[Selection, Selection]) -> Comparison:
+    """Return a comparison the other way round."""
+    steps = None
+    if both.before.has_steps:
+        steps = dict(zip(both.after.steps.tolist(), both.before.steps.tolist(), strict=True))
+    return diff.compare(
+        sources[1],
+        sources[0],
+        ranks="auto" if both.by_rank_means else {b: a for a, b in both.rank_pairs},
+        steps=steps or "auto",
+        labels=(both.after.label, both.before.label),
+    )
+
+
+def first_window(
+    side: RunSide, source: Selection, whole: tuple[int, int]
+) -> tuple[int, int] | None:
+    """Return the window that a side is shown with at first; None for the whole."""
+    low, high = side.envelope()
+    window = int(low.min()), max(int(high.max()), int(low.min()) + 1)
+    is_cut = source.start_ns is not None or source.end_ns is not None
+    is_small = 2 * (window[1] - window[0]) < whole[1] - whole[0]
+    return window if is_cut or is_small else None
+
+
+def beside(both: Comparison, base: str, lead: int, window: tuple[int, int]) -> tuple[int, int]:
+    """Return the window of the other side that lies beside one of side `lead`, as long as it."""
+    line = diff.align(both, base)  # type: ignore[arg-type]
+    maps: tuple[Any, Any] = (line.before, line.after)
+    middle = np.array([(window[0] + window[1]) // 2], np.int64)
+    there = int(maps[1 - lead].to_own(maps[lead].to_common(middle))[0])
+    moved = there - int(middle[0])
+    return window[0] + moved, window[1] + moved
+
+
+def frame_of(both: Comparison, name: str, base: Any) -> pd.DataFrame:
+    """Return a frame that every comparison of events has, by its name."""
+    if name.startswith("waterfall"):
+        level: Any = name.removeprefix("waterfall").lstrip("_") or "kind"
+        return diff.waterfall(both, level)
+    if name == "operators":
+        return diff.operators_diff(both)
+    if name == "slots":
+        return diff.align(both, base).slots
+    found: pd.DataFrame = getattr(diff, name)(both)
+    return found

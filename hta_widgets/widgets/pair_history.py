@@ -1,0 +1,100 @@
+"""One history for two timelines: which of them changed last, and what was undone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+__all__ = ["PairHistory"]
+
+
+class _View(Protocol):
+    state: Any
+
+    def undo(self) -> bool: ...
+
+    def redo(self) -> bool: ...
+
+
+class PairHistory:
+    """The order of the changes of several views, each of which keeps its own values.
+
+    Whatever changes or undoes them, here or in a page, their histories tell: this one only keeps
+    whose turn it is. `js/src/compare/pair_history.ts` does the same for the page's buttons.
+
+    Parameters
+    ----------
+    views : sequence of Timeline
+    """
+
+    def __init__(self, views: Sequence[_View]) -> None:
+        self._views = views
+        self._past: list[tuple[int, ...]] = []
+        self._future: list[tuple[int, ...]] = []
+        self._group: list[int] | None = None
+        for place, view in enumerate(views):
+            view.state.observe(
+                lambda change, place=place: self._heard(place, change["old"], change["new"]),
+                names="_history",
+            )
+
+    @contextmanager
+    def one_change(self) -> Iterator[None]:
+        """Group what changes meanwhile, on whichever side, into one step."""
+        self._group = []
+        try:
+            yield
+        finally:
+            group, self._group = self._group, None
+            if group:
+                self._push(tuple(dict.fromkeys(group)))
+
+    def undo(self) -> bool:
+        """Go back one step; False if there is none."""
+        return self._step(self._past, self._future, "undo")
+
+    def redo(self) -> bool:
+        """Take back one `undo`; False if there is none."""
+        return self._step(self._future, self._past, "redo")
+
+    def _step(self, source: list[tuple[int, ...]], target: list[tuple[int, ...]], way: str) -> bool:
+        while source:
+            places = source.pop()
+            self._group = []
+            try:
+                done = [place for place in places if getattr(self._views[place], way)()]
+            finally:
+                self._group = None
+            if done:
+                target.append(tuple(done))
+                return True
+        return False
+
+    def _heard(self, place: int, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        past = len(new["past"]) - len(old["past"])
+        future = len(new["future"]) - len(old["future"])
+        if self._group is not None:
+            self._group.append(place)
+        elif past < 0 < future:
+            self._turn(place, self._past, self._future)
+        # A change forgets what was undone: where one was, a redo looks like it.
+        elif future < 0 < past and new["future"]:
+            self._turn(place, self._future, self._past)
+        # A full history grows no more: its last entry is another one.
+        elif not new["future"] and new["past"] and (past > 0 or new["past"] != old["past"]):
+            self._push((place,))
+
+    def _push(self, places: tuple[int, ...]) -> None:
+        self._past.append(places)
+        self._future.clear()
+
+    @staticmethod
+    def _turn(place: int, source: list[tuple[int, ...]], target: list[tuple[int, ...]]) -> None:
+        """Somebody else undid or redid on one side."""
+        for at in reversed(range(len(source))):
+            if place in source[at]:
+                rest = tuple(one for one in source[at] if one != place)
+                source[at : at + 1] = [rest] if rest else []
+                target.append((place,))
+                return

@@ -1,0 +1,240 @@
+/** What became of each event: classes, the legend, the list of changes, one history for two. */
+
+import { describe, expect, test } from "vitest";
+import type { History } from "../app/history";
+import { NOTHING } from "../app/shared";
+import { ChangesPanel, chanceWords, replacedWords } from "./changes_panel";
+import { spreadWords } from "./charts";
+import { ColourLegend } from "./colour_legend";
+import { CLASSES, classLook, countOf, eventClasses, GROUPS } from "./event_classes";
+import type { Frame } from "./frames";
+import { turned } from "./frames";
+import { PairHistory } from "./pair_history";
+import { cellText, measuresOf, plainTable, tableTitle, titleOf } from "./tables";
+
+function frame(columns: Frame["columns"], attrs: Frame["attrs"] = {}): Frame {
+  return { rows: Object.values(columns)[0]?.length ?? 0, columns, attrs };
+}
+
+/** Events of each class before and after: 5 slower by a little, 2 faster by much, 1 alone, 90 same. */
+const counts = [
+  [90, 5, 0, 0, 0, 0, 2, 0, 0, 0, 7],
+  [90, 5, 0, 0, 0, 0, 2, 1, 0, 0, 7],
+];
+
+describe("classes of events", () => {
+  test("turn round with the comparison, and nothing else does", () => {
+    const [plain, swapped] = [
+      eventClasses(false).looks("light"),
+      eventClasses(true).looks("light"),
+    ];
+    const at = CLASSES.indexOf("slower_3");
+    expect(swapped[at]).toEqual(classLook("faster_3", "light"));
+    expect(swapped[CLASSES.indexOf("faster_1")]).toEqual(plain[CLASSES.indexOf("slower_1")]);
+    for (const name of ["same", "only_here", "moved", "replaced", "not_compared"] as const) {
+      expect(swapped[CLASSES.indexOf(name)]).toEqual(plain[CLASSES.indexOf(name)]);
+    }
+  });
+
+  test("are counted over both sides, and slower ones are faster ones when swapped", () => {
+    const of = (name: string, swapped: boolean) =>
+      countOf(
+        GROUPS.find((group) => group.name === name)!,
+        counts,
+        swapped,
+      );
+    expect(["slower", "faster", "only here", "same"].map((name) => of(name, false))).toEqual([
+      10, 4, 1, 180,
+    ]);
+    expect([of("slower", true), of("faster", true)]).toEqual([4, 10]);
+  });
+
+  test("the legend names what is there, and says so while it is not known", () => {
+    const legend = new ColourLegend(() => undefined);
+    legend.show("change", false);
+    expect(legend.el.textContent).toContain("matching calls");
+    legend.setCounts(counts);
+    expect(legend.el.textContent).toContain("slower10");
+    expect(legend.el.textContent).not.toContain("moved");
+    legend.show("kind", false);
+    expect(legend.el.textContent).not.toContain("slower");
+  });
+});
+
+describe("the list of changes", () => {
+  const changes = frame(
+    {
+      change: ["slower", "replaced", "added"],
+      measure: ["device", "kernel", "operator"],
+      name: ["aten::gelu", "aten::mm", "<b>aten::new</b>"],
+      path: ["step > block", "", ""],
+      places: [3, 1, 1],
+      before_ns: [500, 300, 0],
+      after_ns: [1000, 200, 40],
+      diff_ns: [500, -100, 40],
+      before_count: [4, 2, 0],
+      after_count: [4, 1, 1],
+      before_names: ["", "gemm a; gemm b; gemm c", ""],
+      after_names: ["", "fused", ""],
+      p_value: [0.00000001, null, null],
+    },
+    { tested: 12 },
+  );
+
+  test("says before and after, how much, how often, and whether it may be chance", () => {
+    const chosen: (number | null)[] = [];
+    const panel = new ChangesPanel((row) => chosen.push(row));
+    panel.show(changes);
+    const rows = [...panel.el.querySelectorAll<HTMLElement>(".hta-diff-row[data-change]")];
+    expect(rows.map((row) => row.dataset.change)).toEqual(["slower", "replaced", "added"]);
+    expect(rows[0]!.textContent).toContain("p < 0.0001");
+    expect(rows[1]!.textContent).toContain("gemm a, gemm b and 1 more → fused");
+    expect(rows[2]!.textContent).toContain("new 1");
+    expect(panel.el.querySelector("b.aten")).toBeNull();
+    rows[1]!.click();
+    panel.el.querySelectorAll<HTMLElement>(".hta-diff-row[data-change]")[1]!.click();
+    expect(chosen).toEqual([1, null]);
+  });
+
+  test("tells chance only where the spread is known", () => {
+    expect(chanceWords("slower", 0.02).words).toBe("p 0.020");
+    expect(chanceWords("faster", null).words).toBe("one step");
+    expect(chanceWords("added", null).words).toBe("in most steps");
+    expect(chanceWords("added", null, false).words).toBe("–");
+    expect(replacedWords({ before_names: "", after_names: "" })).toBe("");
+  });
+
+  test("the spread of steps goes with the comparison when it is turned round", () => {
+    const steps = frame(
+      { before_ns: [10_000, 12_000], after_ns: [20_000, 24_000] },
+      { before_std_ns: 1414, after_std_ns: 2828, p_value: 0.03, is_significant: true },
+    );
+    expect(spreadWords(steps)).toMatch(/^A step of 2: 11\.0.µs ± 1\.41.µs → 22\.0.µs ± 2\.83.µs/);
+    expect(spreadWords(turned(steps))).toMatch(/^A step of 2: 22\.0.µs ± 2\.83.µs → 11\.0/);
+    expect(spreadWords(frame({ before_ns: [1], after_ns: [2] }, { p_value: null }))).toBe("");
+  });
+});
+
+describe("one history of two timelines", () => {
+  const entry = (n: number): History["past"][number] => ({ ...NOTHING, search: String(n) });
+  const history = (past: number, future = 0): History => ({
+    past: Array.from({ length: past }, (_, n) => entry(n)),
+    future: Array.from({ length: future }, (_, n) => entry(n)),
+  });
+
+  function pair() {
+    const walked: string[] = [];
+    let clock = 0;
+    const one = new PairHistory(
+      (side, way) => {
+        walked.push(`${way} ${side}`);
+        return true;
+      },
+      () => clock,
+    );
+    return { one, walked, wait: (ms: number) => (clock += ms) };
+  }
+
+  test("goes back in the order in which the sides changed, and forth again", () => {
+    const { one, walked, wait } = pair();
+    for (const side of [0, 1, 0] as const) {
+      one.heard(side, history(0), history(1));
+      wait(1000);
+    }
+    while (one.undo());
+    while (one.redo());
+    expect(walked).toEqual(["undo 0", "undo 1", "undo 0", "redo 0", "redo 1", "redo 0"]);
+  });
+
+  test("what changes both sides at once is one step", () => {
+    const { one, walked, wait } = pair();
+    one.heard(0, history(0), history(1));
+    one.heard(1, history(0), history(1));
+    wait(1000);
+    one.heard(1, history(1), history(2));
+    expect([one.undo(), one.undo(), one.undo()]).toEqual([true, true, false]);
+    expect(walked).toEqual(["undo 1", "undo 0", "undo 1"]);
+  });
+
+  test("follows what Python undoes on one side, and forgets what is gone", () => {
+    const { one, walked, wait } = pair();
+    one.heard(0, history(0), history(1));
+    wait(1000);
+    one.heard(1, history(0), history(1));
+    one.heard(0, history(1), history(0, 1));
+    expect(one.canRedo).toBe(true);
+    one.undo();
+    expect(walked).toEqual(["undo 1"]);
+    wait(1000);
+    one.heard(0, history(0, 1), history(1));
+    expect(one.canRedo).toBe(false);
+  });
+
+  test("a full history that grows no more still counts", () => {
+    const { one } = pair();
+    const full = history(100);
+    one.heard(0, full, { past: [...full.past.slice(1), entry(100)], future: [] });
+    expect(one.canUndo).toBe(true);
+  });
+});
+
+describe("tables of other formats", () => {
+  const columns = ["routine", "before_calls", "after_calls", "diff_calls", "before_time_s"];
+
+  test("put before, after and the change of a measure under one head", () => {
+    expect(measuresOf([...columns, "after_time_s", "before_host", "after_host", "change"])).toEqual(
+      [
+        { name: "routine", sides: false, diff: false },
+        { name: "calls", sides: true, diff: true },
+        { name: "time_s", sides: true, diff: false },
+        { name: "host", sides: true, diff: false },
+        { name: "change", sides: false, diff: false },
+      ],
+    );
+    // What has no other side is a column of its own.
+    expect(measuresOf(columns).map(({ name }) => name)).toEqual([
+      "routine",
+      "calls",
+      "before_time_s",
+    ]);
+    expect(tableTitle("mpi_message_sizes")).toBe("MPI message sizes");
+  });
+
+  test("cells have the units that their columns' names say", () => {
+    const plain = (text: string): string => text.replace(/[\u2009\u202f]/g, " ");
+    expect(plain(cellText("time_s", 0.0225))).toBe("22.5 ms");
+    expect(plain(cellText("mean_us", 562.5))).toBe("563 µs");
+    expect(plain(cellText("time_s", -0.001, true))).toBe("−1.00 ms");
+    expect(plain(cellText("bytes", 4_799_557))).toBe("4.80 MB");
+    expect(plain(cellText("calls", 3, true))).toBe("+3");
+    expect(cellText("calls", 0, true)).toBe("±0");
+    expect(plain(cellText("share_of_time", 0.25))).toBe("25 %");
+    expect(plain(cellText("share_of_bytes", 0.5))).toBe("50 %");
+    expect([titleOf("ns"), titleOf("mean_us"), titleOf("bytes")]).toEqual([
+      "time",
+      "mean",
+      "bytes",
+    ]);
+    expect([cellText("is_last", true), cellText("x", null)]).toEqual(["yes", "–"]);
+  });
+
+  test("one row of measures is turned into many", () => {
+    const table = plainTable("x", frame({ before_a_s: [1], after_a_s: [2], diff_a_s: [1] }));
+    const words = [...table.querySelectorAll("tbody td")].map((cell) => cell.textContent);
+    expect(words.map((text) => text?.replace(/[\u2009\u202f]/g, " "))).toEqual([
+      "a",
+      "1.00 s",
+      "2.00 s",
+      "+1.00 s",
+    ]);
+  });
+
+  test("show some rows first, and all when asked", () => {
+    const names = Array.from({ length: 20 }, (_, row) => `r${row}`);
+    const table = plainTable("mpi_times", frame({ routine: names }, { rows: 25 }));
+    expect(table.querySelectorAll("tbody tr")).toHaveLength(12);
+    table.querySelector("button")!.click();
+    expect(table.querySelectorAll("tbody tr")).toHaveLength(20);
+    expect(table.textContent).toContain("5 rows in Python.");
+  });
+});

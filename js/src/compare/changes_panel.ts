@@ -1,0 +1,196 @@
+/** What changed beyond noise, each change once; a click marks its events on both sides. */
+
+import { fill, h } from "../app/dom";
+import type { ThemeName } from "../contract";
+import { formatDuration, plural } from "../draw/format";
+import { barColour, countWords, deltaWords, shareWords } from "./delta";
+import { type Frame, noteOf, number, type Row, rowsOf, text } from "./frames";
+
+const MORE = 20;
+
+/** What came out of chance how rarely; where nothing is known of the spread, that. */
+export function chanceWords(
+  change: string,
+  p: unknown,
+  hasSteps = true,
+): { words: string; about: string } {
+  if (change !== "slower" && change !== "faster") {
+    return {
+      words: hasSteps ? "in most steps" : "–",
+      about: "Calls that come or go are no matter of chance.",
+    };
+  }
+  if (typeof p !== "number") {
+    return {
+      words: "one step",
+      about: "One step on a side tells nothing of the spread: 20 % is asked for.",
+    };
+  }
+  const about =
+    "How likely the means of the steps differ as much by chance, by Welch's test over the steps.";
+  if (p < 0.0001) return { words: "p < 0.0001", about };
+  return { words: `p ${p < 0.001 ? p.toFixed(4) : p.toFixed(3)}`, about };
+}
+
+/** `aten::add ; aten::mul → fused_add_mul`, of replaced work. */
+export function replacedWords(row: Row): string {
+  const names = (column: string): string[] =>
+    text(row, column)
+      .split("; ")
+      .filter((name) => name !== "");
+  const [before, after] = [names("before_names"), names("after_names")];
+  if (before.length === 0 && after.length === 0) return "";
+  const short = (list: string[]): string =>
+    list.length > 2
+      ? `${list.slice(0, 2).join(", ")} and ${list.length - 2} more`
+      : list.join(", ");
+  return `${short(before)} → ${short(after)}`;
+}
+
+export class ChangesPanel {
+  readonly el = h("section", { class: "hta-diff-pane hta-diff-changes" });
+  private readonly body = h("div", { class: "hta-diff-table", role: "table" });
+  private readonly about = h("p", { class: "hta-about" });
+  private frame: Frame | null = null;
+  private shown = 6;
+  private chosen: number | null = null;
+  private theme: ThemeName = "light";
+
+  /** `choose` gets the number of a row, and its name; null where it is unchosen. */
+  constructor(
+    private readonly choose: (row: number | null, name: string) => void,
+    private readonly hasSteps = true,
+  ) {
+    this.el.append(h("h3", {}, "What changed"), this.about, this.body);
+  }
+
+  show(frame: Frame): void {
+    this.frame = frame;
+    this.draw();
+  }
+
+  setRoom(rows: number): void {
+    this.shown = Math.max(this.shown, rows);
+    this.draw();
+  }
+
+  setTheme(theme: ThemeName): void {
+    this.theme = theme;
+    this.draw();
+  }
+
+  unchoose(): void {
+    this.chosen = null;
+    this.draw();
+  }
+
+  private draw(): void {
+    const { frame } = this;
+    if (frame === null) return;
+    const rows = rowsOf(frame);
+    const tested = Number(frame.attrs.tested ?? 0);
+    this.about.textContent =
+      `beyond noise, each once; times and counts per ${this.hasSteps ? "step and " : ""}rank. ` +
+      (tested > 0 ? `${plural(tested, "time")} tested. ` : "") +
+      (rows.length > 0 ? "Click one to mark its events on both sides." : "");
+    const left = rows.length - this.shown;
+    fill(
+      this.body,
+      rows.length > 0 && this.header(),
+      ...rows.slice(0, this.shown).map((row, at) => this.row(row, at)),
+      rows.length === 0 &&
+        h("p", { class: "hta-note" }, noteOf(frame) || "Nothing changed beyond the noise."),
+      left > 0 &&
+        h(
+          "button",
+          {
+            type: "button",
+            class: "hta-link hta-diff-more",
+            on: {
+              click: () => {
+                this.shown += MORE;
+                this.draw();
+              },
+            },
+          },
+          plural(left, "more change"),
+        ),
+    );
+  }
+
+  private header(): HTMLElement {
+    return h(
+      "div",
+      { class: "hta-diff-change hta-diff-row-head", role: "row" },
+      ...[
+        "change",
+        "name",
+        "before → after",
+        this.hasSteps ? "a step" : "change",
+        "calls",
+        "chance",
+      ].map((word) => h("div", { role: "columnheader" }, word)),
+    );
+  }
+
+  private row(row: Row, at: number): HTMLElement {
+    const [before, after] = [number(row, "before_ns"), number(row, "after_ns")];
+    const diff = number(row, "diff_ns");
+    const change = text(row, "change");
+    const name = text(row, "short") || text(row, "name");
+    const on = this.chosen === at;
+    const chance = chanceWords(change, row.p_value, this.hasSteps);
+    const replaced = replacedWords(row);
+    const path = text(row, "path");
+    const places = number(row, "places");
+    const inside = path === "" ? "" : `in ${path}${places > 1 ? ` and ${places - 1} more` : ""}`;
+    return h(
+      "div",
+      {
+        class: on ? "hta-diff-change hta-diff-row hta-on" : "hta-diff-change hta-diff-row",
+        role: "row",
+        "data-change": change,
+        on: {
+          click: () => {
+            this.chosen = on ? null : at;
+            this.choose(on ? null : at, name);
+            this.draw();
+          },
+        },
+      },
+      h(
+        "div",
+        { role: "cell" },
+        h("i", { class: "hta-diff-swatch", style: { background: barColour(diff, this.theme) } }),
+        ` ${change}`,
+      ),
+      h(
+        "div",
+        { class: "hta-diff-col-name", role: "cell" },
+        h(
+          "button",
+          {
+            type: "button",
+            class: "hta-name-button",
+            title: [text(row, "name"), inside, replaced].filter((line) => line !== "").join("\n"),
+            "aria-pressed": String(on),
+          },
+          name,
+        ),
+        h("small", {}, replaced !== "" ? replaced : text(row, "measure")),
+      ),
+      h(
+        "div",
+        { role: "cell" },
+        `${before > 0 ? formatDuration(Math.round(before)) : "–"} → ${after > 0 ? formatDuration(Math.round(after)) : "–"}`,
+      ),
+      h("div", { role: "cell" }, h("b", {}, deltaWords(diff)), ` ${shareWords(diff, before)}`),
+      h(
+        "div",
+        { role: "cell" },
+        countWords(number(row, "before_count"), number(row, "after_count")),
+      ),
+      h("div", { role: "cell", title: chance.about }, chance.words),
+    );
+  }
+}

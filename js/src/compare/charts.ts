@@ -1,0 +1,229 @@
+/** All that is drawn from frames: steps, sums, changes, names, the operator tree. */
+
+import type { ThemeName } from "../contract";
+import { formatDuration, plural } from "../draw/format";
+import { ChangesPanel } from "./changes_panel";
+import { shareWords } from "./delta";
+import { type About, type Frame, type Frames, type Row, rowsOf, text, turned } from "./frames";
+import { medianShare, type Totals } from "./headline";
+import { Icicle } from "./icicle";
+import { NamesTable } from "./names_table";
+import { Strip } from "./strip";
+import { lengthsOf, stepLabel, withLengths } from "./strip_layout";
+import { Waterfall } from "./waterfall";
+
+export interface ChartsWays {
+  frames: Frames;
+  about: About;
+  swapped(): boolean;
+  /** A pair of steps was chosen, or none: show it on the timelines. */
+  showStep(row: Row | null): void;
+  markNames(names: string[] | null): void;
+  markNode(node: number, name: string): void;
+  markChange(row: number | null, name: string): void;
+  /** The findings, and how long what is compared takes; null where no events say so. */
+  tell(told: Frame, totals: Totals | null): void;
+  say(words: string | null): void;
+  fail(error: unknown): void;
+}
+
+/** Rows of names and changes at first. */
+const ROOM = { narrow: { names: 10, changes: 6 }, wide: { names: 20, changes: 10 } };
+
+export class Charts {
+  readonly strip: Strip;
+  readonly waterfall: Waterfall;
+  readonly changes: ChangesPanel;
+  readonly names: NamesTable;
+  readonly icicle: Icicle;
+  private step: number | null = null;
+  private pair: number | null = null;
+  private asked = 0;
+
+  constructor(private readonly ways: ChartsWays) {
+    const { kind_words: words } = ways.about;
+    this.strip = new Strip((slot) => this.choose(slot), words);
+    this.waterfall = new Waterfall(
+      (level) => this.framed(this.chosen(`waterfall:${level}`)),
+      words,
+    );
+    this.changes = new ChangesPanel((row, name) => {
+      this.names.unchoose();
+      ways.markChange(row, name);
+    }, ways.about.steps > 0);
+    this.names = new NamesTable((names) => {
+      this.changes.unchoose();
+      ways.markNames(names);
+    });
+    this.icicle = new Icicle((node, name) => ways.markNode(node, name), words);
+    this.holdSteps();
+  }
+
+  /** Frames of one pair of ranks, or of all. */
+  setPair(pair: number | null): void {
+    if (pair === this.pair) return;
+    this.pair = pair;
+    this.step = null;
+    this.strip.select(null);
+    this.holdSteps();
+  }
+
+  setTheme(theme: ThemeName): void {
+    for (const part of [this.strip, this.waterfall, this.changes, this.names, this.icicle]) {
+      part.setTheme(theme);
+    }
+  }
+
+  arrange(wide: boolean): void {
+    const room = wide ? ROOM.wide : ROOM.narrow;
+    this.names.setRoom(room.names);
+    this.changes.setRoom(room.changes);
+    this.strip.setWidth(this.strip.el.clientWidth);
+    this.icicle.setWidth(this.icicle.el.clientWidth);
+  }
+
+  async framed(name: string): Promise<Frame> {
+    const frame = await this.ways.frames.get(name);
+    return this.ways.swapped() ? turned(frame) : frame;
+  }
+
+  /** The steps, sums and names first; changes, sentences and tree when those are drawn. */
+  async load(drawn: () => void): Promise<void> {
+    const asked = (this.asked += 1);
+    const stale = (): boolean => asked !== this.asked;
+    const { about, frames, swapped, tell } = this.ways;
+    if (!about.has_events) {
+      tell(await frames.get(swapped() ? "findings:swapped" : "findings"), null);
+      return;
+    }
+    const first = [
+      "waterfall:kind",
+      "steps",
+      "slots:steps",
+      ...(about.has_device ? ["lanes"] : []),
+    ];
+    this.askAhead(first.map((name) => this.ofPair(name)));
+    const kinds = await this.framed(this.ofPair("waterfall:kind"));
+    const steps = await this.framed(this.ofPair("steps"));
+    if (stale()) return;
+    this.waterfall.setSpread(spreadWords(steps));
+    if (about.has_device) {
+      const slots = await this.slots();
+      const lanes = await this.framed(this.ofPair("lanes"));
+      if (stale()) return;
+      const { labels } = about;
+      this.strip.show({
+        labels: swapped() ? [labels[1], labels[0]] : labels,
+        slots,
+        lanes,
+        totals: [Number(kinds.attrs.before_ns), Number(kinds.attrs.after_ns)],
+        median: medianShare(steps),
+        whose: this.whose(),
+      });
+    }
+    const findings = swapped() ? "findings:swapped" : "findings";
+    this.askAhead([this.chosen("names"), "changes", findings, "icicle"]);
+    await this.loadChosen();
+    if (stale()) return;
+    this.changes.show(await this.framed("changes"));
+    const told = await frames.get(findings);
+    if (stale()) return;
+    const whole = await this.framed("waterfall:kind");
+    tell(told, [Number(whole.attrs.before_ns), Number(whole.attrs.after_ns)]);
+    this.icicle.show(await this.framed("icicle"));
+    drawn();
+  }
+
+  /** So that a kernel need not wait for the page between two answers. */
+  private askAhead(names: readonly string[]): void {
+    for (const name of names) void this.ways.frames.get(name).catch(() => undefined);
+  }
+
+  private ofPair(name: string): string {
+    return this.pair === null ? name : `${name}@${this.pair}`;
+  }
+
+  private chosen(name: string): string {
+    return this.ofPair(this.step === null ? name : `${name}:${this.step}`);
+  }
+
+  private whose(): string {
+    const { rank_pairs: pairs } = this.ways.about;
+    const one = this.pair === null ? (pairs.length === 1 ? pairs[0] : undefined) : pairs[this.pair];
+    if (one !== undefined) {
+      const [before, after] = this.ways.swapped() ? [one[1], one[0]] : one;
+      return before === after ? `rank ${before}` : `rank ${before} → ${after}`;
+    }
+    if (this.ways.about.by_rank_means) return "means over ranks";
+    return `mean of ${plural(pairs.length, "pair")} of ranks`;
+  }
+
+  /** Which steps a page without a kernel has figures of. */
+  private holdSteps(): void {
+    const { held_steps: held, held_words: why = "", held_pairs: pairs } = this.ways.about;
+    if (this.pair !== null && pairs !== undefined) {
+      const words = "Steps of one pair of ranks can be chosen with a kernel only.";
+      this.strip.setHeld({ steps: new Set(), why: words });
+    } else this.strip.setHeld(held === undefined ? null : { steps: new Set(held), why });
+  }
+
+  private choose(slot: number | null): void {
+    this.step = slot;
+    this.strip.select(slot);
+    this.loadChosen().catch((error: unknown) => this.ways.fail(error));
+    this.slots()
+      .then((slots) => {
+        const row = slot === null ? null : (rowsOf(slots)[slot] ?? null);
+        this.ways.showStep(row);
+        this.ways.say(row === null ? null : stepWords(row));
+      })
+      .catch((error: unknown) => this.ways.fail(error));
+  }
+
+  private async slots(): Promise<Frame> {
+    const slots = await this.framed(this.ofPair("slots:steps"));
+    return withLengths(slots, await this.framed(this.ofPair("steps")));
+  }
+
+  private async loadChosen(): Promise<void> {
+    const { step, pair } = this;
+    const other = (): boolean => step !== this.step || pair !== this.pair;
+    const slots = await this.slots();
+    const row = step === null ? null : rowsOf(slots)[step];
+    const what = [
+      row ? `in ${stepLabel(text(row, "after_label"))}` : "",
+      pair === null ? "" : `on ${this.whose()}`,
+    ];
+    const kinds = await this.framed(this.chosen("waterfall:kind"));
+    if (other()) return;
+    this.waterfall.show(kinds, what.filter((word) => word !== "").join(" "));
+    const names = await this.framed(this.chosen("names"));
+    if (!other()) this.names.show(names);
+  }
+}
+
+/** Length of a pair of steps, before and after. */
+export function stepWords(row: Row): string {
+  const [before, after] = lengthsOf(row);
+  return (
+    `${stepLabel(text(row, "after_label"))}: ${formatDuration(before)} → ` +
+    `${formatDuration(after)}, ${shareWords(after - before, before)}. Click it again for all steps.`
+  );
+}
+
+/** `6 steps of 77.5 ± 3.1 ms → 124 ± 20 ms, p 0.003`; "" where one step tells nothing. */
+export function spreadWords({ rows, columns, attrs }: Frame): string {
+  const spread = [Number(attrs.before_std_ns ?? NaN), Number(attrs.after_std_ns ?? NaN)];
+  if (rows < 2 || attrs.p_value === null || spread.some((one) => !Number.isFinite(one))) return "";
+  const mean = (name: string): number =>
+    (columns[name] ?? []).reduce<number>((sum, one) => sum + Number(one), 0) / rows;
+  const side = (name: string, std: number): string =>
+    `${formatDuration(Math.round(mean(name)))} ± ${formatDuration(Math.round(std))}`;
+  const p = Number(attrs.p_value);
+  const chance = p < 0.0001 ? "p < 0.0001" : `p ${p.toFixed(p < 0.01 ? 4 : 2)}`;
+  const verdict = attrs.is_significant === true ? "more than chance" : "may be chance";
+  return (
+    `A step of ${rows}: ${side("before_ns", spread[0]!)} → ${side("after_ns", spread[1]!)}, ` +
+    `mean ± standard deviation; ${verdict} (${chance}).`
+  );
+}

@@ -1,0 +1,110 @@
+/** By what both timelines are coloured, and what the colours of a change mean. */
+
+import { fill, h } from "../app/dom";
+import type { ThemeName } from "../contract";
+import { formatCount } from "../draw/format";
+import { classLook, type ClassGroup, countOf, GROUPS } from "./event_classes";
+
+export type Colour = "change" | "kind" | "name";
+
+const MODES: readonly (readonly [Colour, string])[] = [
+  ["change", "By what became of each event"],
+  ["kind", "By kind: compute, communication, copies, host"],
+  ["name", "By kind, each name in a shade of its own"],
+];
+
+export class ColourLegend {
+  readonly el = h("div", { class: "hta-diff-colours" });
+  private readonly keys = h("div", { class: "hta-diff-keys" });
+  private readonly modes: HTMLButtonElement[];
+  private colour: Colour = "change";
+  private counts: readonly number[][] | null = null;
+  private swapped = false;
+  private theme: ThemeName = "light";
+  private lack = "";
+
+  constructor(choose: (colour: Colour) => void) {
+    this.modes = MODES.map(([mode, about]) =>
+      h(
+        "button",
+        {
+          type: "button",
+          title: about,
+          "data-colour": mode,
+          on: { click: () => choose(mode) },
+        },
+        mode,
+      ),
+    );
+    this.el.append(
+      h("span", { class: "hta-note" }, "Colour by"),
+      h(
+        "span",
+        { class: "hta-diff-choice", role: "group", "aria-label": "Colour by" },
+        ...this.modes,
+      ),
+      this.keys,
+    );
+  }
+
+  show(colour: Colour, swapped: boolean): void {
+    this.colour = colour;
+    this.swapped = swapped;
+    this.draw();
+  }
+
+  /** How many events have each class, before and after; `lack` says what is not known of which. */
+  setCounts(counts: readonly number[][], lack = ""): void {
+    this.counts = counts;
+    this.lack = lack;
+    this.draw();
+  }
+
+  setTheme(theme: ThemeName): void {
+    this.theme = theme;
+    this.draw();
+  }
+
+  private draw(): void {
+    for (const mode of this.modes) {
+      mode.setAttribute("aria-pressed", String(mode.dataset.colour === this.colour));
+    }
+    if (this.colour !== "change") {
+      fill(this.keys);
+      return;
+    }
+    const { counts, swapped } = this;
+    const there = GROUPS.map((group) => ({ group, count: countOf(group, counts, swapped) }));
+    fill(
+      this.keys,
+      ...there.filter(({ count }) => count !== 0).map(({ group, count }) => this.key(group, count)),
+      h(
+        "span",
+        { class: "hta-note" },
+        counts === null
+          ? "matching calls …"
+          : `short events together: what most of their time is${this.lack}`,
+      ),
+    );
+  }
+
+  private key(group: ClassGroup, count: number | null): HTMLElement {
+    const words = count === null ? "" : ` ${formatCount(count)} events on both sides.`;
+    return h(
+      "span",
+      { class: "hta-diff-key", title: `${group.name}: ${group.words}.${words}` },
+      ...group.classes.map((name) => {
+        const { colour, hatched, faint } = classLook(name, this.theme);
+        const style: Record<string, string> = hatched
+          ? {
+              background: `repeating-linear-gradient(135deg, ${colour} 0 2px, transparent 2px 5px)`,
+              "box-shadow": `inset 2px 0 ${colour}`,
+            }
+          : { background: colour, opacity: faint === true ? "0.45" : "1" };
+        return h("i", { class: "hta-diff-swatch", style });
+      }),
+      h("span", {}, group.name),
+      count !== null && h("small", {}, formatCount(count)),
+    );
+  }
+}

@@ -1,0 +1,131 @@
+/** What a comparison says of every event, as colours and forms; codes as Python has them. */
+
+import type { ThemeName } from "../contract";
+import type { Classes, ClassLook } from "../draw/class_paints";
+
+/** By code, the same as in `hta_widgets/export/diff_page/event_classes.py`. */
+export const CLASSES = [
+  "same",
+  "slower_1",
+  "slower_2",
+  "slower_3",
+  "faster_1",
+  "faster_2",
+  "faster_3",
+  "only_here",
+  "moved",
+  "replaced",
+  "not_compared",
+] as const;
+
+export type EventClass = (typeof CLASSES)[number];
+
+/**
+ * Light to dark is less to more in the light theme, and the other way round in the dark one. The
+ * nearest two are told apart by CIEDE2000 10.7 in the light theme and 7.1 in the dark one, for
+ * deuteranopes and protanopes too (Machado 2009); what has no partner has a form as well.
+ */
+const COLOURS: Readonly<Record<ThemeName, Readonly<Record<EventClass, string>>>> = {
+  light: {
+    same: "#b9c1cc",
+    slower_1: "#d666a8",
+    slower_2: "#c2277f",
+    slower_3: "#80074f",
+    faster_1: "#a8d678",
+    faster_2: "#4f8f28",
+    faster_3: "#2b6318",
+    only_here: "#12171e",
+    moved: "#3a5fd8",
+    replaced: "#e8a500",
+    not_compared: "#b9c1cc",
+  },
+  dark: {
+    same: "#56606c",
+    slower_1: "#a8487e",
+    slower_2: "#e05aa8",
+    slower_3: "#f7a8d3",
+    faster_1: "#3f6b22",
+    faster_2: "#6fb53c",
+    faster_3: "#b9e795",
+    only_here: "#eef1f5",
+    moved: "#6aa6ff",
+    replaced: "#ffd23f",
+    not_compared: "#56606c",
+  },
+};
+
+const HATCHED: ReadonlySet<EventClass> = new Set(["only_here", "replaced"]);
+
+const TURNED: Partial<Record<EventClass, EventClass>> = {
+  slower_1: "faster_1",
+  slower_2: "faster_2",
+  slower_3: "faster_3",
+  faster_1: "slower_1",
+  faster_2: "slower_2",
+  faster_3: "slower_3",
+};
+
+/** What is slower after than before is faster where the comparison is turned round. */
+export function shownClass(name: EventClass, swapped: boolean): EventClass {
+  return (swapped ? TURNED[name] : undefined) ?? name;
+}
+
+export function classLook(name: EventClass, theme: ThemeName): ClassLook {
+  const faint = name === "not_compared";
+  return { colour: COLOURS[theme][name], hatched: HATCHED.has(name), faint };
+}
+
+export function eventClasses(swapped: boolean): Classes {
+  return {
+    looks: (theme) => CLASSES.map((name) => classLook(shownClass(name, swapped), theme)),
+  };
+}
+
+export interface ClassGroup {
+  name: string;
+  words: string;
+  classes: readonly EventClass[];
+}
+
+/** What the legend names, from what is most to look at. */
+export const GROUPS: readonly ClassGroup[] = [
+  {
+    name: "slower",
+    words: "longer than its partner: by less than a third, less than twice as long, or more",
+    classes: ["slower_1", "slower_2", "slower_3"],
+  },
+  {
+    name: "faster",
+    words: "its partner is longer: by less than a third, less than twice as long, or more",
+    classes: ["faster_1", "faster_2", "faster_3"],
+  },
+  { name: "only here", words: "no partner on the other side", classes: ["only_here"] },
+  {
+    name: "replaced",
+    words: "other work below the same operator, on the other side",
+    classes: ["replaced"],
+  },
+  { name: "moved", words: "its partner is in another place of the step", classes: ["moved"] },
+  { name: "same", words: "its partner takes as long, but for the noise", classes: ["same"] },
+  {
+    name: "not compared",
+    words: "outside of the steps that are compared, or no call: ranges, Python functions, waits",
+    classes: ["not_compared"],
+  },
+];
+
+/** How many events a group has on both sides; null where that is not known yet. */
+export function countOf(
+  group: ClassGroup,
+  counts: readonly number[][] | null,
+  swapped: boolean,
+): number | null {
+  if (counts === null) return null;
+  const codes = CLASSES.map((name, code) =>
+    group.classes.includes(shownClass(name, swapped)) ? code : -1,
+  ).filter((code) => code >= 0);
+  return counts.reduce(
+    (sum, side) => sum + codes.reduce((total, code) => total + (side[code] ?? 0), 0),
+    0,
+  );
+}

@@ -1,0 +1,221 @@
+"""BytePS and MPI runs side by side: made-up jobs whose truth is known, one of them changed."""
+
+import numpy as np
+import pytest
+
+import hta_widgets as hw
+from hta_widgets import diff as hd
+from hta_widgets.analysis import mpi_ranks
+from hta_widgets.demo import write_byteps_job, write_mpi_job
+
+LEVELS = ("kind", "cause", "operator", "kernel")
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    """`job(write, **options)`: traces of a made-up job, each written once, and its truth."""
+    known = {}
+
+    def made(write, **options):
+        key = write.__name__, *sorted(options.items())
+        if key not in known:
+            folder = tmp_path_factory.mktemp("formats") / f"job{len(known)}"
+            truth = write(folder, **options)
+            known[key] = hw.load(folder, cache=False, progress=False), truth
+        return known[key]
+
+    return made
+
+
+def byteps(job, **options):
+    return job(write_byteps_job, **{"seed": 1, "slow_worker": None, **options})[0]
+
+
+def mpi(job, **options):
+    every = {"ranks": 4, "hosts": 1, "seed": 1, "slow_rank": None, **options}
+    return job(write_mpi_job, **every)[0]
+
+
+def said(diff):
+    return [(one.kind, one.text.replace("\u2009", " ")) for one in hd.findings(diff)]
+
+
+def adds_up(diff):
+    for by in LEVELS:
+        bars = hd.waterfall(diff, by)
+        assert bars["diff_ns"].sum() == bars.attrs["after_ns"] - bars.attrs["before_ns"]
+        assert bars["before_ns"].sum() == bars.attrs["before_ns"]
+        assert (bars[["before_ns", "after_ns"]] >= 0).all(axis=None)
+
+
+# --- BytePS ---------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_comes_late_is_found_out(job):
+    before, (after, truth) = byteps(job), job(write_byteps_job, seed=1, slow_worker=1)
+    diff = hd.compare(before, after)
+    assert truth["slow_worker"] == 1
+    # The last of five traced steps has no end in the files.
+    assert (diff.step_count, diff.before.ranks) == (4, [0, 1, 2, 3])
+    assert diff.before.table_ranks == [0, 1, 2, 3, 4, 5]
+    adds_up(diff)
+    # A step of a GPU: from the first synchronisation's start to that of the next step's.
+    for side in diff.sides:
+        for rank, part in side.parts.items():
+            totals = part.trace.events.query("tid == 'total'")
+            begins = totals.groupby("step")["start_ns"].min().to_numpy()
+            assert (np.diff(begins) == np.diff(side.windows[rank], axis=1)[:, 0]).all()
+    texts = dict(said(diff)[::-1])
+    assert texts["headline"].startswith("After takes 50.0 ms longer")
+    assert texts["straggler"].startswith("Worker 1 is now the one that the others wait for")
+    stages = [text for kind, text in said(diff) if kind == "stage"]
+    assert [text.split(" takes")[0] for text in stages] == ["PULL", "Waiting for the root GPU"]
+    tables = hd.tables(diff)
+    assert list(tables) == [
+        "waterfall", "steps", "byteps_stages", "byteps_tensors", "byteps_workers", "byteps_lag",
+        "byteps_servers",
+    ]  # fmt: skip
+    workers = tables["byteps_workers"].set_index("worker")
+    assert workers["after_straggler"].tolist() == [False, True]
+    # It comes 12 ms late, and up to 2 ms more.
+    assert 11e6 < workers["diff_step_ns"].min() < workers["diff_step_ns"].max() < 14.5e6
+    assert (tables["byteps_lag"]["after_straggler"].sum()) == 1
+    assert len(tables["byteps_tensors"]) == 12
+    tensors = tables["byteps_tensors"]
+    parts = sum(tensors[f"after_{name}_ns"] for name in ("busy", "queue", "tail"))
+    assert np.allclose(parts, tensors["after_total_ns"])
+
+
+def test_stages_of_two_byteps_runs_are_those_of_the_truth(job):
+    truths, sides = [], []
+    for servers in (2, 1):
+        traces, truth = job(write_byteps_job, seed=1, slow_worker=None, servers=servers)
+        truths.append(truth)
+        sides.append(traces)
+    # Of all steps, which the truth is of.
+    diff = hd.compare(*(traces.select("step < 4") for traces in sides))
+    whole = hd.compare(*sides)
+    assert whole.step_count == diff.step_count == 4
+    stages = hd.tables(whole)["byteps_stages"].set_index("stage")
+    for word, traces in zip(("before", "after"), sides, strict=True):
+        events = traces.select("step < 4", ranks=[0, 1, 2, 3]).events()
+        pushes = events[events["name"].astype(str).str.endswith(".PUSH")]
+        # Only the two root GPUs push, in four steps.
+        expected = pushes["dur_ns"].sum() / 8
+        assert stages.loc["PUSH", f"{word}_work_ns"] == pytest.approx(expected)
+        assert stages.loc["PUSH", f"{word}_count"] == len(pushes) / 8
+    assert {text.split(" takes")[0] for kind, text in said(whole) if kind == "stage"} == {
+        "PUSH", "Waiting for the root GPU",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(40, 44))
+def test_two_stretches_of_one_byteps_job_differ_in_nothing(job, seed):
+    sides = [byteps(job, seed=seed, first_step=first, steps=6) for first in (3, 11)]
+    diff = hd.compare(*sides)
+    assert said(diff) == []
+    adds_up(diff)
+
+
+# --- MPI ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lines", [True, False])
+def test_a_rank_that_computes_longer_is_found_out(job, lines):
+    diff = hd.compare(mpi(job, traces=lines), mpi(job, traces=lines, slow_rank=2))
+    texts = said(diff)
+    assert texts[0][0] == "headline"
+    assert texts[-1][1].startswith("The others now wait for rank 2")
+    longer = {text.split(" takes")[0] for kind, text in texts if kind in {"slower", "routine"}}
+    # Those in which ranks meet after they computed.
+    assert {"MPI_Allreduce", "MPI_Gather", "MPI_Bcast"} <= longer
+    assert not {kind for kind, _ in texts} & {"calls", "added", "removed", "moved"}
+    found = hd.tables(diff)
+    bars = found["mpi_times"]
+    assert bars["diff_ns"].sum() == bars.attrs["after_ns"] - bars.attrs["before_ns"]
+    ranks = found["mpi_ranks"].set_index("rank")
+    assert ranks["diff_noncomm_s"].idxmax() == 2
+    if lines:
+        # No device: names of what runs on the host.
+        assert "MPI_Allreduce" in set(hd.names(diff)["name"])
+        assert (diff.before.ranks, diff.before.table_ranks) == ([0, 1, 2, 3], list(range(8)))
+        adds_up(diff)
+        waits = found["mpi_waits"].set_index("name").loc["MPI_Allreduce"]
+        # All of it is waiting; what is moved is the same.
+        assert abs(waits["diff_transfer_ns"]) < 1e-3 * waits["diff_wait_ns"]
+
+
+def test_gradients_that_went_to_another_library_are_gone(job):
+    diff = hd.compare(mpi(job, traces=False), mpi(job, traces=False, gpu=True))
+    calls = [text for kind, text in said(diff) if kind == "calls"]
+    assert calls[0].startswith(
+        "MPI_Allreduce of 4\u202f194\u202f305 to 8\u202f388\u202f608 bytes is gone: 30 calls a rank"
+    )
+    sizes = hd.tables(diff)["mpi_message_sizes"]
+    assert set(sizes.loc[sizes["change"] == "removed", "routine"]) == {"MPI_Allreduce", "MPI_Bcast"}
+
+
+@pytest.mark.parametrize("seed", range(40, 46, 2))
+@pytest.mark.parametrize("lines", [True, False])
+def test_two_runs_of_one_mpi_job_differ_in_nothing(job, seed, lines):
+    diff = hd.compare(*(mpi(job, traces=lines, seed=seed + k) for k in (0, 1)))
+    assert said(diff) == []
+
+
+@pytest.mark.parametrize("lines", [True, False])
+def test_other_mpi_ranks_stand_beside_each_other_in_order(job, lines):
+    traces = mpi(job, ranks=8, traces=lines, slow_rank=2)
+    diff = hd.compare(traces.select(ranks=[0, 1, 2, 3]), traces.select(ranks=[4, 5, 6, 7]))
+    found = hd.tables(diff)
+    for name in ("mpi_ranks", "mpi_negotiation"):
+        assert found[name]["rank"].tolist() == ["0 → 4", "1 → 5", "2 → 6", "3 → 7"]
+    table = found["mpi_ranks"]
+    for word, numbers in (("before", [0, 1, 2, 3]), ("after", [4, 5, 6, 7])):
+        own = mpi_ranks(traces, ranks=numbers).set_index("rank").loc[numbers, "comm_s"]
+        assert own.nunique() > 1
+        assert table[f"{word}_comm_s"].tolist() == own.tolist()
+    assert (table["diff_comm_s"] == table["after_comm_s"] - table["before_comm_s"]).all()
+    # By hand in another order, and one rank of two without a partner.
+    by_hand = hd.compare(traces, traces, ranks={0: 5, 1: 4})
+    assert hd.tables(by_hand)["mpi_ranks"]["rank"].tolist() == ["0 → 5", "1 → 4"]
+    uneven = hd.compare(traces.select(ranks=[0, 1]), traces.select(ranks=[4]))
+    assert hd.tables(uneven)["mpi_ranks"]["rank"].tolist() == ["0 → 4", "1"]
+    # Where a rank is on both sides, numbers tell rows apart, as before.
+    shared = hd.compare(traces.select(ranks=[0, 1]), traces.select(ranks=[0, 1]))
+    assert hd.tables(shared)["mpi_negotiation"]["rank"].tolist() == [0, 1]
+
+
+# --- unlike, and alike ----------------------------------------------------------------------------
+
+
+def test_unlike_formats_are_refused_in_words(job):
+    with pytest.raises(hw.TraceError, match=r"BytePS .* cannot be compared with MPI profiles"):
+        hd.compare(byteps(job), mpi(job, traces=False))
+    # Time lines and profiles are both of MPI: tables compare them.
+    diff = hd.compare(mpi(job).subset(ranks=range(4)), mpi(job, traces=False))
+    assert "mpi_routines" in hd.tables(diff)
+    servers = byteps(job).subset(ranks=[4, 5])
+    with pytest.raises(hw.TraceError, match="workers' traces cannot be compared with BytePS serv"):
+        hd.compare(byteps(job).subset(ranks=[0, 1]), servers)
+    assert list(hd.tables(hd.compare(servers, servers)))[-2:] == ["byteps_lag", "byteps_servers"]
+
+
+def test_waiting_that_is_too_short_for_profiles_is_told_of_time_lines(job):
+    calm, other, slow = (
+        mpi(job, ranks=8, steps=5, seed=seed, slow_rank=rank, factor=1.25)
+        for seed, rank in ((1, None), (2, None), (3, 5))
+    )
+    told = dict(said(hd.compare(calm, slow)))
+    assert told["waiting"].startswith("Ranks wait longer for each other: ")
+    assert dict(said(hd.compare(slow, calm)))["waiting"].startswith("Ranks wait less")
+    assert said(hd.compare(calm, other)) == []
+
+
+def test_calls_that_changed_on_some_ranks_alone_are_not_called_the_same(job):
+    diff = hd.compare(byteps(job), byteps(job, slow_worker=1))
+    found = hd.pairs(diff)
+    matched = found[found["status"].isin(["same", "changed"])]
+    factor = matched["after_ns"] / matched["before_ns"].clip(lower=1)
+    pulls = matched["name"].str.endswith("PULL") & (factor > 5)
+    assert pulls.sum() > 20
+    assert (matched["status"][pulls] == "changed").mean() > 0.9
