@@ -63,8 +63,8 @@ def forget(analysis: object) -> None:
     for traces in {id(value): value for value in vars(analysis).values()}.values():
         if isinstance(traces, dict) or not hasattr(traces, "values"):
             continue
-        for trace in traces.values():
-            memo = getattr(trace, "memo", None)
+        for one in (traces, *traces.values()):
+            memo = getattr(one, "memo", None)
             if memo is not None:
                 memo.clear()
 

@@ -13,6 +13,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import _guard as guard
+
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parent
 DATA = HERE / ".data"
@@ -20,10 +22,18 @@ RESULTS = HERE / "results"
 SHARED = Path(os.environ.get("HTA_SHARED", REPO.parent / "shared"))
 
 TIMEOUT_S = 1800
+#: What one run, with all its processes, may take: the machine has to survive it.
+LIMIT_MB = 16_000
+#: The exit code of a script that found out that it cannot, and says why on its last line.
+FAILED = 3
 
 
 class Missing(Exception):  # noqa: N818 - not an error: a reason to leave something out
     """Something to compare with is not installed, or a file is not here."""
+
+
+class Failed(Exception):  # noqa: N818 - a finding
+    """What was to be measured did not do it; says how it failed."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +43,8 @@ class Run:
     seconds: float
     added_mb: float
     extra: Any = None
+    #: Of all its processes together, interpreter and imports included, as looked at in passing.
+    peak_mb: float = 0.0
 
 
 @dataclass
@@ -53,18 +65,27 @@ class Row:
         return statistics.median(run.added_mb for run in self.runs)
 
 
-def _start(command: Sequence[str | Path], core: int | None, stdin: str | None) -> Run:
+def _start(
+    command: Sequence[str | Path],
+    core: int | None,
+    stdin: str | None,
+    limits: dict[str, float] | None = None,
+) -> Run:
     words = [str(word) for word in command]
     if core is not None:
         if shutil.which("taskset") is None:
             raise Missing("taskset is not installed (util-linux)")
         words = ["taskset", "-c", str(core), *words]
-    result = subprocess.run(
-        words, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, cwd=REPO
-    )
-    if result.returncode:
-        raise RuntimeError(f"{words} failed:\n{result.stderr[-4000:]}")
-    return Run(**json.loads(result.stdout.splitlines()[-1]))
+    allowed = {"timeout_s": TIMEOUT_S, "limit_mb": LIMIT_MB, **(limits or {})}
+    ended = guard.run(words, stdin=stdin, **allowed)
+    last = (ended.stderr.strip().splitlines() or [""])[-1]
+    if ended.stopped:
+        raise Failed(f"{ended.stopped} ({last})" if last else ended.stopped)
+    if ended.code == FAILED:
+        raise Failed(last)
+    if ended.code:
+        raise RuntimeError(f"{words} failed:\n{ended.stderr[-4000:]}")
+    return Run(**json.loads(ended.stdout.splitlines()[-1]), peak_mb=ended.peak_mb)
 
 
 def run_code(
@@ -74,6 +95,7 @@ def run_code(
     extra: str = "",
     python: Path | str = sys.executable,
     core: int | None = None,
+    **limits: float,
 ) -> Run:
     """Run code in a fresh interpreter; `work` is measured, on top of what `setup` imported.
 
@@ -87,14 +109,18 @@ def run_code(
         Another environment's interpreter.
     core : int, optional
         The only processor to run on.
+    **limits
+        `timeout_s` and `limit_mb`, beyond which it is stopped and `Failed` is raised.
     """
     task = json.dumps({"setup": setup, "work": work, "extra": extra})
-    return _start([python, HERE / "_probe.py"], core, task)
+    return _start([python, HERE / "_probe.py"], core, task, limits)
 
 
-def run_script(script: Path, *arguments: str | Path, core: int | None = None) -> Run:
+def run_script(
+    script: Path, *arguments: str | Path, core: int | None = None, **limits: float
+) -> Run:
     """Run a script that measures itself and prints the fields of a `Run` as its last line."""
-    return _start([sys.executable, script, *arguments], core, None)
+    return _start([sys.executable, script, *arguments], core, None, limits)
 
 
 def run_command(words: Sequence[str | Path], *, core: int | None = None) -> Run:
@@ -105,7 +131,7 @@ def run_command(words: Sequence[str | Path], *, core: int | None = None) -> Run:
 def measure(cases: dict[str, tuple[Callable[[], Run], int]]) -> list[Row]:
     """Run each case as often as it says, in turns, so that a busy minute of the machine hits all.
 
-    A row without runs says in its note what is missing.
+    A row without runs says in its note what is missing, or how it failed.
     """
     rows = {name: Row(name) for name in cases}
     for turn in range(max(repeat for _, repeat in cases.values())):
@@ -116,7 +142,7 @@ def measure(cases: dict[str, tuple[Callable[[], Run], int]]) -> list[Row]:
             _tell(f"  {name} … {turn + 1}/{repeat}")
             try:
                 row.runs.append(once())
-            except Missing as reason:
+            except (Missing, Failed) as reason:
                 row.note = str(reason)
     _tell("")
     return list(rows.values())

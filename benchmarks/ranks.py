@@ -1,0 +1,266 @@
+"""A thousand ranks: how long each question takes, in how much memory, and whether that stays flat.
+
+    python benchmarks/ranks.py [--ranks 1024] [--source store|json] [--quick] [--large] [--dask]
+
+Three tables. *One after the other*: the questions of a notebook in one process, which keeps what
+ranks have in common. *Each by itself*: a fresh process per question. *Flat*: the same questions of
+64 ranks and of all, of the same size each, and how much more memory the latter takes.
+
+The job is the demo's: 1 024 ranks of two steps, 6.4 million events, and a store of it, written
+once. `--large` adds ranks of 51 steps, 160 000 events each: 64 that are generated, and 1 024 that
+are those 64 over and over, as hard links under other numbers; so questions of single ranks only.
+`--quick` asks fewer questions, of 256 ranks where one after the other, and two of them for *flat*.
+`--dask` asks all questions one after the other on a
+`LocalCluster` of two workers; memory is that of all processes together.
+
+Stored ranks that fit into half a gigabyte together stay in memory once they were read, as 64 small
+ones do here; more are let go one by one. So memory is bounded, and a thousand ranks may take less
+than some hundred.
+"""
+
+import argparse
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import _harness as harness
+from _harness import DATA
+
+FEW = 64
+STEPS = 2
+LARGE_STEPS = 51
+LIMIT_MB = 4096
+FLAT = 0.20
+
+QUICKLY = ("temporal breakdown", "rank clusters")
+
+OPEN = "traces = hw.load({path!r}, progress=False)"
+SETUP = """
+import time
+import hta_widgets as hw
+from hta_widgets import analysis
+
+def peak_mb():
+    status = open("/proc/self/status").read()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+"""
+
+#: Two workers; pages that processes share count once.
+ON_DASK = """
+import logging, os
+from distributed import Client, LocalCluster
+from _tree import Watcher
+
+cluster = LocalCluster(
+    n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0",
+    silence_logs=logging.CRITICAL,
+)
+client = Client(cluster)
+client.run(__import__, "hta_widgets")
+watcher = Watcher(os.getpid())
+watcher.start()
+
+def peak_mb():
+    return watcher.peak_mb
+"""
+OPEN_ON_DASK = "traces = hw.load({path!r}, executor=client.get_executor(), progress=False)"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a set called ``traces``."""
+
+    name: str
+    code: str
+    of_single_ranks: bool = False
+    quick: bool = True
+
+
+QUESTIONS = (
+    Question("summary", "traces.summary()", True),
+    Question("temporal breakdown", "analysis.temporal_breakdown(traces)", True),
+    Question("kernel breakdown", "analysis.kernel_breakdown(traces)", True, quick=False),
+    Question("idle time breakdown", "analysis.idle_time_breakdown(traces)", True, quick=False),
+    Question("device idle breakdown", "analysis.device_idle_breakdown(traces)", True, quick=False),
+    Question("operators", "analysis.operators(traces)", True, quick=False),
+    Question("phase times", "analysis.phase_times(traces)", True, quick=False),
+    Question("step times", "analysis.step_times(traces)"),
+    Question("rank clusters", "analysis.rank_clusters(traces)"),
+    Question("collectives", "analysis.collectives(traces)"),
+    Question("lateness (stragglers)", "analysis.stragglers(traces)"),
+    Question("clock offsets", "analysis.clock_offsets(traces)"),
+    Question("on the fitted clock", "traces.with_clock('fitted')"),
+    Question(
+        "lateness, once more there",
+        "analysis.stragglers(traces.with_clock('fitted'))",
+        quick=False,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A question's seconds, and the peak of the process's memory until then."""
+
+    name: str
+    seconds: float
+    peak_mb: float
+
+
+# --- what is asked --------------------------------------------------------------------------------
+
+
+def demo_files(ranks: int, steps: int) -> Path:
+    """The demo job's files, written where they are missing."""
+    folder = DATA / f"demo{ranks}x{steps}"
+    if not folder.is_dir():
+        from hta_widgets.demo import write_demo  # noqa: PLC0415 - mostly they are there
+
+        print(f"  writing {folder.name} …", file=sys.stderr)
+        write_demo(folder, ranks=ranks, steps=steps)
+    return folder
+
+
+def whole_store(ranks: int, steps: int) -> Path:
+    """A store of the demo job, written where it is missing."""
+    path = DATA / "ranks" / f"demo{ranks}x{steps}.store"
+    if not path.is_dir():
+        files = demo_files(ranks, steps)
+        print(f"  saving {path.name} …", file=sys.stderr)
+        load = f"hw.load({str(files)!r}, cache=False, progress=False, memory_limit='3 GB')"
+        harness.run_code("import hta_widgets as hw", f"{load}.save({str(path)!r})")
+    return path
+
+
+def part_of(store: Path, ranks: int, times: int = 1) -> Path:
+    """A store of the first ranks of another, `times` over, whose files are links to its files."""
+    from hta_widgets.store.manifest import (  # noqa: PLC0415 - this benchmark's own business
+        MANIFEST,
+        dump_manifest,
+        read_manifest,
+    )
+
+    path = store.with_name(f"{store.stem}-{ranks}x{times}.store")
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir()
+    body = read_manifest(store / MANIFEST)
+    chosen = []
+    for copy in range(times):
+        for entry in body["ranks"][:ranks]:
+            rank = entry["trace"]["rank"] + copy * ranks
+            file = f"rank-{rank}-{len(chosen)}.linked.arrow"
+            os.link(store / entry["file"], path / file)
+            chosen.append({**entry, "file": file, "trace": {**entry["trace"], "rank": rank}})
+    (path / MANIFEST).write_bytes(dump_manifest({**body, "ranks": chosen}))
+    return path
+
+
+# --- how it is measured ---------------------------------------------------------------------------
+
+
+def one_after_the_other(load: str, questions: list[Question], setup: str = SETUP) -> list[Line]:
+    """Ask all questions in one process; `load` is code that makes ``traces``."""
+    steps = [("open", load), *((question.name, question.code) for question in questions)]
+    code = ["found = []"]
+    for name, work in steps:
+        code += [
+            "start = time.perf_counter()",
+            work,
+            f"found.append(({name!r}, time.perf_counter() - start, peak_mb()))",
+        ]
+    run = harness.run_code(setup, "\n".join(code), extra="found")
+    return [Line(*line) for line in run.extra]
+
+
+def by_itself(load: str, question: Question, setup: str = SETUP) -> Line:
+    """Ask one question in a process of its own; opening counts."""
+    run = harness.run_code(setup, f"{load}\n{question.code}", extra="peak_mb()")
+    return Line(question.name, run.seconds, run.extra)
+
+
+def lines_table(lines: list[Line], title: str) -> str:
+    rows = [f"**{title}**", "", "| | time | peak memory |", "|---|---:|---:|"]
+    rows += [f"| {one.name} | {one.seconds:.2f} s | {one.peak_mb:,.0f} MB |" for one in lines]
+    return "\n".join(rows)
+
+
+def flat_table(few: list[Line], many: list[Line], title: str) -> str:
+    rows = [f"**{title}**", "", "| | peak, few | peak, many | more |", "|---|---:|---:|---:|"]
+    for one, other in zip(few, many, strict=True):
+        more = other.peak_mb / one.peak_mb - 1
+        verdict = "" if more <= FLAT else " (!)"
+        cells = (one.name, f"{one.peak_mb:,.0f} MB", f"{other.peak_mb:,.0f} MB")
+        rows.append(f"| {' | '.join(cells)} | {more:+.0%}{verdict} |")
+    return "\n".join(rows)
+
+
+def flat(few: Path, many: Path, questions: list[Question]) -> tuple[list[Line], list[Line]]:
+    """Ask each question of both stores, each time in a process of its own."""
+    found: tuple[list[Line], list[Line]] = ([], [])
+    for question in questions:
+        for lines, store in zip(found, (few, many), strict=True):
+            lines.append(by_itself(OPEN.format(path=str(store)), question))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--ranks", type=int, default=1024)
+    parser.add_argument("--source", choices=("store", "json"), default="store")
+    parser.add_argument("--quick", action="store_true", help="256 ranks, fewer questions")
+    parser.add_argument("--large", action="store_true", help="flat with 160 000 events a rank, too")
+    parser.add_argument("--dask", action="store_true", help="on a cluster of two processes")
+    options = parser.parse_args()
+    questions = [one for one in QUESTIONS if one.quick or not options.quick]
+    ranks = min(options.ranks, 256) if options.quick else options.ranks
+    facts = harness.machine()
+    print(f"## {ranks:,} ranks\n\n{harness.describe(facts)}\n")
+    results: dict[str, object] = {"ranks": ranks, "source": options.source}
+
+    def show(key: str, text: str, **lines: list[Line]) -> None:
+        print(text, end="\n\n", flush=True)
+        results[key] = {name: [vars(one) for one in some] for name, some in lines.items()}
+
+    if options.source == "json":
+        folder = demo_files(options.ranks, STEPS)
+        load = (
+            f"traces = hw.load({str(folder)!r}, ranks=range({ranks}), cache=False, progress=False,"
+            " memory_limit='3 GB')"
+        )
+        lines = one_after_the_other(load, questions)
+        show("in_one", lines_table(lines, "One after the other, from JSON"), lines=lines)
+        harness.save("ranks-json", results)
+        return
+    whole = whole_store(options.ranks, STEPS)
+    store = whole if ranks == options.ranks else part_of(whole, ranks)
+    if options.dask:
+        load = OPEN_ON_DASK.format(path=str(store))
+        lines = one_after_the_other(load, questions, SETUP + ON_DASK)
+        show("in_one", lines_table(lines, "One after the other, on Dask"), lines=lines)
+        print(f"Most memory: {lines[-1].peak_mb:,.0f} MB of {LIMIT_MB:,} MB.\n")
+        harness.save("ranks-dask", results)
+        return
+    load = OPEN.format(path=str(store))
+    lines = one_after_the_other(load, questions)
+    show("in_one", lines_table(lines, "One after the other, from a store"), lines=lines)
+    asked = [one for one in questions if one.name in QUICKLY] if options.quick else questions
+    few, many = flat(part_of(whole, FEW), whole, asked)
+    show("each", lines_table(many, "Each by itself, opening included"), lines=many)
+    title = f"Flat: {FEW} ranks and {options.ranks:,}, of 6 300 events each"
+    show("flat", flat_table(few, many, title), few=few, many=many)
+    most = max(one.peak_mb for one in (*lines, *many))
+    print(f"Most memory: {most:,.0f} MB of {LIMIT_MB:,} MB.\n")
+    results["most_mb"] = most
+    if options.large:
+        large = whole_store(FEW, LARGE_STEPS)
+        alone = [one for one in questions if one.of_single_ranks]
+        few, many = flat(large, part_of(large, FEW, ranks // FEW), alone)
+        title = f"Flat: {FEW} ranks and {ranks:,} (links to the same files), of 160 000 events each"
+        show("flat_large", flat_table(few, many, title), few=few, many=many)
+    harness.save("ranks", results)
+
+
+if __name__ == "__main__":
+    main()
