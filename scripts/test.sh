@@ -9,23 +9,26 @@ node_bin=node_modules/.bin
 only=${1:-all}
 table=()
 failed=0
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
 
 check() {
   local name=$1 begin=$SECONDS mark=ok
   shift
   printf '\n== %s\n' "$name"
-  "$@" || {
+  "$@" 2>&1 | tee "$logs/$name" || {
     mark=FAILED
     failed=1
   }
   table+=("$(printf '%-7s %-24s %4d s' "$mark" "$name" $((SECONDS - begin)))")
 }
 
-# A browser on a busy machine may be late once; what fails twice is broken.
-in_browser() {
-  $bin/pytest tests/e2e --numprocesses=2 --dist=loadfile --durations=15 && return
+# A machine that is busy may be late once, and a second try is made alone; what fails twice is
+# broken. What failed once is named at the end of the output, also when it passed then.
+tested() {
+  $bin/pytest --dist=loadfile --durations=15 "$@" && return
   printf '\n== once more, what failed\n'
-  $bin/pytest tests/e2e --last-failed --last-failed-no-failures=none
+  $bin/pytest --last-failed --last-failed-no-failures=none "${@:2}"
 }
 
 check "Python style" $bin/ruff check .
@@ -38,10 +41,11 @@ if [ "$only" = all ]; then
   check "front end" make build
   check "front end tests" $node_bin/vitest run --config js/vitest.config.ts
   # By file, since what a file's tests share takes longer to make than most of them do.
-  check "tests" $bin/pytest --numprocesses=auto --dist=loadfile --durations=15 --ignore=tests/e2e
-  check "tests in a browser" in_browser
+  check "tests" tested --numprocesses=auto --ignore=tests/e2e
+  check "tests in a browser" tested --numprocesses=2 tests/e2e
 fi
 
 echo
+grep -hE '^(FAILED|ERROR) |^ *FAIL ' "$logs"/* | cut -c1-300
 printf '%s\n' "${table[@]}"
 exit $failed

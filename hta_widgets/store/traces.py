@@ -203,11 +203,13 @@ class StoredTrace(Trace):
     @property
     def is_mapped(self) -> bool:
         """Whether the columns are in a file that is mapped into memory, so that they can go."""
-        return True
+        return "_stored" in self.__dict__  # not after `dataclasses.replace`, which reads them all
 
     def let_go(self) -> None:
         """Forget what was derived and read; see `Trace.let_go`."""
         super().let_go()
+        if not self.is_mapped:
+            return
         table = self._table
         if isinstance(table, StoredEvents) and table.has_own_kinds:
             self._table, self._rules_version = table.as_stored(), -1

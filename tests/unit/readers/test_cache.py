@@ -1,5 +1,6 @@
 """Copies of what was loaded: the same again, quickly, and never of another file."""
 
+import dataclasses
 import errno
 import importlib
 import os
@@ -337,6 +338,16 @@ def test_what_was_kept_is_mapped_at_once(write):
     assert isinstance(found, StoredTrace)
     assert found.args(0) == {"i": 7}
     assert pickle.loads(pickle.dumps(found)).args(0) == {"i": 7}
+
+
+def test_a_copy_by_its_fields_is_let_go_like_any_other(write):
+    found = hw.load(write([event(args={"i": 7})]))[0]
+    copy = dataclasses.replace(found, rank=3)
+    copy.frame(), found.frame()
+    for trace in (copy, found):
+        trace.let_go()
+    assert (found.is_mapped, copy.is_mapped) == (True, False)
+    assert copy.args(0) == found.args(0) == {"i": 7}
 
 
 def test_small_files_are_worth_it_where_there_are_many(write, reads, monkeypatch):
