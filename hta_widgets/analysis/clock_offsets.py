@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets import taxonomy
 from hta_widgets.model import Selection, TraceSet
+from hta_widgets.model.derived import derived_by_rules
 
 from .collective_args import OPERATIONS
 from .matching import Matching, counted, matching, recorded_shift, split
@@ -137,14 +137,11 @@ def clock_offsets(
     )
 
 
+@derived_by_rules("clock_fit")
 def clock_fit(traces: TraceSet) -> ClockFit:
     """Return the fit from all collectives of the set, whatever clock the set lies on."""
-    known: tuple[int, ClockFit] | None = traces.memo.get("clock_fit")
-    if known is None or known[0] != taxonomy.version():
-        match = matching(traces)
-        known = (taxonomy.version(), _fit(match, np.ones(len(match), dtype=bool)))
-        traces.memo["clock_fit"] = known
-    return known[1]
+    match = matching(traces)
+    return _fit(match, np.ones(len(match), dtype=bool))
 
 
 def _is_all(chosen: Selection) -> bool:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets import taxonomy
 from hta_widgets.model import KINDS, Trace
+from hta_widgets.model.derived import derived_by_rules
 from hta_widgets.model.event_args import COMMUNICATION_KEYS, event_args, numbers_of
 
 from .group_headers import header_of, listed_ranks
@@ -109,19 +109,12 @@ class CommEvents:
     descriptions: list[str] = field(default_factory=list)
 
 
+@derived_by_rules("comm_events")
 def comm_events(trace: Trace) -> CommEvents:
     """Return the communication on a rank's device, with what its args say.
 
     Kernels without args take those of the ``record_param_comms`` operator that launched them.
     """
-    key = ("comm_events", taxonomy.version())
-    known: CommEvents | None = trace.memo.get(key)
-    if known is None:
-        known = trace.memo[key] = _read(trace)
-    return known
-
-
-def _read(trace: Trace) -> CommEvents:
     table = trace.table
     device = (table.kind == KINDS.index("communication")) & (table.stream >= 0)
     rows = np.flatnonzero(device)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.model import Trace, TraceSet
+from hta_widgets.model.derived import derived
 
 from .clock_offsets import clock_fit
 from .collectives import Arrivals, Clock, arrivals
@@ -98,11 +99,16 @@ def waits_of(traces: TraceSet, clock: Clock | None = None) -> Waits:
         needed = traces.clock == "host" and clock_fit(traces).is_needed
         clock = "fitted" if needed else traces.clock
     match = matching(traces)
-    key = ("waits", clock)
-    known: Waits | None = traces.memo.get(key)
-    if known is None or known.match.collective is not match.collective:
-        number = {trace.rank: place for place, trace in enumerate(match.traces)}
-        complete = match.each((match.expected <= 0) | (match.sizes() >= match.expected))
-        known = Waits(match, arrivals(traces, match, clock), clock, number, complete)
-        traces.memo[key] = known
-    return known
+    return derived(
+        traces,
+        ("waits", clock),
+        lambda: _waits(traces, match, clock),
+        # The very same entries: others mean that kinds were told by other rules.
+        lambda known: known.match.collective is match.collective,
+    )
+
+
+def _waits(traces: TraceSet, match: Matching, clock: Clock) -> Waits:
+    number = {trace.rank: place for place, trace in enumerate(match.traces)}
+    complete = match.each((match.expected <= 0) | (match.sizes() >= match.expected))
+    return Waits(match, arrivals(traces, match, clock), clock, number, complete)

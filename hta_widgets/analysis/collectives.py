@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
 from hta_widgets.model import KINDS, Selection, Trace, TraceSet
+from hta_widgets.model.derived import derived, derived_by_rules
 from hta_widgets.model.intervals import Covered, union
 
 from .clock_offsets import clock_fit
@@ -212,24 +212,19 @@ def steps_of(match: Matching) -> Ints:
     return steps
 
 
+@derived_by_rules("covered_by_compute")
 def covered_by_compute(trace: Trace) -> Covered:
     """Return how long a rank has computed before any instant of its table."""
-    key = ("covered_by_compute", taxonomy.version())
-    known: Covered | None = trace.memo.get(key)
-    if known is None:
-        table = trace.table
-        rows = np.flatnonzero((table.kind == KINDS.index("compute")) & (table.stream >= 0))
-        start = table.start_ns[rows]
-        known = trace.memo[key] = Covered(*union(start, start + table.dur_ns[rows]))
-    return known
+    table = trace.table
+    rows = np.flatnonzero((table.kind == KINDS.index("compute")) & (table.stream >= 0))
+    start = table.start_ns[rows]
+    return Covered(*union(start, start + table.dur_ns[rows]))
 
 
 def _exposed(traces: TraceSet, match: Matching, times: Arrivals, clock: Clock) -> Ints:
     """Return how long each entry ran while its rank computed nothing."""
-    key = ("exposed", clock)
-    known: tuple[Ints, Ints] | None = traces.memo.get(key)
-    # The very same entries: others mean that kinds were told by other rules.
-    if known is None or known[0] is not match.collective:
+
+    def derive() -> tuple[Ints, Ints]:
         each = [
             (times.arrival_ns[mine] - shift, times.end_ns[mine] - shift)
             for mine, shift in zip(match.of_trace, times.shifts_ns.tolist(), strict=True)
@@ -238,8 +233,13 @@ def _exposed(traces: TraceSet, match: Matching, times: Arrivals, clock: Clock) -
         found = over_ranks(match.traces, computed_between, each=each, executor=match.executor)
         for mine, computed in zip(match.of_trace, found, strict=True):
             exposed[mine] -= computed
-        known = traces.memo[key] = (match.collective, exposed)
-    return known[1]
+        return match.collective, exposed
+
+    # The very same entries: others mean that kinds were told by other rules.
+    _, exposed = derived(
+        traces, ("exposed", clock), derive, lambda known: known[0] is match.collective
+    )
+    return exposed
 
 
 def computed_between(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:

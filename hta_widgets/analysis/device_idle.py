@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.model import Selection, Trace, TraceSet
+from hta_widgets.model.derived import derived_once
 from hta_widgets.model.frames import dtype_of
 from hta_widgets.model.intervals import Covered, union
 
@@ -299,36 +300,29 @@ def _in_waits(trace: Trace, start: Ints, end: Ints, call: Ints) -> Ints:
     return inside
 
 
+@derived_once("waits_by_thread")
 def _waits_by_thread(trace: Trace) -> dict[int, Covered]:
     """Return how long each thread has waited for the device before any instant."""
-    known: dict[int, Covered] | None = trace.memo.get("waits_by_thread")
-    if known is None:
-        table, waits = trace.table, waiting_calls(trace)
-        known = {}
-        for thread in np.unique(table.track[waits]).tolist():
-            rows = waits[table.track[waits] == thread]
-            end = table.start_ns[rows] + table.dur_ns[rows]
-            known[thread] = Covered(*union(table.start_ns[rows], end))
-        trace.memo["waits_by_thread"] = known
-    return known
+    table, waits = trace.table, waiting_calls(trace)
+    found = {}
+    for thread in np.unique(table.track[waits]).tolist():
+        rows = waits[table.track[waits] == thread]
+        end = table.start_ns[rows] + table.dur_ns[rows]
+        found[thread] = Covered(*union(table.start_ns[rows], end))
+    return found
 
 
+@derived_once("waiting_calls")
 def waiting_calls(trace: Trace) -> Rows:
     """Return the calls in which a host thread waits for its device."""
-    known: Rows | None = trace.memo.get("waiting_calls")
-    if known is None:
-        table = trace.table
-        calls = [
-            code
-            for code, category in enumerate(table.categories.values)
-            if _CALL_CATEGORY.fullmatch(category)
-        ]
-        rows = np.flatnonzero(np.isin(table.category, calls))
-        waits = [
-            name
-            for name in np.unique(table.name[rows]).tolist()
-            if _WAITS.search(table.names[name])
-        ]
-        known = rows[np.isin(table.name[rows], waits)]
-        trace.memo["waiting_calls"] = known
-    return known
+    table = trace.table
+    calls = [
+        code
+        for code, category in enumerate(table.categories.values)
+        if _CALL_CATEGORY.fullmatch(category)
+    ]
+    rows = np.flatnonzero(np.isin(table.category, calls))
+    waits = [
+        name for name in np.unique(table.name[rows]).tolist() if _WAITS.search(table.names[name])
+    ]
+    return rows[np.isin(table.name[rows], waits)]

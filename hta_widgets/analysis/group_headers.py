@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from hta_widgets.model import Trace
+from hta_widgets.model.derived import derived_once
 
 __all__ = ["Header", "HeaderGroup", "header_of", "listed_ranks", "one_of"]
 
@@ -43,14 +44,12 @@ def listed_ranks(text: str) -> tuple[int, ...]:
     return one_of(tuple(int(number) for number in re.findall(r"\d+", text)))
 
 
+@derived_once("header")
 def header_of(trace: Trace) -> Header:
     """Return what the header of a rank's file says."""
-    known: Header | None = trace.memo.get("header")
-    if known is None:
-        metadata = trace.metadata
-        host = str(trace.host or metadata.get("host_name") or "")
-        known = trace.memo["header"] = _read(metadata.get("distributedInfo"), host)
-    return known
+    metadata = trace.metadata
+    host = str(trace.host or metadata.get("host_name") or "")
+    return _read(metadata.get("distributedInfo"), host)
 
 
 def _read(info: Any, host: str) -> Header:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.model import Trace
+from hta_widgets.model.derived import derived, derived_once
 
 __all__ = [
     "Forest",
@@ -212,6 +213,7 @@ def covered_by_children(parent: Ints, start: Ints, end: Ints) -> Ints:
     return covered
 
 
+@derived_once("backward_parents")
 def backward_parents(trace: Trace) -> Ints:
     """Return the enclosing event of each, with the backward thread hung below its annotation.
 
@@ -219,14 +221,6 @@ def backward_parents(trace: Trace) -> Ints:
     events of the latter belong to the ``## backward ##`` range of the former that they lie in, or
     where there is none such range to the step. This is how HTA's call graph joins them.
     """
-    known = trace.memo.get("backward_parents")
-    if known is None:
-        known = _backward_parents(trace)
-        trace.memo["backward_parents"] = known
-    return known
-
-
-def _backward_parents(trace: Trace) -> Ints:
     table = trace.table
     parent = table.parent.astype(np.int64)
     main = np.unique(table.track[_starting(trace, _STEP)])
@@ -284,17 +278,17 @@ def operator_tree(trace: Trace, *, annotations: bool = False) -> OperatorTree:
     annotations : bool, default False
         Take ranges that the program names (``user_annotation``) for operators as well.
     """
-    known = trace.memo.get(("operator_tree", annotations))
-    if known is None:
-        chosen = of_category(trace, "cpu_op|operator") & ~_starting(trace, "ProfilerStep")
-        if annotations:
-            chosen |= of_category(trace, "user_annotation") | _starting(trace, "ProfilerStep")
-        known = _tree_of(trace, chosen)
-        trace.memo["operator_tree", annotations] = known
-    return known
+    return derived(
+        trace,
+        ("operator_tree", annotations),
+        lambda: _operator_tree(trace, annotations=annotations),
+    )
 
 
-def _tree_of(trace: Trace, is_operator: Bools) -> OperatorTree:
+def _operator_tree(trace: Trace, *, annotations: bool) -> OperatorTree:
+    is_operator = of_category(trace, "cpu_op|operator") & ~_starting(trace, "ProfilerStep")
+    if annotations:
+        is_operator |= of_category(trace, "user_annotation") | _starting(trace, "ProfilerStep")
     parent = trace.table.parent
     rows = np.flatnonzero(is_operator)
     position = np.full(len(parent) + 1, -1, dtype=np.int64)

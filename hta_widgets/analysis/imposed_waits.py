@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.model import Selection, TraceSet
+from hta_widgets.model.derived import derived
 
 from .clock_offsets import clock_fit
 from .collectives import Arrivals, Clock, arrivals, steps_of
@@ -84,15 +85,17 @@ def _of_all(
     traces: TraceSet, match: Matching, clock: Clock
 ) -> tuple[Arrivals, Ints, bool, Lateness]:
     """Return what does not depend on the selection; it is kept with the set."""
-    key = ("lateness", clock)
-    known: tuple[Ints, tuple[Arrivals, Ints, bool, Lateness]] | None = traces.memo.get(key)
-    # The very same entries: others mean that kinds were told by other rules.
-    if known is None or known[0] is not match.collective:
+
+    def derive() -> tuple[Ints, tuple[Arrivals, Ints, bool, Lateness]]:
         times = arrivals(traces, match, clock)
         step, stated = _steps(match, times)
-        found = times, step, stated, lateness(match, times, step)
-        known = traces.memo[key] = (match.collective, found)
-    return known[1]
+        return match.collective, (times, step, stated, lateness(match, times, step))
+
+    # The very same entries: others mean that kinds were told by other rules.
+    _, found = derived(
+        traces, ("lateness", clock), derive, lambda known: known[0] is match.collective
+    )
+    return found
 
 
 def _is_skewed(traces: TraceSet) -> bool:

@@ -9,8 +9,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets import taxonomy
 from hta_widgets.model import KINDS, Trace
+from hta_widgets.model.derived import derived_by_rules
 from hta_widgets.model.intervals import Covered, Intervals, intersect, subtract, union
 
 from .collectives import Arrivals, computed_between
@@ -193,21 +193,18 @@ def loading_while_idle(trace: Trace) -> int:
     return int(covered(end.max())) if len(end) else 0
 
 
+@derived_by_rules("idle_by_host")
 def _idle(trace: Trace) -> tuple[Covered, Covered]:
     """Return when the device is idle while the host loads data, and when else it is."""
-    key = ("idle_by_host", taxonomy.version())
-    known: tuple[Covered, Covered] | None = trace.memo.get(key)
-    if known is None:
-        table = trace.table
-        end = table.start_ns + table.dur_ns
-        busy_kinds = [KINDS.index(kind) for kind in ("compute", "communication", "memory")]
-        busy = np.isin(table.kind, busy_kinds) & (table.stream >= 0)
-        whole = Intervals.none()
-        if len(table):
-            whole = union(table.start_ns[:1], end.max(keepdims=True))
-        idle = subtract(whole, union(table.start_ns[busy], end[busy]))
-        codes = [k for k, name in enumerate(table.names.values) if _loads_data(name)]
-        loads = np.isin(table.name, np.array(codes, dtype=np.int32)) & (table.stream < 0)
-        loading = intersect(idle, union(table.start_ns[loads], end[loads]))
-        known = trace.memo[key] = (Covered(*loading), Covered(*subtract(idle, loading)))
-    return known
+    table = trace.table
+    end = table.start_ns + table.dur_ns
+    busy_kinds = [KINDS.index(kind) for kind in ("compute", "communication", "memory")]
+    busy = np.isin(table.kind, busy_kinds) & (table.stream >= 0)
+    whole = Intervals.none()
+    if len(table):
+        whole = union(table.start_ns[:1], end.max(keepdims=True))
+    idle = subtract(whole, union(table.start_ns[busy], end[busy]))
+    codes = [k for k, name in enumerate(table.names.values) if _loads_data(name)]
+    loads = np.isin(table.name, np.array(codes, dtype=np.int32)) & (table.stream < 0)
+    loading = intersect(idle, union(table.start_ns[loads], end[loads]))
+    return Covered(*loading), Covered(*subtract(idle, loading))

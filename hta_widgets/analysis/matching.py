@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets import taxonomy
 from hta_widgets.model import Selection, Trace, TraceSet
+from hta_widgets.model.derived import derived_by_rules
 
 from .alignment import MISSING, aligned
 from .collective_args import CommEvents, comm_events
@@ -161,11 +161,8 @@ def matching(traces: TraceSet) -> Matching:
     Sends and receives are matched within each pair of ranks. Kernels that name no group are
     taken by device stream, and matched only as far as their ends agree.
     """
-    known: tuple[int, Matching] | None = traces.memo.get("matching")
-    if known is None or known[0] != taxonomy.version():
-        known = traces.memo["matching"] = (taxonomy.version(), _matched(traces))
     # What is kept holds on any clock; the ranks are on that of the set.
-    return replace(known[1], traces=list(traces.values()), executor=traces.executor)
+    return replace(_matched(traces), traces=list(traces.values()), executor=traces.executor)
 
 
 @dataclass(slots=True)
@@ -177,6 +174,7 @@ class _Lane:
     sure: bool
 
 
+@derived_by_rules("matching")
 def _matched(of: TraceSet) -> Matching:
     traces = list(of.values())
     ranks = _communication(of)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.model import Trace
+from hta_widgets.model.derived import derived_once
 from hta_widgets.model.event_args import event_args, numbers_of
 from hta_widgets.model.mpi_names import COLLECTIVES, MPI_CATEGORY, ROOT_RECEIVES, ROOT_SENDS
 
@@ -60,16 +61,13 @@ def has_mpi_calls(trace: Trace) -> bool:
     return MPI_CATEGORY in trace.table.categories.values and bool(len(_rows(trace)))
 
 
+@derived_once("mpi_collective_rows")
 def _rows(trace: Trace) -> npt.NDArray[np.intp]:
     """Return the events that are blocking collectives, by start."""
-    known: npt.NDArray[np.intp] | None = trace.memo.get("mpi_collective_rows")
-    if known is None:
-        table = trace.table
-        codes = [code for code, name in enumerate(table.names.values) if name in COLLECTIVES]
-        category = table.categories.values.index(MPI_CATEGORY)
-        found = np.isin(table.name, codes) & (table.category == category)
-        known = trace.memo["mpi_collective_rows"] = np.flatnonzero(found)
-    return known
+    table = trace.table
+    codes = [code for code, name in enumerate(table.names.values) if name in COLLECTIVES]
+    category = table.categories.values.index(MPI_CATEGORY)
+    return np.flatnonzero(np.isin(table.name, codes) & (table.category == category))
 
 
 def mpi_calls(traces: Sequence[Trace]) -> list[CommEvents]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.model import Selection, TraceSet
+from hta_widgets.model.derived import derived
 from hta_widgets.model.membership import Overlapping, index_of
 
 from .host_stack import Forest, OperatorTree, covered_by_children, forest_of, operator_tree
@@ -208,12 +209,12 @@ def _involved(part: Part, tree: OperatorTree, work: Rows, *, annotations: bool) 
     innermost = tree.innermost[calls]
     if part.low is None and part.high is None:
         return _Involved(np.arange(len(tree.rows)), tree.forest, innermost, calls)
-    key = ("operators_overlapping", annotations)
-    overlapping: Overlapping | None = trace.memo.get(key)
-    if overlapping is None:
+
+    def derive() -> Overlapping:
         start = trace.table.start_ns[tree.rows]
-        overlapping = Overlapping(start, start + trace.table.dur_ns[tree.rows])
-        trace.memo[key] = overlapping
+        return Overlapping(start, start + trace.table.dur_ns[tree.rows])
+
+    overlapping = derived(trace, ("operators_overlapping", annotations), derive)
     inside = np.zeros(len(tree.rows), dtype=bool)
     found = np.concatenate((overlapping.within(part.low, part.high), innermost[innermost >= 0]))
     while len(found):

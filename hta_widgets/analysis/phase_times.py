@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets import taxonomy
 from hta_widgets.model import KINDS, Selection, Trace, TraceSet
+from hta_widgets.model.derived import derived_by_rules
 from hta_widgets.model.keeping import walked
 from hta_widgets.model.names import short_name
 
@@ -193,15 +193,8 @@ class _InSteps:
     steps: Ints  # the rank's
 
 
+@derived_by_rules("ranges_in_steps")
 def _in_steps(trace: Trace) -> _InSteps:
-    key = ("ranges_in_steps", taxonomy.version())
-    known: _InSteps | None = trace.memo.get(key)
-    if known is None:
-        known = trace.memo[key] = _find(trace)
-    return known
-
-
-def _find(trace: Trace) -> _InSteps:
     table = trace.table
     number = step_numbers(trace)
     on_host = table.stream < 0
@@ -222,15 +215,9 @@ def _find(trace: Trace) -> _InSteps:
     return _InSteps(rows, number[table.name[above[direct]]], np.unique(number[table.name[steps]]))
 
 
+@derived_by_rules("phases")
 def _phases(traces: TraceSet) -> list[str]:
     """Return the names of phases, as they follow each other."""
-    known: tuple[int, list[str]] | None = traces.memo.get("phases")
-    if known is None or known[0] != taxonomy.version():
-        known = traces.memo["phases"] = (taxonomy.version(), _find_phases(traces))
-    return known[1]
-
-
-def _find_phases(traces: TraceSet) -> list[str]:
     once: Counter[str] = Counter()
     offset: dict[str, list[int]] = {}
     total = 0

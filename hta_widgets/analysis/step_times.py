@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.model import Selection, Trace, TraceSet
+from hta_widgets.model.derived import derived
 from hta_widgets.model.intervals import Intervals, subtract, union
 from hta_widgets.model.keeping import walked
 
@@ -201,14 +202,21 @@ def host_steps(part: Part) -> tuple[Ints, Ints, Ints]:
 
 def step_numbers(trace: Trace) -> Ints:
     """Return for each name of a rank which step it is of, -1 for names that are no step's."""
-    known: Ints | None = trace.memo.get("step_numbers")
-    if known is None or len(known) != len(trace.table.names):
-        known = np.full(len(trace.table.names), -1, dtype=np.int64)
-        for code, text in enumerate(trace.table.names.values):
-            if text.startswith("ProfilerStep") and (found := _STEP.match(text)):
-                known[code] = int(found[1])
-        trace.memo["step_numbers"] = known
-    return known
+    names = trace.table.names
+    return derived(
+        trace,
+        "step_numbers",
+        lambda: _step_numbers(names.values),
+        lambda known: len(known) == len(names),
+    )
+
+
+def _step_numbers(names: Sequence[str]) -> Ints:
+    numbers = np.full(len(names), -1, dtype=np.int64)
+    for code, text in enumerate(names):
+        if text.startswith("ProfilerStep") and (found := _STEP.match(text)):
+            numbers[code] = int(found[1])
+    return numbers
 
 
 def from_median(step: Ints, value: Ints) -> tuple[Floats, Floats]:

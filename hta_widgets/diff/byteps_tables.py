@@ -15,6 +15,7 @@ from hta_widgets.analysis.byteps_worker_lag import byteps_worker_lag
 from hta_widgets.analysis.results import result
 from hta_widgets.model import TraceSet
 from hta_widgets.model.byteps import STAGES, worker_rows
+from hta_widgets.model.derived import derived_once
 
 from .beside import beside
 from .sides import Comparison, RunSide
@@ -48,9 +49,11 @@ def byteps_stages(diff: Comparison) -> pd.DataFrame:
     --------
     >>> byteps_stages(diff)[["stage", "diff_work_ns", "diff_queue_ns"]]  # doctest: +SKIP
     """
-    known: pd.DataFrame | None = diff.memo.get("byteps_stages")
-    if known is not None:
-        return known.copy()
+    return _stages(diff).copy()
+
+
+@derived_once("byteps_stages")
+def _stages(diff: Comparison) -> pd.DataFrame:
     sides = [_by_stage(side) for side in diff.sides]
     every = dict.fromkeys([*sides[0], *sides[1]])
     order = sorted(every, key=lambda key: _place(key[0]))
@@ -72,14 +75,12 @@ def byteps_stages(diff: Comparison) -> pd.DataFrame:
         columns[f"diff_{name}"] = means[1][:, k] - means[0][:, k]
     for k, name in ((1, "work"), (2, "queue")):
         columns[f"{name}_p_value"] = welch(values[0][:, k].T, values[1][:, k].T)
-    found = result(
+    return result(
         columns,
         matched={"stages": len(order)},
         note="" if order else "no stages in the steps that are compared",
         steps=diff.step_count,
     )
-    diff.memo["byteps_stages"] = found
-    return found.copy()
 
 
 def _by_stage(side: RunSide) -> dict[tuple[str, bool], Floats]:

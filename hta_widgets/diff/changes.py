@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.results import result
+from hta_widgets.model.derived import derived_once
 from hta_widgets.model.frames import dtype_of
 
 from .call_chance import chance_by_call
@@ -116,16 +117,19 @@ def changes(diff: Comparison) -> pd.DataFrame:
     --------
     >>> changes(diff)[["change", "name", "diff_ns"]]  # doctest: +SKIP
     """
-    known = diff.memo.get("changes")
-    if known is None:
-        matches = match(diff)
-        told = set[int]()
-        rows = [*_structure(diff, matches, told)]
-        slower, tested = _times(diff, matches, told)
-        known = diff.memo["changes"] = _frame(rows + slower, tested)
-    frame: pd.DataFrame = known.copy()
+    known = _changes(diff)
+    frame = known.copy()
     frame.attrs = dict(known.attrs)
     return frame
+
+
+@derived_once("changes")
+def _changes(diff: Comparison) -> pd.DataFrame:
+    matches = match(diff)
+    told = set[int]()
+    rows = [*_structure(diff, matches, told)]
+    slower, tested = _times(diff, matches, told)
+    return _frame(rows + slower, tested)
 
 
 # --- what is called -------------------------------------------------------------------------------

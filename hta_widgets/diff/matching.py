@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.analysis.results import joined
+from hta_widgets.model.derived import derived_once
 
 from .cautions import stacks_on
 from .sides import Comparison
@@ -56,6 +57,7 @@ class Matches:
         return texts
 
 
+@derived_once("matches")
 def match(diff: Comparison) -> Matches:
     """Return which events of the paired ranks belong together.
 
@@ -66,29 +68,24 @@ def match(diff: Comparison) -> Matches:
     over on both sides that are alike in all below them have ``moved`` within their step; so have
     those of one name where both sides have as many left.
     """
-    known = diff.memo.get("matches")
-    if known is None:
-        pool = NamePool()
-        stacks = all(
-            any(stacks_on(part.trace) for part in side.parts.values()) for side in diff.sides
+    pool = NamePool()
+    stacks = all(any(stacks_on(part.trace) for part in side.parts.values()) for side in diff.sides)
+    matches = Matches([], pool, [], [], [])
+    paths: dict[tuple[int, int, int], int] = {}
+    for before, after in diff.rank_pairs:
+        trees = (
+            rank_tree(diff.before, before, pool, stacks=stacks),
+            rank_tree(diff.after, after, pool, stacks=stacks),
         )
-        known = Matches([], pool, [], [], [])
-        paths: dict[tuple[int, int, int], int] = {}
-        for before, after in diff.rank_pairs:
-            trees = (
-                rank_tree(diff.before, before, pool, stacks=stacks),
-                rank_tree(diff.after, after, pool, stacks=stacks),
-            )
-            found = TreeMatcher(trees, len(pool)).run()
-            found.path = (_paths(trees[0], paths), _paths(trees[1], paths))
-            known.ranks.append(found)
-        for parent, name, kind in paths:
-            known.path_parent.append(parent)
-            known.path_name.append(name)
-            known.path_kind.append(kind)
-        _judge(known)
-        diff.memo["matches"] = known
-    return known
+        found = TreeMatcher(trees, len(pool)).run()
+        found.path = (_paths(trees[0], paths), _paths(trees[1], paths))
+        matches.ranks.append(found)
+    for parent, name, kind in paths:
+        matches.path_parent.append(parent)
+        matches.path_name.append(name)
+        matches.path_kind.append(kind)
+    _judge(matches)
+    return matches
 
 
 def _paths(tree: RankTree, paths: dict[tuple[int, int, int], int]) -> Ints:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from hta_widgets.analysis.device_idle import waiting_calls
 from hta_widgets.analysis.scope import Part
+from hta_widgets.model.derived import derived, derived_once
 from hta_widgets.model.intervals import Covered, Intervals, intersect, subtract, union
 
 from .byteps_chain import Piece, byteps_chain
@@ -83,13 +84,10 @@ class Shares:
     time_ns: Ints
 
 
+@derived_once("splits_communication")
 def splits_communication(diff: Comparison) -> bool:
     """Whether both sides know what of their exposed communication is waiting for other ranks."""
-    known = diff.memo.get("splits_communication")
-    if known is None:
-        known = all(_is_matched(side) for side in diff.sides)
-        diff.memo["splits_communication"] = known
-    return bool(known)
+    return all(_is_matched(side) for side in diff.sides)
 
 
 def moments(diff: Comparison, side: RunSide) -> dict[int, dict[str, Ints]]:
@@ -97,34 +95,30 @@ def moments(diff: Comparison, side: RunSide) -> dict[int, dict[str, Ints]]:
 
     Over all causes the times add up to the steps' lengths, to the nanosecond.
     """
-    key = ("moments", side is diff.after)
-    known = diff.memo.get(key)
-    if known is None:
+
+    def derive() -> dict[int, dict[str, Ints]]:
         split = splits_communication(diff)
-        known = {
+        return {
             rank: _of_chain(side, rank, chains(diff, side)[rank])
             if part.trace.format == "byteps"
             else _of_rank(side, rank, split=split)
             for rank, part in side.parts.items()
         }
-        diff.memo[key] = known
-    found: dict[int, dict[str, Ints]] = known
-    return found
+
+    return derived(diff, ("moments", side is diff.after), derive)
 
 
 def chains(diff: Comparison, side: RunSide) -> dict[int, list[Piece]]:
     """Return by GPU of a BytePS run what its steps wait for; nothing for other ranks."""
-    key = ("chains", side is diff.after)
-    known = diff.memo.get(key)
-    if known is None:
-        known = {
+
+    def derive() -> dict[int, list[Piece]]:
+        return {
             rank: byteps_chain(side, rank)
             for rank, part in side.parts.items()
             if part.trace.format == "byteps"
         }
-        diff.memo[key] = known
-    found: dict[int, list[Piece]] = known
-    return found
+
+    return derived(diff, ("chains", side is diff.after), derive)
 
 
 def _of_chain(side: RunSide, rank: int, pieces: list[Piece]) -> dict[str, Ints]:
@@ -139,11 +133,7 @@ def _of_chain(side: RunSide, rank: int, pieces: list[Piece]) -> dict[str, Ints]:
 def work_shares(diff: Comparison, side: RunSide, rank: int) -> Shares:
     """Return what each piece of device work of a rank adds to the moments of the steps."""
     key = ("shares", side is diff.after, rank)
-    known = diff.memo.get(key)
-    if known is None:
-        known = diff.memo[key] = _shares(side, rank)
-    found: Shares = known
-    return found
+    return derived(diff, key, lambda: _shares(side, rank))
 
 
 def _shares(side: RunSide, rank: int) -> Shares:

@@ -8,9 +8,10 @@ import pandas as pd
 
 from hta_widgets.analysis.results import categorical, joined, result
 from hta_widgets.model import KINDS
+from hta_widgets.model.derived import derived_once
 from hta_widgets.model.frames import dtype_of
 
-from .matching import Matches, match
+from .matching import match
 from .sides import Comparison
 from .tree_matching import STATUSES
 from .trees import RankTree
@@ -54,15 +55,15 @@ def pairs(diff: Comparison) -> pd.DataFrame:
     >>> found = pairs(diff)  # doctest: +SKIP
     >>> found[found.status == "replaced"]  # doctest: +SKIP
     """
-    known = diff.memo.get("pairs")
-    if known is None:
-        known = diff.memo["pairs"] = _frame(diff, match(diff))
-    frame: pd.DataFrame = known.copy()
+    known = _pairs(diff)
+    frame = known.copy()
     frame.attrs = dict(known.attrs)
     return frame
 
 
-def _frame(diff: Comparison, matches: Matches) -> pd.DataFrame:
+@derived_once("pairs")
+def _pairs(diff: Comparison) -> pd.DataFrame:
+    matches = match(diff)
     columns: dict[str, list[npt.NDArray[np.integer]]] = {
         name: []
         for name in (

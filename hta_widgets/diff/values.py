@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from hta_widgets.analysis.device_idle import waiting_calls
 from hta_widgets.analysis.host_stack import covered_by_children
+from hta_widgets.model.derived import derived_once
 
 from .matching import Matches, match
 from .moments import splits_communication
@@ -55,40 +56,33 @@ class PathTimes:
     device_ns: Floats
 
 
+@derived_once("node_times")
 def node_times(diff: Comparison) -> list[tuple[NodeTimes, NodeTimes]]:
     """Return the times of all nodes, for each pair of ranks before and after."""
-    known = diff.memo.get("node_times")
-    if known is None:
-        split = splits_communication(diff)
-        known = [
-            tuple(
-                _of_tree(side, tree, split=split)
-                for side, tree in zip(diff.sides, one.trees, strict=True)
-            )
-            for one in match(diff).ranks
-        ]
-        diff.memo["node_times"] = known
-    found: list[tuple[NodeTimes, NodeTimes]] = known
-    return found
+    split = splits_communication(diff)
+    return [
+        (
+            _of_tree(diff.before, one.trees[0], split=split),
+            _of_tree(diff.after, one.trees[1], split=split),
+        )
+        for one in match(diff).ranks
+    ]
 
 
+@derived_once("path_times")
 def path_times(diff: Comparison) -> tuple[PathTimes, PathTimes]:
     """Return the times of all paths before and after."""
-    known = diff.memo.get("path_times")
-    if known is None:
-        matches = match(diff)
-        known = tuple(
-            PathTimes(
-                step_sums(diff, matches, k, None),
-                *(
-                    step_sums(diff, matches, k, [getattr(one[k], name) for one in node_times(diff)])
-                    for name in ("host_ns", "host_self_ns", "device_ns")
-                ),
-            )
-            for k in (0, 1)
+    matches = match(diff)
+    before, after = (
+        PathTimes(
+            step_sums(diff, matches, k, None),
+            *(
+                step_sums(diff, matches, k, [getattr(one[k], name) for one in node_times(diff)])
+                for name in ("host_ns", "host_self_ns", "device_ns")
+            ),
         )
-        diff.memo["path_times"] = known
-    before, after = known
+        for k in (0, 1)
+    )
     return before, after
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from .derived import derived_once
+
 if TYPE_CHECKING:
     from .trace import Trace
 
@@ -141,14 +143,12 @@ def nth_of_group(group: Ints) -> Ints:
     return nth
 
 
+@derived_once("byteps worker")
 def worker_rows(trace: Trace) -> WorkerRows:
     """Return the rows of a worker's trace; worked out once per trace.
 
     Times are those of `Trace.table`. Steps are those of its ``step`` column.
     """
-    known = trace.memo.get("byteps worker")
-    if isinstance(known, WorkerRows):
-        return known
     table = trace.table
     tensors: dict[str, int] = {}
     stages: dict[str, int] = {name: code for code, name in enumerate(STAGES)}
@@ -186,9 +186,7 @@ def worker_rows(trace: Trace) -> WorkerRows:
         totals,
     )
     names, parts.stage = _in_order(list(stages), parts)
-    rows = WorkerRows(list(tensors), names, totals, parts, len(table) - len(whole) - len(part))
-    trace.memo["byteps worker"] = rows
-    return rows
+    return WorkerRows(list(tensors), names, totals, parts, len(table) - len(whole) - len(part))
 
 
 def _queued(rows: StageRows, totals: TotalRows) -> StageRows:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from .derived import derived_once
+
 if TYPE_CHECKING:
     from .trace import Trace
 
@@ -70,11 +72,9 @@ def is_key(text: str) -> bool:
     return text.isdecimal() and len(text) <= 20 and int(text) < _KEYS
 
 
+@derived_once("byteps server")
 def requests_of(trace: Trace) -> Requests:
     """Return the requests of a server's trace; worked out once per trace."""
-    known = trace.memo.get("byteps server")
-    if isinstance(known, Requests):
-        return known
     table, asyncs = trace.table, trace.async_table
     parsed = [REQUEST.fullmatch(name) for name in table.names.values]
     is_request = np.array([found is not None for found in parsed], np.bool_)
@@ -93,7 +93,7 @@ def requests_of(trace: Trace) -> Requests:
     start = np.concatenate([table.start_ns[rows], asyncs.start_ns[opened]]).astype(np.int64)
     order = np.argsort(start, kind="stable")
     name = np.concatenate([table.name[rows], open_name])
-    requests = Requests(
+    return Requests(
         row=np.concatenate([rows, np.full(len(opened), -1)]).astype(np.int64)[order],
         key=np.concatenate(
             [
@@ -114,8 +114,6 @@ def requests_of(trace: Trace) -> Requests:
             order
         ],
     )
-    trace.memo["byteps server"] = requests
-    return requests
 
 
 def last_push_end(requests: Requests) -> Ints:

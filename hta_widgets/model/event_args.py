@@ -10,6 +10,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from .derived import derived
+
 if TYPE_CHECKING:
     from .trace import Trace
 
@@ -52,12 +54,7 @@ def event_args(
         For each key a list of one decoded JSON value per row; None where the event has no such
         arg, or where the trace has no file.
     """
-    memo_key = (tuple(keys), rows.tobytes())
-    known = trace.memo.get(memo_key)
-    if known is None:
-        known = _read(trace, rows, keys)
-        trace.memo[memo_key] = known
-    return known
+    return derived(trace, (tuple(keys), rows.tobytes()), lambda: _read(trace, rows, keys))
 
 
 def numbers_of(values: Sequence[Any], missing: int = -1) -> npt.NDArray[np.int64]:

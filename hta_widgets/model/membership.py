@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets import taxonomy
-
 from .clauses import Clauses, read_clauses
+from .derived import derived_by_rules
 from .frames import columns_in, event_frame, run_query
 from .intervals import Intervals, union
 from .ordering import group_order
@@ -136,13 +135,10 @@ class TraceIndex:
         return {code for code, name in enumerate(self._table.names.values) if name in wanted}
 
 
+@derived_by_rules("index")
 def index_of(trace: Trace) -> TraceIndex:
     """Return the index of a rank."""
-    key = ("index", taxonomy.version())
-    known: TraceIndex | None = trace.memo.get(key)
-    if known is None:
-        known = trace.memo[key] = TraceIndex(trace)
-    return known
+    return TraceIndex(trace)
 
 
 def member_rows(selection: Selection, trace: Trace) -> Rows:

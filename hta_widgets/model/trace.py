@@ -15,6 +15,7 @@ import pandas as pd
 from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
 
+from .derived import derived_once
 from .frames import dtype_of, event_frame, side_frame
 from .table import (
     AsyncTable,
@@ -113,17 +114,15 @@ class Trace:
         return self._table.tracks
 
     @property
+    @derived_once("launch_of")
     def launch_of(self) -> npt.NDArray[np.int64]:
         """For each event the id of the host call that launched it, -1 for none."""
-        known = self.memo.get("launch_of")
-        if known is None:
-            known = np.full(len(self), -1, dtype=np.int64)
-            flows = self.flow_table
-            if "launch" in flows.kinds:
-                launches = flows.kind == flows.kinds.index("launch")
-                known[flows.target[launches]] = flows.source[launches]
-            self.memo["launch_of"] = known
-        return known
+        call = np.full(len(self), -1, dtype=np.int64)
+        flows = self.flow_table
+        if "launch" in flows.kinds:
+            launches = flows.kind == flows.kinds.index("launch")
+            call[flows.target[launches]] = flows.source[launches]
+        return call
 
     @property
     def in_file(self) -> bool:

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.model import Trace
+from hta_widgets.model.derived import derived
 
 from .nodes import busy_rows
 
@@ -39,11 +40,7 @@ class Ends:
     def of_work(cls, trace: Trace) -> Ends:
         """Return the ends of all work of the rank's devices, kept with the trace."""
         key = ("ends of device work", hash(trace.table.kind.tobytes()))
-        known: Ends | None = trace.memo.get(key)
-        if known is None:
-            known = cls(trace, busy_rows(trace))
-            trace.memo[key] = known
-        return known
+        return derived(trace, key, lambda: cls(trace, busy_rows(trace)))
 
     def before(self, track: npt.NDArray[np.int32], time: Ints, below: Rows | None = None) -> Ints:
         """Return the row of the last to end at or before `time` on `track`, -1 for none.
