@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +20,7 @@ __all__ = [
     "beside",
     "first_window",
     "frame_of",
+    "known_word",
     "place_of",
     "turned",
     "whole_selection",
@@ -26,6 +28,12 @@ __all__ = [
 
 SideName = Literal["before", "after"]
 SIDES: tuple[SideName, SideName] = ("before", "after")
+
+
+def known_word(what: str, word: str, known: Sequence[str]) -> None:
+    """Refuse a word that is none of those known."""
+    if word not in known:
+        raise TraceError(f"there is no {what} {word!r}", remedy=f"They are {', '.join(known)}.")
 
 
 def place_of(side: str) -> int:

@@ -30,6 +30,7 @@ from hta_widgets.widgets.diff_sides import (
     first_window,
     frame_of,
     place_of,
+    known_word,
     turned,
     whole_selection,
 )
@@ -46,7 +47,9 @@ __all__ = ["TraceDiff"]
 _FRAMES = ("waterfall", "waterfall_cause", "waterfall_operator", "waterfall_kernel", "steps",
            "changes", "names", "operators", "pairs", "icicle", "slots")  # fmt: skip
 #: The traits that a saved page shows as they are.
-_SAVED = ("align", "swapped", "coupled", "height", "color", "pair", "_about")
+_SAVED = ("align", "arrange", "swapped", "coupled", "height", "color", "pair", "_about")
+#: How the two timelines may lie.
+_ARRANGEMENTS = ("stacked", "beside")
 
 
 class TraceDiff(anywidget.AnyWidget):
@@ -69,6 +72,8 @@ class TraceDiff(anywidget.AnyWidget):
     align : {"steps", "first_step", "collectives", "absolute", "scaled"}, default "steps"
         How times of one run are brought to the other's; see `hta_widgets.diff.align`.
     height : int, default 230
+    arrange : {"stacked", "beside"}, default "stacked"
+        The timelines one above the other, or beside each other where a page is 900 px wide.
         Height of each of the two drawings of timelines in CSS pixels.
     color : {"change", "kind", "name"}, default "change"
         Colour events by what became of them, or as a `Timeline` does.
@@ -89,7 +94,7 @@ class TraceDiff(anywidget.AnyWidget):
         What is selected before and after.
     pair : int or None
         Which of the pairs of ranks (``comparison.rank_pairs``) the page is of; None for all.
-    align, coupled, swapped, color
+    align, arrange, coupled, swapped, color
         As the page shows them; assign to change them there. Swapping concerns the page alone.
 
     Raises
@@ -108,6 +113,7 @@ class TraceDiff(anywidget.AnyWidget):
     right_state = anywidget.WidgetTrait().tag(sync=True)
     align = t.Enum(diff.BASES, default_value="steps").tag(sync=True)
     coupled = t.Bool(True).tag(sync=True)
+    arrange = t.Enum(_ARRANGEMENTS, default_value="stacked").tag(sync=True)
     swapped = t.Bool(False).tag(sync=True)
     height = t.Int(230, min=120).tag(sync=True)
     color = t.Enum(("change", "kind", "name"), default_value="change").tag(sync=True)
@@ -125,12 +131,11 @@ class TraceDiff(anywidget.AnyWidget):
         labels: tuple[str, str] | None = None,
         align: str = "steps",
         height: int = 230,
+        arrange: str = "stacked",
         color: str = "change",
     ) -> None:
-        if align not in diff.BASES:
-            raise TraceError(
-                f"there is no time base {align!r}", remedy=f"They are {', '.join(diff.BASES)}."
-            )
+        known_word("time base", align, diff.BASES)
+        known_word("arrangement", arrange, _ARRANGEMENTS)
         self._esm = asset("diff.js").read_text("utf-8")
         self._css = asset("diff.css").read_text("utf-8")
         self.sources = whole_selection(before), whole_selection(after)
@@ -152,6 +157,7 @@ class TraceDiff(anywidget.AnyWidget):
             right_state=self.right.state,
             align=align,
             height=height,
+            arrange=arrange,
             color=color,
             _about=self._answers.about(),
             _scenes=[self.left.scene, self.right.scene],

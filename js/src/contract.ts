@@ -272,6 +272,8 @@ export interface Stage {
    * `known`, all events are drawn as of the last class.
    */
   setClasses(classes: Classes | null, known: boolean): void;
+  /** Leave the width to the lanes: narrow names, no totals on the right. */
+  setSlim(slim: boolean): void;
   setRows(rows: RowState): void;
   rows(): readonly RowInfo[];
   /** The view as shown now (it may be on its way to the view that was set). */

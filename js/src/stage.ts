@@ -14,8 +14,7 @@ import type {
   SvgCaption,
   ThemeName,
 } from "./contract";
-import { type DataPart, MOST_BINS, StageData } from "./data/stage_data";
-import { loadWhole, type WholeRows } from "./data/whole_rows";
+import { type DataPart, StageData } from "./data/stage_data";
 import { EVERYTHING, FrameLoop } from "./draw/frame_loop";
 import { type LatenessByRank, latenessByRank, type StatsByRank, statsByRank } from "./draw/by_rank";
 import { MinimapPicture } from "./draw/head";
@@ -25,26 +24,18 @@ import { type Paints, paintsOf, shadeOf } from "./draw/paints";
 import { type Frame, Painter } from "./draw/painter";
 import { Scrollbar } from "./draw/scrollbar";
 import { svgOf } from "./draw/svg/picture";
+import { loadPicture, type Whole } from "./draw/svg/whole";
 import { type Theme, THEMES } from "./draw/theme";
 import { Camera } from "./layout/camera";
 import { type Geometry, nsPerDevicePx, timeAtX, xAtTime } from "./layout/geometry";
 import { type HitScene, hitAt, slicesIn } from "./layout/hit";
 import { InSight } from "./layout/in_sight";
 import { placesOf } from "./layout/places";
-import { placeRows } from "./layout/rows";
 import { RowsView } from "./layout/rows_view";
-import { Sightings } from "./layout/sight";
 import { sizeOf, watchSize } from "./layout/size_watcher";
 
 export function createStage(scene: Scene, source: Source, theme: ThemeName = "light"): Stage {
   return new DrawnStage(scene, source, theme);
-}
-
-/** What a picture of all rows is drawn from, instead of what is in sight. */
-interface Whole extends WholeRows {
-  geometry: Geometry;
-  sight: Sightings;
-  view: Span;
 }
 
 class DrawnStage implements Stage {
@@ -72,6 +63,7 @@ class DrawnStage implements Stage {
   private told: Span | null = null;
   /** The geometry is that of this scene. */
   private measured = false;
+  private slim = false;
   /** Out of sight nothing is asked for and nothing is drawn; it is made up for later. */
   private readonly inSight: InSight;
   private blank = true;
@@ -140,6 +132,13 @@ class DrawnStage implements Stage {
     this.paints = this.paintsIn(this.theme);
     this.request();
     this.loop.touch({ lanes: true });
+  }
+
+  setSlim(slim: boolean): void {
+    if (slim === this.slim) return;
+    this.slim = slim;
+    this.measured = false;
+    this.measure();
   }
 
   setRows(rows: RowState): void {
@@ -226,27 +225,13 @@ class DrawnStage implements Stage {
   }
 
   async toSvg(caption: SvgCaption): Promise<string> {
-    const { layout } = this.rowsView;
-    const { rowsTop, lateRow, lanesWidth, dpr } = this.geometry;
-    const geometry = {
-      ...this.geometry,
-      height: rowsTop + layout.height,
-      rowsHeight: layout.height,
-    };
-    const sight = new Sightings(placeRows(layout, 0, rowsTop, layout.height));
-    const view = this.camera.view;
-    const ranks = new Set(sight.placed.map(({ row }) => row.rank.rank));
-    const bins = Math.min(MOST_BINS, Math.round(lanesWidth * dpr));
-    const known = this.lateness !== null;
-    const whole = await loadWhole(this.source, this.scene, {
-      lanes: sight.spots.flatMap(({ band: { lane, over } }) =>
-        known && over !== undefined ? [lane, over.wait, over.late] : [lane],
-      ),
-      view,
-      resolution: nsPerDevicePx(geometry, view),
-      ribbons: lateRow && known ? { bins, ranks: [...ranks].sort((a, b) => a - b) } : null,
+    const whole = await loadPicture(this.source, this.scene, {
+      layout: this.rowsView.layout,
+      geometry: this.geometry,
+      view: this.camera.view,
+      late: this.lateness !== null,
     });
-    return svgOf(this.picture(THEMES.light, { ...whole, geometry, sight, view }), caption);
+    return svgOf(this.picture(THEMES.light, whole), caption);
   }
 
   invalidate(): void {
@@ -325,7 +310,7 @@ class DrawnStage implements Stage {
     const same = width === now.width && height === now.height && dpr === now.dpr;
     if (same && this.measured) return;
     this.measured = true;
-    this.geometry = placesOf(this.scene, width, height, dpr);
+    this.geometry = placesOf(this.scene, width, height, dpr, this.slim);
     this.painter.resize(this.geometry);
     this.blank = true;
     this.pictureMinimap();

@@ -143,6 +143,47 @@ def colours_say_what_became_of_events(seen):
     seen.root.locator("[data-colour=change]").click()
 
 
+def lies_beside_where_there_is_room(seen):
+    """Both timelines beside each other, as linked as before; stacked, and so said, in less room."""
+    seen.root.locator("[data-arrange=beside]").click()
+    sides = seen.root.locator(".hta-diff-side")
+
+    def edges():
+        boxes = [sides.nth(side).bounding_box() for side in (0, 1)]
+        return [(box["x"], box["y"], box["width"]) for box in boxes]
+
+    (left, top, width), (right, other_top, _) = sorted(edges())
+    assert top == other_top
+    assert right == pytest.approx(left + width, abs=2)
+    seen.root.locator(".hta-part").first.press("z")
+    moves_together(seen)
+    page = seen.page
+    size = page.viewport_size
+    page.set_viewport_size({"width": 880, "height": size["height"]})
+    expect(seen.root.locator(".hta-diff-arrange")).to_contain_text("needs 900 px")
+    (left, top, _), (right, other_top, _) = sorted(edges())
+    assert left == right
+    assert top != other_top
+    page.set_viewport_size(size)
+    expect(seen.root.locator(".hta-diff-arrange")).not_to_contain_text("900 px")
+    seen.root.locator("[data-arrange=stacked]").click()
+
+
+def nothing_is_cut_off(seen):
+    """The names of both runs stand whole in the toolbar, with all that may stand beside them."""
+    page = seen.page
+    size = page.viewport_size
+    for width in (700, 1100, 1800):
+        page.set_viewport_size({"width": width, "height": size["height"]})
+        cut = seen.root.locator(".hta-dash-toolbar").evaluate(
+            """bar => [bar, ...bar.querySelectorAll(".hta-title, .hta-badge, button")]
+              .filter(el => el.offsetParent !== null && el.scrollWidth > el.clientWidth + 1)
+              .map(el => el.textContent)"""
+        )
+        assert cut == [], width
+    page.set_viewport_size(size)
+
+
 def is_of_one_pair_of_ranks_when_asked(seen, both):
     ranks = seen.root.get_by_role("combobox", name="Ranks")
     assert len(both.rank_pairs) == 2
@@ -190,6 +231,8 @@ def test_a_saved_page_compares_without_kernel_or_network(
     seen.root.locator(".hta-diff-slot").nth(1).click()
     expect(seen.root.locator(".hta-diff-waterfall h3")).to_contain_text("Step #1")
     is_of_one_pair_of_ranks_when_asked(seen, both)
+    nothing_is_cut_off(seen)
+    lies_beside_where_there_is_room(seen)
     assert {url for url in asked if not url.startswith("blob:")} == {f"file://{path}"}
 
 
@@ -243,7 +286,9 @@ def test_jupyterlab_couples_both_timelines_and_python(
     lengths = [end - start for start, end in windows]
     assert lengths[0] == pytest.approx(lengths[1], abs=4)
 
-    # From Python: the page aligns, and decoupled sides move alone.
+    # From Python: the page arranges and aligns, and decoupled sides move alone.
+    kernel("view.arrange = 'beside'")
+    expect(seen.root.locator("[data-arrange=beside]")).to_have_attribute("aria-pressed", "true")
     kernel("view.align = 'collectives'")
     expect(seen.root.locator("[data-base=collectives]")).to_have_attribute("aria-pressed", "true")
     seen.root.get_by_role("button", name="Linked").click()

@@ -54,6 +54,11 @@ export class Led {
     this.ctx.stage.setClasses(classes, known);
   }
 
+  /** Leave the width to the lanes, as where two timelines share it. */
+  setSlim(slim: boolean): void {
+    this.ctx.stage.setSlim(slim);
+  }
+
   get view(): Span {
     return this.ctx.stage.view();
   }

@@ -14,6 +14,7 @@ import { type About, type Frame, Frames, rowsOf } from "./frames";
 import { headlineOf, type Totals } from "./headline";
 import { listenToDiffKeys } from "./keys";
 import { type Base, piecesOf } from "./maps";
+import type { Room } from "./room";
 import { plainTable } from "./tables";
 import { Timelines } from "./timelines";
 import { DiffToolbar } from "./toolbar";
@@ -191,6 +192,7 @@ export class DiffApp {
       this.timelines.align();
     });
     listen("color", () => this.timelines.showColour());
+    listen("arrange", () => this.arrange());
     listen("pair", () => {
       this.showPair();
       void this.load();
@@ -221,7 +223,11 @@ export class DiffApp {
     if (width === 0) return;
     this.root.classList.toggle("hta-diff-wide", width >= WIDE);
     this.root.classList.toggle("hta-diff-narrow", width < NARROW);
-    this.charts.arrange(width >= WIDE);
+    const across = this.timelines.arrange(width);
+    this.root.classList.toggle("hta-diff-across", across);
+    const wide: Room = across ? "row" : "columns";
+    const room = width < NARROW ? "sheet" : width < WIDE ? "pair" : wide;
+    this.charts.arrange(room, this.timelines.el);
     this.timelines.setWidth();
   }
 

@@ -6,7 +6,7 @@ import { NOTHING } from "../app/shared";
 import { ChangesPanel, chanceWords, replacedWords } from "./changes_panel";
 import { spreadWords } from "./charts";
 import { ColourLegend } from "./colour_legend";
-import { CLASSES, classLook, countOf, eventClasses, GROUPS } from "./event_classes";
+import { CLASSES, classLook, classOfChange, countOf, eventClasses, GROUPS } from "./event_classes";
 import type { Frame } from "./frames";
 import { turned } from "./frames";
 import { PairHistory } from "./pair_history";
@@ -33,6 +33,24 @@ describe("classes of events", () => {
     expect(swapped[CLASSES.indexOf("faster_1")]).toEqual(plain[CLASSES.indexOf("slower_1")]);
     for (const name of ["same", "only_here", "moved", "replaced", "not_compared"] as const) {
       expect(swapped[CLASSES.indexOf(name)]).toEqual(plain[CLASSES.indexOf(name)]);
+    }
+  });
+
+  test("are the same for a row of the list as for the events of it", () => {
+    // As `tests/unit/widgets/test_diff_classes.py` has them.
+    const rows = [
+      ["slower", 100, 120, "slower_1"],
+      ["slower", 99, 132, "slower_2"],
+      ["slower", 100, 200, "slower_3"],
+      ["faster", 132, 99, "faster_2"],
+      ["faster", 100, 0, "faster_3"],
+      ["added", 0, 50, "only_here"],
+      ["removed", 50, 0, "only_here"],
+      ["moved", 10, 30, "moved"],
+      ["replaced", 10, 30, "replaced"],
+    ] as const;
+    for (const [change, before, after, name] of rows) {
+      expect(classOfChange(change, before, after), `${change} ${after}`).toBe(name);
     }
   });
 

@@ -3,7 +3,8 @@
 import { fill, h } from "../app/dom";
 import type { ThemeName } from "../contract";
 import { formatDuration, plural } from "../draw/format";
-import { barColour, countWords, deltaWords, shareWords } from "./delta";
+import { countWords, deltaWords, shareWords } from "./delta";
+import { classLook, classOfChange, lookStyle } from "./event_classes";
 import { type Frame, noteOf, number, type Row, rowsOf, text } from "./frames";
 
 const MORE = 20;
@@ -52,7 +53,9 @@ export class ChangesPanel {
   private readonly body = h("div", { class: "hta-diff-table", role: "table" });
   private readonly about = h("p", { class: "hta-about" });
   private frame: Frame | null = null;
-  private shown = 6;
+  private room = 6;
+  /** Rows that were asked for beyond the room. */
+  private more = 0;
   private chosen: number | null = null;
   private theme: ThemeName = "light";
 
@@ -69,8 +72,10 @@ export class ChangesPanel {
     this.draw();
   }
 
+  /** How many rows there is room for. */
   setRoom(rows: number): void {
-    this.shown = Math.max(this.shown, rows);
+    if (rows === this.room) return;
+    this.room = rows;
     this.draw();
   }
 
@@ -93,11 +98,12 @@ export class ChangesPanel {
       `beyond noise, each once; times and counts per ${this.hasSteps ? "step and " : ""}rank. ` +
       (tested > 0 ? `${plural(tested, "time")} tested. ` : "") +
       (rows.length > 0 ? "Click one to mark its events on both sides." : "");
-    const left = rows.length - this.shown;
+    const shown = this.room + this.more;
+    const left = rows.length - shown;
     fill(
       this.body,
       rows.length > 0 && this.header(),
-      ...rows.slice(0, this.shown).map((row, at) => this.row(row, at)),
+      ...rows.slice(0, shown).map((row, at) => this.row(row, at)),
       rows.length === 0 &&
         h("p", { class: "hta-note" }, noteOf(frame) || "Nothing changed beyond the noise."),
       left > 0 &&
@@ -108,7 +114,7 @@ export class ChangesPanel {
             class: "hta-link hta-diff-more",
             on: {
               click: () => {
-                this.shown += MORE;
+                this.more += MORE;
                 this.draw();
               },
             },
@@ -161,7 +167,10 @@ export class ChangesPanel {
       h(
         "div",
         { role: "cell" },
-        h("i", { class: "hta-diff-swatch", style: { background: barColour(diff, this.theme) } }),
+        h("i", {
+          class: "hta-diff-swatch",
+          style: lookStyle(classLook(classOfChange(change, before, after), this.theme)),
+        }),
         ` ${change}`,
       ),
       h(

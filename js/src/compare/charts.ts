@@ -8,6 +8,7 @@ import { type About, type Frame, type Frames, type Row, rowsOf, text, turned } f
 import { medianShare, type Totals } from "./headline";
 import { Icicle } from "./icicle";
 import { NamesTable } from "./names_table";
+import { fillRoom, type Room } from "./room";
 import { Strip } from "./strip";
 import { lengthsOf, stepLabel, withLengths } from "./strip_layout";
 import { Waterfall } from "./waterfall";
@@ -26,9 +27,6 @@ export interface ChartsWays {
   say(words: string | null): void;
   fail(error: unknown): void;
 }
-
-/** Rows of names and changes at first. */
-const ROOM = { narrow: { names: 10, changes: 6 }, wide: { names: 20, changes: 10 } };
 
 export class Charts {
   readonly strip: Strip;
@@ -74,12 +72,13 @@ export class Charts {
     }
   }
 
-  arrange(wide: boolean): void {
-    const room = wide ? ROOM.wide : ROOM.narrow;
-    this.names.setRoom(room.names);
-    this.changes.setRoom(room.changes);
-    this.strip.setWidth(this.strip.el.clientWidth);
-    this.icicle.setWidth(this.icicle.el.clientWidth);
+  /** `timelines` lie in the column of the strip and the tree, where there are columns. */
+  arrange(room: Room, timelines: HTMLElement): void {
+    const { strip, icicle, waterfall, names, changes } = this;
+    strip.setWidth(strip.el.clientWidth);
+    icicle.setWidth(icicle.el.clientWidth);
+    const left = [strip.el, timelines, icicle.el];
+    fillRoom(room, { waterfall: waterfall.el, names, changes, left });
   }
 
   async framed(name: string): Promise<Frame> {

@@ -3,7 +3,7 @@
 import { fill, h } from "../app/dom";
 import type { ThemeName } from "../contract";
 import { formatCount } from "../draw/format";
-import { classLook, type ClassGroup, countOf, GROUPS } from "./event_classes";
+import { classLook, type ClassGroup, countOf, GROUPS, lookStyle } from "./event_classes";
 
 export type Colour = "change" | "kind" | "name";
 
@@ -93,16 +93,9 @@ export class ColourLegend {
     return h(
       "span",
       { class: "hta-diff-key", title: `${group.name}: ${group.words}.${words}` },
-      ...group.classes.map((name) => {
-        const { colour, hatched, faint } = classLook(name, this.theme);
-        const style: Record<string, string> = hatched
-          ? {
-              background: `repeating-linear-gradient(135deg, ${colour} 0 2px, transparent 2px 5px)`,
-              "box-shadow": `inset 2px 0 ${colour}`,
-            }
-          : { background: colour, opacity: faint === true ? "0.45" : "1" };
-        return h("i", { class: "hta-diff-swatch", style });
-      }),
+      ...group.classes.map((name) =>
+        h("i", { class: "hta-diff-swatch", style: lookStyle(classLook(name, this.theme)) }),
+      ),
       h("span", {}, group.name),
       count !== null && h("small", {}, formatCount(count)),
     );

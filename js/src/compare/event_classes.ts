@@ -56,6 +56,10 @@ const COLOURS: Readonly<Record<ThemeName, Readonly<Record<EventClass, string>>>>
 
 const HATCHED: ReadonlySet<EventClass> = new Set(["only_here", "replaced"]);
 
+/** From here on longer by much, and by very much; as Python has them. */
+const THIRD = 4 / 3;
+const TWICE = 2;
+
 const TURNED: Partial<Record<EventClass, EventClass>> = {
   slower_1: "faster_1",
   slower_2: "faster_2",
@@ -73,6 +77,25 @@ export function shownClass(name: EventClass, swapped: boolean): EventClass {
 export function classLook(name: EventClass, theme: ThemeName): ClassLook {
   const faint = name === "not_compared";
   return { colour: COLOURS[theme][name], hatched: HATCHED.has(name), faint };
+}
+
+/** The class of what changes list: a change, and how long it takes before and after. */
+export function classOfChange(change: string, before: number, after: number): EventClass {
+  if (change === "added" || change === "removed") return "only_here";
+  if (change === "moved" || change === "replaced") return change;
+  if (before === after) return "same";
+  const ratio = Math.max(before, after) / Math.max(Math.min(before, after), 1);
+  const size = ratio >= TWICE ? 3 : ratio >= THIRD ? 2 : 1;
+  return `${after > before ? "slower" : "faster"}_${size}`;
+}
+
+/** A look as the style of an element. */
+export function lookStyle({ colour, hatched, faint }: ClassLook): Record<string, string> {
+  if (!hatched) return { background: colour, opacity: faint === true ? "0.45" : "1" };
+  return {
+    background: `repeating-linear-gradient(135deg, ${colour} 0 2px, transparent 2px 5px)`,
+    "box-shadow": `inset 2px 0 ${colour}`,
+  };
 }
 
 export function eventClasses(swapped: boolean): Classes {

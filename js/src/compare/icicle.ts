@@ -3,7 +3,9 @@
 import { fill, h } from "../app/dom";
 import type { ThemeName } from "../contract";
 import { formatDuration } from "../draw/format";
+import { betterOn, rgb } from "../draw/paints";
 import { countWords, DELTAS, deltaColour, deltaWords, shareWords } from "./delta";
+import { classLook, lookStyle } from "./event_classes";
 import { type Frame, noteOf, number, type Row, rowsOf, text } from "./frames";
 
 export interface Tile {
@@ -17,6 +19,9 @@ export interface Tile {
 const ROW = 20;
 const LEAST_PX = 2;
 const LABEL_PX = 30;
+/** How far the lines of what is on one side alone reach. */
+const HATCH_PX = 10;
+const INKS = ["#ffffff", "#12171e"] as const;
 
 const size = (row: Row): number => Math.max(number(row, "before_ns"), number(row, "after_ns"));
 
@@ -51,6 +56,17 @@ export function placeTiles(frame: Frame, top: number, width: number): Tile[] {
   if (focus !== null) place(focus, 0, width, 0);
   else spread(children.get(-1) ?? [], 0, width, 0, 0);
   return tiles;
+}
+
+/** What has no partner is hatched at its start, as on the timelines; behind it words stay readable. */
+function aloneStyle(ground: string, theme: ThemeName): Record<string, string> {
+  const { colour } = classLook("only_here", theme);
+  return {
+    background:
+      `linear-gradient(90deg, transparent ${HATCH_PX}px, ${ground} 0), ` +
+      `repeating-linear-gradient(135deg, ${colour} 0 2px, ${ground} 2px 5px)`,
+    "padding-left": `${HATCH_PX + 4}px`,
+  };
 }
 
 export class Icicle {
@@ -132,6 +148,8 @@ export class Icicle {
       "faster −85 %",
       ...colours.map((colour) => h("i", { style: { background: colour } })),
       "+85 % slower",
+      h("b", { class: "hta-diff-swatch", style: lookStyle(classLook("only_here", this.theme)) }),
+      "new or gone",
     );
   }
 
@@ -172,12 +190,13 @@ export class Icicle {
     const share = before > 0 ? diff / before : after > 0 ? Infinity : 0;
     const state = before === 0 ? "new" : after === 0 ? "gone" : shareWords(diff, before);
     const counts = countWords(number(row, "before_count"), number(row, "after_count"));
-    const deepest = Math.abs(share) >= 0.85;
+    const alone = !Number.isFinite(share) || after === 0;
+    const ground = deltaColour(alone ? 0 : share, this.theme);
     return h(
       "button",
       {
         type: "button",
-        class: `hta-diff-tile${deepest ? " hta-diff-deep" : ""}`,
+        class: "hta-diff-tile",
         "data-node": node,
         title:
           `${text(row, "name")}\n${formatDuration(before)} → ${formatDuration(after)} a step, ` +
@@ -186,7 +205,8 @@ export class Icicle {
           left: `${x}px`,
           top: `${depth * ROW}px`,
           width: `${Math.max(width - 1, 1)}px`,
-          background: deltaColour(share, this.theme),
+          color: betterOn(rgb(ground), INKS),
+          ...(alone ? aloneStyle(ground, this.theme) : { background: ground }),
         },
         on: {
           click: () => {

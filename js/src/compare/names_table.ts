@@ -4,6 +4,7 @@ import { fill, h } from "../app/dom";
 import type { ThemeName } from "../contract";
 import { formatDuration, plural } from "../draw/format";
 import { barColour, countWords, deltaWords } from "./delta";
+import { classLook, classOfChange, lookStyle } from "./event_classes";
 import { type Frame, number, type Row, rowsOf, text } from "./frames";
 
 type Key = "name" | "before_ns" | "after_ns" | "diff_ns" | "count";
@@ -41,6 +42,13 @@ export function sortedNames(frame: Frame, key: Key, descending: boolean, filter:
   );
 }
 
+/** How much is told by the length; what has no partner, or another one, by its form as well. */
+function barStyle(change: string, diff: number, theme: ThemeName): Record<string, string> {
+  const look = classOfChange(change, 0, diff);
+  if (look === "only_here" || look === "replaced") return lookStyle(classLook(look, theme));
+  return { background: barColour(diff, theme) };
+}
+
 export class NamesTable {
   readonly el = h("section", { class: "hta-diff-pane hta-diff-names" });
   private readonly input: HTMLInputElement;
@@ -50,8 +58,9 @@ export class NamesTable {
   private frame: Frame | null = null;
   private key: Key = "diff_ns";
   private descending = true;
-  private shown = 10;
   private room = 10;
+  /** Rows that were asked for beyond the room. */
+  private more = 0;
   private chosen: string | null = null;
   private theme: ThemeName = "light";
 
@@ -77,7 +86,6 @@ export class NamesTable {
   setRoom(rows: number): void {
     if (rows === this.room) return;
     this.room = rows;
-    this.shown = rows;
     this.draw();
   }
 
@@ -106,11 +114,12 @@ export class NamesTable {
     const rows = sortedNames(frame, this.key, this.descending, this.input.value);
     const diffs = rows.map((row) => number(row, "diff_ns"));
     const scale = { less: Math.max(0, -Math.min(0, ...diffs)), more: Math.max(0, ...diffs) };
-    const left = rows.length - this.shown;
+    const shown = this.room + this.more;
+    const left = rows.length - shown;
     fill(
       this.body,
       this.header(),
-      ...rows.slice(0, this.shown).map((row) => this.row(row, scale)),
+      ...rows.slice(0, shown).map((row) => this.row(row, scale)),
       rows.length === 0 &&
         h(
           "p",
@@ -125,7 +134,7 @@ export class NamesTable {
             class: "hta-link hta-diff-more",
             on: {
               click: () => {
-                this.shown += MORE;
+                this.more += MORE;
                 this.draw();
               },
             },
@@ -228,7 +237,7 @@ export class NamesTable {
             style: {
               left: `${diff < 0 ? zero - long : zero}%`,
               width: `${long}%`,
-              background: barColour(diff, this.theme),
+              ...barStyle(text(row, "change"), diff, this.theme),
             },
           }),
         ),

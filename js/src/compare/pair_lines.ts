@@ -4,7 +4,8 @@ import { fill, h } from "../app/dom";
 import type { Brief, ThemeName } from "../contract";
 import { formatDuration } from "../draw/format";
 import { THEMES } from "../draw/theme";
-import { deltaColour, deltaWords, shareWords } from "./delta";
+import { deltaWords, shareWords } from "./delta";
+import { classLook, classOfChange } from "./event_classes";
 
 export interface Pair {
   /** In the order of display; null without a partner. */
@@ -23,6 +24,8 @@ export interface LinesWays {
 }
 
 const HEIGHT = 40;
+/** Of the longer: within this, lines that nobody asked about one by one are of pairs alike. */
+const SAME = 0.05;
 
 /** What a pair says: name, both durations, difference, and what became of it. */
 export function pairWords({ events, status }: Pair): {
@@ -63,6 +66,8 @@ export class PairLines {
   private width = 0;
   private frame = 0;
   private on = false;
+  /** Nothing lies between the timelines: pairs are told in words alone. */
+  private flat = false;
 
   constructor(private readonly ways: LinesWays) {
     this.button = h(
@@ -90,6 +95,12 @@ export class PairLines {
     this.redraw();
   }
 
+  setFlat(flat: boolean): void {
+    this.flat = flat;
+    this.button.hidden = flat;
+    this.canvas.hidden = flat;
+  }
+
   hover(pair: Pair | null): void {
     this.hovered = pair;
     this.say();
@@ -114,7 +125,7 @@ export class PairLines {
   }
 
   get wantsTies(): boolean {
-    return this.on;
+    return this.on && !this.flat;
   }
 
   redraw(): void {
@@ -143,7 +154,7 @@ export class PairLines {
 
   private draw(): void {
     const { canvas, width, ways } = this;
-    if (width === 0) return;
+    if (width === 0 || this.flat) return;
     const dpr = window.devicePixelRatio || 1;
     const [wide, high] = [Math.round(width * dpr), Math.round(HEIGHT * dpr)];
     if (canvas.width !== wide || canvas.height !== high) {
@@ -173,12 +184,12 @@ export class PairLines {
     }
     pen.setLineDash([]);
     for (const [start, dur, start2, dur2] of this.on ? this.ties : []) {
-      this.band(pen, [start, dur], [start2, dur2], 0.55, false);
+      this.band(pen, [start, dur], [start2, dur2], "changed", false);
     }
     for (const pair of [this.selected, this.hovered]) {
       const [one, two] = pair?.events ?? [null, null];
       if (one === null || two === null) continue;
-      this.band(pen, [one.start, one.dur], [two.start, two.dur], 0.9, true);
+      this.band(pen, [one.start, one.dur], [two.start, two.dur], pair?.status ?? "", true);
     }
     pen.restore();
   }
@@ -187,7 +198,7 @@ export class PairLines {
     pen: CanvasRenderingContext2D,
     above: readonly [number, number],
     below: readonly [number, number],
-    alpha: number,
+    status: string,
     outlined: boolean,
   ): void {
     const { ways } = this;
@@ -195,8 +206,6 @@ export class PairLines {
     const x = (place: 0 | 1, time: number): number => ways.xOf(place, time);
     const [a0, a1] = [x(0, above[0]), x(0, above[0] + above[1])];
     const [b0, b1] = [x(1, below[0]), x(1, below[0] + below[1])];
-    const diff = below[1] - above[1];
-    const share = above[1] > 0 ? diff / above[1] : 0;
     pen.beginPath();
     pen.moveTo(a0, 0);
     pen.lineTo(Math.max(a1, a0 + 1), 0);
@@ -204,9 +213,13 @@ export class PairLines {
     pen.lineTo(b0, HEIGHT);
     pen.bezierCurveTo(b0, HEIGHT / 2, a0, HEIGHT / 2, a0, 0);
     pen.closePath();
-    pen.globalAlpha = alpha;
-    const same = Math.abs(share) <= 0.05;
-    pen.fillStyle = same ? theme.rule : deltaColour(share, this.theme);
+    pen.globalAlpha = outlined ? 0.9 : 0.55;
+    const [long, short] = [Math.max(above[1], below[1]), Math.min(above[1], below[1])];
+    const same = status === "same" || (status === "changed" && long - short <= SAME * long);
+    pen.fillStyle = classLook(
+      same ? "same" : classOfChange(status, above[1], below[1]),
+      this.theme,
+    ).colour;
     pen.fill();
     pen.globalAlpha = 1;
     if (!outlined) return;

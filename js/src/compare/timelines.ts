@@ -8,6 +8,7 @@ import type { Model } from "../app/shared";
 import type { Scene, Source, ThemeName } from "../contract";
 import { kernelSays } from "../dash/kernel_words";
 import type { LiveSource } from "../data/offline";
+import { type Arrange, ArrangeChoice, arrangedIn } from "./arrangement";
 import { type Colour, ColourLegend } from "./colour_legend";
 import { Coupling, other } from "./coupling";
 import { eventClasses } from "./event_classes";
@@ -49,6 +50,7 @@ export class Timelines {
   readonly linking: Linking;
   readonly history: PairHistory;
   private readonly colours: ColourLegend;
+  private readonly choice: ArrangeChoice;
   private readonly lines: PairLines;
   private readonly places: [HTMLElement, HTMLElement];
   private readonly apps: [TimelineApp, TimelineApp] | null;
@@ -62,6 +64,7 @@ export class Timelines {
     const { source } = ways;
     this.sources = [new SideSource(source, 0), new SideSource(source, 1)];
     this.colours = new ColourLegend((colour) => ways.keep("color", colour));
+    this.choice = new ArrangeChoice((arrange) => ways.keep("arrange", arrange));
     this.lines = new PairLines({
       xOf: (place, time) => this.apps?.[this.sideAt(place)].led.xOf(time) ?? 0,
       lanes: () => this.linking.lanes(),
@@ -73,7 +76,7 @@ export class Timelines {
     this.el = h(
       "section",
       { class: "hta-diff-timelines", "aria-label": "Timelines" },
-      this.colours.el,
+      h("div", { class: "hta-diff-times-head" }, this.colours.el, this.choice.el),
       this.places[0],
       this.lines.el,
       this.places[1],
@@ -107,6 +110,17 @@ export class Timelines {
   }
 
   // --- what others ask for ------------------------------------------------------------------------
+
+  /** Lay them out in so many px; returns whether they are beside each other. */
+  arrange(width: number): boolean {
+    const chosen = (this.ways.model.get("arrange") ?? "stacked") as Arrange;
+    const { beside, why } = arrangedIn(width, chosen);
+    this.choice.show(chosen, why);
+    this.el.classList.toggle("hta-diff-beside", beside);
+    this.lines.setFlat(beside);
+    for (const app of this.apps ?? []) app.led.setSlim(beside);
+    return beside;
+  }
 
   setWidth(): void {
     this.lines.setWidth(this.lines.el.clientWidth);

@@ -104,23 +104,27 @@ export class DiffToolbar {
       "div",
       { class: "hta-toolbar hta-dash-toolbar", role: "toolbar", "aria-label": "Comparison" },
       h("div", { class: "hta-name hta-grow" }, this.title, this.facts, this.badge),
-      hasEvents &&
-        h(
-          "div",
-          { class: "hta-diff-align" },
-          h("span", { class: "hta-note" }, "Align"),
+      h(
+        "div",
+        { class: "hta-diff-controls" },
+        hasEvents &&
           h(
-            "span",
-            { class: "hta-diff-choice", role: "group", "aria-label": "Align" },
-            ...this.bases,
+            "div",
+            { class: "hta-diff-align" },
+            h("span", { class: "hta-note" }, "Align"),
+            h(
+              "span",
+              { class: "hta-diff-choice", role: "group", "aria-label": "Align" },
+              ...this.bases,
+            ),
+            this.select,
           ),
-          this.select,
-        ),
-      hasEvents && about.rank_pairs.length > 1 && this.pairs,
-      hasEvents && h("div", { class: "hta-pair" }, this.undo, this.redo),
-      hasEvents && this.link,
-      button({ text: "Swap", name: "Swap: before becomes after", press: () => ways.swap() }),
-      (hasEvents || ways.savePage !== null) && exports,
+        hasEvents && about.rank_pairs.length > 1 && this.pairs,
+        hasEvents && h("div", { class: "hta-pair" }, this.undo, this.redo),
+        hasEvents && this.link,
+        button({ text: "Swap", name: "Swap: before becomes after", press: () => ways.swap() }),
+        (hasEvents || ways.savePage !== null) && exports,
+      ),
     );
   }
 
@@ -162,17 +166,18 @@ export class DiffToolbar {
     fill(this.facts, about.facts);
     this.cautions = about.cautions;
     this.badge.hidden = about.cautions.length === 0;
-    const said = about.cautions.map(({ text }) => text).join(" · ");
+    const [first = "", ...rest] = about.cautions.map(({ text }) => text);
+    const more = rest.length > 0 ? ` and ${plural(rest.length, "more caution")}` : "";
     fill(
       this.badge,
-      h("span", { class: "hta-diff-caution-long" }, `⚠ ${said}`),
+      h("span", { class: "hta-diff-caution-long" }, `⚠ ${first}${more}`),
       h(
         "span",
         { class: "hta-diff-caution-short" },
         `⚠ ${plural(about.cautions.length, "caution")}`,
       ),
     );
-    this.badge.title = said;
+    this.badge.title = [first, ...rest].join("\n");
   }
 
   setBase(base: Base): void {

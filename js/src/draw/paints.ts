@@ -61,7 +61,8 @@ export function contrast(a: Rgb, b: Rgb): number {
   return (light + 0.05) / (dark + 0.05);
 }
 
-function betterOn(ground: Rgb, texts: readonly [string, string]): string {
+/** The text that is easier to read there. */
+export function betterOn(ground: Rgb, texts: readonly [string, string]): string {
   const [a, b] = texts;
   return contrast(rgb(a), ground) >= contrast(rgb(b), ground) ? a : b;
 }

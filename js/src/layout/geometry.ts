@@ -33,16 +33,18 @@ export interface Geometry {
 const MINIMAP_PAD = 3;
 const STRIP_PAD = 2;
 
+/** `slim`: names are narrow and nothing stands on the right, however wide it is. */
 export function geometryOf(
   width: number,
   height: number,
   dpr: number,
   stripRows: number,
   lateRow = false,
+  slim = false,
 ): Geometry {
-  const narrow = width < SIZE.gutterFrom;
+  const narrow = slim || width < SIZE.gutterFrom;
   const gutter = narrow ? SIZE.gutterNarrow : SIZE.gutter;
-  const margin = width >= SIZE.marginFrom ? SIZE.margin : 0;
+  const margin = !slim && width >= SIZE.marginFrom ? SIZE.margin : 0;
   const minimapHeight = SIZE.minimap - MINIMAP_PAD;
   const axisTop = SIZE.minimap + MINIMAP_PAD + 1;
   const stripTop = axisTop + SIZE.axis;

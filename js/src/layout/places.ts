@@ -8,8 +8,14 @@ function saysLate(scene: Scene): boolean {
   return scene.ranks.some(({ summary }) => summary.some(({ wait }) => wait !== undefined));
 }
 
-export function placesOf(scene: Scene, width: number, height: number, dpr: number): Geometry {
+export function placesOf(
+  scene: Scene,
+  width: number,
+  height: number,
+  dpr: number,
+  slim = false,
+): Geometry {
   const late = saysLate(scene);
   const rows = [scene.steps.length > 0, scene.phases.length > 0, late].filter(Boolean).length;
-  return geometryOf(width, height, dpr, rows, late);
+  return geometryOf(width, height, dpr, rows, late, slim);
 }

@@ -92,6 +92,8 @@ def test_the_pair_is_written_as_one_trace(view, tmp_path):
 def test_what_is_no_base_or_no_side_is_refused(sides):
     with pytest.raises(hw.TraceError, match="no time base 'weeks'"):
         hw.TraceDiff(*sides, align="weeks")
+    with pytest.raises(hw.TraceError, match="no arrangement 'heap'"):
+        hw.TraceDiff(*sides, arrange="heap")
     with pytest.raises(TypeError, match="not <class 'int'>"):
         hw.TraceDiff(sides[0], 5)
 
