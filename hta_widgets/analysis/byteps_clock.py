@@ -16,7 +16,7 @@ from hta_widgets.model.byteps_requests import requests_of
 
 from .byteps_files import NO_SERVERS, NO_WORKERS
 from .byteps_requests import raw_keys
-from .results import result
+from .results import by_column, result
 from .scope import parts
 
 __all__ = ["byteps_clock", "byteps_offsets"]
@@ -128,15 +128,11 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
                         worker.job,
                     )
                 )
-    data = list(zip(*rows, strict=True)) or [()] * (len(_COLUMNS) + 1)
     note = NO_WORKERS if not workers else NO_SERVERS if not servers else ""
     if workers and servers and not rows:
         note = "no worker's requests can be told apart at the servers: are they of one run?"
     return result(
-        {
-            **{name: np.array(data[at], np.int64) for at, name in enumerate(_COLUMNS)},
-            "job": pd.Series(data[-1], dtype=object),
-        },
+        by_column(rows, dict.fromkeys(_COLUMNS, np.int64) | {"job": object}),
         matched={"workers": len(workers), "servers": len(servers)},
         note=note,
     )

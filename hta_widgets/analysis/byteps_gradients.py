@@ -12,7 +12,7 @@ from hta_widgets.model import Selection, TraceSet
 from hta_widgets.model.byteps import StageRows, TotalRows, WorkerRows, partition
 
 from .byteps_files import NO_WORKERS, worker_parts
-from .results import categorical, joined, result
+from .results import categorical, joined_columns, result
 
 __all__ = ["byteps_gradient_stages", "byteps_gradients"]
 
@@ -83,7 +83,7 @@ def byteps_gradients(
     """
     found = worker_parts(traces, selection, window, ranks)
     names: dict[str, int] = {}
-    columns: dict[str, list[Ints]] = {}
+    blocks: list[dict[str, Ints]] = []
     jobs: list[str | None] = []
     matched = {"totals": 0, "stages": 0}
     unfinished = incomplete = 0
@@ -99,29 +99,29 @@ def byteps_gradients(
         code = np.array([names.setdefault(name, len(names)) for name in rows.tensors], np.int64)
         count = len(own)
         jobs += [part.trace.job] * count
-        for name, values in {
-            "rank": np.full(count, part.rank),
-            "worker": np.full(count, part.trace.worker),
-            "local_rank": np.full(count, part.trace.local_rank),
-            "tensor": code[totals.tensor[own]] if count else np.empty(0, np.int64),
-            "step": totals.step[own],
-            "start_ns": totals.start_ns[own] + part.trace.shift_ns,
-            "total_ns": totals.dur_ns[own],
-            "busy_ns": of_total["busy"][own],
-            "queue_ns": of_total["queue"][own],
-            "tail_ns": of_total["tail"][own],
-            "critical_partition": of_total["partition"][own],
-            "critical_key": of_total["key"][own],
-            "critical": of_total["last"][own],
-        }.items():
-            columns.setdefault(name, []).append(values)
-    data = {name: joined(columns.get(name, [])) for name in _COLUMNS}
+        blocks.append(
+            {
+                "rank": np.full(count, part.rank),
+                "worker": np.full(count, part.trace.worker),
+                "local_rank": np.full(count, part.trace.local_rank),
+                "tensor": code[totals.tensor[own]] if count else np.empty(0, np.int64),
+                "step": totals.step[own],
+                "start_ns": totals.start_ns[own] + part.trace.shift_ns,
+                "total_ns": totals.dur_ns[own],
+                "busy_ns": of_total["busy"][own],
+                "queue_ns": of_total["queue"][own],
+                "tail_ns": of_total["tail"][own],
+                "critical_partition": of_total["partition"][own],
+                "critical_key": of_total["key"][own],
+                "critical": of_total["last"][own],
+            }
+        )
+    data = joined_columns(blocks, _COLUMNS, critical=np.bool_)
     return result(
         {
             **{name: data[name] for name in ("rank", "worker", "local_rank")},
             "tensor": categorical(data["tensor"], list(names)),
-            **{name: data[name] for name in _COLUMNS[4:-1]},
-            "critical": data["critical"].astype(bool),
+            **{name: data[name] for name in _COLUMNS[4:]},
             "job": pd.Series(jobs, dtype=object),
         },
         matched=matched,
@@ -256,7 +256,7 @@ def byteps_gradient_stages(
         stages += [name for name in rows.stages if name not in stages]
         for name in rows.tensors:
             tensors.setdefault(name, len(tensors))
-    columns: dict[str, list[Ints]] = {}
+    blocks: list[dict[str, npt.NDArray[np.generic]]] = []
     for part, rows, _ in found:
         mine = gradients[(gradients["rank"] == part.rank) & (gradients["critical_partition"] >= 0)]
         at = _of_partitions(rows.parts, mine["critical_key"], mine["step"])
@@ -265,31 +265,44 @@ def byteps_gradient_stages(
         parts = rows.parts
         copy = rows.stages.index("COPYH2D")
         waits = (parts.stage[at] == copy) & (parts.queue_ns[at] > 0) & (not rows.is_root)
-        for name, values in {
-            "rank": np.full(len(at), part.rank),
-            "worker": np.full(len(at), part.trace.worker),
-            "local_rank": np.full(len(at), part.trace.local_rank),
-            "tensor": tensor_code[parts.tensor[at]] if len(at) else at,
-            "step": parts.step[at],
-            "stage": stage_code[parts.stage[at]],
-            "start_ns": parts.start_ns[at] + part.trace.shift_ns,
-            "dur_ns": parts.dur_ns[at],
-            "queue_ns": parts.queue_ns[at],
-            "waits_for_root": waits,
-        }.items():
-            columns.setdefault(name, []).append(values)
-    names = ("rank", "worker", "local_rank", "tensor", "step", "stage", "start_ns", "dur_ns")
-    data = {name: joined(columns.get(name, [])) for name in (*names, "queue_ns", "waits_for_root")}
+        blocks.append(
+            {
+                "rank": np.full(len(at), part.rank),
+                "worker": np.full(len(at), part.trace.worker),
+                "local_rank": np.full(len(at), part.trace.local_rank),
+                "tensor": tensor_code[parts.tensor[at]] if len(at) else at,
+                "step": parts.step[at],
+                "stage": stage_code[parts.stage[at]],
+                "start_ns": parts.start_ns[at] + part.trace.shift_ns,
+                "dur_ns": parts.dur_ns[at],
+                "queue_ns": parts.queue_ns[at],
+                "waits_for_root": waits,
+            }
+        )
+    data = joined_columns(blocks, _STAGE_COLUMNS, waits_for_root=np.bool_)
     return result(
         {
             **data,
             "tensor": categorical(data["tensor"], list(tensors)),
             "stage": categorical(data["stage"], stages),
-            "waits_for_root": data["waits_for_root"].astype(bool),
         },
         matched=gradients.attrs["matched"],
         note=gradients.attrs.get("note", ""),
     )
+
+
+_STAGE_COLUMNS = (
+    "rank",
+    "worker",
+    "local_rank",
+    "tensor",
+    "step",
+    "stage",
+    "start_ns",
+    "dur_ns",
+    "queue_ns",
+    "waits_for_root",
+)
 
 
 def _of_partitions(rows: StageRows, key: pd.Series, step: pd.Series) -> Ints:

@@ -11,7 +11,7 @@ import pandas as pd
 from hta_widgets.model import Selection, TraceSet
 
 from .byteps_files import CONSISTENT_SHARE, NO_WORKERS, told_jobs, worker_parts
-from .results import joined, result
+from .results import by_column, joined_columns, result
 
 __all__ = ["byteps_pull_blame", "byteps_pulls"]
 
@@ -47,7 +47,7 @@ def byteps_pull_blame(
         ``worker`` : int64
         ``blame`` : float64
             Share of (partition, step) in which it alone had the shortest PULL. About one over the
-            number of workers means chance; from 0.8 on it is a consistent straggler.
+            number of workers means chance; above 0.8 it is a consistent straggler.
         ``slack_ns`` : int64
             Sum of how much longer its PULLs took than the shortest: its wait for others.
         ``pulls`` : int64
@@ -81,21 +81,23 @@ def byteps_pull_blame(
                     job or None,
                 )
             )
-    data = list(zip(*rows, strict=True)) or [()] * 7
     return result(
-        {
-            "worker": np.array(data[0], np.int64),
-            "blame": np.array(data[1], np.float64),
-            "slack_ns": np.array(data[2], np.int64),
-            "pulls": np.array(data[3], np.int64),
-            "pull_ns": np.array(data[4], np.int64),
-            "straggler": np.array(data[5], np.bool_),
-            "job": pd.Series(data[6], dtype=object),
-        },
+        by_column(rows, _BLAME),
         matched=pulls.attrs["matched"],
         note=pulls.attrs.get("note", ""),
         dropped=pulls.attrs["dropped"],
     )
+
+
+_BLAME = {
+    "worker": np.int64,
+    "blame": np.float64,
+    "slack_ns": np.int64,
+    "pulls": np.int64,
+    "pull_ns": np.int64,
+    "straggler": np.bool_,
+    "job": object,
+}
 
 
 def byteps_pulls(
@@ -127,28 +129,29 @@ def byteps_pulls(
     >>> pulls.groupby(["step", "worker"])["shortest"].mean().unstack()  # doctest: +SKIP
     """
     found = worker_parts(traces, selection, window, ranks)
-    columns: dict[str, list[Ints]] = {name: [] for name in _COLUMNS}
+    blocks: list[dict[str, Ints]] = []
     jobs: list[str] = []
     matched = dropped = 0
     few = True
     for job in told_jobs(part for part, _, _ in found):
-        own: dict[str, list[Ints]] = {name: [] for name in _COLUMNS[:-2]}
+        own: list[dict[str, Ints]] = []
         for part, rows, chosen in found:
             if (part.trace.job or "") != job:
                 continue
             pull = rows.parts.stage == rows.stages.index("PULL")
             at = np.flatnonzero(pull & chosen[rows.parts.row])
-            for name, values in {
-                "key": rows.parts.key[at],
-                "step": rows.parts.step[at],
-                "worker": np.full(len(at), part.trace.worker),
-                "rank": np.full(len(at), part.rank),
-                "id": rows.parts.row[at],
-                "start_ns": rows.parts.start_ns[at] + part.trace.shift_ns,
-                "dur_ns": rows.parts.dur_ns[at],
-            }.items():
-                own[name].append(values)
-        data = {name: joined(values) for name, values in own.items()}
+            own.append(
+                {
+                    "key": rows.parts.key[at],
+                    "step": rows.parts.step[at],
+                    "worker": np.full(len(at), part.trace.worker),
+                    "rank": np.full(len(at), part.rank),
+                    "id": rows.parts.row[at],
+                    "start_ns": rows.parts.start_ns[at] + part.trace.shift_ns,
+                    "dur_ns": rows.parts.dur_ns[at],
+                }
+            )
+        data = joined_columns(own, _COLUMNS[:-2])
         matched += len(data["key"])
         workers = len(np.unique(data["worker"]))
         if workers < 2:
@@ -160,17 +163,12 @@ def byteps_pulls(
         slack = data["dur_ns"] - np.repeat(shortest, workers)
         alone = (slack.reshape(-1, workers) == 0).sum(axis=1) == 1
         data["slack_ns"], data["shortest"] = slack, (slack == 0) & np.repeat(alone, workers)
-        for name in _COLUMNS:
-            columns[name].append(data[name])
+        blocks.append(data)
         jobs += [job] * len(slack)
     note = NO_WORKERS if not found else "it takes PULLs of two workers or more" if few else ""
-    whole = {name: joined(columns[name]) for name in _COLUMNS}
+    whole = joined_columns(blocks, _COLUMNS, shortest=np.bool_)
     return result(
-        {
-            "job": pd.Series(jobs, dtype=object),
-            **whole,
-            "shortest": whole["shortest"].astype(bool),
-        },
+        {"job": pd.Series(jobs, dtype=object), **whole},
         matched={"PULL": matched},
         note=note,
         dropped=dropped,

@@ -19,7 +19,7 @@ from hta_widgets.model.byteps_requests import (
 from hta_widgets.model.intervals import total, union
 
 from .byteps_files import NO_SERVERS, server_parts
-from .results import categorical, joined, result
+from .results import by_column, categorical, joined_columns, result
 
 __all__ = ["byteps_requests", "byteps_servers"]
 
@@ -85,7 +85,7 @@ def byteps_requests(
     """
     found = server_parts(traces, selection, window, ranks)
     meaning = _meanings(traces)
-    columns: dict[str, list[npt.NDArray[np.generic]]] = {}
+    blocks: list[dict[str, npt.NDArray[np.generic]]] = []
     tensors: list[str] = []
     jobs: list[str | None] = []
     open_ = 0
@@ -104,26 +104,24 @@ def byteps_requests(
         jobs += [trace.job] * len(at)
         matched["push"] += int(requests.push[at].sum())
         matched["pull"] += int((~requests.push[at]).sum())
-        for name, values in {
-            "server": np.full(len(at), trace.server),
-            "key": requests.key[at],
-            "op": (~requests.push[at]).astype(np.int64),
-            "node": requests.node[at],
-            "iteration": requests.iteration[at],
-            "start_ns": requests.start_ns[at] + trace.shift_ns,
-            "dur_ns": dur,
-            "wait_ns": wait,
-            "service_ns": dur - wait,
-            "declared_key": declared,
-            "partition": np.where(of_raw >= 0, of_raw & 0xFFFF, -1),
-            "rank": np.full(len(at), trace.rank),
-            "id": requests.row[at],
-        }.items():
-            columns.setdefault(name, []).append(values)
-    data = {
-        name: joined(columns.get(name, []), np.uint64 if name == "key" else np.int64)
-        for name in _COLUMNS
-    }
+        blocks.append(
+            {
+                "server": np.full(len(at), trace.server),
+                "key": requests.key[at],
+                "op": (~requests.push[at]).astype(np.int64),
+                "node": requests.node[at],
+                "iteration": requests.iteration[at],
+                "start_ns": requests.start_ns[at] + trace.shift_ns,
+                "dur_ns": dur,
+                "wait_ns": wait,
+                "service_ns": dur - wait,
+                "declared_key": declared,
+                "partition": np.where(of_raw >= 0, of_raw & 0xFFFF, -1),
+                "rank": np.full(len(at), trace.rank),
+                "id": requests.row[at],
+            }
+        )
+    data = joined_columns(blocks, _COLUMNS, key=np.uint64)
     return result(
         {
             **{name: data[name] for name in ("server", "key")},
@@ -239,15 +237,12 @@ def byteps_servers(
                 part.trace.job,
             )
         )
-    names = ("server", "requests", "open", "keys", "iterations", "busy_ns", "push_ns", "wait_ns")
-    data = list(zip(*rows, strict=True)) or [()] * 10
+    names = (
+        "server", "requests", "open", "keys", "iterations", "busy_ns", "push_ns", "wait_ns",
+        "service_ns",
+    )  # fmt: skip
     return result(
-        {
-            **{
-                name: np.array(data[at], np.int64) for at, name in enumerate((*names, "service_ns"))
-            },
-            "job": pd.Series(data[9], dtype=object),
-        },
+        by_column(rows, dict.fromkeys(names, np.int64) | {"job": object}),
         matched=matched,
         note="" if found else NO_SERVERS,
     )

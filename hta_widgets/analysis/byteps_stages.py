@@ -15,7 +15,7 @@ from hta_widgets.model.intervals import total, union
 
 from .byteps_files import NO_WORKERS, worker_parts
 from .byteps_gradients import byteps_gradients
-from .results import categorical, result
+from .results import by_column, categorical, result
 
 __all__ = ["byteps_bandwidth", "byteps_stages", "byteps_steps"]
 
@@ -79,7 +79,7 @@ def byteps_stages(
     order: list[str] = list(STAGES)
     for _, rows, _ in found:
         order = _merged(order, rows.stages)
-    columns: dict[str, list[object]] = {name: [] for name in _COLUMNS}
+    lines: list[tuple[object, ...]] = []
     matched = dict.fromkeys(STAGES, 0)
     others = 0
     for part, rows, chosen in found:
@@ -90,59 +90,46 @@ def byteps_stages(
             if not len(at):
                 continue
             start, end = part.clipped(rows.parts.row[at])
-            values = (
-                part.rank,
-                part.trace.worker,
-                part.trace.local_rank,
-                order.index(name),
-                len(at),
-                int((end - start).sum()),
-                total(union(start, end)),
-                float((end - start).mean()),
-                int((end - start).max()),
-                int(rows.parts.queue_ns[at][rows.parts.complete[at]].sum()),
-                rows.is_root,
-                name == "COPYH2D" and not rows.is_root,
-                part.trace.job,
+            lines.append(
+                (
+                    part.rank,
+                    part.trace.worker,
+                    part.trace.local_rank,
+                    order.index(name),
+                    len(at),
+                    int((end - start).sum()),
+                    total(union(start, end)),
+                    float((end - start).mean()),
+                    int((end - start).max()),
+                    int(rows.parts.queue_ns[at][rows.parts.complete[at]].sum()),
+                    rows.is_root,
+                    name == "COPYH2D" and not rows.is_root,
+                    part.trace.job,
+                )
             )
-            for column, value in zip(_COLUMNS, values, strict=True):
-                columns[column].append(value)
-    frame = {
-        name: np.array(columns[name], np.int64)
-        for name in _COLUMNS
-        if name not in {"mean_ns", "root", "waits_for_root", "job"}
-    }
+    columns = by_column(lines, _COLUMNS)
     return result(
-        {
-            **{name: frame[name] for name in ("rank", "worker", "local_rank")},
-            "stage": categorical(frame["stage"], order),
-            **{name: frame[name] for name in ("count", "sum_ns", "union_ns")},
-            "mean_ns": np.array(columns["mean_ns"], np.float64),
-            **{name: frame[name] for name in ("max_ns", "queue_ns")},
-            "root": np.array(columns["root"], np.bool_),
-            "waits_for_root": np.array(columns["waits_for_root"], np.bool_),
-            "job": pd.Series(columns["job"], dtype=object),
-        },
+        {**columns, "stage": categorical(columns["stage"], order)},
         matched={**matched, "others": others},
         note="" if found else NO_WORKERS,
     )
 
 
-_COLUMNS = (
-    "rank",
-    "worker",
-    "local_rank",
-    "stage",
-    "count",
-    "sum_ns",
-    "union_ns",
-    "mean_ns",
-    "max_ns",
-    "queue_ns",
-    "root",
-    "waits_for_root",
-    "job",
-)
+_COLUMNS = {
+    "rank": np.int64,
+    "worker": np.int64,
+    "local_rank": np.int64,
+    "stage": np.int64,
+    "count": np.int64,
+    "sum_ns": np.int64,
+    "union_ns": np.int64,
+    "mean_ns": np.float64,
+    "max_ns": np.int64,
+    "queue_ns": np.int64,
+    "root": np.bool_,
+    "waits_for_root": np.bool_,
+    "job": object,
+}
 
 
 def _merged(order: list[str], more: list[str]) -> list[str]:
@@ -208,14 +195,9 @@ def byteps_steps(
             )
         )
     names = [*keys, "start_ns", "span_ns", "sum_ns", "union_ns"]
-    data = list(zip(*rows, strict=True)) or [()] * 11
+    others = {"concurrency": np.float64, "tensor": object, "critical_key": np.int64}
     return result(
-        {
-            **{name: np.array(data[at], np.int64) for at, name in enumerate(names)},
-            "concurrency": np.array(data[8], np.float64),
-            "tensor": pd.Series(data[9], dtype=object),
-            "critical_key": np.array(data[10], np.int64),
-        },
+        by_column(rows, dict.fromkeys(names, np.int64) | others),
         matched=gradients.attrs["matched"],
         note=gradients.attrs.get("note", ""),
     )
@@ -263,7 +245,7 @@ def byteps_bandwidth(
     if not sizes:
         raise TraceError("no sizes given", remedy="Give the bytes of each partition by its key.")
     stages = ("PUSH", "PULL")
-    columns: list[list[float]] = []
+    lines: list[tuple[float, ...]] = []
     matched = dict.fromkeys(stages, 0)
     found = worker_parts(traces, selection, window, ranks)
     for part, rows, chosen in found:
@@ -279,23 +261,18 @@ def byteps_bandwidth(
             size = int(known[sized].sum())
             rate = size / covered * 1e3 if covered else np.nan
             trace = part.trace
-            columns.append(
-                [
+            lines.append(
+                (
                     *(part.rank, trace.worker, trace.local_rank),
                     *(code, size, covered, rate),
                     int((at & ~sized).sum()),
-                ]
+                )
             )
-    data = list(zip(*columns, strict=True)) or [()] * 8
     names = ("rank", "worker", "local_rank", "stage", "bytes", "union_ns")
-    whole = {name: np.array(data[at], np.int64) for at, name in enumerate(names)}
+    others = {"mb_per_s": np.float64, "without_size": np.int64}
+    whole = by_column(lines, dict.fromkeys(names, np.int64) | others)
     return result(
-        {
-            **whole,
-            "stage": categorical(whole["stage"], stages),
-            "mb_per_s": np.array(data[6], np.float64),
-            "without_size": np.array(data[7], np.int64),
-        },
+        {**whole, "stage": categorical(whole["stage"], stages)},
         matched=matched,
         note="" if found else NO_WORKERS,
     )

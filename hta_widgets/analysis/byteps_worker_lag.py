@@ -13,7 +13,7 @@ from hta_widgets.model.byteps_requests import Requests, node_label
 
 from .byteps_files import CONSISTENT_SHARE, NO_SERVERS, server_parts
 from .byteps_requests import waits_of
-from .results import joined, result
+from .results import by_column, joined_columns, result
 
 __all__ = ["byteps_arrivals", "byteps_worker_lag"]
 
@@ -89,24 +89,26 @@ def byteps_worker_lag(
                     job or None,
                 )
             )
-    data = list(zip(*rows, strict=True)) or [()] * 10
     return result(
-        {
-            "node": np.array(data[0], np.int64),
-            "score": np.array(data[1], np.float64),
-            "mean_lag_ns": np.array(data[2], np.float64),
-            "median_lag_ns": np.array(data[3], np.int64),
-            "max_lag_ns": np.array(data[4], np.int64),
-            "imposed_wait_ns": np.array(data[5], np.int64),
-            "iterations": np.array(data[6], np.int64),
-            "label": pd.Series(data[7], dtype=object),
-            "straggler": np.array(data[8], np.bool_),
-            "job": pd.Series(data[9], dtype=object),
-        },
+        by_column(rows, _LAG),
         matched=arrivals.attrs["matched"],
         note=arrivals.attrs.get("note", ""),
         dropped=arrivals.attrs["dropped"],
     )
+
+
+_LAG = {
+    "node": np.int64,
+    "score": np.float64,
+    "mean_lag_ns": np.float64,
+    "median_lag_ns": np.int64,
+    "max_lag_ns": np.int64,
+    "imposed_wait_ns": np.int64,
+    "iterations": np.int64,
+    "label": object,
+    "straggler": np.bool_,
+    "job": object,
+}
 
 
 def _median(lag: Ints) -> int:
@@ -143,7 +145,7 @@ def byteps_arrivals(
     >>> arrivals.pivot_table(index="iteration", columns="node", values="lag_ns")  # doctest: +SKIP
     """
     found = server_parts(traces, selection, window, ranks)
-    columns: dict[str, list[npt.NDArray[np.generic]]] = {name: [] for name in _COLUMNS}
+    blocks: list[dict[str, npt.NDArray[np.generic]]] = []
     jobs: list[str] = []
     matched = dropped = 0
     for part, requests, chosen in found:
@@ -159,30 +161,25 @@ def byteps_arrivals(
         last = latest & (latest.sum(axis=1, keepdims=True) == 1)
         waits = _pull_waits(requests, chosen, at).reshape(-1, nodes)
         imposed = np.where(last, waits.sum(axis=1, keepdims=True) - waits, 0)
-        for name, values in {
-            "server": np.full(len(at), part.trace.server),
-            "key": requests.key[at],
-            "iteration": requests.iteration[at],
-            "node": requests.node[at],
-            "start_ns": requests.start_ns[at] + part.trace.shift_ns,
-            "lag_ns": lag.ravel(),
-            "last": last.ravel(),
-            "imposed_wait_ns": imposed.ravel(),
-        }.items():
-            columns[name].append(values)
+        blocks.append(
+            {
+                "server": np.full(len(at), part.trace.server),
+                "key": requests.key[at],
+                "iteration": requests.iteration[at],
+                "node": requests.node[at],
+                "start_ns": requests.start_ns[at] + part.trace.shift_ns,
+                "lag_ns": lag.ravel(),
+                "last": last.ravel(),
+                "imposed_wait_ns": imposed.ravel(),
+            }
+        )
         jobs += [part.trace.job or ""] * len(at)
-    data = {
-        name: joined(columns[name], np.uint64 if name == "key" else np.int64) for name in _COLUMNS
-    }
+    data = joined_columns(blocks, _COLUMNS, key=np.uint64, last=np.bool_)
     note = "" if found else NO_SERVERS
     if found and not len(data["key"]):
         note = "no iteration was pushed by every node"
     return result(
-        {
-            "job": pd.Series(jobs, dtype=object),
-            **data,
-            "last": data["last"].astype(bool),
-        },
+        {"job": pd.Series(jobs, dtype=object), **data},
         matched={"push": matched},
         note=note,
         dropped=dropped,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import pandas as pd
 from hta_widgets.model.frames import dtype_of
 from hta_widgets.model.table import Pool
 
-__all__ = ["categorical", "common_codes", "joined", "result"]
+__all__ = ["by_column", "categorical", "common_codes", "joined", "joined_columns", "result"]
 
 
 def result(
@@ -48,6 +48,25 @@ def joined(arrays: Sequence[npt.NDArray[Any]], dtype: Any = np.int64) -> npt.NDA
     if not len(arrays):
         return np.empty(0, dtype=dtype)
     return np.concatenate(arrays).astype(dtype, copy=False)
+
+
+def joined_columns(
+    blocks: Sequence[Mapping[str, npt.NDArray[Any]]], names: Iterable[str], **dtypes: Any
+) -> dict[str, npt.NDArray[Any]]:
+    """Put the columns of one block per rank below each other: int64, or what `dtypes` say."""
+    return {
+        name: joined([block[name] for block in blocks], dtypes.get(name, np.int64))
+        for name in names
+    }
+
+
+def by_column(rows: Iterable[Sequence[Any]], dtypes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return rows, values in the order of `dtypes`, as columns; also where there are no rows."""
+    values = list(zip(*rows, strict=True)) or [()] * len(dtypes)
+    return {
+        name: pd.Series(column, dtype=object) if dtype is object else np.array(column, dtype)
+        for (name, dtype), column in zip(dtypes.items(), values, strict=True)
+    }
 
 
 def categorical(codes: npt.NDArray[Any], values: Sequence[str]) -> pd.Categorical:

@@ -6,21 +6,19 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from hta_widgets.errors import TraceError
 from hta_widgets.export.embed import Block, embed
 from hta_widgets.export.embed.blocks import packed
 from hta_widgets.export.page_file import (
     ascii_json,
-    built_text,
+    code_blocks,
     footer_text,
     host_script,
     page_parts,
+    page_target,
     source_files,
     version_text,
-    warn_of_size,
     write_page,
 )
 from hta_widgets.tiles import TileEngine
@@ -29,7 +27,6 @@ __all__ = ["DashboardPart", "save_html"]
 
 _TIMELINE = ("timeline.js", "state.js", "timeline.css")
 _DASHBOARD = ("dashboard.js", "state.js", "dashboard.css")
-_LEAST_MB = 0.1
 #: Beside code and events: the page's own words, names of a small job, blocks' frames.
 _WORDS_BYTES = 4000
 
@@ -89,12 +86,12 @@ def save_html(
     TraceError
         If `max_mb` is no size, or the file cannot be written.
     """
-    if not max_mb >= _LEAST_MB:
-        raise TraceError(
-            f"max_mb must be at least {_LEAST_MB}, not {max_mb}",
-            remedy="A page without any event takes about as much, one of a dashboard 0.8.",
-        )
-    target = Path(os.fspath(path)).expanduser()
+    target = page_target(
+        path,
+        max_mb,
+        least_mb=0.1,
+        remedy="A page without any event takes about as much, one of a dashboard 0.8.",
+    )
     host = host_script()
     code = _code(dashboard)
     code_bytes = len(host) + sum(block.size_bytes for block in code)
@@ -119,23 +116,14 @@ def save_html(
     blocks = [packed("document", ascii_json(document)), *code, *embedded.blocks]
     sizes = [*embedded.sizes, ("names and lanes", blocks[0].size_bytes), ("code", code_bytes)]
     title = str(scene.get("title") or document["widget"])
-    write_page(
-        target,
-        page_parts(
-            title,
-            footer_text(saved_at, files, sizes, embedded.scene["embedded"]["text"]),
-            host,
-            blocks,
-        ),
-    )
-    warn_of_size(target, max_mb)
+    footer = footer_text(saved_at, files, sizes, embedded.scene["embedded"]["text"])
+    write_page(target, page_parts(title, footer, host, blocks), max_mb)
     return str(target)
 
 
 def _code(dashboard: DashboardPart | None) -> list[Block]:
     """Return the modules that a page runs; figures of a dashboard are code as well."""
-    names = _TIMELINE if dashboard is None else _DASHBOARD
-    blocks = [packed(name, built_text(name).encode()) for name in names]
+    blocks = code_blocks(_TIMELINE if dashboard is None else _DASHBOARD)
     if dashboard is not None:
         blocks += [
             packed("bokeh.js", dashboard.bokehjs.encode()),

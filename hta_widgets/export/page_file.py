@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import warnings
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -14,18 +15,19 @@ from typing import Any
 
 from hta_widgets.errors import TraceError
 from hta_widgets.export.embed import Block
+from hta_widgets.export.embed.blocks import packed
 from hta_widgets.places import written_whole
 from hta_widgets.tiles import TileEngine
 
 __all__ = [
     "ascii_json",
-    "built_text",
+    "code_blocks",
     "footer_text",
     "host_script",
     "page_parts",
+    "page_target",
     "source_files",
     "version_text",
-    "warn_of_size",
     "write_page",
 ]
 
@@ -53,6 +55,15 @@ footer td + td { text-align: right }
 """
 
 
+def page_target(
+    path: str | os.PathLike[str], max_mb: float, *, least_mb: float, remedy: str
+) -> Path:
+    """Return where a page is to be written, where `max_mb` leaves room for its code."""
+    if not max_mb >= least_mb:
+        raise TraceError(f"max_mb must be at least {least_mb}, not {max_mb}", remedy=remedy)
+    return Path(os.fspath(path)).expanduser()
+
+
 def ascii_json(value: Any) -> bytes:
     """Return JSON without NaN, and ASCII only: names may hold what is no valid Unicode."""
     text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
@@ -70,7 +81,7 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def built_text(name: str) -> str:
+def _built_text(name: str) -> str:
     """Return a built file of the front end."""
     path = _STATIC / name
     if not path.exists():
@@ -82,10 +93,15 @@ def built_text(name: str) -> str:
 
 def host_script() -> str:
     """Return the page's own script, which stands in it as it is."""
-    script = built_text("page.js").replace("</script", "<\\/script")
+    script = _built_text("page.js").replace("</script", "<\\/script")
     if "<!--" in script:
         raise ValueError("page.js holds <!--, which a page would take for a comment")
     return script
+
+
+def code_blocks(names: Iterable[str]) -> list[Block]:
+    """Return built files of the front end as blocks of a page."""
+    return [packed(name, _built_text(name).encode()) for name in names]
 
 
 def version_text() -> str:
@@ -163,8 +179,11 @@ def _size_text(size: int) -> str:
     return f"{size / 1e3:.1f} kB" if size >= 1e3 else f"{size} B"
 
 
-def write_page(target: Path, parts: list[str]) -> None:
-    """Write the file at once: whoever opens the path sees a whole page or the one before."""
+def write_page(target: Path, parts: list[str], max_mb: float) -> None:
+    """Write the file at once: whoever opens the path sees a whole page or the one before.
+
+    It warns of a page that is larger than asked for.
+    """
 
     def refused(cause: OSError) -> TraceError:
         return TraceError(
@@ -175,10 +194,6 @@ def write_page(target: Path, parts: list[str]) -> None:
 
     with written_whole(target, refused) as file:
         file.writelines(map(str.encode, parts))
-
-
-def warn_of_size(target: Path, max_mb: float) -> None:
-    """Warn of a page that is larger than asked for."""
     written = target.stat().st_size
     if written > max_mb * 1e6:
         warnings.warn(

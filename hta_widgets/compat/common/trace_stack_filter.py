@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 
@@ -112,46 +112,35 @@ class OperatorFilter(Filter):
         raise TraceError(f"{self.method} is not offered", remedy="Choose Under, After or Before.")
 
 
-class UnderOperatorFilter(OperatorFilter):
+class _OneMethod(OperatorFilter):
+    _method: ClassVar[OperatorFilterMethod]
+
+    def __init__(
+        self,
+        op_name: str,
+        position: int,
+        include_gpu_kernels: bool = False,
+        name_column: str | None = None,
+    ) -> None:
+        super().__init__(op_name, position, self._method, include_gpu_kernels, name_column)
+
+
+class UnderOperatorFilter(_OneMethod):
     """Events within an occurrence of an operator, the operator included."""
 
-    def __init__(
-        self,
-        op_name: str,
-        position: int,
-        include_gpu_kernels: bool = False,
-        name_column: str | None = None,
-    ) -> None:
-        method = OperatorFilterMethod.Under
-        super().__init__(op_name, position, method, include_gpu_kernels, name_column)
+    _method = OperatorFilterMethod.Under
 
 
-class AfterOperatorFilter(OperatorFilter):
+class AfterOperatorFilter(_OneMethod):
     """Events that start once an occurrence of an operator has ended."""
 
-    def __init__(
-        self,
-        op_name: str,
-        position: int,
-        include_gpu_kernels: bool = False,
-        name_column: str | None = None,
-    ) -> None:
-        method = OperatorFilterMethod.After
-        super().__init__(op_name, position, method, include_gpu_kernels, name_column)
+    _method = OperatorFilterMethod.After
 
 
-class BeforeOperatorFilter(OperatorFilter):
+class BeforeOperatorFilter(_OneMethod):
     """Events that end before an occurrence of an operator starts."""
 
-    def __init__(
-        self,
-        op_name: str,
-        position: int,
-        include_gpu_kernels: bool = False,
-        name_column: str | None = None,
-    ) -> None:
-        method = OperatorFilterMethod.Before
-        super().__init__(op_name, position, method, include_gpu_kernels, name_column)
+    _method = OperatorFilterMethod.Before
 
 
 class CombinedOperatorFilter(Filter):

@@ -5,21 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from hta_widgets.errors import TraceError
 from hta_widgets.export.diff_page.answers import DiffAnswers
 from hta_widgets.export.diff_page.held import held
 from hta_widgets.export.embed.blocks import packed
 from hta_widgets.export.page_file import (
     ascii_json,
-    built_text,
+    code_blocks,
     footer_text,
     host_script,
     page_parts,
+    page_target,
     source_files,
-    warn_of_size,
     write_page,
 )
 from hta_widgets.tiles import TileEngine
@@ -65,14 +63,14 @@ def save_diff(
     TraceError
         If `max_mb` is no size, or the file cannot be written.
     """
-    if not max_mb >= 1:
-        raise TraceError(
-            f"max_mb must be at least 1, not {max_mb}",
-            remedy="Code, words and frames of a page take about as much.",
-        )
-    target = Path(os.fspath(path)).expanduser()
+    target = page_target(
+        path,
+        max_mb,
+        least_mb=1,
+        remedy="Code, words and frames of a page take about as much.",
+    )
     host = host_script()
-    code = [packed(name, built_text(name).encode()) for name in _CODE]
+    code = code_blocks(_CODE)
     code_bytes = len(host) + sum(block.size_bytes for block in code)
     saved_at = datetime.now(UTC)
     found = held(
@@ -85,6 +83,5 @@ def save_diff(
     sizes = [*found.sizes, ("code", code_bytes)]
     footer = footer_text(saved_at, list(files.items()), sizes, " ".join(found.words))
     labels = traits["_about"]["labels"]
-    write_page(target, page_parts(" → ".join(labels), footer, host, whole))
-    warn_of_size(target, max_mb)
+    write_page(target, page_parts(" → ".join(labels), footer, host, whole), max_mb)
     return str(target)
