@@ -26,6 +26,7 @@ __all__ = [
     "Pool",
     "RankColumns",
     "RecordSource",
+    "TableFile",
     "Track",
     "TrackRole",
 ]
@@ -163,6 +164,16 @@ class Track:
         return f"{self.process} · {self.label}{suffix}"
 
 
+class TableFile(Protocol):
+    """The file that the columns of a table are mapped from, and what else was written into it."""
+
+    def fact(self, name: str) -> Any:
+        """Return a plain value that was written under a name; None where there is none."""
+
+    def read(self, name: str) -> npt.NDArray[Any]:
+        """Return a column of numbers; `TraceError` where it is missing or damaged."""
+
+
 @dataclass(slots=True)
 class EventTable:
     """Complete and paired events of one rank, sorted by (start, longest first, file order)."""
@@ -203,6 +214,11 @@ class EventTable:
     def last_ns(self) -> int:
         """End of the last event; 0 without any."""
         return int(self.end_ns.max()) if len(self) else 0
+
+    @property
+    def file(self) -> TableFile | None:
+        """The file that holds just these events, of the same kinds; None where there is none."""
+        return None
 
     def with_kinds(self, kind: npt.NDArray[np.uint8]) -> EventTable:
         """Return the same events of other kinds."""

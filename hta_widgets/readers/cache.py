@@ -221,7 +221,8 @@ def _copy_of(path: str, format: str) -> Path | None:  # noqa: A002 - as in `load
 @remembered
 def _code() -> tuple[object, ...]:
     """What tells that a copy was made by this very code."""
-    stamp = code_stamp("hta_widgets", "*.py", "model/*.py", "readers/*.py", "store/*.py")
+    rooms = ("lanes", "model", "readers", "store")
+    stamp = code_stamp("hta_widgets", "*.py", *(f"{room}/*.py" for room in rooms))
     return *stamp, sys.version_info[:2], np.__version__
 
 

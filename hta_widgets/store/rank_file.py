@@ -90,6 +90,14 @@ class StoredRank:
         """Whether there is such a column."""
         return self.checked(lambda: name in self.file)
 
+    def fact(self, name: str) -> Any:
+        """Return a plain value that was written beside the columns; None where there is none."""
+        return self.checked(lambda: self.file.facts.get(name))
+
+    def read(self, name: str) -> npt.NDArray[Any]:
+        """Return a column of numbers, mapped as long as it is in use and no longer."""
+        return self.checked(lambda: self.file.numbers(name))
+
     def numbers(self, name: str) -> npt.NDArray[Any]:
         """Return a column of numbers."""
         values: npt.NDArray[Any] = self._get(name, lambda: self.file.numbers(name), None)

@@ -15,6 +15,7 @@ from hta_widgets.model.table import (
     FlowTable,
     InstantTable,
     Pool,
+    TableFile,
     Track,
 )
 
@@ -177,6 +178,11 @@ class StoredEvents(_Stored, EventTable):
         except AttributeError:
             return False
         return True
+
+    @property
+    def file(self) -> TableFile | None:
+        """The file, where the kinds are those that it was written with."""
+        return None if self.has_own_kinds else self._rank
 
     def as_stored(self) -> StoredEvents:
         """Return the same events of the kinds that the file holds."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
+from hta_widgets.lanes.kept import FACT, kept_columns
 from hta_widgets.model.mpi_profile import MpiProfile
 from hta_widgets.model.table import RecordSource
 from hta_widgets.model.trace import Trace
@@ -97,8 +98,11 @@ def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dic
             columns["metadata_text"] = _json(decoded)
         else:
             kept = keep_source(trace.source)
-            facts = kept.facts
+            facts |= kept.facts
             columns |= {f"source.{name}": column for name, column in kept.columns.items()}
+    if trace._rules_version == 0:  # noqa: SLF001 - other rules' kinds are told anew at opening
+        lanes, facts[FACT] = kept_columns(table)
+        columns |= lanes
     frame = write_columns(path, columns, facts)
     return {
         "file": path.name,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.tiles.lane_index import CounterLane, Kinds, Lane, Positions
-from hta_widgets.tiles.spans import Ints
+from hta_widgets.lanes.lane_index import CounterLane, Kinds, Lane, Positions
+from hta_widgets.lanes.spans import Ints
 
 __all__ = [
     "CELLS",

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from hta_widgets.lanes.spans import Ints
 from hta_widgets.tiles.cells import CELLS, NO_KIND
-from hta_widgets.tiles.spans import Ints
 
 __all__ = ["compacted"]
 

@@ -14,13 +14,13 @@ from hta_widgets.analysis.collective_args import comm_events
 from hta_widgets.analysis.collectives import collectives
 from hta_widgets.analysis.matching import matching
 from hta_widgets.analysis.totals import totals
+from hta_widgets.lanes.lay_out import lay_out
+from hta_widgets.lanes.layout import Job
 from hta_widgets.model import Selection, TraceSet
 from hta_widgets.tiles.briefs import checked_row
 from hta_widgets.tiles.clusters import clusters
 from hta_widgets.tiles.details import details
 from hta_widgets.tiles.lateness import Lateness
-from hta_widgets.tiles.lay_out import lay_out
-from hta_widgets.tiles.layout import Job
 from hta_widgets.tiles.marks import Members, View, marks
 from hta_widgets.tiles.names import NameKeys
 from hta_widgets.tiles.patience import PENDING, Deadline, Gradual, Recent

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from hta_widgets.lanes.spans import Ints
 from hta_widgets.model import TraceSet
 from hta_widgets.model.intervals import Covered, Intervals, subtract, union
-from hta_widgets.tiles.spans import Ints
 from hta_widgets.tiles.waits import Pieces, pieces_of, waits_without_transfers
 
 __all__ = ["Lateness", "RankLateness"]

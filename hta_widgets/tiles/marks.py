@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hta_widgets.lanes.spans import Ints
 from hta_widgets.model.table import KINDS
 from hta_widgets.tiles.protocol import pack
 from hta_widgets.tiles.rank_index import RankIndex, RowIds, Rows
-from hta_widgets.tiles.spans import Ints
 
 __all__ = ["Members", "View", "marks"]
 

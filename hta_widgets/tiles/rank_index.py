@@ -11,24 +11,27 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets import taxonomy
-from hta_widgets.model.table import KINDS, AsyncTable, InstantTable, Pool
-from hta_widgets.tiles.lane_index import (
+from hta_widgets.lanes.folded import FOLDED_ROLES, device_rows, folded_lane, folded_rows
+from hta_widgets.lanes.kept import kept_lanes
+from hta_widgets.lanes.lane_index import (
     CounterLane,
     Lane,
     Positions,
     index_counter,
     index_lane,
 )
+from hta_widgets.lanes.layout import LaneRef, Rank
+from hta_widgets.lanes.spans import Ints
+from hta_widgets.model.table import KINDS, AsyncTable, EventTable, InstantTable, Pool
 from hta_widgets.tiles.lateness import Lateness
-from hta_widgets.tiles.layout import LaneRef, Rank
-from hta_widgets.tiles.spans import Ints
 
-__all__ = ["Budget", "Classes", "RankIndex", "RowIds", "Rows"]
+__all__ = ["OF_EVENTS", "Budget", "Classes", "RankIndex", "RowIds", "Rows"]
 
-_COMMUNICATION = KINDS.index("communication")
-_ANNOTATION = KINDS.index("annotation")
 _OTHER = KINDS.index("other")
 _OPEN_BLOCK = 4096
+
+#: Roles of the lanes whose rows are those of the rank's table of events.
+OF_EVENTS = ("events", *FOLDED_ROLES)
 
 #: Ranks whose columns are held on to: as many as fit on a screen.
 MOST_TABLES = 32
@@ -192,6 +195,10 @@ class RankIndex:
             return self._overlay(ref)
         return self.rows({"async": "asyncs", "instant": "instants"}.get(ref.role, "events"))
 
+    def named(self, ref: LaneRef) -> Rows | EventTable:
+        """Return what tells name and kind of a lane's rows, without reading more of it."""
+        return self.rank.table if ref.role in OF_EVENTS else self.table_of(ref)
+
     def _overlay(self, ref: LaneRef) -> Rows:
         """Return the waits or delays of a lane as a table, one row each."""
         known = self._overlays.get(ref)
@@ -229,7 +236,7 @@ class RankIndex:
     def classed(self, lane: int, classes: Classes) -> Lane | None:
         """Return a lane of events indexed by `classes` instead of kinds; None for other lanes."""
         ref = self.rank.ref(lane)
-        if ref.role not in {"events", "gpu", "comm", "cpu"}:
+        if ref.role not in OF_EVENTS:
             return None
         key = ("classes", self.rank.rank, ref.role, ref.sources)
         lanes = self._budget.get(key)
@@ -251,12 +258,8 @@ class RankIndex:
             case "events":
                 rows = np.flatnonzero(table.track == ref.sources[0])
                 rows = rows[table.depth[rows] == ref.depth]
-            case "gpu":
-                rows = self.device_rows[table.kind[self.device_rows] != _COMMUNICATION]
-            case "comm":
-                rows = self.device_rows[table.kind[self.device_rows] == _COMMUNICATION]
-            case "cpu":
-                rows = np.flatnonzero(self._host_members(ref))
+            case "gpu" | "comm" | "cpu":
+                rows = folded_rows(table, ref, self.device_rows)
             case "async":
                 group = rank.async_groups[ref.sources[0]]
                 rows = group.rows[group.layer == ref.depth]
@@ -290,27 +293,14 @@ class RankIndex:
         return lanes
 
     @cached_property
-    def device_rows(self) -> npt.NDArray[np.int32]:
+    def device_rows(self) -> npt.NDArray[np.intp]:
         """Rows of the events on device streams."""
-        table = self.rank.table
-        on_stream = np.array([track.role == "stream" for track in table.tracks], np.bool_)
-        if not on_stream.any():
-            return np.empty(0, np.int32)
-        return np.flatnonzero(on_stream[table.track]).astype(np.int32)
-
-    def _host_members(self, ref: LaneRef) -> npt.NDArray[np.bool_]:
-        table = self.rank.table
-        member: npt.NDArray[np.bool_]
-        if len(ref.sources) == 1:
-            member = table.track == ref.sources[0]
-        else:
-            chosen = np.zeros(len(table.tracks), np.bool_)
-            chosen[list(ref.sources)] = True
-            member = chosen[table.track]
-        return member if ref.annotations else member & (table.kind != _ANNOTATION)
+        return device_rows(self.rank.table)
 
     def _make(self, ref: LaneRef) -> list[AnyLane]:
         match ref.role:
+            case "gpu" | "comm" | "cpu":
+                return [self._folded(ref)]
             case "counter":
                 return [self._counter(ref.sources[0])]
             case "events":
@@ -320,8 +310,17 @@ class RankIndex:
                 refs = [LaneRef("async", ref.sources, depth) for depth in range(layers)]
                 return [self._lane(self.asyncs, self.members(one)) for one in refs]
             case _:
-                rows = self.members(ref)
-                return [self._lane(self.table_of(ref), rows, slices=ref.role != "cpu")]
+                return [self._lane(self.table_of(ref), self.members(ref))]
+
+    def _folded(self, ref: LaneRef) -> Lane:
+        # All that the rank's file holds at once: whoever sees one of them sees the others.
+        kept = kept_lanes(self.rank.table)
+        for other, lane in kept.items():
+            key = (self.rank.rank, other.role, other.sources)
+            if other != ref and self._budget.get(key) is None:
+                self._budget.put(key, [lane])
+        found = kept.get(ref)
+        return folded_lane(self.rank.table, ref, self.device_rows) if found is None else found
 
     def _by_depth(self, track: int, events: Rows, *, slices: bool = True) -> list[AnyLane]:
         table = self.rank.table

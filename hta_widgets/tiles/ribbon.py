@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hta_widgets.lanes.spans import Ints
 from hta_widgets.tiles.lateness import Lateness
 from hta_widgets.tiles.protocol import pack
-from hta_widgets.tiles.spans import Ints
 
 __all__ = ["Ribbon"]
 

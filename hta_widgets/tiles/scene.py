@@ -6,10 +6,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from hta_widgets.lanes.labels import job_title, place_label
+from hta_widgets.lanes.layout import Job, Rank, SummaryRow, TrackRow
 from hta_widgets.model import Problem, TraceSet
 from hta_widgets.model.table import KINDS
-from hta_widgets.tiles.labels import job_title, place_label
-from hta_widgets.tiles.layout import Job, Rank, SummaryRow, TrackRow
 from hta_widgets.tiles.strip import strip
 from hta_widgets.tiles.truth import truth
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from hta_widgets.lanes.lane_index import CounterLane
+from hta_widgets.lanes.spans import Cover, Ints, cover_of
 from hta_widgets.model.intervals import Intervals, subtract, union
 from hta_widgets.model.table import KINDS
-from hta_widgets.tiles.lane_index import CounterLane
 from hta_widgets.tiles.protocol import pack
 from hta_widgets.tiles.rank_index import RankIndex
-from hta_widgets.tiles.spans import Cover, Ints, cover_of
 
 __all__ = ["DeviceTimes", "compute_of", "minimap", "stats"]
 

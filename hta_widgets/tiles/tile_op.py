@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hta_widgets.lanes.lane_index import CounterLane, Lane, Positions
+from hta_widgets.lanes.layout import LaneRef
 from hta_widgets.tiles.cells import (
     CELLS,
     MAX_LEVEL,
@@ -23,12 +25,10 @@ from hta_widgets.tiles.cells import (
     tiles,
 )
 from hta_widgets.tiles.compact import compacted
-from hta_widgets.tiles.lane_index import CounterLane, Lane, Positions
-from hta_widgets.tiles.layout import LaneRef
 from hta_widgets.tiles.names import NameKeys
 from hta_widgets.tiles.patience import Deadline
 from hta_widgets.tiles.protocol import pack
-from hta_widgets.tiles.rank_index import Classes, RankIndex
+from hta_widgets.tiles.rank_index import OF_EVENTS, Classes, RankIndex
 
 __all__ = ["answer_tiles"]
 
@@ -111,7 +111,7 @@ def _collect(
         classes = classes_of(index.rank.rank)
         basket.classes.append(_cell_classes(index, number, level, made, classes))
         if found:
-            of_events = index.table_of(ref).table == "events"
+            of_events = ref.role in OF_EVENTS
             found["class"] = _slice_classes(found["id"], classes if of_events else None)
     basket.add_slices(found)
 
@@ -119,14 +119,15 @@ def _collect(
 def _slices(index: RankIndex, ref: LaneRef, lane: Lane, at: Positions, names: NameKeys) -> Slices:
     if not len(at):
         return {}
-    table, rows = index.table_of(ref), lane.rows_of(at)
+    # Times are those of the index: the table's columns of them may not even be read yet.
+    named, rows = index.named(ref), lane.rows_of(at)
     flags = lane.overlapped(at).astype(np.uint8) * TRIMMED
     return {
-        "start": table.start_ns[rows] + index.rank.shift_ns,
-        "dur": table.dur_ns[rows],
+        "start": lane.spans.begins[at] + index.rank.shift_ns,
+        "dur": lane.durations(at),
         "id": rows,
-        "name": names.keys(table.names, table.name[rows]),
-        "kind": table.kind[rows],
+        "name": names.keys(named.names, named.name[rows]),
+        "kind": named.kind[rows],
         "flags": flags | np.uint8(SPILLED if ref.spilled else 0),
     }
 

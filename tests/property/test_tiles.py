@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from hta_widgets.lanes.lane_index import index_counter, index_lane
 from hta_widgets.tiles.cells import (
     CELLS,
     NO_KIND,
@@ -17,7 +18,6 @@ from hta_widgets.tiles.cells import (
     quantise,
     tiles,
 )
-from hta_widgets.tiles.lane_index import index_counter, index_lane
 
 KIND_COUNT = 7
 

@@ -16,15 +16,16 @@ MAY_IMPORT = {
     "taxonomy": {"errors"},
     "executors": BASE,
     "model": BASE,
-    "store": BASE | {"model"},
+    "lanes": BASE | {"model"},
+    "store": BASE | {"model", "lanes"},
     "readers": BASE | {"executors", "model", "store"},
     "analysis": BASE | {"executors", "model"},
-    "tiles": BASE | {"model", "analysis"},
+    "tiles": BASE | {"model", "lanes", "analysis"},
     "demo": BASE | {"model"},
     "charts": BASE | {"model", "analysis", "panels"},
     "panels": BASE | {"model", "analysis", "tiles"},
     "diff": BASE | {"model", "analysis"},
-    "export": BASE | {"model", "analysis", "tiles", "panels", "charts", "diff"},
+    "export": BASE | {"model", "lanes", "analysis", "tiles", "panels", "charts", "diff"},
     "widgets": BASE | {"model", "analysis", "tiles", "panels", "charts", "diff", "export"},
 }
 # These see everything: nothing imports them.
@@ -40,8 +41,8 @@ HANDED_ON = {
 }
 
 HEADLESS = {
-    "analysis", "diff", "errors", "executors", "formats", "model", "panels", "readers", "store",
-    "taxonomy", "tiles",
+    "analysis", "diff", "errors", "executors", "formats", "lanes", "model", "panels", "readers",
+    "store", "taxonomy", "tiles",
 }  # fmt: skip
 WIDGET_LIBRARIES = {"anywidget", "bokeh", "ipywidgets", "jupyterlab", "traitlets"}
 

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.export.embed.blocks import Block, ColumnWriter, packed
+from hta_widgets.lanes.layout import Rank
 from hta_widgets.model import Trace
 from hta_widgets.tiles.args_text import args_of_record
-from hta_widgets.tiles.layout import Rank
 
 __all__ = ["ArgsOfRank", "embed_args"]
 

@@ -13,10 +13,10 @@ import pandas as pd
 from hta_widgets.export.embed.blocks import Block, ColumnWriter
 from hta_widgets.export.embed.full_rank import place_of_track
 from hta_widgets.export.embed.names import Names
+from hta_widgets.lanes.layout import Job
 from hta_widgets.model.intervals import Covered
 from hta_widgets.model.table import Pool
 from hta_widgets.tiles.lateness import Lateness
-from hta_widgets.tiles.layout import Job
 
 __all__ = ["Collectives"]
 

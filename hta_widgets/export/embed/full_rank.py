@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from hta_widgets.export.embed.blocks import Block, ColumnWriter
 from hta_widgets.export.embed.names import Names, Types
-from hta_widgets.tiles.layout import LaneRef, Rank
+from hta_widgets.lanes.layout import LaneRef, Rank
 from hta_widgets.tiles.rank_index import RankIndex
 
 __all__ = ["FullRank", "place_of_track", "rank_header"]

@@ -12,13 +12,13 @@ import numpy.typing as npt
 from hta_widgets.export.embed.blocks import Block, ColumnWriter
 from hta_widgets.export.embed.full_rank import rank_header
 from hta_widgets.export.embed.names import Names, Types
+from hta_widgets.lanes.lane_index import CounterLane, Lane
+from hta_widgets.lanes.layout import LaneRef
+from hta_widgets.lanes.spans import Spans, spans_of
 from hta_widgets.model.intervals import Covered
 from hta_widgets.model.table import KINDS
 from hta_widgets.tiles.cells import NO_KIND, measure
-from hta_widgets.tiles.lane_index import CounterLane, Lane
-from hta_widgets.tiles.layout import LaneRef
 from hta_widgets.tiles.rank_index import RankIndex
-from hta_widgets.tiles.spans import Spans, spans_of
 
 __all__ = ["Grid", "Overview"]
 

@@ -15,11 +15,11 @@ from hta_widgets.export.svg.drawing import Drawing, Numbers, number
 from hta_widgets.export.svg.fonts import fitted
 from hta_widgets.export.svg.place import Place
 from hta_widgets.export.svg.rows import Band, Form
+from hta_widgets.lanes.lane_index import CounterLane, Lane
+from hta_widgets.lanes.spans import spans_of
 from hta_widgets.model.names import short_name
 from hta_widgets.tiles.cells import NO_KIND, measure
-from hta_widgets.tiles.lane_index import CounterLane, Lane
 from hta_widgets.tiles.rank_index import RankIndex, Rows
-from hta_widgets.tiles.spans import spans_of
 
 __all__ = ["Lanes"]
 

@@ -8,10 +8,10 @@ import json
 import numpy as np
 import pytest
 
+from hta_widgets.lanes.lane_index import index_lane
 from hta_widgets.readers import load
 from hta_widgets.tiles import TileEngine, unpack
 from hta_widgets.tiles.cells import tiles
-from hta_widgets.tiles.lane_index import index_lane
 
 KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>()"
 REDUCE = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long)"

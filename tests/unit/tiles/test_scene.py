@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from hta_widgets.lanes.labels import counter_label, counter_unit, job_title
 from hta_widgets.model import Problem, Problems, TraceSet
 from hta_widgets.readers import load
 from hta_widgets.tiles import TileEngine
-from hta_widgets.tiles.labels import counter_label, counter_unit, job_title
 from hta_widgets.tiles.strip import phase_name
 from hta_widgets.tiles.truth import truth
 

@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from hta_widgets.lanes.asyncs import AsyncGroup
 from hta_widgets.model import Trace
 from hta_widgets.model.table import EventTable
-from hta_widgets.tiles.asyncs import AsyncGroup
 
 __all__ = ["Job", "LaneRef", "LaneRole", "Rank", "SummaryRole", "SummaryRow", "TrackRow"]
 
@@ -57,6 +57,11 @@ class SummaryRow:
     #: Lanes of the waits and of the late arrivals in a lane of communication, -1 for none.
     wait: int = -1
     late: int = -1
+
+    @property
+    def ref(self) -> LaneRef:
+        """What the lane holds."""
+        return LaneRef(self.role, self.tracks, annotations=self.annotations)
 
 
 @dataclass(slots=True)
@@ -121,8 +126,7 @@ class Rank:
         """Return what one of this rank's lanes holds."""
         offset = lane - self.lane0
         if offset < len(self.summary):
-            row = self.summary[offset]
-            return LaneRef(row.role, row.tracks, annotations=row.annotations)
+            return self.summary[offset].ref
         overlay = offset - (self.lanes - len(self.overlays))
         if overlay >= 0:
             return self.overlays[overlay]

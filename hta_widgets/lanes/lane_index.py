@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.tiles.spans import Cover, Ints, Spans, cover_of, spans_of
+from hta_widgets.lanes.spans import Cover, Ints, Spans, cover_of, spans_of
 
 __all__ = ["CounterLane", "Kinds", "Lane", "index_counter", "index_lane"]
 

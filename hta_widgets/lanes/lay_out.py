@@ -10,14 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hta_widgets.lanes import labels
+from hta_widgets.lanes.asyncs import AsyncGroup, async_groups
+from hta_widgets.lanes.layout import Job, LaneRef, Rank, SummaryRole, SummaryRow, TrackRow
 from hta_widgets.model import Trace
 from hta_widgets.model.mpi_names import MPI_CATEGORY
 from hta_widgets.model.table import KINDS, CounterTable, EventTable, Track
-from hta_widgets.tiles import labels
-from hta_widgets.tiles.asyncs import AsyncGroup, async_groups
-from hta_widgets.tiles.layout import Job, LaneRef, Rank, SummaryRole, SummaryRow, TrackRow
 
-__all__ = ["MAX_CPU_LANES", "lay_out"]
+__all__ = ["MAX_CPU_LANES", "folded", "lay_out"]
 
 _COMMUNICATION = KINDS.index("communication")
 _ANNOTATION = KINDS.index("annotation")
@@ -41,6 +41,12 @@ def lay_out(traces: Mapping[int, Trace]) -> Job:
         ranks.append(_lay_out_rank(number, traces[number], lane, several=several))
         lane += ranks[-1].lanes
     return Job(ranks)
+
+
+def folded(table: EventTable) -> list[LaneRef]:
+    """Return what the lanes of a folded rank hold."""
+    counts, _ = _count(table)
+    return [row.ref for row in _summary(counts, _threads(counts), 0)]
 
 
 def _drawn(traces: Mapping[int, Trace]) -> list[int]:
