@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor
-from html import escape
 from typing import Any, Literal
 
-import numpy as np
 import pandas as pd
 
 from hta_widgets.errors import TraceError
 
+from .choosing import chosen_events, chosen_ranks, listed
 from .clocks import common_clock
-from .frames import event_frame, events_of, run_query
+from .frames import events_of
 from .problems import Problems
 from .selection import Selection
+from .set_looks import facts_of, html_of, summary_of
 from .subset import trace_within
 from .trace import Trace
 
@@ -102,7 +102,7 @@ class TraceSet(Mapping[int, Trace]):
         try:
             return self._traces[rank]
         except KeyError:
-            raise KeyError(f"no rank {rank!r}; the ranks are {_short(self.ranks)}") from None
+            raise KeyError(f"no rank {rank!r}; the ranks are {listed(self.ranks)}") from None
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._traces)
@@ -169,32 +169,7 @@ class TraceSet(Mapping[int, Trace]):
 
     def summary(self) -> pd.DataFrame:
         """Return one row per rank: where it comes from and what it holds."""
-        traces = list(self.values())
-
-        def text(values: Iterable[str | None]) -> pd.Series[Any]:
-            return pd.Series(list(values), dtype=object)
-
-        def numbers(values: Iterable[int]) -> Any:
-            return np.array(list(values), dtype=np.int64)
-
-        return pd.DataFrame(
-            {
-                "rank": numbers(t.rank for t in traces),
-                "job": text(t.job for t in traces),
-                "worker": numbers(t.worker for t in traces),
-                "local_rank": numbers(t.local_rank for t in traces),
-                "server": numbers(t.server for t in traces),
-                "host": text(t.host for t in traces),
-                "file": text(t.path for t in traces),
-                "format": text(t.format for t in traces),
-                "events": numbers(len(t) for t in traces),
-                "start_ns": numbers(t.start_ns for t in traces),
-                "end_ns": numbers(t.end_ns for t in traces),
-                "stated_rank": numbers(
-                    -1 if t.stated_rank is None else t.stated_rank for t in traces
-                ),
-            }
-        )
+        return summary_of(self)
 
     # --- events and parts -------------------------------------------------------------------------
 
@@ -219,7 +194,7 @@ class TraceSet(Mapping[int, Trace]):
                 "events() takes ranks; a selection has its own: selection.events(), or"
                 " traces.select(query).events()"
             )
-        return events_of([self[rank] for rank in self._chosen(ranks)], columns)
+        return events_of([self[rank] for rank in chosen_ranks(self, ranks)], columns)
 
     def subset(
         self,
@@ -231,7 +206,7 @@ class TraceSet(Mapping[int, Trace]):
 
         The origin of time stays. Events are whole. With a window, events are numbered anew.
         """
-        chosen = [self[rank] for rank in self._chosen(ranks)]
+        chosen = [self[rank] for rank in chosen_ranks(self, ranks)]
         if start_ns is not None or end_ns is not None:
             window = Selection(start_ns, end_ns)
             chosen = [trace_within(trace, window.mask(trace), window) for trace in chosen]
@@ -321,17 +296,6 @@ class TraceSet(Mapping[int, Trace]):
         other.__dict__.update(self.__dict__, executor=executor)
         return other
 
-    def _chosen(self, ranks: Iterable[int] | int | None) -> list[int]:
-        if ranks is None:
-            return self.ranks
-        asked = [int(ranks)] if isinstance(ranks, int) else [int(rank) for rank in ranks]
-        missing = [rank for rank in asked if rank not in self._traces]
-        if missing:
-            raise TraceError(
-                f"no rank {_short(missing)}", remedy=f"The ranks are {_short(self.ranks)}."
-            )
-        return sorted(set(asked))
-
     def select(
         self,
         query: str | pd.DataFrame | Selection | None = None,
@@ -357,40 +321,14 @@ class TraceSet(Mapping[int, Trace]):
         TraceError
             Where the query does not work on events, or a rank is not there.
         """
-        if isinstance(query, Selection):
-            given = query.of(self)
-            base = {
-                name: getattr(given, name)
-                for name in ("start_ns", "end_ns", "ranks", "tracks", "query", "ids")
-            }
-            new = {
-                "start_ns": start_ns,
-                "end_ns": end_ns,
-                "ranks": ranks,
-                "tracks": tracks,
-                "ids": ids,
-            }
-            return Selection(
-                **{**base, **{key: value for key, value in new.items() if value is not None}},
-                traces=self,
-            )
-        if isinstance(query, pd.DataFrame):
-            ids = _ids_of(query, self.ranks) if ids is None else ids
-            query = None
-        if query is not None:
-            nothing = events_of([])
-            for trace in list(self.values())[:1]:
-                nothing = event_frame(trace, slice(0, 0))
-                nothing.insert(0, "rank", trace.rank)
-            run_query(nothing, query)
-        return Selection(
-            start_ns,
-            end_ns,
-            None if ranks is None else tuple(self._chosen(ranks)),
-            tracks,  # type: ignore[arg-type]
-            query,
-            ids,  # type: ignore[arg-type]
+        return chosen_events(
             self,
+            query,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            ranks=ranks,
+            tracks=tracks,
+            ids=ids,
         )
 
     # --- keeping ----------------------------------------------------------------------------------
@@ -429,59 +367,8 @@ class TraceSet(Mapping[int, Trace]):
 
     # --- looks ------------------------------------------------------------------------------------
 
-    def _facts(self) -> list[str]:
-        events = sum(len(trace) for trace in self.values())
-        notes = len(self._problems)
-        missing = sum(not problem.is_harmless for problem in self._problems)
-        problems = f"{missing} problem{'' if missing == 1 else 's'}" if missing else "complete"
-        if notes > missing:
-            problems += f", {notes - missing} notes in .problems"
-        return [
-            f"{self.format}",
-            f"{len(self)} rank{'' if len(self) == 1 else 's'}",
-            f"{events:,} events",
-            f"{(self.end_ns - self.start_ns) / 1e6:,.3f} ms",
-            problems,
-        ]
-
     def __repr__(self) -> str:
-        return f"<TraceSet {' · '.join(self._facts())}>"
+        return f"<TraceSet {facts_of(self, self._problems)}>"
 
     def _repr_html_(self) -> str:
-        summary = self.summary()
-        shown = summary[["rank", "file", "format", "events", "start_ns", "end_ns"]].head(16)
-        parts = [f"<p><b>TraceSet</b> {escape(' · '.join(self._facts()))}</p>", _table(shown)]
-        if len(summary) > len(shown):
-            parts.append(f"<p>and {len(summary) - len(shown)} ranks more: .summary()</p>")
-        if len(self._problems):
-            problems = self.problems
-            parts.append("<p>Problems found: .problems</p>" + _table(problems.head(8)))
-        return "".join(parts)
-
-
-def _ids_of(frame: pd.DataFrame, ranks: list[int]) -> frozenset[tuple[int, int]]:
-    if "rank" in frame.columns:
-        rank = frame["rank"].to_numpy(dtype=np.int64)
-    elif len(ranks) == 1:
-        rank = np.full(len(frame), ranks[0], dtype=np.int64)
-    else:
-        raise TraceError(
-            "the frame does not say which rank its events are of",
-            remedy='Keep the column "rank".',
-        )
-    ids = frame["id"] if "id" in frame.columns else frame.index.to_series()
-    return frozenset(zip(rank.tolist(), ids.to_numpy(dtype=np.int64).tolist(), strict=True))
-
-
-def _short(values: list[int]) -> str:
-    if len(values) <= 16:
-        return ", ".join(map(str, values)) or "none"
-    return f"{', '.join(map(str, values[:12]))}, … {values[-1]} ({len(values)} in all)"
-
-
-def _table(frame: pd.DataFrame) -> str:
-    def row(cells: Iterable[object], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
-
-    body = "".join(row(values, "td") for values in frame.itertuples(index=False, name=None))
-    return f"<table><thead>{row(frame.columns, 'th')}</thead><tbody>{body}</tbody></table>"
+        return html_of(self, self._problems)
