@@ -112,6 +112,9 @@ class TreeMatcher:
         ]
         group = np.repeat(even, sizes[0][even])
         differs = self.trees[0].name[nodes[0]] != self.trees[1].name[nodes[1]]
+        # Below calls that were paired by their edges, or as moved, some may have a partner already.
+        for k in (0, 1):
+            differs |= self.partner[k][nodes[k]] >= 0
         uneven = sizes[0] != sizes[1]
         uneven[group[differs]] = True
         direct = ~uneven[group]
@@ -137,6 +140,9 @@ class TreeMatcher:
         replaced: tuple[list[Ints], list[Ints]],
     ) -> None:
         """Lay two sequences of siblings upon each other; add what belongs together."""
+        mine, theirs = mine[self.partner[0][mine] < 0], theirs[self.partner[1][theirs] < 0]
+        if not len(mine) or not len(theirs):
+            return
         hashes = self.hashes[0][mine], self.hashes[1][theirs]
         # A hash tells the name, too.
         key = hashes[0].tobytes(), hashes[1].tobytes()

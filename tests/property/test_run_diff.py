@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 from support.random_job import write_job
 
 import hta_widgets as hw
@@ -105,6 +105,8 @@ def test_each_moment_is_of_the_kind_that_looking_at_it_tells(one, other):
 
 
 @settings(max_examples=12)
+@example(15, 0)
+@example(0, 15)
 @given(st.integers(0, 40), st.integers(0, 40))
 def test_each_event_has_one_row_and_one_partner_at_most(one, other):
     before, after = random_job(one), random_job(other)
