@@ -80,6 +80,8 @@ def moves_together(seen):
     lengths = [re.search(r"\(([\d.]+.[mµ]s)\)", seen.axis(side)) for side in (0, 1)]
     assert lengths[0] is not None
     assert lengths[0][1] == lengths[1][1]
+    # Before all calls are matched, nobody knows a partner.
+    expect(seen.root.locator(".hta-diff-keys")).not_to_contain_text("matching calls")
     told = seen.point(0, r"→")
     assert re.search(r"[\d.]+.(ns|µs|ms) → [\d.]+.(ns|µs|ms) [+−±]", told), told
 
@@ -190,10 +192,15 @@ def is_of_one_pair_of_ranks_when_asked(seen, both):
     ranks.select_option("rank 1")
     expect(seen.root.locator(".hta-diff-waterfall h3")).to_contain_text("on rank 1")
     expect(seen.root.locator(".hta-diff-held")).to_contain_text("with a kernel only")
+    # What it holds of all ranks only says so in its place.
+    expect(seen.headline).to_contain_text("of all ranks")
+    for part in ("changes", "icicle"):
+        expect(seen.root.locator(f".hta-diff-{part} h3")).to_contain_text("of all ranks")
     for side in (0, 1):
         expect(seen.root.locator(".hta-diff-side").nth(side)).to_contain_text("1 of 2 ranks")
     ranks.select_option("")
     expect(seen.root.locator(".hta-diff-held")).to_have_count(0)
+    expect(seen.headline).not_to_contain_text("of all ranks")
 
 
 def test_a_saved_page_compares_without_kernel_or_network(
@@ -305,6 +312,19 @@ def test_jupyterlab_couples_both_timelines_and_python(
     out = tmp_path / "pair.json.gz"
     assert kernel.value(f"view.export({str(out)!r}).events > 1000")
     assert hw.load(out, progress=False, cache=False).ranks == [0, 1, 1000, 1001]
+
+    # Of one pair of ranks all is of that pair, and a change marks its calls on these alone.
+    kernel("view.pair = 1")
+    expect(seen.headline).to_contain_text("on rank 1")
+    for part in ("changes", "icicle"):
+        expect(seen.root.locator(f".hta-diff-{part} h3")).to_contain_text("on rank 1")
+    seen.root.locator(".hta-diff-change", has_text="aten::contiguous").click()
+    expect(seen.root.locator(".hta-diff-status")).to_contain_text("Marked: aten::contiguous")
+    kernel.wait_for(
+        "{rank for rank, _ in view.right.selection.ids or view.left.selection.ids} == {1}"
+    )
+    kernel("view.pair = None")
+    expect(seen.headline).not_to_contain_text("on rank 1")
 
     # The page keeps what it needs, and says who answers when the kernel is gone.
     kernel.wait_for("view._offline.join(0)")

@@ -168,7 +168,13 @@ class DiffAnswers:
         if not 0 <= pair < len(self.both.rank_pairs):
             raise ValueError(f"there is no pair of ranks {pair}: {len(self.both.rank_pairs)} are")
         if pair not in self._pairs:
-            self._pairs[pair] = DiffAnswers(one_pair(self.both, pair), self._swapped)
+            turned_pair = self.both.rank_pairs[pair][::-1]
+
+            def swapped() -> Comparison:
+                whole = self._swapped()
+                return one_pair(whole, whole.rank_pairs.index(turned_pair))
+
+            self._pairs[pair] = DiffAnswers(one_pair(self.both, pair), swapped)
         return self._pairs[pair]
 
     def _line(self, base: str) -> diff.Alignment:
@@ -221,10 +227,11 @@ class DiffAnswers:
         op = request["op"]
         if op == "frame":
             return self.frame(str(request["name"]))
+        pair = request.get("pair")
+        if pair is not None and op in {"partner", "path_events", "change_events"}:
+            return self._of_pair_answer(request, self.of_pair(int(pair)))
         if op == "partner":
-            return self.pair_table.partner(
-                int(request["of"]), int(request["rank"]), int(request["id"])
-            )
+            return self._partner(request)
         if op == "ties":
             return self.pair_table.ties(
                 int(request["of"]), int(request["start"]), int(request["end"]), int(request["most"])
@@ -232,10 +239,26 @@ class DiffAnswers:
         if op == "path_events":
             return self.pair_table.events_of(int(request["node"]))
         if op == "change_events":
-            return self.pair_table.events_of_change(int(request["row"]))
+            change = diff.changes(self.both).iloc[int(request["row"])]
+            return self.pair_table.events_of_change(change)
         if op == "classes":
             return {"counts": self.pair_table.classes.counts()}
         return None
+
+    def _partner(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        return self.pair_table.partner(int(request["of"]), int(request["rank"]), int(request["id"]))
+
+    def _of_pair_answer(self, request: Mapping[str, Any], own: DiffAnswers) -> dict[str, Any]:
+        """Answer with the changes and the tree of one pair of ranks, and its calls alone."""
+        ranks, op = own.both.rank_pairs[0], request["op"]
+        if op == "partner":
+            found = self._partner(request)
+            return {**found, "node": same_path(self._tree, found["node"], own._tree)}
+        if op == "path_events":
+            node = same_path(own._tree, int(request["node"]), self._tree)
+            return self.pair_table.events_of(node, ranks)
+        change = diff.changes(own.both).iloc[int(request["row"])]
+        return self.pair_table.events_of_change(change, ranks)
 
 
 def one_step(both: Comparison, step: int) -> Comparison:
@@ -259,6 +282,15 @@ def one_pair(both: Comparison, pair: int) -> Comparison:
         for side, rank in zip(both.sides, ranks, strict=True)
     )
     return replace(both, before=before, after=after, rank_pairs=[ranks], by_rank_means=False)
+
+
+def same_path(tree: pd.DataFrame, node: int, other: pd.DataFrame) -> int:
+    """Return the node of another tree that is called alike on the same path; -1 for none."""
+    if node < 0:
+        return -1
+    path, name = tree["path"].iloc[node], tree["name"].iloc[node]
+    found = np.flatnonzero((other["path"] == path) & (other["name"] == name))
+    return int(found[0]) if len(found) else -1
 
 
 def mean_lanes(both: Comparison, line: diff.Alignment) -> pd.DataFrame:

@@ -17,6 +17,8 @@ from hta_widgets.model import KINDS
 __all__ = ["MOST_EVENTS", "PairTable"]
 
 Ints = npt.NDArray[np.int64]
+#: One before and one after.
+Ranks = tuple[int, int]
 
 #: More events of one call path are not marked.
 MOST_EVENTS = 20_000
@@ -87,21 +89,21 @@ class PairTable:
             ],
         }
 
-    def events_of(self, node: int) -> dict[str, Any]:
-        """Return the events of one call path, by side, as (rank, id)."""
-        return self._events(np.flatnonzero(self.node == node))
+    def events_of(self, node: int, ranks: Ranks | None = None) -> dict[str, Any]:
+        """Return the events of one call path, by side, as (rank, id); of all ranks by default."""
+        return self._events(np.flatnonzero((self.node == node) & (node >= 0)), ranks)
 
-    def events_of_change(self, row: int) -> dict[str, Any]:
+    def events_of_change(self, change: pd.Series, ranks: Ranks | None = None) -> dict[str, Any]:
         """Return the events of a row of `hta_widgets.diff.changes`, by side, as (rank, id)."""
-        return self._events(self._rows_of_change(row))
+        return self._events(rows_of_change(self._frame, change), ranks)
 
-    def _rows_of_change(self, row: int) -> npt.NDArray[np.intp]:
-        return rows_of_change(self._frame, self._changes.iloc[row])
-
-    def _events(self, rows: npt.NDArray[np.intp]) -> dict[str, Any]:
+    def _events(self, rows: npt.NDArray[np.intp], ranks: Ranks | None) -> dict[str, Any]:
         found = []
         for k in (0, 1):
-            there = rows[self.id[k][rows] >= 0][:MOST_EVENTS]
+            there = rows[self.id[k][rows] >= 0]
+            if ranks is not None:
+                there = there[self.rank[k][there] == ranks[k]]
+            there = there[:MOST_EVENTS]
             found.append(np.stack([self.rank[k][there], self.id[k][there]], axis=1).tolist())
         return {"events": found}
 
@@ -119,7 +121,8 @@ class PairTable:
         out.ints("class", self.classes.of_pairs)
         out.ints("node", self.node + 1)
         for row in range(min(len(self._changes), _MOST_CHANGES)):
-            out.ints(f"change{row}", self._rows_of_change(row).astype(np.int64), delta=True)
+            rows = rows_of_change(self._frame, self._changes.iloc[row])
+            out.ints(f"change{row}", rows.astype(np.int64), delta=True)
         out.ints("device", device)
         return out
 

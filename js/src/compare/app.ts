@@ -10,8 +10,8 @@ import type { Scene, Source, ThemeName } from "../contract";
 import { progressWords } from "../dash/kernel_words";
 import type { LiveSource } from "../data/offline";
 import { Charts } from "./charts";
-import { type About, type Frame, Frames, rowsOf } from "./frames";
-import { headlineOf, type Totals } from "./headline";
+import { type About, Frames, rowsOf } from "./frames";
+import { headlineOf } from "./headline";
 import { listenToDiffKeys } from "./keys";
 import { type Base, piecesOf } from "./maps";
 import type { Room } from "./room";
@@ -71,6 +71,7 @@ export class DiffApp {
       about: this.about,
       frames: this.frames,
       icicle: this.charts.icicle,
+      treeOf: () => this.charts.treeOf,
       theme: this.theme,
       keep: (name, value) => this.keep(name, value),
       historyChanged: () => this.showHistory(),
@@ -166,9 +167,12 @@ export class DiffApp {
       swapped: () => this.swapped,
       showStep: (row) => this.timelines.showStep(row),
       markNames: (names) => this.timelines.linking.markNames(names),
-      markNode: (node, name) => void this.timelines.linking.markNode(node, name),
-      markChange: (row, name) => void this.timelines.linking.markChange(row, name),
-      tell: (told, totals) => this.tell(told, totals),
+      markNode: (node, name, pair) => void this.timelines.linking.markNode(node, name, pair),
+      markChange: (row, name, pair) => void this.timelines.linking.markChange(row, name, pair),
+      tell: (told, totals, whose) => {
+        fill(this.headline, ...headlineOf(told, totals, whose));
+        this.say(null);
+      },
       say: (words) => this.say(words),
       fail: (error) => this.fail(error),
     });
@@ -304,11 +308,6 @@ export class DiffApp {
     } catch (error) {
       this.fail(error);
     }
-  }
-
-  private tell(told: Frame, totals: Totals | null): void {
-    fill(this.headline, ...headlineOf(told, totals));
-    this.say(null);
   }
 
   private async realign(follow = true): Promise<void> {

@@ -51,6 +51,7 @@ export function replacedWords(row: Row): string {
 export class ChangesPanel {
   readonly el = h("section", { class: "hta-diff-pane hta-diff-changes" });
   private readonly body = h("div", { class: "hta-diff-table", role: "table" });
+  private readonly title = h("h3", {}, "What changed");
   private readonly about = h("p", { class: "hta-about" });
   private frame: Frame | null = null;
   private room = 6;
@@ -64,10 +65,14 @@ export class ChangesPanel {
     private readonly choose: (row: number | null, name: string) => void,
     private readonly hasSteps = true,
   ) {
-    this.el.append(h("h3", {}, "What changed"), this.about, this.body);
+    this.el.append(this.title, this.about, this.body);
   }
 
-  show(frame: Frame): void {
+  /** `whose`: of which ranks, where not of all that are compared. */
+  show(frame: Frame, whose = ""): void {
+    const title = `What changed${whose && `, ${whose}`}`;
+    if (title !== this.title.textContent) this.chosen = null;
+    this.title.textContent = title;
     this.frame = frame;
     this.draw();
   }

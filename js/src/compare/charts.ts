@@ -1,5 +1,6 @@
 /** All that is drawn from frames: steps, sums, changes, names, the operator tree. */
 
+import { isAbort } from "../app/observed_source";
 import type { ThemeName } from "../contract";
 import { formatDuration, plural } from "../draw/format";
 import { ChangesPanel } from "./changes_panel";
@@ -20,10 +21,14 @@ export interface ChartsWays {
   /** A pair of steps was chosen, or none: show it on the timelines. */
   showStep(row: Row | null): void;
   markNames(names: string[] | null): void;
-  markNode(node: number, name: string): void;
-  markChange(row: number | null, name: string): void;
-  /** The findings, and how long what is compared takes; null where no events say so. */
-  tell(told: Frame, totals: Totals | null): void;
+  /** `pair`: node and row are of what is told of one pair of ranks; null: of all. */
+  markNode(node: number, name: string, pair: number | null): void;
+  markChange(row: number | null, name: string, pair: number | null): void;
+  /**
+   * The findings, how long what is compared takes, null where no events say so, and of which ranks
+   * that is, where one pair was chosen.
+   */
+  tell(told: Frame, totals: Totals | null, whose: string): void;
   say(words: string | null): void;
   fail(error: unknown): void;
 }
@@ -36,6 +41,8 @@ export class Charts {
   readonly icicle: Icicle;
   private step: number | null = null;
   private pair: number | null = null;
+  /** Of which pair of ranks changes and tree are; null for all. */
+  private toldOf: { changes: number | null; tree: number | null } = { changes: null, tree: null };
   private asked = 0;
 
   constructor(private readonly ways: ChartsWays) {
@@ -47,14 +54,19 @@ export class Charts {
     );
     this.changes = new ChangesPanel((row, name) => {
       this.names.unchoose();
-      ways.markChange(row, name);
+      ways.markChange(row, name, this.toldOf.changes);
     }, ways.about.steps > 0);
     this.names = new NamesTable((names) => {
       this.changes.unchoose();
       ways.markNames(names);
     });
-    this.icicle = new Icicle((node, name) => ways.markNode(node, name), words);
+    this.icicle = new Icicle((node, name) => ways.markNode(node, name, this.toldOf.tree), words);
     this.holdSteps();
+  }
+
+  /** Of which pair of ranks the tree is; null for all. */
+  get treeOf(): number | null {
+    return this.toldOf.tree;
   }
 
   /** Frames of one pair of ranks, or of all. */
@@ -82,8 +94,7 @@ export class Charts {
   }
 
   async framed(name: string): Promise<Frame> {
-    const frame = await this.ways.frames.get(name);
-    return this.ways.swapped() ? turned(frame) : frame;
+    return turnedIf(await this.ways.frames.get(name), this.ways.swapped());
   }
 
   /** The steps, sums and names first; changes, sentences and tree when those are drawn. */
@@ -92,7 +103,7 @@ export class Charts {
     const stale = (): boolean => asked !== this.asked;
     const { about, frames, swapped, tell } = this.ways;
     if (!about.has_events) {
-      tell(await frames.get(swapped() ? "findings:swapped" : "findings"), null);
+      tell(await frames.get(swapped() ? "findings:swapped" : "findings"), null, "");
       return;
     }
     const first = [
@@ -121,16 +132,46 @@ export class Charts {
       });
     }
     const findings = swapped() ? "findings:swapped" : "findings";
-    this.askAhead([this.chosen("names"), "changes", findings, "icicle"]);
+    this.askAhead([
+      this.chosen("names"),
+      ...["changes", findings, "icicle"].map((n) => this.ofPair(n)),
+    ]);
     await this.loadChosen();
     if (stale()) return;
-    this.changes.show(await this.framed("changes"));
-    const told = await frames.get(findings);
+    const changes = await this.told("changes");
     if (stale()) return;
-    const whole = await this.framed("waterfall:kind");
-    tell(told, [Number(whole.attrs.before_ns), Number(whole.attrs.after_ns)]);
-    this.icicle.show(await this.framed("icicle"));
+    this.toldOf.changes = changes.of;
+    this.changes.show(turnedIf(changes.frame, swapped()), this.ofWhom(changes.of));
+    const told = await this.told(findings);
+    const whole = told.of === null ? await this.framed("waterfall:kind") : kinds;
+    if (stale()) return;
+    const totals: Totals = [Number(whole.attrs.before_ns), Number(whole.attrs.after_ns)];
+    tell(told.frame, totals, this.ofWhom(told.of));
+    const tree = await this.told("icicle");
+    if (stale()) return;
+    this.toldOf.tree = tree.of;
+    this.icicle.show(turnedIf(tree.frame, swapped()), this.ofWhom(tree.of));
     drawn();
+  }
+
+  /** What a page without a kernel holds of all ranks only: of the chosen pair where it can be had. */
+  private async told(name: string): Promise<{ frame: Frame; of: number | null }> {
+    const { frames } = this.ways;
+    const { pair } = this;
+    if (pair !== null) {
+      try {
+        return { frame: await frames.get(this.ofPair(name)), of: pair };
+      } catch (error) {
+        if (isAbort(error)) throw error;
+      }
+    }
+    return { frame: await frames.get(name), of: null };
+  }
+
+  /** Of which ranks that is; "" where all were asked for. */
+  private ofWhom(told: number | null): string {
+    if (this.pair === null) return "";
+    return told === null ? "of all ranks" : `on ${this.whose()}`;
   }
 
   /** So that a kernel need not wait for the page between two answers. */
@@ -199,6 +240,10 @@ export class Charts {
     const names = await this.framed(this.chosen("names"));
     if (!other()) this.names.show(names);
   }
+}
+
+function turnedIf(frame: Frame, swapped: boolean): Frame {
+  return swapped ? turned(frame) : frame;
 }
 
 /** Length of a pair of steps, before and after. */

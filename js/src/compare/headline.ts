@@ -13,8 +13,13 @@ const WORTH_TELLING = 0.01;
 /** How long all that is compared takes, before and after, ns. */
 export type Totals = readonly [number, number];
 
-/** The findings, most important first. */
-export function headlineOf(told: Frame | null, totals: Totals | null = null): Child[] {
+/** The findings, most important first; `whose`: of which ranks, where one pair was chosen. */
+export function headlineOf(told: Frame | null, totals: Totals | null = null, whose = ""): Child[] {
+  // What only a kernel can tell of one pair of ranks is said here where all below is of that pair.
+  return [whose !== "" && h("p", { class: "hta-diff-whose" }, whose), ...sentences(told, totals)];
+}
+
+function sentences(told: Frame | null, totals: Totals | null): Child[] {
   // What to be cautious of stands in the toolbar.
   const rows = told === null ? [] : rowsOf(told).filter((row) => row.kind !== "caution");
   const [first, ...rest] = rows.map((row) => text(row, "text"));

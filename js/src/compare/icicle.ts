@@ -73,6 +73,7 @@ export class Icicle {
   readonly el = h("section", { class: "hta-diff-pane hta-diff-icicle" });
   private frame: Frame | null = null;
   private top = -1;
+  private whose = "";
   private width = 0;
   private theme: ThemeName = "light";
 
@@ -82,7 +83,10 @@ export class Icicle {
     private readonly words: Record<string, string> = {},
   ) {}
 
-  show(frame: Frame): void {
+  /** `whose`: of which ranks, where not of all that are compared. */
+  show(frame: Frame, whose = ""): void {
+    if (whose !== this.whose) this.top = -1;
+    this.whose = whose;
     this.frame = frame;
     this.draw();
   }
@@ -120,7 +124,7 @@ export class Icicle {
       h(
         "div",
         { class: "hta-diff-head" },
-        h("h3", {}, "Operators, what they launch included"),
+        h("h3", {}, `Operators, what they launch included${this.whose && `, ${this.whose}`}`),
         this.scale(),
       ),
       h(

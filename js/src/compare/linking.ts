@@ -134,9 +134,11 @@ export class Linking {
     );
   }
 
-  async markNode(node: number, name: string): Promise<void> {
+  /** The calls of a node of the tree; `pair`: of the tree of one pair of ranks. */
+  async markNode(node: number, name: string, pair: number | null): Promise<void> {
     try {
-      const { reply } = await this.ways.source.ask("path_events", { node }, this.ways.signal);
+      const asked = { node, pair };
+      const { reply } = await this.ways.source.ask("path_events", asked, this.ways.signal);
       this.markEvents(reply.events as [number, number][][], name, "call");
     } catch (error) {
       this.ways.fail(error);
@@ -144,14 +146,15 @@ export class Linking {
   }
 
   /** The events of a row of changes; null for none. */
-  async markChange(row: number | null, name: string): Promise<void> {
+  async markChange(row: number | null, name: string, pair: number | null): Promise<void> {
     if (row === null) {
       this.mark([null, null]);
       this.ways.say(null);
       return;
     }
     try {
-      const { reply } = await this.ways.source.ask("change_events", { row }, this.ways.signal);
+      const asked = { row, pair };
+      const { reply } = await this.ways.source.ask("change_events", asked, this.ways.signal);
       this.markEvents(reply.events as [number, number][][], name, "event");
     } catch (error) {
       this.ways.fail(error);

@@ -64,6 +64,9 @@ export class PairSource implements Source {
     const pairs = await this.load();
     signal?.throwIfAborted();
     if (op === "partner") return this.partner(pairs, request);
+    if (typeof request.pair === "number") {
+      throw new Error("Which events that is about on one pair of ranks needs a kernel to say.");
+    }
     if (op === "ties") return this.ties(pairs, request);
     if (op === "path_events") {
       const node = Number(request.node);
@@ -167,7 +170,7 @@ export class PairSource implements Source {
     return this.pairs;
   }
 
-  private partner(pairs: Pairs, { of, rank, id }: Request): Reply {
+  private partner(pairs: Pairs, { of, rank, id, pair }: Request): Reply {
     const side = Number(of) === 0 ? 0 : 1;
     const other = side === 0 ? 1 : 0;
     const row = pairs.place[side].get(`${String(rank)}/${String(id)}`);
@@ -178,7 +181,8 @@ export class PairSource implements Source {
       status: this.header?.statuses[pairs.status[row]!] ?? null,
       rank: pairs.rank[other][row],
       id: pairs.id[other][row],
-      node: pairs.node[row],
+      // The nodes of one pair of ranks have other numbers.
+      node: typeof pair === "number" ? -1 : pairs.node[row],
     };
     return { reply, buffer: null };
   }

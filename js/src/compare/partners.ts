@@ -13,6 +13,8 @@ export interface PartnerWays {
   frames: Frames;
   signal: AbortSignal;
   swapped(): boolean;
+  /** Of which pair of ranks the tree is that has the nodes; null for all. */
+  treeOf(): number | null;
 }
 
 export class Partners {
@@ -20,7 +22,7 @@ export class Partners {
 
   async of(side: Side, event: Brief): Promise<Pair & { node: number }> {
     const { source, signal } = this.ways;
-    const asked = { of: side, rank: event.rank, id: event.id };
+    const asked = { of: side, rank: event.rank, id: event.id, pair: this.ways.treeOf() };
     const { reply } = await source.ask("partner", asked, signal);
     const to = other(side);
     const id = Number(reply.id);

@@ -34,6 +34,8 @@ export interface TimelinesWays {
   about: About;
   frames: Frames;
   icicle: Icicle;
+  /** Of which pair of ranks that tree is; null for all. */
+  treeOf(): number | null;
   theme: ThemeName;
   /** Write one of the widget's own traits. */
   keep(name: string, value: unknown): void;
@@ -228,9 +230,9 @@ export class Timelines {
   // --- parts --------------------------------------------------------------------------------------
 
   private makeLinking(): Linking {
-    const { source, signal, model, frames, icicle, say, fail } = this.ways;
+    const { source, signal, model, frames, icicle, treeOf, say, fail } = this.ways;
     const swapped = (): boolean => this.swapped;
-    const partners = new Partners({ source, sides: this.sources, frames, signal, swapped });
+    const partners = new Partners({ source, sides: this.sources, frames, signal, swapped, treeOf });
     return new Linking({
       source,
       signal,

@@ -98,6 +98,30 @@ def test_a_change_marks_the_calls_that_it_is_about(view):
     assert len(reply["events"][1]) == len(rows)
 
 
+def test_changes_and_tree_of_one_pair_of_ranks_mark_its_calls_alone(view):
+    answers, pairs = view._answers, view.frames["pairs"]
+    changes = answers.frame("changes@1")["columns"]
+    row = changes["name"].index("aten::gelu")
+    before, after = answers.answer({"op": "change_events", "row": row, "pair": 1})["events"]
+    # As often as on both ranks in the test above, by half.
+    assert len(before) == len(after) == 12 * 3 * 2
+    assert {rank for rank, _ in before + after} == {1}
+    tree = answers.frame("icicle@1")["columns"]
+    node = tree["node"][tree["name"].index("aten::gelu")]
+    asked = {"node": node, "pair": 1}
+    found = answers.answer({"op": "path_events", **asked})["events"]
+    calls = pairs[(pairs["name"] == "aten::gelu") & (pairs["before_rank"] == 1)]
+    assert 0 < len(found[0]) <= len(calls)
+    assert {rank for rank, _ in found[0] + found[1]} == {1}
+    # Such a call is that node's, whichever tree the page shows.
+    of_all = answers.answer({"op": "partner", "of": 0, "rank": 1, "id": found[0][0][1]})
+    of_pair = answers.answer({"op": "partner", "of": 0, "rank": 1, "id": found[0][0][1], "pair": 1})
+    assert of_pair["node"] == node
+    assert (of_pair["rank"], of_pair["id"]) == (of_all["rank"], of_all["id"])
+    turned = answers.frame("findings:swapped@1")["columns"]["text"]
+    assert len(turned) == len(answers.frame("findings@1")["columns"]["text"])
+
+
 def test_one_pair_of_ranks_has_its_own_figures(view, sides):
     alone = diff.compare(*(side.select(ranks=[1]) for side in sides))
     answers = view._answers
@@ -108,6 +132,9 @@ def test_one_pair_of_ranks_has_its_own_figures(view, sides):
         columns = answers.frame(name)["columns"]
         assert columns["before_ns"] == frame["before_ns"].tolist()
         assert columns["after_ns"] == frame["after_ns"].tolist()
+    told = [one.text for one in diff.findings(alone)]
+    assert answers.frame("findings@1")["columns"]["text"] == told
+    assert told != answers.frame("findings")["columns"]["text"]
     with pytest.raises(ValueError, match="no pair of ranks 2"):
         answers.frame("names@2")
     with pytest.raises(hw.TraceError, match="no pair of ranks 2"):
