@@ -5,6 +5,7 @@ import { type Child, h } from "../app/dom";
 import type { Kind } from "../contract";
 import { formatCount, formatDuration } from "../draw/format";
 import { listed } from "./charts/phrases";
+import { barCell, counted, lasted, number, numberOf } from "./number_columns";
 import type { ColumnLook, Row, TableLook } from "./table";
 import type { PanelFrame, Value } from "./types";
 
@@ -16,10 +17,6 @@ const TELLING_CALLS = 5;
 /** Is there anything but zeros? */
 function isAny(values: readonly Value[]): boolean {
   return values.some((value) => value !== null && value !== 0);
-}
-
-function numberOf(value: Value): number | null {
-  return typeof value === "number" ? value : null;
 }
 
 function nameCell(row: Row, kind: Kind | null): Child[] {
@@ -35,40 +32,16 @@ function nameCell(row: Row, kind: Kind | null): Child[] {
   ];
 }
 
-/** A bar of the row's value, and the value; `wait` of it is hatched. */
-function barCell(value: number | null, most: number, kind: string, wait = 0): Child[] {
-  if (value === null) return [h("span", { class: "hta-note" }, "–")];
-  const part = (ns: number): string => `${((100 * ns) / most).toFixed(2)}%`;
-  return [
-    h(
-      "span",
-      { class: "hta-cell-bar", "aria-hidden": "true" },
-      value - wait > 0 && h("i", { "data-kind": kind, style: { width: part(value - wait) } }),
-      wait > 0 && h("i", { class: "hta-cell-wait", style: { width: part(wait) } }),
-    ),
-    h("span", {}, formatDuration(value)),
-  ];
+/** A bar of how long something took. */
+function timeBar(value: Value, most: number, kind: string, wait: Value = 0): Child[] {
+  return barCell(numberOf(value), most, kind, lasted(value), numberOf(wait) ?? 0);
 }
 
-const duration = (by: string, title: string, hint: string, from?: number): ColumnLook => ({
-  by,
-  title,
-  hint,
-  width: "auto",
-  isNumber: true,
-  ...(from !== undefined && { from }),
-  cell: (row) => [formatDuration(numberOf(row(by)))],
-});
+const duration = (by: string, title: string, hint: string, from?: number): ColumnLook =>
+  number(by, title, hint, lasted, from);
 
-const count = (from?: number): ColumnLook => ({
-  by: "count",
-  title: "count",
-  hint: "How often it ran, on all ranks",
-  width: "auto",
-  isNumber: true,
-  ...(from !== undefined && { from }),
-  cell: (row) => [formatCount(numberOf(row("count")))],
-});
+const count = (from?: number): ColumnLook =>
+  number("count", "count", "How often it ran, on all ranks", counted, from);
 
 /** The one rank that is told apart wherever one is; null where it is now this one, now that. */
 function oddRank(frame: PanelFrame): number | null {
@@ -121,8 +94,7 @@ export const KERNELS: TableLook = {
       title: "total",
       hint: "Sum over all calls and ranks",
       width: "minmax(96px, 1fr)",
-      cell: (row, most) =>
-        barCell(numberOf(row("sum_ns")), most, String(row("kind")), numberOf(row("wait_ns")) ?? 0),
+      cell: (row, most) => timeBar(row("sum_ns"), most, String(row("kind")), row("wait_ns")),
     },
     count(400),
     duration("mean_ns", "mean", "Mean of a call", 440),
@@ -169,7 +141,7 @@ export const OPERATORS: TableLook = {
       title: "GPU",
       hint: "Kernels launched by it or by what it calls",
       width: "minmax(104px, 1fr)",
-      cell: (row, most) => barCell(numberOf(row("device_total_ns")), most, "compute"),
+      cell: (row, most) => timeBar(row("device_total_ns"), most, "compute"),
     },
     {
       ...duration("device_self_ns", "GPU, own", "Kernels launched by the operator itself", 620),
@@ -181,7 +153,7 @@ export const OPERATORS: TableLook = {
       hint: "CPU time without that of what it calls",
       width: "minmax(104px, 1fr)",
       from: 420,
-      cell: (row, most) => barCell(numberOf(row("cpu_self_ns")), most, "cpu"),
+      cell: (row, most) => timeBar(row("cpu_self_ns"), most, "cpu"),
     },
     duration("cpu_total_ns", "CPU", "CPU time, that of what it calls included", 620),
     count(),

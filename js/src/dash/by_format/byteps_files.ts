@@ -2,7 +2,7 @@
 
 import type { SelectionJson } from "../../contract";
 import type { PanelFrame } from "../types";
-import { ints, strings, type Tables } from "./rows";
+import { eachOf, ints, strings, type Tables } from "./rows";
 
 export interface File {
   rank: number;
@@ -18,9 +18,9 @@ export function filesOf(tables: Tables): Map<number, File> {
   const table = tables.files!;
   const job = strings(table, "job");
   const format = strings(table, "format");
-  const [worker, local, server] = ["worker", "local_rank", "server"].map((name) =>
+  const [worker, local, server] = eachOf(["worker", "local_rank", "server"], (name) =>
     ints(table, name),
-  ) as [readonly number[], readonly number[], readonly number[]];
+  );
   return new Map(
     ints(table, "rank").map((rank, at) => [
       rank,
@@ -57,4 +57,10 @@ export const NO_SERVERS = "no BytePS server profiles (server_profile.json) among
 export function noteOf(table: PanelFrame, rows: number): Record<string, unknown> {
   if (typeof table.attrs.note === "string") return { note: table.attrs.note };
   return rows === 0 ? { note: "no events match" } : {};
+}
+
+/** The ranks of the set that a row stands for. */
+export function ranksOf(frame: PanelFrame, row: number): number[] {
+  const told = frame.columns.ranks?.[row];
+  return typeof told === "string" && told !== "" ? told.split(",").map(Number) : [];
 }

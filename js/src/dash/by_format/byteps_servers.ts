@@ -10,6 +10,7 @@ import { pullGroups, shortestOf } from "./byteps_workers";
 import {
   byText,
   Columns,
+  eachOf,
   Groups,
   ints,
   ordered,
@@ -38,27 +39,28 @@ function requestsOf(tables: Tables, selection: SelectionJson): Request[] {
   const files = chosenFiles(tables, selection, "byteps-server");
   const { start_ns: from, end_ns: to } = selection;
   const within = overlapping(selection);
-  const [rank, key, push, node, iteration, start, dur, wait] = [
-    ...["rank", "key", "push", "node", "iteration", "start_ns", "dur_ns", "wait_ns"],
-  ].map((name) => ints(table, name));
+  const [rank, key, push, node, iteration, start, dur, wait] = eachOf(
+    ["rank", "key", "push", "node", "iteration", "start_ns", "dur_ns", "wait_ns"],
+    (name) => ints(table, name),
+  );
   const found: Request[] = [];
   for (let row = 0; row < table.rows; row += 1) {
-    const file = files.get(rank![row]!);
+    const file = files.get(rank[row]!);
     if (file === undefined) continue;
-    const [begin, length] = [start![row]!, dur![row]!];
+    const [begin, length] = [start[row]!, dur[row]!];
     // What was never answered is there from its begin on.
     const here =
       length < 0 ? begin >= (from ?? -Infinity) && begin < (to ?? Infinity) : within(begin, length);
     if (!here) continue;
     found.push({
       file,
-      key: key![row]!,
-      push: push![row] === 1,
-      node: node![row]!,
-      iteration: iteration![row]!,
+      key: key[row]!,
+      push: push[row] === 1,
+      node: node[row]!,
+      iteration: iteration[row]!,
       start: begin,
       dur: length,
-      wait: wait![row]!,
+      wait: wait[row]!,
     });
   }
   return found;

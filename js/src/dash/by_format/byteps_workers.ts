@@ -16,6 +16,7 @@ import {
 import {
   byText,
   Columns,
+  eachOf,
   Groups,
   ints,
   ordered,
@@ -37,9 +38,10 @@ export function gradients(tables: Tables, selection: SelectionJson): PanelFrame 
   if (table === undefined || table === null) return found.frame({ note: NO_WORKERS });
   const files = chosenFiles(tables, selection, "byteps");
   const within = overlapping(selection);
-  const [rank, start, total, busy, queue, tail] = [
-    ...["rank", "start_ns", "total_ns", "busy_ns", "queue_ns", "tail_ns"],
-  ].map((name) => ints(table, name));
+  const [rank, start, total, busy, queue, tail] = eachOf(
+    ["rank", "start_ns", "total_ns", "busy_ns", "queue_ns", "tail_ns"],
+    (name) => ints(table, name),
+  );
   const tensor = strings(table, "tensor");
   const critical = table.columns.critical!;
   const groups = new Groups(([name, job, worker]) => ({
@@ -49,14 +51,14 @@ export function gradients(tables: Tables, selection: SelectionJson): PanelFrame 
     ...{ count: 0, total_ns: 0, busy_ns: 0, queue_ns: 0, tail_ns: 0, critical: 0 },
   }));
   for (let row = 0; row < table.rows; row += 1) {
-    const file = files.get(rank![row]!);
-    if (file === undefined || busy![row]! < 0 || !within(start![row]!, total![row]!)) continue;
+    const file = files.get(rank[row]!);
+    if (file === undefined || busy[row]! < 0 || !within(start[row]!, total[row]!)) continue;
     const group = groups.at(tensor[row]!, file.job, file.worker);
     group.count += 1;
-    group.total_ns += total![row]!;
-    group.busy_ns += busy![row]!;
-    group.queue_ns += queue![row]!;
-    group.tail_ns += tail![row]!;
+    group.total_ns += total[row]!;
+    group.busy_ns += busy[row]!;
+    group.queue_ns += queue[row]!;
+    group.tail_ns += tail[row]!;
     group.critical += critical[row] === true ? 1 : 0;
   }
   const slowest = new Map<string, number>();
@@ -100,23 +102,24 @@ export function stages(tables: Tables, selection: SelectionJson): PanelFrame {
   const within = overlapping(selection);
   const low = selection.start_ns ?? -Infinity;
   const high = selection.end_ns ?? Infinity;
-  const [rank, stage, start, dur, queue] = [
-    ...["rank", "stage", "start_ns", "dur_ns", "queue_ns"],
-  ].map((name) => ints(table, name));
+  const [rank, stage, start, dur, queue] = eachOf(
+    ["rank", "stage", "start_ns", "dur_ns", "queue_ns"],
+    (name) => ints(table, name),
+  );
   const groups = new Groups<StageSums>(([of, code]) => ({
     file: files.get(Number(of))!,
     stage: Number(code),
     ...{ count: 0, sum: 0, max: 0, queue: 0, spans: [] },
   }));
   for (let row = 0; row < table.rows; row += 1) {
-    const [begin, length] = [start![row]!, dur![row]!];
-    if (!files.has(rank![row]!) || !within(begin, length)) continue;
-    const group = groups.at(rank![row]!, stage![row]!);
+    const [begin, length] = [start[row]!, dur[row]!];
+    if (!files.has(rank[row]!) || !within(begin, length)) continue;
+    const group = groups.at(rank[row]!, stage[row]!);
     const span: [number, number] = [Math.max(begin, low), Math.min(begin + length, high)];
     group.count += 1;
     group.sum += span[1] - span[0];
     group.max = Math.max(group.max, span[1] - span[0]);
-    group.queue += queue![row]!;
+    group.queue += queue[row]!;
     group.spans.push(span);
   }
   const sorted = ordered(
@@ -162,24 +165,25 @@ export function pullGroups(tables: Tables, selection: SelectionJson): Pull[][] {
   const code = (table.attrs.stages as string[]).indexOf("PULL");
   const files = chosenFiles(tables, selection, "byteps");
   const within = overlapping(selection);
-  const [rank, stage, key, step, start, dur] = [
-    ...["rank", "stage", "key", "step", "start_ns", "dur_ns"],
-  ].map((name) => ints(table, name));
+  const [rank, stage, key, step, start, dur] = eachOf(
+    ["rank", "stage", "key", "step", "start_ns", "dur_ns"],
+    (name) => ints(table, name),
+  );
   const groups = new Groups<Pull[]>(() => []);
   const workers = new Map<string, Set<number>>();
   for (let row = 0; row < table.rows; row += 1) {
-    const file = files.get(rank![row]!);
-    if (file === undefined || stage![row] !== code) continue;
-    if (!within(start![row]!, dur![row]!)) continue;
+    const file = files.get(rank[row]!);
+    if (file === undefined || stage[row] !== code) continue;
+    if (!within(start[row]!, dur[row]!)) continue;
     const of = workers.get(file.job) ?? new Set();
     workers.set(file.job, of.add(file.worker));
-    groups.at(file.job, key![row]!, step![row]!).push({
+    groups.at(file.job, key[row]!, step[row]!).push({
       job: file.job,
-      key: key![row]!,
-      step: step![row]!,
+      key: key[row]!,
+      step: step[row]!,
       worker: file.worker,
-      start: start![row]!,
-      dur: dur![row]!,
+      start: start[row]!,
+      dur: dur[row]!,
     });
   }
   return groups.values().filter((group) => {

@@ -2,6 +2,7 @@
 
 import { formatAxis } from "../../draw/format";
 import type { Column } from "../charts/bokeh";
+import type { RowsContent } from "../charts/content";
 import { niceTicks } from "../charts/phrases";
 
 /** In the order of the sheet's marks. */
@@ -74,6 +75,14 @@ export function timeTicks(most: number, least = 0): [number, string][] {
   const ticks = niceTicks(most, 3, least);
   const step = ticks.length > 1 ? ticks[1]! - ticks[0]! : Math.max(most, 1);
   return ticks.map((at) => [at, formatAxis(at, step)]);
+}
+
+/** An axis of time from 0 on, with some room behind the longest bar. */
+export function timeAxis(
+  most: number,
+  room = 1.02,
+): Pick<RowsContent, "xStart" | "xEnd" | "ticks"> {
+  return { xStart: 0, xEnd: most * room || 1, ticks: timeTicks(most) };
 }
 
 /** A colour between stops, at a share of the way. */

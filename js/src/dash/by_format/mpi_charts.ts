@@ -5,8 +5,8 @@ import type { Theme } from "../../draw/theme";
 import { type Inside, numbers, type RowsContent, texts } from "../charts/content";
 import { noteOf, sentences } from "../charts/phrases";
 import type { PanelFrame } from "../types";
-import { columnsOf, shade, stack, textOn, timeTicks } from "./inks";
-import { ordered } from "./rows";
+import { columnsOf, shade, stack, textOn, timeAxis } from "./inks";
+import { eachOf, ordered } from "./rows";
 
 const TOP = 16;
 /** Smaller shares are told by their shade. */
@@ -20,9 +20,10 @@ export function ranks(frame: PanelFrame): RowsContent | string {
   const hosts = texts(frame, "host");
   const keys = texts(frame, "keys");
   const flags = frame.columns.is_straggler ?? [];
-  const [rank, comm, other, elapsed, share] = [
-    ...["rank", "comm_s", "noncomm_s", "elapsed_s", "comm_share"],
-  ].map(column) as [number[], number[], number[], number[], number[]];
+  const [rank, comm, other, elapsed, share] = eachOf(
+    ["rank", "comm_s", "noncomm_s", "elapsed_s", "comm_share"],
+    column,
+  );
   const byHost = new Map<string, { sum: number; count: number }>();
   const known = rank
     .map((_, row) => row)
@@ -90,9 +91,7 @@ export function ranks(frame: PanelFrame): RowsContent | string {
     late: new Set(late.flatMap((is, row) => (is ? [row] : []))),
     data,
     legend,
-    xStart: 0,
-    xEnd: most * 1.01 || 1,
-    ticks: timeTicks(most),
+    ...timeAxis(most, 1.01),
     head: "",
     columns: [
       { head: "in MPI", texts: pick(share).map(formatShare) },
@@ -143,12 +142,19 @@ export function sizes(frame: PanelFrame, theme: Theme): RowsContent | string {
   const measure = (frame.attrs.measure ?? "calls") as Measure;
   const jobs = texts(frame, "job");
   const routines = texts(frame, "name");
-  const [low, high, calls, time, bytes, ofCalls, ofTime, ofBytes] = [
-    ...["size_lo", "size_hi", "calls", "time_s", "bytes"],
-    ...["share_of_calls", "share_of_time", "share_of_bytes"],
-  ].map((name) => numbers(frame, name)) as [
-    ...[number[], number[], number[], number[], number[], number[], number[], number[]],
-  ];
+  const [low, high, calls, time, bytes, ofCalls, ofTime, ofBytes] = eachOf(
+    [
+      "size_lo",
+      "size_hi",
+      "calls",
+      "time_s",
+      "bytes",
+      "share_of_calls",
+      "share_of_time",
+      "share_of_bytes",
+    ],
+    (name) => numbers(frame, name),
+  );
   const values = { calls, time, bytes }[measure];
   const total = values.reduce((sum, value) => sum + value, 0);
   const ofJob = new Map<string, number>();
@@ -236,9 +242,10 @@ export function routines(frame: PanelFrame): RowsContent | string {
   const mean = pick("mean_s").map((s) => s * 1e9);
   const low = pick("min_s").map((s) => s * 1e9);
   const high = pick("max_s").map((s) => s * 1e9);
-  const [least, most, calls, bytes, share] = [
-    ...["min_rank", "max_rank", "calls", "bytes", "share_of_time"],
-  ].map(pick) as [number[], number[], number[], number[], number[]];
+  const [least, most, calls, bytes, share] = eachOf(
+    ["min_rank", "max_rank", "calls", "bytes", "share_of_time"],
+    pick,
+  );
   const count = Math.max(...pick("ranks"));
   const several = new Set(jobs).size > 1;
   const names = routine.map((name, row) => (several ? `${jobs[row]} · ${name}` : name));
@@ -266,9 +273,7 @@ export function routines(frame: PanelFrame): RowsContent | string {
         high: count > 1 ? high : none,
       },
     ),
-    xStart: 0,
-    xEnd: end * 1.02 || 1,
-    ticks: timeTicks(end),
+    ...timeAxis(end),
     head: "",
     columns: [
       { head: "calls", texts: calls.map(formatCount), least: 420 },

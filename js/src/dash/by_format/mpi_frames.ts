@@ -6,7 +6,7 @@
 import type { SelectionJson } from "../../contract";
 import { readClauses } from "../clauses";
 import type { PanelFrame } from "../types";
-import { byText, Columns, Groups, ints, ordered, strings, type Tables } from "./rows";
+import { byText, Columns, eachOf, Groups, ints, ordered, strings, type Tables } from "./rows";
 
 interface Row {
   job: string;
@@ -24,27 +24,30 @@ interface Row {
 /** The chosen rows; of a rank that has a profile and a time line both, those of the profile. */
 function rowsOf(table: PanelFrame, selection: SelectionJson): Row[] {
   const { columns } = table;
-  const [rank, key, calls, bytes, time] = ["rank", "key", "calls", "bytes", "time_s"].map((name) =>
-    ints(table, name),
+  const [rank, key, calls, bytes, time] = eachOf(
+    ["rank", "key", "calls", "bytes", "time_s"],
+    (name) => ints(table, name),
   );
-  const [job, routine, source] = ["job", "routine", "source"].map((name) => strings(table, name));
-  const chosen = selection.ranks?.some((one) => key!.includes(one)) === true;
-  const at = key!
+  const [job, routine, source] = eachOf(["job", "routine", "source"], (name) =>
+    strings(table, name),
+  );
+  const chosen = selection.ranks?.some((one) => key.includes(one)) === true;
+  const at = key
     .map((_, row) => row)
-    .filter((row) => !chosen || selection.ranks!.includes(key![row]!));
+    .filter((row) => !chosen || selection.ranks!.includes(key[row]!));
   const told = new Set(
-    at.filter((row) => source![row] === "profile").map((row) => `${job![row]}\0${rank![row]}`),
+    at.filter((row) => source[row] === "profile").map((row) => `${job[row]}\0${rank[row]}`),
   );
   return at
-    .filter((row) => source![row] === "profile" || !told.has(`${job![row]}\0${rank![row]}`))
+    .filter((row) => source[row] === "profile" || !told.has(`${job[row]}\0${rank[row]}`))
     .map((row) => ({
-      job: job![row]!,
-      rank: rank![row]!,
-      key: key![row]!,
-      routine: routine![row]!,
-      calls: calls![row]!,
-      bytes: bytes![row]!,
-      time: time![row]!,
+      job: job[row]!,
+      rank: rank[row]!,
+      key: key[row]!,
+      routine: routine[row]!,
+      calls: calls[row]!,
+      bytes: bytes[row]!,
+      time: time[row]!,
       low: Number(columns.size_lo?.[row] ?? -1),
       high: Number(columns.size_hi?.[row] ?? -1),
       isIo: columns.is_io?.[row] === true,

@@ -14,6 +14,14 @@ export function strings(table: PanelFrame, name: string): readonly string[] {
   return (table.columns[name] ?? []) as readonly string[];
 }
 
+/** What is read by each of several names, in their order. */
+export function eachOf<const Names extends readonly string[], T>(
+  names: Names,
+  read: (name: string) => T,
+): { [Place in keyof Names]: T } {
+  return names.map((name) => read(name)) as { [Place in keyof Names]: T };
+}
+
 /** Whether an event overlaps a window: as a selection's members do. */
 export function overlapping({
   start_ns: from,

@@ -1,15 +1,12 @@
 /** The tables of BytePS's requests and of MPI's routines, message sizes and hosts. */
 
 import { type Child, h } from "../../app/dom";
-import { formatBytes, formatCount, formatDuration, formatShare } from "../../draw/format";
+import { formatBytes, formatDuration, formatShare } from "../../draw/format";
+import { barCell, counted, lasted, number, numberOf } from "../number_columns";
 import type { ColumnLook, Row, TableLook } from "../table";
 import type { PanelFrame, Value } from "../types";
 import { CONSISTENT_SHARE } from "./byteps_files";
 import { sizeWords } from "./mpi_charts";
-
-function numberOf(value: Value): number | null {
-  return typeof value === "number" ? value : null;
-}
 
 /** Profiles print milliseconds: what takes none of them prints as 0. */
 function seconds(value: Value): string {
@@ -28,31 +25,20 @@ function nameCell(row: Row, text: string, title = ""): Child[] {
   ];
 }
 
-function bar(value: number | null, most: number, kind: string, text: string): Child[] {
-  if (value === null) return [h("span", { class: "hta-note" }, "–")];
-  const width = `${((100 * value) / most).toFixed(2)}%`;
-  const mark = value > 0 && h("i", { "data-kind": kind, style: { width } });
-  return [h("span", { class: "hta-cell-bar", "aria-hidden": "true" }, mark), h("span", {}, text)];
-}
-
-const number = (
+/** A number behind a bar. */
+const barred = (
   by: string,
   title: string,
   hint: string,
   words: (value: Value) => string,
-  from?: number,
 ): ColumnLook => ({
   by,
   title,
   hint,
-  width: "auto",
-  isNumber: true,
-  ...(from !== undefined && { from }),
-  cell: (row) => [words(row(by))],
+  width: "minmax(96px, 1fr)",
+  cell: (row, most) => barCell(numberOf(row(by)), most, "communication", words(row(by))),
 });
 
-const counted = (value: Value): string => formatCount(numberOf(value));
-const lasted = (value: Value): string => formatDuration(numberOf(value));
 const sized = (value: Value): string => formatBytes(numberOf(value));
 /** Small shares to four digits: that of bytes is what one looks for. */
 const shared = (value: Value): string => {
@@ -74,6 +60,23 @@ function routineName(row: Row, frame: PanelFrame): string {
   const name = String(row("name"));
   return severalJobs(frame) ? `${String(row("job"))} · ${name}` : name;
 }
+
+const routine = (width: string): ColumnLook => ({
+  by: "name",
+  title: "routine",
+  hint: "By name",
+  width,
+  cell: (row, _most, frame) => nameCell(row, routineName(row, frame)),
+});
+
+const mean = (hint: string, from: number): ColumnLook =>
+  number(
+    "mean_us",
+    "mean",
+    hint,
+    (value) => formatDuration(typeof value === "number" && value > 0 ? value * 1e3 : null),
+    from,
+  );
 
 const REQUESTS: TableLook = {
   what: "key",
@@ -103,14 +106,12 @@ const REQUESTS: TableLook = {
       },
     },
     number("server", "server", "By server", counted, 620),
-    {
-      by: "wait_ns",
-      title: "pulls wait",
-      hint: "How long its pulls waited for the last push, added up",
-      width: "minmax(96px, 1fr)",
-      cell: (row, most) =>
-        bar(numberOf(row("wait_ns")), most, "communication", lasted(row("wait_ns"))),
-    },
+    barred(
+      "wait_ns",
+      "pulls wait",
+      "How long its pulls waited for the last push, added up",
+      lasted,
+    ),
     number("requests", "requests", "How many were answered", counted, 400),
     number("push_ns", "pushes", "Time of its pushes, added up", lasted, 700),
     number("service_ns", "serving", "Time of its pulls without waiting, added up", lasted, 780),
@@ -143,31 +144,12 @@ const ROUTINES: TableLook = {
   title: "MPI routines",
   about: (frame) => `time of all ranks with tables of routines together${note(frame)}`,
   columns: [
-    {
-      by: "name",
-      title: "routine",
-      hint: "By name",
-      width: "minmax(0, 1.3fr)",
-      cell: (row, _most, frame) => nameCell(row, routineName(row, frame)),
-    },
-    {
-      by: "time_s",
-      title: "time",
-      hint: "Time of all calls, all ranks together",
-      width: "minmax(96px, 1fr)",
-      cell: (row, most) =>
-        bar(numberOf(row("time_s")), most, "communication", seconds(row("time_s"))),
-    },
+    routine("minmax(0, 1.3fr)"),
+    barred("time_s", "time", "Time of all calls, all ranks together", seconds),
     number("share_of_time", "of MPI", "Share of all time in MPI", shared, 400),
     number("calls", "calls", "How often it was called", counted),
     number("bytes", "bytes", "Calls times their mean size", sized, 460),
-    number(
-      "mean_us",
-      "mean",
-      "Mean of a call",
-      (value) => formatDuration(typeof value === "number" && value > 0 ? value * 1e3 : null),
-      560,
-    ),
+    mean("Mean of a call", 560),
     {
       by: "max_s",
       title: "least … most",
@@ -194,13 +176,7 @@ const MESSAGES: TableLook = {
   about: (frame) =>
     `shares are of the routine's calls, time and bytes: look at all three${note(frame)}`,
   columns: [
-    {
-      by: "name",
-      title: "routine",
-      hint: "By name",
-      width: "minmax(0, 1.2fr)",
-      cell: (row, _most, frame) => nameCell(row, routineName(row, frame)),
-    },
+    routine("minmax(0, 1.2fr)"),
     {
       by: "size_lo",
       title: "size",
@@ -209,26 +185,13 @@ const MESSAGES: TableLook = {
       isNumber: true,
       cell: (row) => [sizeWords(Number(row("size_lo")), Number(row("size_hi")))],
     },
-    {
-      by: "time_s",
-      title: "time",
-      hint: "Time of all calls, all ranks together",
-      width: "minmax(96px, 1fr)",
-      cell: (row, most) =>
-        bar(numberOf(row("time_s")), most, "communication", seconds(row("time_s"))),
-    },
+    barred("time_s", "time", "Time of all calls, all ranks together", seconds),
     number("calls", "calls", "How often", counted, 420),
     number("bytes", "bytes", "Calls times their mean size", sized, 520),
     number("share_of_calls", "calls %", "Share of the routine's calls", shared),
     number("share_of_time", "time %", "Share of the routine's time", shared),
     number("share_of_bytes", "bytes %", "Share of the routine's bytes", shared),
-    number(
-      "mean_us",
-      "mean",
-      "Mean of a call: of small messages it is waiting, not transfer",
-      (value) => formatDuration(typeof value === "number" && value > 0 ? value * 1e3 : null),
-      620,
-    ),
+    mean("Mean of a call: of small messages it is waiting, not transfer", 620),
   ],
   foot: () => "",
 };
@@ -252,14 +215,7 @@ const HOSTS: TableLook = {
         ),
     },
     number("ranks", "ranks", "How many ranks run there", counted),
-    {
-      by: "comm_mean_s",
-      title: "in MPI",
-      hint: "Mean of its ranks",
-      width: "minmax(96px, 1fr)",
-      cell: (row, most) =>
-        bar(numberOf(row("comm_mean_s")), most, "communication", seconds(row("comm_mean_s"))),
-    },
+    barred("comm_mean_s", "in MPI", "Mean of its ranks", seconds),
     number("comm_min_s", "least", "Of any of its ranks", seconds, 420),
     number("comm_max_s", "most", "Of any of its ranks", seconds, 420),
     number("noncomm_mean_s", "outside", "Mean time outside of MPI", seconds, 520),
