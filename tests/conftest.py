@@ -10,7 +10,10 @@ import pytest
 REPO = Path(__file__).resolve().parent.parent
 
 # Shared machines are slow at times, which says nothing about the code: no deadlines.
-hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
+# In CI a change is judged by the same examples each time; elsewhere each run looks at new ones.
+hypothesis.settings.register_profile(
+    "default", deadline=None, print_blob=True, derandomize=bool(os.environ.get("CI"))
+)
 hypothesis.settings.register_profile("long", deadline=None, print_blob=True, max_examples=2000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
