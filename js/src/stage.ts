@@ -15,17 +15,14 @@ import type {
   ThemeName,
 } from "./contract";
 import { type DataPart, StageData } from "./data/stage_data";
+import type { Classes } from "./draw/class_paints";
 import { EVERYTHING, FrameLoop } from "./draw/frame_loop";
-import { type LatenessByRank, latenessByRank, type StatsByRank, statsByRank } from "./draw/by_rank";
-import { MinimapPicture } from "./draw/head";
-import { NO_OVERLAY } from "./draw/overlay";
-import { classPaints, type Classes } from "./draw/class_paints";
-import { type Paints, paintsOf, shadeOf } from "./draw/paints";
-import { type Frame, Painter } from "./draw/painter";
+import { Painter } from "./draw/painter";
 import { Scrollbar } from "./draw/scrollbar";
+import { type Sight, StagePicture } from "./draw/stage_picture";
 import { svgOf } from "./draw/svg/picture";
-import { loadPicture, type Whole } from "./draw/svg/whole";
-import { type Theme, THEMES } from "./draw/theme";
+import { loadPicture } from "./draw/svg/whole";
+import { THEMES } from "./draw/theme";
 import { Camera } from "./layout/camera";
 import { type Geometry, nsPerDevicePx, timeAtX, xAtTime } from "./layout/geometry";
 import { type HitScene, hitAt, slicesIn } from "./layout/hit";
@@ -48,17 +45,9 @@ class DrawnStage implements Stage {
   private readonly viewListeners: ((view: Span, done: boolean) => void)[] = [];
   private readonly frameListeners: ((stats: FrameStats) => void)[] = [];
   private data: StageData;
-  private theme: Theme;
-  private paints: Paints;
-  private byName = false;
-  private classes: Classes | null = null;
-  private shades: number[] = [];
-  private overlay: Overlay = NO_OVERLAY;
+  private readonly picture: StagePicture;
   private geometry: Geometry;
   private readonly rowsView: RowsView;
-  private stats: StatsByRank | null = null;
-  private lateness: LatenessByRank | null = null;
-  private minimap: MinimapPicture | null = null;
   private readonly loop = new FrameLoop((now) => this.draw(now));
   private told: Span | null = null;
   /** The geometry is that of this scene. */
@@ -73,22 +62,21 @@ class DrawnStage implements Stage {
     private readonly source: Source,
     theme: ThemeName,
   ) {
-    this.theme = THEMES[theme];
     this.camera = new Camera(scene.range);
     this.data = this.openData();
-    this.paints = this.paintsIn(this.theme);
+    this.picture = new StagePicture(scene, this.data, theme);
     this.geometry = placesOf(scene, 0, 0, 1);
     this.rowsView = new RowsView(scene, this.geometry);
     const { signal } = this.ended;
     this.scrollbar = new Scrollbar((scroll) => this.scrollTo(scroll), signal);
-    this.scrollbar.theme(this.theme);
+    this.scrollbar.theme(THEMES[theme]);
     this.el.className = "hta-stage";
     Object.assign(this.el.style, {
       position: "relative",
       overflow: "hidden",
       width: "100%",
       height: "100%",
-      background: this.theme.bg,
+      background: THEMES[theme].bg,
     });
     this.el.append(this.painter.base, this.painter.over, this.scrollbar.el);
     watchSize(this.el, () => this.resized(), signal);
@@ -101,35 +89,29 @@ class DrawnStage implements Stage {
     this.scene = scene;
     this.data = this.openData();
     this.camera.reset(scene.range);
-    this.shades = [];
-    this.stats = null;
-    this.lateness = null;
-    this.minimap = null;
+    this.picture.setScene(scene, this.data);
     this.told = null;
-    this.paints = this.paintsIn(this.theme);
     this.measured = false;
     this.measure();
   }
 
-  setTheme(theme: ThemeName): void {
-    if (this.theme === THEMES[theme]) return;
-    this.theme = THEMES[theme];
-    this.paints = this.paintsIn(this.theme);
-    this.el.style.background = this.theme.bg;
-    this.scrollbar.theme(this.theme);
-    this.pictureMinimap();
+  setTheme(name: ThemeName): void {
+    const theme = THEMES[name];
+    if (this.picture.theme === theme) return;
+    this.picture.setTheme(theme, this.geometry);
+    this.el.style.background = theme.bg;
+    this.scrollbar.theme(theme);
     this.loop.touch(EVERYTHING);
   }
 
   setColor(color: "kind" | "name"): void {
-    this.byName = color === "name";
+    this.picture.byName = color === "name";
     this.loop.touch({ lanes: true });
   }
 
   setClasses(classes: Classes | null, known: boolean): void {
-    this.classes = classes;
+    this.picture.setClasses(classes);
     this.data.store.classed = classes !== null && known;
-    this.paints = this.paintsIn(this.theme);
     this.request();
     this.loop.touch({ lanes: true });
   }
@@ -176,16 +158,11 @@ class DrawnStage implements Stage {
   }
 
   setOverlay(overlay: Partial<Overlay>): void {
-    const before = this.overlay;
-    this.overlay = { ...before, ...overlay };
-    if (this.overlay.dimmed !== before.dimmed) {
-      this.paints = this.paintsIn(this.theme);
-      this.loop.touch({ lanes: true });
-    }
-    if (this.overlay.search !== before.search || this.overlay.selection !== before.selection) {
-      this.request();
-    }
-    this.loop.touch({ overlay: true, gutter: this.overlay.hits !== before.hits });
+    const before = this.picture.overlay;
+    const now = { ...before, ...overlay };
+    if (this.picture.setOverlay(now)) this.loop.touch({ lanes: true });
+    if (now.search !== before.search || now.selection !== before.selection) this.request();
+    this.loop.touch({ overlay: true, gutter: now.hits !== before.hits });
   }
 
   scrollBy(pixels: number): boolean {
@@ -229,9 +206,9 @@ class DrawnStage implements Stage {
       layout: this.rowsView.layout,
       geometry: this.geometry,
       view: this.camera.view,
-      late: this.lateness !== null,
+      late: this.picture.lateness !== null,
     });
-    return svgOf(this.picture(THEMES.light, whole), caption);
+    return svgOf(this.picture.frame(this.sight(), THEMES.light, whole), caption);
   }
 
   invalidate(): void {
@@ -248,30 +225,22 @@ class DrawnStage implements Stage {
     this.el.remove();
   }
 
-  private paintsIn(theme: Theme): Paints {
-    const { kinds } = this.scene;
-    return this.classes === null
-      ? paintsOf(theme, kinds, this.overlay.dimmed)
-      : classPaints(theme, kinds, this.classes);
-  }
-
   private openData(): StageData {
     return new StageData(this.scene, this.source, (part) => this.arrived(part));
   }
 
   private arrived(part: DataPart): void {
     if (part === "stats") {
-      this.stats = this.data.stats === null ? null : statsByRank(this.data.stats);
+      this.picture.takeStats();
       this.loop.touch({ gutter: true, margin: true });
       this.request();
     } else if (part === "lateness") {
-      const { lateness } = this.data;
-      const first = this.lateness === null;
-      this.lateness = lateness === null ? null : latenessByRank(lateness);
+      const first = this.picture.lateness === null;
+      this.picture.takeLateness();
       this.loop.touch({ gutter: true, lanes: true, margin: true });
       if (first) this.request();
     } else if (part === "minimap") {
-      this.pictureMinimap();
+      this.picture.takeMinimap(this.geometry);
       this.loop.touch({ head: true });
     } else if (part === "ribbon") {
       this.loop.touch({ head: true, lanes: true });
@@ -280,18 +249,6 @@ class DrawnStage implements Stage {
     } else if (this.data.windows.pending) {
       this.loop.touch({ lanes: true });
     }
-  }
-
-  private pictureMinimap(): void {
-    this.minimap = this.minimapIn(this.theme);
-  }
-
-  private minimapIn(theme: Theme): MinimapPicture | null {
-    const { lanesWidth, minimapHeight, dpr } = this.geometry;
-    const { minimap } = this.data;
-    if (minimap === null || lanesWidth <= 0) return null;
-    const [width, height] = [Math.round(lanesWidth * dpr), Math.round(minimapHeight * dpr)];
-    return new MinimapPicture(minimap, theme, width, height);
   }
 
   private resized(): void {
@@ -313,7 +270,7 @@ class DrawnStage implements Stage {
     this.geometry = placesOf(this.scene, width, height, dpr, this.slim);
     this.painter.resize(this.geometry);
     this.blank = true;
-    this.pictureMinimap();
+    this.picture.takeMinimap(this.geometry);
     this.relayout();
     this.loop.touch(EVERYTHING);
   }
@@ -365,7 +322,7 @@ class DrawnStage implements Stage {
     const sight = { view, resolution, lanes, nearby, range: this.scene.range };
     const bins = Math.round(lanesWidth * dpr);
     const ribbons = lateRow ? { bins, ranks: this.rowsView.ribbons } : null;
-    this.data.show(sight, over, this.camera.target, lanesWidth, this.overlay, ribbons);
+    this.data.show(sight, over, this.camera.target, lanesWidth, this.picture.overlay, ribbons);
   }
 
   private tell(done: boolean): void {
@@ -390,10 +347,10 @@ class DrawnStage implements Stage {
       if (dirty.lanes || dirty.head) {
         const { view } = this.camera;
         const { lanes, over } = this.rowsView;
-        const drawn = this.lateness === null ? lanes : [...lanes, ...over];
+        const drawn = this.picture.lateness === null ? lanes : [...lanes, ...over];
         windows.update(drawn, view, nsPerDevicePx(this.geometry, view), this.scene.range);
       }
-      const painted = this.painter.paint(this.picture(), dirty);
+      const painted = this.painter.paint(this.picture.frame(this.sight()), dirty);
       this.blank = false;
       const work_ms = performance.now() - began;
       const stats = { work_ms, pending: windows.pending, ...painted };
@@ -402,69 +359,9 @@ class DrawnStage implements Stage {
     if (this.camera.moving) this.loop.schedule();
   }
 
-  private picture(theme = this.theme, of: Partial<Whole> = {}): Frame {
-    const { scene, stats, data, overlay } = this;
-    const geometry = of.geometry ?? this.geometry;
-    const windows = of.windows ?? data.windows;
-    const names = of.names ?? data.store.names;
-    const ribbon = of.ribbon === undefined ? data.ribbon : of.ribbon;
-    const own = theme === this.theme;
-    // A picture has the legend of kinds.
-    const paints =
-      of.windows === undefined ? this.paints : paintsOf(theme, scene.kinds, overlay.dimmed);
-    const minimap = own ? this.minimap : this.minimapIn(theme);
-    const { layout } = this.rowsView;
-    const sight = of.sight ?? this.rowsView.sight;
-    const view = of.view ?? this.camera.view;
-    const job = this.camera.job;
-    const { placed } = sight;
-    const shown = data.stats;
-    const stale =
-      this.source.status !== "live" &&
-      shown !== null &&
-      (shown.start !== Math.floor(view[0]) || shown.end !== Math.ceil(view[1]));
-    const late = this.lateness;
-    return {
-      head: { geometry, theme, scene, job, view, minimap, ribbon },
-      gutter: {
-        geometry,
-        theme,
-        layout,
-        placed,
-        stats: stale ? null : stats,
-        lateness: stale ? null : late,
-        hits: overlay.search === "" ? null : (overlay.hits ?? null),
-      },
-      lanes: {
-        geometry,
-        theme,
-        paints,
-        scene,
-        job,
-        view,
-        sight,
-        lateness: late,
-        ribbon,
-        shade: this.byName && !paints.byClass ? (key) => this.shade(key, names) : null,
-        window: (lane) => windows.get(lane),
-        nameOf: (key) => names.get(key) ?? "",
-      },
-      margin: { geometry, theme, placed, stats, lateness: late, stale },
-      overlay: {
-        geometry,
-        theme,
-        view,
-        sight,
-        overlay,
-        searched: data.searched,
-        chosen: data.chosen,
-      },
-    };
-  }
-
-  private shade(key: number, names: ReadonlyMap<number, string>): number {
-    this.shades[key] ??= shadeOf(names.get(key) ?? "");
-    return this.shades[key];
+  private sight(): Sight {
+    const { geometry, camera, rowsView: rows } = this;
+    return { geometry, camera, rows, isLive: this.source.status === "live" };
   }
 
   private hitScene(): HitScene {
