@@ -139,7 +139,9 @@ def _frame_checksum(whole: pa.Buffer, start: int, end: int) -> int:
 def _mapped(path: Path) -> pa.Buffer:
     # The mapping outlives the file's handle: a thousand ranks need no thousand handles.
     with pa.memory_map(str(path)) as file:
-        return file.read_buffer()
+        # Read as a whole, all of it would be fetched from the disk, records included.
+        first = file.read_buffer(1)
+        return pa.foreign_buffer(first.address, file.size(), first)
 
 
 class ArrowFile:

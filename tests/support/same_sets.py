@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+from support.same_lanes import assert_kept_lanes_are_right
 
 import hta_widgets as hw
 from hta_widgets import analysis
@@ -18,6 +19,7 @@ def assert_same(one, other):
     pd.testing.assert_frame_equal(other.events(), one.events())
     for rank, trace in one.items():
         again = other[rank]
+        assert_kept_lanes_are_right(again.table)
         for name in SMALL:
             pd.testing.assert_frame_equal(getattr(again, name), getattr(trace, name))
         assert again.metadata == trace.metadata

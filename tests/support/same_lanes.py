@@ -1,0 +1,44 @@
+"""Whether lanes are indexed alike, and whether those that a file holds are those of its events."""
+
+from dataclasses import fields, is_dataclass
+
+import numpy as np
+
+from hta_widgets.lanes.folded import device_rows, folded_lane
+from hta_widgets.lanes.kept import kept_lanes
+from hta_widgets.lanes.lay_out import folded
+
+
+def assert_same_lane(one, other, place="lane"):
+    """Compare two indexed lanes array by array, types included."""
+    assert type(one) is type(other), place
+    if isinstance(one, np.ndarray):
+        assert one.dtype == other.dtype, place
+        assert np.array_equal(one, other), place
+    elif isinstance(one, tuple):
+        assert len(one) == len(other), place
+        for number, (a, b) in enumerate(zip(one, other, strict=True)):
+            assert_same_lane(a, b, f"{place}[{number}]")
+    elif is_dataclass(one):
+        for field in fields(one):
+            a, b = getattr(one, field.name), getattr(other, field.name)
+            assert_same_lane(a, b, f"{place}.{field.name}")
+    else:
+        assert one == other, place
+
+
+def fresh_lanes(table):
+    """Index the folded lanes of a table anew."""
+    device = device_rows(table)
+    return {ref: folded_lane(table, ref, device) for ref in folded(table)}
+
+
+def assert_kept_lanes_are_right(table):
+    """Compare what a table's file holds with what its events say; return how many it holds."""
+    kept = kept_lanes(table)
+    if kept:
+        fresh = fresh_lanes(table)
+        assert list(kept) == list(fresh)
+        for ref, lane in kept.items():
+            assert_same_lane(lane, fresh[ref], str(ref))
+    return len(kept)
