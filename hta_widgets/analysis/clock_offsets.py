@@ -12,6 +12,7 @@ import pandas as pd
 
 from hta_widgets.model import Selection, TraceSet
 from hta_widgets.model.derived import derived_by_rules
+from hta_widgets.model.turns import rest
 
 from .collective_args import OPERATIONS
 from .matching import Matching, counted, matching, recorded_shift, split
@@ -211,6 +212,7 @@ def _fit(match: Matching, used: npt.NDArray[np.bool_]) -> ClockFit:
         residual[rank] = round(float(np.median(np.abs(off[mine]))))
         recorded[rank] = round(float(np.median(np.abs(raw[mine]))))
         drift[rank] = _drift_ppm(end[mine], off[mine])
+        rest()
     return ClockFit(
         offset,
         residual,
@@ -233,7 +235,9 @@ def _telling(match: Matching) -> npt.NDArray[np.bool_]:
 
 def _from_common(collective: Ints, end: Ints, total: int) -> Floats:
     """Return how far each end is from the median of the collective's others."""
+    rest()
     middle, sizes = _middles(collective, end.astype(np.float64), total)
+    rest()
     # A rank's own end pulls the median towards itself, most in pairs.
     weight = sizes / np.maximum(sizes - 1, 1)
     return (end - middle[collective]) * weight[collective]
@@ -284,6 +288,7 @@ def _pairs(
         table[row, column] = end[mine] - int(end[mine].min())
         hub, other, apart, weight = _against_hubs(table)
         found.append((members[hub], members[other], apart, weight))
+        rest()
     left, right, apart, weight = (
         np.concatenate([part[k] for part in found]) if found else np.empty(0) for k in range(4)
     )
@@ -313,6 +318,7 @@ def _against_hubs(table: Floats) -> tuple[Ints, Ints, Floats, Floats]:
             weights.append(len(differences) / scatter**2)
             left.remove(other)
             hubs.append(other)
+            rest()
     hub_of, other_of = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     return hub_of, other_of, np.array(apart), np.array(weights)
 

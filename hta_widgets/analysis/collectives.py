@@ -14,6 +14,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.model import KINDS, Selection, Trace, TraceSet
 from hta_widgets.model.derived import derived, derived_by_rules
 from hta_widgets.model.intervals import Covered, union
+from hta_widgets.model.turns import rest
 
 from .clock_offsets import clock_fit
 from .collective_args import OPERATIONS
@@ -137,6 +138,7 @@ def collectives(
         },
         matched=matched,
         note=_note(match, matched, len(traces)),
+        copy=False,
         clock=name,
         matched_by=match.matched_by,
         groups={one.label: {"ranks": list(one.ranks), "size": one.size} for one in match.groups},
@@ -277,6 +279,7 @@ def _bandwidths(
     for name, values in factors.items():
         mine = operation == OPERATIONS.index(name)
         factor[mine] = values[mine]
+        rest()
     transfer = times.end_ns - times.last_ns
     known = (size > 0) & (transfer > 0)
     # Bytes per nanosecond are 10^9 bytes per second.

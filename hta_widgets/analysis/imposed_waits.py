@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from hta_widgets.model import Selection, TraceSet
 from hta_widgets.model.derived import derived
+from hta_widgets.model.turns import rest
 
 from .clock_offsets import clock_fit
 from .collectives import Arrivals, Clock, arrivals, steps_of
@@ -104,7 +105,9 @@ def _is_skewed(traces: TraceSet) -> bool:
 
 def median_arrival(match: Matching, times: Arrivals) -> Floats:
     """Return for each entry the median arrival of its collective."""
+    rest()
     order = np.lexsort((times.arrival_ns, match.collective))
+    rest()
     ordered = times.arrival_ns[order]
     sizes = match.sizes()
     low, high = match.starts + (sizes - 1) // 2, match.starts + sizes // 2
@@ -169,8 +172,10 @@ def step_shares(work: ImposedWaits, count: int) -> tuple[Floats, Floats]:
     """
     match = work.match
     numbers, column = np.unique(work.step, return_inverse=True)
+    rest()
     lost, raw, taken = np.zeros((3, len(numbers), count))
     np.add.at(taken, (column, match.trace), 1)
+    rest()
     at_last = (column[work.last], match.trace[work.last])
     np.add.at(lost, at_last, work.lost_ns)
     np.add.at(raw, at_last, work.raw_ns)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from hta_widgets.model import KINDS, Trace
 from hta_widgets.model.derived import derived_by_rules
 from hta_widgets.model.intervals import Covered, Intervals, intersect, subtract, union
+from hta_widgets.model.turns import rest
 
 from .collectives import Arrivals, computed_between
 from .matching import Matching
@@ -81,7 +82,9 @@ def lateness(match: Matching, times: Arrivals, step: Ints) -> Lateness:
 def others_median(values: Floats, match: Matching) -> Floats:
     """Return for each entry the median of its collective's other entries."""
     sizes = match.sizes()
+    rest()
     order = np.lexsort((values, match.collective))
+    rest()
     ordered = values[order]
     count, first = match.each(sizes), match.each(match.starts)
     place = np.empty(len(values), dtype=np.int64)
@@ -91,6 +94,7 @@ def others_median(values: Floats, match: Matching) -> Floats:
     low = low + (place <= low)
     high = high + (place <= high)
     found: Floats = (ordered[first + low] + ordered[first + high]) / 2
+    rest()
     return found
 
 
@@ -100,6 +104,7 @@ _NEVER = int(np.iinfo(np.int64).min) // 2
 def _previous_end(match: Matching, times: Arrivals) -> Ints:
     """Return when each entry's rank left the collective before of the same sequence."""
     order = np.lexsort((times.arrival_ns, match.lane, match.trace))
+    rest()
     end = times.end_ns[order]
     before = np.full(len(match), _NEVER)
     same = (match.trace[order][1:] == match.trace[order][:-1]) & (
@@ -122,6 +127,7 @@ def _waited_elsewhere(match: Matching, times: Arrivals, since: Ints) -> Ints:
         own = np.arange(len(mine))
         first = np.minimum(np.searchsorted(arrival, since[mine], side="left"), own)
         waited[mine] = total[own] - total[first]
+        rest()
     return waited
 
 
@@ -132,12 +138,14 @@ def _inherited(match: Matching, times: Arrivals, step: Ints, late: Floats, waite
     between. So what was inherited is carried on, as long as the rank is that late.
     """
     order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
+    rest()
     more = np.maximum(waited - others_median(waited.astype(np.float64), match), 0.0)
     added = np.rint(more[order]).astype(np.int64)
     bound = np.rint(np.maximum(late[order], 0.0)).astype(np.int64)
     keys = np.stack([match.trace[order], match.lane[order], step[order]])
     opens = np.ones(len(order), dtype=bool)
     opens[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
+    rest()
     # carried[c] = min(bound[c], carried[c-1] + added[c]) is a running minimum once the sums are
     # taken off; a step down at each new sequence lets it start afresh.
     total = np.cumsum(added)

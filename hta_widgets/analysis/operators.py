@@ -13,6 +13,7 @@ import pandas as pd
 from hta_widgets.model import Selection, TraceSet
 from hta_widgets.model.derived import derived
 from hta_widgets.model.membership import Overlapping, index_of
+from hta_widgets.model.turns import rest
 
 from .host_stack import Forest, OperatorTree, covered_by_children, forest_of, operator_tree
 from .operator_groups import Groups, call_stacks, input_shapes, names_of
@@ -278,7 +279,9 @@ def _frame(found: list[_Found], keys: list[str]) -> pd.DataFrame:
     texts = {key: [text for one in found for text in one.texts[key]] for key in keys}
     figures = (rank, -measures["device_total_ns"], -measures["cpu_total_ns"])
     by = list(zip(*(values.tolist() for values in figures), *texts.values(), strict=True))
+    rest()
     order = sorted(range(len(rank)), key=by.__getitem__)
+    rest()
     columns = {"rank": rank[order]}
     strings = {
         key: pd.array([values[row] for row in order], dtype="str") for key, values in texts.items()

@@ -16,6 +16,7 @@ from hta_widgets.model import KINDS, Selection, Trace, TraceSet
 from hta_widgets.model.derived import derived_by_rules
 from hta_widgets.model.keeping import walked
 from hta_widgets.model.names import short_name
+from hta_widgets.model.turns import rest
 
 from .host_stack import nearest
 from .over_ranks import over_ranks
@@ -106,6 +107,7 @@ def phase_times(
     apart, share = from_median(together, times["dur_ns"])
     labels = _labels(phases)
     codes = column["phase"][order].tolist()
+    rest()
     return result(
         {
             "phase": pd.array([labels[code] for code in codes], dtype="str"),

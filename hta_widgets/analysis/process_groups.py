@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from hta_widgets.model import Trace
+from hta_widgets.model.turns import rest
 
 from .collective_args import CommEvents, GroupName
 from .group_headers import Header
@@ -51,6 +52,7 @@ def identified(
     for t, one in enumerate(events):
         for group in one.groups:
             by_members[_members_key(group, copies[t])].setdefault(t, []).append(group.name)
+        rest()
     ordinal = {
         key: _differ(list(names.values())) for key, names in by_members.items() if key is not None
     }
@@ -73,6 +75,7 @@ def identified(
                 identities.append((group, copies[t]))
             mine.append(number)
         keys.append(mine)
+        rest()
     return keys, _labelled(identities, headers)
 
 

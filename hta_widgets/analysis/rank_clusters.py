@@ -12,6 +12,7 @@ import pandas as pd
 from hta_widgets.errors import TraceError
 from hta_widgets.model import Selection, TraceSet
 from hta_widgets.model.names import short_name
+from hta_widgets.model.turns import rest
 
 from .collective_waits import waits_of
 from .collectives import Clock
@@ -251,6 +252,7 @@ def _standing_for(apart: Floats, limit: float) -> Ints:
         mine = np.flatnonzero(alike[closest] & left)
         found[mine] = closest
         left[mine] = False
+        rest()
         count -= alike[mine].sum(axis=0)
         near -= close[mine].sum(axis=0)
     return found
@@ -328,6 +330,7 @@ class _Compared:
         limit = self.limits[_NAMES.index("kernels")]
         found = np.zeros((count, count))
         for low in range(0, count, _BLOCK):
+            rest()
             rows = slice(low, low + _BLOCK)
             block = found[rows]
             for share in kernels:

@@ -114,6 +114,7 @@ def rank_time_heatmap(
     starts = np.tile(edges[:-1], len(ranks_of))
     ends = np.tile(edges[1:], len(ranks_of))
     length = np.where(ends > starts, ends - starts, np.nan)
+    attrs: dict[str, Any] = {} if waits is None else {"clock": waits.clock}
     return result(
         {
             "rank": np.array(ranks_of.ranks, dtype=np.int64).repeat(bins),
@@ -126,7 +127,7 @@ def rank_time_heatmap(
         matched=count_kinds(ranks_of),
         note=_note([works for _, works in found], metric, values),
         metric=metric,
-        **({} if waits is None else {"clock": waits.clock}),
+        **attrs,
     )
 
 

@@ -20,6 +20,7 @@ def result(
     *,
     matched: Mapping[str, int],
     note: str = "",
+    copy: bool = True,
     **attrs: Any,
 ) -> pd.DataFrame:
     """Return a frame of `columns`, in their order and with their dtypes.
@@ -32,10 +33,12 @@ def result(
         How many events each class matched, zeros included; becomes ``.attrs["matched"]``.
     note : str, optional
         Becomes ``.attrs["note"]``: why the frame is empty, or what readers must know of it.
+    copy : bool, default True
+        False where nobody else holds the columns: of many rows, copies take longer than the rest.
     **attrs
         Further entries of ``.attrs``; plain values only.
     """
-    frame = pd.DataFrame(dict(columns))
+    frame = pd.DataFrame(dict(columns), copy=copy)
     frame.attrs["matched"] = {key: int(count) for key, count in matched.items()}
     if note or not len(frame):
         frame.attrs["note"] = note or "no events match"

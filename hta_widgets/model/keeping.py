@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from .table import EventTable, Pool
+from .turns import rest
 
 if TYPE_CHECKING:
     from .trace import Trace
@@ -55,7 +56,7 @@ def walked(traces: Iterable[Trace]) -> Iterator[Trace]:
     """Yield ranks one by one; where all do not fit, each is let go before the next.
 
     What was kept of a rank before stays: who walks over a thousand ranks does not disturb those
-    that someone looks at.
+    that someone looks at. After each rank, work in turns (`hta_widgets.model.turns`) may rest.
     """
     chosen = list(traces)
     all_fit = fit(chosen)
@@ -70,6 +71,7 @@ def walked(traces: Iterable[Trace]) -> Iterator[Trace]:
                 _kept.note(trace)
             else:
                 trace.let_go()
+        rest()
 
 
 def kept_bytes() -> int:

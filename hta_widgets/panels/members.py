@@ -8,6 +8,7 @@ import pandas as pd
 from hta_widgets.analysis.matching import counted, matching
 from hta_widgets.analysis.scope import narrowed, parts
 from hta_widgets.model import Selection, TraceSet
+from hta_widgets.model.turns import rest
 
 from .columns import or_null
 
@@ -38,7 +39,9 @@ def summary(traces: TraceSet, selection: Selection) -> pd.DataFrame:
         starts.append(int(start.min()) + part.trace.shift_ns)
         ends.append(int(end.max()) + part.trace.shift_ns)
     match = matching(traces)
+    rest()
     kept, _ = counted(match, narrowed(traces, selection))
+    rest()
     found = pd.DataFrame(
         {
             "events": [sum(len(part.rows) for part in chosen)],

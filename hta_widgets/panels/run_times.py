@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hta_widgets import analysis
 from hta_widgets.analysis.lateness import loading_while_idle
 from hta_widgets.model import TraceSet
+from hta_widgets.model.keeping import walked
 
 from .frames import CLOCK
 
@@ -80,6 +81,6 @@ def run_times(traces: TraceSet) -> RunTimes:
         int(waits.clip(lower=0).sum()),
         run_ns * len(ranks) - busy_ns,
         {str(cause): int(spent) for cause, spent in causes.items()},
-        sum(loading_while_idle(traces[rank]) for rank in ranks),
+        sum(loading_while_idle(trace) for trace in walked([traces[rank] for rank in ranks])),
         all(_NO_GPU.isdisjoint(trace.table.categories.values) for trace in traces.values()),
     )

@@ -9,6 +9,7 @@ import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.model import Selection, TraceSet
+from hta_widgets.model.turns import rest
 
 from .columns import texts
 
@@ -27,11 +28,13 @@ def steps(traces: TraceSet, selection: Selection, clock: Any) -> pd.DataFrame:
     """
     whole = analysis.step_times(traces, clock=clock, selection=selection)
     phases = analysis.phase_times(traces, selection=selection)
+    rest()
     name, values = pd.factorize(phases["phase"])
     spent = np.zeros(len(values), dtype=np.int64)
     np.add.at(spent, name, phases["dur_ns"].to_numpy(np.int64))
     lasting = spent * 100 >= int(whole["dur_ns"].sum()) * LEAST_PCT
     phases = phases[lasting[name]] if len(whole) and len(phases) else phases.iloc[:0]
+    rest()
     found = pd.DataFrame(
         {
             "phase": texts([*[STEP] * len(whole), *phases["phase"].tolist()]),

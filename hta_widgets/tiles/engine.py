@@ -9,19 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.analysis.clock_offsets import clock_fit
-from hta_widgets.analysis.collective_args import comm_events
 from hta_widgets.analysis.collectives import collectives
-from hta_widgets.analysis.matching import matching
 from hta_widgets.analysis.totals import totals
 from hta_widgets.lanes.lay_out import lay_out
 from hta_widgets.lanes.layout import Job
 from hta_widgets.model import Selection, TraceSet
+from hta_widgets.model.turns import in_turns
 from hta_widgets.tiles.briefs import checked_row
 from hta_widgets.tiles.clusters import clusters
 from hta_widgets.tiles.details import details
 from hta_widgets.tiles.lateness import Lateness
 from hta_widgets.tiles.marks import Members, View, marks
+from hta_widgets.tiles.matched import matched
 from hta_widgets.tiles.names import NameKeys
 from hta_widgets.tiles.patience import PENDING, Deadline, Gradual, Recent
 from hta_widgets.tiles.rank_index import Budget, Classes, RankIndex
@@ -39,8 +38,10 @@ Request = Mapping[str, Any]
 #: What indexed lanes may take: enough for each event once, within limits.
 BYTES_PER_EVENT = 24
 LEAST_BYTES, MOST_BYTES = 64 << 20, 512 << 20
-#: What tells one request for marks from another.
-_OF_MARKS = ("start", "end", "bins", "lanes", "text", "selection")
+#: What does not tell one question from another.
+_NOT_ASKED = frozenset(("rpc", "within_ms"))
+#: So many answers are made at a time, or kept: several pages may ask.
+_MOST_ANSWERS = 16
 NO_WAITS = "there is no communication between ranks on their devices"
 
 
@@ -75,9 +76,12 @@ class TileEngine:
         self._names = NameKeys()
         self._device = Gradual(lambda: DeviceTimes.steps(list(self._indices.values())))
         self._matched = Gradual(self._match)
-        self._minimaps: Recent[Answer] = Recent()
-        self._marked: Recent[Answer] = Recent()
+        self._ribbons = Gradual(self._ribbon_steps)
+        self._alike = Gradual(self._cluster_steps)
+        #: Answers that are made little by little, by what was asked.
+        self._answers: Recent[Answer] = Recent(_MOST_ANSWERS)
         self._search = Search(list(self._indices.values()))
+        self._searchable = Gradual(lambda: in_turns(self._search.prepare))
         #: Gives a rank's events a class each, which tiles tell where the page asks for it.
         self.classes_of: Callable[[int], Classes | None] | None = None
         self._ops: dict[str, tuple[Callable[[Request], Answer], set[str]]] = {
@@ -154,16 +158,13 @@ class TileEngine:
         return stats(start, end, indices, self._device.value, ranks=of), None
 
     def _minimap(self, request: Request) -> Answer:
-        bins = int(request["bins"])
-        made = self._minimaps.get(bins, lambda: self._minimap_steps(bins))
-        return made.value if made.by(Deadline.of(request)) else (dict(PENDING), None)
+        return self._little_by_little(request, lambda: self._minimap_steps(int(request["bins"])))
 
     def _minimap_steps(self, bins: int) -> Generator[None, None, Answer]:
-        while not self._device.by(Deadline(0)):
-            yield
+        device = yield from self._device.steps()
         start, end = whole_range(self.job)
         indices = list(self._indices.values())
-        made = yield from minimap(start, end, bins, indices=indices, device=self._device.value)
+        made = yield from minimap(start, end, bins, indices=indices, device=device)
         return made
 
     def _event(self, request: Request) -> Answer:
@@ -174,16 +175,18 @@ class TileEngine:
         return cell(self._of_lane(lane), lane, int(request["start"]), int(request["end"])), None
 
     def _summary(self, request: Request) -> Answer:
+        if not self._searchable.by(Deadline.of(request)):
+            return dict(PENDING), None
         return self._search.summary(str(request["text"])), None
 
     def _find(self, request: Request) -> Answer:
+        if not self._searchable.by(Deadline.of(request)):
+            return dict(PENDING), None
         text, direction = str(request["text"]), int(request.get("direction", 1))
         return self._search.step(text, request.get("from"), direction), None
 
     def _marks(self, request: Request) -> Answer:
-        key = json.dumps([request.get(name) for name in _OF_MARKS], sort_keys=True)
-        made = self._marked.get(key, lambda: self._marks_steps(request))
-        return made.value if made.by(Deadline.of(request)) else (dict(PENDING), None)
+        return self._little_by_little(request, lambda: self._marks_steps(request))
 
     def _marks_steps(self, request: Request) -> Generator[None, None, Answer]:
         view = View.of(
@@ -192,6 +195,7 @@ class TileEngine:
         if request.get("selection") is not None:
             members, error = self._selected(request["selection"]), None
         else:
+            yield from self._searchable.steps()
             hits = self._search.hits(str(request.get("text", "")))
             error = hits.error
             members = (
@@ -205,7 +209,11 @@ class TileEngine:
 
     def _totals(self, request: Request) -> Answer:
         selection = Selection.from_json(request.get("selection"))
-        return totals(self.traces, selection), None
+
+        def summed() -> Answer:
+            return totals(self.traces, selection), None
+
+        return self._little_by_little(request, lambda: in_turns(summed))
 
     def _neighbor(self, request: Request) -> Answer:
         found = neighbor(*self._row(request), int(request.get("direction", 1)))
@@ -223,13 +231,20 @@ class TileEngine:
 
     def _collective(self, request: Request) -> Answer:
         index, _, row = self._row({**request, "table": "events"})
+        if not self._matched.by(Deadline.of(request)):
+            return dict(PENDING), None
         return {"collective": self.lateness.collective(index.rank.rank, row)}, None
 
     def _ribbon(self, request: Request) -> Answer:
-        if not self._matched.by(Deadline.of(request)):
+        if not self._ribbons.by(Deadline.of(request)):
             return dict(PENDING), None
         start, end, bins = (int(request[name]) for name in ("start", "end", "bins"))
-        return self._ribbons.within(start, end, bins, request.get("ranks"))
+        return self._ribbons.value.within(start, end, bins, request.get("ranks"))
+
+    def _clusters(self, request: Request) -> Answer:
+        if not self._alike.by(Deadline.of(request)):
+            return dict(PENDING), None
+        return self._alike.value, None
 
     # --- what requests name -----------------------------------------------------------------------
 
@@ -255,36 +270,47 @@ class TileEngine:
     def _match(self) -> Generator[None, None, Lateness]:
         if not self.job.has_waits:
             return Lateness.nothing(self.traces, NO_WAITS)
-        # What takes longest is what each rank's collectives say of themselves; ranks keep it.
-        # On an executor, many ranks are read at once anyway.
-        for rank in self.job.ranks if self.traces.executor is None else ():
-            comm_events(rank.trace)
-            yield
         compute = {}
         for index in self._indices.values():
             compute[index.rank.rank] = compute_of(index)
             yield
-        # What follows asks for these as well, and they are kept.
-        matching(self.traces)
-        yield
-        clock_fit(self.traces)
-        yield
-        frame = collectives(self.traces, clock="fitted")
-        yield
-        return Lateness(self.traces, frame, compute)
+        yield from matched(self.traces).steps()
 
-    @cached_property
-    def _ribbons(self) -> Ribbon:
-        return Ribbon(self.lateness)
+        def late() -> Lateness:
+            return Lateness(self.traces, collectives(self.traces, clock="fitted"), compute)
 
-    def _clusters(self, request: Request) -> Answer:
-        # It asks of the collectives as well: they are matched little by little.
-        if not self._matched.by(Deadline.of(request)):
-            return dict(PENDING), None
-        return self._alike, None
+        return (yield from in_turns(late))
 
-    @cached_property
-    def _alike(self) -> dict[str, Any]:
+    def _ribbon_steps(self) -> Generator[None, None, Ribbon]:
+        lateness = yield from self._matched.steps()
+        return (yield from in_turns(lambda: Ribbon(lateness)))
+
+    def _cluster_steps(self) -> Generator[None, None, dict[str, Any]]:
         from hta_widgets.analysis import rank_clusters  # noqa: PLC0415 - slow to import
 
-        return clusters(rank_clusters(self.traces))
+        # It asks of the collectives as well: they are matched little by little.
+        yield from matched(self.traces).steps()
+        frame = yield from in_turns(lambda: rank_clusters(self.traces))
+        return clusters(frame)
+
+    # --- what takes long --------------------------------------------------------------------------
+
+    def _little_by_little(
+        self, request: Request, steps: Callable[[], Generator[None, None, Answer]]
+    ) -> Answer:
+        asked = {key: value for key, value in request.items() if key not in _NOT_ASKED}
+        made = self._answers.get(json.dumps(asked, sort_keys=True, default=str), steps)
+        return made.value if made.by(Deadline.of(request)) else (dict(PENDING), None)
+
+    def stop(self) -> None:
+        """End what is unfinished, as where the page is closed; who asks again begins anew."""
+        self._answers.stop()
+        for one in (
+            matched(self.traces),
+            self._searchable,
+            self._device,
+            self._matched,
+            self._ribbons,
+            self._alike,
+        ):
+            one.stop()

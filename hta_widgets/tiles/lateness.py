@@ -13,6 +13,7 @@ import pandas as pd
 from hta_widgets.lanes.spans import Ints
 from hta_widgets.model import TraceSet
 from hta_widgets.model.intervals import Covered, Intervals, subtract, union
+from hta_widgets.model.turns import rest
 from hta_widgets.tiles.waits import Pieces, pieces_of, waits_without_transfers
 
 __all__ = ["Lateness", "RankLateness"]
@@ -104,13 +105,18 @@ class Lateness:
         # pandas copies the attrs, which name every rank of every group, with every column.
         frame = frame.copy(deep=False)
         frame.attrs = {}
-        self.frame = _by_rank(traces, _with_lateness(frame))
+        rest()
+        frame = _with_lateness(frame)
+        rest()
+        self.frame = _by_rank(traces, frame)
+        rest()
         self._shift = {rank: trace.shift_ns for rank, trace in traces.items()}
         call = self.frame["call"].to_numpy(np.int64)
         self._by_call = np.argsort(call, kind="stable")
         self._first_of_call = np.searchsorted(
             call[self._by_call], np.arange(int(call.max(initial=-1)) + 2)
         )
+        rest()
         columns = {name: self.frame[name].to_numpy(np.int64) for name in _OF_RANK}
         of_rank = self.frame["rank"].to_numpy(np.int64)
         self._ranks: dict[int, RankLateness] = {}
@@ -119,6 +125,7 @@ class Lateness:
             first, last = np.searchsorted(of_rank, (rank, rank + 1)).tolist()
             part = {name: column[first:last] for name, column in columns.items()}
             self._ranks[rank] = _rank(part, compute.get(rank, Intervals.none()))
+            rest()
 
     @classmethod
     def nothing(cls, traces: TraceSet, note: str) -> Lateness:
@@ -273,10 +280,20 @@ def _by_rank(traces: TraceSet, frame: pd.DataFrame) -> pd.DataFrame:
         mine = by_rank[first:last]
         start[mine] = trace.table.start_ns[rows[mine]] + trace.shift_ns
         dur[mine] = trace.table.dur_ns[rows[mine]]
+        rest()
     _, call = np.unique(frame["collective"].to_numpy(np.int64), return_inverse=True)
+    rest()
     order = np.lexsort((rows, start, ranks))
+    rest()
     frame = frame.assign(call=call.astype(np.int64), start_ns=start, dur_ns=dur)
-    return frame.iloc[order].reset_index(drop=True)
+    columns = {str(name): _taken(frame[name], order) for name in frame}
+    # Not put together into one block: that takes longer than taking them.
+    return pd.DataFrame(columns, copy=False)
+
+
+def _taken(column: pd.Series, order: npt.NDArray[np.intp]) -> Any:
+    rest()
+    return column.array.take(order)
 
 
 def _with_lateness(frame: pd.DataFrame) -> pd.DataFrame:

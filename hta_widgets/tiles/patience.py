@@ -7,6 +7,7 @@ what somebody is looking at.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Hashable, Mapping
@@ -43,6 +44,11 @@ class Deadline:
         """Whether it is time to answer."""
         return self._end is not None and time.perf_counter() >= self._end
 
+    @property
+    def left_s(self) -> float:
+        """How long until then, at least 0; -1 where there is no such time."""
+        return -1 if self._end is None else max(0.0, self._end - time.perf_counter())
+
 
 class Gradual(Generic[T]):
     """Something that is made in steps, when it is first asked for.
@@ -72,12 +78,27 @@ class Gradual(Generic[T]):
         self._make = make
         self._steps: Generator[None, None, T] | None = None
         self._made: list[T] = []
+        # A page's data is made beside the cells and their pages' answers.
+        self._lock = threading.Lock()
+
+    @property
+    def is_made(self) -> bool:
+        """Whether it is made."""
+        return bool(self._made)
 
     def by(self, deadline: Deadline) -> bool:
         """Go on until it is made or the deadline has passed; say whether it is made.
 
-        One step is always done.
+        One step is always done, unless another thread is at it.
         """
+        if not self._made and self._lock.acquire(timeout=deadline.left_s):
+            try:
+                self._go_on(deadline)
+            finally:
+                self._lock.release()
+        return bool(self._made)
+
+    def _go_on(self, deadline: Deadline) -> None:
         while not self._made:
             if self._steps is None:
                 self._steps = self._make()
@@ -91,7 +112,22 @@ class Gradual(Generic[T]):
                 raise
             if deadline.has_passed:
                 break
-        return bool(self._made)
+
+    def steps(self) -> Generator[None, None, T]:
+        """Make it, and yield after each step: how other work in steps waits for it."""
+        while not self.by(Deadline(0)):
+            yield
+        return self._made[0]
+
+    def stop(self) -> None:
+        """End what is unfinished, unless another thread is at it. Who asks again begins anew."""
+        if self._lock.acquire(blocking=False):
+            try:
+                if self._steps is not None:
+                    self._steps.close()
+                    self._steps = None
+            finally:
+                self._lock.release()
 
     @property
     def value(self) -> T:
@@ -120,5 +156,10 @@ class Recent(Generic[T]):
         found = self._kept.setdefault(key, Gradual(make))
         self._kept.move_to_end(key)
         if len(self._kept) > self._most:
-            self._kept.popitem(last=False)
+            self._kept.popitem(last=False)[1].stop()
         return found
+
+    def stop(self) -> None:
+        """End what is unfinished, and forget the rest."""
+        while self._kept:
+            self._kept.popitem()[1].stop()

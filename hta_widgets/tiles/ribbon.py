@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from hta_widgets.lanes.spans import Ints
+from hta_widgets.model.turns import rest
 from hta_widgets.tiles.lateness import Lateness
 from hta_widgets.tiles.protocol import pack
 
@@ -37,27 +39,30 @@ class Ribbon:
 
         call, arrival, time, rank = map(column, ("call", "arrival_ns", "start_ns", "rank"))
         event = column("id")
-        names, name = np.unique(frame["name"].astype(str).to_numpy(str), return_inverse=True)
-        self._names = [str(one) for one in names]
+        self._names, name = _named(frame["name"])
         self._calls = int(call.max()) + 1 if len(call) else 0
 
+        rest()
         by_call = np.lexsort((arrival, call))
+        rest()
         first = np.searchsorted(call[by_call], np.arange(self._calls))
         size = np.diff(np.r_[first, len(call)])
         came = arrival[by_call]
         median = came[first + (size - 1) // 2]
         late = np.maximum(arrival - median[call], 0)
+        rest()
         order = np.argsort(time, kind="stable")
         self._time, self._late, self._rank = time[order], late[order], rank[order]
-        self._call, self._name = call[order], name.astype(np.int64)[order]
+        self._call, self._name = call[order], name[order]
         self._event = event[order]
+        rest()
 
         # One entry for each call, where its last rank comes.
         end = first + size - 1
         last = by_call[end]
         alone = (size > 1) & (came[end] > came[np.maximum(end - 1, 0)])
         waited = np.add.reduceat(column("wait_ns")[by_call], first) if self._calls else first
-        self._job_time, self._job_name = time[last], name.astype(np.int64)[last]
+        self._job_time, self._job_name = time[last], name[last]
         self._job_wait = waited // np.maximum(size - 1, 1)
         self._job_rank = np.where(alone, rank[last], -1)
         self._job_event = event[last]
@@ -120,6 +125,17 @@ class Ribbon:
             "most": int(self._late.max(initial=0)),
             "job_most": int(self._job_wait.max(initial=0)),
         }, buffer
+
+
+def _named(column: pd.Series) -> tuple[list[str], Ints]:
+    """Return the names that occur, sorted, and the place of each row's."""
+    labels = column.astype("category").cat
+    used, place = np.unique(labels.codes.to_numpy(np.int64), return_inverse=True)
+    names = [str(labels.categories[code]) for code in used.tolist()]
+    order = np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
+    moved = np.empty(len(names), np.int64)
+    moved[order] = np.arange(len(names))
+    return [names[at] for at in order.tolist()], moved[place.reshape(-1)]
 
 
 def _largest(key: Ints, value: Ints) -> npt.NDArray[np.intp]:

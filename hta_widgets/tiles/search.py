@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.lanes.spans import Ints
+from hta_widgets.model import turns
 from hta_widgets.model.table import Pool
 from hta_widgets.tiles.briefs import brief
 from hta_widgets.tiles.matching import match_names
@@ -111,6 +112,11 @@ class Search:
     def __init__(self, indices: Sequence[RankIndex]) -> None:
         self._indices = indices
         self._kept: OrderedDict[str, Hits] = OrderedDict()
+        self._used: Bools | None = None
+
+    def prepare(self) -> None:
+        """Find out which names there are; searching is quick then. It may be work in turns."""
+        self._names_used()
 
     def hits(self, text: str) -> Hits:
         """Return the matches of a text; those of the last few texts are remembered."""
@@ -129,7 +135,7 @@ class Search:
         ranks = [
             RankHits(index, lookup[codes[id(index.rank.table.names)]]) for index in self._indices
         ]
-        return Hits(ranks, int((lookup & self._used).sum()), error)
+        return Hits(ranks, int((lookup & self._names_used()).sum()), error)
 
     @cached_property
     def _names(self) -> tuple[list[str], dict[int, npt.NDArray[np.int64]]]:
@@ -141,15 +147,21 @@ class Search:
                 codes[id(own)] = np.array([pool.add(name) for name in own.values], np.int64)
         return pool.values, codes
 
-    @cached_property
-    def _used(self) -> Bools:
-        """Which names an event, async or instant has: pools also hold names of other records."""
+    def _names_used(self) -> Bools:
+        """Return which names an event, async or instant has: pools have those of other records."""
+        # No `cached_property`: up to Python 3.11 these hold a lock, also while work in turns rests.
+        if self._used is None:
+            self._used = self._find_used()
+        return self._used
+
+    def _find_used(self) -> Bools:
         names, codes = self._names
         used = np.zeros(len(names), np.bool_)
         for index in self._indices:
             at = codes[id(index.rank.table.names)]
             for per_name in index.name_counts:
                 used[at[per_name > 0]] = True
+            turns.rest()
         return used
 
     # --- answers ----------------------------------------------------------------------------------

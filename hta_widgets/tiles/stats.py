@@ -52,7 +52,7 @@ class DeviceTimes:
 
     @classmethod
     def steps(cls, indices: Sequence[RankIndex]) -> Generator[None, None, DeviceTimes]:
-        """Return the device work of ranks, and yield after each rank."""
+        """Return the device work of ranks, and yield after each rank and each part."""
         ranges = np.array([index.rank.range_ns for index in indices], np.int64).reshape(-1, 2)
         times = cls(ranges[:, 0], ranges[:, 1], {}, any(len(i.device_rows) for i in indices))
         pieces: dict[str, list[Intervals]] = {name: [] for name in _PARTS}
@@ -61,7 +61,8 @@ class DeviceTimes:
             for name, part in zip(_PARTS, _parts_of(index), strict=True):
                 pieces[name].append(Intervals(part.start + move, part.end + move))
             yield
-        times.covers.update({name: _joined(parts) for name, parts in pieces.items()})
+        for name, parts in pieces.items():
+            times.covers[name] = yield from _joined(parts)
         return times
 
     @property
@@ -110,12 +111,15 @@ def compute_of(index: RankIndex) -> Intervals:
     return Intervals(pieces.start + shift, pieces.end + shift)
 
 
-def _joined(parts: list[Intervals]) -> Cover:
+def _joined(parts: list[Intervals]) -> Generator[None, None, Cover]:
     none = Intervals.none()
-    return cover_of(
-        np.concatenate([none.start, *(part.start for part in parts)]),
-        np.concatenate([none.end, *(part.end for part in parts)]),
-    )
+    start = np.concatenate([none.start, *(part.start for part in parts)])
+    yield
+    end = np.concatenate([none.end, *(part.end for part in parts)])
+    yield
+    cover = cover_of(start, end)
+    yield
+    return cover
 
 
 def stats(

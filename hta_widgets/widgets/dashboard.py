@@ -23,6 +23,7 @@ from hta_widgets.panels.base_tables import base_tables
 from hta_widgets.panels.catalog import panel_of
 from hta_widgets.panels.format_panels import offered_panels
 from hta_widgets.tiles import TileEngine
+from hta_widgets.tiles.patience import PENDING, Deadline
 from hta_widgets.widgets.assets import asset
 from hta_widgets.widgets.bokeh_asset import bokeh_asset, bokeh_module
 from hta_widgets.widgets.figure_items import figure_items
@@ -215,7 +216,8 @@ class Dashboard(LinkedView):
             The path that was written.
         """
         self._figures = self._drawn([name for name in CHARTS if name in self._about["panels"]])
-        self._say()
+        if self._headline is None:
+            self._headline = self.panel_engine.headline()
         traits = {name: getattr(self, name) for name in _SAVED}
         part = DashboardPart(traits, bokeh_module())
         state = self.state.snapshot()
@@ -284,13 +286,17 @@ class Dashboard(LinkedView):
         if op == "figures":
             return {"figures": self._drawn([str(panel) for panel in request["panels"]])}, None
         if op == "headline":
-            self._say()
-            return {}, None
+            if self._headline is None:
+                self._headline = self.panel_engine.headline_by(Deadline.of(request))
+            return ({} if self._headline is not None else dict(PENDING)), None
         if op == "export_table":
             return {"path": self.export_table(request["name"], _expanded(request["path"]))}, None
         if op == "table":
             # What the panel shows, as the page's own CSV.
-            frame = self._panel_frames[str(request["panel"])]
+            panel = self._panel_id(str(request["panel"]))
+            if not self.panel_engine.has_frame(panel, self._shown, Deadline.of(request)):
+                return dict(PENDING), None
+            frame = self._panel_frames[panel]
             return {}, table_bytes(frame, str(request["format"]))
         if op == "save_html":
             path = self.save_html(_expanded(request["path"]), max_mb=request.get("max_mb", 25))
@@ -307,9 +313,10 @@ class Dashboard(LinkedView):
             self.bokehjs = bokeh_asset()
         return {panel: figure_items(panel) for panel in panels if panel in CHARTS}
 
-    def _say(self) -> None:
-        if self._headline is None:
-            self._headline = self.panel_engine.headline()
+    def _stop(self) -> None:
+        super()._stop()
+        if hasattr(self, "panel_engine"):
+            self.panel_engine.stop()
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> UnknownNameError:

@@ -178,6 +178,16 @@ class LinkedView(anywidget.AnyWidget):
         if other.state is not self.state:
             other._follow(self.state)
 
+    def close(self) -> None:
+        """Close the widget; what its page still waits for is left."""
+        self._stop()
+        super().close()
+
+    def _stop(self) -> None:
+        # A widget whose making has failed is closed as well.
+        if hasattr(self, "engine"):
+            self.engine.stop()
+
     def _follow(self, state: State) -> None:
         if self.state is not state:
             self.state.unobserve(self._from_state)

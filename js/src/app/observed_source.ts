@@ -1,13 +1,26 @@
 /** One source for the stage and everything around it: equal questions are asked once. */
 
 import type { Reply, Source, Span } from "../contract";
+import { WITHIN_MS } from "../data/tile_loader";
 import { isPending } from "../protocol/decode";
 
 const KEPT = 16;
-/** What may take long to answer the first time: it is made little by little. */
-const GRADUAL = new Set(["stats", "minimap", "lateness", "ribbon", "clusters", "marks"]);
-/** How long a kernel may be at one of them before it sees what else is asked. */
-export const WITHIN_MS = 30;
+/** What may take long to answer: it is made little by little. */
+const GRADUAL = new Set([
+  "stats",
+  "minimap",
+  "lateness",
+  "collective",
+  "ribbon",
+  "clusters",
+  "search",
+  "find",
+  "marks",
+  "totals",
+  "heatmap",
+  "headline",
+  "table",
+]);
 
 /**
  * A source that answers the same question about the same window once. The stage and the toolbar

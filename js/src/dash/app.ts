@@ -5,6 +5,7 @@ import { copyWords } from "../app/clipboard";
 import { throttle } from "../app/context";
 import { h, toggle } from "../app/dom";
 import { detectTheme, watchTheme } from "../app/host_theme";
+import { ObservedSource } from "../app/observed_source";
 import { problemLines } from "../app/panels/problems";
 import type { Model } from "../app/shared";
 import { applyTheme } from "../app/theme_vars";
@@ -75,10 +76,12 @@ export class DashApp {
   private theme: ThemeName;
   private fetches = false;
 
-  constructor(
-    host: HTMLElement,
-    private readonly options: DashOptions,
-  ) {
+  private readonly options: DashOptions;
+
+  constructor(host: HTMLElement, given: DashOptions) {
+    // The timeline watches over what it asks itself.
+    const options = { ...given, source: new ObservedSource(given.source) };
+    this.options = options;
     const { signal, scene, source } = options;
     this.traits = new Traits(options.model, signal);
     this.scene = scene;
@@ -144,7 +147,7 @@ export class DashApp {
     this.timeline = new TimelineApp(box, {
       scene,
       state: options.state,
-      source,
+      source: given.source,
       height: LEAST_PX,
       signal,
       makeStage: options.makeStage,

@@ -119,7 +119,11 @@ describe("questions", () => {
   const frame = (value: number) => ({ rows: 1, columns: { value: [value] }, attrs: {} });
 
   function asked() {
-    const calls: { panels: string[]; selection: SelectionJson; answer(value: number): void }[] = [];
+    const calls: {
+      panels: string[];
+      selection: SelectionJson;
+      answer(value: number, left?: string[]): void;
+    }[] = [];
     const fails: ((error: Error) => void)[] = [];
     const source: Source = {
       status: "live",
@@ -131,11 +135,11 @@ describe("questions", () => {
           calls.push({
             panels: ids,
             selection: selection as SelectionJson,
-            answer: (value) =>
-              resolve({
-                reply: { panels: Object.fromEntries(ids.map((id) => [id, frame(value)])) },
-                buffer: null,
-              }),
+            answer: (value, left = []) => {
+              const made = ids.filter((id) => !left.includes(id));
+              const panels = Object.fromEntries(made.map((id) => [id, frame(value)]));
+              resolve({ reply: left.length > 0 ? { panels, left } : { panels }, buffer: null });
+            },
           });
         }),
     };
@@ -172,6 +176,27 @@ describe("questions", () => {
     data.want(["breakdown", "kernels"], EVERYTHING);
     expect(data.state("kernels")).toMatchObject({ isStale: false, frame: frame(0) });
     expect(calls).toHaveLength(2);
+  });
+
+  test("what the kernel has not come to is asked for next, of the selection wanted then", async () => {
+    const { calls, data, changed, settle } = asked();
+    data.want(["overlap", "kernels", "queue"], only({ start_ns: 1 }));
+    changed.mockClear();
+    calls[0]!.answer(1, ["kernels", "queue"]);
+    await settle();
+    expect(changed.mock.calls).toEqual([[["overlap"]]]);
+    expect(data.state("overlap")).toMatchObject({ isStale: false, frame: frame(1) });
+    expect(data.state("kernels")).toMatchObject({ isStale: true, frame: null, error: null });
+    expect(calls[1]!.panels).toEqual(["kernels", "queue"]);
+    data.want(["overlap", "kernels", "queue"], only({ start_ns: 2 }));
+    calls[1]!.answer(1, ["kernels", "queue"]);
+    await settle();
+    expect(calls[2]!.panels).toEqual(["overlap", "kernels", "queue"]);
+    expect(calls[2]!.selection.start_ns).toBe(2);
+    calls[2]!.answer(2);
+    await settle();
+    expect(data.state("queue")).toMatchObject({ isStale: false, frame: frame(2) });
+    expect(calls).toHaveLength(3);
   });
 
   test("a failure stands where the numbers would, and a new selection tries again", async () => {

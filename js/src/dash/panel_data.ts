@@ -5,6 +5,7 @@
 
 import { asError, isAbort } from "../app/observed_source";
 import type { SelectionJson, Source } from "../contract";
+import { WITHIN_MS } from "../data/tile_loader";
 import { withoutOwn } from "./catalog";
 import type { PanelFrame } from "./types";
 
@@ -98,12 +99,17 @@ export class PanelData {
     if (open.length === 0) return;
     this.inFlight = true;
     const keys = open.map((id) => keyOf(id, selection));
+    let told: readonly string[] = open;
     this.source
-      .ask("panels", { panels: open, selection }, this.aborter.signal)
+      // What is left is asked for next, of the selection that is wanted by then.
+      .ask("panels", { panels: open, selection, within_ms: WITHIN_MS }, this.aborter.signal)
       .then(
         ({ reply }) => {
           const frames = reply.panels as Record<string, PanelFrame | undefined>;
+          const left = new Set((reply.left ?? []) as string[]);
+          told = open.filter((id) => !left.has(id));
           open.forEach((id, at) => {
+            if (left.has(id)) return;
             const frame = frames[id];
             const key = keys[at]!;
             if (frame === undefined) this.fail(id, key, new Error("No answer for this panel."));
@@ -118,7 +124,7 @@ export class PanelData {
       .finally(() => {
         this.inFlight = false;
         if (this.aborter.signal.aborted) return;
-        this.changed(open);
+        this.changed(told);
         this.ask();
       });
   }

@@ -12,8 +12,8 @@ export const IDLE_MS = 90;
 export const RETRY_MS = 1500;
 
 /**
- * How long the kernel may take for one answer, and how large it may be: what is left is asked for
- * next, unless the view is elsewhere by then.
+ * How long the kernel may take for one answer, to this or anything else that may take longer, and
+ * how large it may be: what is left is asked for next, unless the view is elsewhere by then.
  */
 export const WITHIN_MS = 30;
 export const MOST_BYTES = 800_000;

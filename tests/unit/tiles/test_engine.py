@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
 
 import numpy as np
 import pytest
 
 from hta_widgets.lanes.lane_index import index_lane
+from hta_widgets.model import turns
 from hta_widgets.readers import load
 from hta_widgets.tiles import TileEngine, unpack
 from hta_widgets.tiles.cells import tiles
@@ -180,10 +182,16 @@ def test_a_large_buffer_may_be_zipped(engine, lane):
         ("lateness", {"start": 0, "end": 103_000}),
         ("ribbon", {"start": 0, "end": 103_000, "bins": 10}),
         ("clusters", {}),
+        ("collective", {"rank": 0, "id": 0}),
+        ("search", {"text": "a"}),
+        ("find", {"text": "a"}),
+        ("totals", {"selection": LONG}),
         ("marks", {"start": 0, "end": 103_000, "bins": 10, "lanes": [0], "selection": LONG}),
     ],
 )
-def test_what_takes_long_is_made_little_by_little(traces, op, request_):
+def test_what_takes_long_is_made_little_by_little(traces, monkeypatch, op, request_):
+    monkeypatch.setattr(turns, "_TURN_S", -1.0)
+    traces.memo.clear()
     patient, hasty = TileEngine(traces), TileEngine(traces)
     asked = 0
     while (answer := hasty.answer({"op": op, "within_ms": 0, **request_}))[0].get("pending"):
@@ -191,6 +199,21 @@ def test_what_takes_long_is_made_little_by_little(traces, op, request_):
         asked += 1
     assert asked >= len(traces)
     assert answer == patient.answer({"op": op, **request_})
+
+
+def test_what_nobody_waits_for_is_ended_and_begun_anew_when_asked(traces, monkeypatch):
+    monkeypatch.setattr(turns, "_TURN_S", -1.0)
+    traces.memo.clear()
+    engine = TileEngine(traces)
+    for op in ("clusters", "totals", "search", "ribbon"):
+        request_ = {"op": op, "text": "a", "start": 0, "end": 9, "bins": 3}
+        assert engine.answer({**request_, "within_ms": 0})[0] == {"pending": True}
+    engine.stop()
+    for thread in threading.enumerate():
+        if thread.name == "hta-turns":
+            thread.join(10)
+            assert not thread.is_alive()
+    assert engine.answer({"op": "totals"}) == TileEngine(traces).answer({"op": "totals"})
 
 
 # --- figures ----------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from hta_widgets.tiles.patience import Deadline, Gradual, Recent
@@ -37,6 +39,68 @@ def test_a_failure_is_told_and_the_work_begun_anew():
     assert gradual.value == "made"
 
 
+def test_what_nobody_waits_for_ends_and_begins_anew():
+    said = []
+
+    def make():
+        said.append("begun")
+        try:
+            yield
+        finally:
+            said.append("ended")
+        return "made"
+
+    gradual = Gradual(make)
+    assert not gradual.by(Deadline(0))
+    gradual.stop()
+    gradual.stop()
+    assert said == ["begun", "ended"]
+    assert gradual.value == "made"
+    gradual.stop()
+    assert gradual.is_made
+    assert said == ["begun", "ended"] * 2
+
+
+def test_two_threads_are_never_at_it_together():
+    gradual, begun, go_on = None, threading.Event(), threading.Event()
+
+    def make():
+        begun.set()
+        go_on.wait(10)
+        yield
+        return "made"
+
+    gradual = Gradual(make)
+    found = []
+    other = threading.Thread(target=lambda: found.append(gradual.value))
+    other.start()
+    begun.wait(10)
+    assert not gradual.by(Deadline(0))
+    gradual.stop()  # another thread is at it: it is left alone
+    go_on.set()
+    assert gradual.value == "made"
+    other.join(10)
+    assert found == ["made"]
+
+
+def test_other_work_in_steps_waits_for_it():
+    def make():
+        yield
+        return 2
+
+    base = Gradual(make)
+
+    def more():
+        found = yield from base.steps()
+        yield
+        return found + 1
+
+    built = Gradual(more)
+    assert not built.by(Deadline(0))
+    assert not base.is_made
+    assert (built.value, base.value) == (3, 2)
+
+
 def test_who_asks_in_turns_comes_to_an_end():
     recent = Recent(2)
 
@@ -53,3 +117,20 @@ def test_who_asks_in_turns_comes_to_an_end():
     assert ask("c") is None
     assert ask("b") == "b"
     assert ask("a") is None  # let go for c, and begun anew
+
+
+def test_what_is_let_go_is_ended():
+    said = []
+
+    def make():
+        try:
+            yield
+        finally:
+            said.append("ended")
+
+    recent = Recent(1)
+    recent.get("a", make).by(Deadline(0))
+    recent.get("b", make).by(Deadline(0))
+    assert said == ["ended"]
+    recent.stop()
+    assert said == ["ended"] * 2
