@@ -13,10 +13,12 @@ from hta_widgets.analysis.diff_ops import Side
 from hta_widgets.diff import Comparison, RunSide
 from hta_widgets.errors import TraceError
 from hta_widgets.model import Selection, Trace, TraceSet
+from hta_widgets.widgets.timeline import Timeline
 
 __all__ = [
     "SIDES",
     "SideName",
+    "SideTimeline",
     "beside",
     "first_window",
     "frame_of",
@@ -34,6 +36,23 @@ def known_word(what: str, word: str, known: Sequence[str]) -> None:
     """Refuse a word that is none of those known."""
     if word not in known:
         raise TraceError(f"there is no {what} {word!r}", remedy=f"They are {', '.join(known)}.")
+
+
+class SideTimeline(Timeline):
+    """The timeline of one run: it goes to a page only where somebody shows it by itself.
+
+    The page of a comparison draws both runs, and needs no more of these than their states.
+    """
+
+    def open(self) -> None:
+        """Wait until somebody asks which model this is."""
+
+    @property
+    def model_id(self) -> str:
+        """What a page that shows this timeline calls it."""
+        super().open()
+        found: str = super().model_id
+        return found
 
 
 def place_of(side: str) -> int:

@@ -23,9 +23,11 @@ from hta_widgets.export.pair import export_pair
 from hta_widgets.export.svg import stacked_svg, timeline_svg
 from hta_widgets.model import Selection
 from hta_widgets.widgets.assets import asset
+from hta_widgets.widgets.diff_ahead import answer_ahead
 from hta_widgets.widgets.diff_sides import (
     SIDES,
     SideName,
+    SideTimeline,
     beside,
     first_window,
     frame_of,
@@ -144,7 +146,7 @@ class TraceDiff(anywidget.AnyWidget):
         )
         self._answers = DiffAnswers(self.comparison, lambda: turned(self.comparison, self.sources))
         self.left, self.right = (
-            Timeline(
+            SideTimeline(
                 side.traces.subset(ranks=side.ranks), height=height, folded=len(side.ranks) > 8
             )
             for side in self.comparison.sides
@@ -385,6 +387,10 @@ class TraceDiff(anywidget.AnyWidget):
                 f"there is no pair of ranks {pair}", remedy=f"They count from 0 to {count - 1}."
             )
         return pair
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        answer_ahead(self._answers, self.align, swapped=self.swapped, pair=self.pair)
+        return super()._repr_mimebundle_(**kwargs)
 
     # --- what the page asks -----------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -29,6 +30,8 @@ _OWN_PLACE = {"waterfall", "steps", "changes", "names", "operators"}
 _MOST_NAMES = 2000
 _MOST_NODES = 6000
 _MOST_ROWS = 300
+#: Events of both sides. With more, an answer may take longer than users call an instant.
+_FEW_EVENTS = 500_000
 
 
 class DiffAnswers:
@@ -79,6 +82,7 @@ class DiffAnswers:
             "kind_words": kind_labels(both),
             "has_events": self.has_events,
             "has_device": self.has_device,
+            "is_small": self.is_small,
             "tables": self.tables if not self.has_events or self._other_format else [],
         }
 
@@ -93,6 +97,12 @@ class DiffAnswers:
         return any(
             len(part.busy_rows()) for side in self.both.sides for part in side.parts.values()
         )
+
+    @property
+    def is_small(self) -> bool:
+        """Whether every answer is a matter of an instant."""
+        parts = (part for side in self.both.sides for part in side.parts.values())
+        return sum(len(part.rows) for part in parts) <= _FEW_EVENTS
 
     @property
     def _other_format(self) -> bool:
@@ -125,6 +135,14 @@ class DiffAnswers:
         if name not in self._kept:
             self._kept[name] = self._made(name)
         return self._kept[name]
+
+    def frames(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Return several frames; who asks for one that cannot be made by itself hears why."""
+        found = {}
+        for name in names:
+            with suppress(Exception):
+                found[name] = self.frame(name)
+        return found
 
     def _made(self, name: str) -> dict[str, Any]:
         what, _, rest = name.partition(":")
@@ -227,6 +245,8 @@ class DiffAnswers:
         op = request["op"]
         if op == "frame":
             return self.frame(str(request["name"]))
+        if op == "frames":
+            return {"frames": self.frames(map(str, request["names"]))}
         pair = request.get("pair")
         if pair is not None and op in {"partner", "path_events", "change_events"}:
             return self._of_pair_answer(request, self.of_pair(int(pair)))

@@ -283,8 +283,7 @@ export class DiffApp {
       this.setTheme(this.theme);
       this.arrange();
       if (this.pair !== null) this.showPair();
-      if (this.about.has_events) await this.realign(false);
-      await this.load();
+      await Promise.all([this.about.has_events && this.realign(false), this.load()]);
       await this.showTables();
       this.options.live?.offline.start();
     } catch (error) {

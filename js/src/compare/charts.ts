@@ -112,7 +112,15 @@ export class Charts {
       "slots:steps",
       ...(about.has_device ? ["lanes"] : []),
     ];
-    this.askAhead(first.map((name) => this.ofPair(name)));
+    const findings = swapped() ? "findings:swapped" : "findings";
+    const second = [
+      this.chosen("names"),
+      ...["changes", findings, "icicle"].map((name) => this.ofPair(name)),
+    ];
+    // One answer, drawn in one go; of large runs each is drawn as soon as the kernel has it.
+    if (about.is_small === true)
+      frames.askFor([...first.map((name) => this.ofPair(name)), ...second]);
+    else this.askAhead(first.map((name) => this.ofPair(name)));
     const kinds = await this.framed(this.ofPair("waterfall:kind"));
     const steps = await this.framed(this.ofPair("steps"));
     if (stale()) return;
@@ -131,11 +139,7 @@ export class Charts {
         whose: this.whose(),
       });
     }
-    const findings = swapped() ? "findings:swapped" : "findings";
-    this.askAhead([
-      this.chosen("names"),
-      ...["changes", findings, "icicle"].map((n) => this.ofPair(n)),
-    ]);
+    this.askAhead(second);
     await this.loadChosen();
     if (stale()) return;
     const changes = await this.told("changes");

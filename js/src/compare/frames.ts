@@ -20,6 +20,8 @@ export interface About {
   kind_words?: Record<string, string>;
   has_events: boolean;
   has_device: boolean;
+  /** Every answer of a kernel is a matter of an instant: all may be asked for at once. */
+  is_small?: boolean;
   tables: string[];
   /** Of a saved page that has not all of them: the steps that can be chosen, and that in words. */
   held_steps?: number[];
@@ -89,15 +91,34 @@ export class Frames {
   ) {}
 
   get(name: string): Promise<Frame> {
-    const known = this.kept.get(name);
-    if (known !== undefined) return known;
+    return this.kept.get(name) ?? this.keep(name, this.alone(name));
+  }
+
+  /** Ask for several in one go; one that is not in the answer is asked for by itself. */
+  askFor(names: readonly string[]): void {
+    const unknown = names.filter((name) => !this.kept.has(name));
     const asked = this.source
-      .ask("frame", { name }, this.signal)
-      .then(({ reply }) => reply as unknown as Frame);
-    this.kept.set(name, asked);
+      .ask("frames", { names: unknown }, this.signal)
+      .then(({ reply }) => reply.frames as Record<string, Frame | undefined>)
+      .catch((): Record<string, Frame | undefined> => ({}));
+    for (const name of unknown) {
+      void this.keep(
+        name,
+        asked.then((frames) => frames[name] ?? this.alone(name)),
+      );
+    }
+  }
+
+  private async alone(name: string): Promise<Frame> {
+    const { reply } = await this.source.ask("frame", { name }, this.signal);
+    return reply as unknown as Frame;
+  }
+
+  private keep(name: string, frame: Promise<Frame>): Promise<Frame> {
+    this.kept.set(name, frame);
     // What failed may be asked for again.
-    asked.catch(() => this.kept.delete(name));
-    return asked;
+    frame.catch(() => this.kept.delete(name));
+    return frame;
   }
 }
 

@@ -61,6 +61,7 @@ export class PairSource implements Source {
       return side.ask(op, request, signal);
     }
     if (op === "frame") return this.frame(String(request.name));
+    if (op === "frames") return this.several(request.names as string[]);
     const pairs = await this.load();
     signal?.throwIfAborted();
     if (op === "partner") return this.partner(pairs, request);
@@ -91,6 +92,16 @@ export class PairSource implements Source {
     const frame = held[name];
     if (frame === undefined) throw new Error(`This page does not hold ${name}.`);
     return { reply: frame as Record<string, unknown>, buffer: null };
+  }
+
+  /** Those that are here. */
+  private async several(names: readonly string[]): Promise<Reply> {
+    const found = await Promise.allSettled(names.map((name) => this.frame(name)));
+    const frames: Held = {};
+    found.forEach((one, at) => {
+      if (one.status === "fulfilled") frames[names[at]!] = one.value.reply;
+    });
+    return { reply: { frames }, buffer: null };
   }
 
   private part(block: string, names: string): Promise<Held> {

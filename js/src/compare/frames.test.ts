@@ -1,0 +1,71 @@
+/** Frames are asked for once, several in one go, and again where that failed. */
+
+import { expect, test } from "vitest";
+import type { Reply, Source } from "../contract";
+import { type Frame, Frames } from "./frames";
+import { PairSource } from "./page_source";
+
+const one: Frame = { rows: 1, columns: { name: ["a"] }, attrs: {} };
+const two: Frame = { rows: 2, columns: { name: ["a", "b"] }, attrs: {} };
+
+/** Answers what it holds, and writes down what it is asked. */
+class Held implements Source {
+  readonly status = "live";
+  readonly asked: string[] = [];
+
+  constructor(
+    private readonly several: Record<string, Frame> | null,
+    private readonly single: Record<string, Frame>,
+  ) {}
+
+  onStatus(): void {}
+
+  async ask(op: string, request: Record<string, unknown>): Promise<Reply> {
+    const names = op === "frames" ? (request.names as string[]) : [String(request.name)];
+    this.asked.push(`${op} ${names.join(" ")}`);
+    if (op === "frames") {
+      if (this.several === null) throw new Error("no such question");
+      return { reply: { frames: this.several }, buffer: null };
+    }
+    const frame = this.single[names[0]!];
+    if (frame === undefined) throw new Error(`no ${names[0]}`);
+    return { reply: frame as unknown as Record<string, unknown>, buffer: null };
+  }
+}
+
+const framesOf = (source: Source): Frames => new Frames(source, new AbortController().signal);
+
+test("several come in one answer, what is known already is not asked for again", async () => {
+  const source = new Held({ steps: one, names: two }, { icicle: one });
+  const frames = framesOf(source);
+  await frames.get("icicle");
+  frames.askFor(["steps", "icicle", "names"]);
+  expect(await Promise.all([frames.get("steps"), frames.get("names")])).toEqual([one, two]);
+  expect(source.asked).toEqual(["frame icicle", "frames steps names"]);
+});
+
+test("what the answer lacks is asked for by itself, and tells why it is not there", async () => {
+  const source = new Held({ steps: one }, { names: two });
+  const frames = framesOf(source);
+  frames.askFor(["steps", "names", "icicle"]);
+  expect(await frames.get("names")).toEqual(two);
+  await expect(frames.get("icicle")).rejects.toThrow("no icicle");
+  expect(source.asked).toEqual(["frames steps names icicle", "frame names", "frame icicle"]);
+  // And may be there the next time.
+  await expect(frames.get("icicle")).rejects.toThrow("no icicle");
+  expect(source.asked).toHaveLength(4);
+});
+
+test("where several cannot be asked for, each is", async () => {
+  const source = new Held(null, { steps: one });
+  const frames = framesOf(source);
+  frames.askFor(["steps"]);
+  expect(await frames.get("steps")).toEqual(one);
+});
+
+test("a saved page gives several as well, as far as it holds them", async () => {
+  const none = (): Promise<never> => Promise.reject(new Error("nothing more"));
+  const source = new PairSource({ steps: one, names: two }, null, none, [null, null], none);
+  const { reply } = await source.ask("frames", { names: ["steps", "changes", "names:3"] });
+  expect(reply).toEqual({ frames: { steps: one } });
+});

@@ -1,0 +1,120 @@
+"""What a comparison's page asks for first is made while that page loads, and no timeline goes along."""
+
+import asyncio
+
+import pytest
+
+import hta_widgets as hw
+from hta_widgets import diff
+from hta_widgets.demo import write_demo
+from hta_widgets.export.diff_page import answers as answers_module
+from hta_widgets.widgets.diff_ahead import first_answers
+
+FIRST = (
+    "segments:steps", "slots:steps", "waterfall:kind", "steps", "lanes", "names", "changes",
+    "findings", "icicle",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory):
+    work = tmp_path_factory.mktemp("runs")
+    write_demo(work / "a", ranks=2, steps=2, seed=0)
+    write_demo(work / "b", ranks=2, steps=2, seed=1, changes=["extra_copy"])
+    return [hw.load(work / name, cache=False, progress=False) for name in "ab"]
+
+
+@pytest.fixture
+def view(sides):
+    return hw.TraceDiff(*sides)
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Names of the frames that are made, and not taken from what is kept."""
+    names = []
+    make = answers_module.DiffAnswers._made
+
+    def noted(self, name):
+        names.append(name)
+        return make(self, name)
+
+    monkeypatch.setattr(answers_module.DiffAnswers, "_made", noted)
+    return names
+
+
+def show_in_a_kernel(view, turns=100):
+    """Display it where an event loop runs, and let that go on for a while."""
+
+    async def run():
+        view._repr_mimebundle_()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+
+    asyncio.run(run())
+
+
+def asked(view, names):
+    return view._answer({"rpc": "1", "op": "frames", "names": list(names)})[0]["frames"]
+
+
+def test_the_page_finds_its_first_answers_made(view, sides, made):
+    show_in_a_kernel(view)
+    assert set(FIRST) < set(made)
+    done = len(made)
+    frames = asked(view, FIRST)
+    assert set(frames) == set(FIRST)
+    assert len(made) == done
+    untouched = hw.TraceDiff(*sides)
+    assert frames == asked(untouched, FIRST)
+
+
+def test_what_the_page_shows_is_what_is_made(view, made):
+    view.align, view.swapped, view.pair = "absolute", True, 1
+    show_in_a_kernel(view)
+    done = len(made)
+    asked(view, ["segments:absolute", "slots:absolute", "findings:swapped@1", "names@1", "icicle@1"])
+    assert len(made) == done
+    assert "findings" not in made
+
+
+def test_every_answer_has_a_turn_of_its_own(view, made):
+    turns = first_answers(view._answers, "steps")
+    counts = []
+    for _ in turns:
+        counts.append(len(made))
+    # A kernel that is asked something else meanwhile is free again after a few frames.
+    assert max(later - before for before, later in zip(counts, counts[1:], strict=False)) <= 2
+
+
+def test_nothing_is_made_without_a_loop_or_of_large_runs(view, made, monkeypatch):
+    view._repr_mimebundle_()
+    monkeypatch.setattr(answers_module, "_FEW_EVENTS", 10)
+    show_in_a_kernel(view)
+    assert made == []
+    assert not view._answers.about()["is_small"]
+
+
+def test_what_cannot_be_made_is_left_to_be_asked_for(view, monkeypatch):
+    def fail(*_, **__):
+        raise hw.TraceError("is no longer there", path="a.json")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(diff, "names", fail)
+        show_in_a_kernel(view)
+        assert set(asked(view, ["steps", "names", "nonsense"])) == {"steps"}
+        with pytest.raises(hw.TraceError, match="no longer there"):
+            view._answer({"rpc": "1", "op": "frame", "name": "names"})
+    assert set(asked(view, ["names"])) == {"names"}
+
+
+def test_a_side_goes_to_a_page_only_where_it_is_shown(view):
+    assert view.comm is not None
+    assert view.left.comm is None
+    view.left.zoom_to(0, 1_000)
+    assert view.left.state.view == (0, 1_000)
+    bundle = view.left._repr_mimebundle_()[0]
+    assert view.left.comm is not None
+    assert view.left.model_id in str(bundle)
+    assert view.right.comm is None
+    view.right.close()
