@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.formats import axis_time, duration, share
+from hta_widgets.formats import duration, share
 
 from .canvas import blank, sentences, unmatched
 from .frames import require
-from .rows import Bars, Column, Tooltip, extremes, nice_ticks, rows_chart
+from .rows import Bars, Column, Tooltip, extremes, rows_chart, time_ticks
 from .sheets import is_sheet
 from .theme import Theme, theme_of
 
@@ -272,8 +272,6 @@ def comm_comp_overlap(
     names = [f"rank {rank}" for rank in data["rank"]]
     orange = colors.kind["communication"]
     most = float(data["communication_ns"].max())
-    ticks = nice_ticks(most, 3)
-    step = ticks[1] if len(ticks) > 1 else most
     hidden = float(data["overlapped_ns"].sum() / total)
     return rows_chart(
         data,
@@ -293,7 +291,7 @@ def comm_comp_overlap(
         theme=colors,
         width=width,
         head=" ",
-        ticks=[(at, axis_time(at, step)) for at in ticks],
+        ticks=time_ticks(most),
         columns=[
             Column("hidden", list(data["hidden_text"])),
             Column("total", list(data["communication_ns_text"]), 420),

@@ -8,16 +8,16 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.byteps_files import CONSISTENT_SHARE
-from hta_widgets.formats import axis_time, count, duration, plural
+from hta_widgets.formats import count, duration, plural
 from hta_widgets.model.byteps_requests import node_label
 from hta_widgets.panels.byteps_frames import by_iteration
 
 from .across_ranks import ramp
 from .canvas import blank, sentences
 from .frames import require
-from .inks import add_times, note_of, stacked, time_scale
+from .inks import add_times, note_of, stacked
 from .marks import Whiskers
-from .rows import Bars, Column, Tooltip, nice_ticks, rows_chart
+from .rows import Bars, Column, Tooltip, rows_chart, time_ticks
 from .theme import Theme, theme_of
 
 __all__ = ["byteps_arrivals", "byteps_clock", "byteps_servers"]
@@ -194,7 +194,7 @@ def byteps_servers(
         theme=colors,
         width=width,
         head=" ",
-        ticks=time_scale(max(ends)),
+        ticks=time_ticks(max(ends)),
         columns=[
             Column("keys", [count(each) for each in data["keys"]]),
             Column("busy", list(data["busy_text"]), 420),
@@ -245,8 +245,6 @@ def byteps_clock(
     ]
     data["said"] = said
     data["node_text"] = [node_label(int(node)) for node in data["node"]]
-    ticks = nice_ticks(high, 3, low)
-    step = ticks[1] - ticks[0] if len(ticks) > 1 else max(high, 1)
     return rows_chart(
         data,
         [
@@ -267,7 +265,7 @@ def byteps_clock(
         theme=colors,
         width=width,
         head=" ",
-        ticks=[(at, axis_time(at, step)) for at in ticks],
+        ticks=time_ticks(high, 3, low),
         columns=[Column("ahead", said)],
         zero_line=True,
         legend=[],

@@ -13,8 +13,8 @@ from hta_widgets.panels.byteps_frames import by_tensor
 
 from .canvas import blank, sentences
 from .frames import require
-from .inks import add_times, note_of, stacked, time_scale
-from .rows import Column, Tooltip, rows_chart
+from .inks import add_times, note_of, stacked
+from .rows import Column, Tooltip, rows_chart, time_ticks
 from .theme import Theme, theme_of
 
 __all__ = ["byteps_gradients", "byteps_pull_blame", "byteps_stages"]
@@ -106,7 +106,7 @@ def byteps_gradients(
         theme=colors,
         width=width,
         head="tensor",
-        ticks=time_scale(most),
+        ticks=time_ticks(most),
         columns=[Column("each", list(data["total_text"]))],
         tooltip=Tooltip(
             "@{tensor} · worker @{worker}",
@@ -183,7 +183,7 @@ def byteps_stages(
         theme=colors,
         width=width,
         head="GPU · stage",
-        ticks=time_scale(most),
+        ticks=time_ticks(most),
         columns=[
             Column("at a time", list(data["together_text"]), 420),
             Column("each", [duration(each) for each in queue + work]),
@@ -278,7 +278,7 @@ def byteps_pull_blame(
         theme=colors,
         width=width,
         head=" ",
-        ticks=time_scale(most),
+        ticks=time_ticks(most),
         columns=[Column("shortest in", list(data["blame_text"]))],
         tooltip=Tooltip(
             "worker @{worker}",

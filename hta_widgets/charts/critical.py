@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,17 @@ def critical_path(
         }
     )
     pixels = keep_dominant(figure, source, {row_of[name]: name for name in styles})
+    bars = partial(
+        figure.hbar,
+        y="row",
+        left="left",
+        right="right",
+        height=0.72,
+        source=pixels,
+        line_color=None,
+        # Pixels are no segments: what is selected is marked upon them.
+        nonselection_fill_alpha=1,
+    )
     for name, style in styles.items():
         # One mark a cause: hatches that differ from bar to bar take seconds to draw.
         view = models.CDSView(filter=models.GroupFilter(column_name="bound_by", group=name))
@@ -118,33 +130,11 @@ def critical_path(
             "hatch_scale": 5,
             "nonselection_hatch_alpha": 1,
         }
-        figure.hbar(
-            y="row",
-            left="left",
-            right="right",
-            height=0.72,
-            source=pixels,
-            view=view,
-            fill_color=style["fill"],
-            line_color=None,
-            # Pixels are no segments: what is selected is marked upon them.
-            nonselection_fill_alpha=1,
-            **(hatch if style["hatch"] else {}),
-        )
+        bars(view=view, fill_color=style["fill"], **(hatch if style["hatch"] else {}))
         if style["hatch"] or style["line"] != style["fill"]:
             # Too narrow for a hatch, pale causes would not be seen.
             thin = models.CDSView(filter=models.GroupFilter(column_name="thin", group=name))
-            figure.hbar(
-                y="row",
-                left="left",
-                right="right",
-                height=0.72,
-                source=pixels,
-                view=thin,
-                fill_color=style["line"],
-                line_color=None,
-                nonselection_fill_alpha=1,
-            )
+            bars(view=thin, fill_color=style["line"])
     marks = [
         figure.hbar(
             y=place,

@@ -1,12 +1,14 @@
-"""Whether a chart was given the frame that it draws."""
+"""Whether a chart was given a frame that it draws, and a measure that it has."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 import pandas as pd
 
 from hta_widgets.errors import TraceError
 
-__all__ = ["require", "require_diff", "require_panel"]
+__all__ = ["require", "require_diff", "require_measure", "require_panel"]
 
 
 def require(frame: pd.DataFrame, analysis: str, *columns: str) -> None:
@@ -22,6 +24,12 @@ def require_diff(frame: pd.DataFrame, table: str, *columns: str) -> None:
 def require_panel(frame: pd.DataFrame, panel: str, *columns: str) -> None:
     """As `require`, of a frame that a dashboard's panel shows."""
     _require(frame, f'Give what a Dashboard\'s panel_frame("{panel}") returns.', columns)
+
+
+def require_measure(measure: str, known: Collection[str]) -> None:
+    """Raise a `ValueError` for a measure that is not one of the `known`."""
+    if measure not in known:
+        raise ValueError(f"no measure {measure!r}: there are {', '.join(known)}")
 
 
 def _require(frame: pd.DataFrame, remedy: str, columns: tuple[str, ...]) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.formats import axis_time, duration, share
+from hta_widgets.formats import duration, share
 
 from .canvas import blank, sentences, unmatched
 from .frames import require
-from .rows import Bars, Column, Tooltip, extremes, nice_ticks, rows_chart
+from .rows import Bars, Column, Tooltip, extremes, rows_chart, time_ticks
 from .sheets import is_sheet
 from .theme import Theme, theme_of
 
@@ -125,8 +125,6 @@ def _idle(
     else:
         names = [f"rank {rank}" for rank in heads["rank"]]
     most = float(total.max()) or 1.0
-    ticks = nice_ticks(most, 3)
-    step = ticks[1] if len(ticks) > 1 else most
     marks = [
         Bars(
             "left",
@@ -161,7 +159,7 @@ def _idle(
         theme=colors,
         width=width,
         head=" ",
-        ticks=[(at, axis_time(at, step)) for at in ticks],
+        ticks=time_ticks(most),
         columns=[Column("idle", [duration(each) for each in total])],
         tooltip=Tooltip(
             where + " · @{category_text}",

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.formats import axis_time, duration
+from hta_widgets.formats import duration
 
 from .marks import Bars, Whiskers
-from .rows import nice_ticks, rows_chart
+from .rows import rows_chart
 from .theme import Theme
 
-__all__ = ["INKS", "add_times", "ink", "inks_sheet", "note_of", "stacked", "time_scale"]
+__all__ = ["INKS", "add_times", "ink", "inks_sheet", "note_of", "stacked"]
 
 #: In the order of the sheet's marks.
 INKS = (
@@ -101,13 +101,6 @@ def inks_sheet(theme: Theme) -> Any:
 def note_of(frame: pd.DataFrame) -> str:
     """Return what the analysis says of its frame."""
     return str(frame.attrs.get("note", ""))
-
-
-def time_scale(most_ns: float) -> list[tuple[float, str]]:
-    """Return round times up to the longest, and their labels."""
-    ticks = nice_ticks(most_ns)
-    step = ticks[1] if len(ticks) > 1 else max(most_ns, 1.0)
-    return [(at, axis_time(at, step)) for at in ticks]
 
 
 def add_times(data: pd.DataFrame, **columns: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.formats import axis_time, count, duration, plural, share
+from hta_widgets.formats import count, duration, plural, share
 
 from .across_ranks import columns_of, listed
 from .bokeh_modules import models
@@ -15,7 +15,7 @@ from .canvas import add_tooltip, blank, sentences
 from .critical import cause_style, cause_words
 from .frames import require
 from .lanes import Lane, lanes_figure
-from .rows import Bars, Column, Tooltip, legend_of, nice_ticks, rows_chart
+from .rows import Bars, Column, Tooltip, legend_of, rows_chart, time_ticks
 from .theme import Theme, theme_of
 
 __all__ = ["job_critical_path", "job_path_summary"]
@@ -287,8 +287,6 @@ def job_path_summary(
             )
         )
     most = float(per_row.max()) or 1.0
-    ticks = nice_ticks(most, 3)
-    step = ticks[1] if len(ticks) > 1 else most
     on_most = by_rank.index[by_rank > whole / 2].tolist()
     return rows_chart(
         data,
@@ -306,7 +304,7 @@ def job_path_summary(
         theme=colors,
         width=width,
         head=" ",
-        ticks=[(at, axis_time(at, step)) for at in ticks],
+        ticks=time_ticks(most),
         columns=[
             Column("of the path", [share(float(each) / whole) for each in per_row]),
             Column("time", [duration(float(each)) for each in per_row], 420),

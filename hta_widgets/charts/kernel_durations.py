@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.formats import axis_time, count, duration, share_delta
+from hta_widgets.formats import count, duration, share_delta
 
 from .canvas import blank, sentences, unmatched
 from .frames import require_panel
 from .labels import told_apart
-from .rows import Bars, Column, Dots, Tooltip, nice_ticks, rows_chart
+from .rows import Bars, Column, Dots, Tooltip, nice_ticks, rows_chart, time_ticks
 from .theme import Theme, theme_of
 
 __all__ = ["kernel_durations"]
@@ -84,9 +84,7 @@ def kernel_durations(
         data[f"{name}_text"] = [duration(each) for each in data[name]]
     data["count_text"] = [count(each) for each in data["count"]]
     if one:
-        ticks = nice_ticks(most, 3)
-        step = ticks[1] if len(ticks) > 1 else most
-        marked = [(at, axis_time(at, step)) for at in ticks]
+        marked = time_ticks(most)
     else:
         steps = nice_ticks(reach, 1 if reach < 0.15 else 2, -reach)
         marked = [(at, "mean" if at == 0 else share_delta(at)) for at in steps]

@@ -7,13 +7,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.formats import axis_time, count, duration, plural, share, share_delta
+from hta_widgets.formats import count, duration, plural, share, share_delta
 from hta_widgets.model.names import short_name
 
 from .canvas import blank, sentences, unmatched
 from .frames import require
 from .labels import told_apart
-from .rows import Bars, Column, Dots, Tooltip, Whiskers, extremes, nice_ticks, rows_chart
+from .rows import (
+    Bars,
+    Column,
+    Dots,
+    Tooltip,
+    Whiskers,
+    extremes,
+    nice_ticks,
+    rows_chart,
+    time_ticks,
+)
 from .theme import Theme, theme_of
 from .top import spread_over_ranks, top_rows
 
@@ -82,8 +92,6 @@ def kernel_breakdown(
     data["count_text"] = [count(each) for each in data["count"]]
     whiskers = [Whiskers("least_ns", "most_ns", colors.ink2)] if ranks > 1 else []
     most = float(max(data["per_rank_ns"].max(), data["most_ns"].max() if ranks > 1 else 0)) or 1.0
-    ticks = nice_ticks(most, 3)
-    step = ticks[1] if len(ticks) > 1 else most
     measure = "mean of ranks, line: least to most of a rank" if ranks > 1 else "summed durations"
     return rows_chart(
         data,
@@ -99,7 +107,7 @@ def kernel_breakdown(
         theme=colors,
         width=width,
         head="kernel",
-        ticks=[(at, axis_time(at, step)) for at in ticks],
+        ticks=time_ticks(most),
         columns=[
             Column("total", list(data["per_rank_ns_text"])),
             Column("share", list(data["share_text"]), 480),
@@ -195,8 +203,6 @@ def _means(
     data["count_text"] = [count(each) for each in data["count"]]
     data["fill"] = _fills(data, colors)
     most = float(data["max_ns"].max()) or 1.0
-    ticks = nice_ticks(most, 3)
-    step = ticks[1] if len(ticks) > 1 else most
     return rows_chart(
         data,
         names,
@@ -211,7 +217,7 @@ def _means(
         theme=colors,
         width=width,
         head="kernel" if name is None else " ",
-        ticks=[(at, axis_time(at, step)) for at in ticks],
+        ticks=time_ticks(most),
         columns=[
             Column("mean", list(data["mean_ns_text"])),
             Column("longest", list(data["max_ns_text"]), 480),

@@ -7,15 +7,15 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.formats import axis_time, count, duration, plural, share, size
+from hta_widgets.formats import count, duration, plural, share, size
 from hta_widgets.panels.mpi_frames import by_routine, by_size
 
 from .across_ranks import ramp
 from .canvas import blank, sentences
-from .frames import require
-from .inks import note_of, time_scale
+from .frames import require, require_measure
+from .inks import note_of
 from .marks import Whiskers
-from .rows import Bars, Column, Tooltip, nice_ticks, rows_chart
+from .rows import Bars, Column, Tooltip, rows_chart, time_ticks
 from .theme import Theme, theme_of
 
 __all__ = ["mpi_compare", "mpi_message_sizes", "mpi_routines"]
@@ -65,8 +65,7 @@ def mpi_message_sizes(
     >>> sizes = analysis.mpi_message_sizes(traces)  # doctest: +SKIP
     >>> charts.mpi_message_sizes(sizes, measure="time")  # doctest: +SKIP
     """
-    if measure not in ("calls", "time", "bytes"):
-        raise ValueError(f"no measure {measure!r}: there are calls, time, bytes")
+    require_measure(measure, ("calls", "time", "bytes"))
     colors = theme_of(theme)
     if frame.empty:
         return blank(frame, title, colors, width)
@@ -224,7 +223,7 @@ def mpi_routines(
         theme=colors,
         width=width,
         head="routine",
-        ticks=time_scale(most),
+        ticks=time_ticks(most),
         columns=[
             Column("calls", list(data["calls_text"]), 420),
             Column("mean", list(data["mean_text"])),
@@ -289,8 +288,6 @@ def mpi_compare(
         for one, other in zip(data["before_calls"], data["after_calls"], strict=True)
     ]
     most = float(np.abs(diff).max()) or 1.0
-    ticks = nice_ticks(most, 2, -most)
-    step = ticks[1] - ticks[0] if len(ticks) > 1 else most
     names = [str(name) for name in data["routine"]]
     if {"size_lo", "size_hi"} <= set(data.columns):
         names = [
@@ -314,7 +311,7 @@ def mpi_compare(
         theme=colors,
         width=width,
         head="routine · size",
-        ticks=[(at, axis_time(at, step)) for at in ticks],
+        ticks=time_ticks(most, 2, -most),
         columns=[Column("calls", list(data["calls"]), 420), Column("time", list(data["diff"]))],
         legend=[],
         zero_line=True,

@@ -11,8 +11,8 @@ from hta_widgets.formats import duration, share
 
 from .canvas import blank, sentences
 from .frames import require
-from .inks import stacked, time_scale
-from .rows import Column, Tooltip, rows_chart
+from .inks import stacked
+from .rows import Column, Tooltip, rows_chart, time_ticks
 from .theme import Theme, theme_of
 
 __all__ = ["mpi_ranks"]
@@ -90,7 +90,7 @@ def mpi_ranks(
         theme=colors,
         width=width,
         head="rank",
-        ticks=time_scale(max(ends)),
+        ticks=time_ticks(max(ends)),
         columns=[
             Column("in MPI", list(data["share_text"])),
             Column("elapsed", list(data["elapsed_text"]), 420),

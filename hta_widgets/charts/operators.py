@@ -6,13 +6,13 @@ from typing import Any
 
 import pandas as pd
 
-from hta_widgets.formats import axis_time, count, duration, plural
+from hta_widgets.formats import count, duration, plural
 from hta_widgets.model.names import short_name
 
 from .canvas import blank, sentences, unmatched
 from .frames import require
 from .labels import told_apart
-from .rows import Bars, Column, Tooltip, Whiskers, nice_ticks, rows_chart
+from .rows import Bars, Column, Tooltip, Whiskers, rows_chart, time_ticks
 from .theme import Theme, theme_of
 from .top import spread_over_ranks, top_rows
 
@@ -73,8 +73,6 @@ def operators(
     data["count_text"] = [count(each) for each in data["count"]]
     data["upper"], data["lower"] = data["row"] - 0.2, data["row"] + 0.2
     most = float(data[["device_self_ns", "cpu_self_ns"]].to_numpy().max()) or 1.0
-    ticks = nice_ticks(most, 3)
-    step = ticks[1] if len(ticks) > 1 else most
     cpu = colors.kind["cpu"]
     device = Bars(0.0, "device_self_ns", colors.kind["compute"], "device", row="upper", height=0.4)
     host = Bars(
@@ -104,7 +102,7 @@ def operators(
         theme=colors,
         width=width,
         head="operator",
-        ticks=[(at, axis_time(at, step)) for at in ticks],
+        ticks=time_ticks(most),
         columns=[
             *([Column("device", list(data["device_self_ns_text"]))] if on_device else []),
             Column("host", list(data["cpu_self_ns_text"]), 420 if on_device else 0),
@@ -165,8 +163,6 @@ def user_annotation_breakdown(
     for each in times:
         data[f"{each}_text"] = [duration(value) for value in data[each]]
     most = float(max(data["per_rank_ns"].max(), data["most_ns"].max() if ranks > 1 else 0)) or 1.0
-    ticks = nice_ticks(most, 3)
-    step = ticks[1] if len(ticks) > 1 else most
     counts = [count(each) for each in data["count"]] if "count" in data else []
     whiskers = [Whiskers("least_ns", "most_ns", colors.ink2)] if ranks > 1 else []
     return rows_chart(
@@ -183,7 +179,7 @@ def user_annotation_breakdown(
         theme=colors,
         width=width,
         head="annotation",
-        ticks=[(at, axis_time(at, step)) for at in ticks],
+        ticks=time_ticks(most),
         columns=[
             Column("total", list(data["per_rank_ns_text"])),
             *([Column("count", counts, 480)] if counts else []),
@@ -239,8 +235,6 @@ def frequent_kernel_sequences(
     for each in ("kernel_ns", "operator_ns"):
         data[f"{each}_text"] = [duration(value) for value in data[each]]
     most = float(data[["kernel_ns", "operator_ns"]].to_numpy().max()) or 1.0
-    ticks = nice_ticks(most, 3)
-    step = ticks[1] if len(ticks) > 1 else most
     cpu = colors.kind["cpu"]
     return rows_chart(
         data,
@@ -268,7 +262,7 @@ def frequent_kernel_sequences(
         theme=colors,
         width=width,
         head="kernels" if of_one else "operator: kernels",
-        ticks=[(at, axis_time(at, step)) for at in ticks],
+        ticks=time_ticks(most),
         columns=[
             Column("count", [count(each) for each in data["count"]]),
             Column("kernels", list(data["kernel_ns_text"]), 480),

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.formats import axis_time, count, duration, plural, share
+from hta_widgets.formats import count, duration, plural, share
 
 from .across_ranks import listed
 from .bokeh_modules import models
 from .canvas import blank, mixed, sentences
 from .fitting import drawn
 from .frames import require
-from .rows import Bars, Column, Tooltip, nice_ticks, rows_chart
+from .rows import Bars, Column, Tooltip, rows_chart, time_ticks
 from .theme import FONT, Theme, theme_of
 
 __all__ = ["rank_clusters"]
@@ -98,8 +98,6 @@ def rank_clusters(
     parts = _parts(data, colors)
     longest = float(data["step_ns"].max()) or 1.0
     end = max(longest, float(data[parts[-1].right].max())) * 1.02
-    ticks = nice_ticks(end, 3)
-    step = ticks[1] if len(ticks) > 1 else end
     by_row = dict(zip(rows, data.to_dict("records"), strict=True))
 
     def column(word: Any) -> list[str]:
@@ -123,7 +121,7 @@ def rank_clusters(
         theme=colors,
         width=width,
         head=" ",
-        ticks=[(at, axis_time(at, step)) for at in ticks],
+        ticks=time_ticks(end),
         columns=[
             Column("ranks", column(lambda each: count(each["ranks"]))),
             Column("step", column(lambda each: duration(each["step_ns"])), 420),

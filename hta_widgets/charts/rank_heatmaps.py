@@ -15,7 +15,7 @@ from .across_ranks import are_whole, columns_of, last_often, median_of, ramp
 from .bokeh_modules import models
 from .canvas import add_tooltip, blank, new_figure, plain_axis, sentences, unmatched
 from .fitting import keep_fitting
-from .frames import require
+from .frames import require, require_measure
 from .rows import (
     NAMED_ROWS,
     Bars,
@@ -88,8 +88,7 @@ def collectives(
     --------
     >>> charts.collectives(analysis.collectives(traces))  # doctest: +SKIP
     """
-    if measure not in _WORDS:
-        raise ValueError(f"no measure {measure!r}: there are {', '.join(_WORDS)}")
+    require_measure(measure, _WORDS)
     colors = theme_of(theme)
     title = title or _WORDS[measure][0]
     if frame.empty:

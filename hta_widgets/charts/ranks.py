@@ -6,11 +6,11 @@ from typing import Any
 
 import pandas as pd
 
-from hta_widgets.formats import axis_time, count, duration, share, size
+from hta_widgets.formats import count, duration, share, size
 
 from .canvas import blank, sentences, unmatched
 from .frames import require
-from .rows import Bars, Column, Tooltip, Whiskers, nice_ticks, rows_chart
+from .rows import Bars, Column, Tooltip, Whiskers, rows_chart, time_ticks
 from .theme import Theme, theme_of
 
 __all__ = ["communication_by_group", "communication_by_stream"]
@@ -109,8 +109,6 @@ def _by(
         more = [("in, out, all ranks", "@{in_bytes_text}, @{out_bytes_text}")]
     orange = colors.kind["communication"]
     most = float(data["most_ns"].max()) or 1.0
-    ticks = nice_ticks(most, 3)
-    step = ticks[1] if len(ticks) > 1 else most
     several = len(frame["rank"].unique()) > 1
     return rows_chart(
         data,
@@ -130,7 +128,7 @@ def _by(
         theme=colors,
         width=width,
         head=noun,
-        ticks=[(at, axis_time(at, step)) for at in ticks],
+        ticks=time_ticks(most),
         columns=[
             Column("hidden", list(data["hidden_text"])),
             Column("total", list(data["communication_ns_text"]), 420),

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hta_widgets.formats import axis_time
+
 from .bokeh_modules import models
 from .canvas import add_tooltip, new_figure, plain_axis
 from .fitting import drawn, keep_fitting
@@ -38,6 +40,7 @@ __all__ = [
     "legend_of",
     "nice_ticks",
     "rows_chart",
+    "time_ticks",
 ]
 
 #: Up to this many rows each has its name; more are drawn as a profile.
@@ -54,6 +57,13 @@ def nice_ticks(end: float, most: int = 3, start: float = 0.0) -> list[float]:
     step = next(s * scale for s in (1, 2, 5, 10) if s * scale >= rough * 0.85)
     first, last = int(np.ceil(start / step - 1e-9)), int(np.floor(end / step + 1e-9))
     return [float(k * step) for k in range(first, last + 1)]
+
+
+def time_ticks(end_ns: float, most: int = 3, start_ns: float = 0.0) -> list[tuple[float, str]]:
+    """Return such positions on an axis of time, with their labels."""
+    ticks = nice_ticks(end_ns, most, start_ns)
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else max(end_ns, 1.0)
+    return [(at, axis_time(at, step)) for at in ticks]
 
 
 def extremes(

@@ -12,7 +12,7 @@ from hta_widgets.formats import count, duration, duration_delta, share_delta
 
 from .across_ranks import listed, thinned
 from .canvas import blank, sentences, unmatched
-from .frames import require
+from .frames import require, require_measure
 from .rank_groups import groups_of_ranks
 from .rows import NAMED_ROWS, Column, Dots, Tooltip, nice_ticks, rows_chart
 from .theme import Theme, theme_of
@@ -81,8 +81,7 @@ def step_times(
     >>> data = groups[groups["kind"] == "data"]  # doctest: +SKIP
     >>> charts.step_times(analysis.step_times(traces), groups=data)  # doctest: +SKIP
     """
-    if measure not in _WORDS:
-        raise ValueError(f"no measure {measure!r}: there are {', '.join(_WORDS)}")
+    require_measure(measure, _WORDS)
     colors = theme_of(theme)
     title = title or _WORDS[measure][0]
     if frame.empty:

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.formats import axis_time, duration, plural, share
+from hta_widgets.formats import duration, plural, share
 
 from .across_ranks import listed
 from .canvas import blank, sentences, unmatched
 from .frames import require
-from .rows import Bars, Column, Tooltip, nice_ticks, rows_chart
+from .rows import Bars, Column, Tooltip, rows_chart, time_ticks
 from .theme import Theme, theme_of
 
 __all__ = ["stragglers"]
@@ -97,8 +97,6 @@ def stragglers(
         for cause, pattern, guilty in zip(data["cause"], data["pattern"], culprit, strict=True)
     ]
     most = float(data["imposed_wait_ns"].max()) or 1.0
-    ticks = nice_ticks(most, 3)
-    step = ticks[1] if len(ticks) > 1 else most
     known = "lost_ns" in frame
     return rows_chart(
         data,
@@ -132,7 +130,7 @@ def stragglers(
         theme=colors,
         width=width,
         head=" ",
-        ticks=[(at, axis_time(at, step)) for at in ticks],
+        ticks=time_ticks(most),
         legend=[
             *(
                 [Bars(0.0, "", colors.late_fill, "straggler", line=colors.late)]

@@ -11,7 +11,7 @@ from hta_widgets.formats import count, duration, plural, share
 
 from .across_ranks import listed, ramp
 from .canvas import blank, mixed, sentences, unmatched
-from .frames import require
+from .frames import require, require_measure
 from .rows import NAMED_ROWS, Bars, Column, Tooltip, rows_chart
 from .theme import Theme, theme_of
 
@@ -81,8 +81,7 @@ def stragglers_by_step(
     --------
     >>> charts.stragglers_by_step(analysis.stragglers_by_step(traces))  # doctest: +SKIP
     """
-    if measure not in _WORDS:
-        raise ValueError(f"no measure {measure!r}: there are {', '.join(_WORDS)}")
+    require_measure(measure, _WORDS)
     colors = theme_of(theme)
     column, named, defined = _WORDS[measure]
     title = title or named

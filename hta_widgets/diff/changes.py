@@ -117,10 +117,7 @@ def changes(diff: Comparison) -> pd.DataFrame:
     --------
     >>> changes(diff)[["change", "name", "diff_ns"]]  # doctest: +SKIP
     """
-    known = _changes(diff)
-    frame = known.copy()
-    frame.attrs = dict(known.attrs)
-    return frame
+    return _changes(diff).copy()
 
 
 @derived_once("changes")

@@ -55,10 +55,7 @@ def pairs(diff: Comparison) -> pd.DataFrame:
     >>> found = pairs(diff)  # doctest: +SKIP
     >>> found[found.status == "replaced"]  # doctest: +SKIP
     """
-    known = _pairs(diff)
-    frame = known.copy()
-    frame.attrs = dict(known.attrs)
-    return frame
+    return _pairs(diff).copy()
 
 
 @derived_once("pairs")

@@ -20,13 +20,12 @@ from hta_widgets.model.trace import Trace
 
 from .mpi_profile_text import parse_profiles
 from .registry import Format, Outcome, Start
-from .streams import open_stream
+from .whole import whole_file
 
 __all__ = ["MPI_PROFILE", "job_of"]
 
 _FIRST_LINE = re.compile(rb"Data for MPI rank \d+ of \d+:")
 _NAME = re.compile(r"mpi_profile\.(?P<job>.+)\.\d+")
-_BLOCK = 1 << 20
 
 
 def _sniff(start: Start) -> bool:
@@ -50,17 +49,7 @@ def _read(
     keepalive: Any = None,  # noqa: ARG001 - nothing is read again
 ) -> Outcome:
     problems = Problems()
-    with open_stream(path) as stream:
-        blocks = []
-        while block := stream.read(_BLOCK):
-            blocks.append(block)
-            if advance is not None:
-                advance(len(block))
-        if stream.fault is not None:
-            problems.add(
-                "truncated" if stream.fault.cut else "repaired", 1, stream.fault.message, file=path
-            )
-    text = b"".join(blocks).removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")
+    text = whole_file(path, problems, advance).removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")
     profiles = parse_profiles(text.decode("utf-8", "replace"), job_of(path))
     if not profiles:
         raise TraceError(

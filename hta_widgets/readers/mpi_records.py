@@ -35,7 +35,6 @@ __all__ = [
 RECORD_BYTES = 48
 _MOST_RANKS = 1 << 24
 _LONGEST_S = 1e9
-_BLOCK = 1 << 22
 _RECEIVES = frozenset(
     ROUTINES.index(f"MPI_{name}") for name in ("Recv", "Irecv", "Recv_init", "Probe", "Iprobe")
 )
@@ -172,11 +171,8 @@ class TimeLineRecords:
             )
         low, high = int(numbers.min()), int(numbers.max()) + 1
         with open_stream(self.path, low * RECORD_BYTES) as stream:
-            blocks, missing = [], (high - low) * RECORD_BYTES
-            while missing and (block := stream.read(min(missing, _BLOCK))):
-                blocks.append(block)
-                missing -= len(block)
-        records = np.frombuffer(b"".join(blocks), dtype_of_order(self._order))
+            text = stream.exactly((high - low) * RECORD_BYTES)
+        records = np.frombuffer(text, dtype_of_order(self._order))
         return records[numbers - low]
 
     def _texts(self, records: npt.NDArray[Any]) -> Iterator[bytes]:

@@ -27,11 +27,10 @@ from .mpi_records import (
 )
 from .record_source import FileState
 from .registry import Format, Outcome, Start
-from .streams import open_stream
+from .whole import whole_file
 
 __all__ = ["MPI_TRACE"]
 
-_BLOCK = 1 << 22
 _NAME = re.compile(r"(?P<job>.+)\.trc")
 #: Damage in some records does not make a file another one.
 _MOST_VALID = 0.9
@@ -96,17 +95,7 @@ def _read(
 
 def _contents(path: str, problems: Problems, advance: Callable[[int], object] | None) -> bytes:
     """Return the whole records of a file."""
-    with open_stream(path) as stream:
-        blocks = []
-        while block := stream.read(_BLOCK):
-            blocks.append(block)
-            if advance is not None:
-                advance(len(block))
-        if stream.fault is not None:
-            problems.add(
-                "truncated" if stream.fault.cut else "repaired", 1, stream.fault.message, file=path
-            )
-    text = b"".join(blocks)
+    text = whole_file(path, problems, advance)
     rest = len(text) % RECORD_BYTES
     if rest:
         problems.add(

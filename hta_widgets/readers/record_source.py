@@ -116,7 +116,7 @@ class FileRecords:
                         stream.close()
                     stream = self._open(start)
                 _skip(stream, start)
-                text = _exactly(stream, end - start)
+                text = stream.exactly(end - start)
                 first = self._index.first_records[number]
                 places = wanted[slices == number] - first
                 for place, body in self._bodies(number, text, places):
@@ -170,11 +170,3 @@ class FileRecords:
 def _skip(stream: Stream, offset: int) -> None:
     while stream.offset < offset and stream.read(min(offset - stream.offset, 1 << 20)):
         pass
-
-
-def _exactly(stream: Stream, size: int) -> bytes:
-    blocks = []
-    while size > 0 and (block := stream.read(size)):
-        blocks.append(block)
-        size -= len(block)
-    return b"".join(blocks)

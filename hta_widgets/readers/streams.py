@@ -121,6 +121,14 @@ class Stream:
         self.offset += len(block)
         return block
 
+    def exactly(self, size: int) -> bytes:
+        """Return `size` bytes, less only at the end."""
+        blocks = []
+        while size > 0 and (block := self.read(size)):
+            blocks.append(block)
+            size -= len(block)
+        return b"".join(blocks)
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()

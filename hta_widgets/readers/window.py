@@ -57,15 +57,12 @@ class Window:
         """Take the next block from the stream, of at least `size`; less only at its end."""
         size = max(size, self.block_bytes)
         with stage("read"):
-            blocks = []
-            while size > 0 and (block := self.stream.read(size)):
-                blocks.append(block)
-                size -= len(block)
-        self.ended = size > 0
+            text = self.stream.exactly(size)
+        self.ended = len(text) < size
         if self._advance is not None:
             self._advance(self.stream.read_bytes - self._advanced)
             self._advanced = self.stream.read_bytes
-        return b"".join(blocks)
+        return text
 
     def fill(self, size: int = 0) -> None:
         """Make sure of a block, of at least `size`, to read, unless the stream has no more."""
