@@ -16,7 +16,7 @@ FOLDED_ROLES = ("gpu", "comm", "cpu")
 _COMMUNICATION = KINDS.index("communication")
 _ANNOTATION = KINDS.index("annotation")
 
-RowIds = npt.NDArray[np.intp]
+RowIds = npt.NDArray[np.integer]
 
 
 def device_rows(table: EventTable) -> RowIds:

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,7 @@ from hta_widgets.lanes.lane_index import (
 )
 from hta_widgets.lanes.layout import LaneRef, Rank
 from hta_widgets.lanes.spans import Ints
-from hta_widgets.model.table import KINDS, AsyncTable, EventTable, InstantTable, Pool
+from hta_widgets.model.table import KINDS, AsyncTable, InstantTable, Pool
 from hta_widgets.tiles.lateness import Lateness
 
 __all__ = ["OF_EVENTS", "Budget", "Classes", "RankIndex", "RowIds", "Rows"]
@@ -33,9 +34,10 @@ _OPEN_BLOCK = 4096
 #: Roles of the lanes whose rows are those of the rank's table of events.
 OF_EVENTS = ("events", *FOLDED_ROLES)
 
-#: Ranks whose columns are held on to: as many as fit on a screen.
-MOST_TABLES = 32
+#: Columns are held on to of as many ranks as fit on a screen: all, or those that tell slices.
+MOST_TABLES = 64
 
+T = TypeVar("T")
 AnyLane = Lane | CounterLane
 RowIds = npt.NDArray[np.integer]
 #: A code for every event of a rank, by its row.
@@ -55,16 +57,16 @@ class Budget:
         self.limit = limit
         self.used = 0
         self._kept: OrderedDict[Hashable, tuple[list[AnyLane], int]] = OrderedDict()
-        self._tables: OrderedDict[int, Rows] = OrderedDict()
+        self._tables: OrderedDict[Hashable, Any] = OrderedDict()
 
-    def table(self, rank: int, make: Callable[[], Rows]) -> Rows:
-        """Return a rank's table of events; those of other ranks make room."""
-        found = self._tables.get(rank)
+    def table(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return columns of a rank's events; those of other ranks make room."""
+        found: T | None = self._tables.get(key)
         if found is None:
-            found = self._tables[rank] = make()
+            found = self._tables[key] = make()
             if len(self._tables) > MOST_TABLES:
                 self._tables.popitem(last=False)
-        self._tables.move_to_end(rank)
+        self._tables.move_to_end(key)
         return found
 
     def get(self, key: Hashable) -> list[AnyLane] | None:
@@ -99,6 +101,14 @@ class Rows:
     record: Ints
     names: Pool
     categories: Pool
+
+
+class Named(NamedTuple):
+    """What tells the events of a rank apart for those who look at them."""
+
+    name: npt.NDArray[np.integer]
+    kind: npt.NDArray[np.uint8]
+    names: Pool
 
 
 class RankIndex:
@@ -138,7 +148,7 @@ class RankIndex:
     def events(self) -> Rows:
         """Complete events."""
         # Not kept with the index: the columns of a stored rank go when they are not in use.
-        return self._budget.table(self.rank.rank, self._events)
+        return self._budget.table(("events", self.rank.rank), self._events)
 
     def _events(self) -> Rows:
         t = self.rank.table
@@ -195,9 +205,15 @@ class RankIndex:
             return self._overlay(ref)
         return self.rows({"async": "asyncs", "instant": "instants"}.get(ref.role, "events"))
 
-    def named(self, ref: LaneRef) -> Rows | EventTable:
-        """Return what tells name and kind of a lane's rows, without reading more of it."""
-        return self.rank.table if ref.role in OF_EVENTS else self.table_of(ref)
+    def named(self, ref: LaneRef) -> Rows | Named:
+        """Return what tells name and kind of a lane's rows, without reading more than that."""
+        if ref.role not in OF_EVENTS:
+            return self.table_of(ref)
+        return self._budget.table(("named", self.rank.rank), self._named)
+
+    def _named(self) -> Named:
+        table = self.rank.table
+        return Named(table.name, table.kind, table.names)
 
     def _overlay(self, ref: LaneRef) -> Rows:
         """Return the waits or delays of a lane as a table, one row each."""
@@ -293,9 +309,9 @@ class RankIndex:
         return lanes
 
     @cached_property
-    def device_rows(self) -> npt.NDArray[np.intp]:
+    def device_rows(self) -> npt.NDArray[np.int32]:
         """Rows of the events on device streams."""
-        return device_rows(self.rank.table)
+        return device_rows(self.rank.table).astype(np.int32)  # of each rank there is
 
     def _make(self, ref: LaneRef) -> list[AnyLane]:
         match ref.role:
