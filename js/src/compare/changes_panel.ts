@@ -1,11 +1,11 @@
 /** What changed beyond noise, each change once; a click marks its events on both sides. */
 
 import { fill, h } from "../app/dom";
-import type { ThemeName } from "../contract";
 import { formatDuration, plural } from "../draw/format";
 import { countWords, deltaWords, shareWords } from "./delta";
 import { classLook, classOfChange, lookStyle } from "./event_classes";
 import { type Frame, noteOf, number, type Row, rowsOf, text } from "./frames";
+import { RowsPane } from "./pane";
 
 const MORE = 20;
 
@@ -48,23 +48,19 @@ export function replacedWords(row: Row): string {
   return `${short(before)} → ${short(after)}`;
 }
 
-export class ChangesPanel {
+export class ChangesPanel extends RowsPane<number> {
   readonly el = h("section", { class: "hta-diff-pane hta-diff-changes" });
   private readonly body = h("div", { class: "hta-diff-table", role: "table" });
   private readonly title = h("h3", {}, "What changed");
   private readonly about = h("p", { class: "hta-about" });
   private frame: Frame | null = null;
-  private room = 6;
-  /** Rows that were asked for beyond the room. */
-  private more = 0;
-  private chosen: number | null = null;
-  private theme: ThemeName = "light";
 
   /** `choose` gets the number of a row, and its name; null where it is unchosen. */
   constructor(
     private readonly choose: (row: number | null, name: string) => void,
     private readonly hasSteps = true,
   ) {
+    super(6);
     this.el.append(this.title, this.about, this.body);
   }
 
@@ -77,24 +73,7 @@ export class ChangesPanel {
     this.draw();
   }
 
-  /** How many rows there is room for. */
-  setRoom(rows: number): void {
-    if (rows === this.room) return;
-    this.room = rows;
-    this.draw();
-  }
-
-  setTheme(theme: ThemeName): void {
-    this.theme = theme;
-    this.draw();
-  }
-
-  unchoose(): void {
-    this.chosen = null;
-    this.draw();
-  }
-
-  private draw(): void {
+  protected draw(): void {
     const { frame } = this;
     if (frame === null) return;
     const rows = rowsOf(frame);
@@ -103,29 +82,13 @@ export class ChangesPanel {
       `beyond noise, each once; times and counts per ${this.hasSteps ? "step and " : ""}rank. ` +
       (tested > 0 ? `${plural(tested, "time")} tested. ` : "") +
       (rows.length > 0 ? "Click one to mark its events on both sides." : "");
-    const shown = this.room + this.more;
-    const left = rows.length - shown;
     fill(
       this.body,
       rows.length > 0 && this.header(),
-      ...rows.slice(0, shown).map((row, at) => this.row(row, at)),
+      ...rows.slice(0, this.shown).map((row, at) => this.row(row, at)),
       rows.length === 0 &&
         h("p", { class: "hta-note" }, noteOf(frame) || "Nothing changed beyond the noise."),
-      left > 0 &&
-        h(
-          "button",
-          {
-            type: "button",
-            class: "hta-link hta-diff-more",
-            on: {
-              click: () => {
-                this.more += MORE;
-                this.draw();
-              },
-            },
-          },
-          plural(left, "more change"),
-        ),
+      this.moreOf(rows, "change", MORE),
     );
   }
 

@@ -1,9 +1,9 @@
 /** By what both timelines are coloured, and what the colours of a change mean. */
 
 import { fill, h } from "../app/dom";
-import type { ThemeName } from "../contract";
 import { formatCount } from "../draw/format";
 import { classLook, type ClassGroup, countOf, GROUPS, lookStyle } from "./event_classes";
+import { Pane } from "./pane";
 
 export type Colour = "change" | "kind" | "name";
 
@@ -13,17 +13,17 @@ const MODES: readonly (readonly [Colour, string])[] = [
   ["name", "By kind, each name in a shade of its own"],
 ];
 
-export class ColourLegend {
+export class ColourLegend extends Pane {
   readonly el = h("div", { class: "hta-diff-colours" });
   private readonly keys = h("div", { class: "hta-diff-keys" });
   private readonly modes: HTMLButtonElement[];
   private colour: Colour = "change";
   private counts: readonly number[][] | null = null;
   private swapped = false;
-  private theme: ThemeName = "light";
   private lack = "";
 
   constructor(choose: (colour: Colour) => void) {
+    super();
     this.modes = MODES.map(([mode, about]) =>
       h(
         "button",
@@ -60,12 +60,7 @@ export class ColourLegend {
     this.draw();
   }
 
-  setTheme(theme: ThemeName): void {
-    this.theme = theme;
-    this.draw();
-  }
-
-  private draw(): void {
+  protected draw(): void {
     for (const mode of this.modes) {
       mode.setAttribute("aria-pressed", String(mode.dataset.colour === this.colour));
     }

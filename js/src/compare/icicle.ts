@@ -7,6 +7,7 @@ import { betterOn, rgb } from "../draw/paints";
 import { countWords, DELTAS, deltaColour, deltaWords, shareWords } from "./delta";
 import { classLook, lookStyle } from "./event_classes";
 import { type Frame, noteOf, number, type Row, rowsOf, text } from "./frames";
+import { WidePane } from "./pane";
 
 export interface Tile {
   row: Row;
@@ -69,36 +70,25 @@ function aloneStyle(ground: string, theme: ThemeName): Record<string, string> {
   };
 }
 
-export class Icicle {
+export class Icicle extends WidePane {
   readonly el = h("section", { class: "hta-diff-pane hta-diff-icicle" });
   private frame: Frame | null = null;
   private top = -1;
   private whose = "";
-  private width = 0;
-  private theme: ThemeName = "light";
 
   /** `words` are what the formats call kinds otherwise. */
   constructor(
     private readonly choose: (node: number, name: string) => void,
     private readonly words: Record<string, string> = {},
-  ) {}
+  ) {
+    super();
+  }
 
   /** `whose`: of which ranks, where not of all that are compared. */
   show(frame: Frame, whose = ""): void {
     if (whose !== this.whose) this.top = -1;
     this.whose = whose;
     this.frame = frame;
-    this.draw();
-  }
-
-  setTheme(theme: ThemeName): void {
-    this.theme = theme;
-    this.draw();
-  }
-
-  setWidth(width: number): void {
-    if (width === this.width) return;
-    this.width = width;
     this.draw();
   }
 
@@ -109,7 +99,7 @@ export class Icicle {
     }
   }
 
-  private draw(): void {
+  protected draw(): void {
     const { frame, width } = this;
     if (frame === null || width === 0) return;
     const tiles = placeTiles(frame, this.top, width - 32);

@@ -6,6 +6,7 @@ import { formatDuration, plural } from "../draw/format";
 import { barColour, countWords, deltaWords } from "./delta";
 import { classLook, classOfChange, lookStyle } from "./event_classes";
 import { type Frame, number, type Row, rowsOf, text } from "./frames";
+import { RowsPane } from "./pane";
 
 type Key = "name" | "before_ns" | "after_ns" | "diff_ns" | "count";
 
@@ -49,7 +50,7 @@ function barStyle(change: string, diff: number, theme: ThemeName): Record<string
   return { background: barColour(diff, theme) };
 }
 
-export class NamesTable {
+export class NamesTable extends RowsPane<string> {
   readonly el = h("section", { class: "hta-diff-pane hta-diff-names" });
   private readonly input: HTMLInputElement;
   private readonly head = h("div", { class: "hta-diff-head" });
@@ -58,14 +59,10 @@ export class NamesTable {
   private frame: Frame | null = null;
   private key: Key = "diff_ns";
   private descending = true;
-  private room = 10;
-  /** Rows that were asked for beyond the room. */
-  private more = 0;
-  private chosen: string | null = null;
-  private theme: ThemeName = "light";
 
   /** `choose` gets the full names behind a row; null where it is unchosen. */
   constructor(private readonly choose: (names: string[] | null) => void) {
+    super(10);
     this.input = h("input", {
       type: "search",
       class: "hta-table-filter hta-diff-filter",
@@ -82,24 +79,7 @@ export class NamesTable {
     this.draw();
   }
 
-  /** How many rows there is room for. */
-  setRoom(rows: number): void {
-    if (rows === this.room) return;
-    this.room = rows;
-    this.draw();
-  }
-
-  setTheme(theme: ThemeName): void {
-    this.theme = theme;
-    this.draw();
-  }
-
-  unchoose(): void {
-    this.chosen = null;
-    this.draw();
-  }
-
-  private draw(): void {
+  protected draw(): void {
     const { frame } = this;
     if (frame === null) return;
     const { attrs } = frame;
@@ -114,33 +94,17 @@ export class NamesTable {
     const rows = sortedNames(frame, this.key, this.descending, this.input.value);
     const diffs = rows.map((row) => number(row, "diff_ns"));
     const scale = { less: Math.max(0, -Math.min(0, ...diffs)), more: Math.max(0, ...diffs) };
-    const shown = this.room + this.more;
-    const left = rows.length - shown;
     fill(
       this.body,
       this.header(),
-      ...rows.slice(0, shown).map((row) => this.row(row, scale)),
+      ...rows.slice(0, this.shown).map((row) => this.row(row, scale)),
       rows.length === 0 &&
         h(
           "p",
           { class: "hta-note" },
           typeof attrs.note === "string" && attrs.note !== "" ? attrs.note : "No such name.",
         ),
-      left > 0 &&
-        h(
-          "button",
-          {
-            type: "button",
-            class: "hta-link hta-diff-more",
-            on: {
-              click: () => {
-                this.more += MORE;
-                this.draw();
-              },
-            },
-          },
-          plural(left, "more name"),
-        ),
+      this.moreOf(rows, "name", MORE),
     );
   }
 

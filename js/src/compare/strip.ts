@@ -1,11 +1,11 @@
 /** All steps of both runs, each pair starting in line, and what happened to each in between. */
 
 import { fill, h, svg } from "../app/dom";
-import type { ThemeName } from "../contract";
 import { formatDuration } from "../draw/format";
 import { THEMES } from "../draw/theme";
 import { deltaColour, deltaWords, shareWords } from "./delta";
 import { type Frame, shortLabels } from "./frames";
+import { WidePane } from "./pane";
 import {
   bandPoints,
   GAP,
@@ -30,12 +30,10 @@ const BAND = 74;
 const LABELS = 18;
 const NARROW = 760;
 
-export class Strip {
+export class Strip extends WidePane {
   readonly el = h("section", { class: "hta-diff-strip", "aria-label": "Steps side by side" });
   private data: StripData | null = null;
   private chosen: number | null = null;
-  private theme: ThemeName = "light";
-  private width = 0;
 
   /** Which steps can be chosen; null for all. */
   private held: Held | null = null;
@@ -44,7 +42,9 @@ export class Strip {
   constructor(
     private readonly choose: (slot: number | null) => void,
     private readonly words: Record<string, string> = {},
-  ) {}
+  ) {
+    super();
+  }
 
   private get lanes(): Lane[] {
     return lanesOf(this.data?.lanes ?? null, this.words);
@@ -70,18 +70,7 @@ export class Strip {
     this.draw();
   }
 
-  setTheme(theme: ThemeName): void {
-    this.theme = theme;
-    this.draw();
-  }
-
-  setWidth(width: number): void {
-    if (width === this.width) return;
-    this.width = width;
-    this.draw();
-  }
-
-  private draw(): void {
+  protected draw(): void {
     const { data, width } = this;
     if (data === null || width === 0) return;
     const narrow = width < NARROW;

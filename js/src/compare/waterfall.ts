@@ -1,11 +1,11 @@
 /** Where the difference comes from: kinds that add up, each of which opens into what it is made of. */
 
 import { fill, h } from "../app/dom";
-import type { ThemeName } from "../contract";
 import { formatDuration } from "../draw/format";
 import { THEMES } from "../draw/theme";
 import { barColour, deltaWords, shareWords } from "./delta";
 import { type Frame, number, type Row, rowsOf, text } from "./frames";
+import { Pane } from "./pane";
 
 export type Level = "operator" | "kernel" | "cause";
 
@@ -93,7 +93,7 @@ export function fallScale(
   return { low: least - spread * 0.05, high: largest + spread * 0.05 };
 }
 
-export class Waterfall {
+export class Waterfall extends Pane {
   readonly el = h("section", { class: "hta-diff-pane hta-diff-waterfall" });
   private kinds: Frame | null = null;
   private what = "";
@@ -102,7 +102,6 @@ export class Waterfall {
   private isFirst = true;
   private level: Level = "operator";
   private parts: Frame | null = null;
-  private theme: ThemeName = "light";
 
   private readonly words: Record<string, string>;
 
@@ -111,6 +110,7 @@ export class Waterfall {
     private readonly ask: (level: Level) => Promise<Frame>,
     private readonly own: Record<string, string> = {},
   ) {
+    super();
     this.words = { ...WORDS, ...own };
   }
 
@@ -134,11 +134,6 @@ export class Waterfall {
     this.draw();
   }
 
-  setTheme(theme: ThemeName): void {
-    this.theme = theme;
-    this.draw();
-  }
-
   private async load(): Promise<void> {
     const level = this.open === "idle" ? "cause" : this.level;
     const parts = await this.ask(level);
@@ -153,7 +148,7 @@ export class Waterfall {
     if (this.open !== null) void this.load();
   }
 
-  private draw(): void {
+  protected draw(): void {
     const { kinds } = this;
     if (kinds === null) return;
     const before = Number(kinds.attrs.before_ns ?? 0);
