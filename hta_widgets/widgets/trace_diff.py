@@ -20,7 +20,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.export import ExportReport
 from hta_widgets.export.diff_page import DiffAnswers, DiffOffline, save_diff
 from hta_widgets.export.pair import export_pair
-from hta_widgets.export.svg import stacked_svg, timeline_svg
+from hta_widgets.export.svg import LEAST_BESIDE_PX, side_width, stacked_svg, timeline_svg
 from hta_widgets.model import Selection
 from hta_widgets.widgets.assets import asset
 from hta_widgets.widgets.diff_ahead import answer_ahead
@@ -31,8 +31,8 @@ from hta_widgets.widgets.diff_sides import (
     beside,
     first_window,
     frame_of,
-    place_of,
     known_word,
+    place_of,
     turned,
     whole_selection,
 )
@@ -73,9 +73,9 @@ class TraceDiff(anywidget.AnyWidget):
         Names of the two sides.
     align : {"steps", "first_step", "collectives", "absolute", "scaled"}, default "steps"
         How times of one run are brought to the other's; see `hta_widgets.diff.align`.
-    height : int, default 230
     arrange : {"stacked", "beside"}, default "stacked"
         The timelines one above the other, or beside each other where a page is 900 px wide.
+    height : int, default 230
         Height of each of the two drawings of timelines in CSS pixels.
     color : {"change", "kind", "name"}, default "change"
         Colour events by what became of them, or as a `Timeline` does.
@@ -114,8 +114,8 @@ class TraceDiff(anywidget.AnyWidget):
     left_state = anywidget.WidgetTrait().tag(sync=True)
     right_state = anywidget.WidgetTrait().tag(sync=True)
     align = t.Enum(diff.BASES, default_value="steps").tag(sync=True)
-    coupled = t.Bool(True).tag(sync=True)
     arrange = t.Enum(_ARRANGEMENTS, default_value="stacked").tag(sync=True)
+    coupled = t.Bool(True).tag(sync=True)
     swapped = t.Bool(False).tag(sync=True)
     height = t.Int(230, min=120).tag(sync=True)
     color = t.Enum(("change", "kind", "name"), default_value="change").tag(sync=True)
@@ -132,8 +132,8 @@ class TraceDiff(anywidget.AnyWidget):
         steps: Any = "auto",
         labels: tuple[str, str] | None = None,
         align: str = "steps",
-        height: int = 230,
         arrange: str = "stacked",
+        height: int = 230,
         color: str = "change",
     ) -> None:
         known_word("time base", align, diff.BASES)
@@ -158,8 +158,8 @@ class TraceDiff(anywidget.AnyWidget):
             left_state=self.left.state,
             right_state=self.right.state,
             align=align,
-            height=height,
             arrange=arrange,
+            height=height,
             color=color,
             _about=self._answers.about(),
             _scenes=[self.left.scene, self.right.scene],
@@ -314,9 +314,7 @@ class TraceDiff(anywidget.AnyWidget):
     def to_svg(
         self, path: str | os.PathLike[str], *, width: float = 1200, theme: str = "light"
     ) -> str:
-        """Write both timelines as one vector picture, one above the other, as they are shown.
-
-        Events have the colours of their kinds there, which the picture's legend says.
+        """Write both timelines as one vector picture, arranged and coloured as they are shown.
 
         Parameters
         ----------
@@ -340,19 +338,22 @@ class TraceDiff(anywidget.AnyWidget):
         if not self._answers.has_events:
             raise TraceError("these runs have no events to draw", remedy="See `frames`.")
         labels = self._about["labels"]
+        by_change = self.color == "change"
+        is_beside = self.arrange == "beside" and width >= LEAST_BESIDE_PX
         drawn = [
             timeline_svg(
                 view.engine,
                 {**view.scene, "title": f"{word}: {label}"},
-                view.state.snapshot(),
-                width=width,
+                {**view.state.snapshot(), "color": self.color},
+                width=side_width(width) if is_beside else width,
                 height=view.height,
                 theme=theme,
                 folded=view.folded,
+                classed=self._answers.classed(place, theme) if by_change else None,
             )
-            for view, word, label in zip(self.sides, SIDES, labels, strict=True)
+            for place, (view, word, label) in enumerate(zip(self.sides, SIDES, labels, strict=True))
         ]
-        return write_text(path, stacked_svg(drawn))
+        return write_text(path, stacked_svg(drawn, beside=is_beside))
 
     def save_html(self, path: str | os.PathLike[str], *, max_mb: float = 25) -> str:
         """Write this comparison as one page that needs no kernel and no network.

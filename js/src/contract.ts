@@ -1,6 +1,7 @@
 /** The types that the parts of the page share. Times are integer nanoseconds since the origin. */
 
 import type { Classes } from "./draw/class_paints";
+import type { ClassParts } from "./draw/class_parts";
 import type { Arrival } from "./protocol/ribbon";
 
 export type Kind = "compute" | "communication" | "memory" | "sync" | "cpu" | "annotation" | "other";
@@ -269,9 +270,10 @@ export interface Stage {
   setColor(color: "kind" | "name"): void;
   /**
    * Colour events by the classes that tiles carry; null: by kind or name. As long as they are not
-   * `known`, all events are drawn as of the last class.
+   * `known`, all events are drawn as of the last class. `parts`: what they take of the minimap;
+   * null: that is by kind.
    */
-  setClasses(classes: Classes | null, known: boolean): void;
+  setClasses(classes: Classes | null, known: boolean, parts: ClassParts | null): void;
   /** Leave the width to the lanes: narrow names, no totals on the right. */
   setSlim(slim: boolean): void;
   setRows(rows: RowState): void;

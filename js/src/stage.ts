@@ -16,6 +16,7 @@ import type {
 } from "./contract";
 import { type DataPart, StageData } from "./data/stage_data";
 import type { Classes } from "./draw/class_paints";
+import type { ClassParts } from "./draw/class_parts";
 import { EVERYTHING, FrameLoop } from "./draw/frame_loop";
 import { Painter } from "./draw/painter";
 import { Scrollbar } from "./draw/scrollbar";
@@ -109,11 +110,11 @@ class DrawnStage implements Stage {
     this.loop.touch({ lanes: true });
   }
 
-  setClasses(classes: Classes | null, known: boolean): void {
-    this.picture.setClasses(classes);
+  setClasses(classes: Classes | null, known: boolean, parts: ClassParts | null): void {
+    this.picture.setClasses(classes, parts, this.geometry);
     this.data.store.classed = classes !== null && known;
     this.request();
-    this.loop.touch({ lanes: true });
+    this.loop.touch({ head: true, lanes: true });
   }
 
   setSlim(slim: boolean): void {

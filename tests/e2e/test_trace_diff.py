@@ -51,12 +51,19 @@ class Seen:
         self.lane(side).scroll_into_view_if_needed()
         box = self.lane(side).bounding_box()
         said = self.root.locator(".hta-diff-pair")
+        tip = self.root.locator(".hta-tooltip").nth(side)
         for y in range(80, int(box["height"]), 7):
             for x in range(200, int(box["width"]) - 140, 60):
                 self.page.mouse.move(box["x"] + x, box["y"] + y)
                 self.page.wait_for_timeout(70)
-                if re.search(name, said.inner_text()):
-                    return said.inner_text()
+                # A busy kernel takes its time to say what the partner of an event is.
+                for _ in range(6):
+                    told = said.inner_text()
+                    if re.search(name, told):
+                        return told
+                    if not told.startswith("Point at") or not tip.is_visible():
+                        break
+                    self.page.wait_for_timeout(70)
         raise AssertionError(f"no {name} on side {side}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,11 @@ from hta_widgets.diff.alignment import Base
 from hta_widgets.diff.format_findings import kind_labels
 from hta_widgets.diff.lanes import lanes
 from hta_widgets.diff.tables import makers
-from hta_widgets.export.diff_page.event_classes import Codes
+from hta_widgets.export.diff_page.class_overview import class_overview, class_parts
+from hta_widgets.export.diff_page.event_classes import CLASSES, Codes
+from hta_widgets.export.diff_page.event_looks import GROUPS, looks
 from hta_widgets.export.diff_page.pair_table import PairTable
+from hta_widgets.export.svg import Classed
 from hta_widgets.formats import plural
 from hta_widgets.model.names import short_name
 from hta_widgets.panels.reply import as_json
@@ -126,8 +129,8 @@ class DiffAnswers:
         ----------
         name : str
             ``slots:BASE, segments:BASE, lanes, waterfall:LEVEL[:STEP], names[:STEP], steps,
-            icicle, findings, findings:swapped, changes, table:NAME``; with ``@PAIR`` behind it,
-            of one pair of ranks alone.
+            icicle, findings, findings:swapped, changes, overview, table:NAME``; with ``@PAIR``
+            behind it, of one pair of ranks alone.
         """
         name, _, pair = name.partition("@")
         if pair:
@@ -168,6 +171,8 @@ class DiffAnswers:
             return as_json(pd.DataFrame(told, columns=["kind", "text", "diff_ns"]))
         if what == "changes":
             return as_json(_with_short(diff.changes(both)).head(_MOST_ROWS))
+        if what == "overview":
+            return as_json(self._overview)
         if what == "table":
             found = makers(both)[rest](both)
             shown = found.head(_MOST_ROWS)
@@ -235,6 +240,25 @@ class DiffAnswers:
     def pair_table(self) -> PairTable:
         """Which event's partner is which."""
         return PairTable(self.both, self._tree)
+
+    @cached_property
+    def _overview(self) -> pd.DataFrame:
+        return class_overview(self.both, self.pair_table.classes)
+
+    def classed(self, side: int, theme: str) -> Classed:
+        """Return what pictures of a side need to be coloured by what became of each event."""
+        counts = self.pair_table.classes.counts()
+        there = {code for side_ in counts for code, count in enumerate(side_) if count}
+        groups = [
+            (name, [code for code in map(CLASSES.index, names) if code in there])
+            for name, names in GROUPS
+        ]
+        return Classed(
+            partial(self.classes_of, side),
+            looks(theme),
+            [(name, codes) for name, codes in groups if codes],
+            class_parts(self._overview, side),
+        )
 
     def classes_of(self, side: int, rank: int) -> Codes | None:
         """Return what became of each event of a rank, as a class; None where that is not known."""

@@ -139,5 +139,5 @@ def _frame_names(answers: DiffAnswers) -> list[str]:
         return names
     names += [f"{what}:{base}" for base in BASES for what in ("slots", "segments")]
     names += ["lanes", *(f"waterfall:{level}" for level in LEVELS)]
-    names += ["names", "steps", "changes", "icicle"]
+    names += ["names", "steps", "changes", "icicle", "overview"]
     return names

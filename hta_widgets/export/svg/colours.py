@@ -8,7 +8,7 @@ from hta_widgets.charts.theme import Theme
 from hta_widgets.export.svg.drawing import mixed
 from hta_widgets.export.svg.rows import Form
 
-__all__ = ["Colours"]
+__all__ = ["Colours", "hatch", "luminance"]
 
 _PALE_COLUMN, _BAR = 0.55, 0.75
 #: Of the late colour over the row of a rank that the others wait for.
@@ -57,8 +57,8 @@ class Colours:
         """What `wait_pattern` and `no_data_pattern` name."""
         theme = self.theme
         return [
-            _hatch(f"hta-wait-{theme.name}", theme.wait_fill, theme.wait_line),
-            _hatch(f"hta-none-{theme.name}", theme.bg, mixed(theme.rule_strong, theme.bg, 0.32)),
+            hatch(f"hta-wait-{theme.name}", theme.wait_fill, theme.wait_line),
+            hatch(f"hta-none-{theme.name}", theme.bg, mixed(theme.rule_strong, theme.bg, 0.32)),
         ]
 
     def ground(self, form: Form) -> str:
@@ -97,8 +97,8 @@ class Colours:
         if not shade:
             return self.theme.on_kind[self.kinds[kind]]
         dark = self.theme.on_kind["compute"] if self.theme.name == "dark" else self.theme.ink
-        ground = _luminance(self.solid(kind, shade))
-        return dark if (ground + 0.05) ** 2 > 1.05 * (_luminance(dark) + 0.05) else "#ffffff"
+        ground = luminance(self.solid(kind, shade))
+        return dark if (ground + 0.05) ** 2 > 1.05 * (luminance(dark) + 0.05) else "#ffffff"
 
     @staticmethod
     def shade(name: str) -> int:
@@ -117,7 +117,8 @@ class Colours:
         return mixed(stops[stop + 1], stops[stop], at / _RAMP_STEPS - stop)
 
 
-def _hatch(name: str, ground: str, line: str) -> str:
+def hatch(name: str, ground: str, line: str) -> str:
+    """Return a pattern of diagonal lines over a ground."""
     return (
         f'<pattern id="{name}" width="5" height="5" patternUnits="userSpaceOnUse">'
         f'<path d="M0 0h5v5h-5z" fill="{ground}"/>'
@@ -125,7 +126,8 @@ def _hatch(name: str, ground: str, line: str) -> str:
     )
 
 
-def _luminance(colour: str) -> float:
+def luminance(colour: str) -> float:
+    """Return the relative luminance of WCAG, 0 … 1."""
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

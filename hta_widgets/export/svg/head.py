@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hta_widgets.export.svg.class_colours import Classed, ClassParts
 from hta_widgets.export.svg.colours import Colours
 from hta_widgets.export.svg.drawing import Drawing, mixed, number
 from hta_widgets.export.svg.fonts import first_fit, fitted, text_width
@@ -66,8 +67,14 @@ class Head:
         self.theme = colours.theme
         self.scene = scene
 
-    def minimap(self, reply: Mapping[str, Any], columns: Mapping[str, Any], y: float) -> None:
-        """Draw the whole job, and which part of it is shown."""
+    def minimap(
+        self,
+        reply: Mapping[str, Any],
+        columns: Mapping[str, Any],
+        y: float,
+        classed: Classed | None = None,
+    ) -> None:
+        """Draw the whole job, by kinds or by classes, and which part of it is shown."""
         place, theme, drawing = self.place, self.theme, self.drawing
         start, end = self.scene["range"]
         length = duration(end - start)
@@ -88,6 +95,8 @@ class Head:
             if name in columns:
                 total = total + columns[name]
                 layers.append((total, colour))
+        if classed is not None and classed.parts is not None:
+            layers = self._class_layers(total, (start, end), classed.parts)
         for heights, colour in reversed(layers):
             drawing.path(_steps(x, np.round(heights * (_MINIMAP - 2)), y + _MINIMAP), colour)
 
@@ -104,6 +113,18 @@ class Head:
         width = max(x1 - x0, 3)
         left = min(x0, place.right - width)
         drawing.frame(left, y, width, _MINIMAP, theme.brush_line, 1.5)
+
+    def _class_layers(
+        self, busy: Any, job: tuple[int, int], parts: ClassParts
+    ) -> list[tuple[Any, str]]:
+        """Return the busy time parted as the device work of its classes is."""
+        bins = len(busy)
+        times = job[0] + (np.arange(bins) + 0.5) / bins * (job[1] - job[0])
+        layers, below = [], np.zeros(bins)
+        for code, share in parts.at(times):
+            below = below + busy * share
+            layers.append((below, self.colours.column(code, "solid")))
+        return layers
 
     def axis(self, y: float) -> list[float]:
         """Draw the axis down to `y`; return the x of its ticks."""

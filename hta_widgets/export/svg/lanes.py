@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.charts.theme import Theme
+from hta_widgets.export.svg.class_colours import Classed
 from hta_widgets.export.svg.colours import Colours
 from hta_widgets.export.svg.drawing import Drawing, Numbers, number
 from hta_widgets.export.svg.fonts import fitted
@@ -18,8 +19,8 @@ from hta_widgets.export.svg.rows import Band, Form
 from hta_widgets.lanes.lane_index import CounterLane, Lane
 from hta_widgets.lanes.spans import spans_of
 from hta_widgets.model.names import short_name
-from hta_widgets.tiles.cells import NO_KIND, measure
-from hta_widgets.tiles.rank_index import RankIndex, Rows
+from hta_widgets.tiles.cells import NO_KIND, Cells, measure
+from hta_widgets.tiles.rank_index import OF_EVENTS, RankIndex, Rows
 
 __all__ = ["Lanes"]
 
@@ -58,14 +59,25 @@ class Lanes:
     colours : Colours
     by_name : bool
         Give each name a shade of its kind's colour.
+    classed : Classed, optional
+        Colour by these classes instead of kinds.
     """
 
-    def __init__(self, drawing: Drawing, place: Place, colours: Colours, *, by_name: bool) -> None:
+    def __init__(
+        self,
+        drawing: Drawing,
+        place: Place,
+        colours: Colours,
+        *,
+        by_name: bool,
+        classed: Classed | None = None,
+    ) -> None:
         self.drawing = drawing
         self.place = place
         self.colours = colours
         self.theme: Theme = colours.theme
-        self.by_name = by_name
+        self.by_name = by_name and classed is None
+        self.classed = classed
         self.edges = place.edges
         self.x = place.xs(self.edges)
 
@@ -80,12 +92,14 @@ class Lanes:
         if over:
             self._late(index, band.late, y, band.height)
         slices = self._slices(lane, index.rank.shift_ns)
-        self._columns(lane, slices, index.rank.shift_ns, band, y)
+        cells = self._cells(index, band.lane, lane)
+        self._columns(cells, slices, index.rank.shift_ns, band, y)
         table = index.table_of(ref)
-        self._rects(slices, table, band, y, disjoint=lane.spans.disjoint)
+        codes = self._codes(index, ref.role, table, slices.row)
+        self._rects(slices, codes, table, band, y, disjoint=lane.spans.disjoint)
         waiting = self._waits(index, band.wait, y, band.height) if over else None
         if band.height >= _LABEL_FROM_HEIGHT and band.form in {"solid", "pale"}:
-            self._labels(slices, waiting, table, band, y)
+            self._labels(slices, codes, waiting, table, band, y)
 
     # --- what is behind ---------------------------------------------------------------------------
 
@@ -104,10 +118,31 @@ class Lanes:
             return _Slices(none, none, np.empty(0, np.int32))
         return _Slices(lane.spans.begins[at] + shift, lane.durations(at), lane.rows_of(at))
 
-    def _columns(self, lane: Lane, slices: _Slices, shift: int, band: Band, y: float) -> None:
+    def _cells(self, index: RankIndex, number_: int, lane: Lane) -> Cells:
+        """Return what lies in each px, with the kind of most of it, or the class."""
+        edges = self.edges - index.rank.shift_ns
+        if self.classed is None:
+            return measure(lane, edges)
+        classes = self.classed.classes_of(index.rank.rank)
+        by_class = None if classes is None else index.classed(number_, classes)
+        if by_class is not None:
+            return measure(by_class, edges)
+        cells = measure(lane, edges)
+        unknown = np.uint8(len(self.classed.looks) - 1)
+        return replace(cells, kind=np.where(cells.kind == NO_KIND, cells.kind, unknown))
+
+    def _codes(self, index: RankIndex, role: str, table: Rows, rows: npt.NDArray[np.int32]) -> Ints:
+        """Return the kind of each rectangle, or the class."""
+        if self.classed is None:
+            return table.kind[rows].astype(np.int64)
+        classes = self.classed.classes_of(index.rank.rank)
+        if classes is None or role not in OF_EVENTS:
+            return np.full(len(rows), len(self.classed.looks) - 1, np.int64)
+        return classes[rows].astype(np.int64)
+
+    def _columns(self, cells: Cells, slices: _Slices, shift: int, band: Band, y: float) -> None:
         """Draw what is too short for a rectangle: as high as the share of time that it takes."""
         edges = self.edges - shift
-        cells = measure(lane, edges)
         covered, count = cells.covered, cells.count
         if len(slices.start):
             long, longs = spans_of(slices.start - shift, slices.dur).measure(edges)
@@ -144,12 +179,20 @@ class Lanes:
             within = True
         return "".join(parts) + ("z" if within else "")
 
-    def _rects(self, slices: _Slices, table: Rows, band: Band, y: float, *, disjoint: bool) -> None:
+    def _rects(
+        self,
+        slices: _Slices,
+        kinds: Ints,
+        table: Rows,
+        band: Band,
+        y: float,
+        *,
+        disjoint: bool,
+    ) -> None:
         if not len(slices.start):
             return
         left, right = self.place.xs(slices.start), self.place.xs(slices.end)
         shown = np.where(right - left >= _GAP_FROM_PX, right - 1, right)
-        kinds = table.kind[slices.row].astype(np.int64)
         shades = self._shades(slices, table) if self.by_name else np.zeros(len(kinds), np.int64)
         codes = kinds * 3 + shades
         for code, at in _runs(codes, whole=disjoint):
@@ -181,7 +224,13 @@ class Lanes:
         return np.array(shades, np.int64)[inverse]
 
     def _labels(
-        self, slices: _Slices, waits: _Slices | None, table: Rows, band: Band, y: float
+        self,
+        slices: _Slices,
+        kinds: Ints,
+        waits: _Slices | None,
+        table: Rows,
+        band: Band,
+        y: float,
     ) -> None:
         place = self.place
         baseline = round(y + band.height / 2 + 4)
@@ -197,7 +246,7 @@ class Lanes:
             if x1 - x0 < _LABEL_FROM_PX:
                 continue
             row = int(slices.row[at])
-            kind = int(table.kind[row])
+            kind = int(kinds[at])
             pale = band.form == "pale" or self.colours.is_pale(kind)
             name = short_name(table.names[int(table.name[row])])
             label = fitted(name, x1 - x0 - 8)

@@ -9,6 +9,7 @@ import numpy as np
 
 from hta_widgets.charts.theme import theme_of
 from hta_widgets.errors import TraceError
+from hta_widgets.export.svg.class_colours import ClassColours, Classed
 from hta_widgets.export.svg.colours import Colours
 from hta_widgets.export.svg.drawing import Drawing
 from hta_widgets.export.svg.fonts import first_fit, fitted, text_width
@@ -43,6 +44,7 @@ def timeline_svg(
     folded: bool = False,
     opened: Collection[int] | None = None,
     only: Collection[int] | None = None,
+    classed: Classed | None = None,
 ) -> str:
     """Return a view of a timeline as an SVG picture.
 
@@ -70,6 +72,8 @@ def timeline_svg(
         Ranks shown with all their tracks; by default one that is shown alone.
     only : collection of int, optional
         Ranks to show; by default all.
+    classed : Classed, optional
+        Colour events by these classes; by default by kind or name, as `state` says.
 
     Returns
     -------
@@ -87,7 +91,11 @@ def timeline_svg(
             remedy="Names and numbers need the room.",
         )
     try:
-        colours = Colours(theme_of(theme), scene["kinds"])
+        colours = (
+            Colours(theme_of(theme), scene["kinds"])
+            if classed is None
+            else ClassColours(theme_of(theme), scene["kinds"], classed)
+        )
     except ValueError as error:
         raise TraceError(str(error), remedy='Use theme="light" or theme="dark".') from None
     start, end = (int(time) for time in state.get("view") or scene["range"])
@@ -106,7 +114,7 @@ def timeline_svg(
         only=only,
         clusters=clusters,
     )
-    return _Picture(engine, scene, state, place, colours, rows).draw(headline)
+    return _Picture(engine, scene, state, place, colours, rows, classed).draw(headline)
 
 
 def _strip_rows(scene: Mapping[str, Any]) -> int:
@@ -126,6 +134,7 @@ class _Picture:
         place: Place,
         colours: Colours,
         rows: list[Row],
+        classed: Classed | None,
     ) -> None:
         self.engine = engine
         self.scene = scene
@@ -133,6 +142,7 @@ class _Picture:
         self.place = place
         self.colours = colours
         self.rows = rows
+        self.classed = classed
         self.theme = colours.theme
         self.drawing = Drawing()
         self.has_waits = _has_waits(scene)
@@ -158,7 +168,7 @@ class _Picture:
         drawing.rect(0, 0, place.width, height, theme.bg)
         self._title(headline)
         self._legend(top - 10)
-        head.minimap(*self._minimap(), top)
+        head.minimap(*self._minimap(), top, self.classed)
         drawing.horizontal(top + 32, 0, place.width, theme.rule)
         found = head.axis(axis)
         ribbon = self._ribbon() if self.has_waits else None
@@ -219,7 +229,7 @@ class _Picture:
     def _legend(self, y: float) -> None:
         """Draw what the colours mean, as far as there is room."""
         drawing, theme = self.drawing, self.theme
-        x = self.place.left
+        x = self._class_keys(y) if self.classed is not None else self.place.left
         for kind, pattern in self._keys():
             known = self.shares.get(kind)
             word = {"cpu": "CPU", "communication": "comm"}.get(kind, kind)
@@ -237,6 +247,17 @@ class _Picture:
             drawing.text(x + 14, y, label, theme.ink2)
             x += 14 + text_width(label) + 14
 
+    def _class_keys(self, y: float) -> float:
+        """Draw what the colours of classes mean; return where they end."""
+        drawing, x = self.drawing, self.place.left
+        for name, codes in self.classed.groups if self.classed is not None else ():
+            for code in codes:
+                drawing.rect(x, y - 9, 10, 10, self.colours.solid(code))
+                x += 12
+            drawing.text(x + 2, y, name, self.theme.ink2)
+            x += 2 + text_width(name) + 14
+        return x
+
     def _keys(self) -> list[tuple[str, str]]:
         summaries = {part["role"] for row in self.rows for part in row.rank["summary"]}
         roles = {track["role"] for row in self.rows for track in row.rank["tracks"]}
@@ -251,8 +272,12 @@ class _Picture:
             "other": bool(roles & {"other", "async", "instant"}),
         }
         keys = [(kind, self.theme.kind[kind]) for kind, shown in there.items() if shown]
+        if self.classed is not None:
+            # Kinds are what the totals on the right are of.
+            device = ("compute", "communication", "memory") if self.place.margin else ()
+            keys = [key for key in keys if key[0] in device]
         if self.figures.lateness and any(o["wait"] > 0 for o in self.figures.lateness.values()):
-            at = [kind for kind, _ in keys].index("communication") + 1
+            at = next((n for n, (kind, _) in enumerate(keys, 1) if kind == "communication"), 0)
             keys[at:at] = [("wait", self.colours.wait_pattern), ("late", "late")]
         return keys
 
@@ -266,7 +291,8 @@ class _Picture:
 
     def _lanes(self, first: float, ribbon: Answered | None) -> None:
         place, theme, drawing = self.place, self.theme, self.drawing
-        lanes = Lanes(drawing, place, self.colours, by_name=self.state.get("color") == "name")
+        by_name = self.state.get("color") == "name"
+        lanes = Lanes(drawing, place, self.colours, by_name=by_name, classed=self.classed)
         budget = Budget(_LANE_BYTES)
         wanted = {row.rank["rank"] for row in self.rows}
         indices = {

@@ -1,33 +1,44 @@
-"""Several pictures as one, one above the other."""
+"""Several pictures as one, one above the other or beside each other."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-__all__ = ["stacked_svg"]
+__all__ = ["LEAST_BESIDE_PX", "side_width", "stacked_svg"]
 
 _GAP_PX = 12
+#: Narrower than this, two pictures beside each other would leave no room for their lanes.
+LEAST_BESIDE_PX = 900
 _SIZE = re.compile(r'<svg[^>]*?\swidth="([\d.]+)"[^>]*?\sheight="([\d.]+)"')
 _ID = re.compile(r'\bid="([^"]+)"')
 
 
-def stacked_svg(pictures: Sequence[str]) -> str:
+def side_width(width: float) -> float:
+    """Return how wide each of two pictures is that are beside each other in `width` px."""
+    return (width - _GAP_PX) / 2
+
+
+def stacked_svg(pictures: Sequence[str], *, beside: bool = False) -> str:
     """Return SVG pictures as one, one above the other.
 
     Parameters
     ----------
     pictures : sequence of str
         Each with its ``width`` and ``height`` in px.
+    beside : bool
+        Beside each other instead.
     """
     sizes = [[float(one) for one in _size_of(text)] for text in pictures]
-    width = max(size[0] for size in sizes)
-    height = sum(size[1] for size in sizes) + _GAP_PX * (len(sizes) - 1)
-    parts, top = [], 0.0
+    along = 0 if beside else 1
+    whole = [max(lengths) for lengths in zip(*sizes, strict=True)]
+    whole[along] = sum(size[along] for size in sizes) + _GAP_PX * (len(sizes) - 1)
+    width, height = whole
+    parts, at = [], 0.0
     for number, (text, size) in enumerate(zip(pictures, sizes, strict=True)):
         inner = _with_own_ids(text[text.index("<svg") :], f"p{number}-")
-        parts.append(inner.replace("<svg", f'<svg y="{top:g}"', 1))
-        top += size[1] + _GAP_PX
+        parts.append(inner.replace("<svg", f'<svg {"xy"[along]}="{at:g}"', 1))
+        at += size[along] + _GAP_PX
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
         f'viewBox="0 0 {width:g} {height:g}">{"".join(parts)}</svg>'

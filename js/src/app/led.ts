@@ -2,6 +2,7 @@
 
 import type { Brief, Slice, Span } from "../contract";
 import type { Classes } from "../draw/class_paints";
+import type { ClassParts } from "../draw/class_parts";
 import type { Context } from "./context";
 import type { Hover } from "./hover";
 import type { Navigation } from "./navigation";
@@ -50,8 +51,8 @@ export class Led {
   }
 
   /** Colour events by classes that the source knows of them; null: as this timeline does alone. */
-  setClasses(classes: Classes | null, known: boolean): void {
-    this.ctx.stage.setClasses(classes, known);
+  setClasses(classes: Classes | null, known: boolean, parts: ClassParts | null): void {
+    this.ctx.stage.setClasses(classes, known, parts);
   }
 
   /** Leave the width to the lanes, as where two timelines share it. */

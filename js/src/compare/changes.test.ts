@@ -3,10 +3,21 @@
 import { describe, expect, test } from "vitest";
 import type { History } from "../app/history";
 import { NOTHING } from "../app/shared";
+import { partsAt } from "../draw/class_parts";
+import { pack, rgb } from "../draw/paints";
+import { THEMES } from "../draw/theme";
 import { ChangesPanel, chanceWords, replacedWords } from "./changes_panel";
 import { spreadWords } from "./charts";
 import { ColourLegend } from "./colour_legend";
-import { CLASSES, classLook, classOfChange, countOf, eventClasses, GROUPS } from "./event_classes";
+import {
+  CLASSES,
+  classLook,
+  classOfChange,
+  classParts,
+  countOf,
+  eventClasses,
+  GROUPS,
+} from "./event_classes";
 import type { Frame } from "./frames";
 import { turned } from "./frames";
 import { PairHistory } from "./pair_history";
@@ -65,6 +76,25 @@ describe("classes of events", () => {
       10, 4, 1, 180,
     ]);
     expect([of("slower", true), of("faster", true)]).toEqual([4, 10]);
+  });
+
+  test("take their part of what is busy, in the order of the legend", () => {
+    const overview = frame(
+      { before_0: [0, 30, 100], before_3: [0, 10, 0], after_0: [1, 1, 1] },
+      { before_start_ns: 100, before_end_ns: 400 },
+    );
+    const parts = classParts(overview, 0)!;
+    expect(parts.shares.map(([code]) => CLASSES[code])).toEqual(["slower_3", "same"]);
+    expect(classParts(overview, 1)).toBeNull();
+    const looks = eventClasses(false).looks("light");
+    const at = partsAt(parts, looks, THEMES.light);
+    expect(at(250).map(([, share]) => share)).toEqual([0.25, 0.75]);
+    expect(at(400).map(([, share]) => share)).toEqual([0, 1]);
+    // Nothing was busy there, and outside nothing is known.
+    expect(at(120).map(([, share]) => share)).toEqual([0, 0]);
+    expect(at(99)).toEqual([]);
+    const [[slower], [same]] = at(250) as [[number, number], [number, number]];
+    expect([slower, same]).toEqual([pack(rgb("#80074f")), pack(rgb("#b9c1cc"))]);
   });
 
   test("the legend names what is there, and says so while it is not known", () => {

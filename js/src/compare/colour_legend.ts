@@ -76,9 +76,7 @@ export class ColourLegend extends Pane {
       h(
         "span",
         { class: "hta-note" },
-        counts === null
-          ? "matching calls …"
-          : `short events together: what most of their time is${this.lack}`,
+        counts === null ? "matching calls …" : `short events: by most of their time${this.lack}`,
       ),
     );
   }

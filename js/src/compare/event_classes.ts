@@ -2,6 +2,8 @@
 
 import type { ThemeName } from "../contract";
 import type { Classes, ClassLook } from "../draw/class_paints";
+import type { ClassParts } from "../draw/class_parts";
+import type { Frame } from "./frames";
 
 /** By code, the same as in `hta_widgets/export/diff_page/event_classes.py`. */
 export const CLASSES = [
@@ -136,6 +138,24 @@ export const GROUPS: readonly ClassGroup[] = [
     classes: ["not_compared"],
   },
 ];
+
+/** What classes take of a side's device work, from the legend's first to its last; null: nothing. */
+export function classParts({ attrs, columns, rows }: Frame, side: 0 | 1): ClassParts | null {
+  const word = side === 0 ? "before" : "after";
+  const [start, end] = [attrs[`${word}_start_ns`], attrs[`${word}_end_ns`]];
+  if (typeof start !== "number" || typeof end !== "number") return null;
+  const times = GROUPS.flatMap((group) => group.classes).flatMap((name) => {
+    const time = columns[`${word}_${CLASSES.indexOf(name)}`];
+    return time === undefined ? [] : [[CLASSES.indexOf(name), time.map(Number)] as const];
+  });
+  const whole = Array.from({ length: rows }, (_, at) =>
+    times.reduce((sum, [, time]) => sum + time[at]!, 0),
+  );
+  const shares = times.map(
+    ([code, time]) => [code, time.map((one, at) => one / Math.max(whole[at]!, 1))] as const,
+  );
+  return { start, end, shares };
+}
 
 /** How many events a group has on both sides; null where that is not known yet. */
 export function countOf(

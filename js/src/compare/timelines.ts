@@ -6,12 +6,13 @@ import { h } from "../app/dom";
 import { type History, readHistory } from "../app/history";
 import type { Model } from "../app/shared";
 import type { Scene, Source, ThemeName } from "../contract";
+import type { ClassParts } from "../draw/class_parts";
 import { kernelSays } from "../dash/kernel_words";
 import type { LiveSource } from "../data/offline";
 import { type Arrange, ArrangeChoice, arrangedIn } from "./arrangement";
 import { type Colour, ColourLegend } from "./colour_legend";
 import { Coupling, other } from "./coupling";
-import { eventClasses } from "./event_classes";
+import { classParts, eventClasses } from "./event_classes";
 import type { About, Frames, Row } from "./frames";
 import type { Icicle } from "./icicle";
 import { Linking } from "./linking";
@@ -61,6 +62,7 @@ export class Timelines {
   private line: Line | null = null;
   /** What became of every event is known. */
   private classed = false;
+  private parts: [ClassParts | null, ClassParts | null] = [null, null];
 
   constructor(private readonly ways: TimelinesWays) {
     const { source } = ways;
@@ -174,7 +176,9 @@ export class Timelines {
     this.colours.show(colour, swapped);
     this.el.classList.toggle("hta-diff-by-change", byChange);
     const classes = byChange ? eventClasses(swapped) : null;
-    for (const app of this.apps ?? []) app.led.setClasses(classes, this.classed);
+    for (const side of [0, 1] as const) {
+      this.apps?.[side].led.setClasses(classes, this.classed, this.parts[side]);
+    }
     if (byChange) return;
     for (const side of [0, 1] as const) {
       if (this.ways.states[side].get("color") !== colour) {
@@ -190,6 +194,9 @@ export class Timelines {
     const { reply } = await source.ask("classes", {}, signal);
     this.classed = true;
     this.colours.setCounts(reply.counts as number[][]);
+    this.showColour();
+    const overview = await this.ways.frames.get("overview");
+    this.parts = [classParts(overview, 0), classParts(overview, 1)];
     this.showColour();
   }
 

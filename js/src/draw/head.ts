@@ -5,6 +5,7 @@ import { type Geometry, xAtTime } from "../layout/geometry";
 import type { Minimap } from "../protocol/decode";
 import type { Ribbon } from "../protocol/ribbon";
 import { timeTicks } from "./axis";
+import type { partsAt } from "./class_parts";
 import { formatAxis, formatDuration } from "./format";
 import { mix, pack, rgb } from "./paints";
 import type { Pen } from "./pen";
@@ -33,6 +34,8 @@ export class MinimapPicture {
     readonly theme: Theme,
     readonly width: number,
     readonly height: number,
+    /** Colours and shares of what is busy at a time; null: by kind. */
+    private readonly parts: ReturnType<typeof partsAt> | null = null,
   ) {
     this.canvas = document.createElement("canvas");
     this.canvas.width = Math.max(1, width);
@@ -57,12 +60,20 @@ export class MinimapPicture {
     for (let x = 0; x < width; x += 1) {
       const from = Math.floor((x * data.bins) / width);
       const to = Math.max(from + 1, Math.floor(((x + 1) * data.bins) / width));
-      let base = height;
-      let sum = 0;
-      for (const [values, colour] of layers) {
+      let stack = layers.map(([values, colour]): [number, number] => {
         let value = 0;
         for (let bin = from; bin < to; bin += 1) value += values[bin] ?? 0;
-        sum += value / (to - from);
+        return [colour, value / (to - from)];
+      });
+      if (this.parts !== null) {
+        const busy = stack.reduce((all, [, value]) => all + value, 0);
+        const time = data.start + ((x + 0.5) / width) * (data.end - data.start);
+        stack = this.parts(time).map(([colour, share]) => [colour, share * busy]);
+      }
+      let base = height;
+      let sum = 0;
+      for (const [colour, value] of stack) {
+        sum += value;
         const top = Math.max(0, height - Math.round(sum * scale));
         for (let y = top; y < base; y += 1) px[y * width + x] = colour;
         base = Math.min(base, top);

@@ -7,6 +7,7 @@ import type { Geometry } from "../layout/geometry";
 import type { RowsView } from "../layout/rows_view";
 import { type LatenessByRank, latenessByRank, type StatsByRank, statsByRank } from "./by_rank";
 import { classPaints, type Classes } from "./class_paints";
+import { type ClassParts, partsAt } from "./class_parts";
 import { MinimapPicture } from "./head";
 import { NO_OVERLAY } from "./overlay";
 import type { Frame } from "./painter";
@@ -30,6 +31,7 @@ export class StagePicture {
   private stats: StatsByRank | null = null;
   private minimap: MinimapPicture | null = null;
   private classes: Classes | null = null;
+  private parts: ClassParts | null = null;
   private shades: number[] = [];
   private own: Theme;
   private paints: Paints;
@@ -64,9 +66,11 @@ export class StagePicture {
     this.takeMinimap(geometry);
   }
 
-  setClasses(classes: Classes | null): void {
+  setClasses(classes: Classes | null, parts: ClassParts | null, geometry: Geometry): void {
     this.classes = classes;
+    this.parts = parts;
     this.paints = this.paintsNow();
+    this.takeMinimap(geometry);
   }
 
   /** Whether lanes look otherwise with it. */
@@ -88,7 +92,7 @@ export class StagePicture {
   }
 
   takeMinimap(geometry: Geometry): void {
-    this.minimap = this.minimapIn(this.own, geometry);
+    this.minimap = this.minimapIn(this.own, geometry, this.classes);
   }
 
   /** What a painter draws; `of`: what is drawn instead of what is in sight. */
@@ -100,9 +104,9 @@ export class StagePicture {
     const names = of.names ?? data.store.names;
     const ribbon = of.ribbon === undefined ? data.ribbon : of.ribbon;
     // A picture has the legend of kinds.
-    const paints =
-      of.windows === undefined ? this.paints : paintsOf(theme, scene.kinds, overlay.dimmed);
-    const minimap = theme === this.own ? this.minimap : this.minimapIn(theme, sight.geometry);
+    const own = of.windows === undefined;
+    const paints = own ? this.paints : paintsOf(theme, scene.kinds, overlay.dimmed);
+    const minimap = own ? this.minimap : this.minimapIn(theme, sight.geometry, null);
     const seen = of.sight ?? rows.sight;
     const view = of.view ?? camera.view;
     const { job } = camera;
@@ -157,12 +161,18 @@ export class StagePicture {
       : classPaints(this.own, kinds, this.classes);
   }
 
-  private minimapIn(theme: Theme, geometry: Geometry): MinimapPicture | null {
+  private minimapIn(
+    theme: Theme,
+    geometry: Geometry,
+    classes: Classes | null,
+  ): MinimapPicture | null {
     const { lanesWidth, minimapHeight, dpr } = geometry;
     const { minimap } = this.data;
     if (minimap === null || lanesWidth <= 0) return null;
     const [width, height] = [Math.round(lanesWidth * dpr), Math.round(minimapHeight * dpr)];
-    return new MinimapPicture(minimap, theme, width, height);
+    const looks = classes?.looks(theme.name);
+    const byClass = looks && this.parts ? partsAt(this.parts, looks, theme) : null;
+    return new MinimapPicture(minimap, theme, width, height, byClass);
   }
 
   private shade(key: number, names: ReadonlyMap<number, string>): number {
