@@ -1,8 +1,8 @@
-"""Two small tables as one: what each says of the same thing, side by side."""
+"""Two small tables, one of each side, as one: what each says of the same thing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,18 @@ import pandas as pd
 
 from hta_widgets.analysis.results import result
 
-__all__ = ["beside"]
+from .sides import Comparison
+
+__all__ = ["beside", "of_sides"]
+
+
+def of_sides(
+    diff: Comparison, table: Callable[..., pd.DataFrame]
+) -> tuple[list[pd.DataFrame], list[str]]:
+    """Return an analysis of both sides, before and after, and what it says of them."""
+    found = [table(side.traces, ranks=side.table_ranks) for side in diff.sides]
+    notes = dict.fromkeys(frame.attrs.get("note", "") for frame in found)
+    return found, [note for note in notes if note]
 
 
 def beside(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -13,11 +11,10 @@ from hta_widgets.analysis.byteps_pull_blame import byteps_pull_blame
 from hta_widgets.analysis.byteps_requests import byteps_servers
 from hta_widgets.analysis.byteps_worker_lag import byteps_worker_lag
 from hta_widgets.analysis.results import result
-from hta_widgets.model import TraceSet
 from hta_widgets.model.byteps import STAGES, worker_rows
 from hta_widgets.model.derived import derived_once
 
-from .beside import beside
+from .beside import beside, of_sides
 from .sides import Comparison, RunSide
 from .significance import welch
 
@@ -234,12 +231,12 @@ def byteps_lag(diff: Comparison) -> pd.DataFrame:
     >>> byteps_lag(diff)[["label", "before_score", "after_score"]]  # doctest: +SKIP
     """
     measures = ["score", "mean_lag_ns", "median_lag_ns", "max_lag_ns", "imposed_wait_ns"]
-    sides, notes = _of_servers(diff, byteps_worker_lag)
+    sides, notes = of_sides(diff, byteps_worker_lag)
     for k, side in enumerate(sides):
         sides[k] = side.assign(
             imposed_wait_ns=side["imposed_wait_ns"] / side["iterations"].clip(lower=1)
         ).drop_duplicates("node")
-    return beside(sides, ["node", "label"], measures, ["straggler"], note=notes)
+    return beside(sides, ["node", "label"], measures, ["straggler"], note="; ".join(notes))
 
 
 def byteps_server_times(diff: Comparison) -> pd.DataFrame:
@@ -262,24 +259,10 @@ def byteps_server_times(diff: Comparison) -> pd.DataFrame:
     >>> byteps_server_times(diff)[["server", "diff_busy_ns"]]  # doctest: +SKIP
     """
     times = ["busy_ns", "push_ns", "wait_ns", "service_ns"]
-    sides, notes = _of_servers(diff, byteps_servers)
+    sides, notes = of_sides(diff, byteps_servers)
     for k, side in enumerate(sides):
         each = side["requests"].clip(lower=1)
         sides[k] = side.assign(**{name: side[name] / each for name in times}).drop_duplicates(
             "server"
         )
-    return beside(sides, ["server"], ["requests", "keys", *times], note=notes)
-
-
-def _of_servers(
-    diff: Comparison, table: Callable[..., pd.DataFrame]
-) -> tuple[list[pd.DataFrame], str]:
-    found = [_server_table(side.traces, side.table_ranks, table) for side in diff.sides]
-    notes = dict.fromkeys(frame.attrs.get("note", "") for frame in found)
-    return found, "; ".join(note for note in notes if note)
-
-
-def _server_table(
-    traces: TraceSet, ranks: list[int], table: Callable[..., pd.DataFrame]
-) -> pd.DataFrame:
-    return table(traces, ranks=ranks)
+    return beside(sides, ["server"], ["requests", "keys", *times], note="; ".join(notes))

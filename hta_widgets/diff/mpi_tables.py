@@ -15,7 +15,7 @@ from hta_widgets.analysis.mpi_ranks import mpi_ranks
 from hta_widgets.analysis.mpi_tables import MpiRank, mpi_scope
 from hta_widgets.analysis.results import result
 
-from .beside import beside
+from .beside import beside, of_sides
 from .means import mean_parts
 from .sides import Comparison, RunSide
 
@@ -259,10 +259,7 @@ def _each(
     diff: Comparison, table: Callable[..., pd.DataFrame], key: str
 ) -> tuple[list[pd.DataFrame], str]:
     """Return a table of both sides, one row per key, and what must be said of it."""
-    found = [table(side.traces, ranks=side.table_ranks) for side in diff.sides]
-    notes = list(dict.fromkeys(frame.attrs.get("note", "") for frame in found))
+    found, notes = of_sides(diff, table)
     if any(len(set(frame["job"])) > 1 for frame in found):
         notes.append("of several jobs the last one is shown")
-    return [frame.drop_duplicates(key, keep="last") for frame in found], "; ".join(
-        note for note in notes if note
-    )
+    return [frame.drop_duplicates(key, keep="last") for frame in found], "; ".join(notes)
