@@ -6,6 +6,7 @@ import { detectTheme, watchTheme } from "../app/host_theme";
 import { asError, isAbort } from "../app/observed_source";
 import type { Model } from "../app/shared";
 import { applyTheme } from "../app/theme_vars";
+import { TIGHT_PX } from "../app/widths";
 import type { Scene, Source, ThemeName } from "../contract";
 import { progressWords } from "../dash/kernel_words";
 import type { LiveSource } from "../data/offline";
@@ -229,6 +230,8 @@ export class DiffApp {
     this.root.classList.toggle("hta-diff-narrow", width < NARROW);
     const across = this.timelines.arrange(width);
     this.root.classList.toggle("hta-diff-across", across);
+    // The status lines of both timelines are briefer where these share the width.
+    this.root.classList.toggle("hta-tight", (across ? width / 2 : width) < TIGHT_PX);
     const wide: Room = across ? "row" : "columns";
     const room = width < NARROW ? "sheet" : width < WIDE ? "pair" : wide;
     this.charts.arrange(room, this.timelines.el);
