@@ -9,6 +9,9 @@ from hta_widgets.export.diff_page import DiffAnswers
 
 __all__ = ["answer_ahead", "first_answers"]
 
+#: Between two answers the kernel takes what it was asked, one request in each round of its loop.
+_PAUSE_S = 0.002
+
 
 def first_answers(
     answers: DiffAnswers, base: str, *, swapped: bool = False, pair: int | None = None
@@ -65,6 +68,6 @@ def answer_ahead(
             next(work)
         except Exception:  # noqa: BLE001 - the page asks for it itself, and hears why it fails
             return
-        loop.call_soon(turn)
+        loop.call_later(_PAUSE_S, turn)
 
     loop.call_soon(turn)
