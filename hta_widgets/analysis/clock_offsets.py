@@ -353,6 +353,7 @@ def _least_squares(count: int, left: Ints, right: Ints, apart: Floats, weight: F
         solved = np.zeros(count)
         # The first rank's clock is the measure.
         solved[1:] = np.linalg.solve(matrix[1:, 1:], side[1:])
+        rest()
         settled = np.abs(solved - found).max(initial=0.0) < 0.5
         found = solved
         if settled or len(apart) < count:

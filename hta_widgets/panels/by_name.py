@@ -13,6 +13,7 @@ from hta_widgets.analysis.exposed_waits import waiting
 from hta_widgets.analysis.scope import parts
 from hta_widgets.model import KINDS, Selection, TraceSet
 from hta_widgets.model.frames import dtype_of
+from hta_widgets.model.turns import rest
 
 from .columns import or_null, short_names, texts
 
@@ -67,7 +68,9 @@ def kernels(
     frame : DataFrame
         Of `kernel_breakdown`.
     """
+    rest()
     names = _Names(frame)
+    rest()
     mean, rank = frame["mean_ns"].to_numpy(np.float64), frame["rank"].to_numpy(np.int64)
     spent, count = names.sums(frame["sum_ns"]), names.sums(frame["count"])
     odd_rank, ratio = names.odd(mean, rank)

@@ -93,18 +93,25 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
   const totals = content.total.map(formatDuration);
   const longest = totals.reduce((high, text) => Math.max(high, textWidth(text, "bold")), 0);
   const span = right - 16 - longest - 6;
+  const beside = Math.max(0, Math.ceil((LEAST_LINE - pitch) / 2 / pitch));
   if (right > 0) words.text(left + across + 10, strip - 7, "total", theme.ink3);
   names.forEach((name, row) => {
     const late = content.late.has(row);
     const middle = top + (row + 0.5) * pitch;
     if (right > 0) {
       const from = left + across + 10;
-      const size = most > 0 ? (content.total[row]! / most) * span : 0;
+      const long = (of: number): number => (most > 0 ? (content.total[of]! / most) * span : 0);
+      const size = long(row);
       const half = Math.max(0.5, pitch * 0.34);
       if (size > 0) bars.push([from, middle - half, from + size, middle + half]);
       if (labelled.has(row)) {
         const color = late ? theme.late : theme.ink2;
-        words.text(from + size + 5, middle, totals[row]!, color, { bold: late });
+        // Of thin rows, the neighbours' bars pass beside the text as well.
+        let clear = size;
+        for (let of = Math.max(0, row - beside); of <= Math.min(rows - 1, row + beside); of += 1) {
+          clear = Math.max(clear, long(of));
+        }
+        words.text(from + clear + 5, middle, totals[row]!, color, { bold: late });
       }
     }
     if (labelled.has(row)) {
