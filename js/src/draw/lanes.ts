@@ -5,21 +5,13 @@ import type { Form } from "../layout/bands";
 import { TILE_CELLS } from "../protocol/decode";
 import { drawLate, drawWaits } from "./lateness";
 import { type Paints, STEPS } from "./paints";
+import type { RowPlace } from "./ribbon";
 import type { LaneRaster } from "./svg/raster";
-import { residual } from "./residual";
+import { pixelsOf, residual } from "./residual";
 
 /** All in device px; x from the left edge of the lanes. */
-export interface LanePlace {
+export interface LanePlace extends RowPlace {
   form: Form;
-  y0: number;
-  y1: number;
-  dpr: number;
-  /** Time at x = 0 and ns per device px. */
-  start: number;
-  resolution: number;
-  /** Where the rank has data. */
-  dataStart: number;
-  dataEnd: number;
   /** Whether the page holds less detail of the rank than would be seen here. */
   coarse: boolean;
   /** Where anybody has data. */
@@ -116,15 +108,11 @@ function drawColumns(
   leastNs: number,
 ): void {
   const { share, counts } = residual(lane, leastNs);
-  const cells = (lane.last - lane.first) * TILE_CELLS;
+  const { cells, perPx, origin, first, last } = pixelsOf(lane, place, raster.width);
   const exact = paints.columns[place.form];
   const pending = paints.pendingColumns[place.form];
   const high = place.y1 - place.y0;
   const least = Math.min(high, Math.max(1, Math.round(place.dpr)));
-  const perPx = place.resolution / lane.cell;
-  const origin = (place.start - lane.start) / lane.cell;
-  const first = Math.max(0, Math.floor(-origin / perPx));
-  const last = Math.min(raster.width, Math.ceil((cells - origin) / perPx));
   const { slots } = lane;
   const kind = paints.byClass ? lane.classes : lane.kind;
   for (let x = first; x < last; x += 1) {

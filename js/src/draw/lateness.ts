@@ -1,11 +1,10 @@
 /** Draws what collectives wait: hatched over their rectangles, and outlined before the last one. */
 
 import type { LaneWindow } from "../data/lane_window";
-import { TILE_CELLS } from "../protocol/decode";
 import type { LanePlace } from "./lanes";
 import type { Paints } from "./paints";
 import type { LaneRaster } from "./svg/raster";
-import { residual } from "./residual";
+import { pixelsOf, residual } from "./residual";
 
 const HATCH_PITCH = 5;
 /** Narrower ones are columns of cells. */
@@ -83,16 +82,12 @@ function eachSlice(
 /** Share of each pixel that is covered by what is too short for a rectangle, where there is any. */
 function eachColumn(
   raster: LaneRaster,
-  { start, resolution }: LanePlace,
+  place: LanePlace,
   lane: LaneWindow,
   draw: (x: number, share: number) => void,
 ): void {
-  const cells = (lane.last - lane.first) * TILE_CELLS;
-  const { share, counts } = residual(lane, RECT_PX * resolution);
-  const perPx = resolution / lane.cell;
-  const origin = (start - lane.start) / lane.cell;
-  const first = Math.max(0, Math.floor(-origin / perPx));
-  const last = Math.min(raster.width, Math.ceil((cells - origin) / perPx));
+  const { share, counts } = residual(lane, RECT_PX * place.resolution);
+  const { cells, perPx, origin, first, last } = pixelsOf(lane, place, raster.width);
   for (let x = first; x < last; x += 1) {
     const from = origin + x * perPx;
     const to = from + perPx;

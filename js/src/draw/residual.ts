@@ -13,6 +13,32 @@ export interface Residual {
 let share = new Float32Array(0);
 let counts = new Int32Array(0);
 
+/** Where the pixels of a picture lie in a lane's cells. */
+export interface Pixels {
+  readonly cells: number;
+  /** Cells in a pixel. */
+  readonly perPx: number;
+  /** The cell, and part of one, at x = 0. */
+  readonly origin: number;
+  /** The first pixel that has cells, and the one behind the last. */
+  readonly first: number;
+  readonly last: number;
+}
+
+/** `start` is the time at x = 0, `resolution` ns per pixel. */
+export function pixelsOf(
+  lane: LaneWindow,
+  { start, resolution }: { start: number; resolution: number },
+  width: number,
+): Pixels {
+  const cells = (lane.last - lane.first) * TILE_CELLS;
+  const perPx = resolution / lane.cell;
+  const origin = (start - lane.start) / lane.cell;
+  const first = Math.max(0, Math.floor(-origin / perPx));
+  const last = Math.min(width, Math.ceil((cells - origin) / perPx));
+  return { cells, perPx, origin, first, last };
+}
+
 /** Cells as shares and counts, less the slices of at least `leastNs`. */
 export function residual(lane: LaneWindow, leastNs: number): Residual {
   const tiles = lane.last - lane.first;

@@ -25,10 +25,11 @@ export function step(share: number, steps: number): number {
 }
 
 /** A rank's row: place in device px, from the left edge of the lanes. */
-export interface RibbonPlace {
+export interface RowPlace {
   y0: number;
   y1: number;
   dpr: number;
+  /** Time at x = 0 and ns per device px. */
   start: number;
   resolution: number;
   /** Where the rank has data. */
@@ -39,7 +40,7 @@ export interface RibbonPlace {
 /** Ground and marks of one rank's ribbon. */
 export function drawRibbon(
   raster: LaneRaster,
-  place: RibbonPlace,
+  place: RowPlace,
   ribbon: Ribbon | null,
   rank: number,
   paints: Paints,
