@@ -32,5 +32,5 @@ PLAN = (
     Step("ranks", "ranks", (), None),
     Step("ranks-dask", "ranks", ("--dask",), None, 400),
     Step("cluster", "cluster", ("--repeat", "1"), ("--ranks", "4", "--repeat", "1")),
-    Step("diff", "diff", (), ()),
+    Step("diff", "diff", (), ("--repeat", "1")),
 )  # fmt: skip
