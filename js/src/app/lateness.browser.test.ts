@@ -58,7 +58,7 @@ test("an event of a collective has it beside its details, and a click goes to an
   expect(view.text(".hta-said")).toContain("Collective 1 of 9");
   expect(view.text(".hta-said")).toContain("2.00 ms of it waiting for rank 2.");
   const { request } = view.source.asked.find(({ op }) => op === "collective")!;
-  expect(request).toEqual({ rank: own.rank, id: own.id });
+  expect(request).toMatchObject({ rank: own.rank, id: own.id });
   const before = view.source.asked.length;
   view.find(".hta-collective .hta-link").click();
   await expect
