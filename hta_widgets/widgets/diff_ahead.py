@@ -9,6 +9,8 @@ from hta_widgets.export.diff_page import DiffAnswers
 
 __all__ = ["answer_ahead", "first_answers"]
 
+#: Of both sides. Of more, one answer may keep the next cell waiting for too long.
+_MOST_EVENTS = 1_000_000
 #: Between two answers the kernel takes what it was asked, one request in each round of its loop.
 _PAUSE_S = 0.002
 
@@ -55,7 +57,7 @@ def answer_ahead(
     A page takes a while to load, in which the kernel has nothing else to do; what it is asked
     meanwhile comes in between. Where no such loop runs, and of large runs, the page asks first.
     """
-    if not answers.has_events or not answers.is_small:
+    if not answers.has_events or answers.events > _MOST_EVENTS:
         return
     try:
         loop = asyncio.get_running_loop()

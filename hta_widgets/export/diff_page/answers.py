@@ -33,8 +33,8 @@ _OWN_PLACE = {"waterfall", "steps", "changes", "names", "operators"}
 _MOST_NAMES = 2000
 _MOST_NODES = 6000
 _MOST_ROWS = 300
-#: Events of both sides. With more, an answer may take longer than users call an instant.
-_FEW_EVENTS = 500_000
+#: Events of both sides. With more, all answers together take longer than users call an instant.
+_FEW_EVENTS = 250_000
 
 
 class DiffAnswers:
@@ -102,10 +102,15 @@ class DiffAnswers:
         )
 
     @property
-    def is_small(self) -> bool:
-        """Whether every answer is a matter of an instant."""
+    def events(self) -> int:
+        """How many events are compared, of both sides."""
         parts = (part for side in self.both.sides for part in side.parts.values())
-        return sum(len(part.rows) for part in parts) <= _FEW_EVENTS
+        return sum(len(part.rows) for part in parts)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether all answers together are a matter of an instant."""
+        return self.events <= _FEW_EVENTS
 
     @property
     def _other_format(self) -> bool:

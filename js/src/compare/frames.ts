@@ -20,7 +20,7 @@ export interface About {
   kind_words?: Record<string, string>;
   has_events: boolean;
   has_device: boolean;
-  /** Every answer of a kernel is a matter of an instant: all may be asked for at once. */
+  /** All answers of a kernel together are a matter of an instant: they may come in one. */
   is_small?: boolean;
   tables: string[];
   /** Of a saved page that has not all of them: the steps that can be chosen, and that in words. */

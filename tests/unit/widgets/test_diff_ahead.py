@@ -93,9 +93,14 @@ def test_every_answer_has_a_turn_of_its_own(view, made):
 
 def test_nothing_is_made_without_a_loop_or_of_large_runs(view, made, monkeypatch):
     view._repr_mimebundle_()
-    monkeypatch.setattr(answers_module, "_FEW_EVENTS", 10)
+    monkeypatch.setattr(diff_ahead, "_MOST_EVENTS", 10)
     show_in_a_kernel(view)
     assert made == []
+
+
+def test_a_page_is_told_whether_it_may_ask_for_all_at_once(view, monkeypatch):
+    assert view._answers.about()["is_small"]
+    monkeypatch.setattr(answers_module, "_FEW_EVENTS", 10)
     assert not view._answers.about()["is_small"]
 
 
