@@ -208,6 +208,7 @@ class DrawnStage implements Stage {
       geometry: this.geometry,
       view: this.camera.view,
       late: this.picture.lateness !== null,
+      classed: this.data.store.classed,
     });
     return svgOf(this.picture.frame(this.sight(), THEMES.light, whole), caption);
   }

@@ -143,6 +143,15 @@ def colours_say_what_became_of_events(seen):
     seen.root.get_by_role("button", name="Redo").first.click()
     seen.page.wait_for_timeout(600)
     assert [seen.axis(side) for side in (0, 1)] == whole
+    # So is a picture of it, with its legend.
+    seen.root.get_by_role("button", name="Export…").first.click()
+    seen.root.get_by_role("button", name="Window of after…").click()
+    with seen.page.expect_download() as download:
+        seen.root.get_by_role("button", name="SVG of this view").click()
+    picture = download.value.path().read_text("utf-8")
+    assert ">slower<" in picture
+    assert any(ink in picture for ink in SLOWER)
+    seen.page.keyboard.press("Escape")
     seen.root.locator("[data-colour=kind]").click()
     expect(legend).not_to_contain_text("slower")
     seen.page.wait_for_timeout(400)

@@ -103,6 +103,11 @@ export function lookStyle({ colour, hatched, faint }: ClassLook): Record<string,
 export function eventClasses(swapped: boolean): Classes {
   return {
     looks: (theme) => CLASSES.map((name) => classLook(shownClass(name, swapped), theme)),
+    keys: (theme) =>
+      GROUPS.map(({ name, classes }) => ({
+        name,
+        looks: classes.map((one) => classLook(one, theme)),
+      })),
   };
 }
 

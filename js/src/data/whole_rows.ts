@@ -18,20 +18,26 @@ export interface Wanted {
   view: Span;
   /** ns per device px. */
   resolution: number;
+  /** With the class of each event. */
+  classed: boolean;
   /** Ranks whose late arrivals are shown, and in how many bins; null for none. */
   ribbons: { ranks: readonly number[]; bins: number } | null;
 }
 
 export async function loadWhole(source: Source, scene: Scene, wanted: Wanted): Promise<WholeRows> {
-  const { lanes, view, resolution, ribbons } = wanted;
+  const { lanes, view, resolution, classed, ribbons } = wanted;
   // A store of its own, without a limit: none of it may be dropped before it is drawn.
   const store = new TileStore(scene.lanes, Number.POSITIVE_INFINITY);
+  store.classed = classed;
   const level = levelOf(resolution);
   for (;;) {
     const request = missing(store, lanes, level, view, scene.range);
     if (request === null) break;
     const { parts } = request;
-    store.add(parts, decodeTiles(await source.ask("tiles", { level, parts })));
+    store.add(
+      parts,
+      decodeTiles(await source.ask("tiles", { level, parts, ...(classed ? { classed } : {}) })),
+    );
   }
   const windows = new LaneWindows(store);
   windows.update(lanes, view, resolution, scene.range);

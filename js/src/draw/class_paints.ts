@@ -15,7 +15,14 @@ export interface ClassLook {
   faint?: boolean;
 }
 
+/** What a legend names, and the looks of it. */
+export interface ClassKey {
+  name: string;
+  looks: readonly ClassLook[];
+}
+
 export interface Classes {
+  keys(theme: ThemeName): readonly ClassKey[];
   /** By class; the last one is that of events of which nothing is known. */
   looks(theme: ThemeName): readonly ClassLook[];
 }

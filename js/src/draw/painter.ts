@@ -6,6 +6,7 @@ import type { Geometry } from "../layout/geometry";
 import type { LaneSpot, Sightings } from "../layout/sight";
 import type { Ribbon } from "../protocol/ribbon";
 import type { LatenessByRank } from "./by_rank";
+import type { ClassKey } from "./class_paints";
 import { type Dirty, EVERYTHING } from "./frame_loop";
 import { drawGutter, type GutterScene } from "./gutter";
 import { drawAxis, drawMinimap, drawStepLines, drawStrip, type HeadScene } from "./head";
@@ -28,6 +29,8 @@ export interface LanesScene {
   geometry: Geometry;
   theme: Theme;
   paints: Paints;
+  /** What the legend of a picture names, where it is not kinds. */
+  keys: readonly ClassKey[] | null;
   scene: Scene;
   job: Span;
   view: Span;

@@ -92,7 +92,7 @@ export class StagePicture {
   }
 
   takeMinimap(geometry: Geometry): void {
-    this.minimap = this.minimapIn(this.own, geometry, this.classes);
+    this.minimap = this.minimapIn(this.own, geometry);
   }
 
   /** What a painter draws; `of`: what is drawn instead of what is in sight. */
@@ -103,10 +103,9 @@ export class StagePicture {
     const windows = of.windows ?? data.windows;
     const names = of.names ?? data.store.names;
     const ribbon = of.ribbon === undefined ? data.ribbon : of.ribbon;
-    // A picture has the legend of kinds.
     const own = of.windows === undefined;
-    const paints = own ? this.paints : paintsOf(theme, scene.kinds, overlay.dimmed);
-    const minimap = own ? this.minimap : this.minimapIn(theme, sight.geometry, null);
+    const paints = own ? this.paints : this.paintsIn(theme);
+    const minimap = own ? this.minimap : this.minimapIn(theme, sight.geometry);
     const seen = of.sight ?? rows.sight;
     const view = of.view ?? camera.view;
     const { job } = camera;
@@ -131,6 +130,7 @@ export class StagePicture {
         geometry,
         theme,
         paints,
+        keys: this.classes?.keys(theme.name) ?? null,
         scene,
         job,
         view,
@@ -155,22 +155,22 @@ export class StagePicture {
   }
 
   private paintsNow(): Paints {
-    const { kinds } = this.scene;
-    return this.classes === null
-      ? paintsOf(this.own, kinds, this.overlay.dimmed)
-      : classPaints(this.own, kinds, this.classes);
+    return this.paintsIn(this.own);
   }
 
-  private minimapIn(
-    theme: Theme,
-    geometry: Geometry,
-    classes: Classes | null,
-  ): MinimapPicture | null {
+  private paintsIn(theme: Theme): Paints {
+    const { kinds } = this.scene;
+    return this.classes === null
+      ? paintsOf(theme, kinds, this.overlay.dimmed)
+      : classPaints(theme, kinds, this.classes);
+  }
+
+  private minimapIn(theme: Theme, geometry: Geometry): MinimapPicture | null {
     const { lanesWidth, minimapHeight, dpr } = geometry;
     const { minimap } = this.data;
     if (minimap === null || lanesWidth <= 0) return null;
     const [width, height] = [Math.round(lanesWidth * dpr), Math.round(minimapHeight * dpr)];
-    const looks = classes?.looks(theme.name);
+    const looks = this.classes?.looks(theme.name);
     const byClass = looks && this.parts ? partsAt(this.parts, looks, theme) : null;
     return new MinimapPicture(minimap, theme, width, height, byClass);
   }

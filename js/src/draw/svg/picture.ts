@@ -2,7 +2,9 @@
 
 import type { Kind, SvgCaption } from "../../contract";
 import { niceStep } from "../axis";
+import type { ClassLook } from "../class_paints";
 import { formatDuration, formatShare } from "../format";
+import { mixed } from "../head";
 import { type Frame, paintFrame } from "../painter";
 import { Pen } from "../pen";
 import { FONT, FONT_FAMILY } from "../theme";
@@ -13,6 +15,8 @@ import { Sheet } from "./sheet";
 const KEY_PX = 10;
 const SCALE_PX = 48;
 const BELOW_PX = 34;
+const FAINT = 0.45;
+const OF_DEVICE: ReadonlySet<Kind> = new Set(["compute", "communication", "memory"]);
 
 export function svgOf(frame: Frame, caption: SvgCaption): string {
   const ruler = document.createElement("canvas").getContext("2d");
@@ -82,7 +86,11 @@ function drawLegend(pen: Pen, frame: Frame, y: number): void {
     x += width + 14;
   };
   const top = y - KEY_PX + 1;
-  for (const kind of kindsIn(frame)) {
+  const { keys } = frame.lanes;
+  for (const { name, looks } of keys ?? []) x = classKey(pen, frame, [x, y], name, looks);
+  // By class, kinds are what the totals on the right are of.
+  const kinds = kindsIn(frame).filter((kind) => keys === null || OF_DEVICE.has(kind));
+  for (const kind of geometry.margin > 0 || keys === null ? kinds : []) {
     const word = { communication: "comm", cpu: "CPU" }[kind as string] ?? kind;
     key(word, stats?.stats.kinds[kind], (left) =>
       pen.rect(left, top, KEY_PX, KEY_PX, theme.kind[kind]),
@@ -96,6 +104,28 @@ function drawLegend(pen: Pen, frame: Frame, y: number): void {
       pen.frame(left, top, KEY_PX, KEY_PX, theme.late, 1);
     });
   }
+}
+
+/** The swatches of a class, and its name; returns where the next one may stand. */
+function classKey(
+  pen: Pen,
+  { lanes: { geometry, theme } }: Frame,
+  [left, y]: readonly [number, number],
+  name: string,
+  looks: readonly ClassLook[],
+): number {
+  const words = left + looks.length * (KEY_PX + 2) + 2;
+  const end = words + pen.width(name, FONT.label);
+  if (end > geometry.width - 12) return left;
+  const top = y - KEY_PX + 1;
+  looks.forEach(({ colour, hatched, faint }, at) => {
+    const x = left + at * (KEY_PX + 2);
+    if (hatched) pen.hatched(x, top, KEY_PX, KEY_PX, theme.bg, colour);
+    else
+      pen.rect(x, top, KEY_PX, KEY_PX, faint === true ? mixed(colour, theme.lane, FAINT) : colour);
+  });
+  pen.text(name, words, y, FONT.label, theme.ink2);
+  return end + 14;
 }
 
 /** Kinds that the rows in sight may hold, those of the device first. */

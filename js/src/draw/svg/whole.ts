@@ -13,13 +13,13 @@ export interface Whole extends WholeRows {
   view: Span;
 }
 
-/** `late`: it is known who comes late, so that the picture shows it. */
+/** `late`, `classed`: who comes late is known, and what class events have: the picture shows it. */
 export async function loadPicture(
   source: Source,
   scene: Scene,
-  shown: { layout: Layout; geometry: Geometry; view: Span; late: boolean },
+  shown: { layout: Layout; geometry: Geometry; view: Span; late: boolean; classed: boolean },
 ): Promise<Whole> {
-  const { layout, view, late } = shown;
+  const { layout, view, late, classed } = shown;
   const { rowsTop, lateRow, lanesWidth, dpr } = shown.geometry;
   const geometry = {
     ...shown.geometry,
@@ -35,6 +35,7 @@ export async function loadPicture(
     ),
     view,
     resolution: nsPerDevicePx(geometry, view),
+    classed,
     ribbons: lateRow && late ? { bins, ranks: [...ranks].sort((a, b) => a - b) } : null,
   });
   return { ...whole, geometry, sight, view };
