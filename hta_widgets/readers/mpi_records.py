@@ -18,6 +18,7 @@ from hta_widgets.model.mpi_names import (
     ROOT_SENDS,
     ROUTINES,
 )
+from hta_widgets.model.numbered_records import NumberedRecords
 from hta_widgets.model.table import Ints
 
 from .record_source import FileState
@@ -88,7 +89,7 @@ def nanoseconds(seconds: npt.NDArray[Any]) -> Ints:
     return found
 
 
-class TimeLineRecords:
+class TimeLineRecords(NumberedRecords):
     """Gives the records of one rank as JSON objects, read from the file when asked for.
 
     Further ones, behind the events, name the process and its tracks.
@@ -124,17 +125,7 @@ class TimeLineRecords:
     def __len__(self) -> int:
         return self._count + len(self._named)
 
-    def record(self, index: int) -> bytes:
-        """Return the JSON object of one record."""
-        return next(self.records(np.array([index], np.int64)))[1]
-
-    def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:
-        """Yield ``(index, JSON object)`` of the records asked for, in file order."""
-        wanted = np.unique(np.asarray(indices, np.int64))
-        if not len(wanted):
-            return
-        if wanted[0] < 0 or wanted[-1] >= len(self):
-            raise IndexError(f"records go from 0 to {len(self) - 1}: {wanted[[0, -1]].tolist()}")
+    def _ascending(self, wanted: Ints) -> Iterator[tuple[int, bytes]]:
         events = wanted[wanted < self._count]
         if len(events):
             yield from zip(events.tolist(), self._texts(self._read(events)), strict=True)

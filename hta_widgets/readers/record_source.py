@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from hta_widgets.errors import TraceError
+from hta_widgets.model.numbered_records import NumberedRecords
 from hta_widgets.model.table import Ints
 
 from .records import decode_bodies
@@ -53,7 +54,7 @@ class SliceIndex:
         self.first_records.append(first_record)
 
 
-class FileRecords:
+class FileRecords(NumberedRecords):
     """Gives back the JSON text of records of one file; pickles, and reopens the file when needed.
 
     Parameters
@@ -93,17 +94,7 @@ class FileRecords:
     def __len__(self) -> int:
         return self._count
 
-    def record(self, index: int) -> bytes:
-        """Return the JSON object of record `index`; verbatim, or repaired where it is not JSON."""
-        return next(self.records(np.array([index], np.int64)))[1]
-
-    def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:
-        """Yield ``(index, JSON object)`` of the records asked for, in file order."""
-        wanted = np.unique(np.asarray(indices, np.int64))
-        if not len(wanted):
-            return
-        if wanted[0] < 0 or wanted[-1] >= self._count:
-            raise IndexError(f"records go from 0 to {self._count - 1}: {wanted[[0, -1]].tolist()}")
+    def _ascending(self, wanted: Ints) -> Iterator[tuple[int, bytes]]:
         self._check_file()
         firsts = np.array(self._index.first_records, np.int64)
         slices = np.searchsorted(firsts, wanted, side="right") - 1

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from hta_widgets.model.numbered_records import NumberedRecords
 from hta_widgets.model.table import Ints, RecordSource
 
 from .arrow_file import Column, Damaged, Texts
@@ -92,7 +93,7 @@ def _arg_columns(source: RecordSource, events: Ints) -> dict[str, Column]:
     }
 
 
-class StoredRecords:
+class StoredRecords(NumberedRecords):
     """Gives back a file's own records from a store.
 
     Parameters
@@ -120,17 +121,7 @@ class StoredRecords:
             return None
         return {key: text.encode("latin-1") for key, text in texts.items()}
 
-    def record(self, index: int) -> bytes:
-        """Return the JSON object of one record."""
-        return next(self.records(np.array([index], np.int64)))[1]
-
-    def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:
-        """Yield ``(index, JSON object)`` of the records asked for, in file order."""
-        wanted = np.unique(np.asarray(indices, np.int64))
-        if not len(wanted):
-            return
-        if wanted[0] < 0 or wanted[-1] >= self._count:
-            raise IndexError(f"records go from 0 to {self._count - 1}: {wanted[[0, -1]].tolist()}")
+    def _ascending(self, wanted: Ints) -> Iterator[tuple[int, bytes]]:
         firsts = self._rank.numbers("records.first")
         numbers = np.searchsorted(firsts, wanted, side="right") - 1
         for number in np.unique(numbers).tolist():
