@@ -5,18 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from hta_widgets.export.diff_page.answers import DiffAnswers
-from hta_widgets.export.diff_page.step_blocks import names_drawn, parts_drawn, within
-from hta_widgets.export.embed.blocks import Block
+from hta_widgets.export.diff_page.held_blocks import HeldBlocks, frames_drawn
 from hta_widgets.formats import plural
 
 __all__ = ["HeldPairs"]
 
-_LEVELS = ("kind", "cause", "operator", "kernel")
 #: Each takes a while to make.
 _MOST_PAIRS = 64
 
 
-class HeldPairs:
+class HeldPairs(HeldBlocks):
     """The pairs of ranks whose own steps, waterfall and names a page holds.
 
     Parameters
@@ -30,41 +28,31 @@ class HeldPairs:
     ----------
     blocks : list of Block
         ``pair-N``: the frames of pair N by their names.
-    pairs : list of int
+    numbers : list of int
         Which are held, ascending.
     """
 
     def __init__(self, answers: DiffAnswers, limit_bytes: float) -> None:
-        self.blocks: list[Block] = []
-        self.pairs: list[int] = []
-        self.size_bytes = 0
         count = len(answers.both.rank_pairs)
         self.of = count if answers.has_events and count > 1 else 0
         frames = ((pair, _frames(answers, pair)) for pair in range(min(self.of, _MOST_PAIRS)))
-        for pair, block in within(limit_bytes, "pair", frames):
-            self.blocks.append(block)
-            self.pairs.append(pair)
-            self.size_bytes += block.size_bytes
+        super().__init__(limit_bytes, "pair", frames)
 
     @property
     def words(self) -> str:
         """What is left out; empty for nothing."""
-        held = len(self.pairs)
+        held = len(self.numbers)
         if held == self.of:
             return ""
         return f"{held} of {plural(self.of, 'pair')} of ranks can be chosen in this page."
 
     def about(self) -> dict[str, Any]:
         """Return what the page has to know before anybody chooses a pair of ranks."""
-        return {"held_pairs": self.pairs} if self.of else {}
+        return {"held_pairs": self.numbers} if self.of else {}
 
 
 def _frames(answers: DiffAnswers, pair: int) -> dict[str, Any]:
-    frames = {
-        f"waterfall:{level}@{pair}": parts_drawn(answers.frame(f"waterfall:{level}@{pair}"))
-        for level in _LEVELS
-    }
-    frames[f"names@{pair}"] = names_drawn(answers.frame(f"names@{pair}"))
+    frames = frames_drawn(answers, f"@{pair}")
     for name in ("slots:steps", "steps", "lanes"):
         frames[f"{name}@{pair}"] = answers.frame(f"{name}@{pair}")
     return frames

@@ -175,7 +175,7 @@ def unpacked(block):
 
 def test_a_page_holds_each_step_by_itself(view):
     held = HeldSteps(view._answers, 1e6)
-    assert held.steps == [0, 1, 2]
+    assert held.numbers == [0, 1, 2]
     assert (held.words, held.about()) == ("", {})
     for block in held.blocks:
         step = int(block.name.removeprefix("step-"))
@@ -198,7 +198,7 @@ def test_a_page_without_room_holds_the_steps_that_changed_most(view):
     whole = HeldSteps(view._answers, 1e6)
     held = HeldSteps(view._answers, whole.size_bytes - 1)
     assert held.size_bytes < whole.size_bytes
-    assert sorted(held.steps) == sorted(change.nlargest(2).index)
+    assert sorted(held.numbers) == sorted(change.nlargest(2).index)
     assert held.about()["held_words"].startswith("2 of 3 steps can be chosen in this page")
     none = HeldSteps(view._answers, -1)
     assert none.about()["held_steps"] == []
