@@ -3,6 +3,7 @@
 import contextvars
 import signal
 import threading
+from functools import cached_property
 
 import pytest
 
@@ -119,3 +120,13 @@ def test_an_interrupt_ends_the_work_where_it_rests_next():
     released.set()
     ended()
     assert said == ["piece"]
+
+
+def test_pauses_within_a_cached_property_are_found():
+    class Holder:
+        @cached_property
+        def value(self):
+            rest()
+
+    with pytest.raises(AssertionError, match="may pause within value"):
+        list(in_turns(lambda: Holder().value))
