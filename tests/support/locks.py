@@ -15,7 +15,7 @@ _here = threading.local()
 
 
 def watch_pauses(patch):
-    """Raise where work in turns may pause within a cached property, for as long as `patch` lasts."""
+    """Raise where work in turns may pause within a cached property, while `patch` lasts."""
     plain_get, plain_rest = functools.cached_property.__get__, turns._Work.rest
 
     def get(self, instance, owner=None):
