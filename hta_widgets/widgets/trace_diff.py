@@ -20,10 +20,10 @@ from hta_widgets.errors import TraceError
 from hta_widgets.export import ExportReport
 from hta_widgets.export.diff_page import DiffAnswers, DiffOffline, save_diff
 from hta_widgets.export.pair import export_pair
-from hta_widgets.export.svg import LEAST_BESIDE_PX, side_width, stacked_svg, timeline_svg
 from hta_widgets.model import Selection
 from hta_widgets.widgets.assets import asset
 from hta_widgets.widgets.diff_ahead import answer_ahead
+from hta_widgets.widgets.diff_picture import diff_svg
 from hta_widgets.widgets.diff_sides import (
     SIDES,
     SideName,
@@ -337,23 +337,9 @@ class TraceDiff(anywidget.AnyWidget):
         """
         if not self._answers.has_events:
             raise TraceError("these runs have no events to draw", remedy="See `frames`.")
-        labels = self._about["labels"]
-        by_change = self.color == "change"
-        is_beside = self.arrange == "beside" and width >= LEAST_BESIDE_PX
-        drawn = [
-            timeline_svg(
-                view.engine,
-                {**view.scene, "title": f"{word}: {label}"},
-                {**view.state.snapshot(), "color": self.color},
-                width=side_width(width) if is_beside else width,
-                height=view.height,
-                theme=theme,
-                folded=view.folded,
-                classed=self._answers.classed(place, theme) if by_change else None,
-            )
-            for place, (view, word, label) in enumerate(zip(self.sides, SIDES, labels, strict=True))
-        ]
-        return write_text(path, stacked_svg(drawn, beside=is_beside))
+        shown = {name: getattr(self, name) for name in ("color", "arrange", "pair")}
+        picture = diff_svg(self.sides, self._answers, **shown, width=width, theme=theme)
+        return write_text(path, picture)
 
     def save_html(self, path: str | os.PathLike[str], *, max_mb: float = 25) -> str:
         """Write this comparison as one page that needs no kernel and no network.

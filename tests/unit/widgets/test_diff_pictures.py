@@ -56,6 +56,16 @@ def test_a_picture_has_the_colours_that_the_page_has(view, tmp_path):
     assert not any(colour in text for colour in SLOWER)
 
 
+def test_of_one_pair_of_ranks_the_picture_has_these(view, tmp_path):
+    try:
+        view.pair = 1
+        root, _ = drawn(view, tmp_path / "pair.svg")
+    finally:
+        view.pair = None
+    words = [one.text for one in root.iter(f"{SVG}text")]
+    assert sum(word.startswith("1 of 2 ranks") for word in words) == 2
+
+
 def test_pictures_lie_as_the_timelines_do(view, tmp_path):
     stacked = drawn(view, tmp_path / "stacked.svg", width=1200)[0]
     try:
