@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import os
+import platform
 import secrets
 import shutil
 import tempfile
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +32,9 @@ except ImportError:  # Windows
 __all__ = ["save_set", "save_traces", "write_files"]
 
 _PART = ".part"
-#: A folder in the making that is older belongs to a process that was killed.
+#: Locks may say nothing of other machines that share a disk, so each removes its own alone.
+_OWN_PART = f".{zlib.crc32(platform.node().encode()):08x}{_PART}"
+#: A folder in the making that is older belongs to a process that was killed, on whatever machine.
 _LONGEST_SAVE_S = 86_400
 
 
@@ -54,15 +59,11 @@ def save_traces(
         _check_target(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         _clear_old_parts(path)
-        name = f".{path.name}."
-        part = Path(tempfile.mkdtemp(prefix=name, suffix=_PART, dir=path.parent))
-        try:
+        with _new_part(path) as part:
             written = write_files(part, traces, problems, clock)
             for file in (*written, MANIFEST):
                 _flush(part / file)
             _put_in_place(part, path, written)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
     return str(path)
 
 
@@ -146,23 +147,61 @@ def _put_in_place(part: Path, path: Path, written: list[str]) -> None:
 @contextlib.contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
     """Wait for other processes that put files in place; where that cannot be told, do not."""
-    if fcntl is None:
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
+    handle = _locked(folder, wait=True)
     try:
-        with contextlib.suppress(OSError):  # some network file systems have no locks
-            fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(handle)
+        if handle is not None:
+            os.close(handle)
+
+
+@contextlib.contextmanager
+def _new_part(path: Path) -> Iterator[Path]:
+    """Make a folder beside `path`, locked for as long as this process works on it."""
+    handle = None
+    while True:
+        part = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=_OWN_PART, dir=path.parent))
+        handle = _locked(part, wait=True)
+        if part.exists():
+            break
+        # Between both, another process took it for one that nobody works on.
+        if handle is not None:
+            os.close(handle)
+    try:
+        yield part
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+        if handle is not None:
+            os.close(handle)
 
 
 def _clear_old_parts(path: Path) -> None:
-    for part in path.parent.glob(f".{path.name}.*{_PART}"):
+    """Remove what saves to `path` left that were killed."""
+    for part in path.parent.glob(f".{glob.escape(path.name)}.*{_PART}"):
         with contextlib.suppress(OSError):
             if time.time() - part.stat().st_mtime > _LONGEST_SAVE_S:
                 shutil.rmtree(part, ignore_errors=True)
+            elif part.name.endswith(_OWN_PART):
+                handle = _locked(part, wait=False)
+                if handle is not None:
+                    shutil.rmtree(part, ignore_errors=True)
+                    os.close(handle)
+
+
+def _locked(folder: Path, *, wait: bool) -> int | None:
+    """Return a handle that holds the lock of a folder; None where others do, or there are none."""
+    if fcntl is None:
+        return None
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # held by another, or one of the network file systems that have no locks
+        os.close(handle)
+        return None
+    return handle
 
 
 def _flush(path: Path) -> None:

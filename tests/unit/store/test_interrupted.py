@@ -14,6 +14,7 @@ from support.random_job import write_job
 from support.same_sets import assert_same
 
 import hta_widgets as hw
+from hta_widgets.store import saving
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -105,12 +106,14 @@ def test_a_killed_save_leaves_the_old_or_nothing_or_the_new(traces, job, tmp_pat
     for folder in killed_at_each_step(job, tmp_path, what):
         if not (folder / "a.store").exists():
             found.append("nothing")
-            continue
-        again = hw.load(folder / "a.store", progress=False)
-        found.append("old" if again.ranks == [0] else "new")
-        assert_same(old if found[-1] == "old" else traces, again)
-        old.save(folder / "a.store")  # and what was left over is in nobody's way
+        else:
+            again = hw.load(folder / "a.store", progress=False)
+            found.append("old" if again.ranks == [0] else "new")
+            assert_same(old if found[-1] == "old" else traces, again)
+        old.save(folder / "a.store")
         assert_same(old, hw.load(folder / "a.store", progress=False))
+        # And what was left over is gone.
+        assert [file.name for file in folder.iterdir()] == ["a.store"]
     before = "nothing" if what == "new" else "old"
     turned = found.index("new")
     assert found == [before] * turned + ["new"] * (len(found) - turned)
@@ -164,6 +167,24 @@ def test_two_that_save_at_once_leave_the_store_of_one(traces, tmp_path, monkeypa
     assert_same(traces.subset(ranks=[1]), found)
     assert len(list(path.iterdir())) == 2
     assert sorted(file.name for file in tmp_path.iterdir()) == ["both.store"]
+
+
+def test_what_others_may_be_saving_stays(traces, tmp_path):
+    fcntl = pytest.importorskip("fcntl")
+    (tmp_path / ".a.store.mine.part").mkdir()
+    elsewhere = tmp_path / ".a.store.word.0badcafe.part"
+    elsewhere.mkdir()
+    at_work = tmp_path / f".a.store.word{saving._OWN_PART}"
+    at_work.mkdir()
+    kept = sorted(tmp_path.iterdir())
+    handle = os.open(at_work, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    traces.save(tmp_path / "a.store")
+    assert sorted(tmp_path.iterdir()) == sorted([*kept, tmp_path / "a.store"])
+    os.close(handle)
+    os.utime(elsewhere, (0, 0))
+    traces.save(tmp_path / "a.store")
+    assert sorted(tmp_path.iterdir()) == sorted([kept[0], tmp_path / "a.store"])
 
 
 def test_a_save_that_others_overtake_replaces_theirs(traces, tmp_path, monkeypatch):
