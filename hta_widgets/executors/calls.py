@@ -30,6 +30,7 @@ __all__ = [
     "at_home",
     "is_elsewhere",
     "not_there",
+    "require_executor",
     "result_of",
     "submit",
     "workers_of",
@@ -163,6 +164,15 @@ def workers_of(executor: Executor) -> int:
         return max(sum(executor._client.ncores().values()), 1)  # type: ignore[attr-defined]  # noqa: SLF001
     except Exception:  # noqa: BLE001 - not Dask's, or its cluster does not answer
         return os.cpu_count() or 1
+
+
+def require_executor(executor: object) -> None:
+    """Raise a `TraceError` unless this takes calls."""
+    if not callable(getattr(executor, "submit", None)):
+        raise TraceError(
+            f"{executor!r} is no executor",
+            remedy="Give one of concurrent.futures, or client.get_executor() of a Dask cluster.",
+        )
 
 
 def is_elsewhere(executor: Executor) -> bool:

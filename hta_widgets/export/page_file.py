@@ -112,10 +112,10 @@ def version_text() -> str:
         return "of this checkout"
 
 
-def source_files(engine: TileEngine) -> list[tuple[str, int | None]]:
-    """Return name and size of each file that the job was read from."""
+def source_files(*engines: TileEngine) -> list[tuple[str, int | None]]:
+    """Return name and size of each file that the jobs were read from."""
     sizes: dict[str, int | None] = {}
-    for trace in engine.traces.values():
+    for trace in (trace for engine in engines for trace in engine.traces.values()):
         try:
             sizes[trace.path] = Path(trace.path).stat().st_size
         except OSError:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from hta_widgets.errors import TraceError
+from hta_widgets.executors import require_executor
 
 from .choosing import chosen_events, chosen_ranks, listed
 from .clocks import common_clock
@@ -289,9 +290,16 @@ class TraceSet(Mapping[int, Trace]):
         TraceSet
             Its frames are the same. Stored and cached ranks are named to other processes, which
             map them; ranks that are in memory alone are worked on here.
+
+        Raises
+        ------
+        TraceError
+            If that is no executor.
         """
         if executor is self.executor:
             return self
+        if executor is not None:
+            require_executor(executor)
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__, executor=executor)
         return other

@@ -12,7 +12,7 @@ from typing import Any
 
 from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
-from hta_widgets.executors import is_elsewhere
+from hta_widgets.executors import is_elsewhere, require_executor
 from hta_widgets.model.problems import Problems
 from hta_widgets.model.trace import Trace
 from hta_widgets.model.traceset import TraceSet
@@ -110,6 +110,8 @@ def load(
         raise TraceError(
             f"unknown format {format!r}", remedy=f"The formats are {', '.join(READABLE)}."
         )
+    if executor is not None:
+        require_executor(executor)
     wanted = _wanted(ranks)
     limit_bytes = None if memory_limit is None else as_bytes(memory_limit)
     if is_remote(source):
@@ -314,8 +316,10 @@ def _assembled(
     report_foreign(foreign, problems)
     if not traces and not stored:
         example = f"{Path(foreign[0][0]).name} {foreign[0][1]}"
+        # Of others their first bytes told as much.
+        count = sum(one.count for one in problems if one.kind in {"foreign", "empty"})
         raise TraceError(
-            f"none of its {len(files):,} JSON files is a trace ({example})",
+            f"none of its {count:,} files is a trace ({example})",
             path=os.fspath(source) if isinstance(source, (str, os.PathLike)) else None,
             remedy=WHAT_IS_READ,
         )

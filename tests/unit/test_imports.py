@@ -15,7 +15,7 @@ MAY_IMPORT = {
     "places": set(),
     "taxonomy": {"errors"},
     "executors": BASE,
-    "model": BASE,
+    "model": BASE | {"executors"},
     "lanes": BASE | {"model"},
     "store": BASE | {"model", "lanes"},
     "readers": BASE | {"executors", "model", "store"},

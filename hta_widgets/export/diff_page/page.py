@@ -76,12 +76,10 @@ def save_diff(
     found = held(
         answers, sides, traits, max_mb * 1e6 - code_bytes - _FRAME_BYTES, saved_at=saved_at
     )
-    files: dict[str, int | None] = {}
-    for engine, _, _ in sides:
-        files.update(source_files(engine))
+    files = source_files(*(engine for engine, _, _ in sides))
     whole = [packed("document", ascii_json(found.document)), *code, *found.blocks]
     sizes = [*found.sizes, ("code", code_bytes)]
-    footer = footer_text(saved_at, list(files.items()), sizes, " ".join(found.words))
+    footer = footer_text(saved_at, files, sizes, " ".join(found.words))
     labels = traits["_about"]["labels"]
     write_page(target, page_parts(" → ".join(labels), footer, host, whole), max_mb)
     return str(target)

@@ -214,3 +214,11 @@ def test_a_profiler_that_recorded_nothing(torch):
     profiler = torch.profiler.profile()
     with pytest.raises(hw.TraceError, match="no trace to export"):
         hw.load(profiler)
+
+
+def test_what_takes_no_calls_is_no_executor(write):
+    path = write([event()])
+    with pytest.raises(hw.TraceError, match=r"3 is no executor\. Give one of concurrent"):
+        hw.load(path, executor=3)
+    with pytest.raises(hw.TraceError, match="no executor"):
+        hw.load(path).on("threads")
