@@ -10,6 +10,8 @@ import numpy as np
 from hta_widgets.formats import plural
 from hta_widgets.model import Trace
 
+from .own_numbers import own_numbers
+
 if TYPE_CHECKING:
     from .sides import Comparison, RunSide
 
@@ -90,11 +92,28 @@ def _ranks(diff: Comparison) -> list[Caution]:
 
 
 def _other_ranks(diff: Comparison) -> list[Caution]:
-    other = [(a, b) for a, b in diff.rank_pairs if a != b]
-    if not other:
-        return []
-    listed = ", ".join(f"{a} → {b}" for a, b in other[:4]) + (", …" if len(other) > 4 else "")
-    return [Caution("rank", f"different rank{'s' * (len(other) > 1)}: {listed}")]
+    own = [own_numbers(side.parts) for side in diff.sides]
+    renamed: list[tuple[int, int]] = []
+    other: list[tuple[int, int]] = []
+    for a, b in diff.rank_pairs:
+        if a != b:
+            (renamed if own[0][a] == own[1][b] else other).append((a, b))
+    found = []
+    if other:
+        found.append(Caution("rank", f"different rank{'s' * (len(other) > 1)}: {_listed(other)}"))
+    if renamed:
+        found.append(
+            Caution(
+                "rank",
+                "the same ranks under other numbers, as several files of a run state one rank: "
+                f"{_listed(renamed)}",
+            )
+        )
+    return found
+
+
+def _listed(pairs: list[tuple[int, int]]) -> str:
+    return ", ".join(f"{a} → {b}" for a, b in pairs[:4]) + (", …" if len(pairs) > 4 else "")
 
 
 def _steps(diff: Comparison) -> list[Caution]:

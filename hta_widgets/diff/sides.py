@@ -22,6 +22,7 @@ from hta_widgets.model import Selection, Trace, TraceSet
 
 from .cautions import Caution, cautions_of
 from .families import formats_of, with_time_lines
+from .own_numbers import own_numbers
 from .side_steps import steps_within, whole
 
 __all__ = ["Comparison", "Pairing", "RunSide", "compare"]
@@ -171,11 +172,12 @@ def compare(
         its window. Of a window the steps count that lie in it as a whole; where one side has none,
         the windows themselves are what is compared.
     ranks : {"auto", "number", "representative"} or mapping, default "auto"
-        ``"number"``: ranks of the same number. ``"representative"``: the rank that stands for the
-        largest cluster of `hta_widgets.analysis.rank_clusters` with that of the other side, and so
-        on. A mapping of before's to after's ranks. ``"auto"``: one rank with one rank whatever
-        their numbers, else by number; where the numbers of ranks differ, times are then means
-        over all ranks of each side, and events are matched between the ranks of the same number.
+        ``"number"``: ranks of the same number; of MPI, of the number that their files state, as a
+        rank's profile and time line are two files. ``"representative"``: the rank that stands for
+        the largest cluster of `hta_widgets.analysis.rank_clusters` with that of the other side,
+        and so on. A mapping of before's to after's ranks. ``"auto"``: one rank with one rank
+        whatever their numbers, else by number; where the numbers of ranks differ, times are then
+        means over all ranks of each side, and events are matched between ranks of one number.
     steps : {"auto", "number", "order"} or mapping, default "auto"
         Which ``ProfilerStep#n`` belong together: those of one number, those in the same place, or
         as a mapping says. ``"auto"``: by number where any number is on both sides, else by order.
@@ -312,7 +314,9 @@ def _pairs(
             f"ranks cannot be paired by {ranks!r}",
             remedy='Give "auto", "number", "representative" or {before_rank: after_rank}.',
         )
-    common = [(rank, rank) for rank in before if rank in after]
+    numbers = [own_numbers(side) for side in (before, after)]
+    theirs = {number: rank for rank, number in numbers[1].items()}
+    common = [(rank, theirs[number]) for rank, number in numbers[0].items() if number in theirs]
     if ranks == "number":
         if not common:
             raise TraceError(

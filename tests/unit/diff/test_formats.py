@@ -185,6 +185,26 @@ def test_other_mpi_ranks_stand_beside_each_other_in_order(job, lines):
     assert hd.tables(shared)["mpi_negotiation"]["rank"].tolist() == [0, 1]
 
 
+def test_mpi_ranks_find_each_other_whatever_else_their_folders_hold(job):
+    profiles = mpi(job, traces=False)
+    both = mpi(job, seed=2)
+    # Time lines come first by their name, so the profiles of ranks 0 to 3 are kept as 4 to 7.
+    kept = [rank for rank in both if both[rank].format == "mpi-profile"]
+    assert [both[rank].stated_rank for rank in kept] == [0, 1, 2, 3]
+    assert kept == [4, 5, 6, 7]
+    for mine in (both, both.subset(ranks=[7, 5, 6, 4])):
+        diff = hd.compare(profiles, mine)
+        assert sorted(diff.rank_pairs) == [(0, 4), (1, 5), (2, 6), (3, 7)]
+        [caution] = [one.text for one in diff.cautions if one.kind == "rank"]
+        assert caution.startswith("the same ranks under other numbers")
+        assert caution.endswith("0 → 4, 1 → 5, 2 → 6, 3 → 7")
+    # A rank alone finds its own among more, and others are still called others.
+    fewer = hd.compare(profiles.select(ranks=[2]), both, ranks="number")
+    assert fewer.rank_pairs == [(2, 6)]
+    apart = hd.compare(profiles.select(ranks=[0]), both.select(ranks=[5]))
+    assert [one.text for one in apart.cautions if one.kind == "rank"] == ["different rank: 0 → 5"]
+
+
 # --- unlike, and alike ----------------------------------------------------------------------------
 
 
