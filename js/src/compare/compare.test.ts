@@ -114,6 +114,18 @@ describe("the way from one run to the other", () => {
       }),
     );
     expect(partnerView({ ...line, base: "absolute", pieces: same }, 0, [5, 9])).toEqual([5, 9]);
+    // All of the shorter run, beside all of the longer one; also the other way round.
+    const absolute: Line = {
+      base: "absolute",
+      pieces: same,
+      ranges: [
+        [0, 479],
+        [0, 770],
+      ],
+    };
+    expect(partnerView(absolute, 0, [0, 479])).toEqual([0, 770]);
+    expect(partnerView(absolute, 1, [0, 770])).toEqual([0, 770]);
+    expect(partnerView(absolute, 0, [0, 400])).toEqual([0, 400]);
   });
 
   test("a selected pair starts in line", () => {

@@ -88,8 +88,12 @@ export function partnerView(line: Line, from: 0 | 1, view: Span): Span {
         ? 0
         : other.own[0] - other.common[0] - (one.own[0] - one.common[0]);
   const moved: Span = [view[0] + shift, view[1] + shift];
-  if (line.base === "absolute") return moved;
   const [a, b] = [line.ranges[from], line.ranges[to]];
+  if (line.base === "absolute") {
+    // All of this run is beside all of the other one, longer or not.
+    if (view[0] > a[0] || view[1] < a[1]) return moved;
+    return [Math.min(moved[0], b[0]), Math.max(moved[1], b[1])];
+  }
   const whole = Math.max(a[1] - a[0], 1);
   const share = (view[1] - view[0]) / whole;
   const alone = Math.min(0.5, 1 / Math.max(mine.length - 1, 1));
