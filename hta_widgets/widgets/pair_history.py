@@ -33,6 +33,7 @@ class PairHistory:
         self._past: list[tuple[int, ...]] = []
         self._future: list[tuple[int, ...]] = []
         self._group: list[int] | None = None
+        self._together: str | None = None
         for place, view in enumerate(views):
             view.state.observe(
                 lambda change, place=place: self._heard(place, change["old"], change["new"]),
@@ -61,6 +62,7 @@ class PairHistory:
     def _step(self, source: list[tuple[int, ...]], target: list[tuple[int, ...]], way: str) -> bool:
         while source:
             places = source.pop()
+            self._together = None
             self._group = []
             try:
                 done = [place for place in places if getattr(self._views[place], way)()]
@@ -83,11 +85,20 @@ class PairHistory:
             self._turn(place, self._future, self._past)
         # A full history grows no more: its last entry is another one.
         elif not new["future"] and new["past"] and (past > 0 or new["past"] != old["past"]):
+            self._changed(place, new.get("together"))
+
+    def _changed(self, place: int, together: str | None) -> None:
+        """Count a change; what the page changed on both sides in one act arrives one by one."""
+        if together and together == self._together and place not in self._past[-1]:
+            self._past[-1] = (*self._past[-1], place)
+        else:
             self._push((place,))
+            self._together = together
 
     def _push(self, places: tuple[int, ...]) -> None:
         self._past.append(places)
         self._future.clear()
+        self._together = None
 
     @staticmethod
     def _turn(place: int, source: list[tuple[int, ...]], target: list[tuple[int, ...]]) -> None:

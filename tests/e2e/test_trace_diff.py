@@ -93,6 +93,35 @@ def moves_together(seen):
     assert re.search(r"[\d.]+.(ns|µs|ms) → [\d.]+.(ns|µs|ms) [+−±]", told), told
 
 
+def goes_back_from_what_is_chosen(seen):
+    """A step, and a name after it, are one entry of the history each, with both sides and sums."""
+    undo, redo = (seen.root.get_by_role("button", name=way).first for way in ("Undo", "Redo"))
+    sums = seen.root.locator(".hta-diff-waterfall h3")
+    said = seen.root.locator(".hta-diff-side .hta-said")
+    whole = [seen.axis(side) for side in (0, 1)]
+    seen.root.locator(".hta-diff-slot").nth(1).click()
+    expect(sums).to_contain_text("in Step #")
+    for side in (0, 1):
+        expect(said.nth(side)).not_to_have_text(whole[side])
+    of_step = [seen.axis(side) for side in (0, 1)]
+    marked = seen.root.locator(".hta-diff-names .hta-diff-row.hta-on")
+    seen.root.locator(".hta-diff-names [data-change] button").first.click()
+    expect(marked).to_have_count(1)
+    undo.click()
+    expect(marked).to_have_count(0)
+    expect(sums).to_contain_text("in Step #")
+    undo.click()
+    expect(sums).not_to_contain_text("in Step #")
+    for side in (0, 1):
+        expect(said.nth(side)).to_have_text(whole[side])
+    redo.click()
+    expect(sums).to_contain_text("in Step #")
+    for side in (0, 1):
+        expect(said.nth(side)).to_have_text(of_step[side])
+    undo.click()
+    expect(said.nth(1)).to_have_text(whole[1])
+
+
 def inks(seen, side):
     """The colours that the lanes of a timeline have, and how many pixels each."""
     return (
@@ -234,6 +263,7 @@ def test_a_saved_page_compares_without_kernel_or_network(
     page.goto(f"file://{path}")
     seen = Seen(page)
     tells_what_changed(seen)
+    goes_back_from_what_is_chosen(seen)
     both = diff.compare(*(side.select() for side in sides))
     steps = diff.steps(both)
     expect(seen.root.locator(".hta-diff-slot")).to_have_count(len(steps))
@@ -303,6 +333,7 @@ def test_jupyterlab_couples_both_timelines_and_python(
     )
     seen = Seen(page)
     tells_what_changed(seen)
+    goes_back_from_what_is_chosen(seen)
     moves_together(seen)
     kernel.wait_for("view.left.view != view.left._whole and view.right.view != view.right._whole")
     windows = kernel.value("[list(view.left.view), list(view.right.view)]")

@@ -5,6 +5,8 @@ import type { SharedState } from "../contract";
 export interface History {
   past: SharedState[];
   future: SharedState[];
+  /** Names the act that made the last entry, where it changed other states with this one. */
+  together?: string;
 }
 
 export const HISTORY_CAP = 100;

@@ -1,6 +1,6 @@
 /** What a timeline offers to whoever lets two of them move together. */
 
-import type { Brief, Slice, Span } from "../contract";
+import type { Brief, SharedState, Slice, Span } from "../contract";
 import type { Classes } from "../draw/class_paints";
 import type { ClassParts } from "../draw/class_parts";
 import type { Context } from "./context";
@@ -17,6 +17,17 @@ export class Led {
   /** Show a window that somebody else leads to: at once, and not as a change of ours. */
   showView(view: Span): void {
     this.nav.follow(view, false);
+  }
+
+  /** Change what is shown or selected, as one entry of the history; see `Shared.put`. */
+  put(patch: Partial<SharedState>, together: string): void {
+    this.ctx.shared.put(patch, together);
+    this.showState();
+  }
+
+  /** Show the window of the state, at once. */
+  showState(): void {
+    this.nav.follow(this.ctx.shared.state.view, false);
   }
 
   /** Called with what is under the pointer, and null when nothing is. */

@@ -42,6 +42,22 @@ describe("writing", () => {
     expect(model.saves).toBe(before + 1);
   });
 
+  test("what is put from beside the view is one entry at once, and is told", () => {
+    const { model, shared, heard } = bound();
+    shared.set({ view: [0, 10] }, true);
+    shared.put({ view: [5, 20], search: "gemm" }, "act");
+    // The gesture that was settling is an entry of its own.
+    expect(past(model)).toBe(2);
+    expect((model.get("_history") as History).together).toBe("act");
+    expect(heard).toEqual([["view", "search"]]);
+    shared.put({ search: "gemm" }, "another");
+    expect(past(model)).toBe(2);
+    shared.undo();
+    expect([model.get("view"), model.get("search")]).toEqual([[0, 10], ""]);
+    shared.redo();
+    expect([model.get("view"), model.get("search")]).toEqual([[5, 20], "gemm"]);
+  });
+
   test("own changes are not told back, changes of others are", () => {
     const { model, shared, heard } = bound();
     shared.set({ search: "gemm" });

@@ -151,6 +151,23 @@ export class Shared {
     }
   }
 
+  /**
+   * Change values for whoever stands beside this view, such as a table: one entry of the history
+   * at once, shown as what changed elsewhere. `together` names an act that changes other states
+   * with this one.
+   */
+  put(patch: Partial<SharedState>, together: string): void {
+    this.flush();
+    const before = { ...this.known };
+    const changed = this.write(patch);
+    if (changed.size === 0) return;
+    this.writeHistory({ ...pushed(this.history(), before), together });
+    this.settled = { ...this.known };
+    this.save();
+    this.tell(changed);
+    this.tellHistory();
+  }
+
   /** The gesture is over: let the kernel know where it ended. */
   rest(): void {
     this.moving = false;

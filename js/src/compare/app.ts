@@ -166,10 +166,12 @@ export class DiffApp {
       frames: this.frames,
       about: this.about,
       swapped: () => this.swapped,
-      showStep: (row) => this.timelines.showStep(row),
-      markNames: (names) => this.timelines.linking.markNames(names),
-      markNode: (node, name, pair) => void this.timelines.linking.markNode(node, name, pair),
-      markChange: (row, name, pair) => void this.timelines.linking.markChange(row, name, pair),
+      showStep: (row, turn) => this.timelines.showStep(row, turn),
+      markNames: (names, turn) => this.timelines.linking.markNames(names, turn),
+      markNode: (node, name, pair, turn) =>
+        void this.timelines.linking.markNode(node, name, pair, turn),
+      markChange: (row, name, pair, turn) =>
+        void this.timelines.linking.markChange(row, name, pair, turn),
       tell: (told, totals, whose) => {
         fill(this.headline, ...headlineOf(told, totals, whose));
         this.say(null);

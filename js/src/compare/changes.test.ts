@@ -178,6 +178,10 @@ describe("one history of two timelines", () => {
         walked.push(`${way} ${side}`);
         return true;
       },
+      (walk) => {
+        walked.push("both");
+        walk();
+      },
       () => clock,
     );
     return { one, walked, wait: (ms: number) => (clock += ms) };
@@ -201,7 +205,58 @@ describe("one history of two timelines", () => {
     wait(1000);
     one.heard(1, history(1), history(2));
     expect([one.undo(), one.undo(), one.undo()]).toEqual([true, true, false]);
-    expect(walked).toEqual(["undo 1", "undo 0", "undo 1"]);
+    expect(walked).toEqual(["undo 1", "both", "undo 0", "undo 1"]);
+  });
+
+  test("what is chosen beside them is one step, with all that it changes, and turns with it", () => {
+    const { one, walked } = pair();
+    let step = 3;
+    let was = 0;
+    const turn = (): void => {
+      [step, was] = [was, step];
+    };
+    one.one(() => {
+      one.heard(0, history(0), history(1));
+      one.heard(1, history(0), history(1));
+    }, turn);
+    // Another act, however soon; and one that changes neither timeline.
+    one.heard(0, history(1), history(2));
+    one.one(() => undefined, turn);
+    expect([one.undo(), step, one.undo(), step, one.undo(), step]).toEqual([
+      true,
+      0,
+      true,
+      0,
+      true,
+      3,
+    ]);
+    expect(one.canUndo).toBe(false);
+    expect(walked).toEqual(["undo 0", "both", "undo 0", "undo 1"]);
+    expect([one.redo(), step, one.redo(), one.redo(), step, one.redo()]).toEqual([
+      true,
+      0,
+      true,
+      true,
+      3,
+      false,
+    ]);
+  });
+
+  test("what Python undoes on both sides is one step to redo, and turns once", () => {
+    const { one, walked } = pair();
+    let turns = 0;
+    one.one(
+      () => {
+        one.heard(0, history(0), history(1));
+        one.heard(1, history(0), history(1));
+      },
+      () => (turns += 1),
+    );
+    one.heard(0, history(1), history(0, 1));
+    one.heard(1, history(1), history(0, 1));
+    expect([turns, one.canUndo]).toEqual([1, false]);
+    expect([one.redo(), one.canRedo, turns]).toEqual([true, false, 2]);
+    expect(walked).toEqual(["both", "redo 0", "redo 1"]);
   });
 
   test("follows what Python undoes on one side, and forgets what is gone", () => {

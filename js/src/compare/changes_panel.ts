@@ -55,7 +55,7 @@ export class ChangesPanel extends RowsPane<number> {
   private readonly about = h("p", { class: "hta-about" });
   private frame: Frame | null = null;
 
-  /** `choose` gets the number of a row, and its name; null where it is unchosen. */
+  /** `choose` hears first of the number of a row, and its name; null where it is unchosen. */
   constructor(
     private readonly choose: (row: number | null, name: string) => void,
     private readonly hasSteps = true,
@@ -126,9 +126,8 @@ export class ChangesPanel extends RowsPane<number> {
         "data-change": change,
         on: {
           click: () => {
-            this.chosen = on ? null : at;
             this.choose(on ? null : at, name);
-            this.draw();
+            this.setChoice(on ? null : at);
           },
         },
       },

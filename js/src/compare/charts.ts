@@ -7,7 +7,7 @@ import { ChangesPanel } from "./changes_panel";
 import { shareWords } from "./delta";
 import { type About, type Frame, type Frames, type Row, rowsOf, text, turned } from "./frames";
 import { medianShare, type Totals } from "./headline";
-import { Icicle } from "./icicle";
+import { Icicle, type IcicleChoice } from "./icicle";
 import { NamesTable } from "./names_table";
 import { fillRoom, type Room } from "./room";
 import { Strip } from "./strip";
@@ -18,12 +18,15 @@ export interface ChartsWays {
   frames: Frames;
   about: About;
   swapped(): boolean;
-  /** A pair of steps was chosen, or none: show it on the timelines. */
-  showStep(row: Row | null): void;
-  markNames(names: string[] | null): void;
+  /**
+   * A pair of steps was chosen, or none: show it on the timelines. Here as below, `turn` belongs
+   * to the entry of the history that this makes; see `PairHistory.one`.
+   */
+  showStep(row: Row | null, turn: () => void): void;
+  markNames(names: string[] | null, turn: () => void): void;
   /** `pair`: node and row are of what is told of one pair of ranks; null: of all. */
-  markNode(node: number, name: string, pair: number | null): void;
-  markChange(row: number | null, name: string, pair: number | null): void;
+  markNode(node: number, name: string, pair: number | null, turn: () => void): void;
+  markChange(row: number | null, name: string, pair: number | null, turn: () => void): void;
   /**
    * The findings, how long what is compared takes, null where no events say so, and of which ranks
    * that is, where one pair was chosen.
@@ -31,6 +34,15 @@ export interface ChartsWays {
   tell(told: Frame, totals: Totals | null, whose: string): void;
   say(words: string | null): void;
   fail(error: unknown): void;
+}
+
+/** What is chosen, and of which pair of ranks that is told. */
+interface Choice {
+  pair: number | null;
+  step: number | null;
+  change: number | null;
+  name: string | null;
+  call: IcicleChoice;
 }
 
 export class Charts {
@@ -53,14 +65,20 @@ export class Charts {
       words,
     );
     this.changes = new ChangesPanel((row, name) => {
-      this.names.unchoose();
-      ways.markChange(row, name, this.toldOf.changes);
+      const turn = this.turning();
+      this.markOnly("change");
+      ways.markChange(row, name, this.toldOf.changes, turn);
     }, ways.about.steps > 0);
     this.names = new NamesTable((names) => {
-      this.changes.unchoose();
-      ways.markNames(names);
+      const turn = this.turning();
+      this.markOnly("name");
+      ways.markNames(names, turn);
     });
-    this.icicle = new Icicle((node, name) => ways.markNode(node, name, this.toldOf.tree), words);
+    this.icicle = new Icicle((node, name) => {
+      const turn = this.turning();
+      this.markOnly("call");
+      ways.markNode(node, name, this.toldOf.tree, turn);
+    }, words);
     this.holdSteps();
   }
 
@@ -212,16 +230,54 @@ export class Charts {
   }
 
   private choose(slot: number | null): void {
-    this.step = slot;
-    this.strip.select(slot);
-    this.loadChosen().catch((error: unknown) => this.ways.fail(error));
+    const turn = this.turning();
+    this.setStep(slot);
     this.slots()
       .then((slots) => {
         const row = slot === null ? null : (rowsOf(slots)[slot] ?? null);
-        this.ways.showStep(row);
+        this.ways.showStep(row, turn);
         this.ways.say(row === null ? null : stepWords(row));
       })
       .catch((error: unknown) => this.ways.fail(error));
+  }
+
+  private setStep(slot: number | null): void {
+    this.step = slot;
+    this.strip.select(slot);
+    this.loadChosen().catch((error: unknown) => this.ways.fail(error));
+  }
+
+  /** One thing at a time is marked on the timelines. */
+  private markOnly(what: "change" | "name" | "call"): void {
+    if (what !== "change") this.changes.setChoice(null);
+    if (what !== "name") this.names.setChoice(null);
+    if (what !== "call") this.icicle.reveal(-1);
+  }
+
+  private get choice(): Choice {
+    const { pair, step, changes, names, icicle } = this;
+    return { pair, step, change: changes.choice, name: names.choice, call: icicle.choice };
+  }
+
+  /** Goes back to what is chosen now, and there and back again. */
+  private turning(): () => void {
+    let other = this.choice;
+    return () => {
+      const now = this.choice;
+      this.restore(other);
+      other = now;
+    };
+  }
+
+  /** Steps, rows and nodes of other ranks have other numbers. */
+  private restore({ pair, step, change, name, call }: Choice): void {
+    const same = pair === this.pair;
+    const slot = same ? step : null;
+    if (slot !== this.step) this.setStep(slot);
+    this.changes.setChoice(same ? change : null);
+    this.names.setChoice(name);
+    this.icicle.setChoice(same ? call : { top: -1, node: -1 });
+    this.ways.say(null);
   }
 
   private async slots(): Promise<Frame> {

@@ -2,7 +2,7 @@
 
 import type { TimelineApp } from "../app/app";
 import type { Model } from "../app/shared";
-import type { SelectionJson, Span } from "../contract";
+import type { SelectionJson, SharedState, Span } from "../contract";
 import { type Line, partnerView, toCommon, toOwn } from "./maps";
 
 export interface Side {
@@ -10,6 +10,9 @@ export interface Side {
   model: Model;
   el: HTMLElement;
 }
+
+/** Values of one side's state. */
+export type Patch = Partial<SharedState>;
 
 export interface CouplingWays {
   line(): Line | null;
@@ -65,6 +68,26 @@ export class Coupling {
     this.saveTimer = window.setTimeout(() => {
       for (const one of this.sides) one.model.save_changes();
     }, SAVE_MS);
+  }
+
+  /** Change both sides in one act; neither leads the other. */
+  together(act: () => void): void {
+    this.quiet = true;
+    try {
+      act();
+      for (const { app } of this.sides) app.led.showState();
+    } finally {
+      this.quiet = false;
+    }
+    this.ways.moved();
+  }
+
+  /** Change values of both sides, as one entry of the history of each that differs. */
+  put(patches: readonly [Patch, Patch]): void {
+    const name = `${Date.now()}/${Math.random()}`;
+    this.together(() =>
+      this.sides.forEach(({ app }, side) => app.led.put(patches[side as 0 | 1], name)),
+    );
   }
 
   private watch(side: 0 | 1): void {

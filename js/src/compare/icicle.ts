@@ -17,6 +17,12 @@ export interface Tile {
   width: number;
 }
 
+/** The node at the top, and the one that is marked; -1 for all, and for none. */
+export interface IcicleChoice {
+  top: number;
+  node: number;
+}
+
 const ROW = 20;
 const LEAST_PX = 2;
 const LABEL_PX = 30;
@@ -74,9 +80,10 @@ export class Icicle extends WidePane {
   readonly el = h("section", { class: "hta-diff-pane hta-diff-icicle" });
   private frame: Frame | null = null;
   private top = -1;
+  private revealed = -1;
   private whose = "";
 
-  /** `words` are what the formats call kinds otherwise. */
+  /** `choose` hears first of a tile; `words` are what the formats call kinds otherwise. */
   constructor(
     private readonly choose: (node: number, name: string) => void,
     private readonly words: Record<string, string> = {},
@@ -86,14 +93,25 @@ export class Icicle extends WidePane {
 
   /** `whose`: of which ranks, where not of all that are compared. */
   show(frame: Frame, whose = ""): void {
-    if (whose !== this.whose) this.top = -1;
+    if (whose !== this.whose) this.top = this.revealed = -1;
     this.whose = whose;
     this.frame = frame;
     this.draw();
   }
 
+  /** What is shown, and which tile is marked in it. */
+  get choice(): IcicleChoice {
+    return { top: this.top, node: this.revealed };
+  }
+
+  setChoice({ top, node }: IcicleChoice): void {
+    this.revealed = node;
+    this.zoom(top);
+  }
+
   /** Where a call was selected on a timeline. */
   reveal(node: number): void {
+    this.revealed = node;
     for (const tile of this.el.querySelectorAll<HTMLElement>("[data-node]")) {
       tile.classList.toggle("hta-on", Number(tile.dataset.node) === node);
     }
@@ -190,7 +208,7 @@ export class Icicle extends WidePane {
       "button",
       {
         type: "button",
-        class: "hta-diff-tile",
+        class: node === this.revealed ? "hta-diff-tile hta-on" : "hta-diff-tile",
         "data-node": node,
         title:
           `${text(row, "name")}\n${formatDuration(before)} → ${formatDuration(after)} a step, ` +
@@ -204,9 +222,8 @@ export class Icicle extends WidePane {
         },
         on: {
           click: () => {
-            this.zoom(this.top === node ? number(row, "parent") : node);
             this.choose(node, name);
-            this.reveal(node);
+            this.setChoice({ top: this.top === node ? number(row, "parent") : node, node });
           },
         },
       },

@@ -1,17 +1,19 @@
 /** What is pointed at, picked or marked on one side, shown on the other. */
 
 import type { TimelineApp } from "../app/app";
-import type { Slice, Source } from "../contract";
+import type { SelectionJson, Slice, Source } from "../contract";
 import { writeClauses } from "../dash/clauses";
 import { plural } from "../draw/format";
 import { briefOf, EVERYTHING } from "../app/selection";
-import { type Coupling, other } from "./coupling";
+import { type Coupling, other, type Patch } from "./coupling";
 import type { Icicle } from "./icicle";
 import type { Line } from "./maps";
 import type { PairLines, Tie } from "./pair_lines";
 import type { Partners } from "./partners";
 
 type Side = 0 | 1;
+/** What narrows a selection; null for nothing. */
+type Mark = Partial<SelectionJson> | null;
 
 export interface LinkingWays {
   source: Source;
@@ -26,6 +28,8 @@ export interface LinkingWays {
   swapped(): boolean;
   /** The ranks that are shown of a side; null for all. */
   ranksOf(side: Side): number[] | null;
+  /** Change both sides as one entry of the history; `turn` as in `PairHistory.one`. */
+  choose(patches: readonly [Patch, Patch], turn: () => void): void;
   coupled(): boolean;
   say(words: string | null): void;
   fail(error: unknown): void;
@@ -124,9 +128,9 @@ export class Linking {
     return [app.led.xOf(start), app.led.xOf(end)];
   }
 
-  markNames(names: string[] | null): void {
+  markNames(names: string[] | null, turn: () => void): void {
     const query = names === null ? null : writeClauses({ rest: null, names, kinds: null });
-    this.mark(query === null ? [null, null] : [{ query }, { query }]);
+    this.choose(query === null ? [null, null] : [{ query }, { query }], turn);
     this.ways.say(
       names === null
         ? null
@@ -135,27 +139,32 @@ export class Linking {
   }
 
   /** The calls of a node of the tree; `pair`: of the tree of one pair of ranks. */
-  async markNode(node: number, name: string, pair: number | null): Promise<void> {
+  async markNode(node: number, name: string, pair: number | null, turn: () => void): Promise<void> {
     try {
       const asked = { node, pair };
       const { reply } = await this.ways.source.ask("path_events", asked, this.ways.signal);
-      this.markEvents(reply.events as [number, number][][], name, "call");
+      this.markEvents(reply.events as [number, number][][], name, "call", turn);
     } catch (error) {
       this.ways.fail(error);
     }
   }
 
   /** The events of a row of changes; null for none. */
-  async markChange(row: number | null, name: string, pair: number | null): Promise<void> {
+  async markChange(
+    row: number | null,
+    name: string,
+    pair: number | null,
+    turn: () => void,
+  ): Promise<void> {
     if (row === null) {
-      this.mark([null, null]);
+      this.choose([null, null], turn);
       this.ways.say(null);
       return;
     }
     try {
       const asked = { row, pair };
       const { reply } = await this.ways.source.ask("change_events", asked, this.ways.signal);
-      this.markEvents(reply.events as [number, number][][], name, "event");
+      this.markEvents(reply.events as [number, number][][], name, "event", turn);
     } catch (error) {
       this.ways.fail(error);
     }
@@ -163,12 +172,19 @@ export class Linking {
 
   /** Nothing is marked any more. */
   clear(): void {
-    this.mark([null, null]);
+    for (const side of [0, 1] as const) {
+      this.ways.coupling()?.write(side, "selection", this.marked(side, null));
+    }
   }
 
-  private markEvents(events: [number, number][][], name: string, what: string): void {
+  private markEvents(
+    events: [number, number][][],
+    name: string,
+    what: string,
+    turn: () => void,
+  ): void {
     const [one, two] = events;
-    this.mark([{ ids: one ?? [] }, { ids: two ?? [] }]);
+    this.choose([{ ids: one ?? [] }, { ids: two ?? [] }], turn);
     const counts = this.ways.swapped() ? [two, one] : [one, two];
     this.ways.say(
       `Marked: ${name}, ${plural(counts[0]?.length ?? 0, what)} before and ` +
@@ -176,13 +192,15 @@ export class Linking {
     );
   }
 
-  private mark(selections: [object | null, object | null]): void {
-    for (const side of [0, 1] as const) {
-      const ranks = this.ways.ranksOf(side);
-      const one = selections[side];
-      const selection = one === null && ranks === null ? null : { ...EVERYTHING, ranks, ...one };
-      this.ways.coupling()?.write(side, "selection", selection);
-    }
+  private choose(marks: readonly [Mark, Mark], turn: () => void): void {
+    const patch = (side: Side): Patch => ({ selection: this.marked(side, marks[side]) });
+    this.ways.choose([patch(0), patch(1)], turn);
+  }
+
+  /** The selection of what is marked, on the ranks that are shown. */
+  private marked(side: Side, mark: Mark): SelectionJson | null {
+    const ranks = this.ways.ranksOf(side);
+    return mark === null && ranks === null ? null : { ...EVERYTHING, ranks, ...mark };
   }
 }
 

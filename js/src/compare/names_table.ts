@@ -60,7 +60,7 @@ export class NamesTable extends RowsPane<string> {
   private key: Key = "diff_ns";
   private descending = true;
 
-  /** `choose` gets the full names behind a row; null where it is unchosen. */
+  /** `choose` hears first of the full names behind a row; null where it is unchosen. */
   constructor(private readonly choose: (names: string[] | null) => void) {
     super(10);
     this.input = h("input", {
@@ -156,9 +156,8 @@ export class NamesTable extends RowsPane<string> {
         "data-change": text(row, "change"),
         on: {
           click: () => {
-            this.chosen = on ? null : name;
             this.choose(on ? null : members);
-            this.draw();
+            this.setChoice(on ? null : name);
           },
         },
       },

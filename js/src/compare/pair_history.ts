@@ -5,6 +5,12 @@ import { same } from "../app/history";
 
 type Side = 0 | 1;
 
+interface Entry {
+  sides: Side[];
+  /** Brings what was chosen beside the timelines back to the other end of the entry. */
+  turn?: (() => void) | undefined;
+}
+
 /** What changes on both sides within this was one act. */
 export const TOGETHER_MS = 50;
 
@@ -13,14 +19,20 @@ export const TOGETHER_MS = 50;
  * one keeps their order. `hta_widgets/widgets/pair_history.py` does the same.
  */
 export class PairHistory {
-  private past: Side[][] = [];
-  private future: Side[][] = [];
-  private walking: Side[] | null = null;
+  private past: Entry[] = [];
+  private future: Entry[] = [];
+  private walking = false;
+  private acting: Side[] | null = null;
   private pushedAt = -Infinity;
+  private turnedAt = -Infinity;
 
-  /** `walk` undoes or redoes on one side; false where there is nothing. */
+  /**
+   * `walk` undoes or redoes on one side; false where there is nothing. `both` runs the walk of an
+   * entry of both sides, where neither may lead the other.
+   */
   constructor(
     private readonly walk: (side: Side, way: "undo" | "redo") => boolean,
+    private readonly both: (walk: () => void) => void = (run) => run(),
     private readonly now: () => number = () => performance.now(),
   ) {}
 
@@ -40,11 +52,31 @@ export class PairHistory {
     return this.step(this.future, this.past, "redo");
   }
 
+  /**
+   * Whatever `act` changes, on whichever side, is one entry. `turn` goes with it: it is called for
+   * each undo and redo.
+   */
+  one(act: () => void, turn?: () => void): void {
+    this.acting = [];
+    let sides: Side[];
+    try {
+      act();
+    } finally {
+      sides = this.acting;
+      this.acting = null;
+    }
+    if (sides.length === 0 && turn === undefined) return;
+    this.past.push({ sides, turn });
+    this.future = [];
+    // What follows is another act, however soon.
+    this.pushedAt = -Infinity;
+  }
+
   /** A side's history was `before` and is `after` now. */
   heard(side: Side, before: History, after: History): void {
     const past = after.past.length - before.past.length;
     const future = after.future.length - before.future.length;
-    if (this.walking !== null) return;
+    if (this.walking) return;
     if (past < 0 && future > 0) this.turn(side, this.past, this.future);
     // A change forgets what was undone: where one was, a redo looks like it.
     else if (future < 0 && past > 0 && after.future.length > 0)
@@ -55,47 +87,60 @@ export class PairHistory {
       after.past.length > 0 &&
       (past > 0 || !same(after.past.at(-1), before.past.at(-1)))
     ) {
-      this.push(side);
+      if (this.acting === null) this.push(side);
+      else if (!this.acting.includes(side)) this.acting.push(side);
     }
   }
 
   private push(side: Side): void {
     const at = this.now();
     const last = this.past.at(-1);
-    if (last !== undefined && at - this.pushedAt < TOGETHER_MS && !last.includes(side)) {
-      last.push(side);
+    if (last !== undefined && at - this.pushedAt < TOGETHER_MS && !last.sides.includes(side)) {
+      last.sides.push(side);
     } else {
-      this.past.push([side]);
+      this.past.push({ sides: [side] });
     }
     this.pushedAt = at;
     this.future = [];
   }
 
-  private step(source: Side[][], target: Side[][], way: "undo" | "redo"): boolean {
-    for (let sides = source.pop(); sides !== undefined; sides = source.pop()) {
-      this.walking = [];
-      let done: Side[];
-      try {
+  private step(source: Entry[], target: Entry[], way: "undo" | "redo"): boolean {
+    for (let entry = source.pop(); entry !== undefined; entry = source.pop()) {
+      const { sides, turn } = entry;
+      let done: Side[] = [];
+      const walk = (): void => {
         done = sides.filter((side) => this.walk(side, way));
+      };
+      this.walking = true;
+      try {
+        if (sides.length > 1) this.both(walk);
+        else walk();
       } finally {
-        this.walking = null;
+        this.walking = false;
       }
-      if (done.length === 0) continue;
-      target.push(done);
+      if (done.length === 0 && turn === undefined) continue;
+      turn?.();
+      target.push({ sides: done, turn });
       return true;
     }
     return false;
   }
 
   /** Somebody else undid or redid on one side. */
-  private turn(side: Side, source: Side[][], target: Side[][]): void {
-    for (let at = source.length - 1; at >= 0; at -= 1) {
-      const sides = source[at]!;
-      if (!sides.includes(side)) continue;
-      const rest = sides.filter((one) => one !== side);
-      source.splice(at, 1, ...(rest.length > 0 ? [rest] : []));
-      target.push([side]);
-      return;
+  private turn(side: Side, source: Entry[], target: Entry[]): void {
+    const entry = [...source].reverse().find(({ sides }) => sides.includes(side));
+    if (entry === undefined) return;
+    const rest = entry.sides.filter((one) => one !== side);
+    // What was chosen goes with the side that is heard of first.
+    source.splice(source.indexOf(entry), 1, ...(rest.length > 0 ? [{ sides: rest }] : []));
+    entry.turn?.();
+    const now = this.now();
+    const last = target.at(-1);
+    if (last !== undefined && now - this.turnedAt < TOGETHER_MS && !last.sides.includes(side)) {
+      last.sides.push(side);
+    } else {
+      target.push({ sides: [side], turn: entry.turn });
     }
+    this.turnedAt = now;
   }
 }

@@ -43,8 +43,13 @@ export abstract class RowsPane<Choice> extends Pane {
     this.draw();
   }
 
-  unchoose(): void {
-    this.chosen = null;
+  get choice(): Choice | null {
+    return this.chosen;
+  }
+
+  /** Show what is chosen; null for nothing. */
+  setChoice(choice: Choice | null): void {
+    this.chosen = choice;
     this.draw();
   }
 

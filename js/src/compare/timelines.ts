@@ -11,7 +11,7 @@ import { kernelSays } from "../dash/kernel_words";
 import type { LiveSource } from "../data/offline";
 import { type Arrange, ArrangeChoice, arrangedIn } from "./arrangement";
 import { type Colour, ColourLegend } from "./colour_legend";
-import { Coupling, other } from "./coupling";
+import { Coupling, other, type Patch } from "./coupling";
 import { classParts, eventClasses } from "./event_classes";
 import type { About, Frames, Row } from "./frames";
 import type { Icicle } from "./icicle";
@@ -75,7 +75,10 @@ export class Timelines {
       setTies: () => void this.linking.loadTies(),
     });
     this.linking = this.makeLinking();
-    this.history = new PairHistory((side, way) => this.apps?.[side].led[way]() ?? false);
+    this.history = new PairHistory(
+      (side, way) => this.apps?.[side].led[way]() ?? false,
+      (walk) => this.coupling?.together(walk),
+    );
     this.places = [h("div", { class: "hta-diff-side" }), h("div", { class: "hta-diff-side" })];
     this.el = h(
       "section",
@@ -208,20 +211,22 @@ export class Timelines {
     this.linking.clear();
   }
 
-  /** One pair of steps, or all, as wide on both sides. */
-  showStep(row: Row | null): void {
+  /** One pair of steps, or all, as wide on both sides; `turn` as in `PairHistory.one`. */
+  showStep(row: Row | null, turn: () => void): void {
     if (row === null) {
-      for (const side of [0, 1] as const) this.show(side, [...this.ways.scenes[side].range]);
+      const [before, after] = this.ways.scenes;
+      this.choose([{ view: [...before.range] }, { view: [...after.range] }], turn);
       return;
     }
     const start = (side: string): number => Number(row[`${side}_start_ns`]);
     const long = Math.max(
       ...["before", "after"].map((side) => Number(row[`${side}_end_ns`]) - start(side)),
     );
-    for (const place of [0, 1] as const) {
-      const from = start(place === 0 ? "before" : "after");
-      this.show(this.sideAt(place), [from, from + long]);
-    }
+    const views = (["before", "after"] as const).map((side): Patch => {
+      const from = start(side);
+      return { view: [Math.floor(from), Math.ceil(from + long)] };
+    });
+    this.choose([views[this.sideAt(0)]!, views[this.sideAt(1)]!], turn);
   }
 
   walk(way: "undo" | "redo"): boolean {
@@ -229,9 +234,12 @@ export class Timelines {
     return this.history[way]();
   }
 
-  private show(side: Side, view: [number, number]): void {
-    this.coupling?.write(side, "view", view);
-    this.apps?.[side].led.showView(view);
+  /** What is chosen beside the timelines is one entry, with what it changes on either. */
+  private choose(patches: readonly [Patch, Patch], turn: () => void): void {
+    // A gesture that still settles is an entry before this one.
+    for (const app of this.apps ?? []) app.settle();
+    this.history.one(() => this.coupling?.put(patches), turn);
+    this.ways.historyChanged();
   }
 
   // --- parts --------------------------------------------------------------------------------------
@@ -251,6 +259,7 @@ export class Timelines {
       line: () => this.line,
       swapped,
       ranksOf: (side) => this.ranksOf(side),
+      choose: (patches, turn) => this.choose(patches, turn),
       coupled: () => model.get("coupled") === true,
       say,
       fail,

@@ -83,6 +83,22 @@ def test_both_sides_have_one_history(view):
     assert not view.undo()
 
 
+def test_what_the_page_changes_on_both_sides_at_once_is_one_change(view):
+    for act in ("1", "2"):
+        for timeline in view.sides:
+            state = timeline.state
+            past = [*state._history["past"], state.snapshot()]
+            history = {"past": past, "future": [], "together": act}
+            state.set_state({"view": (10, 1_000 * int(act)), "_history": history})
+    assert view.undo()
+    assert [timeline.view for timeline in view.sides] == [(10, 1_000)] * 2
+    assert view.undo()
+    assert [timeline.view for timeline in view.sides] == [t.whole for t in view.sides]
+    assert not view.undo()
+    assert view.redo()
+    assert [timeline.view for timeline in view.sides] == [(10, 1_000)] * 2
+
+
 def test_the_pair_is_written_as_one_trace(view, tmp_path):
     report = view.export(tmp_path / "pair.json.gz")
     again = hw.load(tmp_path / "pair.json.gz", cache=False, progress=False)

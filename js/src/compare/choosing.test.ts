@@ -1,0 +1,109 @@
+/** A click that chooses goes back and forth with the history: what is marked, and the sums below. */
+
+import { expect, test, vi } from "vitest";
+import { Charts, type ChartsWays } from "./charts";
+import type { About, Frame, Frames } from "./frames";
+
+function frame(columns: Frame["columns"], attrs: Frame["attrs"] = {}): Frame {
+  return { rows: Object.values(columns)[0]?.length ?? 0, columns, attrs };
+}
+
+const slots = frame({
+  slot: [0, 1],
+  before_label: ["ProfilerStep#7", "ProfilerStep#8"],
+  after_label: ["ProfilerStep#7", "ProfilerStep#8"],
+  before_start_ns: [100, 200],
+  before_end_ns: [200, 400],
+  after_start_ns: [1000, 1150],
+  after_end_ns: [1150, 1270],
+  common_start_ns: [100, 250],
+  common_end_ns: [250, 450],
+  delta_ns: [50, -80],
+});
+const sums = frame(
+  { kind: ["compute"], before_ns: [100], after_ns: [120], diff_ns: [20] },
+  { before_ns: 100, after_ns: 120 },
+);
+const names = frame({
+  name: ["gemm", "copy"],
+  kind: ["compute", "memory"],
+  before_count: [1, 1],
+  after_count: [1, 1],
+  before_ns: [60, 40],
+  after_ns: [90, 30],
+  diff_ns: [30, -10],
+  change: ["slower", "faster"],
+  replaced_by: ["", ""],
+});
+
+function shown() {
+  const turns: (() => void)[] = [];
+  const held = (name: string): Frame =>
+    name.startsWith("slots")
+      ? slots
+      : name.startsWith("names")
+        ? names
+        : name === "steps"
+          ? frame({ before_ns: [100, 200], after_ns: [150, 120], diff_ns: [50, -80] })
+          : sums;
+  const about = {
+    labels: ["a", "b"],
+    rank_pairs: [[0, 0]],
+    kind_words: {},
+    has_events: true,
+    has_device: true,
+    steps: 2,
+  } as unknown as About;
+  const ways = {
+    frames: { get: (name: string) => Promise.resolve(held(name)) } as unknown as Frames,
+    about,
+    swapped: () => false,
+    showStep: (_row: unknown, turn: () => void) => turns.push(turn),
+    markNames: (_names: unknown, turn: () => void) => turns.push(turn),
+    say: () => undefined,
+    fail: (error: unknown) => {
+      throw error;
+    },
+  } as unknown as ChartsWays;
+  const charts = new Charts(ways);
+  charts.strip.setWidth(900);
+  const lanes = frame({ slot: [] });
+  charts.strip.show({
+    labels: ["a", "b"],
+    slots,
+    lanes,
+    totals: [300, 270],
+    median: null,
+    whose: "",
+  });
+  charts.names.show(names);
+  const pressed = (part: "strip" | "names"): string[] =>
+    [...charts[part].el.querySelectorAll("[aria-pressed=true]")].map(
+      (one) => one.getAttribute("aria-label") ?? one.textContent ?? "",
+    );
+  return { charts, turns, pressed };
+}
+
+test("a step and a name go back to what was chosen before them, and forth again", async () => {
+  const { charts, turns, pressed } = shown();
+  const title = (): string => charts.waterfall.el.querySelector("h3")?.textContent ?? "";
+  charts.strip.el.querySelectorAll(".hta-diff-slot")[1]!.dispatchEvent(new MouseEvent("click"));
+  await vi.waitFor(() => expect(turns).toHaveLength(1));
+  await vi.waitFor(() => expect(title()).toContain("in Step #8"));
+  charts.names.el.querySelector<HTMLElement>("[data-change=faster]")!.click();
+  expect(turns).toHaveLength(2);
+  expect(pressed("names")).toEqual(["copy"]);
+
+  turns[1]!();
+  expect(pressed("names")).toEqual([]);
+  expect(pressed("strip")).toHaveLength(1);
+  turns[0]!();
+  expect(pressed("strip")).toEqual([]);
+  await vi.waitFor(() => expect(title()).not.toContain("in Step"));
+
+  turns[0]!();
+  expect(pressed("strip")[0]).toContain("#8");
+  await vi.waitFor(() => expect(title()).toContain("in Step #8"));
+  turns[1]!();
+  expect(pressed("names")).toEqual(["copy"]);
+});
