@@ -34,6 +34,8 @@ class PairHistory:
         self._future: list[tuple[int, ...]] = []
         self._group: list[int] | None = None
         self._together: str | None = None
+        #: what is left of an entry that somebody else has begun to undo or redo
+        self._rest: tuple[int, ...] | None = None
         for place, view in enumerate(views):
             view.state.observe(
                 lambda change, place=place: self._heard(place, change["old"], change["new"]),
@@ -62,7 +64,7 @@ class PairHistory:
     def _step(self, source: list[tuple[int, ...]], target: list[tuple[int, ...]], way: str) -> bool:
         while source:
             places = source.pop()
-            self._together = None
+            self._together = self._rest = None
             self._group = []
             try:
                 done = [place for place in places if getattr(self._views[place], way)()]
@@ -98,14 +100,20 @@ class PairHistory:
     def _push(self, places: tuple[int, ...]) -> None:
         self._past.append(places)
         self._future.clear()
-        self._together = None
+        self._together = self._rest = None
 
-    @staticmethod
-    def _turn(place: int, source: list[tuple[int, ...]], target: list[tuple[int, ...]]) -> None:
-        """Somebody else undid or redid on one side."""
+    def _turn(
+        self, place: int, source: list[tuple[int, ...]], target: list[tuple[int, ...]]
+    ) -> None:
+        """Somebody else undid or redid on one side; of an entry of both, one by one."""
         for at in reversed(range(len(source))):
-            if place in source[at]:
-                rest = tuple(one for one in source[at] if one != place)
+            entry = source[at]
+            if place in entry:
+                rest = tuple(one for one in entry if one != place)
                 source[at : at + 1] = [rest] if rest else []
-                target.append((place,))
+                if entry is self._rest and target:
+                    target[-1] = (*target[-1], place)
+                else:
+                    target.append((place,))
+                self._rest = rest or None
                 return

@@ -97,6 +97,13 @@ def test_what_the_page_changes_on_both_sides_at_once_is_one_change(view):
     assert not view.undo()
     assert view.redo()
     assert [timeline.view for timeline in view.sides] == [(10, 1_000)] * 2
+    # The page undoes and redoes both as well: one by one is heard, and one it stays.
+    for way in ("undo", "redo"):
+        for timeline in view.sides:
+            getattr(timeline.state, way)()
+    assert view.undo()
+    assert [timeline.view for timeline in view.sides] == [t.whole for t in view.sides]
+    assert not view.undo()
 
 
 def test_the_pair_is_written_as_one_trace(view, tmp_path):
