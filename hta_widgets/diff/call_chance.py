@@ -50,11 +50,15 @@ def chance_by_call(
     paths: list[Ints] = []
     draws: list[Ints] = []
     gaps: tuple[list[Ints], list[Ints]] = ([], [])
-    every = zip(matches.ranks, node_times(diff), chosen, strict=True)
-    for number, (one, times, kept) in enumerate(every):
+    every = zip(matches.ranks, matches.shared_paths, node_times(diff), chosen, strict=True)
+    for number, (one, paths_of, times, kept) in enumerate(every):
         nodes = np.flatnonzero(kept & (one.trees[0].slot < diff.step_count))
         partner = one.partner[0][nodes]
-        path = one.path[0][nodes]
+        # In an order that is the same with the sides turned round.
+        places = one.trees[0].order[nodes], one.trees[1].order[partner]
+        ordered = np.lexsort((np.minimum(*places), places[0] + places[1]))
+        nodes, partner = nodes[ordered], partner[ordered]
+        path = paths_of[0][nodes]
         alone = ~_communicates(one.trees[0])[nodes]
         paths.append(path)
         draws.append((numbered(path) & _NTH) * len(matches.ranks) + np.where(alone, number, 0))

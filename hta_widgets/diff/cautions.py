@@ -27,8 +27,8 @@ _VENDORS = (
 class Caution(NamedTuple):
     """One thing to know, and what it is about.
 
-    ``kind`` is one of ``gpu, vendor, world_size, ranks, rank, steps, clock, resolution, format,
-    stacks, device``.
+    ``kind`` is one of ``empty, gpu, vendor, world_size, ranks, rank, steps, clock, resolution,
+    format, stacks, device``.
     """
 
     kind: str
@@ -44,6 +44,13 @@ def cautions_of(diff: Comparison) -> list[Caution]:
         if one and other and one != other:
             found.append(Caution(kind, f"{words} {one} → {other}"))
 
+    empty = [side.label for side in diff.sides if _is_empty(side)]
+    if len(empty) == 2:
+        text = f"{empty[0]} and {empty[1]} hold no events: there is nothing to compare"
+        found.append(Caution("empty", text))
+    elif empty:
+        text = f"{empty[0]} holds no events: all of the other side is without a counterpart"
+        found.append(Caution("empty", text))
     differ("vendor", "different makers of GPUs:", _vendor(before), _vendor(after))
     differ("gpu", "different GPUs:", _gpus(before), _gpus(after))
     differ("format", "different formats:", _formats(before), _formats(after))
@@ -71,10 +78,17 @@ def cautions_of(diff: Comparison) -> list[Caution]:
             Caution("stacks", f"only {having.label} holds Python functions: they are left out")
         )
     works = [_has_work(side) for side in diff.sides]
-    if works[0] != works[1]:
+    if works[0] != works[1] and not empty:
         lacking = after if works[0] else before
         found.append(Caution("device", f"{lacking.label} holds no device work"))
     return found
+
+
+def _is_empty(side: RunSide) -> bool:
+    """Whether a selection holds nothing; profiles, which have no events, say all in tables."""
+    return not any(
+        len(part.rows) or part.trace.format == "mpi-profile" for part in side.parts.values()
+    )
 
 
 def _ranks(diff: Comparison) -> list[Caution]:

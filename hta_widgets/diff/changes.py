@@ -138,7 +138,9 @@ def _structure(diff: Comparison, matches: Matches, told: set[int]) -> Iterator[_
     cells = diff.step_count * max(len(matches.ranks), 1)
     length = max(_step_ns(side) for side in diff.sides)
     found: dict[tuple[str, str, int], _Group] = {}
-    for one, times in zip(matches.ranks, node_times(diff), strict=True):
+    for one, shared, times in zip(
+        matches.ranks, matches.shared_paths, node_times(diff), strict=True
+    ):
         for k, tree in enumerate(one.trees):
             for word, measure, nodes in _outermost(one, k, diff.step_count):
                 below = times[k].below_ns[nodes]
@@ -146,7 +148,8 @@ def _structure(diff: Comparison, matches: Matches, told: set[int]) -> Iterator[_
                 path = one.path[k][nodes]
                 if measure == "kernel":
                     above = np.array(matches.path_parent, dtype=np.int64)[path]
-                    told.update(above.tolist())
+                    owner = tree.parent[nodes]
+                    told.update(shared[k][owner[owner >= 0]].tolist())
                 # Replaced work is told of by its operator.
                 group = above if word == "replaced" else path
                 name = np.array(matches.path_name, dtype=np.int64)[group]
@@ -173,7 +176,7 @@ def _structure(diff: Comparison, matches: Matches, told: set[int]) -> Iterator[_
             word,
             measure,
             names[code],
-            callers[change.path()],
+            callers[change.path(matches.rank_of_path)],
             len(change.paths),
             change.counts[0].sum() / cells,
             change.counts[1].sum() / cells,
@@ -207,9 +210,9 @@ class _Group:
         """In how many steps it happens."""
         return int((self.counts.sum(axis=0) > 0).sum())
 
-    def path(self) -> int:
+    def path(self, rank_of_path: Ints) -> int:
         """Return the path with most time."""
-        return max(self.paths, key=self.paths.__getitem__)
+        return max(self.paths, key=lambda path: (self.paths[path], -rank_of_path[path]))
 
     def names(self, texts: list[str]) -> tuple[list[str], list[str]]:
         before, after = (sorted(texts[code] for code in side) for side in self._names)
@@ -246,8 +249,8 @@ def _times(diff: Comparison, matches: Matches, told: set[int]) -> tuple[list[_Ch
     per_side = []
     for k in (0, 1):
         nodes = [times[k] for times in node_times(diff)]
-        # What moved counts where it was before, on both sides.
-        paths = [one.path[0] if k == 0 else one.path_before() for one in matches.ranks]
+        # What moved counts in one place, on both sides.
+        paths = [shared[k] for shared in matches.shared_paths]
         host = step_sums(
             diff, matches, k, [one.host_self_ns for one in nodes], paired_nodes[k], paths
         )
@@ -304,7 +307,10 @@ def _times(diff: Comparison, matches: Matches, told: set[int]) -> tuple[list[_Ch
         counted = [float(per_side[k][2][:, where].mean(axis=0).sum()) for k in (0, 1)]
         most_at = max(
             where,
-            key=lambda path: max(float(per_side[1][m][:, path].sum()) for m in (0, 1)),
+            key=lambda path: (
+                max(float(side[m][:, path].sum()) for side in per_side for m in (0, 1)),
+                -matches.rank_of_path[path],
+            ),
         )
         measure_words = " and ".join(("device", "host")[m] for m in sorted(measures))
         found.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -70,7 +71,8 @@ def findings(diff: Comparison) -> list[Finding]:
     than 20 %. Where the steps do not differ but are made up otherwise, that comes first: kinds of
     time whose share of the step differs by more than 5 % of it and not by chance (Welch's test over
     the steps at 1 %, divided by the number of kinds), with one step on a side by more than 20 %.
-    Without any difference the list is empty.
+    Turned round, the same is told the other way. Without any difference the list is empty, but for
+    a caution where a side holds nothing.
 
     Parameters
     ----------
@@ -93,15 +95,16 @@ def findings(diff: Comparison) -> list[Finding]:
         if not formats & set(BYTEPS):
             found += _of_changes(diff)
     found += [Finding(*said) for said in format_findings(diff)]
+    told = diff.cautions if found else [one for one in diff.cautions if one.kind == "empty"]
+    cautions = [Finding("caution", f"{_upper(one.text)}.", 0.0) for one in told]
     if found:
-        found += [Finding("caution", f"{_upper(one.text)}.", 0.0) for one in diff.cautions]
         if diff.before.has_steps and diff.step_count == 1:
             text = "With one step on each side, what is particular to it looks like a change."
-            found.append(Finding("caution", text, 0.0))
+            cautions.append(Finding("caution", text, 0.0))
         if not formats & set(BYTEPS) and not splits_communication(diff):
             text = "Communication includes waiting for other ranks, whose events are not here."
-            found.append(Finding("caution", text, 0.0))
-    return found
+            cautions.append(Finding("caution", text, 0.0))
+    return found + cautions
 
 
 def _of_steps(diff: Comparison) -> list[Finding]:
@@ -127,7 +130,11 @@ def _of_changes(diff: Comparison) -> list[Finding]:
         found.append(_pace(told[alike], unit))
     told = told[~alike]
     is_mpi = bool(diff.before.formats & set(MPI))
-    found += [_change(row, unit, is_mpi=is_mpi) for row in _rows(told.head(_MOST_CHANGES))]
+    shown = told.head(_MOST_CHANGES)
+    found += [
+        _change(row, unit, where, is_mpi=is_mpi)
+        for row, where in zip(_rows(shown), _places(shown), strict=True)
+    ]
     left = len(told) - _MOST_CHANGES
     if left > 0:
         found.append(Finding("more", f"{plural(left, 'more change')} in the table.", 0.0))
@@ -148,7 +155,7 @@ def _headline(diff: Comparison, before: int, after: int) -> Finding:
     share = share_delta((after - before) / before) if before else "new"
     return Finding(
         "headline",
-        f"After takes {duration(abs(after - before))} {way}: {duration(before)} → "
+        f"After takes {duration(abs(after - before))} {way}{_over(diff)}: {duration(before)} → "
         f"{duration(after)}, {share}{mean}.",
         float(after - before),
     )
@@ -174,9 +181,15 @@ def _composition(diff: Comparison, by_kind: pd.DataFrame, before: int, after: in
         lead = f"The {what} {verb} as long"
     else:
         lead = f"That the {what} {verb} longer or less may be chance ({share_delta(share)})"
+    over = f",{_over(diff)}" if diff.step_count > 1 else ""
     mean = ", means over ranks" if _is_mean(diff) else ""
     first = float(shown["diff_ns"].iloc[0])
-    return [Finding("composition", f"{lead}, but {listed}{mean}.", first)]
+    return [Finding("composition", f"{lead}, but {listed}{over}{mean}.", first)]
+
+
+def _over(diff: Comparison) -> str:
+    """Return what times are sums over, where that is more than one step."""
+    return f" over {plural(diff.step_count, 'step')}" if diff.step_count > 1 else ""
 
 
 def _is_mean(diff: Comparison) -> bool:
@@ -213,8 +226,8 @@ def _name(diff: Comparison, before: int, after: int) -> list[Finding]:
     return [
         Finding(
             "name",
-            f"{row.name} goes from {_times(row.before_count)} to {_times(row.after_count)} "
-            f"({duration_delta(row.diff_ns)}).",
+            f"{row.name} goes from {_times(row.before_count)} to {_times(row.after_count)}"
+            f"{_over(diff)} ({duration_delta(row.diff_ns)}).",
             float(row.diff_ns),
         )
         for row in _rows(table.head(1))
@@ -243,19 +256,31 @@ def _steps(by_step: pd.DataFrame, total: int) -> list[Finding]:
 
 def _alike(told: pd.DataFrame) -> npt.NDArray[np.bool_]:
     """Return which operators are slower, or faster, by one factor: as many as make a rule."""
-    before = told["before_ns"].to_numpy(dtype=np.float64)
-    timed = told["change"].isin(["slower", "faster"]).to_numpy(dtype=bool) & (before > 0)
-    share = told["diff_ns"].to_numpy(dtype=np.float64) / np.where(timed, before, np.nan)
+    ratio = _log_ratio(told)
+    timed = np.isfinite(ratio)
     if timed.sum() < _RULE:
         return np.zeros(len(told), dtype=bool)
-    middle = float(np.nanmedian(share))
-    alike: npt.NDArray[np.bool_] = timed & (np.abs(share - middle) <= 0.2 * abs(middle))
+    middle = float(np.median(ratio[timed]))
+    alike: npt.NDArray[np.bool_] = timed & (np.abs(ratio - middle) <= 0.2 * abs(middle))
     return alike if alike.sum() >= max(_RULE, timed.sum() / 2) else np.zeros(len(told), dtype=bool)
+
+
+def _log_ratio(told: pd.DataFrame) -> npt.NDArray[np.float64]:
+    """Return how many times as long operators take, as a logarithm; NaN of all that are not timed.
+
+    Turned round it is the same with the other sign, as a share of the time before is not.
+    """
+    times = [told[f"{side}_ns"].to_numpy(dtype=np.float64) for side in ("before", "after")]
+    timed = told["change"].isin(["slower", "faster"]).to_numpy(dtype=bool)
+    known = timed & (times[0] > 0) & (times[1] > 0)
+    before, after = (np.where(known, time, np.nan) for time in times)
+    found: npt.NDArray[np.float64] = np.log(after / before)
+    return found
 
 
 def _pace(told: pd.DataFrame, unit: str) -> Finding:
     total = float(told["diff_ns"].sum())
-    middle = float((told["diff_ns"] / told["before_ns"]).median())
+    middle = float(np.expm1(np.median(_log_ratio(told))))
     word = "slower" if total > 0 else "faster"
     return Finding(
         "pace",
@@ -265,8 +290,38 @@ def _pace(told: pd.DataFrame, unit: str) -> Finding:
     )
 
 
-def _change(row: Any, unit: str, *, is_mpi: bool) -> Finding:
-    name = short_name(row.name)
+def _places(told: pd.DataFrame) -> list[str]:
+    """Return where each of some changes is, of names that are told of more than once; else nothing.
+
+    That is what calls it in the place with most time: the innermost caller that the others do not
+    have.
+    """
+    names = [short_name(name) for name in told["name"]]
+    callers = [path.split(" > ") if path else [] for path in told["path"]]
+    often = Counter(names)
+    found = []
+    for row, (name, mine, places) in enumerate(zip(names, callers, told["places"], strict=True)):
+        if often[name] == 1:
+            found.append("")
+            continue
+        others = {
+            caller
+            for k, theirs in enumerate(callers)
+            if names[k] == name and k != row
+            for caller in theirs
+        }
+        if not mine and not others:
+            found.append("")
+            continue
+        own = [caller for caller in mine if caller not in others] or mine
+        where = f" in {short_name(own[-1])}" if own else " outside of other operators"
+        more = int(places) - 1
+        found.append(where + f" and {plural(more, 'other place')}" * (more > 0))
+    return found
+
+
+def _change(row: Any, unit: str, where: str, *, is_mpi: bool) -> Finding:
+    name = f"{short_name(row.name)}{where}"
     word = str(row.change)
     delta = f"{duration_delta(row.diff_ns)}{unit}" if row.diff_ns else ""
     if word in {"slower", "faster"}:

@@ -137,8 +137,8 @@ def _stage(row: Any, measure: str, before: float, after: float) -> str:
     change = f", {share_delta((after - before) / before)}" if before else ""
     way = "longer" if after > before else "less"
     return (
-        f"{what} takes {way}: {duration(before)} → {duration(after)} a step and GPU, partitions "
-        f"added up{change}."
+        f"{what} takes {way}: {duration(before)} → {duration(after)} a step and GPU that has it, "
+        f"partitions added up{change}."
     )
 
 

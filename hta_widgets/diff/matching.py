@@ -46,6 +46,31 @@ class Matches:
     path_kind: list[int]
 
     @cached_property
+    def rank_of_path(self) -> Ints:
+        """Of each path its place among all, the deepest first, then by their names.
+
+        Numbers of paths depend on which side was read first; this does not.
+        """
+        names, depth = self.pool.names, [0] * len(self.path_name)
+        for path, parent in enumerate(self.path_parent):
+            depth[path] = depth[parent] + 1 if parent >= 0 else 0
+        every = zip(self.callers, self.path_name, self.path_kind, strict=True)
+        keys = [
+            (-depth[k], above, names[name], kind) for k, (above, name, kind) in enumerate(every)
+        ]
+        found = np.empty(len(keys), dtype=np.int64)
+        found[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
+        return found
+
+    @cached_property
+    def shared_paths(self) -> list[tuple[Ints, Ints]]:
+        """Of each pair of ranks and side the path of every node, one for both of a pair."""
+        return [
+            (one.shared_path(0, self.rank_of_path), one.shared_path(1, self.rank_of_path))
+            for one in self.ranks
+        ]
+
+    @cached_property
     def callers(self) -> list[str]:
         """Of each path what calls it, outermost first, ``" > "`` between."""
         names, texts = self.pool.names, [""] * len(self.path_name)
@@ -77,7 +102,7 @@ def match(diff: Comparison) -> Matches:
             rank_tree(diff.before, before, pool, stacks=stacks),
             rank_tree(diff.after, after, pool, stacks=stacks),
         )
-        found = TreeMatcher(trees, len(pool)).run()
+        found = TreeMatcher(trees, pool.hashes()).run()
         found.path = (_paths(trees[0], paths), _paths(trees[1], paths))
         matches.ranks.append(found)
     for parent, name, kind in paths:
@@ -118,7 +143,9 @@ def _judge(matches: Matches) -> None:
         (one.trees[0].durations[rows], one.trees[1].durations[one.partner[0][rows]])
         for one, rows in zip(matches.ranks, chosen, strict=True)
     ]
-    path = joined([one.path[0][rows] for one, rows in zip(matches.ranks, chosen, strict=True)])
+    path = joined(
+        [paths[0][rows] for paths, rows in zip(matches.shared_paths, chosen, strict=True)]
+    )
     before, after = (joined([time[k] for time in times]) for k in (0, 1))
     diff = after - before
     finest = max(tree.part.trace.resolution_ns for one in matches.ranks for tree in one.trees)

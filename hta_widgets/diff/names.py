@@ -79,7 +79,7 @@ def names(
     -------
     DataFrame
         One row per name, by size of the difference. Counts and times are of the steps that are
-        compared, of several ranks means over the ranks:
+        compared, of several ranks means over all ranks, those included that never run it:
 
         - ``name`` (str), ``kind`` (category)
         - ``before_count, after_count`` (float64), ``before_ns, after_ns, diff_ns`` (int64)

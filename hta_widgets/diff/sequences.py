@@ -25,7 +25,8 @@ def aligned_places(a: Ints, b: Ints, a_hash: Hashes, b_hash: Hashes) -> Ints:
 
     Only elements of one name pair. Among all pairings that keep the order, the one is taken that
     pairs most, where elements that are alike in all below them count half as much again. Long
-    sequences are first parted at elements, or runs of them, that occur once on each side.
+    sequences are first parted at elements, or runs of them, that occur once on each side. Turned
+    round, with `b` first, the same elements pair.
 
     Parameters
     ----------
@@ -34,6 +35,9 @@ def aligned_places(a: Ints, b: Ints, a_hash: Hashes, b_hash: Hashes) -> Ints:
     a_hash, b_hash : array of uint64
         What an element is with all below it.
     """
+    # Of pairings that are worth as much, what the sequences hold decides, not which is given first.
+    if (len(b), b_hash.tobytes()) < (len(a), a_hash.tobytes()):
+        return aligned_places(b, a, b_hash, a_hash)[:, ::-1]
     found: list[tuple[int, int, int]] = []  # place in a, place in b, length of the run
     _align(a, b, a_hash, b_hash, 0, 0, found)
     if not found:

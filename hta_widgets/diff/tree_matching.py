@@ -48,21 +48,35 @@ class Matched:
     status: tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]
     path: tuple[Ints, Ints] = field(default=(np.empty(0, np.int64), np.empty(0, np.int64)))
 
-    def path_before(self) -> Ints:
-        """Return for each node after the path of its partner before, or its own."""
-        partner = self.partner[1]
-        found = self.path[1].copy()
-        found[partner >= 0] = self.path[0][partner[partner >= 0]]
+    def shared_path(self, side: int, rank_of_path: Ints) -> Ints:
+        """Return for each node a path that its partner has, too: the first of theirs.
+
+        Parameters
+        ----------
+        side : int
+        rank_of_path : array of int
+            As `hta_widgets.diff.matching.Matches` has it.
+        """
+        own = self.path[side]
+        nodes = np.flatnonzero(self.partner[side] >= 0)
+        theirs = self.path[1 - side][self.partner[side][nodes]]
+        first = rank_of_path[theirs] < rank_of_path[own[nodes]]
+        if not first.any():
+            return own
+        found = own.copy()
+        found[nodes[first]] = theirs[first]
         return found
 
 
 class TreeMatcher:
-    """Matches two trees from the outermost operators down."""
+    """Matches two trees from the outermost operators down.
 
-    def __init__(self, trees: tuple[RankTree, RankTree], names: int) -> None:
+    Neither side is preferred: the other way round the same nodes find each other.
+    """
+
+    def __init__(self, trees: tuple[RankTree, RankTree], name_hashes: Hashes) -> None:
         self.trees = trees
-        mixed_names = mixed(np.arange(names, dtype=np.uint64))
-        self.hashes = tuple(tree.hashes(mixed_names) for tree in trees)
+        self.hashes = tuple(tree.hashes(name_hashes) for tree in trees)
         self.partner = tuple(np.full(len(tree), -1, dtype=np.int64) for tree in trees)
         self.replaced = tuple(np.zeros(len(tree), dtype=bool) for tree in trees)
         self.moved = tuple(np.zeros(len(tree), dtype=bool) for tree in trees)
@@ -177,15 +191,23 @@ class TreeMatcher:
         encloses the other, and with it whose call a third is.
         """
         for _ in range(_ROUNDS):
-            found = [self._touching(0)[:, ::-1], self._touching(1)]
-            for pairs in found:
-                # Of what both ways found, the first way stays.
-                free = (self.partner[0][pairs[:, 0]] < 0) & (self.partner[1][pairs[:, 1]] < 0)
-                self._join(pairs[free])
-                goes_on = free & (self.trees[0].kind[pairs[:, 0]] == OPERATOR)
-                self._down(pairs[goes_on, 0], pairs[goes_on, 1], moved=False)
-            if not any(map(len, found)):
+            ways = np.concatenate([self._touching(0)[:, ::-1], self._touching(1)])
+            if not len(ways):
                 return
+            # Where both ways found something for one call, that stays which comes first on both
+            # sides: pairs that share a call cannot come equally early.
+            early = sum(tree.order[ways[:, k]] for k, tree in enumerate(self.trees))
+            taken: tuple[set[int], set[int]] = (set(), set())
+            kept = []
+            for a, b in ways[np.argsort(early, kind="stable")].tolist():
+                if a not in taken[0] and b not in taken[1]:
+                    taken[0].add(a)
+                    taken[1].add(b)
+                    kept.append((a, b))
+            pairs = np.array(kept, dtype=np.int64)
+            self._join(pairs)
+            goes_on = self.trees[0].kind[pairs[:, 0]] == OPERATOR
+            self._down(pairs[goes_on, 0], pairs[goes_on, 1], moved=False)
 
     def _touching(self, side: int) -> Ints:
         """Return calls of the other side and of this one, of which only this one has a parent.
@@ -291,15 +313,16 @@ def _lanes(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
             profile.setdefault(lane, {})[name, work] = count
         profiles.append(profile)
     alike = [
-        (sum(min(count, theirs.get(key, 0)) for key, count in mine.items()), -a, -b)
+        (sum(min(count, theirs.get(key, 0)) for key, count in mine.items()), -a - b, a, b)
         for a, mine in profiles[0].items()
         for b, theirs in profiles[1].items()
     ]
     number = [np.full(len(tree.part.table.tracks) + 1, -1, dtype=np.int64) for tree in trees]
     following = 0
-    for score, a, b in sorted(alike, reverse=True):
-        if score > 0 and number[0][-a] < 0 and number[1][-b] < 0:
-            number[0][-a] = number[1][-b] = following
+    # Of those that run as much of the same the first on both sides, whichever side is which.
+    for score, _, a, b in sorted(alike, reverse=True):
+        if score > 0 and number[0][a] < 0 and number[1][b] < 0:
+            number[0][a] = number[1][b] = following
             following += 1
     for k, profile in enumerate(profiles):
         for lane in profile:

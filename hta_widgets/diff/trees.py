@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +39,7 @@ class NamePool:
 
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
+        self._hashes: list[int] = []
 
     def codes(self, names: list[str]) -> Ints:
         """Return the code of each name."""
@@ -51,6 +54,18 @@ class NamePool:
     def names(self) -> list[str]:
         """The names, by code."""
         return list(self._codes)
+
+    def hashes(self) -> Hashes:
+        """Return a number for each name that tells the name, by code.
+
+        Codes depend on which side was read first; what is made of these does not.
+        """
+        new = itertools.islice(self._codes, len(self._hashes), None)
+        self._hashes += [
+            int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest())
+            for text in new
+        ]
+        return np.array(self._hashes, dtype=np.uint64)
 
     def __len__(self) -> int:
         return len(self._codes)
@@ -105,14 +120,14 @@ class RankTree:
         """How long each lasts within the window."""
         return self.part.durations(self.rows)
 
-    def hashes(self, mixed_names: Hashes) -> Hashes:
+    def hashes(self, name_hashes: Hashes) -> Hashes:
         """Return for each node what it is with all operators and work below it, in order.
 
         Collectives of one name are told apart by what they move.
         """
-        own = mixed_names[self.name].copy()
+        own = name_hashes[self.name].copy()
         stated = self.content >= 0
-        own[stated] += mixed(mixed_names[self.content[stated]])
+        own[stated] += mixed(name_hashes[self.content[stated]])
         counted = self.kind != CALL
         # Places among siblings: their order decides, not their distance.
         for members in reversed(self.forest.levels[1:]):

@@ -2,6 +2,7 @@
 
 import pytest
 from support import golden
+from support.turned import assert_mirrored
 
 from hta_widgets import diff as hd
 
@@ -72,15 +73,32 @@ def test_steps_of_two_real_jobs(pair):
     ]
     # What shared/design/diff.png says of them (its last digits are those of an earlier rule).
     assert texts[:4] == [
-        "After takes 279 ms longer: 465 ms → 744 ms, +60 %.",
+        "After takes 279 ms longer over 6 steps: 465 ms → 744 ms, +60 %.",
         (
             "Compute grows by 266 ms and exposed copies by 77.2 ms; "
             "idle time of the device shrinks by 49.1 ms and exposed communication by 14.6 ms."
         ),
-        "Memcpy DtoD goes from 18 to 4 645 (+90.2 ms).",
+        "Memcpy DtoD goes from 18 to 4 645 over 6 steps (+90.2 ms).",
         "Every step is slower; step 1011 most, +90.2 ms.",
     ]
     assert any(text.startswith("CompiledFunction is new: 1 a step") for text in texts)
+    # A name that is slower in one place and faster in another is told with its place.
+    twice = [text for text in texts if text.startswith("nccl:all_to_all")]
+    assert [text.split(" on the")[0] for text in twice] == [
+        "nccl:all_to_all in record_param_comms is slower",
+        "nccl:all_to_all in ## all2all_data:lengths ## is faster",
+    ]
+
+
+def test_turned_round_two_real_jobs_tell_the_same():
+    sides = [golden.whole(f"hta_tests__trace_diff__{side}") for side in ("control", "test")]
+    there, back = assert_mirrored(*sides)
+    told = [
+        next(one.text for one in hd.findings(both) if one.kind == "pace") for both in (there, back)
+    ]
+    words = [text.replace("\u2009", " ") for text in told]
+    assert words[0].startswith("12 operators are slower alike, +60 % in the median: +4.96 ms")
+    assert words[1].startswith("12 operators are faster alike, −37 % in the median: −4.96 ms")
 
 
 def test_names_of_two_real_jobs(pair):

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from hypothesis import example, given, settings, strategies as st
 from support.random_job import write_job
+from support.turned import assert_mirrored
 
 import hta_widgets as hw
 from hta_widgets import diff as hd
@@ -143,6 +144,21 @@ def test_each_event_has_one_row_and_one_partner_at_most(one, other):
     assert hd.findings(itself) == []
 
 
+@settings(max_examples=10)
+@example(9, 8)
+@given(st.integers(0, 40), st.integers(0, 40))
+def test_turned_round_the_same_is_told_the_other_way(one, other):
+    assert_mirrored(random_job(one), random_job(other))
+
+
+@settings(max_examples=4)
+@given(st.integers(0, 10**6), st.integers(0, 10**6))
+def test_turned_round_demo_jobs_tell_the_same_changes(one, other):
+    before, after = demo(one), demo(other, CHANGES)
+    assert_mirrored(before, after)
+    assert_mirrored(before.select("step == 0"), after.select("step == 1"))
+
+
 @st.composite
 def maps(draw):
     count = draw(st.integers(1, 5))
@@ -196,3 +212,5 @@ def test_no_pairing_in_order_is_worth_more(mine, theirs):
     pairs = aligned_places(*names, *hashes)
     assert (np.diff(pairs, axis=0) > 0).all()
     assert worth(*names, *hashes, pairs.tolist()) == best(*names, *hashes)
+    turned = aligned_places(*names[::-1], *hashes[::-1])
+    assert turned[:, ::-1].tolist() == pairs.tolist()

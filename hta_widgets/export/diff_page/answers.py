@@ -252,7 +252,7 @@ class DiffAnswers:
 
     def classed(self, side: int, theme: str) -> Classed:
         """Return what pictures of a side need to be coloured by what became of each event."""
-        counts = self.pair_table.classes.counts()
+        counts = self.pair_table.classes.counts()["counts"]
         there = {code for side_ in counts for code, count in enumerate(side_) if count}
         groups = [
             (name, [code for code in map(CLASSES.index, names) if code in there])
@@ -291,7 +291,7 @@ class DiffAnswers:
             change = diff.changes(self.both).iloc[int(request["row"])]
             return self.pair_table.events_of_change(change)
         if op == "classes":
-            return {"counts": self.pair_table.classes.counts()}
+            return self.pair_table.classes.counts()
         return None
 
     def _partner(self, request: Mapping[str, Any]) -> dict[str, Any]:

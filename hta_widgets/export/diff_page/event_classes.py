@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -43,6 +45,7 @@ class EventClasses:
 
     def __init__(self, both: Comparison, pairs: pd.DataFrame) -> None:
         self.of_pairs = classes_of_pairs(pairs)
+        self._rank_pairs = both.rank_pairs
         self._by_rank: list[dict[int, Codes]] = []
         for word, side in zip(("before", "after"), both.sides, strict=True):
             rank, ids = pairs[f"{word}_rank"].to_numpy(), pairs[f"{word}_id"].to_numpy()
@@ -58,15 +61,27 @@ class EventClasses:
         """Return the class of each event of a rank, by id; None of ranks that are not compared."""
         return self._by_rank[side].get(rank)
 
-    def counts(self) -> list[list[int]]:
-        """Return how many events have each class, before and after."""
-        return [
-            sum(
-                (np.bincount(codes, minlength=len(CLASSES)) for codes in side.values()),
-                np.zeros(len(CLASSES), np.int64),
-            ).tolist()
+    def counts(self) -> dict[str, Any]:
+        """Return how many events have each class.
+
+        Returns
+        -------
+        dict
+            ``counts``: of all ranks, before and after; ``pair_counts``: the same of each pair of
+            ranks alone.
+        """
+        by_rank = [
+            {number: np.bincount(codes, minlength=len(CLASSES)) for number, codes in side.items()}
             for side in self._by_rank
         ]
+        none = np.zeros(len(CLASSES), np.int64)
+        return {
+            "counts": [sum(side.values(), none).tolist() for side in by_rank],
+            "pair_counts": [
+                [side[rank].tolist() for side, rank in zip(by_rank, ranks, strict=True)]
+                for ranks in self._rank_pairs
+            ],
+        }
 
 
 def classes_of_pairs(pairs: pd.DataFrame) -> Codes:

@@ -83,7 +83,7 @@ def held(
         document["pairs"] = {
             "columns": columns.specs,
             "statuses": answers.pair_table.statuses,
-            "counts": answers.pair_table.classes.counts(),
+            **answers.pair_table.classes.counts(),
         }
     fixed = sum(block.size_bytes for block in own)
     steps = HeldSteps(answers, (limit_bytes - fixed) * _STEPS_SHARE)

@@ -15,11 +15,13 @@ import {
   classOfChange,
   classParts,
   countOf,
+  countsOf,
   eventClasses,
   GROUPS,
 } from "./event_classes";
 import type { Frame } from "./frames";
 import { turned } from "./frames";
+import { PairSource } from "./page_source";
 import { PairHistory } from "./pair_history";
 import { cellText, measuresOf, plainTable, tableTitle, titleOf } from "./tables";
 
@@ -76,6 +78,17 @@ describe("classes of events", () => {
       10, 4, 1, 180,
     ]);
     expect([of("slower", true), of("faster", true)]).toEqual([4, 10]);
+  });
+
+  test("are those of the chosen pair of ranks, in a saved page too", async () => {
+    const half = counts.map((side) => side.map((count) => Math.floor(count / 2)));
+    const header = { columns: {}, statuses: [], counts, pair_counts: [half, counts] };
+    const none = () => Promise.reject(new Error("not asked for"));
+    const source = new PairSource({}, header, none, [null, null], none);
+    const { reply } = await source.ask("classes", {});
+    expect(reply).toEqual({ counts, pair_counts: [half, counts] });
+    expect(countsOf(header, 0)).toEqual(half);
+    expect([countsOf(header, null), countsOf(header, undefined)]).toEqual([counts, counts]);
   });
 
   test("take their part of what is busy, in the order of the legend", () => {

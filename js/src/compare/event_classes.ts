@@ -22,6 +22,19 @@ export const CLASSES = [
 
 export type EventClass = (typeof CLASSES)[number];
 
+/** How many events have each class. */
+export interface ClassCounts {
+  /** Of all ranks, before and after. */
+  counts: number[][];
+  /** The same of each pair of ranks alone. */
+  pair_counts: number[][][];
+}
+
+/** Those of the chosen pair of ranks, as it stands in the model; of all without one. */
+export function countsOf(all: ClassCounts, pair: unknown): number[][] {
+  return (typeof pair === "number" ? all.pair_counts[pair] : undefined) ?? all.counts;
+}
+
 /**
  * Light to dark is less to more in the light theme, and the other way round in the dark one. The
  * nearest two are told apart by CIEDE2000 10.7 in the light theme and 7.1 in the dark one, for

@@ -2,14 +2,12 @@
 
 import type { Reply, Source } from "../contract";
 import { Columns, type ColumnSpec } from "../page/columns";
-import { CLASSES } from "./event_classes";
+import { type ClassCounts, CLASSES } from "./event_classes";
 import type { Frame } from "./frames";
 
-export interface PairsHeader {
+export interface PairsHeader extends ClassCounts {
   columns: Record<string, ColumnSpec>;
   statuses: string[];
-  /** How many events have each class, before and after. */
-  counts: number[][];
 }
 
 type Request = Record<string, unknown>;
@@ -62,6 +60,10 @@ export class PairSource implements Source {
     }
     if (op === "frame") return this.frame(String(request.name));
     if (op === "frames") return this.several(request.names as string[]);
+    if (op === "classes") {
+      const { counts = [], pair_counts = [] } = this.header ?? {};
+      return { reply: { counts, pair_counts }, buffer: null };
+    }
     const pairs = await this.load();
     signal?.throwIfAborted();
     if (op === "partner") return this.partner(pairs, request);
@@ -77,7 +79,6 @@ export class PairSource implements Source {
       const rows = new Set(pairs.changes[Number(request.row)] ?? []);
       return this.events(pairs, (row) => rows.has(row));
     }
-    if (op === "classes") return { reply: { counts: this.header?.counts ?? [] }, buffer: null };
     throw new Error("A saved page has no kernel to write files. Use the notebook, or hta-widgets.");
   }
 

@@ -12,7 +12,7 @@ import type { LiveSource } from "../data/offline";
 import { type Arrange, ArrangeChoice, arrangedIn } from "./arrangement";
 import { type Colour, ColourLegend } from "./colour_legend";
 import { Coupling, other, type Patch } from "./coupling";
-import { classParts, eventClasses } from "./event_classes";
+import { type ClassCounts, classParts, countsOf, eventClasses } from "./event_classes";
 import type { About, Frames, Row } from "./frames";
 import type { Icicle } from "./icicle";
 import { Linking } from "./linking";
@@ -62,6 +62,7 @@ export class Timelines {
   private line: Line | null = null;
   /** What became of every event is known. */
   private classed = false;
+  private counts: ClassCounts | null = null;
   private parts: [ClassParts | null, ClassParts | null] = [null, null];
 
   constructor(private readonly ways: TimelinesWays) {
@@ -196,7 +197,8 @@ export class Timelines {
     const { source, signal } = this.ways;
     const { reply } = await source.ask("classes", {}, signal);
     this.classed = true;
-    this.colours.setCounts(reply.counts as number[][]);
+    this.counts = reply as unknown as ClassCounts;
+    this.showCounts();
     this.showColour();
     const overview = await this.ways.frames.get("overview");
     this.parts = [classParts(overview, 0), classParts(overview, 1)];
@@ -209,6 +211,13 @@ export class Timelines {
       this.coupling?.write(side, "ranks_from", this.ranksOf(side) === null ? "" : "pair");
     }
     this.linking.clear();
+    this.showCounts();
+  }
+
+  /** Of the chosen pair of ranks alone, as its timelines are, or of all. */
+  private showCounts(): void {
+    if (this.counts === null) return;
+    this.colours.setCounts(countsOf(this.counts, this.ways.model.get("pair")));
   }
 
   /** One pair of steps, or all, as wide on both sides; `turn` as in `PairHistory.one`. */

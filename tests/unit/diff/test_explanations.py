@@ -149,7 +149,7 @@ def test_steps_and_their_kinds(tmp_path):
     assert found.attrs["p_value"] < 1e-4
     texts = [one.text.replace("\u2009", " ") for one in hd.findings(diff)]
     assert texts[:3] == [
-        "After takes 390 ns longer: 415 ns → 805 ns, +94 %.",
+        "After takes 390 ns longer over 4 steps: 415 ns → 805 ns, +94 %.",
         "Compute grows by 390 ns.",
         "Every step is slower; step 3 most, +105 ns.",
     ]
@@ -183,7 +183,7 @@ def test_steps_of_like_length_that_are_made_up_otherwise(tmp_path):
     (text,) = told(before, less)
     assert text == (
         "The steps take as long, but exposed communication shrinks by 300 ns (−33 %) "
-        "and idle time of the device grows by 300 ns (+33 %)."
+        "and idle time of the device grows by 300 ns (+33 %), over 3 steps."
     )
     found = hd.findings(hd.compare(less, before))
     assert (found[0].kind, found[0].diff_ns) == ("composition", 300)

@@ -7,6 +7,7 @@ import hta_widgets as hw
 from hta_widgets import diff as hd
 from hta_widgets.analysis import mpi_ranks
 from hta_widgets.demo import write_byteps_job, write_mpi_job
+from hta_widgets.formats import duration
 
 LEVELS = ("kind", "cause", "operator", "kernel")
 
@@ -70,6 +71,18 @@ def test_a_worker_that_comes_late_is_found_out(job):
     assert texts["straggler"].startswith("Worker 1 is now the one that the others wait for")
     stages = [text for kind, text in said(diff) if kind == "stage"]
     assert [text.split(" takes")[0] for text in stages] == ["PULL", "Waiting for the root GPU"]
+    # Only one GPU of each worker pulls, and no other is in the mean.
+    pulls = []
+    for part in diff.before.parts.values():
+        events = part.trace.events.query("name.str.endswith('.PULL') and tid != 'total'")
+        if len(events):
+            pulls.append(events[events["step"].isin(diff.before.steps)]["dur_ns"].sum())
+    assert len(pulls) == 2 < len(diff.before.ranks)
+    mean = sum(pulls) / len(pulls) / diff.step_count
+    row = hd.tables(diff)["byteps_stages"].set_index("stage").loc["PULL"]
+    assert row["before_work_ns"] == mean
+    assert f": {duration(mean)} → ".replace("\u2009", " ") in stages[0]
+    assert " a step and GPU that has it, partitions added up" in stages[0]
     tables = hd.tables(diff)
     assert list(tables) == [
         "waterfall", "steps", "byteps_stages", "byteps_tensors", "byteps_workers", "byteps_lag",

@@ -159,7 +159,17 @@ def test_nothing_to_compare(tmp_path):
             function(diff).dtypes.astype(str).replace("category", "")
             == function(whole).dtypes.astype(str).replace("category", "")
         ).all()
-    assert hd.findings(diff) == []
+    both = "Before and after hold no events: there is nothing to compare."
+    assert [(one.kind, one.text) for one in hd.findings(diff)] == [("caution", both)]
+    for sides, text in (
+        ((nothing, traces), "before holds no events"),
+        ((traces, nothing), "after holds no events"),
+    ):
+        one = hd.compare(*sides)
+        # It has no device work either, which needs no saying.
+        assert [caution.kind for caution in one.cautions if caution.kind != "steps"] == ["empty"]
+        assert one.cautions[0].text.startswith(text)
+        assert any(told.text.lower().startswith(text) for told in hd.findings(one))
     with pytest.raises(hw.TraceError, match="no ranks before"):
         hd.compare(traces.subset(ranks=[]), traces)
     with pytest.raises(hw.TraceError, match="belongs to no traces"):

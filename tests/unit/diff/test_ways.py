@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from support.turned import assert_mirrored
 
 from hta_widgets import diff as hd
 
@@ -109,15 +110,7 @@ def test_all_that_is_derived_holds_and_turns_round_with_the_sides(sides):
         trees = [hd.icicle(diff, measure) for diff in (there, back)]
         one, other = (by_key(tree, "path", "name", "kind") for tree in trees)
         assert np.allclose(one["diff_ns"].sort_values(), -other["diff_ns"].sort_values()[::-1])
-    turned = {"slower": "faster", "faster": "slower", "added": "removed", "removed": "added"}
-    found = [
-        {
-            (str(row.change), row.name_)
-            for row in frame.rename(columns={"name": "name_"}).itertuples()
-        }
-        for frame in (hd.changes(there), hd.changes(back))
-    ]
-    assert found[0] == {(turned.get(change, change), name) for change, name in found[1]}
+    assert_mirrored(*sides)
     pairs = hd.pairs(there)
     assert (pairs["diff_ns"] == pairs["after_ns"] - pairs["before_ns"]).all()
     assert set(hd.tables(there)) == {"waterfall", "steps", "changes", "names", "operators"}

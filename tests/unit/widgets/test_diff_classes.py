@@ -81,6 +81,21 @@ def test_every_event_of_a_tile_has_the_class_of_its_pair(view):
     ]
 
 
+def test_events_of_one_pair_of_ranks_are_counted_by_themselves(view):
+    reply = view._answers.answer({"op": "classes"})
+    pairs = view.frames["pairs"]
+    whole, by_pair = np.array(reply["counts"]), np.array(reply["pair_counts"])
+    assert (by_pair.sum(axis=0) == whole).all()
+    changed = [CLASSES.index(name) for name in CLASSES if name[-2] == "_"]
+    for pair, (before, after) in enumerate(view._answers.both.rank_pairs):
+        mine = pairs[(pairs["before_rank"] == before) & (pairs["after_rank"] == after)]
+        counts = by_pair[pair]
+        assert counts[0, changed].sum() == counts[1, changed].sum()
+        assert counts[0, changed].sum() == (mine["status"] == "changed").sum()
+        assert counts[1, CLASSES.index("only_here")] == (mine["status"] == "added").sum()
+    assert (by_pair[0] != by_pair[1]).any()
+
+
 def test_a_change_marks_the_calls_that_it_is_about(view):
     changes, pairs = view.frames["changes"], view.frames["pairs"]
     slower, added = changes.iloc[0], changes.iloc[1]

@@ -1,0 +1,54 @@
+"""A comparison and the same turned round: what must be one another's mirror image."""
+
+from hta_widgets import diff as hd
+
+TURNED = {
+    "slower": "faster",
+    "faster": "slower",
+    "added": "removed",
+    "removed": "added",
+    "fused": "split",
+    "split": "fused",
+}
+
+
+def changes_of(both, *, turned):
+    """The rows of `hta_widgets.diff.changes`, those of one turned round as the other has them."""
+    sides = ("after", "before") if turned else ("before", "after")
+    return sorted(
+        (
+            TURNED.get(row["change"], row["change"]) if turned else row["change"],
+            *(row[name] for name in ("measure", "name", "path", "places")),
+            *(row[f"{side}_count"] for side in sides),
+            *(row[f"{side}_ns"] for side in sides),
+            *(row[f"{side}_names"] for side in sides),
+            TURNED.get(row["how"], row["how"]) if turned else row["how"],
+            # Sums of floats, in another order.
+            f"{row['p_value']:.6g}",
+        )
+        for row in hd.changes(both).astype({"change": str, "how": str}).to_dict("records")
+    )
+
+
+def pairs_of(both, *, turned):
+    """Which event has which partner and status, in the same way."""
+    frame = hd.pairs(both)
+    sides = ("after", "before") if turned else ("before", "after")
+    status = frame["status"].astype(str)
+    if turned:
+        status = status.map(lambda word: TURNED.get(word, word))
+    columns = [frame[f"{side}_{what}"] for side in sides for what in ("rank", "id")]
+    return sorted(zip(*columns, status, strict=True))
+
+
+def assert_mirrored(one, other):
+    """Two sides compared tell the same either way: partners, changes and findings."""
+    there, back = hd.compare(one, other), hd.compare(other, one)
+    assert pairs_of(there, turned=False) == pairs_of(back, turned=True)
+    assert changes_of(there, turned=False) == changes_of(back, turned=True)
+    found = [
+        [(one.kind, round(one.diff_ns, 3)) for one in hd.findings(there)],
+        [(TURNED.get(one.kind, one.kind), -round(one.diff_ns, 3)) for one in hd.findings(back)],
+    ]
+    assert found[0] == found[1]
+    return there, back
