@@ -31,6 +31,8 @@ def serve(widget: _Messenger, answer: Callable[[dict[str, Any]], Answer]) -> Non
         token = content["rpc"]
         try:
             reply, buffer = answer(content)
+            buffers = [] if buffer is None else [buffer]
+            widget.send({"rpc": token, "ok": True, "reply": reply}, buffers)
         except KeyboardInterrupt:
             # Who stops the kernel stops this; the page must not wait on for it.
             widget.send({"rpc": token, "ok": False, "error": {"message": "Interrupted."}})
@@ -42,8 +44,5 @@ def serve(widget: _Messenger, answer: Callable[[dict[str, Any]], Answer]) -> Non
             widget.send(
                 {"rpc": token, "ok": False, "error": {"message": message, "detail": detail}}
             )
-        else:
-            buffers = [] if buffer is None else [buffer]
-            widget.send({"rpc": token, "ok": True, "reply": reply}, buffers)
 
     widget.on_msg(handle)

@@ -215,6 +215,7 @@ class DrawnStage implements Stage {
 
   invalidate(): void {
     this.measure();
+    this.data.retry();
     this.loop.touch(EVERYTHING);
   }
 

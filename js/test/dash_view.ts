@@ -14,6 +14,8 @@ import "../src/entries/dashboard.css";
 
 /** Answers for panels too; what is asked for is kept in `asked`. */
 export class DashSource extends AppSource {
+  /** Charts whose figures fail, with these words. */
+  readonly failing = new Map<string, string>();
   kernels = ["gemm", "AllReduce", "relu"];
   /** A row a name: more than a table shows at first. */
   operators = Array.from({ length: 30 }, (_, at) => `aten::op${at}`);
@@ -31,6 +33,8 @@ export class DashSource extends AppSource {
     if (op === "headline") return { reply: {}, buffer: null };
     if (op === "figures") {
       const [id = ""] = request.panels as string[];
+      const why = this.failing.get(id);
+      if (why !== undefined) throw new Error(why);
       return { reply: { figures: { [id]: { light: {}, dark: {} } } }, buffer: null };
     }
     if (op === "heatmap") {
@@ -140,6 +144,7 @@ export function mountDash(
   traits: Record<string, unknown> = {},
   make: (source: DashSource, job: FakeJob) => void = () => undefined,
   width = 1100,
+  bokeh: () => Promise<unknown> = () => Promise.resolve({}),
 ): DashView {
   const job = fakeJob(3, 1);
   const source = new DashSource(job);
@@ -168,7 +173,7 @@ export function mountDash(
     signal: end.signal,
     makeStage: createStage,
     makeChart: fakeChart,
-    bokeh: () => Promise.resolve({}),
+    bokeh,
   });
   const root = box.firstElementChild as HTMLElement;
   const find = (selector: string): HTMLElement => {

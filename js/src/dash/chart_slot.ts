@@ -46,6 +46,7 @@ export class ChartSlot implements Content {
   async start(bokeh: unknown, items: FigureItems): Promise<void> {
     if (this.begun) return;
     this.begun = true;
+    this.el.replaceChildren(this.note);
     try {
       const chart = await this.make(this.id, bokeh, items, this.el, this.onBrush, this.theme);
       if (this.signal.aborted) {
@@ -59,12 +60,18 @@ export class ChartSlot implements Content {
     } catch (error) {
       this.begun = false;
       if (this.signal.aborted) return;
-      const again = (): void => {
-        this.el.replaceChildren();
-        void this.start(bokeh, items);
-      };
-      this.el.replaceChildren(failure("The chart cannot be drawn", asError(error), again));
+      this.fail(asError(error), () => void this.start(bokeh, items));
     }
+  }
+
+  /** Library or figure cannot be had. */
+  fail(error: Error, again: () => void): void {
+    if (this.begun || this.signal.aborted) return;
+    const retry = (): void => {
+      this.el.replaceChildren(this.note);
+      again();
+    };
+    this.el.replaceChildren(failure("The chart could not be drawn", error, retry));
   }
 
   show(frame: PanelFrame, chosen: Chosen): void {

@@ -1,5 +1,6 @@
 /** The charts, which come after everything else: their library and figures are asked for one by one. */
 
+import { asError } from "../app/observed_source";
 import type { Source, ThemeName } from "../contract";
 import { isChart } from "./catalog";
 import { ChartSlot, type FigureItems, type MakeChart } from "./chart_slot";
@@ -28,6 +29,8 @@ export class ChartsLoader {
   private readonly slots = new Map<string, ChartSlot>();
   /** Figures that the kernel has made for this view. */
   private readonly made: Figures = {};
+  /** Charts whose figures could not be had; nobody has asked for them again. */
+  private readonly failed = new Set<string>();
   private asks = false;
 
   constructor(
@@ -57,6 +60,7 @@ export class ChartsLoader {
 
   /** Draw what can be drawn, and ask for the rest. */
   load(): void {
+    this.failed.clear();
     void this.start();
     void this.ask();
   }
@@ -64,13 +68,20 @@ export class ChartsLoader {
   /** Draw every chart whose figure and library are here. */
   async start(): Promise<void> {
     const { signal, bokeh, shown, drawn } = this.ways;
-    const library = await bokeh();
-    if (library === null || signal.aborted) return;
     const figures = this.figures;
-    for (const id of shown()) {
-      const [slot, items] = [this.slots.get(id), figures[id]];
-      if (slot === undefined || items?.light === undefined) continue;
-      await slot.start(library, items);
+    const ready = shown().filter((id) => figures[id]?.light !== undefined);
+    let library: unknown;
+    try {
+      library = await bokeh();
+    } catch (error) {
+      for (const id of ready) this.fail(id, error);
+      return;
+    }
+    if (library === null || signal.aborted) return;
+    for (const id of ready) {
+      const slot = this.slots.get(id);
+      if (slot === undefined) continue;
+      await slot.start(library, figures[id]!);
       drawn(id);
     }
   }
@@ -82,20 +93,33 @@ export class ChartsLoader {
   /** One by one, so that a kernel answers other questions in between. */
   private async ask(): Promise<void> {
     if (this.asks) return;
-    const { source, signal, shown, done } = this.ways;
+    const { signal, shown, done } = this.ways;
     this.asks = true;
-    try {
-      const { figures } = this;
-      for (const id of shown().filter((one) => isChart(one) && figures[one] === undefined)) {
-        const { reply } = await source.ask("figures", { panels: [id] }, signal);
-        Object.assign(this.made, reply.figures);
-        await this.start();
+    // Panels that come while others are asked for have their turn as well.
+    const next = (): string | undefined =>
+      shown().find((id) => isChart(id) && this.figures[id] === undefined && !this.failed.has(id));
+    for (let id = next(); id !== undefined && !signal.aborted; id = next()) {
+      try {
+        await this.make(id);
+      } catch (error) {
+        this.failed.add(id);
+        this.fail(id, error);
       }
-    } catch {
-      // Numbers say themselves what is the matter with the kernel.
-    } finally {
-      this.asks = false;
-      if (!signal.aborted) done();
+      await this.start();
     }
+    this.asks = false;
+    if (!signal.aborted) done();
+  }
+
+  private async make(id: string): Promise<void> {
+    const { source, signal } = this.ways;
+    const { reply } = await source.ask("figures", { panels: [id] }, signal);
+    const figure = (reply.figures as Figures)[id];
+    if (figure === undefined) throw new Error("No answer for this panel.");
+    this.made[id] = figure;
+  }
+
+  private fail(id: string, error: unknown): void {
+    this.slot(id).fail(asError(error), () => this.load());
   }
 }

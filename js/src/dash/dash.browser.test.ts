@@ -1,7 +1,7 @@
 /** The dashboard in a real browser: one selection through all of its panels. */
 
 import { expect, test } from "vitest";
-import { type DashView, mountDash } from "../../test/dash_view";
+import { type DashView, FakeChart, mountDash } from "../../test/dash_view";
 import type { SelectionJson } from "../contract";
 
 const selection = (view: DashView): SelectionJson | null =>
@@ -197,6 +197,35 @@ test("the headline's ranks and findings select", async () => {
     .find((one) => one.textContent === "Slowest step")
     ?.click();
   expect(selection(view)).toEqual(found);
+});
+
+test("a chart without a figure says so, the others come, and it can be asked for again", async () => {
+  const gone = "The kernel that made this view is gone.";
+  const view = mountDash({}, (source) => source.failing.set("steps", gone));
+  await ready(view);
+  await expect.poll(() => view.text("[data-panel=steps] .hta-failure")).toContain(gone);
+  // Those after it are asked for all the same.
+  await expect.poll(() => FakeChart.all.map(({ id }) => id)).toContain("queue");
+  expect(view.text("[data-panel=steps]")).not.toContain("Adding up");
+  const again = (): HTMLElement => view.find("[data-panel=steps] .hta-failure button");
+  again().click();
+  await expect.poll(() => view.text("[data-panel=steps] .hta-failure")).toContain(gone);
+  view.source.failing.clear();
+  again().click();
+  await expect.poll(() => FakeChart.all.map(({ id }) => id)).toContain("steps");
+  expect(view.all(".hta-failure")).toEqual([]);
+});
+
+test("charts without their library say so", async () => {
+  let library = (): Promise<unknown> => Promise.reject(new Error("no widget 7"));
+  const view = mountDash({ panels: ["breakdown", "kernels"] }, undefined, 1100, () => library());
+  await expect
+    .poll(() => view.text("[data-panel=breakdown] .hta-failure"))
+    .toContain("no widget 7");
+  library = () => Promise.resolve({});
+  view.find("[data-panel=breakdown] .hta-failure button").click();
+  await expect.poll(() => FakeChart.all.map(({ id }) => id)).toEqual(["breakdown"]);
+  expect(view.all(".hta-failure")).toEqual([]);
 });
 
 test("names from traces are text, whatever they hold", async () => {

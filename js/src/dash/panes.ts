@@ -61,8 +61,12 @@ export class Panes {
   pane(id: string): Pane {
     const known = this.all.get(id);
     if (known !== undefined) return known;
-    const { root, signal, menu } = this.parts;
-    const pane = new Pane(id, { root, signal, retry: () => this.retry(), menu });
+    const { root, signal, menu, charts } = this.parts;
+    const retry = (): void => {
+      this.retry();
+      charts.load();
+    };
+    const pane = new Pane(id, { root, signal, retry, menu });
     this.all.set(id, pane);
     this.sight.watch(pane.el);
     pane.reserve(expectedHeight(id, this.parts.scene()));

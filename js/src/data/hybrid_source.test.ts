@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Reply, Source } from "../contract";
+import { INTERRUPTED, PAUSES_MS } from "./again";
 import { HybridSource, PROBE_EVERY_MS, SILENT_AFTER_MS } from "./hybrid_source";
 
 interface Question {
@@ -77,6 +78,28 @@ describe("a kernel that answers", () => {
     await vi.advanceTimersByTimeAsync(10 * SILENT_AFTER_MS);
     expect(page.ask).not.toHaveBeenCalled();
     expect([source.answering, source.status]).toEqual(["kernel", "live"]);
+  });
+
+  test("is asked again what was interrupted, but not to write a second time", async () => {
+    const asked = source.ask("figures", {});
+    const written = expect(source.ask("export_pair", {})).rejects.toThrow(INTERRUPTED);
+    for (const question of kernel.asked) question.fail(INTERRUPTED);
+    await written;
+    await vi.advanceTimersByTimeAsync(PAUSES_MS[0]!);
+    expect(kernel.asked.map(({ op }) => op)).toEqual(["figures", "export_pair", "figures"]);
+    kernel.asked[2]!.answer({ from: "kernel" });
+    expect((await asked).reply).toEqual({ from: "kernel" });
+    expect(source.answering).toBe("kernel");
+  });
+
+  test("and that goes before it is asked again is stood in for", async () => {
+    const asked = source.ask("stats", {});
+    kernel.asked[0]!.fail(INTERRUPTED);
+    await vi.advanceTimersByTimeAsync(0);
+    kernel.turn("none");
+    await vi.advanceTimersByTimeAsync(PAUSES_MS[0]!);
+    expect((await asked).reply).toEqual(FROM_PAGE);
+    expect(kernel.asked).toHaveLength(1);
   });
 
   test("fails with its own words", async () => {

@@ -1,6 +1,7 @@
 /** Asks the kernel, and the page's own data where the kernel is silent or gone. */
 
 import type { Reply, Source } from "../contract";
+import { askAgain } from "./again";
 
 /** For a kernel that has not answered for this long, the page answers. */
 export const SILENT_AFTER_MS = 400;
@@ -72,7 +73,15 @@ export class HybridSource implements Source {
     heard(this.returned, listener, signal);
   }
 
-  async ask(op: string, request: Record<string, unknown>, signal?: AbortSignal): Promise<Reply> {
+  ask(op: string, request: Record<string, unknown>, signal?: AbortSignal): Promise<Reply> {
+    return askAgain(op, () => this.once(op, request, signal), signal);
+  }
+
+  private async once(
+    op: string,
+    request: Record<string, unknown>,
+    signal: AbortSignal | undefined,
+  ): Promise<Reply> {
     signal?.throwIfAborted();
     if (this.gone) return this.withoutKernel(op, request, signal);
     if (KERNEL_ONLY.has(op)) return this.kernel.ask(op, request, signal);

@@ -117,3 +117,24 @@ test("cleared, it forgets the answer and ignores one that is on its way", async 
   expect(values).toEqual([1, null]);
   expect(latest.value).toBeNull();
 });
+
+test("what has failed is asked again where somebody says so", async () => {
+  latest.ask({ bins: 1 });
+  vi.advanceTimersByTime(100);
+  source.asked[0]!.fail();
+  await settle();
+  latest.ask({ bins: 1 });
+  vi.advanceTimersByTime(100);
+  expect(source.asked).toHaveLength(1);
+  latest.retry();
+  latest.ask({ bins: 1 });
+  vi.advanceTimersByTime(100);
+  source.asked[1]!.answer(7);
+  await settle();
+  expect(latest.value).toBe(7);
+  // What is answered is not.
+  latest.retry();
+  latest.ask({ bins: 1 });
+  vi.advanceTimersByTime(100);
+  expect(source.asked).toHaveLength(2);
+});

@@ -7,6 +7,7 @@ export class Latest<T> {
   value: T | null = null;
   private wanted = "";
   private asked = "";
+  private failed = false;
   private timer = 0;
   private inFlight: AbortController | null = null;
 
@@ -30,6 +31,13 @@ export class Latest<T> {
       this.timer = 0;
       this.send();
     }, this.waitMs);
+  }
+
+  /** What has failed may be asked again as it was. */
+  retry(): void {
+    if (!this.failed) return;
+    this.failed = false;
+    this.wanted = this.asked = "";
   }
 
   /** Forget the answer and ask nothing. */
@@ -57,6 +65,7 @@ export class Latest<T> {
     const aborter = new AbortController();
     this.inFlight = aborter;
     this.asked = key;
+    this.failed = false;
     const done = () => {
       if (this.inFlight !== aborter) return false;
       this.inFlight = null;
@@ -71,7 +80,9 @@ export class Latest<T> {
       },
       () => {
         // What is not answered stays as it was; the next question tries again.
-        if (done() && this.wanted !== this.asked) this.send();
+        if (!done()) return;
+        this.failed = true;
+        if (this.wanted !== this.asked) this.send();
       },
     );
   }

@@ -1,10 +1,11 @@
 /** Fetches the job's data from the kernel while that lives, so that the page can do without it. */
 
-import type { Source } from "../contract";
+import type { Reply, Source } from "../contract";
 import { type Blocks, canGunzip, readBlock } from "../page/bytes";
 import type { PageDocument } from "../page/document";
 import { download } from "../page/download";
 import { PageSource } from "../page/source";
+import { askAgain, sleep } from "./again";
 import { HybridSource } from "./hybrid_source";
 import { KernelSource, type MessageModel } from "./kernel_source";
 
@@ -92,7 +93,7 @@ export class OfflineData {
     let at = 0;
     for (let chunk = 0; chunk < chunks; chunk += 1) {
       this.tell({ state: "fetching", bytes: at, of: bytes, message: "" });
-      const { buffer } = await this.kernel.ask("offline", { chunk }, signal);
+      const { buffer } = await this.ask({ chunk }, signal);
       const part = new Uint8Array(buffer ?? new ArrayBuffer(0));
       content.set(part, at);
       at += part.length;
@@ -108,12 +109,16 @@ export class OfflineData {
   /** What the kernel says when it is done. */
   private async readiness(signal: AbortSignal): Promise<Said> {
     for (let wait = LOOK_MS; ; wait = Math.min(wait * 1.5, MOST_LOOK_MS)) {
-      const said = (await this.kernel.ask("offline", {}, signal)).reply as unknown as Said;
+      const said = (await this.ask({}, signal)).reply as unknown as Said;
       if (said.state === "failed") throw new Error(said.message ?? "The kernel gave no reason.");
       if (said.state === "ready") return said;
       this.tell({ state: "preparing", bytes: 0, of: 0, message: "" });
       await sleep(wait, signal);
     }
+  }
+
+  private ask(request: Record<string, unknown>, signal: AbortSignal): Promise<Reply> {
+    return askAgain("offline", () => this.kernel.ask("offline", request, signal), signal);
   }
 
   private tell(progress: Progress): void {
@@ -152,21 +157,6 @@ function heldIn(content: Uint8Array, places: Record<string, [number, number]>): 
       return place === undefined ? null : content.subarray(place[0], place[0] + place[1]);
     },
   };
-}
-
-function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const stop = (): void => {
-      clearTimeout(timer);
-      reject(new DOMException("no longer wanted", "AbortError"));
-    };
-    const timer = setTimeout(() => {
-      signal.removeEventListener("abort", stop);
-      resolve();
-    }, ms);
-    if (signal.aborted) stop();
-    else signal.addEventListener("abort", stop, { once: true });
-  });
 }
 
 /** Until the browser has nothing better to do, or a second has passed. */

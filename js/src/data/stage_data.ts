@@ -164,6 +164,11 @@ export class StageData {
     }
   }
 
+  /** What has failed is asked for again by the next `show`. */
+  retry(): void {
+    for (const ask of this.asks) ask.retry();
+  }
+
   /** Ask for nothing more until the next `show`. */
   rest(): void {
     this.loader.rest();
@@ -171,10 +176,12 @@ export class StageData {
 
   destroy(): void {
     this.loader.destroy();
+    for (const ask of this.asks) ask.destroy();
+  }
+
+  private get asks(): readonly Pick<Latest<never>, "retry" | "destroy">[] {
     const { statsAsk, minimapAsk, searchAsk, chosenAsk, latenessAsk, ribbonAsk } = this;
-    for (const ask of [statsAsk, minimapAsk, searchAsk, chosenAsk, latenessAsk, ribbonAsk]) {
-      ask.destroy();
-    }
+    return [statsAsk, minimapAsk, searchAsk, chosenAsk, latenessAsk, ribbonAsk];
   }
 }
 

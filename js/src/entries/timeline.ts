@@ -5,6 +5,7 @@ import type { RenderProps } from "@anywidget/types";
 import { TimelineApp } from "../app/app";
 import { type FollowedTraits, showFollowing } from "../app/follow_model";
 import { listenTo } from "../app/shared";
+import { AskingAgain } from "../data/again";
 import { KernelSource } from "../data/kernel_source";
 import { findPageSource } from "../page/index";
 import { createStage } from "../stage";
@@ -21,7 +22,7 @@ async function render(props: RenderProps<Traits>): Promise<void> {
     const app = new TimelineApp(el, {
       scene,
       state,
-      source: findPageSource(model) ?? new KernelSource(model, signal),
+      source: findPageSource(model) ?? new AskingAgain(new KernelSource(model, signal)),
       height: model.get("height"),
       signal,
       makeStage: createStage,
