@@ -4,6 +4,7 @@ import type { MakeStage } from "../app/app";
 import { fill, h } from "../app/dom";
 import { detectTheme, watchTheme } from "../app/host_theme";
 import { asError, isAbort } from "../app/observed_source";
+import { failure } from "../app/panels/parts";
 import type { Model } from "../app/shared";
 import { applyTheme } from "../app/theme_vars";
 import { TIGHT_PX } from "../app/widths";
@@ -16,7 +17,7 @@ import { headlineOf } from "./headline";
 import { listenToDiffKeys } from "./keys";
 import { type Base, piecesOf } from "./maps";
 import type { Room } from "./room";
-import { plainTable } from "./tables";
+import { plainTable, tableTitle } from "./tables";
 import { Timelines } from "./timelines";
 import { DiffToolbar } from "./toolbar";
 
@@ -78,6 +79,7 @@ export class DiffApp {
       historyChanged: () => this.showHistory(),
       say: (words) => this.say(words),
       fail: (error) => this.fail(error),
+      again: () => this.again(),
     });
     this.layOut();
     this.showOrder();
@@ -178,6 +180,8 @@ export class DiffApp {
       },
       say: (words) => this.say(words),
       fail: (error) => this.fail(error),
+      untold: (why) => fill(this.headline, why),
+      again: () => this.again(),
     });
   }
 
@@ -192,7 +196,7 @@ export class DiffApp {
       this.showOrder();
       void this.realign();
       void this.load();
-      this.showTables().catch((error: unknown) => this.fail(error));
+      this.renewTables();
     });
     listen("coupled", () => {
       this.showCoupled();
@@ -300,10 +304,28 @@ export class DiffApp {
   private async showTables(): Promise<void> {
     const tables = [];
     for (const name of this.about.tables) {
-      tables.push(plainTable(name, await this.charts.framed(`table:${name}`)));
+      try {
+        tables.push(plainTable(name, await this.charts.framed(`table:${name}`)));
+      } catch (error) {
+        if (isAbort(error)) throw error;
+        const why = failure(`${tableTitle(name)} could not be drawn`, asError(error), this.again);
+        tables.push(h("section", { class: "hta-diff-pane hta-diff-plain" }, why));
+      }
     }
     fill(this.tables, ...tables);
   }
+
+  private renewTables(): void {
+    this.showTables().catch((error: unknown) => this.fail(error));
+  }
+
+  /** Ask for what has failed once more; what is here is kept. */
+  private readonly again = (): void => {
+    this.say(null);
+    if (this.about.has_events) void this.realign(false);
+    void this.load();
+    this.renewTables();
+  };
 
   private async load(): Promise<void> {
     try {

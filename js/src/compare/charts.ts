@@ -1,6 +1,8 @@
 /** All that is drawn from frames: steps, sums, changes, names, the operator tree. */
 
-import { isAbort } from "../app/observed_source";
+import { fill, h } from "../app/dom";
+import { asError, isAbort } from "../app/observed_source";
+import { failure } from "../app/panels/parts";
 import type { ThemeName } from "../contract";
 import { formatDuration, plural } from "../draw/format";
 import { ChangesPanel } from "./changes_panel";
@@ -34,6 +36,10 @@ export interface ChartsWays {
   tell(told: Frame, totals: Totals | null, whose: string): void;
   say(words: string | null): void;
   fail(error: unknown): void;
+  /** In place of the findings: why there are none. */
+  untold(why: HTMLElement): void;
+  /** Ask for what has failed once more. */
+  again(): void;
 }
 
 /** What is chosen, and of which pair of ranks that is told. */
@@ -119,9 +125,12 @@ export class Charts {
   async load(drawn: () => void): Promise<void> {
     const asked = (this.asked += 1);
     const stale = (): boolean => asked !== this.asked;
-    const { about, frames, swapped, tell } = this.ways;
+    const { ways } = this;
+    const { about, frames, swapped, tell } = ways;
     if (!about.has_events) {
-      tell(await frames.get(swapped() ? "findings:swapped" : "findings"), null, "");
+      await this.draw("The comparison", ways.untold, async () => {
+        tell(await frames.get(swapped() ? "findings:swapped" : "findings"), null, "");
+      });
       return;
     }
     const first = [
@@ -139,41 +148,82 @@ export class Charts {
     if (about.is_small === true)
       frames.askFor([...first.map((name) => this.ofPair(name)), ...second]);
     else this.askAhead(first.map((name) => this.ofPair(name)));
-    const kinds = await this.framed(this.ofPair("waterfall:kind"));
-    const steps = await this.framed(this.ofPair("steps"));
+    await this.draw(
+      "The steps",
+      (why) => this.unstrip(why),
+      async () => {
+        const kinds = await this.framed(this.ofPair("waterfall:kind"));
+        const steps = await this.framed(this.ofPair("steps"));
+        if (stale()) return;
+        this.waterfall.setSpread(spreadWords(steps));
+        if (!about.has_device) return;
+        const slots = await this.slots();
+        const lanes = await this.framed(this.ofPair("lanes"));
+        if (stale()) return;
+        const { labels } = about;
+        this.strip.show({
+          labels: swapped() ? [labels[1], labels[0]] : labels,
+          slots,
+          lanes,
+          totals: [Number(kinds.attrs.before_ns), Number(kinds.attrs.after_ns)],
+          median: medianShare(steps),
+          whose: this.whose(),
+        });
+      },
+    );
     if (stale()) return;
-    this.waterfall.setSpread(spreadWords(steps));
-    if (about.has_device) {
-      const slots = await this.slots();
-      const lanes = await this.framed(this.ofPair("lanes"));
-      if (stale()) return;
-      const { labels } = about;
-      this.strip.show({
-        labels: swapped() ? [labels[1], labels[0]] : labels,
-        slots,
-        lanes,
-        totals: [Number(kinds.attrs.before_ns), Number(kinds.attrs.after_ns)],
-        median: medianShare(steps),
-        whose: this.whose(),
-      });
-    }
     this.askAhead(second);
-    await this.loadChosen();
-    if (stale()) return;
-    const changes = await this.told("changes");
-    if (stale()) return;
-    this.toldOf.changes = changes.of;
-    this.changes.show(turnedIf(changes.frame, swapped()), this.ofWhom(changes.of));
-    const told = await this.told(findings);
-    const whole = told.of === null ? await this.framed("waterfall:kind") : kinds;
-    if (stale()) return;
-    const totals: Totals = [Number(whole.attrs.before_ns), Number(whole.attrs.after_ns)];
-    tell(told.frame, totals, this.ofWhom(told.of));
-    const tree = await this.told("icicle");
-    if (stale()) return;
-    this.toldOf.tree = tree.of;
-    this.icicle.show(turnedIf(tree.frame, swapped()), this.ofWhom(tree.of));
-    drawn();
+    const changes = async (): Promise<void> => {
+      const { frame, of } = await this.told("changes");
+      if (stale()) return;
+      this.toldOf.changes = of;
+      this.changes.show(turnedIf(frame, swapped()), this.ofWhom(of));
+    };
+    const sentences = async (): Promise<void> => {
+      const { frame, of } = await this.told(findings);
+      const kinds = of === null ? "waterfall:kind" : this.ofPair("waterfall:kind");
+      const { attrs } = await this.framed(kinds);
+      if (stale()) return;
+      tell(frame, [Number(attrs.before_ns), Number(attrs.after_ns)], this.ofWhom(of));
+    };
+    const tree = async (): Promise<void> => {
+      const { frame, of } = await this.told("icicle");
+      if (stale()) return;
+      this.toldOf.tree = of;
+      this.icicle.show(turnedIf(frame, swapped()), this.ofWhom(of));
+    };
+    await Promise.all([
+      this.loadChosen(),
+      this.draw("What changed", (why) => this.changes.fail(why), changes),
+      this.draw("The findings", ways.untold, sentences),
+      this.draw("The operators", (why) => this.icicle.fail(why), tree),
+    ]);
+    if (!stale()) drawn();
+  }
+
+  /** What cannot be drawn says so in its own place, and leaves the rest alone. */
+  private async draw(
+    what: string,
+    say: (why: HTMLElement) => void,
+    work: () => Promise<void>,
+  ): Promise<void> {
+    const asked = this.asked;
+    try {
+      await work();
+    } catch (error) {
+      if (isAbort(error)) throw error;
+      if (asked !== this.asked) return;
+      const again = (): void => {
+        say(h("p", { class: "hta-note" }, "Asking again…"));
+        this.ways.again();
+      };
+      say(failure(`${what} could not be drawn`, asError(error), again));
+    }
+  }
+
+  private unstrip(why: HTMLElement): void {
+    this.strip.show(null);
+    fill(this.strip.el, why);
   }
 
   /** What a page without a kernel holds of all ranks only: of the chosen pair where it can be had. */
@@ -288,17 +338,23 @@ export class Charts {
   private async loadChosen(): Promise<void> {
     const { step, pair } = this;
     const other = (): boolean => step !== this.step || pair !== this.pair;
-    const slots = await this.slots();
-    const row = step === null ? null : rowsOf(slots)[step];
-    const what = [
-      row ? `in ${stepLabel(text(row, "after_label"))}` : "",
-      pair === null ? "" : `on ${this.whose()}`,
-    ];
-    const kinds = await this.framed(this.chosen("waterfall:kind"));
-    if (other()) return;
-    this.waterfall.show(kinds, what.filter((word) => word !== "").join(" "));
-    const names = await this.framed(this.chosen("names"));
-    if (!other()) this.names.show(names);
+    const kinds = async (): Promise<void> => {
+      const row = step === null ? null : rowsOf(await this.slots())[step];
+      const what = [
+        row ? `in ${stepLabel(text(row, "after_label"))}` : "",
+        pair === null ? "" : `on ${this.whose()}`,
+      ];
+      const frame = await this.framed(this.chosen("waterfall:kind"));
+      if (!other()) this.waterfall.show(frame, what.filter((word) => word !== "").join(" "));
+    };
+    const names = async (): Promise<void> => {
+      const frame = await this.framed(this.chosen("names"));
+      if (!other()) this.names.show(frame);
+    };
+    await Promise.all([
+      this.draw("Where the time goes", (why) => other() || this.waterfall.fail(why), kinds),
+      this.draw("Names", (why) => other() || this.names.fail(why), names),
+    ]);
   }
 }
 

@@ -1,5 +1,6 @@
 /** By what both timelines are coloured, and what the colours of a change mean. */
 
+import { button } from "../app/controls";
 import { fill, h } from "../app/dom";
 import { formatCount } from "../draw/format";
 import { classLook, type ClassGroup, countOf, GROUPS, lookStyle } from "./event_classes";
@@ -21,6 +22,7 @@ export class ColourLegend extends Pane {
   private counts: readonly number[][] | null = null;
   private swapped = false;
   private lack = "";
+  private again: (() => void) | null = null;
 
   constructor(choose: (colour: Colour) => void) {
     super();
@@ -60,6 +62,12 @@ export class ColourLegend extends Pane {
     this.draw();
   }
 
+  /** Calls could not be matched; null: that is being tried. */
+  setAgain(again: (() => void) | null): void {
+    this.again = again;
+    this.draw();
+  }
+
   protected draw(): void {
     for (const mode of this.modes) {
       mode.setAttribute("aria-pressed", String(mode.dataset.colour === this.colour));
@@ -76,8 +84,13 @@ export class ColourLegend extends Pane {
       h(
         "span",
         { class: "hta-note" },
-        counts === null ? "matching calls …" : `short events: by most of their time${this.lack}`,
+        counts !== null
+          ? `short events: by most of their time${this.lack}`
+          : this.again === null
+            ? "matching calls …"
+            : "calls could not be matched",
       ),
+      counts === null && this.again !== null && button({ text: "Try again", press: this.again }),
     );
   }
 

@@ -109,6 +109,13 @@ export class Icicle extends WidePane {
     this.zoom(top);
   }
 
+  /** In place of all: why it cannot be drawn. */
+  fail(why: HTMLElement): void {
+    this.frame = null;
+    this.el.hidden = false;
+    fill(this.el, why);
+  }
+
   /** Where a call was selected on a timeline. */
   reveal(node: number): void {
     this.revealed = node;

@@ -79,6 +79,13 @@ export class NamesTable extends RowsPane<string> {
     this.draw();
   }
 
+  /** In place of all: why it cannot be drawn. */
+  fail(why: HTMLElement): void {
+    this.frame = null;
+    this.about.textContent = "";
+    fill(this.body, why);
+  }
+
   protected draw(): void {
     const { frame } = this;
     if (frame === null) return;

@@ -44,6 +44,8 @@ export interface TimelinesWays {
   historyChanged(): void;
   say(words: string | null): void;
   fail(error: unknown): void;
+  /** Ask for what has failed once more. */
+  again(): void;
 }
 
 const TIES_MS = 120;
@@ -193,16 +195,30 @@ export class Timelines {
 
   /** From here on tiles carry what became of their events. */
   async classify(): Promise<void> {
-    if (this.classed || this.apps === null) return;
-    const { source, signal } = this.ways;
-    const { reply } = await source.ask("classes", {}, signal);
-    this.classed = true;
-    this.counts = reply as unknown as ClassCounts;
-    this.showCounts();
-    this.showColour();
+    if (this.apps === null) return;
+    if (!this.classed) await this.count();
+    if (this.parts.some((part) => part !== null)) return;
     const overview = await this.ways.frames.get("overview");
     this.parts = [classParts(overview, 0), classParts(overview, 1)];
     this.showColour();
+  }
+
+  private async count(): Promise<void> {
+    const { source, signal, again } = this.ways;
+    this.colours.setAgain(null);
+    try {
+      const { reply } = await source.ask("classes", {}, signal);
+      this.classed = true;
+      this.counts = reply as unknown as ClassCounts;
+      this.showCounts();
+      this.showColour();
+    } catch (error) {
+      this.colours.setAgain(() => {
+        this.colours.setAgain(null);
+        again();
+      });
+      throw error;
+    }
   }
 
   /** The ranks of the chosen pair alone, or all. */

@@ -1,6 +1,8 @@
 /** Where the difference comes from: kinds that add up, each of which opens into what it is made of. */
 
 import { fill, h } from "../app/dom";
+import { asError, isAbort } from "../app/observed_source";
+import { failure } from "../app/panels/parts";
 import { formatDuration } from "../draw/format";
 import { THEMES } from "../draw/theme";
 import { barColour, deltaWords, shareWords } from "./delta";
@@ -102,6 +104,8 @@ export class Waterfall extends Pane {
   private isFirst = true;
   private level: Level = "operator";
   private parts: Frame | null = null;
+  /** Why parts cannot be shown. */
+  private lack: HTMLElement | null = null;
 
   private readonly words: Record<string, string>;
 
@@ -128,6 +132,12 @@ export class Waterfall extends Pane {
     if (this.open !== null) void this.load();
   }
 
+  /** In place of all: why it cannot be drawn. */
+  fail(why: HTMLElement): void {
+    this.kinds = null;
+    fill(this.el, why);
+  }
+
   /** How the steps scatter, and whether their difference is more than that. */
   setSpread(words: string): void {
     this.spread = words;
@@ -136,8 +146,16 @@ export class Waterfall extends Pane {
 
   private async load(): Promise<void> {
     const level = this.open === "idle" ? "cause" : this.level;
-    const parts = await this.ask(level);
-    this.parts = parts;
+    if (this.lack !== null) {
+      this.lack = null;
+      this.draw();
+    }
+    try {
+      this.parts = await this.ask(level);
+    } catch (error) {
+      if (isAbort(error)) return;
+      this.lack = failure("The parts could not be drawn", asError(error), () => void this.load());
+    }
     this.draw();
   }
 
@@ -205,6 +223,7 @@ export class Waterfall extends Pane {
         ...bars.map((bar) => this.bar(bar, place, most / enlarged)),
         this.whole("after", kinds, "after_ns", after, share),
       ),
+      this.open !== null && this.parts === null && this.lack,
     );
   }
 

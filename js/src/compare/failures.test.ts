@@ -1,0 +1,137 @@
+/** What of a comparison cannot be had says so in its own place, and can be asked for again. */
+
+import { expect, test, vi } from "vitest";
+import type { Reply, Source } from "../contract";
+import { Charts } from "./charts";
+import { ColourLegend } from "./colour_legend";
+import { type About, type Frame, Frames } from "./frames";
+
+const ABOUT: About = {
+  labels: ["one", "two"],
+  facts: "",
+  cautions: [],
+  rank_pairs: [[0, 0]],
+  by_rank_means: false,
+  steps: 1,
+  matched: "",
+  all_matched: true,
+  has_events: true,
+  has_device: true,
+  tables: [],
+};
+const NOTHING: Frame = { rows: 0, columns: {}, attrs: { before_ns: 5e6, after_ns: 6e6 } };
+const KINDS: Frame = {
+  ...NOTHING,
+  rows: 1,
+  columns: { kind: ["compute"], before_ns: [5e6], after_ns: [6e6], diff_ns: [1e6] },
+};
+
+/** Has all frames but those that are broken. */
+class Kernel implements Source {
+  readonly status = "live";
+  readonly broken = new Set<string>();
+  readonly asked: string[] = [];
+
+  onStatus(): void {}
+
+  async ask(_op: string, request: Record<string, unknown>): Promise<Reply> {
+    const name = String(request.name);
+    this.asked.push(name);
+    if (this.broken.has(name)) throw new Error(`no ${name}`);
+    return { reply: (name === "waterfall:kind" ? KINDS : NOTHING) as never, buffer: null };
+  }
+}
+
+function mounted(broken: readonly string[]) {
+  const kernel = new Kernel();
+  for (const name of broken) kernel.broken.add(name);
+  const headline = document.createElement("div");
+  const charts = new Charts({
+    frames: new Frames(kernel, new AbortController().signal),
+    about: ABOUT,
+    swapped: () => false,
+    showStep: vi.fn(),
+    markNames: vi.fn(),
+    markNode: vi.fn(),
+    markChange: vi.fn(),
+    tell: () => headline.replaceChildren("told"),
+    say: vi.fn(),
+    fail: vi.fn(),
+    untold: (why) => headline.replaceChildren(why),
+    again: () => void charts.load(drawn),
+  });
+  const drawn = vi.fn();
+  charts.strip.setWidth(800);
+  const textOf = (name: "strip" | "waterfall" | "changes" | "names" | "icicle"): string =>
+    charts[name].el.textContent ?? "";
+  return { kernel, charts, headline, drawn, textOf };
+}
+
+function press(el: HTMLElement): void {
+  const button = [...el.querySelectorAll("button")].find((one) => one.textContent === "Try again");
+  button!.click();
+}
+
+test("one frame that fails leaves the others drawn, and is asked for again alone", async () => {
+  const { kernel, charts, headline, drawn, textOf } = mounted(["lanes", "names"]);
+  await charts.load(drawn);
+  expect(textOf("strip")).toContain("The steps could not be drawn");
+  expect(textOf("names")).toContain("Names could not be drawn");
+  expect(textOf("names")).toContain("no names");
+  expect(textOf("waterfall")).toContain("Where the 1.00");
+  expect(textOf("changes")).toContain("Nothing changed");
+  expect(headline.textContent).toBe("told");
+  expect(drawn).toHaveBeenCalledTimes(1);
+  kernel.broken.clear();
+  kernel.asked.length = 0;
+  press(charts.names.el);
+  await vi.waitFor(() => expect(textOf("names")).not.toContain("could not be drawn"));
+  await vi.waitFor(() => expect(drawn).toHaveBeenCalledTimes(2));
+  expect([...kernel.asked].sort()).toEqual(["lanes", "names"]);
+  expect(textOf("strip")).not.toContain("could not be drawn");
+});
+
+test("where nothing can be had, every place says so", async () => {
+  const { charts, headline, kernel, drawn, textOf } = mounted([
+    "waterfall:kind",
+    "steps",
+    "names",
+    "changes",
+    "findings",
+    "icicle",
+  ]);
+  await charts.load(drawn);
+  for (const name of ["strip", "waterfall", "changes", "names", "icicle"] as const) {
+    expect(textOf(name)).toContain("could not be drawn");
+  }
+  expect(headline.textContent).toContain("The findings could not be drawn");
+  kernel.broken.clear();
+  press(headline);
+  await vi.waitFor(() => expect(headline.textContent).toBe("told"));
+  await vi.waitFor(() => expect(drawn).toHaveBeenCalledTimes(2));
+  expect(textOf("waterfall")).not.toContain("could not be drawn");
+});
+
+test("parts of a kind that cannot be had say so below the kinds", async () => {
+  const { charts, kernel, drawn, textOf } = mounted(["waterfall:operator"]);
+  await charts.load(drawn);
+  await vi.waitFor(() => expect(textOf("waterfall")).toContain("The parts could not be drawn"));
+  expect(textOf("waterfall")).toContain("Where the 1.00");
+  kernel.broken.clear();
+  press(charts.waterfall.el);
+  await vi.waitFor(() => expect(textOf("waterfall")).not.toContain("could not be drawn"));
+});
+
+test("the legend does not wait for calls that could not be matched", () => {
+  const legend = new ColourLegend(vi.fn());
+  const again = vi.fn();
+  legend.show("change", false);
+  expect(legend.el.textContent).toContain("matching calls …");
+  legend.setAgain(again);
+  expect(legend.el.textContent).not.toContain("matching calls …");
+  expect(legend.el.textContent).toContain("calls could not be matched");
+  press(legend.el);
+  expect(again).toHaveBeenCalledTimes(1);
+  legend.setAgain(null);
+  expect(legend.el.textContent).toContain("matching calls …");
+});
