@@ -142,6 +142,7 @@ class TreeMatcher:
             self._sequence(mine, theirs, pairs, replaced)
         found = np.stack([np.concatenate(side) for side in pairs], axis=1)
         self._join(found)
+        self._keep(found)
         if replaced[0]:
             self._join(np.stack([np.concatenate(side) for side in replaced], axis=1))
         return found
@@ -184,6 +185,11 @@ class TreeMatcher:
         self.partner[0][found[:, 0]] = found[:, 1]
         self.partner[1][found[:, 1]] = found[:, 0]
 
+    def _keep(self, found: Ints) -> None:
+        """Take back that work was replaced which now has its own partner."""
+        for k in (0, 1):
+            self.replaced[k][found[:, k]] = False
+
     def _edges(self) -> None:
         """Pair calls at the edge of an operator, which times put inside on one side alone.
 
@@ -206,6 +212,7 @@ class TreeMatcher:
                     kept.append((a, b))
             pairs = np.array(kept, dtype=np.int64)
             self._join(pairs)
+            self._keep(pairs)
             goes_on = self.trees[0].kind[pairs[:, 0]] == OPERATOR
             self._down(pairs[goes_on, 0], pairs[goes_on, 1], moved=False)
 
