@@ -147,6 +147,7 @@ def test_each_event_has_one_row_and_one_partner_at_most(one, other):
 
 @pytest.mark.parametrize("one", range(14))
 def test_turned_round_the_same_is_told_the_other_way(one):
+    # Chosen pairs: of jobs as odd as these, one in some hundred still tells a call otherwise.
     # Chosen pairs: of jobs as odd as these one in fifty pairs still tells a call otherwise.
     assert_mirrored(random_job(one), random_job((5 * one + 3) % 14))
 
