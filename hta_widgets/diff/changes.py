@@ -31,6 +31,9 @@ Flags = npt.NDArray[np.bool_]
 #: What can be told of a name, in the order of the categories of ``change``.
 CHANGES: tuple[str, ...] = ("slower", "faster", "added", "removed", "moved", "replaced")
 
+#: What each is turned round, so that the order is the same either way.
+_TURNED = {"faster": "slower", "removed": "added"}
+
 _RELATIVE = 0.05  # of the longer of two times; runs of one program differ by less
 _RELATIVE_MUCH = 0.4  # so much need not stand out among all that was tested
 _ALPHA = 0.01  # of all that is tested together
@@ -356,7 +359,13 @@ def _how(row: _Change) -> str:
 
 
 def _frame(rows: list[_Change], tested: int) -> pd.DataFrame:
-    rows.sort(key=lambda row: (-abs(row.after_ns - row.before_ns), row.name, row.change))
+    rows.sort(
+        key=lambda row: (
+            -abs(row.after_ns - row.before_ns),
+            row.name,
+            _TURNED.get(row.change, row.change),
+        )
+    )
 
     def numbers(name: str) -> Floats:
         return np.array([getattr(row, name) for row in rows], dtype=np.float64)
