@@ -19,15 +19,11 @@ import {
   eventClasses,
   GROUPS,
 } from "./event_classes";
-import type { Frame } from "./frames";
 import { turned } from "./frames";
 import { PairSource } from "./page_source";
 import { PairHistory } from "./pair_history";
 import { cellText, measuresOf, plainTable, tableTitle, titleOf } from "./tables";
-
-function frame(columns: Frame["columns"], attrs: Frame["attrs"] = {}): Frame {
-  return { rows: Object.values(columns)[0]?.length ?? 0, columns, attrs };
-}
+import { frame } from "../../test/two_runs";
 
 /** Events of each class before and after: 5 slower by a little, 2 faster by much, 1 alone, 90 same. */
 const counts = [

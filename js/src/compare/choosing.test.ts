@@ -3,23 +3,8 @@
 import { expect, test, vi } from "vitest";
 import { Charts, type ChartsWays } from "./charts";
 import type { About, Frame, Frames } from "./frames";
+import { frame, slots } from "../../test/two_runs";
 
-function frame(columns: Frame["columns"], attrs: Frame["attrs"] = {}): Frame {
-  return { rows: Object.values(columns)[0]?.length ?? 0, columns, attrs };
-}
-
-const slots = frame({
-  slot: [0, 1],
-  before_label: ["ProfilerStep#7", "ProfilerStep#8"],
-  after_label: ["ProfilerStep#7", "ProfilerStep#8"],
-  before_start_ns: [100, 200],
-  before_end_ns: [200, 400],
-  after_start_ns: [1000, 1150],
-  after_end_ns: [1150, 1270],
-  common_start_ns: [100, 250],
-  common_end_ns: [250, 450],
-  delta_ns: [50, -80],
-});
 const sums = frame(
   { kind: ["compute"], before_ns: [100], after_ns: [120], diff_ns: [20] },
   { before_ns: 100, after_ns: 120 },

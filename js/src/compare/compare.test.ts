@@ -12,24 +12,8 @@ import { PairSource } from "./page_source";
 import { Strip } from "./strip";
 import { bandPoints, lanesOf, medianSlot, placeSlots, withLengths } from "./strip_layout";
 import { partBars, waterfallBars } from "./waterfall";
+import { frame, slots } from "../../test/two_runs";
 
-function frame(columns: Frame["columns"], attrs: Frame["attrs"] = {}): Frame {
-  return { rows: Object.values(columns)[0]?.length ?? 0, columns, attrs };
-}
-
-/** Two steps: 100 and 200 long before, 150 and 120 after; the second ones start at 200 and 1200. */
-const slots = frame({
-  slot: [0, 1],
-  before_label: ["ProfilerStep#7", "ProfilerStep#8"],
-  after_label: ["ProfilerStep#7", "ProfilerStep#8"],
-  before_start_ns: [100, 200],
-  before_end_ns: [200, 400],
-  after_start_ns: [1000, 1150],
-  after_end_ns: [1150, 1270],
-  common_start_ns: [100, 250],
-  common_end_ns: [250, 450],
-  delta_ns: [50, -80],
-});
 const segments = frame({
   side: ["before", "before", "after", "after"],
   own_start_ns: [100, 200, 1000, 1150],

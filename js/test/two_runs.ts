@@ -1,0 +1,21 @@
+/** Two runs of two steps each, as the kernel tells a page of them. */
+
+import type { Frame } from "../src/compare/frames";
+
+export function frame(columns: Frame["columns"], attrs: Frame["attrs"] = {}): Frame {
+  return { rows: Object.values(columns)[0]?.length ?? 0, columns, attrs };
+}
+
+/** Two steps: 100 and 200 long before, 150 and 120 after; the second ones start at 200 and 1150. */
+export const slots = frame({
+  slot: [0, 1],
+  before_label: ["ProfilerStep#7", "ProfilerStep#8"],
+  after_label: ["ProfilerStep#7", "ProfilerStep#8"],
+  before_start_ns: [100, 200],
+  before_end_ns: [200, 400],
+  after_start_ns: [1000, 1150],
+  after_end_ns: [1150, 1270],
+  common_start_ns: [100, 250],
+  common_end_ns: [250, 450],
+  delta_ns: [50, -80],
+});
