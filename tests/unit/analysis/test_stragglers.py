@@ -4,7 +4,11 @@ import pytest
 from support.collective_job import US, collective
 from support.small import call, event, kernel, load
 
+import hta_widgets as hw
 from hta_widgets.analysis import stragglers, stragglers_by_step
+from hta_widgets.analysis.stragglers import judgement, mpi_stragglers
+from hta_widgets.demo import write_mpi_job
+from hta_widgets.model import TraceSet
 
 STEP = 10_000  # µs
 
@@ -229,3 +233,49 @@ def test_nothing_to_compare(tmp_path):
     assert frame.imposed_wait_ns.dtype == "int64"
     assert frame.is_straggler.dtype == bool
     assert len(stragglers_by_step(load(tmp_path, [], []))) == 0
+
+
+@pytest.mark.parametrize("delay", [1_500, 300])
+def test_nobody_is_named_where_files_of_the_group_are_missing(tmp_path, delay):
+    """The 5 % that rank 2 costs may be rank 3's, who is later; a file of it there is none."""
+    traces = job(tmp_path, [[0, 0, delay, delay + 100]] * 5, before=computing)
+    whole, part = judgement(traces), judgement(TraceSet([traces[rank] for rank in range(3)]))
+    assert whole.stragglers == ([3] if delay == 1_500 else [])
+    assert (whole.loaded, whole.of) == (4, 4)
+    assert (part.loaded, part.of) == (3, 4)
+    assert (part.stragglers, part.causes) == ([], {})
+    assert [(one.rank, one.cause) for one in part.last] == [(2, "")]
+    found = stragglers(TraceSet([traces[rank] for rank in range(3)]))
+    assert not found.is_straggler.any()
+    assert set(found.cause) == {""}
+    assert "files of 1 ranks are missing" in found.attrs["note"]
+
+
+def test_ranks_of_complete_groups_are_judged_though_others_are_missing(tmp_path):
+    traces = job(tmp_path, [[0, 0, 1_500, 0]] * 5, before=computing)
+    for trace in traces.values():
+        trace.metadata["distributedInfo"] = {"world_size": 8}
+    found = judgement(traces)
+    assert (found.loaded, found.of) == (4, 8)
+    assert found.stragglers == [2]
+
+
+def test_who_is_nearly_always_last_is_a_fact_from_one_per_cent_on(tmp_path):
+    """Steps of 10 ms: 0.3 ms a step are 3 % of the run and no straggler's, 0.08 are under 1 %."""
+    found = judgement(job(tmp_path, [[0, 0, 300, 0]] * 8, before=longer))
+    assert found.stragglers == []
+    (last,) = found.last
+    assert (last.rank, last.wait_ns, last.cause) == (2, 8 * 300 * US, "slower kernels")
+    assert last.hidden_share == 0
+    assert judgement(job(tmp_path, [[0, 0, 80, 0]] * 8, before=computing)).last == []
+    # Last at 7 of 8.
+    often = [[0, 0, 300, 0]] * 7 + [[0, 350, 300, 0]]
+    assert judgement(job(tmp_path, often, before=computing)).last == []
+
+
+@pytest.mark.parametrize("lines", [False, True])
+def test_mpi_ranks_are_told_by_time_lines_or_else_by_profiles(tmp_path, lines):
+    write_mpi_job(tmp_path / "job", ranks=4, slow_rank=2, steps=8, traces=lines)
+    traces = hw.load(tmp_path / "job", cache=False, progress=False)
+    assert mpi_stragglers(traces) == {("90001", 2)}
+    assert judgement(traces).stragglers == ([2, 6] if lines else [2])
