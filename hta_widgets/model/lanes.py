@@ -21,7 +21,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from .lanes_exact import Crossing, settle
+from .lanes_exact import settle
 from .ordering import group_order
 
 __all__ = ["Lanes", "assign_lanes"]
@@ -30,7 +30,6 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _MAX_DEPTH = np.iinfo(np.int16).max
-_EXTENSIONS = 8
 _FEW_TRACKS = 256
 
 
@@ -69,26 +68,26 @@ def assign_lanes(
     first = np.concatenate(([0], np.cumsum(np.bincount(track, minlength=tracks))))
     begin, end = start[order], (start + dur)[order]
 
-    stop, rounded = _subtree_ends(begin, end, first, resolution_ns)
-    depth, parent, crossing, late = _nest(end, stop)
-    for _ in range(_EXTENSIONS):
-        if not crossing.any():
-            break
-        longer = _longer_parents(crossing, late, track[order], resolution_ns)
-        if not len(longer):
-            break
-        np.maximum.at(stop, parent[longer], stop[longer])
-        depth, parent, crossing, late = _nest(end, stop)
-    crossing |= late > resolution_ns
-    rounded |= (late > 0) & ~crossing
-
-    overlaps = np.empty(0, dtype=np.int64)
+    stop = _subtree_ends(begin, end, first)
+    depth, parent, crossing = _nest(end, stop)
+    overlaps, rounded = np.empty(0, dtype=np.int64), 0
     if crossing.any():
-        found = settle(
-            Crossing(begin, end, stop, depth, parent), np.flatnonzero(crossing), resolution_ns
-        )
-        depth, parent, overlaps = found.depth, found.parent, found.spilled
-        rounded[found.settled] = found.rounded[found.settled]
+        touched = np.unique(track[order[crossing]]).tolist()
+        spilled = []
+        for low, high in ((int(first[number]), int(first[number + 1])) for number in touched):
+            found = settle(begin[low:high], end[low:high], stop[low:high] - low, resolution_ns)
+            kept = np.delete(np.arange(high - low), found.spilled)
+            place = np.zeros(high - low + 1, dtype=np.int64)
+            place[kept + 1] = 1
+            np.cumsum(place, out=place)
+            level = _depth(place[found.stop[kept]])
+            above = _parents(level)
+            depth[low + kept] = level
+            parent[low + kept] = np.where(above >= 0, low + kept[above], -1)
+            found.around_spilled(begin[low:high], end[low:high], low, parent[low:high])
+            spilled.append(low + found.spilled)
+            rounded += found.rounded
+        overlaps = np.concatenate(spilled)
 
     nested, lanes = _count_lanes(depth, overlaps, first)
     _spill(begin, end, depth, overlaps, first, nested, lanes)
@@ -100,50 +99,30 @@ def assign_lanes(
     # Of the last event where there is no parent: overwritten next.
     result_parent[order] = order[parent]
     result_parent[order[parent < 0]] = -1
-    return Lanes(
-        result_depth, result_parent, nested, lanes, len(overlaps), int(rounded.sum()), too_deep
-    )
+    return Lanes(result_depth, result_parent, nested, lanes, len(overlaps), rounded, too_deep)
 
 
-def _subtree_ends(begin: Ints, end: Ints, first: Ints, unit: int) -> tuple[Ints, Bools]:
-    """Return for each event where its subtree ends, and which end was moved by rounding."""
+def _subtree_ends(begin: Ints, end: Ints, first: Ints) -> Ints:
+    """Return for each event the first later one of its track that begins at its end or later."""
     sizes = np.diff(first)
-    span = int(end.max()) + 1 + unit
+    span = int(end.max()) + 1
     if len(sizes) > _FEW_TRACKS and span.bit_length() + len(sizes).bit_length() <= 62:
         # The tracks behind each other in time, so that one search serves all of them.
         offset = np.repeat(np.arange(len(sizes)) * span, sizes)
-        return _subtree_ends_of_one(begin + offset, end + offset, unit)
+        return _subtree_ends_of_one(begin + offset, end + offset)
     stop = np.empty(len(begin), dtype=np.int64)
-    rounded = np.zeros(len(begin), dtype=bool)
     for low, high in pairwise(first.tolist()):
         if low < high:
-            part = _subtree_ends_of_one(begin[low:high], end[low:high], unit)
-            np.add(part[0], low, out=stop[low:high])
-            rounded[low:high] = part[1]
-    return stop, rounded
+            np.add(_subtree_ends_of_one(begin[low:high], end[low:high]), low, out=stop[low:high])
+    return stop
 
 
-def _subtree_ends_of_one(begin: Ints, end: Ints, unit: int) -> tuple[Ints, Bools]:
-    count = len(begin)
-    rows = np.arange(count)
-    stop = rows + 1
+def _subtree_ends_of_one(begin: Ints, end: Ints) -> Ints:
+    stop = np.arange(1, len(begin) + 1)
     # Most events are over before the next one starts.
-    holds_next = np.zeros(count, dtype=bool)
-    holds_next[:-1] = end[:-1] > begin[1:]
-    open_rows = np.flatnonzero(holds_next)
-    stop[open_rows] = np.maximum(np.searchsorted(begin, end[open_rows], side="left"), open_rows + 1)
-    # The last event of the subtree starts within a unit of its end and outlasts it: a sibling.
-    rounded = np.zeros(count, dtype=bool)
-    last = stop[open_rows] - 1
-    near = (begin[last] >= end[open_rows] - unit) & (begin[last] > begin[open_rows])
-    candidates = open_rows[near]
-    if len(candidates):
-        head = np.maximum.accumulate(np.where(np.diff(begin, prepend=-1) != 0, rows, 0))
-        sibling = head[last[near]]
-        outlasts = end[sibling] > end[candidates]
-        stop[candidates[outlasts]] = sibling[outlasts]
-        rounded[candidates[outlasts]] = True
-    return stop, rounded
+    open_rows = np.flatnonzero(end[:-1] > begin[1:])
+    stop[open_rows] = np.searchsorted(begin, end[open_rows], side="left")
+    return stop
 
 
 def _depth(stop: Ints) -> Ints:
@@ -172,28 +151,13 @@ def _parents(depth: Ints) -> Ints:
     return parent
 
 
-def _nest(end: Ints, stop: Ints) -> tuple[Ints, Ints, Bools, Ints]:
-    """Return depth, parent, whose subtree leaves its parent's, and how late each ends in it."""
+def _nest(end: Ints, stop: Ints) -> tuple[Ints, Ints, Bools]:
+    """Return depth and parent where all subtrees nest, and which events do not lie in theirs."""
     depth = _depth(stop)
     parent = _parents(depth)
-    inner = parent >= 0
-    crossing = (stop > stop[parent]) & inner
-    late = end - end[parent]
-    late[~inner] = 0
-    return depth, parent, crossing, late
-
-
-def _longer_parents(crossing: Bools, late: Ints, track: npt.NDArray[np.int32], unit: int) -> Ints:
-    """Return children whose parents have to last until they end.
-
-    A child that ends a unit late, with an event of its own in that unit: the event lies in both.
-    Only on tracks where nothing really crosses, since counting is exact only up to there.
-    """
-    crosses = late > unit
-    rows = np.flatnonzero(crossing & ~crosses)
-    if len(rows) and crosses.any():
-        rows = rows[~np.isin(track[rows], track[crosses])]
-    return rows
+    crossing = (stop > stop[parent]) | (end > end[parent])
+    crossing &= parent >= 0
+    return depth, parent, crossing
 
 
 def _count_lanes(depth: Ints, spilled: Ints, first: Ints) -> tuple[Ints, Ints]:

@@ -37,22 +37,27 @@ def plain_stack(start, end):
 
 def stack_with_rounding(start, end, unit):
     """The rules of the module's docstring, one event at a time."""
-    depth, parent, spilled, open_rows = {}, {}, [], []
+    depth, parent, spilled, rounded, open_rows = {}, [], [], set(), []
     for row, (begin, stop) in enumerate(zip(start, end, strict=True)):
         while open_rows:
             top = open_rows[-1]
-            over = end[top] <= begin
-            sibling = end[top] - begin <= unit and stop > end[top] and begin > start[top]
-            if not (over or sibling):
-                break
+            if (over := end[top] - begin) > 0:
+                if over > unit or stop <= end[top] or begin <= start[top]:
+                    break
+                rounded.add(top)
             open_rows.pop()
+        # A spilled event can enclose more closely than the nested ones.
+        around = next((out for out in reversed(spilled) if end[out] >= max(stop, begin + 1)), -1)
         if open_rows and stop > end[open_rows[-1]] + unit:
             spilled.append(row)
-            continue
-        depth[row] = len(open_rows)
-        parent[row] = open_rows[-1] if open_rows else -1
-        open_rows.append(row)
-    return depth, parent, spilled
+            above = next((nest for nest in reversed(open_rows) if end[nest] >= stop), -1)
+        else:
+            above, depth[row] = open_rows[-1] if open_rows else -1, len(open_rows)
+            if open_rows and stop > end[above]:
+                rounded.add(row)
+            open_rows.append(row)
+        parent.append(max(above, around))
+    return depth, parent, spilled, len(rounded)
 
 
 @st.composite
@@ -95,16 +100,17 @@ def nearly_nested(draw):
     return moved + draw(st.lists(TIMES, max_size=4))
 
 
+@pytest.mark.parametrize("unit", [1, 10])
 @given(st.one_of(st.lists(TIMES, min_size=1, max_size=40), nearly_nested()))
-def test_any_track_follows_the_rules(events):
-    start, end, _, lanes = arranged(events)
-    depth, parent, spilled = stack_with_rounding(start.tolist(), end.tolist(), 1)
+@settings(max_examples=300)
+def test_any_track_follows_the_rules(unit, events):
+    start, end, _, lanes = arranged([(s * unit, d * unit) for s, d in events], unit=unit)
+    depth, parent, spilled, rounded = stack_with_rounding(start.tolist(), end.tolist(), unit)
     assert np.flatnonzero(lanes.depth >= lanes.nested[0]).tolist() == spilled
     assert {row: int(lanes.depth[row]) for row in depth} == depth
-    for row, above in parent.items():
-        # A spilled event can enclose more closely than the nested ones.
-        assert lanes.parent[row] == above or lanes.parent[row] in spilled
+    assert lanes.parent.tolist() == parent
     assert lanes.overlaps == len(spilled)
+    assert lanes.rounded == rounded
 
 
 @pytest.mark.parametrize("unit", [1, 10])
