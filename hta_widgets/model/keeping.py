@@ -86,6 +86,7 @@ class _Kept:
         # Notebooks answer their pages beside the cell that runs.
         self._lock = threading.Lock()
         self._bytes: WeakKeyDictionary[Trace, int] = WeakKeyDictionary()
+        self._at_most = 0  # what all take together; less where ranks are gone meanwhile
 
     def __contains__(self, trace: Trace) -> bool:
         with self._lock:
@@ -95,20 +96,24 @@ class _Kept:
         # Counting what there is would take longer than many an analysis.
         size = len(trace) * _BYTES_PER_EVENT
         with self._lock:
-            self._bytes.pop(trace, None)
+            self._at_most += size - self._bytes.pop(trace, 0)
             self._bytes[trace] = size
-        self.shrink()
+            fits = self._at_most <= _most_bytes
+        if not fits:
+            self.shrink()
 
     def shrink(self) -> None:
         with self._lock:
             sizes = list(self._bytes.items())
-            excess = sum(size for _, size in sizes) - _most_bytes
+            self._at_most = sum(size for _, size in sizes)
+            excess = self._at_most - _most_bytes
             gone = []
             for trace, size in sizes:
                 if excess <= 0:
                     break
                 gone.append(trace)
                 excess -= size
+                self._at_most -= size
                 del self._bytes[trace]
         for trace in gone:
             trace.let_go()
