@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from hta_widgets.errors import TraceError
+
+try:  # the extra `fast`
+    from zlib_ng import zlib_ng as zlib
+except ImportError:
+    import zlib
 
 __all__ = [
     "GZIP_MAGIC",
