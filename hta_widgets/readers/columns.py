@@ -2,36 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from hta_widgets.model.problems import ProblemKind
 from hta_widgets.model.table import Ints, RankColumns
 
 from .copies import Copies
-from .exact_time import BAD, OK, TOO_LARGE, nanoseconds, resolution
+from .exact_time import BAD, OK, TOO_LARGE, Times, joined_texts, nanoseconds, resolution
 from .flow_ids import FlowIds
 from .growing import Codes, Column
 from .notes import Notes
-from .records import Record
+from .records import Args, Record
 from .small_args import SmallArgs
 
-__all__ = ["Columns"]
+__all__ = ["Columns", "SliceTimes"]
 
-_PHASES = "XBEiIRCstfbneSTFM"
-_M, _C, _F = ord("M"), ord("C"), ord("f")
-_KNOWN = np.zeros(256, np.bool_)
-_KNOWN[np.frombuffer(_PHASES.encode(), np.uint8)] = True
-_WITH_ARGS = np.zeros(256, np.bool_)
-_WITH_ARGS[[_M, _C]] = True
-_WITH_ID = np.zeros(256, np.bool_)
-_WITH_ID[np.frombuffer(b"stfbneSTFC", np.uint8)] = True
-_IS_INSTANT = np.zeros(256, np.bool_)
-_IS_INSTANT[np.frombuffer(b"iIR", np.uint8)] = True
+_M, _C = ord("M"), ord("C")
+
+
+def _set_of(letters: str) -> npt.NDArray[np.bool_]:
+    found = np.zeros(256, np.bool_)
+    found[np.frombuffer(letters.encode(), np.uint8)] = True
+    return found
+
+
+_KNOWN = _set_of("XBEiIRCstfbneSTFM")
+_WITH_ARGS = _set_of("MC")
+_WITH_ID = _set_of("stfbneSTFC")
+_INSTANTS = _set_of("iIR")
 _THREAD_SCOPE = frozenset({None, "", "t"})
 _INT64_MAX = (1 << 63) - 1
+#: Numpy is called once for so many records: a slice has too few for what the calls cost.
+_BATCH_RECORDS = 1 << 14
+_PARTS = ("phase", "name", "category", "pid", "tid", "stream", "correlation", "record")
+
+#: Times of a slice: converted, or as texts (`joined_texts`) with their number.
+SliceTimes = Times | tuple[bytes, int]
+
+
+class _Batch:
+    """What was taken from the records of some slices and is not converted yet."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in _PARTS}
+        self.start: list[SliceTimes] = []
+        self.dur: list[SliceTimes] = []
+        self.copies: list[tuple[int, Args]] = []  # row, what it states
+        self.ids: list[tuple[int, Any]] = []  # row, id
+        self.ends_at_next: list[int] = []
+        self.scoped: list[tuple[int, str]] = []  # row, scope
+        self.unknown_phase: dict[int, str] = {}
+        self.first_rows: list[int] = []  # by slice
+        self.bodies: list[Callable[[], Sequence[Any]]] = []
+        self.offsets: list[Callable[[int], int]] = []
+
+    def offset_of(self, row: int) -> int:
+        """Return the byte offset in the file of the record at a row."""
+        at = bisect_right(self.first_rows, row) - 1
+        return self.offsets[at](row - self.first_rows[at])
 
 
 class Columns:
@@ -73,6 +108,7 @@ class Columns:
         self._scope: dict[int, str] = {}
         self._resolution_ns = 1000
         self._based = 0
+        self._batch = _Batch()
 
     def append(
         self,
@@ -80,6 +116,7 @@ class Columns:
         numbers: Ints,
         bodies: Callable[[], Sequence[Any]],
         offset_of: Callable[[int], int],
+        times: tuple[SliceTimes, SliceTimes] | None = None,
     ) -> None:
         """Take over a slice's records.
 
@@ -92,38 +129,17 @@ class Columns:
             Gives the JSON text of each, if it is asked for.
         offset_of : callable
             Gives the byte offset in the file of the record at a position of `records`.
+        times : pair of SliceTimes, optional
+            Starts and durations, where they are converted already.
         """
         if not records:
             return
+        batch, first = self._batch, self._batch.count
         phase = _phases(records)
-        start, start_state = nanoseconds([record.ts for record in records])
-        dur, dur_state = nanoseconds([record.dur for record in records])
-        is_metadata = phase == _M
-        keep = _KNOWN[phase]
-        if start_state is not None:
-            keep &= is_metadata | (start_state == OK)
-        if not keep.all():
-            self._note_skipped(records, phase, start_state, keep, offset_of)
-        if dur_state is not None:
-            self._note_durations(dur_state, keep, offset_of)
-            dur[dur_state != OK] = -1
-        negative = dur < 0
-        if dur_state is not None:
-            negative &= dur_state == OK
-        if negative.any():
-            self._repair_negative(dur, negative, keep, offset_of)
-        self._note_resolution(start, dur, dur_state, keep & ~is_metadata)
-
         args = [record.args for record in records]
-        joined = np.flatnonzero(_WITH_ID[phase])
         stream = _integers([-1 if arg is None else arg.stream for arg in args], np.int32)
-        self._copies.take(args, np.flatnonzero(keep & (stream != -1)), numbers)
-        flow = np.full(len(records), -1, np.int64)
-        flow[joined] = self._flow_ids.codes([records[row].id for row in joined.tolist()])
-        columns: dict[str, npt.NDArray[Any]] = {
+        found: dict[str, npt.NDArray[Any]] = {
             "phase": phase,
-            "start_ns": start,
-            "dur_ns": dur,
             "name": self._names.of([record.name for record in records]),
             "category": self._categories.of([record.cat for record in records]),
             "pid": self._pids.of([record.pid for record in records]),
@@ -132,23 +148,98 @@ class Columns:
             "correlation": _integers(
                 [-1 if arg is None else arg.correlation for arg in args], np.int64
             ),
-            "flow": flow,
             "record": numbers,
         }
+        for name, values in found.items():
+            batch.parts[name].append(values)
+        start, dur = times or (
+            (joined_texts([record.ts for record in records]), len(records)),
+            (joined_texts([record.dur for record in records]), len(records)),
+        )
+        batch.start.append(start)
+        batch.dur.append(dur)
+        for row in np.flatnonzero(stream != -1).tolist():
+            said = args[row]
+            if said is not None and (len(said.bandwidth) or len(said.bytes)):
+                batch.copies.append((first + row, said))
+        self._take_special(records, phase, first)
+        batch.first_rows.append(first)
+        batch.bodies.append(bodies)
+        batch.offsets.append(offset_of)
+        batch.count += len(records)
+        if batch.count >= _BATCH_RECORDS:
+            self._flush()
+
+    def _take_special(
+        self, records: Sequence[Record], phase: npt.NDArray[np.uint8], first: int
+    ) -> None:
+        """Note ids, bindings and scopes of the few records that have any."""
+        batch = self._batch
+        special = _WITH_ID[phase] | _INSTANTS[phase] | ~_KNOWN[phase]
+        for row in np.flatnonzero(special).tolist():
+            record, code = records[row], phase[row]
+            if _WITH_ID[code]:
+                batch.ids.append((first + row, record.id))
+                if record.ph == "f" and record.bp != "e":
+                    batch.ends_at_next.append(first + row)
+            elif not _INSTANTS[code]:
+                batch.unknown_phase[first + row] = record.ph
+            elif record.s not in _THREAD_SCOPE:
+                batch.scoped.append((first + row, record.s or ""))
+
+    def _flush(self) -> None:
+        """Convert the records taken so far and append them to the columns."""
+        batch, self._batch = self._batch, _Batch()
+        if not batch.count:
+            return
+        parts = {name: np.concatenate(found) for name, found in batch.parts.items()}
+        phase = parts["phase"]
+        start, start_state = _joined_times(batch.start)
+        dur, dur_state = _joined_times(batch.dur)
+        is_metadata = phase == _M
+        keep = _KNOWN[phase]
+        if start_state is not None:
+            keep &= is_metadata | (start_state == OK)
+        if not keep.all():
+            self._note_skipped(batch, phase, start_state, keep)
+        if dur_state is not None:
+            self._note_durations(batch, dur_state, keep)
+            dur[dur_state != OK] = -1
+        negative = dur < 0
+        if dur_state is not None:
+            negative &= dur_state == OK
+        if negative.any():
+            dur[negative] = 0
+            self._note_repaired(batch, negative & keep, "negative durations, taken as 0")
+        self._note_resolution(start, dur, dur_state, keep & ~is_metadata)
+        for row, said in batch.copies:
+            if keep[row]:
+                self._copies.add(int(parts["record"][row]), said)
+        flow = np.full(batch.count, -1, np.int64)
+        flow[[row for row, _ in batch.ids]] = self._flow_ids.codes([id_ for _, id_ in batch.ids])
+        parts.update(start_ns=start, dur_ns=dur, flow=flow)
         everything = bool(keep.all())
-        first_row = self.rows
-        for name, values in columns.items():
-            self._columns[name].extend(values if everything else values[keep])
-        self._keep_bindings(records, phase, keep, first_row)
-        self._keep_small_args(np.flatnonzero(keep & _WITH_ARGS[phase]), numbers, bodies)
+        row_of = self._columns["record"].size - 1 + np.cumsum(keep)
+        for name, column in self._columns.items():
+            column.extend(parts[name] if everything else parts[name][keep])
+        self._ends_at_next.extend(int(row_of[row]) for row in batch.ends_at_next if keep[row])
+        self._scope.update((int(row_of[row]), scope) for row, scope in batch.scoped if keep[row])
+        self._keep_small_args(batch, np.flatnonzero(keep & _WITH_ARGS[phase]), parts["record"])
 
     @property
     def rows(self) -> int:
-        """How many records were taken so far."""
+        """How many records were kept so far."""
+        self._flush()
         return self._columns["record"].size
+
+    @property
+    def started(self) -> bool:
+        """Whether any record was taken."""
+        return bool(self._batch.count or self._columns["record"].size)
 
     def add_base(self, base_ns: int) -> None:
         """Shift the records taken since the last call by the file's own base time."""
+        self._flush()
         start = self._columns["start_ns"].filled(self._based)
         self._based = self.rows
         if not base_ns or not len(start):
@@ -162,6 +253,7 @@ class Columns:
 
     def finish(self) -> RankColumns:
         """Return the columns."""
+        self._flush()
         columns = {name: column.filled() for name, column in self._columns.items()}
         columns["flow"], flow_ids = self._flow_ids.finish(columns["flow"])
         self._columns = {}
@@ -180,33 +272,12 @@ class Columns:
             copies=self._copies.finish(),
         )
 
-    def _keep_bindings(
-        self,
-        records: Sequence[Record],
-        phase: npt.NDArray[np.uint8],
-        keep: npt.NDArray[np.bool_],
-        first_row: int,
-    ) -> None:
-        """Note what few flow ends and instants say of themselves."""
-        ends = np.flatnonzero(keep & (phase == _F)).tolist()
-        to_next = [place for place in ends if records[place].bp != "e"]
-        instants = np.flatnonzero(keep & _IS_INSTANT[phase]).tolist()
-        scoped = [place for place in instants if records[place].s not in _THREAD_SCOPE]
-        if not to_next and not scoped:
-            return
-        row_of = first_row - 1 + np.cumsum(keep)
-        self._ends_at_next.extend(row_of[to_next].tolist())
-        for place in scoped:
-            self._scope[int(row_of[place])] = records[place].s or ""
-
-    def _keep_small_args(
-        self, rows: npt.NDArray[np.intp], numbers: Ints, bodies: Callable[[], Sequence[Any]]
-    ) -> None:
-        if not len(rows):
-            return
-        texts = bodies()
-        for row, number in zip(rows.tolist(), numbers[rows].tolist(), strict=True):
-            self._small_args.add(number, texts[row])
+    def _keep_small_args(self, batch: _Batch, rows: npt.NDArray[np.intp], numbers: Ints) -> None:
+        slice_of = np.searchsorted(batch.first_rows, rows, side="right") - 1
+        for number in np.unique(slice_of).tolist():
+            texts, first = batch.bodies[number](), batch.first_rows[number]
+            for row in rows[slice_of == number].tolist():
+                self._small_args.add(int(numbers[row]), texts[row - first])
 
     def _note_resolution(
         self,
@@ -223,16 +294,15 @@ class Columns:
 
     def _note_skipped(
         self,
-        records: Sequence[Record],
+        batch: _Batch,
         phase: npt.NDArray[np.uint8],
         start_state: npt.NDArray[np.uint8] | None,
         keep: npt.NDArray[np.bool_],
-        offset_of: Callable[[int], int],
     ) -> None:
         for row in np.flatnonzero(~keep).tolist():
-            kind = "skipped"
+            kind: ProblemKind = "skipped"
             if not _KNOWN[phase[row]]:
-                letter = records[row].ph
+                letter = batch.unknown_phase[row]
                 reason = f"records of phase {letter!r}" if letter else "records without a phase"
             elif start_state is not None and start_state[row] == TOO_LARGE:
                 kind, reason = "overflow", "records whose time is beyond 64 bits"
@@ -240,35 +310,38 @@ class Columns:
                 reason = "records whose time is not a number"
             else:
                 reason = "records without a time"
-            known = self.notes.knows(kind, reason)  # type: ignore[arg-type]
-            self.notes.add(kind, reason, None if known else offset_of(row))  # type: ignore[arg-type]
+            known = self.notes.knows(kind, reason)
+            self.notes.add(kind, reason, None if known else batch.offset_of(row))
 
     def _note_durations(
-        self,
-        state: npt.NDArray[np.uint8],
-        keep: npt.NDArray[np.bool_],
-        offset_of: Callable[[int], int],
+        self, batch: _Batch, state: npt.NDArray[np.uint8], keep: npt.NDArray[np.bool_]
     ) -> None:
         for code, reason in (
             (BAD, "durations that are not numbers, taken as missing"),
             (TOO_LARGE, "durations beyond 64 bits, taken as missing"),
         ):
-            rows = np.flatnonzero((state == code) & keep)
-            if len(rows):
-                self.notes.add("repaired", reason, offset_of(int(rows[0])), len(rows))
+            self._note_repaired(batch, (state == code) & keep, reason)
 
-    def _repair_negative(
-        self,
-        dur: Ints,
-        negative: npt.NDArray[np.bool_],
-        keep: npt.NDArray[np.bool_],
-        offset_of: Callable[[int], int],
-    ) -> None:
-        dur[negative] = 0
-        rows = np.flatnonzero(negative & keep)
+    def _note_repaired(self, batch: _Batch, where: npt.NDArray[np.bool_], reason: str) -> None:
+        rows = np.flatnonzero(where)
         if len(rows):
-            reason = "negative durations, taken as 0"
-            self.notes.add("repaired", reason, offset_of(int(rows[0])), len(rows))
+            self.notes.add("repaired", reason, batch.offset_of(int(rows[0])), len(rows))
+
+
+def _joined_times(parts: Sequence[SliceTimes]) -> Times:
+    """Return the times of several slices. Texts of slices in a row are parsed together."""
+    found: list[Times] = []
+    for is_converted, run in groupby(parts, lambda part: isinstance(part, Times)):
+        if is_converted:
+            found += cast("Iterable[Times]", run)
+        else:
+            texts, counts = zip(*cast("Iterable[tuple[bytes, int]]", run), strict=True)
+            found.append(nanoseconds(b",".join(texts), sum(counts)))
+    ns = np.concatenate([times.ns for times in found])
+    if all(times.state is None for times in found):
+        return Times(ns, None)
+    states = [np.zeros(len(ns), np.uint8) if state is None else state for ns, state in found]
+    return Times(ns, np.concatenate(states))
 
 
 def _phases(records: Sequence[Record]) -> npt.NDArray[np.uint8]:

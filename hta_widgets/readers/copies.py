@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Raw
 
-from hta_widgets.model.table import CopyTable, Ints
+from hta_widgets.model.table import CopyTable
 
 from .records import Args
 
@@ -26,25 +24,11 @@ class Copies:
         self._gb_per_s: list[float] = []
         self._size_bytes: list[int] = []
 
-    def take(self, args: Sequence[Args | None], rows: npt.NDArray[np.intp], numbers: Ints) -> None:
-        """Look at a slice's device records.
-
-        Parameters
-        ----------
-        args : sequence of Args or None
-            Of all records of the slice.
-        rows : array of int
-            Positions of the device records in it.
-        numbers : int64 array
-            Numbers of all records of the slice.
-        """
-        for row in rows.tolist():
-            said = args[row]
-            if said is None or not (len(said.bandwidth) or len(said.bytes)):
-                continue
-            self._record.append(int(numbers[row]))
-            self._gb_per_s.append(_rate(said.bandwidth))
-            self._size_bytes.append(_size(said.bytes))
+    def add(self, record: int, said: Args) -> None:
+        """Take what a record states."""
+        self._record.append(record)
+        self._gb_per_s.append(_rate(said.bandwidth))
+        self._size_bytes.append(_size(said.bytes))
 
     def finish(self) -> CopyTable:
         """Return the columns."""

@@ -19,11 +19,15 @@ from hta_widgets.model.table import Ints
 
 __all__ = [
     "BAD",
+    "LARGEST_DOUBLE",
     "MISSING",
     "OK",
     "TOO_LARGE",
     "Times",
+    "joined_texts",
     "nanoseconds",
+    "nanoseconds_of_doubles",
+    "nanoseconds_of_integers",
     "plain_integers",
     "resolution",
 ]
@@ -59,37 +63,79 @@ class Times(NamedTuple):
     state: Bytes | None
 
 
-def nanoseconds(texts: Sequence[Any]) -> Times:
+def joined_texts(texts: Sequence[Any]) -> bytes:
+    """Join JSON texts with commas. One that has commas itself is no number: they become `;`."""
+    joined = b",".join(texts)
+    if joined.count(b",") != len(texts) - 1:
+        joined = b",".join([bytes(text).replace(b",", b";") for text in texts])
+    return joined
+
+
+def nanoseconds(joined: bytes, count: int) -> Times:
     """Parse JSON numbers of microseconds into nanoseconds, half-even below a nanosecond.
 
     Parameters
     ----------
-    texts : sequence of buffers
-        The JSON text of each value: a number, a string that holds one, or nothing at all.
+    joined : bytes
+        The JSON text of each value, as `joined_texts` joins them: a number, a string that holds
+        one, or nothing at all.
+    count : int
+        How many values there are.
 
     Returns
     -------
     Times
         `ns` is 0 where `state` is not OK.
     """
-    count = len(texts)
     if not count:
         return Times(np.empty(0, np.int64), None)
-    joined = b",".join(texts)
+    original = joined
     # What is left of plain decimals without their digits shows how they are built.
     skeleton = joined.translate(None, _DIGITS)
     odd = skeleton.translate(None, b".,")
     if odd and not odd.strip(b'"'):
         joined = joined.translate(None, b'"')
         odd = b""
-    if skeleton.count(b",") != count - 1:
-        return _one_by_one(texts)
-
     text = _padded(joined)
     alike = None if odd else _alike(text, skeleton, count)
     if alike is not None:
         return Times(alike, None)
-    return _varied(text, texts, has_odd=bool(odd))
+    return _varied(text, original, count, has_odd=bool(odd))
+
+
+#: Below, the error of a double is less than a quarter of a nanosecond: 51 days of microseconds.
+LARGEST_DOUBLE = float(1 << 42)
+
+
+def nanoseconds_of_doubles(values: npt.NDArray[np.float64]) -> Times | None:
+    """Convert microseconds to nanoseconds, NaN being missing; None where that may be inexact."""
+    missing = np.isnan(values)
+    some_missing = bool(missing.any())
+    if some_missing:
+        values = np.where(missing, 0.0, values)
+    if np.abs(values).max() >= LARGEST_DOUBLE:
+        return None
+    whole = np.floor(values)
+    thousandths = (values - whole) * 1000
+    rounded = np.rint(thousandths)
+    if np.abs(thousandths - rounded).max() > 0.25:
+        return None  # more than three decimals, or nearly a tie
+    ns = whole.astype(np.int64) * 1000 + rounded.astype(np.int64)
+    return Times(ns, missing.view(np.uint8) if some_missing else None)
+
+
+def nanoseconds_of_integers(values: Sequence[int], missing: int) -> Times | None:
+    """Convert whole microseconds to nanoseconds; None where one is beyond 64 bits."""
+    try:
+        micros = np.fromiter(values, np.int64, len(values))
+    except OverflowError:
+        return None
+    absent = micros == missing
+    some_missing = bool(absent.any())
+    micros[absent] = 0
+    if np.abs(micros).max() > _LARGEST // 1000:
+        return None
+    return Times(micros * 1000, absent.view(np.uint8) if some_missing else None)
 
 
 def plain_integers(texts: Sequence[Any], absent: int) -> Ints | None:
@@ -157,9 +203,8 @@ def _alike(text: Bytes, skeleton: bytes, count: int) -> Ints | None:
     return value
 
 
-def _varied(text: Bytes, texts: Sequence[Any], *, has_odd: bool) -> Times:
+def _varied(text: Bytes, joined: bytes, count: int, *, has_odd: bool) -> Times:
     """Values of any width and number of decimals."""
-    count = len(texts)
     marks = np.flatnonzero(text < _ZERO)
     is_comma = text[marks] == _COMMA
     commas = np.flatnonzero(is_comma)
@@ -198,8 +243,10 @@ def _varied(text: Bytes, texts: Sequence[Any], *, has_odd: bool) -> Times:
     if not len(awkward):
         return Times(value, None)
     value[awkward] = 0
-    for row in awkward[state[awkward] == TOO_LARGE].tolist():
-        value[row], state[row] = _exact(bytes(texts[row]))
+    unclear = awkward[state[awkward] == TOO_LARGE].tolist()
+    texts = joined.split(b",") if unclear else []
+    for row in unclear:
+        value[row], state[row] = _exact(texts[row])
     return Times(value, state if state.any() else None)
 
 
@@ -257,14 +304,6 @@ def _eight_digits(words: npt.NDArray[np.uint64]) -> Ints:
     words >>= np.uint64(32)
     value: Ints = words.view(np.int64)
     return value
-
-
-def _one_by_one(texts: Sequence[Any]) -> Times:
-    ns = np.zeros(len(texts), np.int64)
-    state = np.zeros(len(texts), np.uint8)
-    for row, text in enumerate(texts):
-        ns[row], state[row] = _exact(bytes(text))
-    return Times(ns, state if state.any() else None)
 
 
 def _exact(text: bytes) -> tuple[int, int]:

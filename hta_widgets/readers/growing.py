@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -61,12 +62,19 @@ class Codes:
 
     def of(self, values: list[Any]) -> npt.NDArray[np.int32]:
         """Return the codes of values: strings, integers, or None for the empty string."""
-        codes = self._codes
+        if len(values) < 2:
+            return np.array([self._code(value) for value in values], np.int32)
+        find = itemgetter(*values)
         try:
-            found = [codes[value] for value in values]
+            found = find(self._codes)
         except KeyError:
-            for value in values:
-                if value not in codes:
-                    codes[value] = self.pool.add("" if value is None else str(value))
-            found = [codes[value] for value in values]
+            for value in dict.fromkeys(values):
+                self._code(value)
+            found = find(self._codes)
         return np.fromiter(found, np.int32, len(found))
+
+    def _code(self, value: Any) -> int:
+        code = self._codes.get(value)
+        if code is None:
+            code = self._codes[value] = self.pool.add("" if value is None else str(value))
+        return code

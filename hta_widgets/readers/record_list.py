@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
+from msgspec import Raw
 
 from hta_widgets.errors import TraceError
 
-from .columns import Columns
+from .columns import Columns, SliceTimes
+from .exact_time import (
+    LARGEST_DOUBLE,
+    joined_texts,
+    nanoseconds_of_doubles,
+    nanoseconds_of_integers,
+)
 from .notes import Notes
 from .record_source import SliceIndex
-from .records import Record, decode_bodies, decode_records, end_of_value
+from .records import (
+    NO_INTEGER,
+    Record,
+    decode_bodies,
+    decode_records,
+    decode_timed,
+    end_of_value,
+)
 from .slices import separators_before
 from .stages import stage
 from .streams import decompressed_size
@@ -28,6 +43,8 @@ _PEEKED_BYTES = 1 << 10
 _BLANKS = b" \t\r\n"
 #: A bare list of so many entries without one trace record is something else.
 _ENOUGH_ENTRIES = 1000
+#: After so many slices with times unlike those of the first one, times are decoded as text.
+_ENOUGH_FAILURES = 3
 
 #: What came of a stretch of text: its records and maybe the list's end, or why not.
 Taken = Literal["open", "closed", "unbalanced", "broken"]
@@ -52,6 +69,8 @@ class RecordList:
         self.index = SliceIndex()
         self.entries = 0
         self.enclosed = False
+        self._timed_decoder: Callable[[bytes], list[Any]] | Literal["unknown"] | None = "unknown"
+        self._timed_failures = 0
         self._size_bytes = decompressed_size(window.stream.path)
 
     def read(self, *, enclosed: bool) -> bool:
@@ -126,6 +145,9 @@ class RecordList:
         if not is_utf8(text):
             return "broken"
         closed = open_ended
+        if not open_ended and self._take_timed(text):
+            self.window.at += len(body) + 1
+            return "open"
         try:
             with stage("decode"):
                 records = decode_records(text)
@@ -138,15 +160,41 @@ class RecordList:
             records = decode_records(text)
         except RecursionError:
             return "broken"
+        if self._timed_decoder == "unknown" and records:
+            self._timed_decoder = _timed_decoder_for(records)
         self._append(records, text)
         self.window.at += len(text) - 1 if closed else len(body) + 1
         return "closed" if closed else "open"
 
-    def _append(self, records: list[Record], text: bytes) -> None:
+    def _take_timed(self, text: bytes) -> bool:
+        """Take a slice's records with times decoded as numbers, if these are exact."""
+        if self._timed_decoder is None or self._timed_decoder == "unknown":
+            return False
+        try:
+            with stage("decode"):
+                records = self._timed_decoder(text)
+            with stage("columns"):
+                times = _exact_times(records)
+        except (msgspec.DecodeError, RecursionError):
+            times = None
+        if times is None:
+            self._timed_failures += 1
+            if self._timed_failures > _ENOUGH_FAILURES:
+                self._timed_decoder = None
+            return False
+        self._append(records, text, times)
+        return True
+
+    def _append(
+        self,
+        records: list[Record],
+        text: bytes,
+        times: tuple[SliceTimes, SliceTimes] | None = None,
+    ) -> None:
         """Take over the records of a list's text."""
         count = len(records)
         start = self.window.offset
-        if not self.columns.rows:
+        if not self.columns.started:
             self.columns = Columns(self.notes, self._expected(count, len(text)))
         self.index.add(start, start + len(text.rstrip()) - 2, self.entries)
         with stage("columns"):
@@ -155,6 +203,7 @@ class RecordList:
                 np.arange(self.entries, self.entries + count),
                 lambda: decode_bodies(text),
                 lambda row: start - 1 + _position(text, row),
+                times,
             )
         self.entries += count
 
@@ -207,6 +256,38 @@ class RecordList:
             lambda row: start + reading.spans[row][0],
         )
         self.entries += reading.entries
+
+
+def _timed_decoder_for(records: list[Record]) -> Callable[[bytes], list[Any]] | None:
+    """Return the decoder for files with starts like those of `records`; None for none."""
+    texts = [bytes(record.ts) for record in records if record.ts]
+    if texts and all(text.isdigit() and len(text) <= 18 for text in texts):
+        return decode_timed[int]
+    try:
+        largest = max((abs(float(text)) for text in texts), default=0.0)
+    except ValueError:
+        return None
+    return decode_timed[float if largest < LARGEST_DOUBLE / 2 else Raw]
+
+
+def _exact_times(records: list[Any]) -> tuple[SliceTimes, SliceTimes] | None:
+    """Return starts and durations of timed records; None where they may be inexact."""
+    count = len(records)
+    if not count:
+        return None
+    durations = np.fromiter([record.dur for record in records], np.float64, count)
+    dur = nanoseconds_of_doubles(durations)
+    if dur is None:
+        return None
+    starts = [record.ts for record in records]
+    start: SliceTimes | None
+    if isinstance(starts[0], int):
+        start = nanoseconds_of_integers(starts, missing=NO_INTEGER)
+    elif isinstance(starts[0], float):
+        start = nanoseconds_of_doubles(np.fromiter(starts, np.float64, count))
+    else:
+        start = joined_texts(starts), count
+    return None if start is None else (start, dur)
 
 
 def _position(text: bytes, row: int) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -35,24 +37,42 @@ class Args(Struct, gc=False, rename={"bandwidth": _BANDWIDTH}):
 
 
 class Record(Struct, gc=False):
-    """The fields that become columns; numbers that must stay exact are kept as text."""
+    """The fields that become columns, in Kineto's order; numbers that must stay exact are text."""
 
     ph: str = ""
-    ts: Raw = Raw(b"")
-    dur: Raw = Raw(b"")
-    name: str | None = ""
     cat: str | None = ""
+    name: str | None = ""
     pid: int | str | None = None
     tid: int | str | None = None
+    ts: Raw = Raw(b"")
+    dur: Raw = Raw(b"")
+    args: Args | None = None
     id: Raw = Raw(b"")
     bp: str | None = None
     s: str | None = None
-    args: Args | None = None
+
+
+#: What stands for a missing time where starts are decoded as integers.
+NO_INTEGER = -(1 << 63)
+
+
+def _timed_decoder(ts: type) -> Callable[[bytes], list[Any]]:
+    """Return a decoder of records that gives starts as `ts` and durations as doubles."""
+    missing = {int: NO_INTEGER, float: math.nan, Raw: Raw(b"")}[ts]
+    changed = {"ts": ("ts", ts, missing), "dur": ("dur", float, math.nan)}
+    fields = [
+        changed.get(field.name, (field.name, field.type, field.default))
+        for field in msgspec.structs.fields(Record)
+    ]
+    record = msgspec.defstruct("TimedRecord", fields, gc=False)
+    return msgspec.json.Decoder(list[record]).decode  # type: ignore[valid-type]
 
 
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 
 decode_records = msgspec.json.Decoder(list[Record]).decode
+#: Decoders for files whose durations a double holds exactly, by the type that holds their starts.
+decode_timed = {kind: _timed_decoder(kind) for kind in (int, float, Raw)}
 decode_bodies = msgspec.json.Decoder(list[Raw]).decode
 
 

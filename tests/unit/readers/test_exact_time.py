@@ -11,10 +11,17 @@ from hta_widgets.readers.exact_time import (
     MISSING,
     OK,
     TOO_LARGE,
+    joined_texts,
     nanoseconds,
+    nanoseconds_of_doubles,
+    nanoseconds_of_integers,
     plain_integers,
     resolution,
 )
+
+
+def parsed(texts):
+    return nanoseconds(joined_texts(texts), len(texts))
 
 
 def expected(text):
@@ -27,7 +34,7 @@ def expected(text):
 
 
 def check(texts):
-    ns, state = nanoseconds([text.encode() for text in texts])
+    ns, state = parsed([text.encode() for text in texts])
     wanted = [expected(text) for text in texts]
     assert ns.tolist() == [value for value, _ in wanted]
     states = np.zeros(len(texts), int) if state is None else state
@@ -80,7 +87,7 @@ def test_plain(texts):
 
 
 def test_a_double_would_lose_these_digits():
-    ns, _ = nanoseconds([b"1712195495997093.257", b"4458677228800.304"])
+    ns, _ = parsed([b"1712195495997093.257", b"4458677228800.304"])
     assert ns.tolist() == [1712195495997093257, 4458677228800304]
 
 
@@ -88,18 +95,18 @@ def test_a_double_would_lose_these_digits():
     "text", ['"abc"', '"1.2.3"', '"1,2"', "[1,2]", "true", "NaN", '"12,"', "{}", '"."']
 )
 def test_what_is_no_number_is_told(text):
-    ns, state = nanoseconds([b"1.5", text.encode(), b"2"])
+    ns, state = parsed([b"1.5", text.encode(), b"2"])
     assert ns.tolist() == [1500, 0, 2000]
     assert list(state) == [OK, BAD, OK]
 
 
 def test_huge_exponents_end_quickly():
-    _, state = nanoseconds([b"1e999999999", b"1e-999999999"])
+    _, state = parsed([b"1e999999999", b"1e-999999999"])
     assert list(state) == [TOO_LARGE, OK]
 
 
 def test_nothing():
-    ns, state = nanoseconds([])
+    ns, state = parsed([])
     assert len(ns) == 0
     assert state is None
 
@@ -121,3 +128,35 @@ def test_other_ids_are_not_taken_for_integers(text):
 )
 def test_resolution(values, step):
     assert resolution(np.array(values, np.int64)) == step
+
+
+exact = st.builds("{}.{:03d}".format, st.integers(0, 10**12), st.integers(0, 999))
+rounded = st.builds("{}.{}".format, st.integers(0, 10**12), fractions)
+
+
+@given(st.lists(st.one_of(exact, rounded, digits), min_size=1, max_size=30))
+@example(["4398046511104.0"])  # 2**42
+@example(["0.0005"])
+def test_doubles_are_exact_or_refused(texts):
+    found = nanoseconds_of_doubles(np.array([float(text) for text in texts]))
+    if found is not None:
+        assert found.ns.tolist() == [expected(text)[0] for text in texts]
+
+
+@given(st.lists(exact, min_size=1, max_size=30))
+def test_doubles_of_three_decimals_are_not_refused(texts):
+    assert nanoseconds_of_doubles(np.array([float(text) for text in texts])) is not None
+
+
+def test_missing_numbers_are_said():
+    found = nanoseconds_of_doubles(np.array([1.5, np.nan]))
+    assert found is not None
+    assert (found.ns.tolist(), list(found.state)) == ([1500, 0], [OK, MISSING])
+    found = nanoseconds_of_integers([3, -1], missing=-1)
+    assert found is not None
+    assert (found.ns.tolist(), list(found.state)) == ([3000, 0], [OK, MISSING])
+
+
+@pytest.mark.parametrize("micros", [10**18, 1 << 70, -(10**18)])
+def test_integers_whose_nanoseconds_do_not_fit_are_refused(micros):
+    assert nanoseconds_of_integers([1, micros], missing=-1) is None
