@@ -17,7 +17,7 @@ from hta_widgets.model.ordering import dense, group_order
 from hta_widgets.model.table import Pool
 
 from .annotated_rows import shortest_overlapping
-from .host_stack import backward_parents, nearest, of_category
+from .host_stack import below_backward, nearest, nested_parents, of_category
 from .over_ranks import over_ranks
 from .results import categorical, common_codes, joined, result
 from .scope import Part, parts
@@ -266,7 +266,9 @@ def _annotated(part: Part, source: str) -> _Annotated:
         found = _device_ranges(trace, rows)
     else:
         stops = _ranges(trace, "host")
-        found = nearest(backward_parents(trace), stops)[trace.launch_of[rows]]
+        found = nearest(below_backward(trace, nested_parents(trace, stops)), stops)[
+            trace.launch_of[rows]
+        ]
     start, end = part.clipped(rows)
     annotation = np.zeros(len(rows), dtype=np.int32)
     annotation[found >= 0] = _coded(table.name[found[found >= 0]], table.names.values, ranges)

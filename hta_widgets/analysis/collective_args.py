@@ -18,6 +18,7 @@ from hta_widgets.model.derived import derived_by_rules
 from hta_widgets.model.event_args import COMMUNICATION_KEYS, event_args, numbers_of
 
 from .group_headers import header_of, listed_ranks
+from .host_stack import nested_parents
 
 __all__ = ["OPERATIONS", "CommEvents", "GroupName", "comm_events"]
 
@@ -223,6 +224,7 @@ def _enclosing(trace: Trace, rows: Ints, name: str) -> Ints:
     if name not in table.names.values:
         return found
     code = table.names.values.index(name)
+    parent = nested_parents(trace)
     at = rows.copy()
     for _ in range(_LEVELS):
         open_rows = np.flatnonzero((at >= 0) & (found < 0))
@@ -230,7 +232,7 @@ def _enclosing(trace: Trace, rows: Ints, name: str) -> Ints:
             break
         hit = table.name[at[open_rows]] == code
         found[open_rows[hit]] = at[open_rows[hit]]
-        at[open_rows] = table.parent[at[open_rows]]
+        at[open_rows] = parent[at[open_rows]]
     return found
 
 

@@ -12,14 +12,17 @@ import numpy.typing as npt
 
 from hta_widgets.model import Trace
 from hta_widgets.model.derived import derived, derived_once
+from hta_widgets.model.lanes import assign_lanes
 
 __all__ = [
     "Forest",
     "OperatorTree",
     "backward_parents",
+    "below_backward",
     "covered_by_children",
     "forest_of",
     "nearest",
+    "nested_parents",
     "of_category",
     "of_name",
     "operator_tree",
@@ -31,6 +34,8 @@ Bools = npt.NDArray[np.bool_]
 
 _STEP = "ProfilerStep#"
 _BACKWARD = "## backward ##"
+_OPERATORS = "cpu_op|operator"
+_CALLS = "(.+_)?(runtime|driver)"
 
 
 def of_category(trace: Trace, pattern: str) -> Bools:
@@ -80,6 +85,39 @@ def nearest(parent: npt.NDArray[np.signedinteger], stops: Bools) -> Ints:
         up = farther
     up[up == count] = -1
     return up
+
+
+def nested_parents(trace: Trace, stops: Bools | None = None) -> npt.NDArray[np.int32]:
+    """Return what encloses each event, where operators, calls and `stops` nest among themselves.
+
+    Of two events on a thread that cross, the later one encloses what both overlap, and the earlier
+    one does not enclose the later. That says nothing of a call that an operator makes while a
+    Python frame crosses the operator's end.
+
+    Parameters
+    ----------
+    trace : Trace
+    stops : array of bool, optional
+        Which other events are to be found above others, as in `nearest`.
+    """
+    table = trace.table
+    crossed = np.array([track.lanes > track.nested for track in table.tracks], dtype=bool)
+    if not crossed.any():
+        return table.parent
+    among = of_category(trace, f"{_OPERATORS}|{_CALLS}")
+    if stops is not None:
+        among |= stops
+    rows = np.flatnonzero(among & crossed[table.track])
+    lanes = assign_lanes(
+        table.start_ns[rows],
+        table.dur_ns[rows],
+        table.track[rows],
+        len(table.tracks),
+        trace.resolution_ns,
+    )
+    parent = table.parent.copy()
+    parent[rows] = np.append(rows, -1)[lanes.parent]
+    return parent
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,8 +259,13 @@ def backward_parents(trace: Trace) -> Ints:
     events of the latter belong to the ``## backward ##`` range of the former that they lie in, or
     where there is none such range to the step. This is how HTA's call graph joins them.
     """
+    return below_backward(trace, trace.table.parent)
+
+
+def below_backward(trace: Trace, parents: npt.NDArray[np.int32]) -> Ints:
+    """Return the enclosing events of `parents`, and the same of the backward thread."""
     table = trace.table
-    parent = table.parent.astype(np.int64)
+    parent = parents.astype(np.int64)
     main = np.unique(table.track[_starting(trace, _STEP)])
     if len(main) != 1:
         return parent
@@ -286,10 +329,10 @@ def operator_tree(trace: Trace, *, annotations: bool = False) -> OperatorTree:
 
 
 def _operator_tree(trace: Trace, *, annotations: bool) -> OperatorTree:
-    is_operator = of_category(trace, "cpu_op|operator") & ~_starting(trace, "ProfilerStep")
+    is_operator = of_category(trace, _OPERATORS) & ~_starting(trace, "ProfilerStep")
     if annotations:
         is_operator |= of_category(trace, "user_annotation") | _starting(trace, "ProfilerStep")
-    parent = trace.table.parent
+    parent = nested_parents(trace, is_operator)
     rows = np.flatnonzero(is_operator)
     position = np.full(len(parent) + 1, -1, dtype=np.int64)
     position[rows] = np.arange(len(rows))

@@ -16,7 +16,7 @@ from hta_widgets.model import KINDS, Selection, TraceSet
 from hta_widgets.model.frames import dtype_of
 from hta_widgets.model.table import Pool
 
-from .host_stack import nearest, of_name, operator_tree
+from .host_stack import nearest, nested_parents, of_name, operator_tree
 from .name_runs import Runs
 from .over_ranks import over_ranks
 from .results import categorical, common_codes, joined, result
@@ -133,7 +133,7 @@ def _kernels_of(
             trace,
             lambda name: name == operator_name if exact else operator_name in name,
         )
-        operator = nearest(table.parent, stops)[call]
+        operator = nearest(nested_parents(trace, stops), stops)[call]
     below = operator >= 0
     work, call, operator = work[below], call[below], operator[below]
     start, end = part.clipped(work)
@@ -246,7 +246,7 @@ def _delays_of(part: Part, prefix: str) -> _Delays:
     members[part.rows] = operators[part.rows]
 
     work, call = _launched(part)
-    operator = nearest(table.parent, operators)[call]
+    operator = nearest(nested_parents(trace, operators), operators)[call]
     below = members[operator]
     work, call, operator = work[below], call[below], operator[below]
     order = np.lexsort((work, call, operator))

@@ -12,7 +12,14 @@ import pandas as pd
 
 from hta_widgets.model import KINDS, Selection, Trace, TraceSet
 
-from .host_stack import backward_parents, forest_of, nearest, of_name
+from .host_stack import (
+    backward_parents,
+    below_backward,
+    forest_of,
+    nearest,
+    nested_parents,
+    of_name,
+)
 from .name_runs import Runs
 from .over_ranks import over_ranks
 from .results import joined, result
@@ -164,7 +171,7 @@ def find_patterns(
 
     call = trace.launch_of
     device = np.flatnonzero((table.stream >= 0) & (table.kind != _ANNOTATION) & (call >= 0))
-    below, launched = _below(trace, parent, roots, device, call)
+    below, launched = _below(trace, roots, device, call)
     size = np.bincount(launched[launched >= 0], minlength=len(roots))
     kept = size >= max(min_pattern_len, 0)
     occurrences, size = roots[kept], size[kept]
@@ -216,13 +223,13 @@ def _roots(parent: Ints, candidates: Rows, *, every_depth: bool) -> Rows:
     return least
 
 
-def _below(trace: Trace, parent: Ints, roots: Rows, device: Rows, call: Ints) -> tuple[Ints, Ints]:
+def _below(trace: Trace, roots: Rows, device: Rows, call: Ints) -> tuple[Ints, Ints]:
     """Return the root (a position) above each event, and above those of the device alone."""
-    stops = np.zeros(len(parent), dtype=bool)
+    stops = np.zeros(len(trace), dtype=bool)
     stops[roots] = True
-    position = np.full(len(parent) + 1, -1, dtype=np.int64)
+    position = np.full(len(trace) + 1, -1, dtype=np.int64)
     position[roots] = np.arange(len(roots))
-    up = position[nearest(parent, stops)]
+    up = position[nearest(below_backward(trace, nested_parents(trace, stops)), stops)]
     launched = up[call[device]]
     below = up[:-1].copy()
     below[trace.table.stream >= 0] = -1

@@ -11,7 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.analysis.collective_args import comm_events
-from hta_widgets.analysis.host_stack import Forest, backward_parents, forest_of, nearest
+from hta_widgets.analysis.host_stack import (
+    Forest,
+    below_backward,
+    forest_of,
+    nearest,
+    nested_parents,
+)
 from hta_widgets.analysis.scope import BUSY, Part
 from hta_widgets.model import KINDS
 
@@ -209,7 +215,7 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
     call = kept & call_category[table.category] & ~on_device
     operator = kept & ~call & ~work
 
-    above = backward_parents(trace)
+    above = below_backward(trace, nested_parents(trace, operator))
     up = nearest(above, operator)
     parent = np.where(work, up[trace.launch_of], up[above])
     # What another step encloses is the outermost of its own.

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hta_widgets.analysis.host_stack import nested_parents
 from hta_widgets.export.embed.blocks import Block, ColumnWriter
 from hta_widgets.export.embed.names import Names, Types
 from hta_widgets.lanes.layout import LaneRef, Rank
@@ -128,6 +129,7 @@ def _events(writer: ColumnWriter, rank: Rank, types: Types) -> None:
     writer.ints("events_type", types.codes["events"])
     writer.ints("events_lane", lane - rank.lane0)
     _exceptions(writer, "parent", _parents_by_lane(rank, lane), table.parent)
+    _exceptions(writer, "nested", table.parent, nested_parents(rank.trace))
     _exceptions(writer, "stream", stream, table.stream)
     writer.ints("step", _by_track(table.step, table.track))
     if len(table) and np.abs(table.correlation).max() >= _WIDE:

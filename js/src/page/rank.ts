@@ -252,6 +252,15 @@ export class Rank {
     });
   }
 
+  /** The same where operators and calls nest among themselves, whatever crosses them. */
+  nestedParents(): Int32Array {
+    return this.once("nested", () => {
+      const parents = this.parents().slice();
+      this.amend(parents, "nested", -1);
+      return parents;
+    });
+  }
+
   flows(): Flows {
     return this.once("flows", () => {
       const source = this.columns.i32("flow_source");

@@ -3,7 +3,7 @@
 import pytest
 from support.small import call, copy, event, kernel, load
 
-from hta_widgets.analysis import operators
+from hta_widgets.analysis import kernels_by_annotation, operator_kernels, operators
 from hta_widgets.analysis.call_tree import call_tree
 
 
@@ -47,6 +47,38 @@ def test_self_and_total_of_nested_operators(tmp_path):
     ]  # fmt: skip
     assert frame["name"].tolist()[:2] == ["aten::linear", "aten::addmm"]
     assert frame.attrs["matched"] == {"operators": 4, "device_work": 2, "linked": 2}
+
+
+CROSSED = [
+    op("Region", 100_000, 1_100_000),
+    event("python_function", "<built-in function next>", 200_000, 1_700_000, pid=10, tid=1),
+    op("aten::mm", 300_000, 400_000),
+    call(310_000, 320_000, 1),
+    call(500_000, 510_000, 2),
+    call(1_200_000, 1_210_000, 3),
+    kernel(2_000_000, 2_150_000, launch=1),
+    kernel(2_150_000, 2_200_000, launch=2),
+    kernel(2_200_000, 2_300_000, launch=3),
+]
+
+
+def test_a_python_frame_that_crosses_an_operators_end_takes_nothing_away(tmp_path):
+    traces = load(tmp_path, CROSSED)
+    assert rows_of(operators(traces)) == {
+        "Region": (1, 1_000_000, 900_000, 200_000, 50_000),
+        "aten::mm": (1, 100_000, 100_000, 150_000, 150_000),
+    }
+    launched = operator_kernels(traces)
+    assert launched.operator.tolist() == ["aten::mm", "Region"]
+    assert operator_kernels(traces, "Region").dur_ns.tolist() == [150_000, 50_000]
+    # What a call is asked for by the frame's own name is the frame's.
+    assert operator_kernels(traces, "next").dur_ns.tolist() == [150_000, 50_000, 100_000]
+
+
+def test_a_python_frame_takes_nothing_from_a_range_either(tmp_path):
+    named = [CROSSED[0] | {"cat": "user_annotation"}, *CROSSED[1:]]
+    frame = kernels_by_annotation(load(tmp_path, named), source="host")
+    assert frame.annotation.tolist() == ["Region", "Region", ""]
 
 
 def test_calls_and_python_functions_part_no_operators(tmp_path):

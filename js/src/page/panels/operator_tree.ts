@@ -72,7 +72,7 @@ export class OperatorTree implements Sorted {
   static async of(rank: Rank, names: Names, work: Work, pacer: Pacer): Promise<OperatorTree> {
     const { type, start, dur } = rank.events;
     const { types } = rank.header;
-    const [streams, parents] = [rank.streams(), rank.parents()];
+    const [streams, parents] = [rank.streams(), rank.nestedParents()];
     const namesOf: number[] = [];
     const places = new Map<number, number>();
     // Of each type the place of its name, -1 where it is no operator's.

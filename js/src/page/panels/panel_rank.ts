@@ -72,7 +72,7 @@ export class PanelRank {
     await pacer.rest();
     this.gaps = new Gaps(this);
     await pacer.rest();
-    rank.parents();
+    rank.nestedParents();
     await pacer.rest();
     this.operators = await OperatorTree.of(rank, this.names, this.work, pacer);
   }
