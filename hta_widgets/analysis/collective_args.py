@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Hashable, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -20,7 +21,7 @@ from hta_widgets.model.event_args import COMMUNICATION_KEYS, event_args, numbers
 from .group_headers import header_of, listed_ranks
 from .host_stack import nested_parents
 
-__all__ = ["OPERATIONS", "CommEvents", "GroupName", "comm_events"]
+__all__ = ["OPERATIONS", "CommEvents", "GroupName", "comm_events", "unsized", "unsized_note"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -48,12 +49,16 @@ _NAME = "Collective name"
 _DESCRIPTION = "Process Group Description"
 #: What is taken from the operator above where the event itself does not say it.
 _OF_OPERATORS = tuple(key for key in COMMUNICATION_KEYS if key != _DESCRIPTION)
+#: Bytes of an element, as PyTorch stores it, by the name of its type in C++ or in Python. Of types
+#: below one byte, several share one or each takes one, so that an element of the tensor has 1.
 _BYTES = {
-    "byte": 1, "char": 1, "bool": 1, "int8": 1, "uint8": 1, "half": 2, "bfloat16": 2,
-    "float16": 2, "short": 2, "int16": 2, "uint16": 2, "int": 4, "int32": 4, "uint32": 4,
-    "float": 4, "float32": 4, "long": 8, "int64": 8, "uint64": 8, "double": 8, "float64": 8,
-    "complexhalf": 4, "complexfloat": 8, "complexdouble": 16,
-}  # fmt: skip
+    1: r"byte|char|bool|q?u?int8|u?int[1-7]|quint4x2|quint2x4|bits(1x8|2x4|4x2|8)"
+    r"|float8_\w+|float4_\w+_x2",
+    2: r"half|b?float16|short|u?int16|bits16",
+    4: r"int|q?u?int32|float|float32|complexhalf|complex32|bcomplex32",
+    8: r"long|u?int64|double|float64|complexfloat|complex64|cfloat",
+    16: r"complexdouble|complex128|cdouble",
+}
 _SENDS, _RECEIVES = {"send", "isend"}, {"recv", "irecv"}
 _ONE_SIDED = _SENDS | _RECEIVES
 _LEVELS = 16  # how far above the launching call its process group's record may be
@@ -108,6 +113,9 @@ class CommEvents:
     early: Ints  # 1 where a rank may leave before the last one came
     #: of each of `groups` what its first event calls its purpose; none where that is not known
     descriptions: list[str] = field(default_factory=list)
+    #: codes into `dtypes` where only the type's size is missing for the event's, else -1
+    unsized: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    dtypes: list[str] = field(default_factory=list)
 
 
 @derived_by_rules("comm_events")
@@ -135,8 +143,9 @@ def comm_events(trace: Trace) -> CommEvents:
     name, names = _coded(labels)
     operation = np.array([_operation(label) for label in names], dtype=np.int64)[name]
     groups_code, groups = _groups(trace, streams, args)
-    width, dtypes = _coded([str(value).lower() for value in args["dtype"]])
-    bytes_each = np.array([_BYTES.get(text, -1) for text in dtypes], dtype=np.int64)[width]
+    dtype, dtypes = _coded(["" if value is None else str(value) for value in args["dtype"]])
+    bytes_each = np.array([_bytes_of(text) for text in dtypes], dtype=np.int64)[dtype]
+    stated_dtype = np.array([bool(text) for text in dtypes], dtype=bool)[dtype]
     elements = np.maximum(numbers_of(args["In msg nelems"]), numbers_of(args["Out msg nelems"]))
     size = np.where((elements >= 0) & (bytes_each > 0), elements * bytes_each, -1)
     source, target = _ends(trace, args, labels)
@@ -172,6 +181,8 @@ def comm_events(trace: Trace) -> CommEvents:
         target[like],
         np.zeros(len(rows), dtype=np.int64),
         _described(args, groups_code, len(groups)),
+        np.where((elements >= 0) & (bytes_each < 0) & stated_dtype, dtype, -1)[like],
+        dtypes,
     )
 
 
@@ -268,6 +279,25 @@ def _operation(label: str) -> int:
     if squeezed in _ONE_SIDED or "sendrecv" in squeezed or squeezed == "batchisendirecv":
         return _SEND_RECV
     return next((code for code, word in enumerate(_WORDS) if word in squeezed), _OTHER)
+
+
+def _bytes_of(dtype: str) -> int:
+    """Return how many bytes an element has, -1 where the type is not known."""
+    name = re.sub(r"^(torch\.|c10::|at::)", "", dtype.strip().lower())
+    return next((size for size, names in _BYTES.items() if re.fullmatch(names, name)), -1)
+
+
+def unsized(events: CommEvents, mine: npt.NDArray[Any]) -> Counter[str]:
+    """Count those of some events whose size only the type of their elements hides, by the type."""
+    codes = events.unsized[mine] if len(events.unsized) else events.unsized
+    return Counter(events.dtypes[code] for code in codes[codes >= 0].tolist())
+
+
+def unsized_note(counts: Iterable[Counter[str]]) -> str:
+    """Say of how many events the size is unknown because the type of their elements is."""
+    whole = sum(counts, Counter[str]())
+    named = ", ".join(repr(name) for name in sorted(whole))
+    return f"sizes of {whole.total()} events are unknown: elements of type {named}" if whole else ""
 
 
 def _ends(trace: Trace, args: dict[str, list[Any]], labels: list[str]) -> tuple[Ints, Ints]:

@@ -17,7 +17,7 @@ from hta_widgets.model.intervals import Covered, union
 from hta_widgets.model.turns import rest
 
 from .clock_offsets import clock_fit
-from .collective_args import OPERATIONS
+from .collective_args import OPERATIONS, unsized, unsized_note
 from .matching import Matching, counted, matching, recorded_shift
 from .over_ranks import over_ranks
 from .results import categorical, result
@@ -84,7 +84,8 @@ def collectives(
 
         ``.attrs["matched"]`` counts selected ``communication`` events, and collectives that are
         ``matched`` on all their ranks, ``partly_matched``, ``unmatched`` (one rank's event alone),
-        and of one rank (``alone``); the note says what is missing. ``.attrs["clock"]`` says whose
+        and of one rank (``alone``); the note says what is missing, and which types
+        of elements are not known. ``.attrs["clock"]`` says whose
         times these are, ``.attrs["matched_by"]`` what collectives were matched by.
 
     Raises
@@ -137,7 +138,7 @@ def collectives(
             "group_size": match.each(match.expected)[rows],
         },
         matched=matched,
-        note=_note(match, matched, len(traces)),
+        note=_note(match, kept, matched, len(traces)),
         copy=False,
         clock=name,
         matched_by=match.matched_by,
@@ -291,7 +292,7 @@ def _bandwidths(
 # --- what is missing -----------------------------------------------------------------------------
 
 
-def _note(match: Matching, matched: dict[str, int], ranks: int) -> str:
+def _note(match: Matching, kept: Flags, matched: dict[str, int], ranks: int) -> str:
     if not matched["communication"]:
         return "no communication on a device is selected"
     parts = []
@@ -308,4 +309,10 @@ def _note(match: Matching, matched: dict[str, int], ranks: int) -> str:
         parts.append(
             f"files of {match.missing_ranks} of {match.missing_ranks + ranks} ranks are missing"
         )
-    return "; ".join(parts)
+    parts.append(
+        unsized_note(
+            unsized(events, match.place[mine[kept[mine]]])
+            for mine, events in zip(match.of_trace, match.events, strict=True)
+        )
+    )
+    return "; ".join(filter(None, parts))

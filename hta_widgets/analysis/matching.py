@@ -19,7 +19,7 @@ from .collective_args import CommEvents, comm_events
 from .group_headers import Header, header_of
 from .mpi_calls import has_mpi_calls, mpi_calls
 from .over_ranks import over_ranks
-from .process_groups import Group, identified, missing_ranks
+from .process_groups import Group, identified, lacking, missing_ranks
 from .scope import Part, Parts
 
 __all__ = ["Matching", "counted", "matching", "recorded_shift", "split"]
@@ -57,6 +57,8 @@ class Matching:
         How many collectives were matched by ``sequence_number`` and by ``order_and_time``.
     missing_ranks : int
         How many ranks take part, as far as files say, of which there is no file.
+    lacking : list of bool
+        Of each rank, whether one of its groups lacks a rank's file.
     """
 
     traces: list[Trace]
@@ -73,6 +75,7 @@ class Matching:
     counts: dict[str, int]
     matched_by: dict[str, int]
     missing_ranks: int
+    lacking: list[bool]
     headers: list[Header]
     #: of each rank's events
     steps: list[Ints]
@@ -237,7 +240,7 @@ def _matched(of: TraceSet) -> Matching:
         key: counts[key]
         for key in ("communication", "matched", "partly_matched", "unmatched", "alone")
     }
-    return _sorted(traces, ranks, lanes, groups, found, counted, dict(matched_by))
+    return _sorted(traces, ranks, lanes, (groups, keys), found, counted, dict(matched_by))
 
 
 @dataclass(slots=True, eq=False)
@@ -272,11 +275,12 @@ def _sorted(
     traces: list[Trace],
     ranks: list[_RankComm],
     lanes: list[_Lane],
-    groups: list[Group],
+    of_groups: tuple[list[Group], list[list[int]]],
     found: list[tuple[Ints, Ints, Ints, Ints]],
     counts: dict[str, int],
     matched_by: dict[str, int],
 ) -> Matching:
+    groups, keys = of_groups
     events, headers = [one.events for one in ranks], [one.header for one in ranks]
     empty = np.empty(0, dtype=np.int64)
     slot, trace, place, lane = (
@@ -320,6 +324,7 @@ def _sorted(
         counts,
         matched_by,
         missing_ranks(traces, groups, headers),
+        lacking(traces, groups, keys),
         headers,
         [one.steps for one in ranks],
     )

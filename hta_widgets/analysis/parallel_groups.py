@@ -14,7 +14,7 @@ import pandas as pd
 from hta_widgets.model import Selection, Trace, TraceSet
 from hta_widgets.model.intervals import total, union
 
-from .collective_args import OPERATIONS, CommEvents
+from .collective_args import OPERATIONS, CommEvents, unsized, unsized_note
 from .group_headers import Header
 from .matching import Matching, matching
 from .over_ranks import over_ranks
@@ -304,6 +304,7 @@ class _Spent:
     count: int
     time_ns: int
     size_bytes: int
+    unsized: Counter[str]
 
 
 def _spent(
@@ -324,6 +325,7 @@ def _spent(
                 int(mine.sum()),
                 total(union(*part.clipped(events.rows[mine]))),
                 int(size[size >= 0].sum()) if (size >= 0).any() else -1,
+                unsized(events, mine),
             )
         )
     return found
@@ -343,11 +345,12 @@ def _listed(ranks: Sequence[int]) -> str:
     return ", ".join(texts)
 
 
-def _note(chosen: Sequence[Part], match: Matching, rows: Sequence[object]) -> str:
+def _note(chosen: Sequence[Part], match: Matching, rows: Sequence[tuple[int, int, _Spent]]) -> str:
     if not chosen:
         return "no ranks are selected"
     if not rows:
         return "neither headers nor communication kernels tell of process groups"
+    parts = [unsized_note(spent.unsized for _, _, spent in rows)]
     if match.missing_ranks:
-        return f"files of {match.missing_ranks} ranks are missing"
-    return ""
+        parts.insert(0, f"files of {match.missing_ranks} ranks are missing")
+    return "; ".join(filter(None, parts))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,7 +14,7 @@ from hta_widgets.model.turns import rest
 from .collective_args import CommEvents, GroupName
 from .group_headers import Header
 
-__all__ = ["Group", "identified", "missing_ranks"]
+__all__ = ["Group", "identified", "lacking", "loaded_ranks", "missing_ranks", "world_size"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def _labelled(identities: list[tuple[GroupName, int]], headers: Sequence[Header]
     names = Counter((group.name, copy) for group, copy in identities if group.stream < 0)
     groups: list[Group] = []
     taken: set[str] = set()
-    world = _world(headers)
+    world = world_size(headers)
     for group, copy in identities:
         label, size, ranks = group.name, group.size, group.ranks
         if group.stream >= 0:
@@ -148,7 +148,7 @@ def _labelled(identities: list[tuple[GroupName, int]], headers: Sequence[Header]
     return groups
 
 
-def _world(headers: Sequence[Header]) -> int:
+def world_size(headers: Iterable[Header]) -> int:
     """Return how many ranks the job has, as far as files say; -1 if none does."""
     sizes = [header.world_size for header in headers if header.world_size > 0]
     return max(sizes, default=-1)
@@ -158,6 +158,29 @@ def missing_ranks(
     traces: Sequence[Trace], groups: Sequence[Group], headers: Sequence[Header]
 ) -> int:
     """Return how many ranks take part, as far as files say, of which there is no file."""
-    have = {trace.rank if trace.stated_rank is None else trace.stated_rank for trace in traces}
+    have = loaded_ranks(traces)
     named = {rank for group in groups for rank in group.ranks}
-    return max(len(named - have), _world(headers) - len(have), 0)
+    return max(len(named - have), world_size(headers) - len(have), 0)
+
+
+def lacking(
+    traces: Sequence[Trace],
+    groups: Sequence[Group],
+    keys: Sequence[Sequence[int]],
+) -> list[bool]:
+    """Return for each rank whether it takes part in a group of which a rank's file is missing.
+
+    `keys` are each rank's groups, as places in `groups`. Who comes late in such a group, or is
+    late elsewhere after it, may have waited for a rank that is not there.
+    """
+    have, members = loaded_ranks(traces), Counter(k for own in keys for k in set(own))
+    incomplete = [
+        bool(set(group.ranks) - have) if group.ranks else members[k] < group.size
+        for k, group in enumerate(groups)
+    ]
+    return [any(incomplete[k] for k in own) for own in keys]
+
+
+def loaded_ranks(traces: Iterable[Trace]) -> set[int]:
+    """Return the ranks of which there are files, as files state them."""
+    return {trace.rank if trace.stated_rank is None else trace.stated_rank for trace in traces}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.model import KINDS, Selection, Trace, TraceSet
+from hta_widgets.model.mpi_jobs import mpi_jobs
 
 from .collectives import Clock
 from .imposed_waits import (
@@ -21,11 +23,20 @@ from .imposed_waits import (
     step_time,
 )
 from .lateness import PARTS
+from .mpi_imbalance import mpi_imbalance
 from .over_ranks import over_ranks
+from .process_groups import loaded_ranks
 from .results import result
 from .scope import narrowed
 
-__all__ = ["stragglers", "stragglers_by_step"]
+__all__ = [
+    "Judgement",
+    "LastRank",
+    "judgement",
+    "mpi_stragglers",
+    "stragglers",
+    "stragglers_by_step",
+]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -37,6 +48,11 @@ _STEADY = 0.8  # of what is costly, in the median step
 _STAND_OUT = 2.0  # times the typical other rank
 _STALL = 0.25  # of a step: one such step is more than noise
 _WORTH_NAMING = 0.02  # of the others' time, on average, where only some steps are slow
+
+# What is worth saying of a rank that is no straggler.
+_NEARLY_ALWAYS = 0.9  # of its collectives it is last at
+_WORTH_SAYING = 0.01  # of the run, which the others wait for it on average
+_LEAST_COLLECTIVES = 4
 
 _CAUSES = {
     "waiting": "waiting elsewhere",
@@ -66,7 +82,8 @@ def stragglers(
     steps more is asked (5 % times 1 + 1 / steps), and half as much again of two ranks, of which
     each is the other's only measure. A rank is an occasional straggler if it stalls them for a
     quarter of a step's time in some steps. Lateness that a rank inherits by waiting in another
-    group, such as for its neighbour in tensor parallelism, is not counted against it.
+    group, such as for its neighbour in tensor parallelism, is not counted against it. Of ranks of
+    which a group lacks files none is a straggler: the one that all wait for may be missing.
 
     The cause is what took longer than on the other ranks (median) between the previous collective
     of the group and the arrival: kernels, which are slower or more; waiting in other collectives;
@@ -133,9 +150,13 @@ def stragglers(
     np.add.at(own, trace[work.kept], work.times.wait_ns[work.kept])
     excess = {part: _excess(work, part, count) for part in PARTS}
     shares, raw = step_shares(work, count)
-    pattern = _patterns(shares)
-    inherited = (pattern == "") & (_patterns(raw) != "")
-    cause = _causes(traces, excess, pattern, inherited)
+    lacking = np.array(match.lacking, dtype=bool)
+    pattern, raw_pattern = _patterns(shares), _patterns(raw)
+    # Who comes last of those loaded may have waited for one that is not.
+    pattern[lacking] = raw_pattern[lacking] = ""
+    cause = np.where((pattern == "") & (raw_pattern != ""), _CAUSES["waiting"], "").astype(object)
+    named = np.flatnonzero(pattern != "")
+    cause[named] = _causes(traces, excess, named)
     shown = np.flatnonzero([chosen.ranks is None or rank in chosen.ranks for rank in traces.ranks])
     columns = {
         "rank": np.array(traces.ranks, dtype=np.int64),
@@ -223,7 +244,124 @@ def stragglers_by_step(
     )
 
 
-# --- the verdict ----------------------------------------------------------------------------------
+# --- the judgement of a whole job -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LastRank:
+    """A rank that arrives last at nearly all of its collectives and is no straggler.
+
+    Attributes
+    ----------
+    rank : int
+    wait_ns : float
+        What each of the others waits for it, on average.
+    hidden_share : float
+        How much of that they compute in.
+    cause : str
+        As in `stragglers`; empty where files of ranks are missing.
+    """
+
+    rank: int
+    wait_ns: float
+    hidden_share: float
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Who is late in a job: the one source of what is painted, marked and said of it.
+
+    Attributes
+    ----------
+    stragglers : list of int
+        Ranks that the others wait for, who costs most first: `stragglers` of the whole job, and
+        `mpi_stragglers` where ranks have profiles alone.
+    causes : dict of int to str
+        What these are slow in, as far as events tell.
+    last : list of LastRank
+        Ranks that are last at 90 % of their collectives or more, and for which the others wait
+        1 % of the run or more: a fact, that names no cause.
+    loaded, of : int
+        Of how many ranks there are files, and how many the job has as far as files say.
+    """
+
+    stragglers: list[int]
+    causes: dict[int, str]
+    last: list[LastRank]
+    loaded: int
+    of: int
+
+
+def judgement(traces: TraceSet) -> Judgement:
+    """Return who is late in a job, of the whole job and whatever of it is shown.
+
+    Examples
+    --------
+    >>> judgement(hw.load("runs/job")).stragglers  # doctest: +SKIP
+    [5]
+    """
+    found = stragglers(traces)
+    work = imposed_waits(traces, Selection(), None)
+    missing = work.match.missing_ranks
+    late = found[found["is_straggler"]].sort_values("lost_ns", ascending=False, kind="stable")
+    ranks = [int(rank) for rank in late["rank"]]
+    causes = dict(zip(ranks, late["cause"].astype(str), strict=True))
+    named = mpi_stragglers(traces)
+    for job in mpi_jobs(traces.values()) if named else ():
+        files = [one for one in job.lines + job.profiles if (job.name, one.stated_rank) in named]
+        ranks += [one.rank for one in files if one.rank not in causes]
+    loaded = len(loaded_ranks(traces.values()))
+    return Judgement(ranks, causes, _last(traces, work, found), loaded, loaded + missing)
+
+
+def mpi_stragglers(traces: TraceSet) -> set[tuple[str, int]]:
+    """Return job and MPI rank of those that the others wait for.
+
+    Time lines tell who comes last to which call: `stragglers` judges them. Of profiles it is
+    `mpi_imbalance`, by the time in MPI.
+    """
+    jobs = mpi_jobs(traces.values())
+    if not jobs:
+        return set()
+    late = stragglers(traces)
+    keys = set(late["rank"][late["is_straggler"]].tolist())
+    uneven = mpi_imbalance(traces)
+    found = set()
+    for name, rank in uneven.loc[uneven["is_straggler"], ["job", "straggler_rank"]].to_numpy():
+        found.add((str(name), int(rank)))
+    for job in jobs:
+        if len(job.lines) > 1:
+            found = {one for one in found if one[0] != job.name}
+            found |= {(job.name, int(o.stated_rank or 0)) for o in job.lines if o.rank in keys}
+    return found
+
+
+def _last(traces: TraceSet, work: ImposedWaits, found: pd.DataFrame) -> list[LastRank]:
+    """Return who is last at nearly all collectives, of ranks that are no stragglers."""
+    run_ns = max(traces.end_ns - traces.start_ns, 1)
+    others = np.maximum(companions(work.match, len(traces)), 1)[: len(found)]
+    mean_ns = found["imposed_wait_ns"].to_numpy() / others
+    kept = (
+        ~found["is_straggler"].to_numpy()
+        & (found["collectives"].to_numpy() >= _LEAST_COLLECTIVES)
+        & (found["score"].to_numpy() >= _NEARLY_ALWAYS)
+        & (mean_ns >= _WORTH_SAYING * run_ns)
+    )
+    last = []
+    for place in np.flatnonzero(kept)[np.argsort(-mean_ns[kept], kind="stable")].tolist():
+        mine = work.match.trace[work.last] == place
+        imposed, lost = (int(values[mine].sum()) for values in (work.imposed_ns, work.raw_ns))
+        cause = str(found["cause"].iloc[place])
+        if not cause and not work.match.lacking[place]:
+            excess = {part: found[f"late_{part}_ns"].to_numpy(float) for part in PARTS}
+            (cause,) = _causes(traces, excess, np.array([place]))
+        hidden = 1 - lost / max(imposed, 1)
+        last.append(LastRank(traces.ranks[place], float(mean_ns[place]), hidden, cause))
+    return last
+
+
+# --- whether a rank is one ------------------------------------------------------------------------
 
 
 def _patterns(shares: Floats) -> npt.NDArray[np.object_]:
@@ -254,28 +392,23 @@ def _excess(work: ImposedWaits, part: str, count: int) -> Floats:
     return found
 
 
-def _causes(
-    traces: TraceSet,
-    excess: dict[str, Floats],
-    pattern: npt.NDArray[np.object_],
-    inherited: npt.NDArray[np.bool_],
-) -> npt.NDArray[np.object_]:
-    found = np.full(len(pattern), "", dtype=object)
-    found[inherited] = _CAUSES["waiting"]
-    late = np.flatnonzero(pattern != "")
+def _causes(traces: TraceSet, excess: Mapping[str, Floats], late: Ints) -> list[str]:
+    """Return what took longer than on the others, of each of some ranks' places."""
     if not len(late):
-        return found
+        return []
     found_of = np.array(list(over_ranks(traces, _kernels)), dtype=np.float64).reshape(-1, 3)
     kernels, mean_ns, on_device = found_of[:, 0], found_of[:, 1], bool(found_of[:, 2].any())
+    found = []
     for rank in late.tolist():
         part = max(PARTS, key=lambda name: excess[name][rank])
-        found[rank] = _CAUSES[part] if on_device or part != "host" else _HOST_WORK
+        cause = _CAUSES[part] if on_device or part != "host" else _HOST_WORK
         if part == "compute":
-            others = np.delete(np.arange(len(pattern)), rank)
+            others = np.delete(np.arange(len(kernels)), rank)
             more = kernels[rank] / max(float(np.median(kernels[others])), 1e-12)
             longer = mean_ns[rank] / max(float(np.median(mean_ns[others])), 1.0)
             if more > max(longer, 1.0):
-                found[rank] = _EXTRA_WORK
+                cause = _EXTRA_WORK
+        found.append(cause)
     return found
 
 

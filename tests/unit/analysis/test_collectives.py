@@ -7,7 +7,7 @@ from support.collective_job import US, collective
 from support.small import ORIGIN, call, event, kernel, load, nccl
 
 import hta_widgets as hw
-from hta_widgets.analysis import collectives
+from hta_widgets.analysis import collectives, parallel_groups
 
 PLAIN = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)"
 
@@ -57,6 +57,40 @@ def test_waits_and_transfers_of_one_all_reduce(tmp_path):
     assert "note" not in frame.attrs
     for row in frame.itertuples():
         assert traces[row.rank].events.start_ns[row.id] == row.arrival_ns
+
+
+@pytest.mark.parametrize(
+    ("types", "size"),
+    [
+        ("Byte Char Bool UInt1 UInt7 Int1 Int7 torch.int8 torch.uint8", 1),
+        ("QInt8 QUInt8 QUInt4x2 QUInt2x4 Bits1x8 Bits2x4 Bits4x2 Bits8 torch.quint8", 1),
+        ("Float8_e5m2 Float8_e4m3fn Float8_e5m2fnuz Float8_e4m3fnuz Float8_e8m0fnu", 1),
+        ("Float4_e2m1fn_x2 torch.float8_e4m3fn torch.float4_e2m1fn_x2", 1),
+        ("Short Half BFloat16 UInt16 Bits16 torch.bfloat16 float16 c10::Half", 2),
+        ("Int Float QInt32 UInt32 ComplexHalf complex32 torch.float32", 4),
+        ("Long Double ComplexFloat UInt64 complex64 float64", 8),
+        ("ComplexDouble complex128", 16),
+    ],
+)
+def test_every_type_of_torch_has_its_size(tmp_path, types, size):
+    each = [collective(k * US, k * US + 500, dtype=one) for k, one in enumerate(types.split())]
+    frame = collectives(load(tmp_path, each, each))
+    assert set(frame.size_bytes) == {1000 * size}
+    assert "note" not in frame.attrs
+
+
+def test_types_that_are_not_known_are_said(tmp_path):
+    known, new = collective(0, US), collective(2 * US, 3 * US, dtype="Posit16")
+    silent = collective(4 * US, 5 * US)
+    del silent["args"]["dtype"]
+    traces = load(tmp_path, [known, new, silent], [known, new, silent])
+    frame = collectives(traces)
+    assert frame.size_bytes.tolist() == [4000, 4000, -1, -1, -1, -1]
+    assert frame.attrs["note"] == "sizes of 2 events are unknown: elements of type 'Posit16'"
+    assert "note" not in collectives(traces, window=(0, US)).attrs
+    groups = parallel_groups(traces)
+    assert groups.bytes.tolist() == [4000, 4000]
+    assert groups.attrs["note"] == frame.attrs["note"]
 
 
 @pytest.mark.parametrize(
