@@ -63,7 +63,7 @@ def write_demo(
     ranks, steps : int
         Size of the job.
     seed : int
-        Of all noise.
+        Of all noise, which is drawn anew in each step.
     straggler : int or None, default 5
         The slow rank; the last one if there are fewer, none if None.
     factor : float, default 1.25
