@@ -1,4 +1,4 @@
-"""Numbers as words: the same words as the timeline's (``js/src/draw/format.ts``).
+"""Numbers as words: the same words as the timeline's (``js/src/draw/format.ts``); times from text.
 
 Spaces within a number or before its unit are thin and do not break.
 """
@@ -6,13 +6,20 @@ Spaces within a number or before its unit are thin and do not break.
 from __future__ import annotations
 
 import math
+import re
 from decimal import ROUND_HALF_UP, Decimal
+from typing import Any
+
+from hta_widgets.errors import TraceError
 
 __all__ = [
     "GROUP",
     "MINUS",
     "THIN",
     "UNKNOWN",
+    "Time",
+    "as_ns",
+    "as_window",
     "axis_time",
     "count",
     "duration",
@@ -34,6 +41,12 @@ _TIME_UNITS = (("s", 1e9), ("ms", 1e6), ("\u00b5s", 1e3))
 _BYTE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 Number = float | int | None
+
+#: A time as users write it: ns, or text such as ``"12.3ms"``.
+Time = int | str
+
+_UNITS_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "μs": 1_000, "ms": 10**6, "s": 10**9}
+_TIME = re.compile(r"([-\u2212]?(?:\d+(?:\.\d*)?|\.\d+))\s*(ns|us|µs|μs|ms|s)")
 
 
 def _known(number: Number) -> bool:
@@ -156,3 +169,48 @@ def value(number: Number, unit: str = "") -> str:
 def plural(number: int, noun: str) -> str:
     """``1 rank``, ``8 ranks``."""
     return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def as_ns(time: Any) -> int:
+    """Return the ns of a time: a number of them, or text such as ``"12.3ms"``, ``"1.5 s"``.
+
+    Raises
+    ------
+    TraceError
+        For anything else.
+    """
+    if isinstance(time, str):
+        found = _TIME.fullmatch(time.strip())
+        if found is not None:
+            return round(Decimal(found[1].replace(MINUS, "-")) * _UNITS_NS[found[2]])
+    elif not isinstance(time, bool):
+        try:
+            return int(time)
+        except (TypeError, ValueError, OverflowError):
+            pass
+    raise TraceError(
+        f"{time!r} is no time",
+        remedy='Give a number of ns, or text with ns, us, ms or s, for example "12.3ms".',
+    )
+
+
+def as_window(window: Any) -> tuple[int, int]:
+    """Return the ns at which a window starts and ends, each as `as_ns` takes it.
+
+    Raises
+    ------
+    TraceError
+        For what is no pair of times, and where it ends before it starts.
+    """
+    if isinstance(window, str) or not hasattr(window, "__len__") or len(window) != 2:
+        raise TraceError(
+            f"{window!r} is no window",
+            remedy='Give two times: (start_ns, end_ns), or ("12.3ms", "18ms").',
+        )
+    start, end = (as_ns(time) for time in window)
+    if end < start:
+        raise TraceError(
+            f"the window ends ({end} ns) before it starts ({start} ns)",
+            remedy="Swap start_ns and end_ns.",
+        )
+    return start, end

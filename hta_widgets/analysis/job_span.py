@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.errors import TraceError
+from hta_widgets.formats import as_window
 from hta_widgets.model import KINDS, Trace
 
 from .critical.rules import named
@@ -72,21 +73,22 @@ def span_of_job(
     """
     if window is None and annotation:
         return _of_range(traces, shifts, annotation, instance)
+    edges = None if window is None else as_window(window)
     found = [
         span
         for place, (trace, shift) in enumerate(zip(traces, shifts.tolist(), strict=True))
         if (
             span := _whole(trace, shift, place)
-            if window is None
-            else _cut(trace, shift, place, window)
+            if edges is None
+            else _cut(trace, shift, place, edges)
         )
     ]
     if not found:
         return None
     latest = max(found, key=lambda one: (one.high, -one.place))
-    if window is None:
+    if edges is None:
         return replace(latest, low=min(one.low for one in found))
-    return replace(latest, low=window[0], high=max(window))
+    return replace(latest, low=edges[0], high=edges[1])
 
 
 def _work(trace: Trace) -> tuple[Rows, Rows]:
@@ -113,13 +115,13 @@ def _whole(trace: Trace, shift: int, place: int) -> JobSpan | None:
     return JobSpan(low + shift, int(end[last]) + shift, place, row=int(rows[last]))
 
 
-def _cut(trace: Trace, shift: int, place: int, window: Window) -> JobSpan | None:
+def _cut(trace: Trace, shift: int, place: int, window: tuple[int, int]) -> JobSpan | None:
     """Return where a rank is at the end of a window; `high` is the last end in it.
 
     It is in the device work that runs then, started last; or else, as the device is idle, in what
     the thread does that launched last.
     """
-    low, high = window[0] - shift, max(window) - shift
+    low, high = window[0] - shift, window[1] - shift
     table = trace.table
     device, host = _work(trace)
     start, end = table.start_ns[device], table.start_ns[device] + table.dur_ns[device]

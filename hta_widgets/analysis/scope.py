@@ -14,16 +14,18 @@ import numpy.typing as npt
 
 from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
+from hta_widgets.formats import Time, as_window
 from hta_widgets.model import KINDS, EventTable, Selection, Trace, TraceSet
 from hta_widgets.model.intervals import Intervals, clip, union
 from hta_widgets.model.keeping import walked
 from hta_widgets.model.membership import index_of, member_rows
+from hta_widgets.model.selection import as_ranks
 
 __all__ = ["BUSY", "Part", "Parts", "Window", "count_kinds", "narrowed", "part_of", "parts"]
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
-Window = tuple[int, int]
+Window = tuple[Time, Time]
 T = TypeVar("T")
 
 #: How many selections of a rank are kept, so that analyses of one share what they find, and how
@@ -235,12 +237,12 @@ def narrowed(
         )
     start, end = chosen.start_ns, chosen.end_ns
     if window is not None:
-        window = _checked(window)
+        window = as_window(window)
         start = window[0] if start is None else max(start, window[0])
         end = window[1] if end is None else min(end, window[1])
         end = max(start, end)
     if ranks is not None:
-        ranks = {int(ranks)} if isinstance(ranks, (int, np.integer)) else {int(r) for r in ranks}
+        ranks = set(as_ranks(ranks))
         missing = sorted(ranks - set(traces.ranks))
         if missing:
             raise TraceError(
@@ -250,21 +252,6 @@ def narrowed(
         if chosen.ranks is not None:
             ranks &= set(chosen.ranks)
     return traces.select(chosen, start_ns=start, end_ns=end, ranks=ranks)
-
-
-def _checked(window: Window) -> Window:
-    try:
-        start, end = (int(edge) for edge in window)
-    except (TypeError, ValueError):
-        raise TraceError(
-            f"{window!r} is no window", remedy="Give (start_ns, end_ns), two whole numbers."
-        ) from None
-    if end < start:
-        raise TraceError(
-            f"the window ends ({end} ns) before it starts ({start} ns)",
-            remedy="Swap start_ns and end_ns.",
-        )
-    return start, end
 
 
 def parts(

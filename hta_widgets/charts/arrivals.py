@@ -14,7 +14,7 @@ from .across_ranks import columns_of, last_often, listed, median_of, thinned
 from .bokeh_modules import models
 from .canvas import add_tooltip, blank, new_figure, sentences, unmatched
 from .fitting import keep_fitting
-from .frames import require
+from .frames import draws, require
 from .lanes import time_axis
 from .rows import (
     NAMED_ROWS,
@@ -38,6 +38,7 @@ _COLUMNS, _ROWS = 200, 48
 _HEIGHT = 200
 
 
+@draws("collectives")
 def arrivals(
     frame: pd.DataFrame,
     *,
@@ -50,7 +51,7 @@ def arrivals(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.collectives`; on a clock that ranks share, or the spread is that
         of the clocks.
     late : iterable of int, optional
@@ -196,6 +197,7 @@ def _tools(colors: Theme) -> list[Any]:
     return tools
 
 
+@draws("clock_offsets")
 def clock_offsets(
     frame: pd.DataFrame,
     *,
@@ -207,7 +209,7 @@ def clock_offsets(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.clock_offsets`.
     width : int, optional
         In CSS pixels; by default what the page gives.

@@ -12,7 +12,7 @@ import pandas as pd
 from hta_widgets.formats import duration, share
 
 from .canvas import blank, sentences, unmatched
-from .frames import require
+from .frames import draws, require
 from .rows import Bars, Column, Tooltip, extremes, rows_chart, time_ticks
 from .sheets import is_sheet
 from .theme import Theme, theme_of
@@ -22,6 +22,7 @@ __all__ = ["comm_comp_overlap", "kernel_type_breakdown", "temporal_breakdown"]
 Floats = npt.NDArray[np.float64]
 
 
+@draws("temporal_breakdown")
 def temporal_breakdown(
     frame: pd.DataFrame,
     *,
@@ -33,7 +34,7 @@ def temporal_breakdown(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.temporal_breakdown`. With a column ``exposed_wait_ns``, the part
         of ``exposed_communication_ns`` that is spent waiting for the last rank, communication is
         drawn as transfer and, hatched, as wait.
@@ -165,6 +166,7 @@ def _pieces(data: pd.DataFrame, colors: Theme) -> list[_Piece]:
     ]
 
 
+@draws("kernel_type_breakdown")
 def kernel_type_breakdown(
     frame: pd.DataFrame,
     *,
@@ -237,6 +239,7 @@ def kernel_type_breakdown(
     )
 
 
+@draws("comm_comp_overlap")
 def comm_comp_overlap(
     frame: pd.DataFrame,
     *,

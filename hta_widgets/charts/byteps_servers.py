@@ -14,7 +14,7 @@ from hta_widgets.panels.byteps_frames import by_iteration
 
 from .across_ranks import ramp
 from .canvas import blank, sentences
-from .frames import require
+from .frames import draws, require
 from .inks import add_times, note_of, stacked
 from .marks import Whiskers
 from .rows import Bars, Column, Tooltip, rows_chart, time_ticks
@@ -28,6 +28,7 @@ _SERVER = ("server", "requests", "keys", "busy_ns", "push_ns", "wait_ns", "servi
 _CLOCK = ("worker", "server", "node", "offset_ns", "error_ns", "low_ns", "high_ns", "requests")
 
 
+@draws("byteps_arrivals")
 def byteps_arrivals(
     frame: pd.DataFrame,
     *,
@@ -41,7 +42,7 @@ def byteps_arrivals(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.byteps_arrivals`, by the servers' clocks; or of
         `hta_widgets.analysis.byteps_pulls`, where a lag is how much shorter a worker's PULL is
         than the longest, which needs no common clock.
@@ -145,6 +146,7 @@ def _paint(cells: pd.DataFrame, colors: Theme) -> None:
     cells["lag_text"] = [duration(each) for each in cells["mean_ns"]]
 
 
+@draws("byteps_servers")
 def byteps_servers(
     frame: pd.DataFrame,
     *,
@@ -213,6 +215,7 @@ def byteps_servers(
     )
 
 
+@draws("byteps_clock")
 def byteps_clock(
     frame: pd.DataFrame,
     *,

@@ -12,7 +12,7 @@ from hta_widgets.formats import duration, plural, share
 from hta_widgets.panels.byteps_frames import by_tensor
 
 from .canvas import blank, sentences
-from .frames import require
+from .frames import draws, require
 from .inks import add_times, note_of, stacked
 from .rows import Column, Tooltip, rows_chart, time_ticks
 from .theme import Theme, theme_of
@@ -31,6 +31,7 @@ _STAGE = (
 )
 
 
+@draws("byteps_gradients")
 def byteps_gradients(
     frame: pd.DataFrame,
     *,
@@ -43,7 +44,7 @@ def byteps_gradients(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.byteps_gradients`.
     top : int, optional
         How many tensors; by default as many as have room, ten at most.
@@ -130,6 +131,7 @@ def _with_worker(data: pd.DataFrame, *, several: bool) -> list[str]:
     return [f"{name} · w{worker}" for name, worker in zip(short, data["worker"], strict=True)]
 
 
+@draws("byteps_stages")
 def byteps_stages(
     frame: pd.DataFrame,
     *,
@@ -224,6 +226,7 @@ def _stage_rows(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     return data, list(data["name"])
 
 
+@draws("byteps_pull_blame")
 def byteps_pull_blame(
     frame: pd.DataFrame,
     *,

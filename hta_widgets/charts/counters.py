@@ -12,7 +12,7 @@ from hta_widgets.formats import duration, plural, rate, size, value
 
 from .bokeh_modules import models
 from .canvas import add_tooltip, blank, sentences, unmatched
-from .frames import require
+from .frames import draws, draws_only, require
 from .lanes import MOST_POINTS, Lane, lanes_figure, step_lanes
 from .rows import Bars, Tooltip, legend_of
 from .theme import Theme, theme_of
@@ -20,6 +20,7 @@ from .theme import Theme, theme_of
 __all__ = ["memory_bandwidth", "memory_timeline", "queue_length"]
 
 
+@draws("queue_length")
 def queue_length(
     frame: pd.DataFrame,
     *,
@@ -32,7 +33,7 @@ def queue_length(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.queue_length`.
     top : int, default 12
         How many streams, those with the longest queues.
@@ -73,6 +74,7 @@ def queue_length(
     )
 
 
+@draws("memory_bandwidth")
 def memory_bandwidth(
     frame: pd.DataFrame,
     *,
@@ -163,6 +165,7 @@ def _series(
     )
 
 
+@draws_only("hta_widgets.analysis.memory_timeline(path)")
 def memory_timeline(
     frame: pd.DataFrame,
     *,

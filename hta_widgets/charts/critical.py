@@ -13,7 +13,7 @@ from hta_widgets.formats import count, duration, share
 
 from .bokeh_modules import models
 from .canvas import add_tooltip, blank, sentences
-from .frames import require
+from .frames import draws, require
 from .lanes import Lane, lanes_figure
 from .pixels import keep_dominant
 from .theme import Theme, theme_of
@@ -23,6 +23,7 @@ __all__ = ["cause_style", "cause_words", "critical_path"]
 _MOST_SEGMENTS = 20_000
 
 
+@draws("critical_path")
 def critical_path(
     frame: pd.DataFrame,
     *,
@@ -34,7 +35,7 @@ def critical_path(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.critical_path`.
     width : int, optional
         In CSS pixels; by default what the page gives.

@@ -13,7 +13,7 @@ from hta_widgets.model.names import short_name
 
 from .canvas import blank, sentences, unmatched
 from .delta_rows import calls, times
-from .frames import require_diff
+from .frames import draws_only, require_diff
 from .rows import Bars, Tooltip, rows_chart
 from .theme import Theme, theme_of
 
@@ -27,6 +27,7 @@ _AUTOGRAD = "autograd::engine::evaluate_function: "
 _LETTERS = 120  # that fit into the whole; the page leaves out what its width has no room for
 
 
+@draws_only("hta_widgets.diff.icicle(diff.compare(before, after))")
 def diff_icicle(
     frame: pd.DataFrame,
     *,

@@ -18,7 +18,7 @@ from hta_widgets.formats import (
 from hta_widgets.model.names import short_name
 
 from .canvas import blank, sentences, unmatched
-from .frames import require
+from .frames import draws, require
 from .labels import told_apart
 from .rows import Bars, Column, Tooltip, nice_ticks, rows_chart
 from .theme import Theme, theme_of
@@ -26,6 +26,7 @@ from .theme import Theme, theme_of
 __all__ = ["diff_ops"]
 
 
+@draws("diff_ops")
 def diff_ops(
     frame: pd.DataFrame,
     *,
@@ -39,7 +40,7 @@ def diff_ops(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.diff_ops`.
     measure : {"duration", "count"}, default "duration"
     top : int, default 15

@@ -11,7 +11,7 @@ import pandas as pd
 from hta_widgets.formats import UNKNOWN, count, duration, plural, size
 
 from .canvas import blank, mixed, sentences, unmatched
-from .frames import require
+from .frames import draws, require
 from .rank_groups import KIND_ORDER, placed
 from .rows import NAMED_ROWS, Bars, Column, Tooltip, nice_ticks, rows_chart
 from .theme import Theme, theme_of
@@ -25,6 +25,7 @@ _APART = (0, 5, 4, 3, 1, 6)
 _MOST_ROWS = 40
 
 
+@draws("parallel_groups")
 def parallel_groups(
     frame: pd.DataFrame,
     *,
@@ -36,7 +37,7 @@ def parallel_groups(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.parallel_groups`.
     width : int, optional
         In CSS pixels; by default what the page gives.

@@ -11,7 +11,7 @@ import pandas as pd
 from hta_widgets.formats import duration, share
 
 from .canvas import blank, sentences, unmatched
-from .frames import require
+from .frames import draws, require
 from .rows import Bars, Column, Tooltip, extremes, rows_chart, time_ticks
 from .sheets import is_sheet
 from .theme import Theme, theme_of
@@ -35,6 +35,7 @@ def idle_causes() -> tuple[str, ...]:
     return _CAUSES
 
 
+@draws("idle_time_breakdown")
 def idle_time_breakdown(
     frame: pd.DataFrame,
     *,
@@ -46,7 +47,7 @@ def idle_time_breakdown(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.idle_time_breakdown`.
     width : int, optional
         In CSS pixels; by default what the page gives.
@@ -66,6 +67,7 @@ def idle_time_breakdown(
     return _idle(frame, ["rank", "stream"], said, title, theme_of(theme), width)
 
 
+@draws("device_idle_breakdown")
 def device_idle_breakdown(
     frame: pd.DataFrame,
     *,

@@ -13,7 +13,7 @@ from .across_ranks import columns_of, listed
 from .bokeh_modules import models
 from .canvas import add_tooltip, blank, sentences
 from .critical import cause_style, cause_words
-from .frames import require
+from .frames import draws, require
 from .lanes import Lane, lanes_figure
 from .rows import Bars, Column, Tooltip, legend_of, rows_chart, time_ticks
 from .theme import Theme, theme_of
@@ -26,6 +26,7 @@ _MOST_SEGMENTS = 20_000
 _FEW_LINES = 100
 
 
+@draws("job_critical_path")
 def job_critical_path(
     frame: pd.DataFrame,
     *,
@@ -37,7 +38,7 @@ def job_critical_path(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.job_critical_path`.
     width : int, optional
         In CSS pixels; by default what the page gives.
@@ -213,6 +214,7 @@ def _finding(by_rank: pd.Series, total: pd.Series, whole: float) -> str:
     return f"{share(float(by_rank.iloc[0]) / whole)} of it is on rank {first}, {most}"
 
 
+@draws("job_path_summary", of="job_critical_path")
 def job_path_summary(
     frame: pd.DataFrame,
     *,
@@ -224,7 +226,7 @@ def job_path_summary(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.job_path_summary`.
     width : int, optional
         In CSS pixels; by default what the page gives.

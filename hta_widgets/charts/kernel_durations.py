@@ -10,7 +10,7 @@ import pandas as pd
 from hta_widgets.formats import count, duration, share_delta
 
 from .canvas import blank, sentences, unmatched
-from .frames import require_panel
+from .frames import draws_panel, require_panel
 from .labels import told_apart
 from .rows import Bars, Column, Dots, Tooltip, nice_ticks, rows_chart, time_ticks
 from .theme import Theme, theme_of
@@ -24,6 +24,7 @@ _FARTHEST = 1.0
 _NEAREST = 0.1
 
 
+@draws_panel("kernel_durations")
 def kernel_durations(
     frame: pd.DataFrame,
     *,

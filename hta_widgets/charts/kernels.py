@@ -11,7 +11,7 @@ from hta_widgets.formats import count, duration, plural, share, share_delta
 from hta_widgets.model.names import short_name
 
 from .canvas import blank, sentences, unmatched
-from .frames import require
+from .frames import draws, require
 from .labels import told_apart
 from .rows import (
     Bars,
@@ -33,6 +33,7 @@ _DRAWN = ("count", "mean_ns", "min_ns", "max_ns")
 _MEASURES = ("count", "sum_ns", "min_ns", "max_ns")
 
 
+@draws("kernel_breakdown")
 def kernel_breakdown(
     frame: pd.DataFrame,
     *,
@@ -45,7 +46,7 @@ def kernel_breakdown(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.kernel_breakdown`.
     top : int, default 12
         How many kernels; the others are one bar that says how many they are.
@@ -134,6 +135,7 @@ def kernel_breakdown(
     )
 
 
+@draws("kernel_duration_by_rank")
 def kernel_duration_by_rank(
     frame: pd.DataFrame,
     *,
@@ -150,7 +152,7 @@ def kernel_duration_by_rank(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.kernel_duration_by_rank`.
     name : str, optional
         The full name of one kernel.

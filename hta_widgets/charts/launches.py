@@ -12,7 +12,7 @@ from hta_widgets.formats import count, duration, share
 from .bokeh_modules import models
 from .canvas import add_tooltip, blank, new_figure, sentences, unmatched
 from .fitting import keep_fitting
-from .frames import require
+from .frames import draws, require
 from .in_notebooks import shows_itself
 from .rows import brush
 from .theme import Theme, theme_of
@@ -23,6 +23,7 @@ __all__ = ["launch_stats"]
 _FINE = 8
 
 
+@draws("launch_stats")
 def launch_stats(
     frame: pd.DataFrame,
     *,
@@ -36,7 +37,7 @@ def launch_stats(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.launch_stats`.
     runtime_cutoff_ns : int, default 50 000
         A launch call that takes longer is drawn solid.

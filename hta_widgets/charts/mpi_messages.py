@@ -12,7 +12,7 @@ from hta_widgets.panels.mpi_frames import by_routine, by_size
 
 from .across_ranks import ramp
 from .canvas import blank, sentences
-from .frames import require, require_measure
+from .frames import draws, require, require_measure
 from .inks import note_of
 from .marks import Whiskers
 from .rows import Bars, Column, Tooltip, rows_chart, time_ticks
@@ -28,6 +28,7 @@ _SIZE = ("job", "routine", "size_lo", "size_hi", "calls", "time_s", "bytes")
 _CHANGE = ("routine", "before_time_s", "after_time_s", "diff_time_s", "before_calls", "after_calls")
 
 
+@draws("mpi_message_sizes")
 def mpi_message_sizes(
     frame: pd.DataFrame,
     *,
@@ -41,7 +42,7 @@ def mpi_message_sizes(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.mpi_message_sizes`.
     measure : {"calls", "time", "bytes"}, default "calls"
         Look at all three: small messages are most of the calls and none of the bytes.
@@ -155,6 +156,7 @@ def _size_label(high: int) -> str:
     return f"{high}\u2009B"
 
 
+@draws("mpi_routines")
 def mpi_routines(
     frame: pd.DataFrame,
     *,
@@ -167,7 +169,7 @@ def mpi_routines(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.mpi_routines`.
     top : int, default 16
         How many routines.
@@ -243,6 +245,7 @@ def mpi_routines(
     )
 
 
+@draws("mpi_compare")
 def mpi_compare(
     frame: pd.DataFrame,
     *,
@@ -255,7 +258,7 @@ def mpi_compare(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.mpi_compare`.
     top : int, default 16
         How many rows, those that differ most.

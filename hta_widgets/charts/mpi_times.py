@@ -10,7 +10,7 @@ import pandas as pd
 from hta_widgets.formats import duration, share
 
 from .canvas import blank, sentences
-from .frames import require
+from .frames import draws, require
 from .inks import stacked
 from .rows import Column, Tooltip, rows_chart, time_ticks
 from .theme import Theme, theme_of
@@ -21,6 +21,7 @@ _UNEVEN, _FAR = 1.2, -1.0  # as `analysis.mpi_imbalance` has them
 _RANK = ("job", "rank", "host", "comm_s", "noncomm_s", "elapsed_s", "comm_share")
 
 
+@draws("mpi_ranks")
 def mpi_ranks(
     frame: pd.DataFrame,
     *,
@@ -32,7 +33,7 @@ def mpi_ranks(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.mpi_ranks`.
     width : int, optional
         In CSS pixels; by default what the page gives.

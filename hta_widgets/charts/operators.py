@@ -10,7 +10,7 @@ from hta_widgets.formats import count, duration, plural
 from hta_widgets.model.names import short_name
 
 from .canvas import blank, sentences, unmatched
-from .frames import require
+from .frames import draws, require
 from .labels import told_apart
 from .rows import Bars, Column, Tooltip, Whiskers, rows_chart, time_ticks
 from .theme import Theme, theme_of
@@ -19,6 +19,7 @@ from .top import spread_over_ranks, top_rows
 __all__ = ["frequent_kernel_sequences", "operators", "user_annotation_breakdown"]
 
 
+@draws("operators")
 def operators(
     frame: pd.DataFrame,
     *,
@@ -31,7 +32,7 @@ def operators(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.operators`.
     top : int, default 12
         How many operators; the others are one row that says how many they are.
@@ -122,6 +123,7 @@ def operators(
     )
 
 
+@draws("user_annotation_breakdown")
 def user_annotation_breakdown(
     frame: pd.DataFrame,
     *,
@@ -196,6 +198,7 @@ def user_annotation_breakdown(
     )
 
 
+@draws("frequent_kernel_sequences")
 def frequent_kernel_sequences(
     frame: pd.DataFrame,
     *,

@@ -10,7 +10,7 @@ import pandas as pd
 from hta_widgets.formats import count, value
 
 from .canvas import blank, sentences, unmatched
-from .frames import require
+from .frames import draws, require
 from .rows import Bars, Column, Tooltip, nice_ticks, rows_chart
 from .theme import Theme, theme_of
 
@@ -20,6 +20,7 @@ __all__ = ["queue_length_summary"]
 _MOST = 48
 
 
+@draws("queue_length_summary")
 def queue_length_summary(
     frame: pd.DataFrame,
     *,
@@ -31,7 +32,7 @@ def queue_length_summary(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.queue_length_summary`.
     width : int, optional
         In CSS pixels; by default what the page gives.

@@ -13,7 +13,7 @@ from .across_ranks import listed
 from .bokeh_modules import models
 from .canvas import blank, mixed, sentences
 from .fitting import drawn
-from .frames import require
+from .frames import draws, require
 from .rows import Bars, Column, Tooltip, rows_chart, time_ticks
 from .theme import FONT, Theme, theme_of
 
@@ -39,6 +39,7 @@ if (text.some((each, k) => each !== source.data.text[k])) source.data = { ...sou
 """
 
 
+@draws("rank_clusters")
 def rank_clusters(
     frame: pd.DataFrame,
     *,
@@ -50,7 +51,7 @@ def rank_clusters(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.rank_clusters`.
     width : int, optional
         In CSS pixels; by default what the page gives.

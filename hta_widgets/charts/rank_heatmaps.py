@@ -15,7 +15,7 @@ from .across_ranks import are_whole, columns_of, last_often, median_of, ramp
 from .bokeh_modules import models
 from .canvas import add_tooltip, blank, new_figure, plain_axis, sentences, unmatched
 from .fitting import keep_fitting
-from .frames import require, require_measure
+from .frames import draws, require, require_measure
 from .rows import (
     NAMED_ROWS,
     Bars,
@@ -47,6 +47,7 @@ _WORDS = {
 }
 
 
+@draws("collectives")
 def collectives(
     frame: pd.DataFrame,
     *,
@@ -60,7 +61,7 @@ def collectives(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.collectives`.
     measure : {"wait", "lateness"}, default "wait"
         Wait for the last rank, or arrival after the median of the collective's ranks; who comes

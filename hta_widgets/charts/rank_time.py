@@ -14,7 +14,7 @@ from .across_ranks import ramp
 from .bokeh_modules import models
 from .canvas import add_tooltip, blank, new_figure, plain_axis, sentences, unmatched
 from .fitting import keep_fitting
-from .frames import require
+from .frames import draws, require
 from .lanes import time_axis
 from .rows import brush, extremes
 from .sheets import add_boxes, add_rules, add_words, is_sheet, new_sheet
@@ -37,6 +37,7 @@ _STRIP = 26
 _SHADES = 128
 
 
+@draws("rank_time_heatmap")
 def rank_time_heatmap(
     frame: pd.DataFrame,
     *,
@@ -48,7 +49,7 @@ def rank_time_heatmap(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.rank_time_heatmap`.
     width : int, optional
         In CSS pixels; by default what the page gives.

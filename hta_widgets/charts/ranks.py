@@ -9,13 +9,14 @@ import pandas as pd
 from hta_widgets.formats import count, duration, share, size
 
 from .canvas import blank, sentences, unmatched
-from .frames import require
+from .frames import draws, require
 from .rows import Bars, Column, Tooltip, Whiskers, rows_chart, time_ticks
 from .theme import Theme, theme_of
 
 __all__ = ["communication_by_group", "communication_by_stream"]
 
 
+@draws("communication_by_group")
 def communication_by_group(
     frame: pd.DataFrame,
     *,
@@ -27,7 +28,7 @@ def communication_by_group(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.communication_by_group`.
     width : int, optional
         In CSS pixels; by default what the page gives.
@@ -47,6 +48,7 @@ def communication_by_group(
     return _by(frame, keys, "process group", title, theme_of(theme), width)
 
 
+@draws("communication_by_stream")
 def communication_by_stream(
     frame: pd.DataFrame,
     *,

@@ -12,7 +12,7 @@ from hta_widgets.model.names import short_name
 from .canvas import blank, sentences, unmatched
 from .delta_rows import calls, colour, signed_ticks, times
 from .diffs import diff_ops
-from .frames import require_diff
+from .frames import draws_only, require_diff
 from .labels import told_apart
 from .rows import Bars, Column, Tooltip, rows_chart
 from .theme import Theme, theme_of
@@ -20,6 +20,7 @@ from .theme import Theme, theme_of
 __all__ = ["diff_changes", "diff_names"]
 
 
+@draws_only("hta_widgets.diff.changes(diff.compare(before, after))")
 def diff_changes(
     frame: pd.DataFrame,
     *,
@@ -116,6 +117,7 @@ def diff_changes(
     )
 
 
+@draws_only("hta_widgets.diff.names(diff.compare(before, after))")
 def diff_names(
     frame: pd.DataFrame,
     *,

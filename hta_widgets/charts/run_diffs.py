@@ -12,7 +12,7 @@ from hta_widgets.model.names import short_name
 
 from .canvas import blank, sentences, unmatched
 from .delta_rows import colour, signed_ticks, times
-from .frames import require_diff
+from .frames import draws_only, require_diff
 from .labels import told_apart
 from .rows import Bars, Column, Dots, Tooltip, Whiskers, nice_ticks, rows_chart
 from .theme import Theme, theme_of
@@ -29,6 +29,7 @@ _WORDS = {
 }
 
 
+@draws_only("hta_widgets.diff.waterfall(diff.compare(before, after))")
 def diff_waterfall(
     frame: pd.DataFrame,
     *,
@@ -124,6 +125,7 @@ def diff_waterfall(
     )
 
 
+@draws_only("hta_widgets.diff.steps(diff.compare(before, after))")
 def diff_steps(
     frame: pd.DataFrame,
     *,

@@ -11,7 +11,7 @@ from hta_widgets.formats import duration, plural, share_delta
 
 from .across_ranks import median_of
 from .canvas import blank, sentences, unmatched
-from .frames import require_panel
+from .frames import draws_panel, require_panel
 from .rows import Column, Dots, Tooltip, nice_ticks, rows_chart
 from .theme import Theme, theme_of
 
@@ -28,6 +28,7 @@ _SPREAD = 0.56
 _PITCH = 44.0
 
 
+@draws_panel("steps")
 def step_phases(
     frame: pd.DataFrame,
     *,

@@ -12,7 +12,7 @@ from hta_widgets.formats import count, duration, duration_delta, share_delta
 
 from .across_ranks import listed, thinned
 from .canvas import blank, sentences, unmatched
-from .frames import require, require_measure
+from .frames import draws, require, require_measure
 from .rank_groups import groups_of_ranks
 from .rows import NAMED_ROWS, Column, Dots, Tooltip, nice_ticks, rows_chart
 from .theme import Theme, theme_of
@@ -31,6 +31,7 @@ _WORDS = {
 }
 
 
+@draws("step_times")
 def step_times(
     frame: pd.DataFrame,
     *,
@@ -44,7 +45,7 @@ def step_times(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.step_times`.
     measure : {"own", "dur"}, default "own"
         What is compared: ``own_ns`` or ``dur_ns``. Ranks that wait for each other take equally

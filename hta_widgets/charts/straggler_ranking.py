@@ -11,7 +11,7 @@ from hta_widgets.formats import duration, plural, share
 
 from .across_ranks import listed
 from .canvas import blank, sentences, unmatched
-from .frames import require
+from .frames import draws, require
 from .rows import Bars, Column, Tooltip, rows_chart, time_ticks
 from .theme import Theme, theme_of
 
@@ -22,6 +22,7 @@ _MOST_ROWS = 24
 _TOP = 16
 
 
+@draws("stragglers")
 def stragglers(
     frame: pd.DataFrame,
     *,
@@ -33,7 +34,7 @@ def stragglers(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.stragglers`.
     width : int, optional
         In CSS pixels; by default what the page gives.

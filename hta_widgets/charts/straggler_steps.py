@@ -11,7 +11,7 @@ from hta_widgets.formats import count, duration, plural, share
 
 from .across_ranks import listed, ramp
 from .canvas import blank, mixed, sentences, unmatched
-from .frames import require, require_measure
+from .frames import draws, require, require_measure
 from .rows import NAMED_ROWS, Bars, Column, Tooltip, rows_chart
 from .theme import Theme, theme_of
 
@@ -42,6 +42,7 @@ _WORDS = {
 }
 
 
+@draws("stragglers_by_step")
 def stragglers_by_step(
     frame: pd.DataFrame,
     *,
@@ -54,7 +55,7 @@ def stragglers_by_step(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.stragglers_by_step`.
     measure : {"lost_share", "imposed_wait"}, default "lost_share"
         Share of the step that the others lose, or all of their waiting for the rank, of which a

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import argparse
 import re
-from decimal import Decimal
 
 from hta_widgets import __version__
+from hta_widgets.errors import TraceError
+from hta_widgets.formats import as_ns
 
 from .commands import demo, diff, export, report, summary
 
 __all__ = ["parse_ranks", "parse_time", "parser"]
 
-_UNITS_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "μs": 1_000, "ms": 10**6, "s": 10**9}
-_TIME = re.compile(r"(-?\d+(?:\.\d*)?|-?\.\d+)\s*(ns|us|µs|μs|ms|s)")
 _RANKS = re.compile(r"(\d+)(?:-(\d+))?")
 _PATHS_HELP = "files, directories (searched recursively) or glob patterns"
 
 
 def parse_time(text: str) -> int:
     """Return the ns of a time such as ``12.3ms``, ``1.5 s``, or ``250us``."""
-    found = _TIME.fullmatch(text.strip())
-    if found is None:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no time; write a number and ns, us, ms or s, for example 12.3ms"
-        )
-    return round(Decimal(found[1]) * _UNITS_NS[found[2]])
+    try:
+        return as_ns(text)
+    except TraceError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def parse_words(text: str) -> list[str]:

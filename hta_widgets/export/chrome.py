@@ -154,6 +154,11 @@ def export_trace(
     >>> hw.export_trace(traces.with_clock("fitted"), "one-clock.json.gz", clock="set").clock
     'fitted'
     """
+    if not isinstance(traces, (TraceSet, Trace)):
+        raise TraceError(
+            f"export_trace writes a TraceSet or a Trace, not a {type(traces).__name__}",
+            remedy="Load it first: traces = hw.load(path).",
+        )
     moves_ns = clock_moves(traces, clock)
     if isinstance(traces, Trace):
         traces = TraceSet([traces])

@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.errors import TraceError
+from hta_widgets.formats import Time
 
 from .frames import event_frame, events_of, run_query
-from .selection import Selection
+from .selection import Selection, as_ranks
 
 if TYPE_CHECKING:
     from .traceset import TraceSet
@@ -25,21 +26,21 @@ def chosen_ranks(traces: TraceSet, ranks: Iterable[int] | int | None) -> list[in
     """Return `ranks`, ascending and each once; None for all."""
     if ranks is None:
         return traces.ranks
-    asked = [int(ranks)] if isinstance(ranks, int) else [int(rank) for rank in ranks]
+    asked = as_ranks(ranks)
     missing = [rank for rank in asked if rank not in traces]
     if missing:
         raise TraceError(
             f"no rank {listed(missing)}", remedy=f"The ranks are {listed(traces.ranks)}."
         )
-    return sorted(set(asked))
+    return asked
 
 
 def chosen_events(
     traces: TraceSet,
     query: str | pd.DataFrame | Selection | None,
     *,
-    start_ns: int | None,
-    end_ns: int | None,
+    start_ns: Time | None,
+    end_ns: Time | None,
     ranks: Iterable[int] | int | None,
     tracks: Iterable[str | tuple[int, str]] | None,
     ids: Iterable[tuple[int, int]] | None,
@@ -68,8 +69,8 @@ def chosen_events(
             nothing.insert(0, "rank", trace.rank)
         run_query(nothing, query)
     return Selection(
-        start_ns,
-        end_ns,
+        start_ns,  # type: ignore[arg-type]
+        end_ns,  # type: ignore[arg-type]
         None if ranks is None else tuple(chosen_ranks(traces, ranks)),
         tracks,  # type: ignore[arg-type]
         query,

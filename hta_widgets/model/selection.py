@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.errors import TraceError
+from hta_widgets.formats import as_ns
 
 from .frames import events_of
 from .membership import member_rows
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from .trace import Trace
     from .traceset import TraceSet
 
-__all__ = ["Selection"]
+__all__ = ["Selection", "as_ranks"]
 
 #: Set by the package: writes a selection to a trace file. Rooms above this one are not imported.
 exporter: Callable[..., Any] | None = None
@@ -33,9 +34,10 @@ class Selection:
 
     Parameters
     ----------
-    start_ns, end_ns : int, optional
-        Half-open window; events that overlap it are members, an event without duration is a
-        member where its instant lies in the window. An empty window has no members.
+    start_ns, end_ns : int or str, optional
+        ns, or text such as ``"12.3ms"``, which becomes ns. Half-open window; events that overlap
+        it are members, an event without duration is a member where its instant lies in the window.
+        An empty window has no members.
     ranks : iterable of int, optional
     tracks : iterable of str or of (rank, str), optional
         Values of the ``track`` column, on all ranks or on the one given.
@@ -58,20 +60,20 @@ class Selection:
 
         for name in ("start_ns", "end_ns"):
             value = getattr(self, name)
-            put(name, None if value is None else int(value))
+            put(name, None if value is None else as_ns(value))
         if self.start_ns is not None and self.end_ns is not None and self.end_ns < self.start_ns:
             raise TraceError(
                 f"the window ends ({self.end_ns} ns) before it starts ({self.start_ns} ns)",
                 remedy="Swap start_ns and end_ns.",
             )
         if self.ranks is not None:
-            ranks = [self.ranks] if isinstance(self.ranks, (int, np.integer)) else self.ranks
-            put("ranks", tuple(sorted({int(rank) for rank in ranks})))
+            put("ranks", tuple(as_ranks(self.ranks)))
         if self.tracks is not None:
-            tracks = [self.tracks] if isinstance(self.tracks, str) else self.tracks
+            one = isinstance(self.tracks, str) or not isinstance(self.tracks, Iterable)
+            tracks = [self.tracks] if one else self.tracks
             put("tracks", frozenset(_track(item) for item in tracks))
         if self.ids is not None:
-            put("ids", frozenset((int(rank), int(row)) for rank, row in self.ids))
+            put("ids", _ids(self.ids))
 
     @property
     def is_everything(self) -> bool:
@@ -106,16 +108,18 @@ class Selection:
 
     def events(self, columns: Iterable[str] | None = None) -> pd.DataFrame:
         """Return the member events, whole, with their ``rank``; the index is ``id``."""
-        members = self._owner().values()
+        members = self.owner.values()
         return events_of(list(members), columns, self.rows)
 
     def export(self, path: str | Path, **options: Any) -> Any:
         """Write the member events as a trace file; options as `hta_widgets.export_trace`."""
         if exporter is None:
             raise TraceError("exporting needs the whole package", remedy="import hta_widgets")
-        return exporter(self._owner(), path, selection=self, **options)
+        return exporter(self.owner, path, selection=self, **options)
 
-    def _owner(self) -> TraceSet:
+    @property
+    def owner(self) -> TraceSet:
+        """The traces that it is of; a `TraceError` where it belongs to none."""
         if self.traces is None:
             raise TraceError(
                 "this selection belongs to no traces",
@@ -179,6 +183,35 @@ class Selection:
         state = {**self.__dict__, "traces": None}
         state.pop("_rows_by_rank", None)
         return state
+
+
+def as_ranks(ranks: Any) -> list[int]:
+    """Return a rank, or several, as a list: ascending, each once.
+
+    Raises
+    ------
+    TraceError
+        Where that is no number and no list of them.
+    """
+    if isinstance(ranks, (int, np.integer)):
+        return [int(ranks)]
+    # The characters of a text are no ranks.
+    if isinstance(ranks, Iterable) and not isinstance(ranks, (str, bytes)):
+        listed = list(ranks)
+        if all(isinstance(rank, (int, float, np.number)) and rank == int(rank) for rank in listed):
+            return sorted({int(rank) for rank in listed})
+    raise TraceError(
+        f"{ranks!r} names no ranks", remedy="Give a number, or a list of them: ranks=[0, 3]."
+    )
+
+
+def _ids(pairs: Iterable[Any]) -> frozenset[tuple[int, int]]:
+    try:
+        return frozenset((int(rank), int(row)) for rank, row in pairs)
+    except (TypeError, ValueError):
+        raise TraceError(
+            f"{pairs!r} names no events", remedy="Give pairs (rank, id), such as ids=[(0, 17)]."
+        ) from None
 
 
 def _track(item: object) -> str | tuple[int, str]:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from hta_widgets.errors import TraceError
 from hta_widgets.executors import require_executor
+from hta_widgets.formats import Time
 
 from .choosing import chosen_events, chosen_ranks, listed
 from .clocks import common_clock
@@ -200,16 +201,17 @@ class TraceSet(Mapping[int, Trace]):
     def subset(
         self,
         ranks: Iterable[int] | None = None,
-        start_ns: int | None = None,
-        end_ns: int | None = None,
+        start_ns: Time | None = None,
+        end_ns: Time | None = None,
     ) -> TraceSet:
         """Return some ranks, or the events that overlap a window, as a set of its own.
 
-        The origin of time stays. Events are whole. With a window, events are numbered anew.
+        Times are ns, or text such as ``"12.3ms"``; the origin of time stays. Events are whole. With
+        a window, events are numbered anew.
         """
         chosen = [self[rank] for rank in chosen_ranks(self, ranks)]
         if start_ns is not None or end_ns is not None:
-            window = Selection(start_ns, end_ns)
+            window = Selection(start_ns, end_ns)  # type: ignore[arg-type]
             chosen = [trace_within(trace, window.mask(trace), window) for trace in chosen]
         kept = {trace.rank for trace in chosen}
         problems = Problems()
@@ -308,8 +310,8 @@ class TraceSet(Mapping[int, Trace]):
         self,
         query: str | pd.DataFrame | Selection | None = None,
         *,
-        start_ns: int | None = None,
-        end_ns: int | None = None,
+        start_ns: Time | None = None,
+        end_ns: Time | None = None,
         ranks: Iterable[int] | int | None = None,
         tracks: Iterable[str | tuple[int, str]] | None = None,
         ids: Iterable[tuple[int, int]] | None = None,
@@ -322,7 +324,7 @@ class TraceSet(Mapping[int, Trace]):
             A pandas query over event columns; or events (their ``rank`` and ``id`` count); or a
             selection to narrow.
         start_ns, end_ns, ranks, tracks, ids
-            See `Selection`.
+            See `Selection`; times are ns, or text such as ``"12.3ms"``.
 
         Raises
         ------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Iterable
 from concurrent.futures import Executor, as_completed
@@ -14,6 +13,7 @@ from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
 from hta_widgets.executors import is_elsewhere, require_executor
 from hta_widgets.model.problems import Problems
+from hta_widgets.model.selection import as_ranks
 from hta_widgets.model.trace import Trace
 from hta_widgets.model.traceset import TraceSet
 from hta_widgets.store import limit_columns
@@ -188,9 +188,7 @@ def _put_away(
 def _wanted(ranks: int | Iterable[int] | None) -> set[int] | None:
     if ranks is None:
         return None
-    if hasattr(ranks, "__index__"):
-        ranks = [ranks]  # type: ignore[list-item]
-    wanted = {operator.index(rank) for rank in ranks}
+    wanted = set(as_ranks(ranks))
     if not wanted:
         raise TraceError("no ranks asked for", remedy="Leave `ranks` out to load all.")
     return wanted

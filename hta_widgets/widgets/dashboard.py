@@ -61,7 +61,7 @@ class Dashboard(LinkedView):
 
     Parameters
     ----------
-    traces : TraceSet, Trace or Selection
+    traces : TraceSet, Trace, Selection, or what `hta_widgets.load` takes
         What to show. Of a `Selection`, its ranks and window are shown.
     panels : list of str, or list of lists of str, optional
         Which panels to show: ``timeline, heatmap, breakdown, overlap, steps, kernels,
@@ -121,7 +121,7 @@ class Dashboard(LinkedView):
 
     def __init__(
         self,
-        traces: TraceSet | Trace | Selection,
+        traces: TraceSet | Trace | Selection | Any,
         *,
         panels: Sequence[str | Sequence[str]] | None = None,
         height: int | None = None,

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import diff
-from hta_widgets.analysis.diff_ops import Side
 from hta_widgets.diff import Comparison, RunSide
 from hta_widgets.errors import TraceError
 from hta_widgets.model import Selection, Trace, TraceSet
+from hta_widgets.widgets.linked import known_or_loaded
 from hta_widgets.widgets.timeline import Timeline
 
 __all__ = [
@@ -62,15 +62,12 @@ def place_of(side: str) -> int:
     return 0 if side == "before" else 1
 
 
-def whole_selection(source: Side) -> Selection:
+def whole_selection(source: Any) -> Selection:
     """Return a side as a selection, which still knows the other ranks of its set."""
-    if isinstance(source, Trace):
-        return TraceSet([source], like=TraceSet([])).select()
-    if isinstance(source, TraceSet):
-        return source.select()
-    if isinstance(source, Selection) and source.traces is not None:
-        return source
-    raise TypeError(f"TraceDiff compares a TraceSet, a Trace or a Selection, not {type(source)}")
+    found = known_or_loaded(source, "TraceDiff")
+    if isinstance(found, Selection):
+        return found.owner.select(found)
+    return (TraceSet([found], like=TraceSet([])) if isinstance(found, Trace) else found).select()
 
 
 def turned(both: Comparison, sources: tuple[Selection, Selection]) -> Comparison:

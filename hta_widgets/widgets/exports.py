@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from hta_widgets.errors import TraceError
 from hta_widgets.export.svg import timeline_svg
+from hta_widgets.formats import Time, as_window
 from hta_widgets.model import TraceSet
 from hta_widgets.tiles import TileEngine
 
@@ -35,13 +36,13 @@ def write_svg(
     path: str | os.PathLike[str],
     *,
     width: float = 1200,
-    window: tuple[int, int] | None = None,
+    window: tuple[Time, Time] | None = None,
     theme: str = "light",
 ) -> str:
     """Write what a timeline shows as a picture; see ``Timeline.to_svg``."""
     state = view.state.snapshot()
     if window is not None:
-        state["view"] = [int(time) for time in window]
+        state["view"] = list(as_window(window))
     text = timeline_svg(
         view.engine,
         view._scene,  # noqa: SLF001 - the view's own, handed to its own exporter

@@ -13,7 +13,10 @@ import traitlets as t
 
 from hta_widgets.errors import TraceError
 from hta_widgets.export import ExportReport, export_trace
+from hta_widgets.formats import Time, as_ns
 from hta_widgets.model import Selection, Trace, TraceSet
+from hta_widgets.readers import load
+from hta_widgets.readers.live import is_profiler
 from hta_widgets.tiles import TileEngine
 from hta_widgets.widgets.rpc import Answer, serve
 from hta_widgets.widgets.state import State
@@ -26,6 +29,23 @@ MOST_UNFOLDED = 16
 _PLAIN = ("selected_event", "search", "color", "pinned", "scope")
 
 
+def shown_window(start: Time, end: Time) -> tuple[int, int]:
+    """Return the ns of a window to show.
+
+    Raises
+    ------
+    TraceError
+        Where these are no times, or it has no length.
+    """
+    window = as_ns(start), as_ns(end)
+    if window[1] <= window[0]:
+        raise TraceError(
+            f"a window must end after it starts, not {start} to {end}",
+            remedy='Give start_ns < end_ns since the origin, in ns or as in "12.3ms".',
+        )
+    return window
+
+
 class Selected(t.Instance):  # type: ignore[type-arg] # older traitlets take none
     """A selection of a view's traces; takes what `LinkedView.select` does."""
 
@@ -36,12 +56,22 @@ class Selected(t.Instance):  # type: ignore[type-arg] # older traitlets take non
         return super().validate(obj, value)
 
 
+class Window(t.Tuple):
+    """A window; takes times as `LinkedView.zoom_to` does."""
+
+    def validate(self, obj: Any, value: Any) -> Any:
+        """Make ns of what is assigned."""
+        if isinstance(value, (tuple, list)) and len(value) == 2:
+            value = tuple(as_ns(time) for time in value)
+        return super().validate(obj, value)
+
+
 class LinkedView(anywidget.AnyWidget):
     """A view of a job; it mirrors the state that linked views share.
 
     Parameters
     ----------
-    traces : TraceSet, Trace or Selection
+    traces : TraceSet, Trace, Selection, or what `hta_widgets.load` takes
         What to draw. Of a `Selection`, its ranks and window are drawn.
     engine : TileEngine, optional
         Of the same traces, where another view has one.
@@ -56,7 +86,7 @@ class LinkedView(anywidget.AnyWidget):
     state = anywidget.WidgetTrait().tag(sync=True)
     _scene = t.Dict().tag(sync=True)
 
-    view = t.Tuple(t.Int(), t.Int(), allow_none=True)
+    view = Window(t.Int(), t.Int(), allow_none=True)
     selection: t.Instance[Selection] = Selected(Selection)
     selected_event = t.Tuple(t.Int(), t.Int(), allow_none=True, default_value=None)
     search = t.Unicode("")
@@ -66,7 +96,7 @@ class LinkedView(anywidget.AnyWidget):
 
     def __init__(
         self,
-        traces: TraceSet | Trace | Selection,
+        traces: TraceSet | Trace | Selection | Any,
         *,
         engine: TileEngine | None = None,
         state: State | None = None,
@@ -103,25 +133,20 @@ class LinkedView(anywidget.AnyWidget):
         """Answer one request of a page, of docs/protocol.md."""
         return self._answer(request)
 
-    def zoom_to(self, start_ns: int, end_ns: int) -> None:
+    def zoom_to(self, start_ns: Time, end_ns: Time) -> None:
         """Show a window.
 
         Parameters
         ----------
-        start_ns, end_ns : int
-            The window, ns since the origin.
+        start_ns, end_ns : int or str
+            The window since the origin: ns, or text such as ``"12.3ms"``.
 
         Raises
         ------
         TraceError
             If the window has no length.
         """
-        if end_ns <= start_ns:
-            raise TraceError(
-                f"a window must end after it starts, not {start_ns} to {end_ns}",
-                remedy="Give start_ns < end_ns, in ns since the origin.",
-            )
-        self.view = (int(start_ns), int(end_ns))
+        self.view = shown_window(start_ns, end_ns)
 
     def select(self, what: str | pd.DataFrame | Selection | None) -> Selection:
         """Select events, and show which they are.
@@ -175,6 +200,10 @@ class LinkedView(anywidget.AnyWidget):
         other : Timeline or Dashboard
             Takes over this view's state; both follow each other in the page and in Python.
         """
+        if not isinstance(other, LinkedView):
+            raise TypeError(
+                f"a Timeline or Dashboard links with another, not a {type(other).__name__}"
+            )
         if other.state is not self.state:
             other._follow(self.state)
 
@@ -251,14 +280,31 @@ class LinkedView(anywidget.AnyWidget):
         }
 
 
-def as_traces(source: TraceSet | Trace | Selection, viewer: str = "Timeline") -> TraceSet:
-    """Return the traces that a view is asked to draw."""
-    if isinstance(source, TraceSet):
+def as_traces(source: Any, viewer: str = "Timeline") -> TraceSet:
+    """Return the traces that a view is asked to draw; what `hw.load` takes is loaded.
+
+    Raises
+    ------
+    TypeError
+        For anything else.
+    TraceError
+        Where nothing can be read, or a selection belongs to no traces.
+    """
+    found = known_or_loaded(source, viewer)
+    if isinstance(found, Trace):
+        return TraceSet([found])
+    if isinstance(found, Selection):
+        return found.owner.subset(ranks=found.ranks, start_ns=found.start_ns, end_ns=found.end_ns)
+    return found
+
+
+def known_or_loaded(source: Any, viewer: str) -> TraceSet | Trace | Selection:
+    """Return what a view is given, loaded where it is something to load."""
+    if isinstance(source, (TraceSet, Trace, Selection)):
         return source
-    if isinstance(source, Trace):
-        return TraceSet([source])
-    if isinstance(source, Selection) and source.traces is not None:
-        return source.traces.subset(
-            ranks=source.ranks, start_ns=source.start_ns, end_ns=source.end_ns
-        )
-    raise TypeError(f"{viewer} draws a TraceSet, a Trace or a Selection, not {type(source)}")
+    if isinstance(source, (str, os.PathLike, list, tuple, Mapping)) or is_profiler(source):
+        return load(source)
+    raise TypeError(
+        f"{viewer} takes a TraceSet, a Trace, a Selection, or what hw.load takes, such as a path;"
+        f" not a {type(source).__name__}"
+    )

@@ -69,8 +69,8 @@ def chosen_panels(
     """
     if panels is None:
         return list(offered)
-    if isinstance(panels, str):
-        panels = [panels]
+    if isinstance(panels, str) or not isinstance(panels, Iterable):
+        panels = [str(panels)]
     rows = [row for row in panels if not isinstance(row, str)]
     if rows and len(rows) < len(panels):
         raise TraceError(

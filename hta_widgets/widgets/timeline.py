@@ -11,6 +11,7 @@ import traitlets as t
 
 from hta_widgets.errors import TraceError
 from hta_widgets.export.html import save_html
+from hta_widgets.formats import Time
 from hta_widgets.model import Selection, Trace, TraceSet
 from hta_widgets.tiles import TileEngine
 from hta_widgets.widgets.assets import asset
@@ -29,7 +30,7 @@ class Timeline(LinkedView):
 
     Parameters
     ----------
-    traces : TraceSet, Trace or Selection
+    traces : TraceSet, Trace, Selection, or what `hta_widgets.load` takes
         What to draw. Of a `Selection`, its ranks and window are drawn.
     tracks : str or sequence of str, optional
         Show only tracks whose key matches this regular expression, or that are listed.
@@ -73,7 +74,7 @@ class Timeline(LinkedView):
 
     def __init__(
         self,
-        traces: TraceSet | Trace | Selection,
+        traces: TraceSet | Trace | Selection | Any,
         *,
         tracks: str | Sequence[str] | None = None,
         height: int = 480,
@@ -119,7 +120,7 @@ class Timeline(LinkedView):
         path: str | os.PathLike[str],
         *,
         width: float = 1200,
-        view: tuple[int, int] | None = None,
+        view: tuple[Time, Time] | None = None,
         theme: str = "light",
     ) -> str:
         """Write what is shown as a vector picture: all rows, with a legend and a scale bar.
@@ -135,7 +136,7 @@ class Timeline(LinkedView):
         width : float, default 1200
             Of the picture, in px; from 900 on it has totals per rank, below 760 no names of lanes.
         view : tuple of int, optional
-            The window, ns since the origin. Default: the one shown.
+            The window since the origin, in ns or as in ``"12.3ms"``. Default: the one shown.
         theme : {"light", "dark"}
             Its colours.
 

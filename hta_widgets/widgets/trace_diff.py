@@ -20,6 +20,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.export import ExportReport
 from hta_widgets.export.diff_page import DiffAnswers, DiffOffline, save_diff
 from hta_widgets.export.pair import export_pair
+from hta_widgets.formats import Time
 from hta_widgets.model import Selection
 from hta_widgets.widgets.assets import asset
 from hta_widgets.widgets.diff_ahead import answer_ahead
@@ -38,7 +39,7 @@ from hta_widgets.widgets.diff_sides import (
 )
 from hta_widgets.widgets.exports import write_text
 from hta_widgets.widgets.following import Following
-from hta_widgets.widgets.linked import LinkedView
+from hta_widgets.widgets.linked import LinkedView, shown_window
 from hta_widgets.widgets.pair_history import PairHistory
 from hta_widgets.widgets.rpc import Answer, serve
 from hta_widgets.widgets.timeline import Timeline
@@ -63,7 +64,7 @@ class TraceDiff(anywidget.AnyWidget):
 
     Parameters
     ----------
-    before, after : TraceSet, Trace or Selection
+    before, after : TraceSet, Trace, Selection, or what `hta_widgets.load` takes
         Two jobs; two ranks, two steps or two windows of one, as selections.
     ranks : {"auto", "number", "representative"} or mapping, optional
         Which ranks belong together; see `hta_widgets.diff.compare`.
@@ -125,8 +126,8 @@ class TraceDiff(anywidget.AnyWidget):
 
     def __init__(
         self,
-        before: Side,
-        after: Side,
+        before: Side | Any,
+        after: Side | Any,
         *,
         ranks: Pairing | None = None,
         steps: Any = "auto",
@@ -234,13 +235,13 @@ class TraceDiff(anywidget.AnyWidget):
                 view.select(one)
         return self.selection
 
-    def zoom_to(self, start_ns: int, end_ns: int, *, side: SideName = "before") -> None:
+    def zoom_to(self, start_ns: Time, end_ns: Time, *, side: SideName = "before") -> None:
         """Show a window of one side, and on the other what lies beside it.
 
         Parameters
         ----------
-        start_ns, end_ns : int
-            The window, ns since the origin of that side.
+        start_ns, end_ns : int or str
+            The window since the origin of that side: ns, or text such as ``"12.3ms"``.
         side : {"before", "after"}, default "before"
             Whose times these are. The other one follows by the chosen alignment, as long as the
             sides are coupled.
@@ -251,17 +252,13 @@ class TraceDiff(anywidget.AnyWidget):
             If the window has no length, or there is no such side.
         """
         lead = place_of(side)
-        if end_ns <= start_ns:
-            raise TraceError(
-                f"a window must end after it starts, not {start_ns} to {end_ns}",
-                remedy="Give start_ns < end_ns, in ns since the origin.",
-            )
+        window = shown_window(start_ns, end_ns)
         with self._steps_back.one_change():
             if self.coupled and self._answers.has_events:
-                other = beside(self.comparison, self.align, lead, (start_ns, end_ns))
+                other = beside(self.comparison, self.align, lead, window)
                 self.sides[1 - lead].zoom_to(*other)
             # The page follows who moved last.
-            self.sides[lead].zoom_to(start_ns, end_ns)
+            self.sides[lead].zoom_to(*window)
 
     def link(self, other: LinkedView, *, side: SideName = "after") -> None:
         """Let a timeline or dashboard of one of the runs share window and selection with it.

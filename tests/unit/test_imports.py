@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "hta_widgets"
 BASE = {"errors", "formats", "places", "taxonomy"}
 MAY_IMPORT = {
     "errors": set(),
-    "formats": set(),
+    "formats": {"errors"},
     "places": set(),
     "taxonomy": {"errors"},
     "executors": BASE,
@@ -26,7 +26,8 @@ MAY_IMPORT = {
     "panels": BASE | {"model", "analysis", "tiles"},
     "diff": BASE | {"model", "analysis"},
     "export": BASE | {"model", "lanes", "analysis", "tiles", "panels", "charts", "diff"},
-    "widgets": BASE | {"model", "analysis", "tiles", "panels", "charts", "diff", "export"},
+    "widgets": BASE
+    | {"model", "readers", "analysis", "tiles", "panels", "charts", "diff", "export"},
 }
 # These see everything: nothing imports them.
 TOP = {"__init__", "__main__", "cli", "compat"}

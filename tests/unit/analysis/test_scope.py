@@ -28,6 +28,13 @@ def test_a_window_narrows_a_selection(traces):
     assert (chosen.start_ns, chosen.end_ns, chosen.ranks) == (200, 500, (1,))
 
 
+def test_a_window_may_be_text(traces):
+    chosen = narrowed(traces, window=("0.2us", "0.0009 ms"))
+    assert (chosen.start_ns, chosen.end_ns) == (200, 900)
+    with pytest.raises(hw.TraceError, match="ends"):
+        analysis.job_critical_path(traces, window=("9us", "1us"))
+
+
 def test_windows_that_do_not_meet_hold_nothing(traces):
     found = parts(traces, traces.select(start_ns=100, end_ns=200), (300, 400))
     assert [len(part.rows) for part in found] == [0, 0]
@@ -45,7 +52,9 @@ def test_a_text_is_a_query(traces):
     [
         ({"traces": "/runs/job"}, "not on str"),
         ({"selection": 5}, "5 is no selection"),
-        ({"window": "1ms"}, "no window"),
+        ({"window": "1ms"}, r"no window.*\(start_ns, end_ns\)"),
+        ({"window": ("1ms", "later")}, "'later' is no time"),
+        ({"ranks": "01"}, "'01' names no ranks"),
         ({"window": (5,)}, "no window"),
         ({"window": (500, 100)}, "before it starts"),
     ],

@@ -21,12 +21,20 @@ from bokeh.models import (
 from bokeh.resources import CDN
 from support import chart_frames as frames
 from support.chart_reading import bars_of, data_of, plots, right_of, words_of
+from support.random_job import write_job
 
+import hta_widgets as hw
 from hta_widgets import analysis, charts
 from hta_widgets.charts.lanes import steps_of
 from hta_widgets.errors import TraceError
+from hta_widgets.panels import PanelEngine
 
 CASES = sorted(frames.ALL)
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    return hw.load(write_job(tmp_path_factory.mktemp("job"), 3), cache=False, progress=False)
 
 
 # --- all of them ---
@@ -96,6 +104,62 @@ def test_no_template_shows_markup_of_the_trace(name):
             if isinstance(tool, HoverTool):
                 assert "safe" not in tool.tooltips
                 assert "<img" not in tool.tooltips
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "make"),
+    [
+        ("kernel_breakdown", {}, analysis.kernel_breakdown),
+        ("arrivals", {}, analysis.collectives),
+        ("job_path_summary", {}, lambda traces: analysis.job_path_summary(
+            analysis.job_critical_path(traces))),
+        ("critical_path", {"rank": 1}, lambda traces: analysis.critical_path(traces, rank=1)),
+        ("temporal_breakdown", {"window": ("1us", "3us")},
+         lambda traces: analysis.temporal_breakdown(traces, window=(1_000, 3_000))),
+        ("step_phases", {}, lambda traces: PanelEngine(traces).frame("steps")),
+    ],
+)  # fmt: skip
+def test_a_chart_of_traces_runs_its_analysis(job, name, options, make):
+    draw = getattr(charts, name)
+    of_traces, of_frame = draw(job, width=500, **options), draw(make(job), width=500)
+    assert words_of(of_traces) == words_of(of_frame)
+    shown = [
+        [dict(each.data_source.data) for each in figure.renderers]
+        for figure in (of_traces, of_frame)
+    ]
+    np.testing.assert_equal(*shown)
+
+
+def test_a_chart_of_one_rank_or_a_selection_is_of_that(job):
+    rank = charts.temporal_breakdown(job[1])
+    chosen = charts.temporal_breakdown(job.select(ranks=[1]))
+    for figure in (rank, chosen):
+        assert data_of(figure, "rank")["rank"].tolist() == [1]
+    assert words_of(charts.critical_path(job[1])) == words_of(charts.critical_path(job, rank=1))
+
+
+def test_every_chart_says_what_it_draws():
+    drawing = [
+        draw
+        for name in charts.__all__
+        if inspect.isfunction(draw := getattr(charts, name))
+        and next(iter(inspect.signature(draw).parameters)) == "frame"
+    ]
+    assert len(drawing) > 40
+    for draw in drawing:
+        with pytest.raises(
+            TypeError, match=rf"charts\.{draw.__name__} draws the DataFrame of .* a str"
+        ):
+            draw("demo-job")
+
+
+def test_a_chart_of_traces_says_what_is_missing(job):
+    with pytest.raises(TypeError, match=r"'operator_name' of analysis\.frequent_kernel_sequences"):
+        charts.frequent_kernel_sequences(job)
+    with pytest.raises(TypeError, match=r"'topp' of analysis\.kernel_breakdown"):
+        charts.kernel_breakdown(job, topp=3)
+    with pytest.raises(TypeError, match=r"diff\.steps\(diff\.compare\(before, after\)\)"):
+        charts.diff_steps(job)
 
 
 def test_there_is_a_chart_for_every_analysis_that_has_a_picture():

@@ -127,6 +127,33 @@ def test_bad_windows_tracks_and_ranks_are_refused(traces):
         traces.select(ranks=[0, 5])
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"start_ns": "soon"}, "'soon' is no time.*12.3ms"),
+        ({"end_ns": "42"}, "'42' is no time.*with ns, us, ms or s"),
+        ({"start_ns": float("nan")}, "nan is no time"),
+        ({"start_ns": [1]}, "is no time"),
+        ({"ranks": "0-2"}, r"'0-2' names no ranks.*ranks=\[0, 3\]"),
+        ({"ranks": ["a"]}, "names no ranks"),
+        ({"tracks": 5}, "5 is no track"),
+        ({"ids": [3]}, r"\[3\] names no events.*pairs"),
+        ({"ids": 5}, "5 names no events"),
+    ],
+)
+def test_other_arguments_are_refused_with_what_to_give(traces, arguments, words):
+    with pytest.raises(TraceError, match=words):
+        traces.select(**arguments)
+
+
+def test_times_are_ns_or_text(traces):
+    chosen = traces.select(start_ns="0.001us", end_ns="20 µs")
+    assert chosen == traces.select(start_ns=1, end_ns=20_000) == Selection("1ns", "0.02ms")
+    assert len(chosen.events())
+    window = traces.subset(start_ns="1ns", end_ns="20us")
+    assert len(window.events()) == len(traces.subset(start_ns=1, end_ns=20_000).events())
+
+
 def test_values_survive_as_json_code_and_pickle(traces):
     selection = traces.select(
         'kind == "cpu"', start_ns=1, end_ns=20_000, ranks=(2, 0), tracks=["x", (2, "y")],

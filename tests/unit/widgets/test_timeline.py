@@ -1,5 +1,7 @@
 """The timeline as a Python object; what it draws is tested in a browser."""
 
+from pathlib import Path
+
 import pytest
 import traitlets
 from support.random_job import write_job
@@ -25,6 +27,41 @@ def test_a_view_without_length_is_refused(traces):
     timeline = hw.Timeline(traces)
     with pytest.raises(traitlets.TraitError, match="end after it starts"):
         timeline.view = (5, 5)
+
+
+def test_windows_may_be_text(traces, tmp_path):
+    timeline = hw.Timeline(traces)
+    timeline.zoom_to("1us", "0.002 ms")
+    assert timeline.view == (1_000, 2_000)
+    timeline.view = ("1.5us", 2_000)
+    assert timeline.view == (1_500, 2_000)
+    pictures = [
+        Path(timeline.to_svg(tmp_path / "window.svg", view=view)).read_text("utf-8")
+        for view in [("1us", "2us"), (1_000, 2_000)]
+    ]
+    assert pictures[0] == pictures[1]
+    with pytest.raises(hw.TraceError, match=r"end after it starts, not 2us to 1us.*12\.3ms"):
+        timeline.zoom_to("2us", "1us")
+    with pytest.raises(hw.TraceError, match="'a' is no time"):
+        timeline.zoom_to("a", 5)
+
+
+def test_views_load_what_load_takes(tmp_path):
+    folder = write_job(tmp_path, 3)
+    assert hw.Timeline(folder).traces.ranks == hw.Dashboard(str(folder)).traces.ranks
+    files = sorted(folder.iterdir())
+    both = hw.TraceDiff([files[0]], str(files[1]))
+    assert [len(view.traces) for view in both.sides] == [1, 1]
+    with pytest.raises(hw.TraceError, match="no-job: does not exist"):
+        hw.Dashboard("no-job")
+
+
+@pytest.mark.parametrize("viewer", [hw.Timeline, hw.Dashboard, lambda one: hw.TraceDiff(one, one)])
+def test_a_view_of_what_cannot_be_loaded_says_what_it_takes(viewer):
+    with pytest.raises(TypeError, match=r"what hw\.load takes, such as a path; not a int"):
+        viewer(5)
+    with pytest.raises(hw.TraceError, match="belongs to no traces"):
+        viewer(hw.Selection())
 
 
 def test_undo_goes_back_one_change(traces):

@@ -117,7 +117,7 @@ def test_what_is_no_base_or_no_side_is_refused(sides):
         hw.TraceDiff(*sides, align="weeks")
     with pytest.raises(hw.TraceError, match="no arrangement 'heap'"):
         hw.TraceDiff(*sides, arrange="heap")
-    with pytest.raises(TypeError, match="not <class 'int'>"):
+    with pytest.raises(TypeError, match="not a int"):
         hw.TraceDiff(sides[0], 5)
 
 
@@ -270,7 +270,7 @@ def test_zooming_shows_what_lies_beside_it(view):
     assert view.left.view == view.left.whole
     assert view.right.view == view.right.whole
     view.coupled = False
-    view.zoom_to(0, 500, side="after")
+    view.zoom_to(0, "0.5us", side="after")
     assert (view.left.view, view.right.view) == (view.left.whole, (0, 500))
     with pytest.raises(hw.TraceError, match="end after it starts"):
         view.zoom_to(5, 5)
