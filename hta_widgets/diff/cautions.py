@@ -15,7 +15,7 @@ from .own_numbers import own_numbers
 if TYPE_CHECKING:
     from .sides import Comparison, RunSide
 
-__all__ = ["Caution", "cautions_of", "stacks_on"]
+__all__ = ["Caution", "both_have_frames", "cautions_of"]
 
 _VENDORS = (
     ("AMD", ("amd", "radeon", "instinct", "mi2", "mi3")),
@@ -183,10 +183,15 @@ def _resolution(side: RunSide) -> int:
 
 
 def _has_stacks(side: RunSide) -> bool:
-    return any(stacks_on(part.trace) for part in side.parts.values())
+    return any(_stacks_on(part.trace) for part in side.parts.values())
 
 
-def stacks_on(trace: Trace) -> bool:
+def both_have_frames(diff: Comparison) -> bool:
+    """Whether both sides hold Python functions, which else are left out."""
+    return all(_has_stacks(side) for side in diff.sides)
+
+
+def _stacks_on(trace: Trace) -> bool:
     """Whether a rank's file holds Python functions."""
     table = trace.table
     codes = [k for k, text in enumerate(table.categories.values) if text == "python_function"]

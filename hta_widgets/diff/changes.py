@@ -228,7 +228,9 @@ def _outermost(one: Matched, side: int, steps: int) -> Iterator[tuple[str, str, 
     inside = tree.slot < steps
     above = np.where(tree.parent >= 0, status[tree.parent], -1) if len(tree) else status
     code, word = ((_REMOVED, "removed"), (_ADDED, "added"))[side]
-    operators = inside & (tree.kind == OPERATOR)
+    # Where what a Python function calls has partners, another way to the same calls is no change.
+    has_partner = tree.forest.sums((one.partner[side] >= 0).astype(np.int64)) > 0
+    operators = inside & (tree.kind == OPERATOR) & ~(tree.frame & has_partner)
     for number, text in ((code, word), (_MOVED, "moved")):
         nodes = np.flatnonzero(operators & (status == number) & (above != number))
         if len(nodes):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from hta_widgets.analysis.results import joined
 from hta_widgets.model.derived import derived_once
 
-from .cautions import stacks_on
+from .cautions import both_have_frames
 from .sides import Comparison
 from .tree_matching import STATUSES, Matched, TreeMatcher
 from .trees import NamePool, RankTree, rank_tree
@@ -87,14 +87,17 @@ def match(diff: Comparison) -> Matches:
     """Return which events of the paired ranks belong together.
 
     From the outermost operators down, the calls below one pair of operators are laid upon each
-    other in their order: those of one name pair, those that are alike in all below them first.
+    other in their order: those of one name pair, those that are alike in all below them first. Of
+    Python functions the file and the function make the name, not the line or the folder, and of an
+    ``nn.Module`` its class (see `hta_widgets.diff.trees.compared_name`). What a function without a
+    partner calls pairs as if its caller had called it.
     Threads pair by what they run. Device work belongs to the operator that launched it, in order of
     launch. Where an operator has unmatched work on both sides, it was ``replaced``. Operators left
     over on both sides that are alike in all below them have ``moved`` within their step; so have
     those of one name where both sides have as many left.
     """
     pool = NamePool()
-    stacks = all(any(stacks_on(part.trace) for part in side.parts.values()) for side in diff.sides)
+    stacks = both_have_frames(diff)
     matches = Matches([], pool, [], [], [])
     paths: dict[tuple[int, int, int], int] = {}
     for before, after in diff.rank_pairs:

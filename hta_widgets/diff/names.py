@@ -15,12 +15,13 @@ from hta_widgets.model import KINDS
 from hta_widgets.model.frames import dtype_of
 from hta_widgets.model.names import short_name
 
+from .cautions import both_have_frames
 from .matching import match
 from .sides import Comparison, RunSide
 from .significance import welch
 from .steps import ALPHA
 from .tree_matching import STATUSES
-from .trees import OPERATOR, WORK, steps_of_rows
+from .trees import FRAME, OPERATOR, WORK, compared_name, steps_of_rows
 from .values import path_times
 
 __all__ = ["NAME_CHANGES", "names", "operators_diff"]
@@ -106,7 +107,8 @@ def names(
     if device == "auto":
         device = "gpu" if any(_has_work(side) for side in diff.sides) else "cpu"
     texts: dict[str, int] = {}
-    read = [_coded(side, device, texts, short=short_names) for side in diff.sides]
+    frames = both_have_frames(diff)
+    read = [_coded(side, device, texts, short=short_names, frames=frames) for side in diff.sides]
     sums = [_summed(one, diff.step_count, len(texts)) for one in read]
     ranks = [len(side.ranks) for side in diff.sides]
     counts = [one.count.sum(axis=0) / n for one, n in zip(sums, ranks, strict=True)]
@@ -230,7 +232,7 @@ def _has_work(side: RunSide) -> bool:
 
 
 def _coded(
-    side: RunSide, device: str, texts: dict[str, int], *, short: bool
+    side: RunSide, device: str, texts: dict[str, int], *, short: bool, frames: bool
 ) -> list[tuple[Ints, Ints, Ints, Ints]]:
     """Return step, name, kind and duration of the events of each rank."""
     found = []
@@ -242,16 +244,19 @@ def _coded(
             on_device = table.stream[rows] >= 0
             work = on_device & (table.kind[rows] != _ANNOTATION)
             kept &= work if device == "gpu" else ~on_device
-        rows, step = rows[kept], step[kept]
-        used = np.unique(table.name[rows])
-        code_of = np.full(len(table.names) + 1, -1, dtype=np.int64)
-        for code in used.tolist():
-            text = short_name(table.names[code]) if short else table.names[code]
-            code_of[code] = texts.setdefault(text, len(texts))
+        of_frames = np.array([text == FRAME for text in table.categories.values] + [False])
+        frame = of_frames[table.category[rows]]
+        kept &= frames | ~frame
+        rows, step, frame = rows[kept], step[kept], frame[kept]
+        code_of = np.full((2, len(table.names) + 1), -1, dtype=np.int64)
+        for code in np.unique(table.name[rows] * 2 + frame).tolist():
+            text = compared_name(table.names[code // 2], frame=bool(code % 2))
+            text = short_name(text) if short else text
+            code_of[code % 2, code // 2] = texts.setdefault(text, len(texts))
         found.append(
             (
                 step,
-                code_of[table.name[rows]],
+                code_of[frame.astype(np.intp), table.name[rows]],
                 table.kind[rows].astype(np.int64),
                 part.durations(rows),
             )

@@ -16,17 +16,30 @@ _RUNS = (1, 4, 16, 64)
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _MOST_CELLS = 4_000_000  # of the table of one exact alignment
 
-#: What a pair is worth: the same name and the same below it, or the same name alone.
-_SAME, _NAMESAKE = 3, 2
+#: What a pair is worth: the same name and the same below it, or the same name alone; and what the
+#: same full name adds, which of all pairs that a table can hold is less than one step between them.
+_SAME, _NAMESAKE, _FULL = 3 << 13, 2 << 13, 1
+
+#: Names, hashes and full names of a sequence; and of two.
+_Side = tuple[Ints, Hashes, Ints]
+_Sides = tuple[_Side, _Side]
 
 
-def aligned_places(a: Ints, b: Ints, a_hash: Hashes, b_hash: Hashes) -> Ints:
+def aligned_places(
+    a: Ints,
+    b: Ints,
+    a_hash: Hashes,
+    b_hash: Hashes,
+    a_full: Ints | None = None,
+    b_full: Ints | None = None,
+) -> Ints:
     """Return places of elements that belong together, (pairs, 2), ascending on both sides.
 
     Only elements of one name pair. Among all pairings that keep the order, the one is taken that
-    pairs most, where elements that are alike in all below them count half as much again. Long
-    sequences are first parted at elements, or runs of them, that occur once on each side. Turned
-    round, with `b` first, the same elements pair.
+    pairs most, where elements that are alike in all below them count half as much again; of
+    pairings that are worth as much the one with most full names that agree. Long sequences are
+    first parted at elements, or runs of them, that occur once on each side. Turned round, with `b`
+    first, the same elements pair.
 
     Parameters
     ----------
@@ -34,12 +47,15 @@ def aligned_places(a: Ints, b: Ints, a_hash: Hashes, b_hash: Hashes) -> Ints:
         Names as codes.
     a_hash, b_hash : array of uint64
         What an element is with all below it.
+    a_full, b_full : array of int, optional
+        Full names as codes; by default the names.
     """
+    a_full, b_full = (a if a_full is None else a_full), (b if b_full is None else b_full)
     # Of pairings that are worth as much, what the sequences hold decides, not which is given first.
     if (len(b), b_hash.tobytes()) < (len(a), a_hash.tobytes()):
-        return aligned_places(b, a, b_hash, a_hash)[:, ::-1]
+        return aligned_places(b, a, b_hash, a_hash, b_full, a_full)[:, ::-1]
     found: list[tuple[int, int, int]] = []  # place in a, place in b, length of the run
-    _align(a, b, a_hash, b_hash, 0, 0, found)
+    _align(((a, a_hash, a_full), (b, b_hash, b_full)), 0, 0, found)
     if not found:
         return np.empty((0, 2), dtype=np.int64)
     first_a, first_b, length = (
@@ -51,34 +67,36 @@ def aligned_places(a: Ints, b: Ints, a_hash: Hashes, b_hash: Hashes) -> Ints:
     return pairs[np.argsort(pairs[:, 0], kind="stable")]
 
 
-def _align(
-    a: Ints,
-    b: Ints,
-    a_hash: Hashes,
-    b_hash: Hashes,
-    at_a: int,
-    at_b: int,
-    found: list[tuple[int, int, int]],
-) -> None:
+def _align(sides: _Sides, at_a: int, at_b: int, found: list[tuple[int, int, int]]) -> None:
+    """Add runs of pairs of two sequences that begin at these places."""
+    (a, a_hash, a_full), (b, b_hash, b_full) = sides
     short = min(len(a), len(b))
+    if len(a) * len(b) <= _MOST_CELLS and not np.array_equal(a_hash, b_hash):
+        # Which of several that are alike, their full names say.
+        equal = (a_hash[:short] == b_hash[:short]) & (a_full[:short] == b_full[:short])
+        from_end = (a_hash[::-1][:short] == b_hash[::-1][:short]) & (
+            a_full[::-1][:short] == b_full[::-1][:short]
+        )
+    else:
+        equal = a_hash[:short] == b_hash[:short]
+        from_end = a_hash[::-1][:short] == b_hash[::-1][:short]
     # What is alike at both ends belongs together in a best pairing.
-    differs = np.flatnonzero(a_hash[:short] != b_hash[:short])
-    head = int(differs[0]) if len(differs) else short
-    left = short - head
-    differs = np.flatnonzero(a_hash[::-1][:left] != b_hash[::-1][:left])
-    tail = int(differs[0]) if len(differs) else left
+    head = int(np.argmin(equal)) if not equal.all() else short
+    from_end = from_end[: short - head]
+    tail = int(np.argmin(from_end)) if not from_end.all() else short - head
     if head:
         found.append((at_a, at_b, head))
     if tail:
         found.append((at_a + len(a) - tail, at_b + len(b) - tail, tail))
-    stop_a, stop_b = len(a) - tail, len(b) - tail
-    a, a_hash = a[head:stop_a], a_hash[head:stop_a]
-    b, b_hash = b[head:stop_b], b_hash[head:stop_b]
+    left_a, left_b = slice(head, len(a) - tail), slice(head, len(b) - tail)
+    a, a_hash, a_full = a[left_a], a_hash[left_a], a_full[left_a]
+    b, b_hash, b_full = b[left_b], b_hash[left_b], b_full[left_b]
     at_a, at_b = at_a + head, at_b + head
     if not len(a) or not len(b):
         return
     if len(a) * len(b) <= _MOST_CELLS:
-        found += [(at_a + i, at_b + j, 1) for i, j in _best(a, b, a_hash, b_hash)]
+        best = _best((a, a_hash, a_full), (b, b_hash, b_full))
+        found += [(at_a + i, at_b + j, 1) for i, j in best]
         return
     anchors = _landmarks(a_hash, b_hash)
     if not len(anchors):
@@ -88,25 +106,21 @@ def _align(
         return
     from_a = from_b = 0
     for i, j in [*anchors.tolist(), [len(a), len(b)]]:
-        _align(
-            a[from_a:i],
-            b[from_b:j],
-            a_hash[from_a:i],
-            b_hash[from_b:j],
-            at_a + from_a,
-            at_b + from_b,
-            found,
+        part = (
+            (a[from_a:i], a_hash[from_a:i], a_full[from_a:i]),
+            (b[from_b:j], b_hash[from_b:j], b_full[from_b:j]),
         )
+        _align(part, at_a + from_a, at_b + from_b, found)
         if i < len(a):
             found.append((at_a + i, at_b + j, 1))
         from_a, from_b = i + 1, j + 1
 
 
-def _best(a: Ints, b: Ints, a_hash: Hashes, b_hash: Hashes) -> list[tuple[int, int]]:
+def _best(one: _Side, other: _Side) -> list[tuple[int, int]]:
     """Return the pairing worth most, by the table of all beginnings."""
-    table = _table(a, b, a_hash, b_hash) if len(a) <= len(b) else _table(b, a, b_hash, a_hash).T
+    table = _table(one, other) if len(one[0]) <= len(other[0]) else _table(other, one).T
     pairs = []
-    i, j = len(a), len(b)
+    i, j = len(one[0]), len(other[0])
     while i and j:
         here = table[i, j]
         if here == table[i - 1, j]:
@@ -119,11 +133,13 @@ def _best(a: Ints, b: Ints, a_hash: Hashes, b_hash: Hashes) -> list[tuple[int, i
     return pairs[::-1]
 
 
-def _table(a: Ints, b: Ints, a_hash: Hashes, b_hash: Hashes) -> npt.NDArray[np.int32]:
+def _table(one: _Side, other: _Side) -> npt.NDArray[np.int32]:
     """Return what the best pairing of each two beginnings is worth, row by row of the shorter."""
+    (a, a_hash, a_full), (b, b_hash, b_full) = one, other
     gain = np.where(
         a_hash[:, None] == b_hash, np.int32(_SAME), (a[:, None] == b) * np.int32(_NAMESAKE)
     )
+    gain += ((gain > 0) & (a_full[:, None] == b_full)) * np.int32(_FULL)
     table = np.zeros((len(a) + 1, len(b) + 1), dtype=np.int32)
     worth = np.empty(len(b), dtype=np.int32)
     rows = list(table)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from hta_widgets.analysis.host_stack import nearest
+
 from .sequences import aligned_places
 from .trees import CALL, OPERATOR, WORK, RankTree, mixed
 
@@ -80,7 +82,7 @@ class TreeMatcher:
         self.partner = tuple(np.full(len(tree), -1, dtype=np.int64) for tree in trees)
         self.replaced = tuple(np.zeros(len(tree), dtype=bool) for tree in trees)
         self.moved = tuple(np.zeros(len(tree), dtype=bool) for tree in trees)
-        self.known: dict[tuple[bytes, bytes], Ints] = {}
+        self.known: dict[tuple[bytes, ...], Ints] = {}
         self.roots = _roots(trees)
         self.listed = [_Listed(tree, root) for tree, root in zip(trees, self.roots, strict=True)]
 
@@ -91,6 +93,7 @@ class TreeMatcher:
         shared = np.arange(max(0, min(count)), dtype=np.int64)
         self._down(shared + len(before), shared + len(after), moved=False)
         self._edges()
+        self._frames()
         self._moves()
         self._edges()
         status = []
@@ -158,13 +161,7 @@ class TreeMatcher:
         mine, theirs = mine[self.partner[0][mine] < 0], theirs[self.partner[1][theirs] < 0]
         if not len(mine) or not len(theirs):
             return
-        hashes = self.hashes[0][mine], self.hashes[1][theirs]
-        # A hash tells the name, too.
-        key = hashes[0].tobytes(), hashes[1].tobytes()
-        places = self.known.get(key)
-        if places is None:
-            names = self.trees[0].name[mine], self.trees[1].name[theirs]
-            places = self.known[key] = aligned_places(*names, *hashes)
+        places = self._places(mine, theirs)
         in_mine, in_theirs = places[:, 0], places[:, 1]
         pairs[0].append(mine[in_mine])
         pairs[1].append(theirs[in_theirs])
@@ -180,6 +177,17 @@ class TreeMatcher:
             self.replaced[k][left[k]] = True
         replaced[0].append(left[0][:both])
         replaced[1].append(left[1][:both])
+
+    def _places(self, mine: Ints, theirs: Ints) -> Ints:
+        """Return places of what belongs together of two sequences, (pairs, 2)."""
+        one, other = self.trees
+        hashes = self.hashes[0][mine], self.hashes[1][theirs]
+        full = one.full_name[mine], other.full_name[theirs]
+        # A hash tells the name, too.
+        key = tuple(values.tobytes() for values in (*hashes, *full))
+        if key not in self.known:
+            self.known[key] = aligned_places(one.name[mine], other.name[theirs], *hashes, *full)
+        return self.known[key]
 
     def _join(self, found: Ints) -> None:
         self.partner[0][found[:, 0]] = found[:, 1]
@@ -252,6 +260,72 @@ class TreeMatcher:
                     found.append((node, int(inner[place])))
                     break
         return np.array(found, dtype=np.int64).reshape(-1, 2)
+
+    def _frames(self) -> None:
+        """Pair what Python functions without a partner call as if their callers had called it.
+
+        Another version of a library has a function more between two that both have.
+        """
+        for _ in range(_ROUNDS):
+            alone = [
+                tree.frame & (mine < 0) for tree, mine in zip(self.trees, self.partner, strict=True)
+            ]
+            if not any(one.any() for one in alone):
+                return
+            lists = [self._lifted(k, alone[k]) for k in (0, 1)]
+            pairs = [
+                self._nested(lists[0][key], lists[1][key])
+                for key in lists[0].keys() & lists[1].keys()
+            ]
+            found = np.array([pair for some in pairs for pair in some], dtype=np.int64).reshape(
+                -1, 2
+            )
+            if not len(found):
+                return
+            self._join(found)
+            self._keep(found)
+            goes_on = self.trees[0].kind[found[:, 0]] == OPERATOR
+            # What these call is listed, too, and has its partner where both call it.
+            self._down(found[goes_on, 0], found[goes_on, 1], moved=False)
+
+    def _lifted(self, side: int, alone: npt.NDArray[np.bool_]) -> dict[tuple[int, int], Ints]:
+        """Return nodes without a partner by class and by the nearest caller that has one, in order.
+
+        Callers are named by the node of the first side; outermost nodes by their root. Only those
+        with nothing but Python functions without a partner in between.
+        """
+        tree = self.trees[side]
+        nodes = np.flatnonzero(self.partner[side] < 0)
+        up = nearest(tree.parent, ~alone)[tree.parent[nodes]]
+        top = nearest(tree.parent, tree.parent < 0)[nodes]
+        known = (up < 0) | (self.partner[side][up] >= 0)
+        nodes, up, top = nodes[known], up[known], top[known]
+        caller = up if side == 0 else self.partner[1][up]
+        caller = np.where(up < 0, -1 - self.roots[side][top], caller)
+        key = caller * 3 + tree.kind[nodes]
+        order = np.lexsort((tree.order[nodes], key))
+        nodes, key = nodes[order], key[order]
+        keys, first = np.unique(key, return_index=True)
+        return {
+            divmod(k, 3): some
+            for k, some in zip(keys.tolist(), np.split(nodes, first)[1:], strict=True)
+        }
+
+    def _nested(self, mine: Ints, theirs: Ints) -> list[tuple[int, int]]:
+        """Pair two lists of nodes, callers before what they call, such that callers pair, too."""
+        taken: tuple[dict[int, int], dict[int, int]] = ({}, {})
+        for i, j in self._places(mine, theirs).tolist():
+            a, b = int(mine[i]), int(theirs[j])
+            if taken[0].get(self._caller(0, a, taken[0]), -1) == self._caller(1, b, taken[1]):
+                taken[0][a], taken[1][b] = b, a
+        return list(taken[0].items())
+
+    def _caller(self, side: int, node: int, taken: dict[int, int]) -> int:
+        """Return the nearest caller that is paired by now, -1 for one outside of the list."""
+        above = int(self.trees[side].parent[node])
+        while above >= 0 and above not in taken and self.partner[side][above] < 0:
+            above = int(self.trees[side].parent[above])
+        return above if above in taken else -1
 
     def _moves(self) -> None:
         """Pair operators that are left over on both sides of a step.

@@ -23,7 +23,17 @@ from hta_widgets.model import KINDS
 
 from .sides import RunSide
 
-__all__ = ["CALL", "OPERATOR", "WORK", "NamePool", "RankTree", "rank_tree", "steps_of_rows"]
+__all__ = [
+    "CALL",
+    "FRAME",
+    "OPERATOR",
+    "WORK",
+    "NamePool",
+    "RankTree",
+    "compared_name",
+    "rank_tree",
+    "steps_of_rows",
+]
 
 Ints = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
@@ -35,13 +45,45 @@ OPERATOR, CALL, WORK = 0, 1, 2
 
 _CALL_CATEGORY = re.compile(r"(.+_)?(runtime|driver)", re.IGNORECASE)
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}")
+#: The category of Python functions.
+FRAME = "python_function"
+_LINE = re.compile(r"(?:.*[/\\])?([^/\\]+)\(\d+\): (.+)", re.DOTALL)
+_MODULE = re.compile(r"(nn\.Module: .+)_\d+", re.DOTALL)
 _MIX = tuple(
     np.uint64(value) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 )
 
 
+def compared_name(name: str, *, frame: bool) -> str:
+    """Return a name without what differs between two runs of the same program.
+
+    Addresses count as one. Of a Python function the file's name and the function's count, not the
+    folder or the line; of an ``nn.Module`` its class, not its number.
+
+    Parameters
+    ----------
+    name : str
+    frame : bool
+        Whether it is that of a Python function.
+
+    Examples
+    --------
+    >>> compared_name("/opt/app/model.py(31): forward", frame=True)
+    'model.py: forward'
+    >>> compared_name("nn.Module: Linear_3", frame=True)
+    'nn.Module: Linear'
+    """
+    text = _ADDRESS.sub("0x…", name) if "0x" in name else name
+    if not frame:
+        return text
+    if found := _LINE.fullmatch(text):
+        return f"{found[1]}: {found[2]}"
+    found = _MODULE.fullmatch(text)
+    return found[1] if found else text
+
+
 class NamePool:
-    """Codes of names that both sides share; addresses in names, which change, count as one."""
+    """Codes of names that both sides share."""
 
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
@@ -53,8 +95,7 @@ class NamePool:
 
     def code(self, name: str) -> int:
         """Return the code of a name."""
-        text = _ADDRESS.sub("0x…", name) if "0x" in name else name
-        return self._codes.setdefault(text, len(self._codes))
+        return self._codes.setdefault(name, len(self._codes))
 
     @property
     def names(self) -> list[str]:
@@ -89,7 +130,11 @@ class RankTree:
     kind : array of int
         `OPERATOR` (with annotations), `CALL` or `WORK`.
     name : array of int
-        Codes of a `NamePool`.
+        Codes of a `NamePool`, of names as `compared_name` gives them.
+    full_name : array of int
+        Codes of the names as the file has them, but for addresses.
+    frame : array of bool
+        Which are Python functions.
     parent : array of int
         Position of the innermost operator above, -1 for none in its step.
     slot : array of int
@@ -106,6 +151,8 @@ class RankTree:
     rows: Ints
     kind: npt.NDArray[np.int8]
     name: Ints
+    full_name: Ints
+    frame: Flags
     parent: Ints
     slot: Ints
     lane: Ints
@@ -231,14 +278,27 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
     when = np.where(launched >= 0, launched, rows)
     order = np.empty(len(rows), dtype=np.int64)
     order[np.lexsort((rows, when))] = np.arange(len(rows))
-    used = np.unique(table.name[rows])
-    code_of = np.full(len(table.names) + 1, -1, dtype=np.int64)
-    code_of[used] = pool.codes([table.names[code] for code in used.tolist()])
+    of_frames = np.array([text == FRAME for text in table.categories.values] + [False])
+    frame = of_frames[table.category[rows]]
+    # Names of Python functions behind all others.
+    key, at_key = np.unique(table.name[rows] + frame * len(table.names), return_inverse=True)
+    texts = [table.names[code % len(table.names)] for code in key.tolist()]
+    full, name = (
+        pool.codes(
+            [
+                compared_name(text, frame=short and code >= len(table.names))
+                for text, code in zip(texts, key.tolist(), strict=True)
+            ]
+        )[at_key]
+        for short in (False, True)
+    )
     return RankTree(
         part,
         rows,
         kind,
-        code_of[table.name[rows]],
+        name,
+        full,
+        frame,
         at,
         slot[rows],
         table.track[rows].astype(np.int64),
@@ -264,9 +324,7 @@ def _categories(part: Part, *, stacks: bool) -> tuple[Flags, Flags]:
     """Return which categories are left out, and which are calls of the runtime, by code."""
     texts = part.table.categories.values
     # The last entry stands for none.
-    left_out = [
-        text.lower() == "trace" or (text == "python_function" and not stacks) for text in texts
-    ]
+    left_out = [text.lower() == "trace" or (text == FRAME and not stacks) for text in texts]
     calls = [_CALL_CATEGORY.fullmatch(text) is not None for text in texts]
     return np.array([*left_out, False]), np.array([*calls, False])
 

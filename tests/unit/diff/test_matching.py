@@ -180,6 +180,93 @@ def test_addresses_in_names_are_not_compared(tmp_path):
     assert [status for _, status in found] == ["same"]
 
 
+def frame(program, name, *inside):
+    return program.step(name, *inside, category="python_function")
+
+
+def test_a_function_is_the_same_on_another_line_and_in_another_folder(tmp_path):
+    def side(folder, line, number):
+        program = Program()
+        body = program.step("aten::mm", program.launch("gemm"))
+        module = frame(program, f"nn.Module: Linear_{number}", body)
+        frame(program, f"{folder}model.py({line}): forward", module)()
+        return program.whole()
+
+    found, rows = statuses(tmp_path, side("", 31, 0), side("/opt/app/", 57, 3))
+    assert {status for _, status in found} == {"same"}
+    assert set(rows.loc[rows["name"] == "gemm", "path"]) == {
+        "model.py: forward > nn.Module: Linear > aten::mm"
+    }
+    both = hd.compare(load(tmp_path, side("", 31, 0)), load(tmp_path, side("/opt/app/", 57, 3)))
+    assert set(hd.names(both, device="cpu")["change"]) == {"same"}
+
+
+def test_a_layer_put_in_the_middle_shifts_no_other(tmp_path):
+    def side(layers):
+        program = Program()
+        frame(
+            program,
+            "model.py(7): forward",
+            *(
+                frame(program, f"nn.Module: Block_{k}", program.step(f"aten::{name}"))
+                for k, name in enumerate(layers)
+            ),
+        )()
+        return program.whole()
+
+    found, _ = statuses(tmp_path, side("abcd"), side("axbcd"))
+    alone = [(name, status) for name, status in found if status not in {"same", "changed"}]
+    assert alone == [("nn.Module: Block", "added"), ("aten::x", "added")]
+
+
+def test_full_names_tell_which_of_two_alike_is_gone(tmp_path):
+    def side(lines):
+        program = Program()
+        for line in lines:
+            frame(program, f"layers.py({line}): forward", program.step("aten::relu"))()
+        return program.whole()
+
+    _, rows = statuses(tmp_path, side([10, 20, 30]), side([20, 30]))
+    assert rows.loc[rows["status"] == "removed", "before_id"].tolist() == [2, 3]
+    assert rows.loc[rows["status"] == "removed", "name"].tolist() == [
+        "layers.py: forward", "aten::relu",
+    ]  # fmt: skip
+
+
+def test_a_function_more_in_between_parts_nothing(tmp_path):
+    def side(*, wrapped):
+        program = Program()
+        inner = frame(
+            program,
+            "module.py(9): _call_impl",
+            program.step("aten::mm", program.launch("gemm")),
+            program.launch("triton_add"),
+        )
+        if wrapped:
+            inner = frame(program, "module.py(5): _wrapped_call_impl", inner)
+        frame(program, "train.py(3): step", inner)()
+        return program.whole()
+
+    for sides in ((False, True), (True, False)):
+        found, _ = statuses(tmp_path, *(side(wrapped=wrapped) for wrapped in sides))
+        alone = [name for name, status in found if status not in {"same", "changed"}]
+        assert alone == ["module.py: _wrapped_call_impl"], sides
+        # Nothing is new but a way to the same calls.
+        both = hd.compare(*(load(tmp_path, side(wrapped=wrapped)) for wrapped in sides))
+        assert hd.changes(both).empty
+        assert hd.findings(both) == []
+
+
+def test_without_functions_on_one_side_they_are_left_out(tmp_path):
+    with_frames, without = Program(), Program()
+    frame(with_frames, "train.py(3): step", with_frames.step("aten::mm"))()
+    without.op("aten::mm")
+    both = hd.compare(load(tmp_path, with_frames.whole()), load(tmp_path, without.whole()))
+    assert set(hd.pairs(both)["status"]) == {"same"}
+    assert "train.py: step" not in hd.names(both, device="cpu")["name"].tolist()
+    assert [one.kind for one in both.cautions] == ["stacks"]
+
+
 @pytest.mark.parametrize("names", [12, 400])
 def test_long_sequences_are_parted_first(names):
     """Beyond what one table of all beginnings holds; with few names, none occurs once."""
