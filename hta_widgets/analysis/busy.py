@@ -41,11 +41,13 @@ def temporal_breakdown(
 ) -> pd.DataFrame:
     """Return how much of each rank's device time is idle, computing, or busy with other work.
 
-    The span runs from the start of the first to the end of the last device work of the rank, on
-    all streams together; with a window, of the work inside it, clipped. Every instant of the span
-    counts once: as computing if any compute kernel runs, else as non-compute if anything
-    communicates or copies, else as idle. So ``idle_ns + compute_ns + non_compute_ns == span_ns``
-    and ``exposed_communication_ns + exposed_memory_ns == non_compute_ns``, to the nanosecond.
+    The span runs from the start of the first to the end of the last device work of the rank in
+    the whole job, on all streams together; with a window, it is what of that lies in the window,
+    also where the device idles all the time. So the times of adjacent windows add up to those of
+    both together. Every instant of the span counts once: as computing if any compute kernel runs,
+    else as non-compute if anything communicates or copies, else as idle. So
+    ``idle_ns + compute_ns + non_compute_ns == span_ns`` and
+    ``exposed_communication_ns + exposed_memory_ns == non_compute_ns``, to the nanosecond.
     Rows of synchronisation on a stream are waits, not work. Events that are not selected count
     for nothing: of a selection of communication, all of it is exposed.
 
@@ -62,7 +64,7 @@ def temporal_breakdown(
     Returns
     -------
     DataFrame
-        One row per rank with device work; times int64:
+        One row per rank whose span the window touches; times int64:
 
         - ``rank``
         - ``idle_ns, compute_ns, non_compute_ns, span_ns``
@@ -117,10 +119,10 @@ def without_work(chosen: Sequence[int], working: Collection[int]) -> str:
 
 def _split(part: Part) -> tuple[int, ...] | None:
     """Return the values of `_TIMES`; None where the device does nothing."""
-    start, end = part.clipped(part.busy_rows())
-    if not len(start):
+    if part.span is None:
         return None
-    span = int(end.max() - start.min())
+    start, end = part.span
+    span = end - start
     busy = total(part.covered(*BUSY))
     compute, communication, memory = (part.covered(kind) for kind in BUSY)
     computing = total(compute)

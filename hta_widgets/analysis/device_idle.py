@@ -69,7 +69,8 @@ def device_idle_breakdown(
 
     The gaps are the parts of the rank's span (see `temporal_breakdown`) in which none of its
     streams works. Each ends with the start of a kernel, copy or fill; where several start at that
-    instant, the one that was launched first. Every nanosecond of a gap goes to one category:
+    instant, the one that was launched first. A window cuts gaps at its edges; what each part of a
+    gap is for is told by the whole of it. Every nanosecond of a gap goes to one category:
 
     - ``sync_wait``: the launch call had not begun, and its thread was inside a call that waits
       for the device, such as ``cudaStreamSynchronize``, or a copy that blocks.
@@ -98,7 +99,7 @@ def device_idle_breakdown(
     Returns
     -------
     DataFrame
-        One row per category and rank with device work:
+        One row per category and rank of `temporal_breakdown`:
 
         - ``rank`` (int64); ``idle_category`` (categorical)
         - ``idle_ns`` (int64): adds up to ``idle_ns`` of `temporal_breakdown`, to the nanosecond
@@ -227,10 +228,27 @@ def _longest_gaps(part: Part, short_ns: int, top: int | None) -> _Gaps | None:
 
 
 def _gaps(part: Part, short_ns: int) -> _Gaps | None:
-    """Return the gaps of a rank; None where its device does nothing."""
-    rows = part.busy_rows()
-    if not len(rows):
+    """Return the gaps of a rank, cut at the window's edges; None where it has no span there.
+
+    What each is for is told by the whole gap, also where the window holds a part of it.
+    """
+    if part.span is None:
         return None
+    whole = part.whole
+    start, end, ends_gap = whole.once("gaps", lambda: _whole_gaps(whole))
+    low, high = part.clipped_edges(start, end)
+    inside = np.flatnonzero(high > low)
+    start, end, ends_gap, low, high = (
+        column[inside] for column in (start, end, ends_gap, low, high)
+    )
+    call = part.trace.launch_of[ends_gap]
+    pieces = _pieces(part.trace, (start, end), (low, high), call, short_ns)
+    return _named(part, low, high, ends_gap, call, pieces)
+
+
+def _whole_gaps(part: Part) -> tuple[Ints, Ints, Rows]:
+    """Return start, end and the event that ends it of each gap between a rank's work."""
+    rows = part.busy_rows()
     start, end = part.clipped(rows)
     busy = union(start, end)
     # Events without length bound the span as others do, though they cover nothing of it.
@@ -238,10 +256,7 @@ def _gaps(part: Part, short_ns: int) -> _Gaps | None:
     gap_end = np.concatenate((busy.start, [end.max()]))
     lasting = gap_end > gap_start
     gap_start, gap_end = gap_start[lasting], gap_end[lasting]
-    ends_gap = _launched_first(part.trace, rows, start, gap_end)
-    call = part.trace.launch_of[rows[ends_gap]]
-    pieces = _pieces(part.trace, gap_start, gap_end, call, short_ns)
-    return _named(part, gap_start, gap_end, rows[ends_gap], call, pieces)
+    return gap_start, gap_end, rows[_launched_first(part.trace, rows, start, gap_end)]
 
 
 def _named(part: Part, start: Ints, end: Ints, following: Rows, call: Ints, pieces: Ints) -> _Gaps:
@@ -268,17 +283,20 @@ def _launched_first(trace: Trace, rows: Rows, start: Ints, time: Ints) -> Rows:
     return first
 
 
-def _pieces(trace: Trace, start: Ints, end: Ints, call: Ints, short_ns: int) -> Ints:
-    """Split gaps that end with what `call` launched."""
+def _pieces(
+    trace: Trace, gap: tuple[Ints, Ints], cut: tuple[Ints, Ints], call: Ints, short_ns: int
+) -> Ints:
+    """Split what a window cuts out of gaps that end with what `call` launched."""
     table = trace.table
+    start, end = cut
     pieces = np.zeros((len(start), len(_CATEGORIES)), dtype=np.int64)
     column = {name: pieces[:, place] for place, name in enumerate(_CATEGORIES)}
     known = call >= 0
     began = np.clip(table.start_ns[call], start, end)
     returned = table.start_ns[call] + table.dur_ns[call]
     left = np.clip(returned, began, end)
-    queued = returned <= start
-    short = end - start < short_ns
+    queued = returned <= gap[0]
+    short = gap[1] - gap[0] < short_ns
     column["sync_wait"][:] = np.where(known, _in_waits(trace, start, began, call), 0)
     column["host_wait"][:] = np.where(known, began - start, 0) - column["sync_wait"]
     column["launch_call"][:] = np.where(known, left - began, 0)

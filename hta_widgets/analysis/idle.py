@@ -67,9 +67,9 @@ def idle_time_breakdown(
     - ``other``: else. Kernels that wait for other streams are here, and those whose launch the
       file does not hold after long gaps.
 
-    Time before the first and after the last kernel of a stream is no gap; with a window, neither
-    is time before the first and after the last kernel that overlaps it. Streams idle while others
-    work: `device_idle_breakdown` tells when nothing does.
+    Time before the first and after the last kernel of a stream is no gap. A window cuts the gaps
+    at its edges, so that the times of adjacent windows add up to those of both. Streams idle while
+    others work: `device_idle_breakdown` tells when nothing does.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def idle_time_breakdown(
     Returns
     -------
     DataFrame
-        Three rows per rank and stream with device work:
+        Three rows per rank and stream that has device work or a gap in the window:
 
         - ``rank, stream`` (int64)
         - ``idle_category`` (categorical): ``host_wait, kernel_wait, other``
@@ -236,8 +236,9 @@ def _wanted(streams: Iterable[int] | None) -> Ints | None:
 
 
 def _gaps(part: Part, short_ns: int, wanted: Ints | None) -> _Gaps:
+    """Return the gaps between a rank's kernels of all times, cut at the window's edges."""
     table = part.table
-    rows = part.busy_rows()
+    rows = part.whole.busy_rows()
     on_stream = table.stream[rows] >= 0
     if wanted is not None:
         on_stream &= np.isin(table.stream[rows], wanted)
@@ -251,9 +252,20 @@ def _gaps(part: Part, short_ns: int, wanted: Ints | None) -> _Gaps:
     for low, high in itertools.pairwise(edge):
         np.maximum.accumulate(reach[low:high], out=reach[low:high])
     pair = np.flatnonzero(stream[1:] == stream[:-1])
-    before, following = reach[pair], rows[pair + 1]
-    length = np.maximum(start[pair + 1] - before, 0)
+    before, after, following = reach[pair], start[pair + 1], rows[pair + 1]
+    length = np.maximum(after - before, 0)
     call = part.trace.launch_of[following]
     late = (call >= 0) & (table.start_ns[call] > before)
     category = np.where(late, 0, np.where(length < short_ns, 1, 2))
-    return _Gaps(streams.astype(np.int64), stream[pair], category, length)
+    if part.whole is part:
+        return _Gaps(streams.astype(np.int64), stream[pair], category, length)
+    cut = np.subtract(*reversed(part.clipped_edges(before, after)))
+    # Pairs without a gap between them count where the window holds the instant.
+    kept = (cut > 0) | ((length == 0) & part.has(following) & (after >= _low(part)))
+    there = np.union1d(stream[pair[kept]], stream[part.has(rows)])
+    number = np.searchsorted(there, stream[pair[kept]])
+    return _Gaps(streams[there].astype(np.int64), number, category[kept], np.maximum(cut[kept], 0))
+
+
+def _low(part: Part) -> int:
+    return np.iinfo(np.int64).min if part.low is None else part.low

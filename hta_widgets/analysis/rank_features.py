@@ -133,7 +133,7 @@ def _stretches(part: Part, steps: tuple[Ints, Ints, Ints], common: Ints) -> tupl
         at = np.minimum(np.searchsorted(numbers, step), len(numbers) - 1)
         return np.where(numbers[at] == step, at, -1), end - start, len(numbers)
     code = np.full(len(part.trace), -1, dtype=np.int64)
-    code[part.rows] = 0
+    code[part.whole.rows] = 0
     start, end = part.clipped(part.rows)
     dur = np.array([int(end.max()) - int(start.min()) if len(start) else 0])
     return code, dur, 0

@@ -151,11 +151,10 @@ def metric_times(part: Part, metric: str, waits: RankWaits | None = None) -> Int
             raise ValueError("waits are to be given")
         return union(*waiting(part, waits)[1:])
     if metric == "idle":
-        rows = part.busy_rows()
-        if not len(rows):
+        if part.span is None:
             return Intervals.none()
-        start, end = part.clipped(rows)
-        return subtract(union([start.min()], [end.max()]), union(start, end))
+        start, end = part.span
+        return subtract(union([start], [end]), part.covered(*BUSY))
     return part.covered(metric)
 
 

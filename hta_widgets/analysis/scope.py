@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar, overload
 
@@ -55,6 +55,8 @@ class Part:
         Edges of the window; None is open.
     plain : bool
         Whether only the window chooses: all events that overlap it are there.
+    chosen_by : Selection
+        What chose the events.
     """
 
     trace: Trace
@@ -62,6 +64,7 @@ class Part:
     low: int | None
     high: int | None
     plain: bool = False
+    chosen_by: Selection = field(default_factory=Selection)
     _found: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
     def once(self, key: Hashable, find: Callable[[], T]) -> T:
@@ -120,15 +123,41 @@ class Part:
         """Return the selected device work, ascending: computing, communicating and copying."""
         return self.of_kinds(*BUSY)
 
+    @property
+    def whole(self) -> Part:
+        """The events that the same selection holds at all times."""
+        if self.low is None and self.high is None:
+            return self
+        return part_of(self.trace, replace(self.chosen_by, start_ns=None, end_ns=None))
+
+    @cached_property
+    def span(self) -> tuple[int, int] | None:
+        """The window, from the first start to the last end of selected device work of all times.
+
+        Whether the device idles in a window is told by the work around it, so that times of
+        adjacent windows add up to those of both. None where the window lies before or after.
+        """
+        first, last = self.whole.once("edges", self.whole.work_edges)
+        low = first if self.low is None else max(first, self.low)
+        high = last if self.high is None else min(last, self.high)
+        return (low, high) if low < high or len(self.busy_rows()) else None
+
+    def work_edges(self) -> tuple[int, int]:
+        """Return the first start and the last end of the selected device work; 0 for none."""
+        start, end = self.clipped(self.busy_rows())
+        return (int(start.min()), int(end.max())) if len(start) else (0, 0)
+
+    def clipped_edges(self, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+        """Return starts and ends, cut at the window's edges."""
+        return (
+            start if self.low is None else np.maximum(start, self.low),
+            end if self.high is None else np.minimum(end, self.high),
+        )
+
     def clipped(self, rows: Rows) -> tuple[Ints, Ints]:
         """Return starts and ends of some events, cut at the window's edges."""
-        table = self.table
-        start, end = table.start_ns[rows], table.start_ns[rows] + table.dur_ns[rows]
-        if self.low is not None:
-            start = np.maximum(start, self.low)
-        if self.high is not None:
-            end = np.minimum(end, self.high)
-        return start, end
+        start = self.table.start_ns[rows]
+        return self.clipped_edges(start, start + self.table.dur_ns[rows])
 
     def durations(self, rows: Rows) -> Ints:
         """Return how long some events last within the window."""
@@ -139,7 +168,13 @@ class Part:
         """Return when, within the window, any selected event of these kinds runs."""
         if self.plain:
             return self.covered_by_all(*kinds)
-        return self.once(("covered", kinds), lambda: union(*self.clipped(self.of_kinds(*kinds))))
+        return self.once(("covered", kinds), lambda: self._covered(kinds))
+
+    def _covered(self, kinds: tuple[str, ...]) -> Intervals:
+        whole = self.whole
+        if whole is not self:
+            return clip(whole.covered(*kinds), self.low, self.high)
+        return union(*self.clipped(self.of_kinds(*kinds)))
 
     def covered_by_all(self, *kinds: str) -> Intervals:
         """Return when, within the window, any event of these kinds runs, selected or not.
@@ -300,6 +335,7 @@ def part_of(trace: Trace, selection: Selection) -> Part:
         None if selection.start_ns is None else selection.start_ns - shift,
         None if selection.end_ns is None else selection.end_ns - shift,
         selection.tracks is None and selection.query is None and selection.ids is None,
+        selection,
     )
     with _keeping:
         kept[key] = made

@@ -249,14 +249,19 @@ def device_times(part: Part, code: Ints, count: int, waits: RankWaits) -> dict[s
     """
     if not count:
         return {name: np.empty(0, dtype=np.int64) for name in DEVICE_TIMES}
+    rows = part.whole.busy_rows()
+    rows = rows[code[rows] >= 0]
+    first = np.full(count, np.iinfo(np.int64).max)
+    last = np.full(count, np.iinfo(np.int64).min)
+    np.minimum.at(first, code[rows], part.table.start_ns[rows])
+    np.maximum.at(last, code[rows], part.table.end_ns[rows])
+    # A window in which the device idles all the time is a part of the step as any other.
+    first, last = part.clipped_edges(first, last)
     rows = part.busy_rows()
     rows = rows[code[rows] >= 0]
     start, end = part.clipped(rows)
-    first = np.full(count, np.iinfo(np.int64).max)
-    last = np.full(count, np.iinfo(np.int64).min)
-    np.minimum.at(first, code[rows], start)
-    np.maximum.at(last, code[rows], end)
-    there = last >= first
+    there = last > first
+    there[code[rows]] = True
     apart = _Apart(int(start.min(initial=0)), int(end.max(initial=0)), count)
     busy = apart.pieces(code[rows], start, end)
     kinds = {}

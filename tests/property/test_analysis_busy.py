@@ -11,11 +11,14 @@ from hta_widgets.analysis import (
     communication_by_stream,
     device_idle_breakdown,
     device_idle_gaps,
+    exposed_waits,
     idle_time_breakdown,
     kernel_breakdown,
     kernel_type_breakdown,
+    rank_time_heatmap,
     temporal_breakdown,
 )
+from hta_widgets.analysis.totals import totals_by_name
 
 MAKE = {"compute": kernel, "communication": nccl, "memory": copy}
 WORDS = {"compute": "COMPUTATION", "communication": "COMMUNICATION", "memory": "MEMORY"}
@@ -38,7 +41,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("random")
 
 
-def made(folder, work):
+def made(folder, work, *others):
     events = [event("cuda_sync", "Stream Sync", 0, 90, tid=7, stream=7)]
     events.append(call(20, 40, name="cudaStreamSynchronize"))
     for number, (kind, start, length, stream, launch) in enumerate(work, 1):
@@ -49,7 +52,7 @@ def made(folder, work):
             # On threads of their own; every other one beside the call that waits.
             thread = 1 if number % 2 else 100 + number
             events.append(call(at, at + lasts, correlation, tid=thread))
-    return load(folder, events)
+    return load(folder, events, *others)
 
 
 def members(work, window):
@@ -61,6 +64,15 @@ def members(work, window):
             yield kind, max(start, low), min(end, high), stream
 
 
+def span_of(work, window):
+    """From the first start to the last end of all the work, within the window."""
+    low, high = window or (0, 1000)
+    return (
+        max(low, min(start for _, start, _, _, _ in work)),
+        min(high, max(start + length for _, start, length, _, _ in work)),
+    )
+
+
 def edges(window):
     return None if window is None else (window[0], window[0] + window[1])
 
@@ -70,14 +82,14 @@ def test_times_are_those_of_counting(folder, work, window):
     window = edges(window)
     traces = made(folder, work)
     inside = list(members(work, window))
-    if not inside:
+    first, last = span_of(work, window)
+    if not inside and last <= first:
         assert temporal_breakdown(traces, window=window).empty
         return
     at = defaultdict(set)
     for kind, start, end, _ in inside:
         for instant in range(start, end):
             at[instant].add(kind)
-    first, last = min(start for _, start, _, _ in inside), max(end for _, _, end, _ in inside)
     computing = sum("compute" in kinds for kinds in at.values())
     row = temporal_breakdown(traces, window=window).iloc[0]
     assert row["span_ns"] == last - first
@@ -172,22 +184,71 @@ def test_gaps_of_streams_are_those_of_walking_along(folder, work, window, delay)
     window = edges(window)
     low, high = window or (0, 1000)
     spent, gaps = Counter(), Counter()
-    reached = {}
+    reached, there = {}, set()
     for _, start, length, stream, launch in sorted(work, key=lambda one: one[1]):
         end = start + length
-        if start >= high or not (end > low or start >= low):
-            continue
+        inside = start < high and (end > low or start >= low)
+        if inside:
+            there.add(stream)
         if stream in reached:
             gap = max(start - reached[stream], 0)
             late = launch is not None and launch[0] > reached[stream]
             category = "host_wait" if late else "kernel_wait" if gap < delay else "other"
-            spent[stream, category] += gap
-            gaps[stream, category] += 1
+            cut = max(min(start, high) - max(reached[stream], low), 0)
+            spent[stream, category] += cut
+            gaps[stream, category] += cut > 0 or (gap == 0 and low <= start < high)
+            if cut:
+                there.add(stream)
         reached[stream] = max(reached.get(stream, 0), end)
     frame = idle_time_breakdown(
         made(folder, work), window=window, consecutive_kernel_delay_ns=delay
     )
-    assert set(frame["stream"]) == set(reached)
+    assert set(frame["stream"]) == there
     for _, row in frame.iterrows():
         key = (row["stream"], row["idle_category"])
         assert (row["idle_ns"], row["gaps"]) == (spent[key], gaps[key])
+
+
+TIMES = {
+    temporal_breakdown: ["rank"],
+    device_idle_breakdown: ["rank", "idle_category"],
+    idle_time_breakdown: ["rank", "stream", "idle_category"],
+    kernel_type_breakdown: ["kernel_type"],
+    comm_comp_overlap: ["rank"],
+    communication_by_stream: ["rank", "stream"],
+    exposed_waits: ["rank"],
+    rank_time_heatmap: ["rank"],
+    totals_by_name: ["kind", "name"],
+}
+#: Instants, and what is no time that adds up.
+NO_TIMES = {"start_ns", "end_ns", "max_ns", "min_ns", "mean_ns"}
+
+
+@given(WORK, st.lists(st.integers(0, 90), min_size=3, max_size=3, unique=True), st.booleans())
+def test_times_of_adjacent_windows_add_up(folder, work, cuts, is_narrow):
+    # Another rank that comes later to each collective.
+    late = [
+        MAKE[kind](start + 4, start + length + 4, stream=stream)
+        for kind, start, length, stream, _ in work
+    ]
+    traces = made(folder, work, late)
+    low, middle, high = sorted(cuts)
+    chosen = traces.select("stream != 7") if is_narrow else None
+
+    def times(analysis, start, end):
+        options = {"metric": "idle", "bins": 1} if analysis is rank_time_heatmap else {}
+        frame = analysis(traces, window=(start, end), selection=chosen, **options)
+        names = [name for name in frame if name.endswith("_ns") and name not in NO_TIMES]
+        return Counter(
+            {
+                (*(row[key] for key in TIMES[analysis]), name): row[name]
+                for _, row in frame.iterrows()
+                for name in names
+                # Waits that are not known are -1.
+                if row[name] > 0
+            }
+        )
+
+    for analysis in TIMES:
+        both = times(analysis, low, middle) + times(analysis, middle, high)
+        assert both == times(analysis, low, high), analysis.__name__

@@ -56,7 +56,8 @@ def looking_at_all(trace, selection: Selection) -> scope.Part:
     shift = trace.shift_ns
     low = None if selection.start_ns is None else selection.start_ns - shift
     high = None if selection.end_ns is None else selection.end_ns - shift
-    return scope.Part(trace, members(replace(selection, ranks=None), trace), low, high)
+    own = replace(selection, ranks=None)
+    return scope.Part(trace, members(own, trace), low, high, chosen_by=own)
 
 
 def all_operators(part, tree, work, *, annotations):

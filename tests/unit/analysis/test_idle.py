@@ -74,9 +74,13 @@ def test_streams_that_are_asked_for(streams):
     assert frame.dtypes.to_dict() == idle_time_breakdown(streams).dtypes.to_dict()
 
 
-def test_a_window_has_the_gaps_between_its_members(streams):
+def test_a_window_cuts_the_gaps_of_streams(streams):
     frame = idle_time_breakdown(streams, window=(850, 40_000), streams=[7])
-    assert cells(frame, "idle_ns") == {(7, "host_wait"): 1100, (7, "kernel_wait"): 29_999}
+    assert cells(frame, "idle_ns") == {
+        (7, "host_wait"): 1100, (7, "kernel_wait"): 29_999, (7, "other"): 7800,
+    }  # fmt: skip
+    inside = idle_time_breakdown(streams, window=(40_000, 41_000))
+    assert cells(inside, "idle_ns") == {(7, "other"): 1000}
 
 
 def test_a_stream_that_never_idles_has_no_shares(tmp_path):
@@ -180,6 +184,21 @@ def test_thresholds_and_windows_of_device_gaps(device):
     assert (
         frame["idle_ns"].sum() == temporal_breakdown(device, window=window)["idle_ns"].sum() == 8500
     )
+
+
+def test_a_window_within_a_gap_is_idle_for_what_the_whole_gap_is(device):
+    # The gap from 2000 to 10,000: its call begins at 5000.
+    window = (4000, 5500)
+    row = temporal_breakdown(device, window=window).iloc[0]
+    assert (row["span_ns"], row["idle_ns"], row["idle_pct"]) == (1500, 1500, 100.0)
+    frame = device_idle_breakdown(device, window=window).set_index("idle_category")["idle_ns"]
+    assert frame[frame > 0].to_dict() == {"host_wait": 1000, "launch_call": 500}
+    gap = device_idle_gaps(device, window=window).iloc[0]
+    assert (gap["start_ns"], gap["dur_ns"], gap["next_name"]) == (4000, 1500, "gemm")
+    # A part of a long gap is not short.
+    frame = device_idle_breakdown(device, window=(30_000, 30_100)).set_index("idle_category")
+    assert frame["idle_ns"]["blocked"] == 100
+    assert temporal_breakdown(device, window=(62_200, 70_000)).empty
 
 
 def test_causes_need_no_selected_launches(device):

@@ -1,7 +1,7 @@
 /** How a rank's device time splits, from one pass over its work: all unions of the three kinds. */
 
 import { Cover } from "../spans";
-import { around, overlaps, type Part } from "./part";
+import { around, ofAllTimes, overlaps, type Part } from "./part";
 import { COMMUNICATION, COMPUTE } from "./work";
 
 export interface BusyTimes {
@@ -48,6 +48,16 @@ function find(part: Part): BusyTimes {
     }
   }
   return { counts, start: begin, end: finish, unions };
+}
+
+/**
+ * The window, from the first start to the last end of chosen work of all times: whether the device
+ * idles in a window is told by the work around it. Null where the window lies before or after.
+ */
+export function spanOf(part: Part): [start: number, end: number] | null {
+  const whole = busyTimes(ofAllTimes(part));
+  const [start, end] = [Math.max(whole.start, part.low), Math.min(whole.end, part.high)];
+  return start < end || workOf(busyTimes(part)) > 0 ? [start, end] : null;
 }
 
 /** How many members are device work. */

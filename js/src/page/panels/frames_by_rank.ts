@@ -2,7 +2,7 @@
 
 import type { PanelFrame, Value } from "../../dash/types";
 import type { PhasesHeader } from "../document";
-import { busyTimes, exactly, overlap, workOf } from "./busy_times";
+import { busyTimes, exactly, overlap, spanOf } from "./busy_times";
 import { CATEGORIES, idle } from "./idle";
 import {
   matchedKinds,
@@ -49,9 +49,9 @@ function countsOf(parts: readonly Part[]): number[] {
   return counts;
 }
 
-/** Parts with device work, and the ranks of those without. */
+/** Parts whose devices work, or idle between work, and the ranks of those without. */
 function working(parts: readonly Part[]): [working: Part[], idle: number[]] {
-  const at = parts.filter((part) => workOf(busyTimes(part)) > 0);
+  const at = parts.filter((part) => spanOf(part) !== null);
   return [at, numbersOf(parts.filter((part) => !at.includes(part)))];
 }
 
@@ -70,7 +70,8 @@ export function breakdown(parts: readonly Part[]): PanelFrame {
   );
   const [at, without] = working(parts);
   for (const part of at) {
-    const { start, end, unions } = busyTimes(part);
+    const [start, end] = spanOf(part)!;
+    const { unions } = busyTimes(part);
     const [span, busy, compute, either] = [end - start, unions[ALL]!, unions[1]!, unions[3]!];
     put(columns, {
       rank: part.rank.number,

@@ -2,8 +2,7 @@
 
 import { countBelow, countUpTo } from "../sorted";
 import { Cover } from "../spans";
-import { busyTimes } from "./busy_times";
-import { around, overlaps, type Part } from "./part";
+import { ofAllTimes, type Part } from "./part";
 import type { PanelRank } from "./panel_rank";
 
 /** In the order in which they follow each other within a gap. */
@@ -32,155 +31,138 @@ export interface Idle {
 }
 
 export function idle(part: Part): Idle {
-  return part.rank.once(
-    "idle",
-    part,
-    () => (part.mask === null ? part.rank.gaps.within(part) : null) ?? walk(part),
-  );
+  const { rank } = part;
+  const gaps =
+    part.mask === null ? rank.gaps : rank.once("gaps", ofAllTimes(part), (all) => new Gaps(all));
+  return rank.once("idle", part, (one) => gaps.within(one));
 }
 
-/** All gaps of a rank, added up once: any window is a few look-ups. */
+/** All gaps between chosen work of a rank, added up once: any window is a few look-ups. */
 export class Gaps {
   private readonly start: Float64Array;
   private readonly end: Float64Array;
+  /** The work that ends each gap. */
+  private readonly next: Int32Array;
   /** By gap and category: what all gaps before it hold. */
   private readonly time: Float64Array;
   private readonly count: Int32Array;
+  private readonly waits: HostWaits;
+  private readonly rank: PanelRank;
 
-  constructor(rank: PanelRank) {
+  /** Of a part of all times. */
+  constructor(part: Part) {
+    this.rank = part.rank;
+    this.waits = hostWaits(part.rank);
     const size = CATEGORIES.length;
     // Each gap ends with the start of other work.
-    const most = rank.work.row.length + 1;
+    const most = part.rank.work.row.length + 1;
     const [starts, ends] = [new Float64Array(most), new Float64Array(most)];
-    const times = new Float64Array((most + 1) * size);
-    const counts = new Int32Array((most + 1) * size);
+    const next = new Int32Array(most);
     let gaps = 0;
-    walk({ rank, mask: null, low: -Infinity, high: Infinity, key: "" }, (start, end, so) => {
+    walk(part, (start, end, work) => {
       starts[gaps] = start;
       ends[gaps] = end;
+      next[gaps] = work;
       gaps += 1;
-      times.set(so.time, gaps * size);
-      counts.set(so.gaps, gaps * size);
     });
     this.start = starts.slice(0, gaps);
     this.end = ends.slice(0, gaps);
-    this.time = times.slice(0, (gaps + 1) * size);
-    this.count = counts.slice(0, (gaps + 1) * size);
-  }
-
-  /** Null where an event without length cuts a gap, which is then another one. */
-  within(part: Part): Idle | null {
-    const { start, end } = busyTimes(part);
-    const size = CATEGORIES.length;
-    const first = countBelow(this.start, start);
-    const last = countUpTo(this.end, end);
-    const cut =
-      (first > 0 && this.end[first - 1]! > start) ||
-      (last < this.start.length && this.start[last]! < end);
-    if (cut) return null;
-    const time = new Float64Array(size);
-    const gaps = new Int32Array(size);
-    if (last <= first) return { time, gaps };
-    for (let k = 0; k < size; k += 1) {
-      time[k] = this.time[last * size + k]! - this.time[first * size + k]!;
-      gaps[k] = this.count[last * size + k]! - this.count[first * size + k]!;
+    this.next = next.slice(0, gaps);
+    this.time = new Float64Array((gaps + 1) * size);
+    this.count = new Int32Array((gaps + 1) * size);
+    const soFar: Idle = { time: new Float64Array(size), gaps: new Int32Array(size) };
+    for (let gap = 0; gap < gaps; gap += 1) {
+      this.split(gap, this.start[gap]!, this.end[gap]!, soFar);
+      this.time.set(soFar.time, (gap + 1) * size);
+      this.count.set(soFar.gaps, (gap + 1) * size);
     }
-    return { time, gaps };
-  }
-}
-
-type Heard = (start: number, end: number, soFar: Idle) => void;
-
-/** Look at all gaps one after the other. */
-function walk(part: Part, heard: Heard = () => {}): Idle {
-  const { work } = part.rank;
-  const { mask, low, high } = part;
-  const [first, last] = around(work, part);
-  const adder = new Adder(part.rank, heard);
-  const member = (i: number): boolean =>
-    (mask === null || mask[work.row[i]!] === 1) && overlaps(work.start[i]!, work.end[i]!, low);
-  let reached = -Infinity;
-  let latest = -Infinity;
-  for (let i = first; i < last; i += 1) {
-    if (!member(i)) continue;
-    let [start, end] = [work.start[i]!, work.end[i]!];
-    if (start < low) start = low;
-    if (end > high) end = high;
-    if (end > latest) latest = end;
-    if (reached === -Infinity) reached = start;
-    // What has no length covers nothing.
-    if (end <= start) continue;
-    if (start > reached) adder.add(reached, start, earliestCalled(part, i, last, member));
-    if (end > reached) reached = end;
-  }
-  if (latest > reached) {
-    // Only events without length end later than all others.
-    let at = last - 1;
-    while (at > first && (!member(at) || work.start[at]! > latest)) at -= 1;
-    adder.add(reached, latest, earliestCalled(part, at, last, member));
-  }
-  return { time: adder.time, gaps: adder.gaps };
-}
-
-/** Of the work that starts together with one, that which was launched first. */
-function earliestCalled(
-  { rank }: Part,
-  at: number,
-  last: number,
-  member: (i: number) => boolean,
-): number {
-  const { start, callStart } = rank.work;
-  const time = start[at]!;
-  let best = at;
-  for (let i = at - 1; i >= 0 && start[i] === time; i -= 1) {
-    if (callStart[i]! <= callStart[best]! && member(i)) best = i;
-  }
-  for (let i = at + 1; i < last && start[i] === time; i += 1) {
-    if (callStart[i]! < callStart[best]! && member(i)) best = i;
-  }
-  return best;
-}
-
-/** Splits gaps by what ended them. */
-class Adder {
-  readonly time = new Float64Array(CATEGORIES.length);
-  readonly gaps = new Int32Array(CATEGORIES.length);
-  private readonly waits: HostWaits;
-
-  constructor(
-    private readonly rank: PanelRank,
-    private readonly heard: Heard,
-  ) {
-    this.waits = hostWaits(rank);
   }
 
-  add(start: number, end: number, next: number): void {
-    this.split(start, end, next);
-    this.heard(start, end, this);
+  /** What each part of a gap is for is told by the whole gap, also where the window cuts it. */
+  within({ low, high }: Part): Idle {
+    const size = CATEGORIES.length;
+    const found: Idle = { time: new Float64Array(size), gaps: new Int32Array(size) };
+    const first = countUpTo(this.end, low);
+    const last = countBelow(this.start, high) - 1;
+    if (!(high > low) || last < first) return found;
+    const cut = [first, last].filter((gap) => this.start[gap]! < low || this.end[gap]! > high);
+    for (const gap of new Set(cut)) {
+      this.split(gap, Math.max(this.start[gap]!, low), Math.min(this.end[gap]!, high), found);
+    }
+    const from = first + (cut.includes(first) ? 1 : 0);
+    const to = last + (cut.includes(last) ? 0 : 1);
+    for (let k = 0; k < size && to > from; k += 1) {
+      found.time[k] = found.time[k]! + this.time[to * size + k]! - this.time[from * size + k]!;
+      found.gaps[k] = found.gaps[k]! + this.count[to * size + k]! - this.count[from * size + k]!;
+    }
+    return found;
   }
 
-  private split(start: number, end: number, next: number): void {
+  /** Add what lies between two instants of a gap. */
+  private split(gap: number, start: number, end: number, to: Idle): void {
     const { call, callStart, callEnd } = this.rank.work;
+    const next = this.next[gap]!;
+    const put = (category: number, time: number): void => {
+      if (!(time > 0)) return;
+      to.time[category] = to.time[category]! + time;
+      to.gaps[category] = to.gaps[category]! + 1;
+    };
     if (call[next]! < 0) {
-      this.put(UNKNOWN, end - start);
+      put(UNKNOWN, end - start);
       return;
     }
     const began = clamped(callStart[next]!, start, end);
     const returned = callEnd[next]!;
     const left = clamped(returned, began, end);
     const waited = began > start ? this.waits.between(call[next]!, start, began) : 0;
-    this.put(SYNC, waited);
-    this.put(HOST, began - start - waited);
-    this.put(CALL, left - began);
-    if (returned > start) this.put(LATENCY, end - left);
-    else this.put(end - start < SHORT_NS ? KERNEL : BLOCKED, end - start);
+    put(SYNC, waited);
+    put(HOST, began - start - waited);
+    put(CALL, left - began);
+    const isShort = this.end[gap]! - this.start[gap]! < SHORT_NS;
+    if (returned > this.start[gap]!) put(LATENCY, end - left);
+    else put(isShort ? KERNEL : BLOCKED, end - start);
   }
+}
 
-  private put(category: number, time: number): void {
-    if (time === 0) return;
-    this.time[category] = this.time[category]! + time;
-    if (time > 0) this.gaps[category] = this.gaps[category]! + 1;
+/** Look at all gaps between chosen work one after the other: start, end and the work that ends it. */
+function walk(
+  { rank, mask }: Part,
+  heard: (start: number, end: number, next: number) => void,
+): void {
+  const { work } = rank;
+  const member = (i: number): boolean => mask === null || mask[work.row[i]!] === 1;
+  let reached = -Infinity;
+  let latest = -Infinity;
+  for (let i = 0; i < work.row.length; i += 1) {
+    if (!member(i)) continue;
+    const [start, end] = [work.start[i]!, work.end[i]!];
+    if (end > latest) latest = end;
+    if (reached === -Infinity) reached = start;
+    // What has no length covers nothing.
+    if (end <= start) continue;
+    if (start > reached) heard(reached, start, earliestCalled(rank, i, member));
+    if (end > reached) reached = end;
   }
+  if (latest > reached) {
+    // Only events without length end later than all others.
+    let at = work.row.length - 1;
+    while (at > 0 && (!member(at) || work.start[at]! > latest)) at -= 1;
+    heard(reached, latest, earliestCalled(rank, at, member));
+  }
+}
+
+/** Of the work that starts together with one, that which was launched first. */
+function earliestCalled(rank: PanelRank, at: number, member: (i: number) => boolean): number {
+  const { start, callStart } = rank.work;
+  const time = start[at]!;
+  let best = at;
+  for (let i = at - 1; i >= 0 && start[i] === time; i -= 1) {
+    if (callStart[i]! <= callStart[best]! && member(i)) best = i;
+  }
+  for (let i = at + 1; i < start.length && start[i] === time; i += 1) {
+    if (callStart[i]! < callStart[best]! && member(i)) best = i;
+  }
+  return best;
 }
 
 /** When host threads wait for the device. */

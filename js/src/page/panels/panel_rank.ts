@@ -70,7 +70,7 @@ export class PanelRank {
     await pacer.rest();
     this.launched = await Launched.of(this.work, pacer);
     await pacer.rest();
-    this.gaps = new Gaps(this);
+    this.gaps = new Gaps({ rank: this, mask: null, low: -Infinity, high: Infinity, key: "" });
     await pacer.rest();
     rank.nestedParents();
     await pacer.rest();

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { busyTimes, exactly } from "./busy_times";
+import { busyTimes, exactly, overlap, spanOf } from "./busy_times";
 import { Counted } from "./counted";
 import { byCodePoints } from "./frames_by_name";
 import { binEdges } from "./heatmap";
@@ -38,7 +38,7 @@ async function rankOf(events: readonly Event[]): Promise<PanelRank> {
   const made = new PanelRank(rank as never, null as never, null as never);
   made.work = workOf(events);
   made.busy = await BusyIndex.of(made.work, new Pacer());
-  made.gaps = new Gaps(made);
+  made.gaps = new Gaps(part(made, -Infinity, Infinity));
   return made;
 }
 
@@ -104,6 +104,55 @@ test("gaps go to what their end waited for", async () => {
   const { time, gaps } = idle(part(rank, -Infinity, Infinity));
   expect([...time]).toEqual([0, 2 + 1, 3 + 1, 5 + 8, 0, 0, 10]);
   expect([...gaps]).toEqual([0, 2, 2, 2, 0, 0, 1]);
+});
+
+test("a window within a gap is idle, for what the whole gap waits for", async () => {
+  const rank = await rankOf(EVENTS);
+  const gap = part(rank, 43, 48);
+  expect(spanOf(gap)).toEqual([43, 48]);
+  expect([...idle(gap).time]).toEqual([0, 0, 0, 5, 0, 0, 0]);
+  expect([...idle(part(rank, 21, 24)).time]).toEqual([0, 1, 2, 0, 0, 0, 0]);
+  expect(spanOf(part(rank, 71, 90))).toBeNull();
+  expect(spanOf(part(rank, -9, 0))).toBeNull();
+});
+
+/** The same numbers in each run, below `most`. */
+function seeded(seed: number): (most: number) => number {
+  let state = seed;
+  return (most) => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return Math.floor((state / 2 ** 32) * most);
+  };
+}
+
+test("times of adjacent windows add up to those of both", async () => {
+  for (let seed = 0; seed < 60; seed += 1) {
+    const random = seeded(seed);
+    const events = Array.from({ length: 1 + random(12) }, (): Event => {
+      const start = 5 + random(60);
+      const called = random(start);
+      const known: Event = [start, start + random(15), random(3), called, called + random(9)];
+      return random(4) > 0 ? known : (known.slice(0, 3) as unknown as Event);
+    }).sort((a, b) => a[0] - b[0]);
+    const rank = await rankOf(events);
+    const times = (low: number, high: number, mask: Uint8Array | null): number[] => {
+      const one = { rank, mask, low, high, key: mask === null ? "" : "some" };
+      const [start, end] = spanOf(one) ?? [0, 0];
+      return [end - start, ...busyTimes(one).unions, ...idle(one).time, overlap(one).both];
+    };
+    const some = Uint8Array.from(events, () => random(2));
+    for (let tries = 0; tries < 20; tries += 1) {
+      const [low, middle, high] = [random(90), random(90), random(90)].sort((a, b) => a - b);
+      for (const mask of [null, some]) {
+        const [left, right] = [times(low!, middle!, mask), times(middle!, high!, mask)];
+        const both = times(low!, high!, mask);
+        expect(left.map((time, at) => time + right[at]!)).toEqual(both);
+        // Idle is what is not busy of the span, and all of it has a cause.
+        const idleTime = both.slice(9, 16).reduce((sum, time) => sum + time, 0);
+        expect(idleTime).toBe(both[0]! - both[8]!);
+      }
+    }
+  }
 });
 
 test("times of each set of kinds, and of no more", async () => {
