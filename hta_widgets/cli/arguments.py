@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     whole.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
     _add_summary(
-        commands.add_parser("summary", help="what files hold, and what is wrong with them")
+        commands.add_parser("summary", help="what matters most in a job, and a line a rank")
     )
     _add_export(commands.add_parser("export", help="write a part of a job as a new trace file"))
     _add_report(commands.add_parser("report", help="write a dashboard as one interactive page"))
@@ -69,8 +69,12 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_summary(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Show ranks, events and times of traces, and what had to be repaired."
+    parser.description = (
+        "Say what matters most in a job, how each rank's time is spent, which ranks the others "
+        "wait for, and what had to be repaired."
+    )
     _add_input(parser)
+    parser.add_argument("--json", action="store_true", help="print it as JSON, times in ns")
     parser.set_defaults(run=summary)
 
 
@@ -121,13 +125,21 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
 def _add_report(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Write a dashboard as one HTML file that needs neither a kernel nor a network: headline, "
-        "charts, tables and timeline, linked."
+        "charts, tables and timeline, linked. Print the headline and the page's address."
     )
     _add_input(parser)
-    parser.add_argument("-o", "--out", default="report.html", metavar="OUT", help="%(default)s")
+    _add_page(parser, "report.html")
     parser.add_argument(
         "--timeline-only", action="store_true", help="write the timeline alone: a smaller file"
     )
+    parser.set_defaults(run=report)
+
+
+def _add_page(parser: argparse.ArgumentParser, out: str) -> None:
+    parser.add_argument(
+        "-o", "--out", default=out, metavar="OUT", help="the file to write (%(default)s)"
+    )
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
     parser.add_argument(
         "--max-mb",
         type=float,
@@ -136,7 +148,6 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
         help="how large the file may become; what does not fit is left out, and the page says so "
         "(%(default)s)",
     )
-    parser.set_defaults(run=report)
 
 
 def _add_diff(parser: argparse.ArgumentParser) -> None:
@@ -152,10 +163,7 @@ def _add_diff(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--after-ranks", type=parse_ranks, metavar="LIST", help="only these after, if others"
     )
-    parser.add_argument("-o", "--out", default="diff.html", metavar="OUT", help="%(default)s")
-    parser.add_argument(
-        "--max-mb", type=float, default=25, metavar="MB", help="how large it may be (%(default)s)"
-    )
+    _add_page(parser, "diff.html")
     parser.set_defaults(run=diff)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections import Counter
-from collections.abc import Sequence
+import json
+import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,14 +12,15 @@ from hta_widgets.demo import write_byteps_job, write_demo, write_mpi_job
 from hta_widgets.errors import TraceError
 from hta_widgets.export import export_trace
 from hta_widgets.export.clock import refuse_unfitted
+from hta_widgets.panels import headline
 from hta_widgets.readers import load
+
+from .summary import job_summary, summary_lines
 
 if TYPE_CHECKING:
     from hta_widgets.model import TraceSet
 
 __all__ = ["demo", "diff", "export", "report", "summary"]
-
-_MOST_PROBLEMS = 12
 
 
 def _load(options: argparse.Namespace) -> TraceSet:
@@ -28,45 +29,13 @@ def _load(options: argparse.Namespace) -> TraceSet:
 
 
 def summary(options: argparse.Namespace) -> None:
-    """Print ranks, events and times of traces, and what had to be repaired."""
+    """Print what matters most in a job, a line a rank, who is late, and what was repaired."""
     traces = _load(options)
-    print(repr(traces).strip("<>"))
-    rows = [("rank", "events", "start", "duration", "file")]
-    rows += [
-        (
-            str(rank),
-            f"{len(trace):,}",
-            f"{trace.start_ns / 1e6:,.3f} ms",
-            f"{(trace.end_ns - trace.start_ns) / 1e6:,.3f} ms",
-            trace.path,
-        )
-        for rank, trace in traces.items()
-    ]
-    print()
-    _print_table(rows)
-    found: Counter[tuple[str, str]] = Counter()
-    files: dict[tuple[str, str], set[str]] = {}
-    for problem in traces.problems.to_dict("records"):
-        what = str(problem["kind"]), str(problem["detail"])
-        found[what] += int(problem["count"])
-        files.setdefault(what, set()).add(str(problem["file"] or ""))
-    if found:
-        print("\nproblems")
-        for what, count in list(found.items())[:_MOST_PROBLEMS]:
-            kind, detail = what
-            named = files[what]
-            where = f"{len(named)} files" if len(named) > 1 else min(named)
-            print(f"  {kind}: {count:,} × {detail}" + (f" ({where})" if where else ""))
-        if len(found) > _MOST_PROBLEMS:
-            print(f"  and {len(found) - _MOST_PROBLEMS} more: hw.load(…).problems lists them")
-
-
-def _print_table(rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        *numbers, last = row
-        cells = [cell.rjust(width) for cell, width in zip(numbers, widths, strict=False)]
-        print("  ".join([*cells, last]))
+    found = job_summary(traces)
+    if options.json:
+        print(json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        print(repr(traces).strip("<>"), *summary_lines(found), sep="\n")
 
 
 def export(options: argparse.Namespace) -> None:
@@ -101,8 +70,12 @@ def report(options: argparse.Namespace) -> None:
     from hta_widgets.widgets import Dashboard, Timeline  # noqa: PLC0415
 
     viewer = Timeline if options.timeline_only else Dashboard
-    path = Path(viewer(_load(options)).save_html(options.out, max_mb=options.max_mb))
-    print(f"{path}: {path.stat().st_size / 1e6:,.1f} MB")
+    traces = _load(options)
+    path = viewer(traces).save_html(options.out, max_mb=options.max_mb)
+    said = str(headline(traces))
+    if said:
+        print(said)
+    _tell_page(path, options)
 
 
 def diff(options: argparse.Namespace) -> None:
@@ -112,12 +85,20 @@ def diff(options: argparse.Namespace) -> None:
     before, after = load(options.before), load(options.after)
     ranks = options.ranks, options.after_ranks or options.ranks
     view = TraceDiff(before.select(ranks=ranks[0]), after.select(ranks=ranks[1]))
-    path = Path(view.save_html(options.out, max_mb=options.max_mb))
+    path = view.save_html(options.out, max_mb=options.max_mb)
     for finding in view.findings:
         print(finding.text)
     if not view.findings:
         print("Nothing changed beyond the noise.")
-    print(f"{path}: {path.stat().st_size / 1e6:,.1f} MB")
+    _tell_page(path, options)
+
+
+def _tell_page(path: str, options: argparse.Namespace) -> None:
+    """Print where a page is, in a form that terminals open, and open it where that is asked for."""
+    file = Path(path).resolve()
+    print(f"{file.as_uri()} ({file.stat().st_size / 1e6:,.1f} MB)")
+    if options.open and not webbrowser.open(file.as_uri()):
+        print("no browser was found here; open the address above in one")
 
 
 def _demo_byteps(options: argparse.Namespace) -> None:

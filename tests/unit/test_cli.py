@@ -4,12 +4,14 @@ import argparse
 import json
 import subprocess
 import sys
+import webbrowser
 
 import pytest
 
 import hta_widgets as hw
 from hta_widgets import cli
 from hta_widgets.demo import write_byteps_job, write_demo
+from hta_widgets.panels import headline
 
 
 @pytest.fixture(scope="module")
@@ -53,13 +55,50 @@ def test_what_are_no_ranks(text):
         cli.parse_ranks(text)
 
 
-def test_summary_shows_every_rank(job, capsys):
+def test_summary_shows_headline_ranks_and_stragglers(job, capsys):
     assert cli.main(["summary", str(job)]) == 0
     out = capsys.readouterr().out
     assert "3 ranks" in out
-    assert [line.split()[0] for line in out.splitlines()[2:]] == ["rank", "0", "1", "2"]
-    events = [len(trace) for trace in hw.load(job, progress=False).values()]
-    assert all(f"{count:,}" in out for count in events)
+    traces = hw.load(job, progress=False)
+    assert str(headline(traces)) in " ".join(out.splitlines())
+    table = [line.split() for line in out.splitlines() if line.startswith(("rank  ", "   "))]
+    assert [row[0] for row in table] == ["rank", "0", "1", "2"]
+    assert [row[1] for row in table[1:]] == [f"{len(trace):,}" for trace in traces.values()]
+    # Rank 2 of the demo job is slow: DEMO_truth.json.
+    (line,) = [line for line in out.splitlines() if line.endswith("of their time")]
+    assert line.startswith("rank 2 is a straggler (slower kernels): last at 100")
+
+
+def test_summary_is_json_where_asked(job, capsys):
+    assert cli.main(["summary", str(job), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["rank"] for one in found["ranks"]] == [0, 1, 2]
+    assert found["stragglers"] == [{"rank": 2, "cause": "slower kernels"}]
+    traces = hw.load(job, progress=False)
+    assert " ".join(found["headline"]) == str(headline(traces))
+    assert [one["compute_ns"] for one in found["ranks"]] == (
+        hw.analysis.temporal_breakdown(traces)["compute_ns"].tolist()
+    )
+    assert found["ranks"][0]["end_ns"] == traces[0].end_ns
+
+
+def test_summary_names_no_straggler_where_files_are_missing(job, capsys):
+    assert cli.main(["summary", str(job), "--ranks", "0,1"]) == 0
+    out = capsys.readouterr().out
+    assert "no straggler is named" in out
+    assert "files of 1 ranks are missing" in out
+    assert " is a straggler" not in out
+
+
+@pytest.mark.parametrize("format_", ["byteps", "mpi"])
+def test_summary_of_other_formats_has_no_device_columns(format_, tmp_path, capsys):
+    folder = tmp_path / "job"
+    assert cli.main(["demo", str(folder), "--format", format_, "--steps", "2"]) == 0
+    capsys.readouterr()
+    assert cli.main(["summary", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert "exposed comm" not in out
+    assert str(headline(hw.load(folder, progress=False))) in " ".join(out.splitlines())
 
 
 def test_summary_tells_problems(tmp_path, capsys):
@@ -139,16 +178,23 @@ def test_demo_takes_its_other_options(tmp_path, capsys):
     assert "no rank is slow" in capsys.readouterr().out
 
 
-def test_report_writes_a_page(job, tmp_path, capsys, repo):
+def test_report_writes_a_page(job, tmp_path, capsys, repo, monkeypatch):
     if not (repo / "hta_widgets/static/timeline.js").exists():
         pytest.skip("the front end is not built: `make build` builds it")
     out = tmp_path / "report.html"
     assert cli.main(["report", str(job), "-o", str(out), "--ranks", "0"]) == 0
+    said = capsys.readouterr().out
+    assert str(headline(hw.load(job, ranks=[0], progress=False))) in said
+    assert said.splitlines()[-1].startswith(f"{out.as_uri()} (")
     text = out.read_text("utf-8")
     assert text.lstrip().lower().startswith("<!doctype html>")
     assert 'id="hta-dashboard.js"' in text
-    assert str(out) in capsys.readouterr().out
-    assert cli.main(["report", str(job), "-o", str(out), "--timeline-only"]) == 0
+    opened = []
+    monkeypatch.setattr(webbrowser, "open", lambda address: opened.append(address) or False)
+    again = ["report", str(job), "-o", str(out), "--timeline-only"]
+    assert cli.main([*again, "--open"]) == 0
+    assert opened == [out.as_uri()]
+    assert "no browser was found" in capsys.readouterr().out
     assert 'id="hta-dashboard.js"' not in out.read_text("utf-8")
     assert cli.main(["report", str(job), "-o", str(out), "--max-mb", "0"]) == 2
     assert "max_mb" in capsys.readouterr().err

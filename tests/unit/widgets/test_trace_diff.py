@@ -254,7 +254,7 @@ def test_the_command_line_says_what_changed(folders, tmp_path, capsys):
     assert code == 0
     said = capsys.readouterr().out
     assert "aten::contiguous is new" in said
-    assert f"{out}: " in said
+    assert f"{out.as_uri()} (" in said
     assert out.stat().st_size < 25e6
 
 
