@@ -10,34 +10,51 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.model import Selection, Trace, TraceSet
-from hta_widgets.model.derived import derived_once
+from hta_widgets.model import KINDS, Selection, Trace, TraceSet
+from hta_widgets.model.derived import derived_by_rules, derived_once
 from hta_widgets.model.frames import dtype_of
-from hta_widgets.model.intervals import Covered, union
+from hta_widgets.model.intervals import Covered, Intervals, union
 
 from .busy import without_work
+from .lateness import loads_data
 from .over_ranks import over_ranks
 from .results import categorical, joined, result
-from .scope import Part, Window, count_kinds, parts
+from .scope import BUSY, Part, Window, count_kinds, parts
 
-__all__ = ["device_idle_breakdown", "device_idle_gaps", "waiting_calls"]
+__all__ = [
+    "IDLE_CATEGORIES",
+    "STREAM_WAITS",
+    "device_idle_breakdown",
+    "device_idle_gaps",
+    "waiting_calls",
+]
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 
 #: In the order in which they follow each other within a gap.
-_CATEGORIES = (
+IDLE_CATEGORIES: tuple[str, ...] = (
     "sync_wait",
-    "host_wait",
+    "host_data_loading",
+    "host_operator",
+    "host_python",
+    "host_nothing",
     "launch_call",
     "launch_latency",
     "kernel_wait",
+    "stream_wait",
     "blocked",
     "unknown",
 )
+#: What a thread may do before it launches; of several at a time the first counts.
+_ACTIVITIES = IDLE_CATEGORIES[:4]
+#: What adds up to ``host_wait``.
+_HOST = [name.startswith("host_") for name in IDLE_CATEGORIES]
 
 #: Calls in which a host thread waits for its device.
 _WAITS = re.compile(r"synchroni[sz]e|^(cuda|cu|hip|musa)Memcpy(?!.*Async)", re.IGNORECASE)
+#: Calls that make a stream wait for work of another one.
+STREAM_WAITS = re.compile(r"(cuda|hip|cu|mu|aclrt)StreamWaitEvent\w*", re.IGNORECASE)
 _CALL_CATEGORY = re.compile(r"(.+_)?(runtime|driver)", re.IGNORECASE)
 
 _NEVER = np.iinfo(np.int64).max
@@ -74,21 +91,29 @@ def device_idle_breakdown(
 
     - ``sync_wait``: the launch call had not begun, and its thread was inside a call that waits
       for the device, such as ``cudaStreamSynchronize``, or a copy that blocks.
-    - ``host_wait``: the launch call had not begun, and its thread did anything else.
+    - ``host_data_loading, host_operator, host_python, host_nothing``: the launch call had not
+      begun, and its thread loaded data, was inside an operator or another call, inside Python
+      functions alone, or inside nothing that the file holds. Together they are the time in which
+      the host has not launched the next work yet.
     - ``launch_call``: inside the launch call.
     - ``launch_latency``: from the end of the launch call to the start of the kernel, where the
       call ended within the gap.
     - ``kernel_wait``: the kernel had been launched before the gap, which is shorter than
       `consecutive_kernel_delay_ns`: what a device takes from one kernel to the next.
-    - ``blocked``: the kernel had been launched before the gap, which is longer: it waited for
-      something, such as an event of another stream.
+    - ``stream_wait``: the kernel had been launched before the gap, which is longer, and it is the
+      first that its thread launched after a call such as ``cudaStreamWaitEvent``: it waited for
+      another stream, or for another device through it.
+    - ``blocked``: the same without such a call: what it waited for is not known.
     - ``unknown``: the file does not hold the launch call.
+
+    While the thread of a launch call is inside nothing that the file holds, another thread that
+    launches work counts in its place: a backward pass begins on a thread of its own.
 
     Parameters
     ----------
     traces : TraceSet
     consecutive_kernel_delay_ns : int, default 30_000
-        Tells ``kernel_wait`` from ``blocked``.
+        Tells ``kernel_wait`` from ``stream_wait`` and ``blocked``.
     selection : Selection, optional
         The events to work on; all by default. Launch calls are found whether selected or not.
     window : (start_ns, end_ns), optional
@@ -116,14 +141,14 @@ def device_idle_breakdown(
     sums = over_ranks(chosen, _gap_sums, consecutive_kernel_delay_ns)
     found = dict(zip(chosen.ranks, sums, strict=True))
     working = {rank: one for rank, one in found.items() if one is not None}
-    size = len(_CATEGORIES)
+    size = len(IDLE_CATEGORIES)
     idle, gaps, most = (joined([one[k] for one in working.values()]) for k in range(3))
     of_rank = idle.reshape(-1, size).sum(axis=1).repeat(size)
     codes = np.tile(np.arange(size), len(working))
     return result(
         {
             "rank": np.array(list(working), dtype=np.int64).repeat(size),
-            "idle_category": pd.Categorical.from_codes(codes, dtype=dtype_of(_CATEGORIES)),
+            "idle_category": pd.Categorical.from_codes(codes, dtype=dtype_of(IDLE_CATEGORIES)),
             "idle_ns": idle,
             "gaps": gaps,
             "idle_share": idle / np.where(of_rank > 0, of_rank, np.nan),
@@ -162,8 +187,10 @@ def device_idle_gaps(
         - ``idle_category`` (categorical): of most of the gap
         - ``next_id`` (int64), ``next_name`` (categorical): the event that ended it
         - ``launch_id`` (int64): the call that launched that event, -1 if unknown
-        - ``sync_wait_ns, host_wait_ns, launch_call_ns, launch_latency_ns, kernel_wait_ns,
-          blocked_ns, unknown_ns`` (int64): its parts, which add up to ``dur_ns``
+        - ``sync_wait_ns, host_data_loading_ns, host_operator_ns, host_python_ns, host_nothing_ns,
+          launch_call_ns, launch_latency_ns, kernel_wait_ns, stream_wait_ns, blocked_ns,
+          unknown_ns`` (int64): its parts, which add up to ``dur_ns``
+        - ``host_wait_ns`` (int64): those of the host together
 
     Examples
     --------
@@ -183,7 +210,9 @@ def device_idle_gaps(
         order = np.argsort(-dur, kind="stable")[:top]
     codes: dict[str, int] = {}
     name = joined([_name_codes(one, codes) for one in found])
-    pieces = joined([one.pieces.reshape(-1) for one in found]).reshape(-1, len(_CATEGORIES))[order]
+    pieces = joined([one.pieces.reshape(-1) for one in found]).reshape(-1, len(IDLE_CATEGORIES))[
+        order
+    ]
     most = pieces.argmax(axis=1) if len(pieces) else np.empty(0, np.int64)
     return result(
         {
@@ -192,11 +221,12 @@ def device_idle_gaps(
                 [one.start + traces[rank].shift_ns for rank, one in working.items()]
             )[order],
             "dur_ns": dur[order],
-            "idle_category": pd.Categorical.from_codes(most, dtype=dtype_of(_CATEGORIES)),
+            "idle_category": pd.Categorical.from_codes(most, dtype=dtype_of(IDLE_CATEGORIES)),
             "next_id": joined([one.next for one in found])[order],
             "next_name": categorical(name[order], list(codes)),
             "launch_id": joined([one.call for one in found])[order],
-            **{f"{label}_ns": pieces[:, place] for place, label in enumerate(_CATEGORIES)},
+            **{f"{label}_ns": pieces[:, place] for place, label in enumerate(IDLE_CATEGORIES)},
+            "host_wait_ns": pieces[:, _HOST].sum(axis=1),
         },
         matched=count_kinds(chosen),
         note=without_work(chosen.ranks, working),
@@ -289,45 +319,96 @@ def _pieces(
     """Split what a window cuts out of gaps that end with what `call` launched."""
     table = trace.table
     start, end = cut
-    pieces = np.zeros((len(start), len(_CATEGORIES)), dtype=np.int64)
-    column = {name: pieces[:, place] for place, name in enumerate(_CATEGORIES)}
+    pieces = np.zeros((len(start), len(IDLE_CATEGORIES)), dtype=np.int64)
+    column = {name: pieces[:, place] for place, name in enumerate(IDLE_CATEGORIES)}
     known = call >= 0
-    began = np.clip(table.start_ns[call], start, end)
+    began = np.where(known, np.clip(table.start_ns[call], start, end), start)
     returned = table.start_ns[call] + table.dur_ns[call]
     left = np.clip(returned, began, end)
     queued = returned <= gap[0]
     short = gap[1] - gap[0] < short_ns
-    column["sync_wait"][:] = np.where(known, _in_waits(trace, start, began, call), 0)
-    column["host_wait"][:] = np.where(known, began - start, 0) - column["sync_wait"]
+    behind = _behind_stream_waits(trace)[call]
+    for activity, spent in zip(_ACTIVITIES, _before_calls(trace, start, began, call), strict=True):
+        column[activity][:] = spent
+    column["host_nothing"][:] = began - start - pieces[:, : len(_ACTIVITIES)].sum(axis=1)
     column["launch_call"][:] = np.where(known, left - began, 0)
     column["launch_latency"][:] = np.where(known & ~queued, end - left, 0)
     column["kernel_wait"][:] = np.where(known & queued & short, end - start, 0)
-    column["blocked"][:] = np.where(known & queued & ~short, end - start, 0)
+    column["stream_wait"][:] = np.where(known & queued & ~short & behind, end - start, 0)
+    column["blocked"][:] = np.where(known & queued & ~short & ~behind, end - start, 0)
     column["unknown"][:] = np.where(known, 0, end - start)
     return pieces
 
 
-def _in_waits(trace: Trace, start: Ints, end: Ints, call: Ints) -> Ints:
-    """Return how long the thread of each call waits for the device between two instants."""
-    table = trace.table
-    inside = np.zeros(len(start), dtype=np.int64)
-    threads = table.track[call]
-    for thread, covered in _waits_by_thread(trace).items():
+def _before_calls(trace: Trace, start: Ints, end: Ints, call: Ints) -> list[Ints]:
+    """Return how long the thread of each call does each of `_ACTIVITIES` between two instants."""
+    spent = [np.zeros(len(start), dtype=np.int64) for _ in _ACTIVITIES]
+    threads = trace.table.track[call]
+    for thread, levels in _activity_by_thread(trace).items():
         of_gap = np.flatnonzero((threads == thread) & (call >= 0))
-        inside[of_gap] = covered(end[of_gap]) - covered(start[of_gap])
-    return inside
+        below = np.zeros(len(of_gap), dtype=np.int64)
+        for level, covered in enumerate(levels):
+            reached = covered(end[of_gap]) - covered(start[of_gap])
+            spent[level % len(_ACTIVITIES)][of_gap] += reached - below
+            below = reached
+    return spent
 
 
-@derived_once("waits_by_thread")
-def _waits_by_thread(trace: Trace) -> dict[int, Covered]:
-    """Return how long each thread has waited for the device before any instant."""
-    table, waits = trace.table, waiting_calls(trace)
+@derived_by_rules("activity_by_thread")
+def _activity_by_thread(trace: Trace) -> dict[int, list[Covered]]:
+    """Return what each thread that launches work does, as levels of which each has those below.
+
+    First its own activities, then those of all such threads.
+    """
+    table = trace.table
+    threads = np.unique(table.track[_launch_calls(trace)])
+    on_host = (table.stream < 0) & np.isin(table.track, threads)
+    called = on_host & (table.kind == KINDS.index("cpu"))
+    codes = [k for k, name in enumerate(table.names.values) if loads_data(name)]
+    is_python = np.array(
+        [name == "python_function" for name in table.categories.values], dtype=bool
+    )
+    python = is_python[table.category]
+    waits = np.zeros(len(table), dtype=bool)
+    waits[waiting_calls(trace)] = True
+    loads = np.isin(table.name, codes)
+    members = (on_host & waits, on_host & loads, called & ~python, called & python)
+    rows = [np.flatnonzero(each) for each in members]
+    end = table.start_ns + table.dur_ns
+    shared = [union(table.start_ns[each], end[each]) for each in rows]
     found = {}
-    for thread in np.unique(table.track[waits]).tolist():
-        rows = waits[table.track[waits] == thread]
-        end = table.start_ns[rows] + table.dur_ns[rows]
-        found[thread] = Covered(*union(table.start_ns[rows], end))
+    for thread in threads.tolist():
+        own = [each[table.track[each] == thread] for each in rows]
+        level, levels = Intervals.none(), []
+        for pieces in [*(union(table.start_ns[each], end[each]) for each in own), *shared]:
+            level = union(*(np.concatenate(sides) for sides in zip(level, pieces, strict=True)))
+            levels.append(Covered(*level))
+        found[thread] = levels
     return found
+
+
+@derived_by_rules("behind_stream_waits")
+def _behind_stream_waits(trace: Trace) -> npt.NDArray[np.bool_]:
+    """Return of each event whether it launches the first work of its thread after a stream wait."""
+    table = trace.table
+    behind = np.zeros(len(table), dtype=bool)
+    codes = [k for k, name in enumerate(table.names.values) if STREAM_WAITS.fullmatch(name)]
+    waits = np.flatnonzero(np.isin(table.name, codes) & (table.stream < 0))
+    calls = _launch_calls(trace)
+    for thread in np.unique(table.track[waits]).tolist():
+        own = calls[table.track[calls] == thread]
+        at = np.searchsorted(
+            table.start_ns[own], table.start_ns[waits[table.track[waits] == thread]]
+        )
+        behind[own[at[at < len(own)]]] = True
+    return behind
+
+
+def _launch_calls(trace: Trace) -> Rows:
+    """Return the calls that launched device work, by start."""
+    busy = np.isin(trace.table.kind, [KINDS.index(kind) for kind in BUSY])
+    call = trace.launch_of[busy]
+    return np.unique(call[call >= 0])
 
 
 @derived_once("waiting_calls")

@@ -18,7 +18,7 @@ from .collectives import Arrivals, computed_between
 from .matching import Matching
 from .over_ranks import over_ranks
 
-__all__ = ["PARTS", "Lateness", "lateness", "loading_while_idle", "others_median"]
+__all__ = ["PARTS", "Lateness", "lateness", "loading_while_idle", "loads_data", "others_median"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -27,6 +27,7 @@ Floats = npt.NDArray[np.float64]
 PARTS: tuple[str, ...] = ("compute", "waiting", "data_loading", "host")
 
 _DATA_LOADING = re.compile(r"data_?load|DataLoader|data_?iter|next_batch", re.IGNORECASE)
+_FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.py\(\d+\): )")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,8 +191,9 @@ def _spent_by_rank(
 
 
 @lru_cache(maxsize=1 << 14)
-def _loads_data(name: str) -> bool:
-    return _DATA_LOADING.search(name) is not None
+def loads_data(name: str) -> bool:
+    """Whether an event of the host loads data, by its name without folders of Python files."""
+    return _DATA_LOADING.search(_FOLDERS.sub("", name)) is not None
 
 
 def loading_while_idle(trace: Trace) -> int:
@@ -212,7 +214,7 @@ def _idle(trace: Trace) -> tuple[Covered, Covered]:
     if len(table):
         whole = union(table.start_ns[:1], end.max(keepdims=True))
     idle = subtract(whole, union(table.start_ns[busy], end[busy]))
-    codes = [k for k, name in enumerate(table.names.values) if _loads_data(name)]
+    codes = [k for k, name in enumerate(table.names.values) if loads_data(name)]
     loads = np.isin(table.name, np.array(codes, dtype=np.int32)) & (table.stream < 0)
     loading = intersect(idle, union(table.start_ns[loads], end[loads]))
     return Covered(*loading), Covered(*subtract(idle, loading))

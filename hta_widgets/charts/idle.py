@@ -8,31 +8,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.device_idle import IDLE_CATEGORIES
 from hta_widgets.formats import duration, share
 
-from .canvas import blank, sentences, unmatched
+from .canvas import blank, mixed, sentences, unmatched
 from .frames import draws, require
 from .rows import Bars, Column, Tooltip, extremes, rows_chart, time_ticks
 from .sheets import is_sheet
 from .theme import Theme, theme_of
 
-__all__ = ["device_idle_breakdown", "idle_causes", "idle_time_breakdown"]
-
-#: In the order in which sheets draw them; what is not known is drawn as the last.
-_CAUSES = (
-    "host_wait",
-    "sync_wait",
-    "launch_call",
-    "launch_latency",
-    "kernel_wait",
-    "blocked",
-    "other",
-)
-
-
-def idle_causes() -> tuple[str, ...]:
-    """Return the causes that have a look of their own."""
-    return _CAUSES
+__all__ = ["device_idle_breakdown", "idle_time_breakdown"]
 
 
 @draws("idle_time_breakdown")
@@ -116,7 +101,7 @@ def _idle(
     data["idle_ns_text"] = [duration(each) for each in data["idle_ns"]]
     data["idle_share_text"] = [share(each) for each in data["idle_share"]]
     data["inside"] = ["" if each <= 0 else share(each) for each in data["idle_share"].fillna(0)]
-    data["category_text"] = data["idle_category"].str.replace("_", " ")
+    data["category_text"] = data["idle_category"].map(_words)
     heads = data.drop_duplicates("row")
     if "stream" in keys:
         several = len(heads["rank"].unique()) > 1
@@ -132,7 +117,7 @@ def _idle(
             "left",
             "right",
             style["fill"],
-            name.replace("_", " "),
+            _words(name),
             line=style["line"],
             hatch=style["hatch"],
             hatch_color=style["hatch_color"],
@@ -176,6 +161,15 @@ def _meanings(categories: pd.Series) -> list[str]:
     return [_MEANING[name] for name in kept if name in _MEANING] if len(kept) <= 3 else []
 
 
+def _words(category: str) -> str:
+    """Return what people read of a category: ``host: data loading``."""
+    head, _, does = category.partition("_")
+    if head != "host" or does == "wait":
+        return category.replace("_", " ")
+    does = {"python": "Python", "nothing": "nothing recorded"}.get(does, does.replace("_", " "))
+    return f"host: {does}"
+
+
 _MEANING = {
     "host_wait": "host wait: the launch came after the previous kernel's end",
     "kernel_wait": "kernel wait: launched in time, a short gap",
@@ -201,17 +195,20 @@ def _styles(categories: pd.Series, colors: Theme) -> dict[str, dict[str, Any]]:
         }
 
     cpu, sync, on = colors.kind["cpu"], colors.kind["sync"], colors.on_kind
+    tints = [mixed(cpu, colors.bg, part) for part in (0.7, 0.48, 0.28)]
+    unknown = style(colors.idle, colors.ink2, line=colors.idle_line)
     known = {
-        "host_wait": style(cpu, on["cpu"]),
         "sync_wait": style(sync, on["sync"]),
+        "host_wait": style(cpu, on["cpu"]),
+        "host_data_loading": style(cpu, on["cpu"]),
+        "host_operator": style(tints[0], colors.ink),
+        "host_python": style(tints[1], colors.ink),
+        "host_nothing": style(tints[2], colors.ink),
         "launch_call": style(cpu, "", "\\", colors.bg),
         "launch_latency": style(colors.idle, "", "|", colors.rule_strong, colors.idle_line),
         "kernel_wait": style(colors.idle, "", "/", colors.idle_line, colors.idle_line),
-        "blocked": style(colors.wait_fill, "", "/", colors.wait_line, colors.wait_line),
-        "other": style(colors.idle, colors.ink2, line=colors.idle_line),
+        "stream_wait": style(colors.wait_fill, "", "/", colors.wait_line, colors.wait_line),
+        "blocked": style(colors.wait_fill, "", "x", colors.wait_line, colors.wait_line),
     }
-    unknown = style(colors.idle, colors.ink2, line=colors.idle_line)
-    for each in known.values():
-        each["ink"] = each["ink"] or colors.ink
-    names = _CAUSES if is_sheet() else dict.fromkeys(categories)
+    names = IDLE_CATEGORIES if is_sheet() else dict.fromkeys(categories)
     return {name: known.get(name, unknown) for name in names}

@@ -8,11 +8,12 @@ from typing import Any
 
 import pandas as pd
 
+from hta_widgets.analysis.device_idle import IDLE_CATEGORIES
 from hta_widgets.panels.catalog import FORMAT_CHARTS
 
 from .bokeh_modules import embed
 from .busy import comm_comp_overlap, kernel_type_breakdown, temporal_breakdown
-from .idle import device_idle_breakdown, idle_causes
+from .idle import device_idle_breakdown
 from .inks import inks_sheet
 from .kernel_durations import kernel_durations
 from .queues import queue_length_summary
@@ -48,7 +49,7 @@ def _overlap() -> pd.DataFrame:
 
 
 def _idle() -> pd.DataFrame:
-    causes = list(idle_causes())
+    causes = list(IDLE_CATEGORIES)
     return pd.DataFrame(
         {"rank": 0, "idle_category": causes, "idle_ns": 1, "gaps": 1, "idle_share": 0.0}
     )

@@ -31,10 +31,17 @@ MOST_SENTENCES = 2
 _IDLE = {
     "sync_wait": "the host waits for the device before it launches more",
     "host_wait": "the host has not launched the next work yet",
+    "host_data_loading": "the host loads data",
+    "host_operator": "the host is inside operators and has not launched the next work yet",
+    "host_python": "the host runs Python and has not launched the next work yet",
+    "host_nothing": (
+        "the host has not launched the next work yet, and the files do not hold what it does"
+    ),
     "launch_call": "the host is inside the call that launches the next work",
     "launch_latency": "work that has been launched is on its way",
     "kernel_wait": "the device passes from one kernel to the next",
-    "blocked": "work that has been launched waits for another stream",
+    "stream_wait": "work that has been launched waits for another stream",
+    "blocked": "work that has been launched does not start, and the files do not say why",
     "unknown": "the files do not say what launches the next work",
 }
 
@@ -198,9 +205,14 @@ def _idle(traces: TraceSet, times: RunTimes) -> Finding | None:
     text = f"{_devices(times)} idle {_part(times.idle_ns / times.all_ns)} of the time"
     causes = {name: spent for name, spent in times.idle_by_cause.items() if spent > 0}
     causes[_AROUND] = times.idle_ns - sum(causes.values())
+    on_host = {name: spent for name, spent in causes.items() if name.startswith("host_")}
+    causes["host_wait"] = sum(on_host.values())
     cause = max(causes, key=causes.__getitem__)
     spent = causes[cause]
-    if cause in ("host_wait", _AROUND) and 2 * times.loading_ns >= spent > 0:
+    most = max(on_host, key=on_host.__getitem__, default="")
+    if cause == "host_wait" and 2 * on_host[most] >= spent:
+        cause, spent = most, on_host[most]
+    if cause == _AROUND and 2 * times.loading_ns >= spent > 0:
         text += f"; for {_part(times.loading_ns / times.idle_ns)} of that, the host loads data"
     elif cause == _AROUND:
         text += f"; {_part(spent / times.idle_ns)} of that is before the first work or after the"

@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("random")
 
 
-def made(folder, work, *others):
+def made(folder, work, *others, more=()):
     events = [event("cuda_sync", "Stream Sync", 0, 90, tid=7, stream=7)]
     events.append(call(20, 40, name="cudaStreamSynchronize"))
     for number, (kind, start, length, stream, launch) in enumerate(work, 1):
@@ -52,7 +52,7 @@ def made(folder, work, *others):
             # On threads of their own; every other one beside the call that waits.
             thread = 1 if number % 2 else 100 + number
             events.append(call(at, at + lasts, correlation, tid=thread))
-    return load(folder, events, *others)
+    return load(folder, [*events, *more], *others)
 
 
 def members(work, window):
@@ -151,12 +151,42 @@ def test_causes_of_idle_time_add_up(folder, work, window, delay):
         assert gaps[f"{cause}_ns"].sum() == time
 
 
-@given(APART, st.integers(0, 30))
-def test_causes_of_idle_time_are_those_of_each_instant(folder, work, delay):
+#: Of what threads do the first counts: 0 is the call that waits.
+DOES = {
+    1: ("cpu_op", "enumerate(DataLoader)"),
+    2: ("cpu_op", "aten::mm"),
+    3: ("python_function", "train.py(1): step"),
+}
+CAUSES = ("sync_wait", "host_data_loading", "host_operator", "host_python", "host_nothing")
+HOST = st.tuples(
+    st.sampled_from(list(DOES)), st.integers(0, 60), st.integers(1, 15), st.integers(1, 4)
+)
+
+
+@given(APART, st.lists(HOST, max_size=8), st.integers(0, 30))
+def test_causes_of_idle_time_are_those_of_each_instant(folder, work, host, delay):
     busy = {at for _, start, length, _, _ in work for at in range(start, start + length)}
     first = min(start for _, start, _, _, _ in work)
     last = max(start + length for _, start, length, _, _ in work)
     ends = {start: number for number, (_, start, _, _, _) in enumerate(work, 1)}
+    launching = {
+        number: 1 if number % 2 else 100 + number
+        for number, (_, _, _, _, launch) in enumerate(work, 1)
+        if launch is not None
+    }
+    does = [(0, 20, 40, 1), *((what, at, at + lasts, 100 + k) for what, at, lasts, k in host)]
+    does += [(2, *(work[k - 1][4][0], sum(work[k - 1][4])), tid) for k, tid in launching.items()]
+    events = [
+        event(*DOES[what], start, end, pid=10, tid=tid)
+        for what, start, end, tid in does[1 : 1 + len(host)]
+    ]
+    # Of threads that launch work.
+    does = [one for one in does if one[3] in launching.values()]
+
+    def doing(instant, tid):
+        of = [(one[3] != tid, one[0]) for one in does if one[1] <= instant < one[2]]
+        return CAUSES[min(of)[1]] if of else "host_nothing"
+
     expected = Counter()
     for instant in set(range(first, last)) - busy:
         before = next((at + 1 for at in range(instant, first - 1, -1) if at in busy), first)
@@ -166,7 +196,7 @@ def test_causes_of_idle_time_are_those_of_each_instant(folder, work, delay):
         if launch is None:
             cause = "unknown"
         elif instant < launch[0]:
-            cause = "sync_wait" if number % 2 and 20 <= instant < 40 else "host_wait"
+            cause = doing(instant, launching[number])
         elif instant < sum(launch):
             cause = "launch_call"
         elif sum(launch) > before:
@@ -174,7 +204,9 @@ def test_causes_of_idle_time_are_those_of_each_instant(folder, work, delay):
         else:
             cause = "kernel_wait" if after - before < delay else "blocked"
         expected[cause] += 1
-    frame = device_idle_breakdown(made(folder, work), consecutive_kernel_delay_ns=delay)
+    frame = device_idle_breakdown(
+        made(folder, work, more=events), consecutive_kernel_delay_ns=delay
+    )
     got = dict(zip(frame["idle_category"], frame["idle_ns"], strict=True))
     assert {cause: time for cause, time in got.items() if time} == expected
 

@@ -69,7 +69,7 @@ def idle(ranks=(0,), streams=(7, 20)) -> pd.DataFrame:
 
 def device_idle() -> pd.DataFrame:
     names = ["rank", "idle_category", "idle_ns", "gaps", "idle_share", "max_ns"]
-    rows = [(0, "sync_wait", 10, 1, 0.1, 10), (0, "blocked", 90, 2, 0.9, 60)]
+    rows = [(0, "sync_wait", 10, 1, 0.1, 10), (0, "unknown", 90, 2, 0.9, 60)]
     return pd.DataFrame(rows, columns=names)
 
 

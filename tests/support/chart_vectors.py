@@ -44,7 +44,7 @@ def cases() -> list[tuple[str, str, pd.DataFrame]]:
     still.loc[still["rank"] == 1, ["idle_ns", "idle_share"]] = 0
     found.append(("idle of a rank that never is", "idle", still))
     few = panel_frames.made(2)["idle"]
-    few = few[few["idle_category"].isin(["host_wait", "kernel_wait"])].reset_index(drop=True)
+    few = few[few["idle_category"].isin(["host_operator", "kernel_wait"])].reset_index(drop=True)
     found.append(("idle of two causes", "idle", few))
     return found
 

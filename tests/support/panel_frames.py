@@ -79,8 +79,11 @@ def made(ranks: int, bins: int = 120) -> dict[str, pd.DataFrame]:
             "compute_ns": compute,
         }
     )
-    causes = ("sync_wait", "host_wait", "launch_call", "launch_latency", "kernel_wait", "other")
-    parts = draw.dirichlet((1, 20, 3, 2, 2, 0.5), ranks)
+    causes = (
+        "sync_wait", "host_data_loading", "host_operator", "host_python", "host_nothing",
+        "launch_call", "launch_latency", "kernel_wait", "stream_wait", "blocked", "unknown",
+    )  # fmt: skip
+    parts = draw.dirichlet((1, 8, 8, 3, 1, 3, 2, 2, 1, 0.5, 0.5), ranks)
     idle_ns = breakdown["idle_ns"].to_numpy()
     idle = pd.DataFrame(
         {

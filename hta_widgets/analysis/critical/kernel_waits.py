@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+
+from hta_widgets.analysis.device_idle import STREAM_WAITS
 
 from .ends import Ends
 from .nodes import Nodes, busy_rows
@@ -17,7 +18,6 @@ __all__ = ["inferred_kernel_waits"]
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 
-_WAIT: Final = re.compile(r"(cuda|hip|cu|mu|aclrt)StreamWaitEvent\w*", re.IGNORECASE)
 #: A kernel that was held back starts within this time after what held it has ended.
 _LATENCY_NS: Final = 10_000
 #: How many pieces of work that ended within it are looked at.
@@ -63,7 +63,7 @@ def _asked_to_wait(nodes: Nodes, rows: Ints, call: Ints) -> Ints:
     before = np.full(len(rows), -1, dtype=np.int64)
     same = table.track[rows[order[1:]]] == table.track[rows[order[:-1]]]
     before[order[1:]] = np.where(same, called[order[:-1]], -1)
-    waits = nodes.host[named(trace, nodes.host, _WAIT.fullmatch)]
+    waits = nodes.host[named(trace, nodes.host, STREAM_WAITS.fullmatch)]
     if not len(waits):
         return np.full(len(rows), -1, dtype=np.int64)
     asked_ns = table.start_ns[waits]

@@ -31,6 +31,23 @@ export class Cover {
     return new Cover(shrunk(pieces, count), shrunk(prefix, count + 1));
   }
 
+  /** What this or the other covers. */
+  with(other: Cover): Cover {
+    const order = new Float64Array(this.starts.length + other.starts.length);
+    const ends = new Float64Array(order.length);
+    let [mine, theirs] = [0, 0];
+    for (let i = 0; i < order.length; i += 1) {
+      const isMine =
+        theirs === other.starts.length ||
+        (mine < this.starts.length && this.starts[mine]! <= other.starts[theirs]!);
+      order[i] = isMine ? this.starts[mine]! : other.starts[theirs]!;
+      ends[i] = isMine ? this.end(mine) : other.end(theirs);
+      if (isMine) mine += 1;
+      else theirs += 1;
+    }
+    return Cover.of(order, ends);
+  }
+
   /** Covered time before one instant. */
   before(time: number): number {
     return this.reached(countBelow(this.starts, time), time);

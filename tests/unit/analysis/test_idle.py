@@ -113,9 +113,13 @@ def test_a_category_without_gaps_has_no_statistics(tmp_path):
 def device(tmp_path):
     rank = [
         kernel(1000, 2000, launch=1), call(900, 950, 1),
-        # 2000 - 10,000: the host waits for the device until 2300, does other things until 5000,
-        # launches until 6000, and the kernel starts at 10,000.
+        # 2000 - 10,000: the host waits for the device until 2300, loads data until 3500, is inside
+        # an operator until 4300, inside a Python function until 4800, does nothing recorded until
+        # 5000, launches until 6000, and the kernel starts at 10,000.
         call(1200, 2300, name="cudaStreamSynchronize"),
+        event("user_annotation", "enumerate(DataLoader)#_Iter.__next__", 1100, 3500, pid=10),
+        event("cpu_op", "aten::stack", 2500, 4300, pid=10),
+        event("python_function", "dataloader_test/train.py(3): step", 1000, 4800, pid=10),
         kernel(10_000, 11_000, launch=2), call(5000, 6000, 2),
         # 11,000 - 11,500: launched long ago.
         kernel(11_500, 20_000, launch=3, stream=8), call(6100, 6200, 3),
@@ -140,15 +144,21 @@ def test_each_nanosecond_without_work_has_one_cause(device):
     frame = device_idle_breakdown(device).set_index("idle_category")
     assert frame["idle_ns"].to_dict() == {
         "sync_wait": 300,
-        "host_wait": 2700 + 400,
+        "host_data_loading": 1200,
+        "host_operator": 800,
+        "host_python": 500,
+        "host_nothing": 200 + 400,
         "launch_call": 1000 + 30 + 50,
         "launch_latency": 4000 + 20 + 550,
         "kernel_wait": 500,
+        "stream_wait": 0,
         "blocked": 40_000,
         "unknown": 700,
     }
-    assert frame["gaps"].tolist() == [1, 2, 3, 3, 1, 1, 1]
-    assert frame["max_ns"].tolist() == [300, 2700, 1000, 4000, 500, 40_000, 700]
+    assert frame["gaps"].tolist() == [1, 1, 1, 1, 2, 3, 3, 1, 0, 1, 1]
+    assert frame["max_ns"].tolist() == [
+        300, 1200, 800, 500, 400, 1000, 4000, 500, 0, 40_000, 700,
+    ]  # fmt: skip
     assert frame["idle_share"].sum() == pytest.approx(1)
     assert frame["idle_ns"].sum() == temporal_breakdown(device)["idle_ns"].sum()
 
@@ -161,8 +171,10 @@ def test_gaps_one_by_one(device):
         "launch_latency", "kernel_wait", "blocked", "launch_call", "unknown", "launch_latency",
     ]  # fmt: skip
     assert frame["next_name"].tolist() == ["gemm", "gemm", "Memcpy HtoD", "gemm", "gemm", "gemm"]
-    parts = [column for column in frame.columns if column.endswith("_ns")][2:]
+    *parts, host = [column for column in frame.columns if column.endswith("_ns")][2:]
     assert (frame[parts].sum(axis=1) == frame["dur_ns"]).all()
+    assert frame[host].tolist() == [2700, 0, 0, 0, 0, 400]
+    assert (frame.filter(regex="^host_(?!wait)").sum(axis=1) == frame[host]).all()
     events = device.events()
     launch = events.iloc[frame["launch_id"].iloc[-1]]
     assert (launch["start_ns"], launch["name"]) == (61_400, "cudaLaunchKernel")
@@ -192,7 +204,9 @@ def test_a_window_within_a_gap_is_idle_for_what_the_whole_gap_is(device):
     row = temporal_breakdown(device, window=window).iloc[0]
     assert (row["span_ns"], row["idle_ns"], row["idle_pct"]) == (1500, 1500, 100.0)
     frame = device_idle_breakdown(device, window=window).set_index("idle_category")["idle_ns"]
-    assert frame[frame > 0].to_dict() == {"host_wait": 1000, "launch_call": 500}
+    assert frame[frame > 0].to_dict() == {
+        "host_operator": 300, "host_python": 500, "host_nothing": 200, "launch_call": 500,
+    }  # fmt: skip
     gap = device_idle_gaps(device, window=window).iloc[0]
     assert (gap["start_ns"], gap["dur_ns"], gap["next_name"]) == (4000, 1500, "gemm")
     # A part of a long gap is not short.
@@ -204,10 +218,41 @@ def test_a_window_within_a_gap_is_idle_for_what_the_whole_gap_is(device):
 def test_causes_need_no_selected_launches(device):
     selection = device.select("stream == 8")
     frame = device_idle_breakdown(device, selection=selection).set_index("idle_category")
-    # 20,000 to 62,000, launched at 61,400.
-    assert frame["idle_ns"].to_dict() == {
-        "sync_wait": 0, "host_wait": 41_400, "launch_call": 50, "launch_latency": 550,
-        "kernel_wait": 0, "blocked": 0, "unknown": 0,
+    # 20,000 to 62,000, launched at 61,400; a call of 130 from 60,000 on launches other work.
+    assert frame["idle_ns"][frame["idle_ns"] > 0].to_dict() == {
+        "host_operator": 130, "host_nothing": 41_270, "launch_call": 50, "launch_latency": 550,
+    }  # fmt: skip
+
+
+def test_work_behind_a_stream_wait_is_told_from_what_does_not_start(tmp_path):
+    rank = [
+        kernel(0, 1000, launch=1), call(-200, -190, 1),
+        # Both are queued before their gaps; only the first is behind the wait.
+        call(100, 110, name="cudaStreamWaitEvent"),
+        kernel(50_000, 51_000, launch=2, stream=20), call(200, 210, 2),
+        kernel(151_000, 152_000, launch=3), call(220, 230, 3),
+        # Another thread's wait says nothing.
+        call(240, 250, name="cudaStreamWaitEvent", tid=3),
+        kernel(192_000, 193_000, launch=4), call(260, 270, 4),
+    ]  # fmt: skip
+    frame = device_idle_breakdown(load(tmp_path, rank)).set_index("idle_category")["idle_ns"]
+    assert frame[frame > 0].to_dict() == {"stream_wait": 49_000, "blocked": 100_000 + 40_000}
+
+
+def test_what_another_thread_does_counts_while_that_of_the_launch_does_nothing(tmp_path):
+    # A backward pass begins on a thread of its own, while the main thread loads data.
+    rank = [
+        kernel(0, 1000, launch=1), call(-200, -190, 1),
+        event("user_annotation", "enumerate(DataLoader)", 2000, 5000, pid=10, tid=1),
+        event("cpu_op", "autograd::engine", 4000, 7000, pid=10, tid=2),
+        # This thread launches nothing.
+        event("cpu_op", "pin_memory", 0, 9000, pid=10, tid=3),
+        kernel(8000, 9000, launch=2), call(7500, 7600, 2, tid=2),
+    ]  # fmt: skip
+    frame = device_idle_breakdown(load(tmp_path, rank)).set_index("idle_category")["idle_ns"]
+    assert frame[frame > 0].to_dict() == {
+        "host_data_loading": 2000, "host_operator": 3000, "host_nothing": 1500,
+        "launch_call": 100, "launch_latency": 400,
     }  # fmt: skip
 
 

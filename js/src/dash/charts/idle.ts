@@ -6,21 +6,32 @@ import type { PanelFrame } from "../types";
 import { type Inside, numbers, type RowsContent, texts } from "./content";
 import { extremes, niceTicks, noteOf, sentences, unmatched } from "./phrases";
 
-/** In the order of the sheet's marks (`charts/idle.py`). */
-const CAUSES = [
-  "host_wait",
+/** All there are, in the order in which they follow each other within a gap (`IDLE_CATEGORIES`). */
+export const CAUSES = [
   "sync_wait",
+  "host_data_loading",
+  "host_operator",
+  "host_python",
+  "host_nothing",
   "launch_call",
   "launch_latency",
   "kernel_wait",
+  "stream_wait",
   "blocked",
-  "other",
+  "unknown",
 ] as const;
 
 const MEANING: Readonly<Record<string, string>> = {
-  host_wait: "host wait: the launch came after the previous kernel's end",
   kernel_wait: "kernel wait: launched in time, a short gap",
 };
+
+/** What people read of a cause: `host: data loading`. */
+function words(name: string): string {
+  const [head, ...rest] = name.split("_");
+  const does = rest.join(" ");
+  if (head !== "host") return name.replaceAll("_", " ");
+  return `host: ${does === "python" ? "Python" : does === "nothing" ? "nothing recorded" : does}`;
+}
 
 export function idle(frame: PanelFrame, theme: Theme): RowsContent | string {
   const ns = numbers(frame, "idle_ns");
@@ -38,9 +49,12 @@ export function idle(frame: PanelFrame, theme: Theme): RowsContent | string {
   const right: number[] = [];
   const inside: Inside[] = [];
   const plain: Readonly<Record<string, string>> = {
-    host_wait: theme.onKind.cpu,
     sync_wait: theme.onKind.sync,
-    other: theme.ink2,
+    host_data_loading: theme.onKind.cpu,
+    host_operator: theme.ink,
+    host_python: theme.ink,
+    host_nothing: theme.ink,
+    unknown: theme.ink2,
   };
   const parts = ranks.map((): number[] => []);
   ns.forEach((each, at) => {
@@ -59,7 +73,6 @@ export function idle(frame: PanelFrame, theme: Theme): RowsContent | string {
   const kept = CAUSES.map((name, mark) => ({ name, mark })).filter(({ name }) =>
     category.some((each, at) => each === name && ns[at]! > 0),
   );
-  const words = (name: string): string => name.replaceAll("_", " ");
   const names = ranks.map((rank) => `rank ${rank}`);
   const most = Math.max(...total) || 1;
   const ticks = niceTicks(most, 3);

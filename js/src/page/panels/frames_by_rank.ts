@@ -2,8 +2,9 @@
 
 import type { PanelFrame, Value } from "../../dash/types";
 import type { PhasesHeader } from "../document";
+import { CAUSES } from "../../dash/charts/idle";
 import { busyTimes, exactly, overlap, spanOf } from "./busy_times";
-import { CATEGORIES, idle } from "./idle";
+import { idle } from "./idle";
 import {
   matchedKinds,
   NO_LAUNCHES,
@@ -123,7 +124,7 @@ export function idleCauses(parts: readonly Part[]): PanelFrame {
   for (const part of at) {
     const { time, gaps } = idle(part);
     const whole = time.reduce((sum, one) => sum + one, 0);
-    CATEGORIES.forEach((category, k) => {
+    CAUSES.forEach((category, k) => {
       put(columns, {
         rank: part.rank.number,
         idle_category: category,

@@ -1,27 +1,26 @@
 /** Why a rank's device as a whole waits: the gaps in which none of its streams works, by cause. */
 
+import { CAUSES as CATEGORIES } from "../../dash/charts/idle";
 import { countBelow, countUpTo } from "../sorted";
 import { Cover } from "../spans";
 import { ofAllTimes, type Part } from "./part";
 import type { PanelRank } from "./panel_rank";
 
-/** In the order in which they follow each other within a gap. */
-export const CATEGORIES = [
-  "sync_wait",
-  "host_wait",
-  "launch_call",
-  "launch_latency",
-  "kernel_wait",
-  "blocked",
-  "unknown",
-] as const;
-const [SYNC, HOST, CALL, LATENCY, KERNEL, BLOCKED, UNKNOWN] = [0, 1, 2, 3, 4, 5, 6];
+/** The first are what a thread may do before it launches; of several at a time the first counts. */
+const ACTIVITIES = 4;
+const [SYNC, LOADING, OPERATOR, PYTHON, NOTHING] = [0, 1, 2, 3, 4];
+const [CALL, LATENCY, KERNEL, STREAM, BLOCKED, UNKNOWN] = [5, 6, 7, 8, 9, 10];
 
 /** What a device takes from one kernel to the next is shorter. */
 const SHORT_NS = 30_000;
 
 /** Calls in which a host thread waits for its device. */
 const WAITS = /synchroni[sz]e|^(cuda|cu|hip|musa)Memcpy(?!.*Async)/i;
+/** Calls that make a stream wait for work of another one. */
+const STREAM_WAITS = /^(?:(cuda|hip|cu|mu|aclrt)StreamWaitEvent\w*)$/i;
+/** Names of what loads data; folders of Python files do not count. */
+const DATA_LOADING = /data_?load|DataLoader|data_?iter|next_batch/i;
+const FOLDERS = /^.*[/\\](?=[^/\\]+\.py\(\d+\): )/;
 const CALL_CATEGORY = /^(?:(.+_)?(runtime|driver))$/i;
 
 export interface Idle {
@@ -46,13 +45,13 @@ export class Gaps {
   /** By gap and category: what all gaps before it hold. */
   private readonly time: Float64Array;
   private readonly count: Int32Array;
-  private readonly waits: HostWaits;
+  private readonly host: HostTime;
   private readonly rank: PanelRank;
 
   /** Of a part of all times. */
   constructor(part: Part) {
     this.rank = part.rank;
-    this.waits = hostWaits(part.rank);
+    this.host = hostTime(part.rank);
     const size = CATEGORIES.length;
     // Each gap ends with the start of other work.
     const most = part.rank.work.row.length + 1;
@@ -114,13 +113,15 @@ export class Gaps {
     const began = clamped(callStart[next]!, start, end);
     const returned = callEnd[next]!;
     const left = clamped(returned, began, end);
-    const waited = began > start ? this.waits.between(call[next]!, start, began) : 0;
-    put(SYNC, waited);
-    put(HOST, began - start - waited);
+    if (began > start) {
+      const spent = this.host.between(call[next]!, start, began);
+      spent.forEach((time, activity) => put(activity, time));
+      put(NOTHING, began - start - spent.reduce((sum, time) => sum + time, 0));
+    }
     put(CALL, left - began);
-    const isShort = this.end[gap]! - this.start[gap]! < SHORT_NS;
     if (returned > this.start[gap]!) put(LATENCY, end - left);
-    else put(isShort ? KERNEL : BLOCKED, end - start);
+    else if (this.end[gap]! - this.start[gap]! < SHORT_NS) put(KERNEL, end - start);
+    else put(this.host.isBehindWait(call[next]!) ? STREAM : BLOCKED, end - start);
   }
 }
 
@@ -165,46 +166,127 @@ function earliestCalled(rank: PanelRank, at: number, member: (i: number) => bool
   return best;
 }
 
-/** When host threads wait for the device. */
-class HostWaits {
-  private readonly covers = new Map<string, Cover>();
+/** What the threads that launch work do. */
+class HostTime {
+  /** By thread: covers of which each has those before it, its own activities and those of all. */
+  private readonly levels = new Map<string, Cover[]>();
+  /** Calls that launch the first work of their thread after a stream was made to wait. */
+  private readonly behind = new Set<number>();
 
   constructor(private readonly rank: PanelRank) {
-    const { rank: own, names } = rank;
+    const { rank: own, work } = rank;
     const { type, start, dur, lane } = own.events;
-    const waits = Uint8Array.from(own.header.types, ([name, category]) =>
-      CALL_CATEGORY.test(names.category(category)) && WAITS.test(names.full(name)) ? 1 : 0,
-    );
-    const threads = new Map<string, number[]>();
-    for (let row = 0; row < type.length; row += 1) {
-      if (waits[type[row]!] === 0 || !(dur[row]! > 0)) continue;
-      const key = own.trackAt(lane[row]!)?.key ?? "";
-      const known = threads.get(key);
-      if (known === undefined) threads.set(key, [row]);
-      else known.push(row);
+    const calls = [...new Set(work.call)].filter((call) => call >= 0).sort((a, b) => a - b);
+    const callsOf = new Map<string, number[]>();
+    const rows = new Map<string, number[][]>();
+    for (const call of calls) {
+      const thread = this.threadOf(call);
+      put(callsOf, thread, call);
+      if (!rows.has(thread)) rows.set(thread, fourLists());
     }
-    for (const [key, rows] of threads) {
-      const starts = Float64Array.from(rows, (row) => start[row]!);
-      const ends = Float64Array.from(rows, (row) => start[row]! + dur[row]!);
-      this.covers.set(key, Cover.of(starts, ends));
+    const activities = this.activitiesOfTypes();
+    const waits = this.streamWaits();
+    const all = fourLists();
+    const waitsOf = new Map<string, number[]>();
+    const streams = own.streams();
+    for (let row = 0; row < type.length; row += 1) {
+      const does = activities[type[row]!]!;
+      const isWait = waits[type[row]!] === 1;
+      if ((does === 0 && !isWait) || streams[row]! >= 0) continue;
+      const thread = own.trackAt(lane[row]!)?.key ?? "";
+      const lists = rows.get(thread);
+      if (lists === undefined) continue;
+      if (isWait) put(waitsOf, thread, row);
+      if (!(dur[row]! > 0)) continue;
+      for (let activity = 0; activity < ACTIVITIES; activity += 1) {
+        if (((does >> activity) & 1) === 0) continue;
+        lists[activity]!.push(row);
+        all[activity]!.push(row);
+      }
+    }
+    const covered = (some: number[]): Cover =>
+      Cover.of(
+        Float64Array.from(some, (row) => start[row]!),
+        Float64Array.from(some, (row) => start[row]! + dur[row]!),
+      );
+    const shared = all.map(covered);
+    for (const [thread, lists] of rows) {
+      const levels: Cover[] = [];
+      for (const cover of [...lists.map(covered), ...shared]) {
+        levels.push(levels.length === 0 ? cover : levels.at(-1)!.with(cover));
+      }
+      this.levels.set(thread, levels);
+    }
+    for (const [thread, some] of waitsOf) {
+      const own = callsOf.get(thread)!;
+      const starts = Float64Array.from(own, (call) => start[call]!);
+      for (const row of some) {
+        const next = own[countBelow(starts, start[row]!)];
+        if (next !== undefined) this.behind.add(next);
+      }
     }
   }
 
-  /** How long the thread of a call waits between two instants. */
-  between(call: number, start: number, end: number): number {
-    if (this.covers.size === 0) return 0;
+  private threadOf(call: number): string {
     const { rank } = this.rank;
-    const cover = this.covers.get(rank.trackAt(rank.events.lane[call]!)?.key ?? "");
-    return cover === undefined ? 0 : cover.within(start, end);
+    return rank.trackAt(rank.events.lane[call]!)?.key ?? "";
+  }
+
+  /** Of each type of events a bit for each activity that it is one of. */
+  private activitiesOfTypes(): Uint8Array {
+    const { rank, names } = this.rank;
+    return Uint8Array.from(rank.header.types, ([nameCode, categoryCode, kind]) => {
+      const [name, category] = [names.full(nameCode), names.category(categoryCode)];
+      const isCpu = names.kind(kind) === "cpu";
+      const isPython = category === "python_function";
+      return (
+        (CALL_CATEGORY.test(category) && WAITS.test(name) ? 1 << SYNC : 0) |
+        (DATA_LOADING.test(name.replace(FOLDERS, "")) ? 1 << LOADING : 0) |
+        (isCpu ? 1 << (isPython ? PYTHON : OPERATOR) : 0)
+      );
+    });
+  }
+
+  private streamWaits(): Uint8Array {
+    const { rank, names } = this.rank;
+    return Uint8Array.from(rank.header.types, ([name]) =>
+      STREAM_WAITS.test(names.full(name)) ? 1 : 0,
+    );
+  }
+
+  /** How long the thread of a call does each activity between two instants. */
+  between(call: number, start: number, end: number): number[] {
+    const spent = new Array<number>(ACTIVITIES).fill(0);
+    let below = 0;
+    this.levels.get(this.threadOf(call))?.forEach((cover, level) => {
+      const reached = cover.within(start, end);
+      spent[level % ACTIVITIES]! += reached - below;
+      below = reached;
+    });
+    return spent;
+  }
+
+  isBehindWait(call: number): boolean {
+    return this.behind.has(call);
   }
 }
 
-const KNOWN = new WeakMap<PanelRank, HostWaits>();
+function fourLists(): number[][] {
+  return Array.from({ length: ACTIVITIES }, () => []);
+}
 
-function hostWaits(rank: PanelRank): HostWaits {
+function put(lists: Map<string, number[]>, key: string, value: number): void {
+  const known = lists.get(key);
+  if (known === undefined) lists.set(key, [value]);
+  else known.push(value);
+}
+
+const KNOWN = new WeakMap<PanelRank, HostTime>();
+
+function hostTime(rank: PanelRank): HostTime {
   let found = KNOWN.get(rank);
   if (found === undefined) {
-    found = new HostWaits(rank);
+    found = new HostTime(rank);
     KNOWN.set(rank, found);
   }
   return found;
