@@ -75,7 +75,10 @@ def open_file(path: str | Path) -> BinaryIO:
     try:
         return Path(path).open("rb")
     except FileNotFoundError:
-        raise TraceError("does not exist", path=path, remedy="Check the path.") from None
+        remedy = "Check the path."
+        if Path(path).name == "demo-job":
+            remedy = f"The command `hta-widgets demo {path}` writes one."
+        raise TraceError("does not exist", path=path, remedy=remedy) from None
     except PermissionError:
         raise TraceError(
             "may not be read by this user", path=path, remedy="Check its permissions."

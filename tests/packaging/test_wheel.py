@@ -1,9 +1,13 @@
 """What is shipped: built once, complete, and of use on a machine without Node."""
 
+import importlib.util
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import venv
 import zipfile
@@ -33,6 +37,20 @@ assert hw.__version__ == VERSION, hw.__version__
 state = hw.Timeline(traces).get_state()
 assert len(str(state["_esm"])) > 1000 and "export" in str(state["_esm"]), "no front end"
 print("fine")
+"""
+
+#: Does what stands in README.md, in order: shell blocks, and Python blocks as one session.
+READER = """
+import importlib, json, subprocess, sys
+names = {"__name__": "__main__"}
+for line, language, code in json.load(sys.stdin):
+    print(f"README.md:{line}", flush=True)
+    if language == "sh":
+        subprocess.run(["bash", "-euo", "pipefail", "-c", code], check=True)
+    else:
+        importlib.invalidate_caches()
+        exec(compile("\\n" * line + code, "README.md", "exec"), names)
+print("from", names["hw"].__file__)
 """
 
 
@@ -110,3 +128,45 @@ def test_wheel_works_in_a_clean_environment_without_node(dist, tmp_path):
     assert run(bin_ / "python", "-W", "error", "-c", use, cwd=tmp_path, env=env) == "fine\n"
     summary = run(bin_ / "hta-widgets", "summary", "trace.json", cwd=tmp_path, env=env)
     assert "kineto" in summary
+
+
+def environment_without_us(folder: Path) -> Path:
+    """Make an environment with all that is installed here but this package; return its programs."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    (site,) = (folder / "lib").glob("python*/site-packages")
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if "hta_widgets" not in entry.name and not (site / entry.name).exists():
+            (site / entry.name).symlink_to(entry)
+    pip = folder / "bin/pip"
+    pip.write_text(f'#!/bin/sh\nexec "{folder}/bin/python" -m pip "$@"\n')
+    pip.chmod(0o755)
+    return folder / "bin"
+
+
+def test_each_line_of_the_readme_works_in_an_empty_folder(dist, repo, tmp_path):
+    bin_ = environment_without_us(tmp_path / "env")
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    shutil.copy(only(dist, "*.whl"), folder)
+    text = (repo / "README.md").read_text("utf-8").partition("## In a checkout")[0]
+    has_torch = importlib.util.find_spec("torch") is not None
+    blocks = [
+        (text.count("\n", 0, found.start(2)), found[1], found[2])
+        for found in re.finditer(r"^```(\w+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+        if has_torch or "import torch" not in found[2]
+    ]
+    assert {language for _, language, _ in blocks} == {"sh", "python"}
+    assert "hta-widgets demo demo-job" in blocks[0][2]
+    env = {"PATH": f"{bin_}:/usr/bin:/bin", "HOME": str(tmp_path), "PIP_NO_INDEX": "1"}
+    # A browser that opens nothing.
+    env |= {"BROWSER": "true", "HTA_WIDGETS_CACHE": str(tmp_path / "cache")}
+    said = run(bin_ / "python", "-c", READER, cwd=folder, env=env, input=json.dumps(blocks))
+    assert f"from {tmp_path}/env/lib" in said
+    assert "rank 5 is a straggler" in said
+    assert f"{(folder / 'report.html').as_uri()} (" in said
+    left = {path.name for path in folder.iterdir() if not path.name.endswith(".whl")}
+    wanted = {"demo-job", "demo-job_truth.json", "report.html", "window.json.gz", "window.svg"}
+    assert left >= wanted | {"part.json.gz", "slower-job", "diff.html"}
+    if has_torch:
+        traces = [path.name for path in (folder / "my-job").iterdir()]
+        assert traces == ["rank-0.json.gz"]

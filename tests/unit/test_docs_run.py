@@ -1,7 +1,7 @@
 """The code in documents runs, on a small job."""
 
 import gzip
-import importlib
+import importlib.util
 import json
 import re
 import shutil
@@ -58,6 +58,8 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(page, repo, job, tmp_path, m
     assert found
     try:
         for line, code in found:
+            if "import torch" in code and importlib.util.find_spec("torch") is None:
+                continue
             # Lines of a failure are those of the page.
             exec(compile("\n" * line + code, page, "exec"), names)
     finally:

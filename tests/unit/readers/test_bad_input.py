@@ -57,6 +57,12 @@ def test_missing_path(tmp_path):
         hw.load(tmp_path / "nowhere.json")
 
 
+def test_the_example_of_the_readme_is_missing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(hw.TraceError, match=r"does not exist.*`hta-widgets demo demo-job` writes"):
+        hw.load("demo-job")
+
+
 def test_empty_directory(tmp_path):
     with pytest.raises(hw.TraceError, match="holds no files"):
         hw.load(tmp_path)
