@@ -14,10 +14,11 @@ _STEP = "ProfilerStep"
 _ANNOTATION = KINDS.index("annotation")
 
 
-def without_last_step(traces: TraceSet) -> TraceSet:
+def without_last_step(traces: TraceSet, *, keep_last: bool = False) -> TraceSet:
     """Return the set without the last step of each rank.
 
-    Kept are the host's events that start before the last ``ProfilerStep`` on the host does, and
+    Kept are the host's events that start before the last ``ProfilerStep`` on the host does (with
+    `keep_last` all of them), and
     the device's whose launch is kept. Device events whose launch the file does not hold belong
     to no step; they are left out as well, and `.problems` counts them. Where fewer than two
     different steps occur over all ranks, and on ranks without steps, all is kept.
@@ -33,7 +34,7 @@ def without_last_step(traces: TraceSet) -> TraceSet:
     problems = traces.found
     kept = []
     for trace in traces.values():
-        member = _member(trace, problems)
+        member = _member(trace, problems, keep_last=keep_last)
         kept.append(trace if member is None else trace_within(trace, member, Selection()))
     return TraceSet(kept, like=traces, problems=problems)
 
@@ -47,12 +48,12 @@ def _step_names(trace: Trace) -> list[int]:
     return found
 
 
-def _member(trace: Trace, problems: Problems) -> npt.NDArray[np.bool_] | None:
+def _member(trace: Trace, problems: Problems, *, keep_last: bool) -> npt.NDArray[np.bool_] | None:
     table = trace.table
     steps = np.isin(table.name, np.array(_step_names(trace), dtype=np.int32)) & (table.stream < 0)
     if not steps.any():
         return None
-    member: npt.NDArray[np.bool_] = table.start_ns < table.start_ns[steps].max()
+    member: npt.NDArray[np.bool_] = keep_last | (table.start_ns < table.start_ns[steps].max())
     device = np.flatnonzero((table.stream >= 0) & (table.kind != _ANNOTATION))
     call = trace.launch_of[device]
     member[device] = (call >= 0) & member[call]

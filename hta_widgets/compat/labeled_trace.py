@@ -69,12 +69,10 @@ class LabeledTrace:
         self.t: Any = HtaTrace(trace_dir=os.fspath(trace_dir)) if t is None else t
         if isinstance(self.t, HtaTrace) and not self.t.is_parsed:
             self.t.parse_traces()
-        self._traces = _trace_set(self.t)
-        self._rows = {rank: hta_rows(trace.table) for rank, trace in self._traces.items()}
-        known = self._traces if isinstance(self._traces, HtaTrace) else None
-        self._symbols = TraceSymbolTable() if known is None else known.symbol_table
-        for rank, trace in self._traces.items():
-            self._symbols.add_symbols(symbols_of(trace.table, self._rows[rank]))
+        given = _trace_set(self.t)
+        self._symbols = given.symbol_table if isinstance(given, HtaTrace) else TraceSymbolTable()
+        for trace in given.values():
+            self._symbols.add_symbols(symbols_of(trace.table, hta_rows(trace.table)))
         self.s_map = self._symbols.get_sym_index_series()
         self.s_tab = self._symbols.get_sym_table_series()
         steps = self._steps()
@@ -85,6 +83,14 @@ class LabeledTrace:
                 "iteration": steps,
             }
         )
+
+    @property
+    def _traces(self) -> TraceSet:
+        """The events as they are now: without what was dropped from the frames of `t`."""
+        given = _trace_set(self.t)
+        # HTA parses an analysis's trace anew, so that what was dropped there, and the last step,
+        # are back.
+        return given.kept if isinstance(given, HtaTrace) and not given.is_aligned else given
 
     def ranks(self) -> list[int]:
         """Return the ranks, ascending."""
@@ -121,7 +127,7 @@ class LabeledTrace:
         ValueError
             Where a rank or step is not there.
         """
-        zero_ns = first_event_ns(self._traces.values())
+        zero_ns = first_event_ns(_trace_set(self.t).values())
         frames = []
         for part in self.parts(rank, iteration, device_type):
             frame = hta_frame(part.trace, part.rows, self._symbols, zero_ns=zero_ns)
@@ -165,23 +171,25 @@ class LabeledTrace:
         device_type: DeviceType = DeviceType.ALL,
     ) -> list[Part]:
         """Return the same events as `extract_ops`, as our analyses take them."""
-        ranks = self._chosen("rank", rank, self.ranks())
+        traces = self._traces
+        ranks = self._chosen("rank", rank, traces.ranks)
         steps = self._chosen("iteration", iteration, self.iterations())
         found = []
         for key in ranks:
-            table, rows = self._traces[key].table, self._rows[key]
+            table = traces[key].table
+            rows = hta_rows(table)
             if steps:
                 rows = rows[np.isin(table.step[rows], np.array(steps, dtype=np.int64))]
             if device_type is not DeviceType.ALL:
                 device = (table.stream[rows] >= 0) & (table.kind[rows] != _ANNOTATION)
                 rows = rows[device == (device_type is DeviceType.GPU)]
-            found.append(Part(self._traces[key], rows, None, None))
+            found.append(Part(traces[key], rows, None, None))
         return found
 
     def _steps(self) -> list[int]:
         steps: set[int] = set()
-        for rank, trace in self._traces.items():
-            steps.update(np.unique(trace.table.step[self._rows[rank]]).tolist())
+        for trace in self._traces.values():
+            steps.update(np.unique(trace.table.step[hta_rows(trace.table)]).tolist())
         return sorted(steps - {-1})
 
     def _chosen(self, word: str, asked: Numbers, there: list[int]) -> list[int]:

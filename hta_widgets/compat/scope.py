@@ -26,7 +26,8 @@ def zero_ns_of(t: TraceSet) -> int:
 def asked_ranks(t: TraceSet, ranks: Iterable[int] | None) -> list[int]:
     """Return the ranks; HTA's default, rank 0, where none are named, or the first there is."""
     named = [] if ranks is None else [int(rank) for rank in ranks]
-    return named or ([0] if 0 in t else t.ranks[:1])
+    kept = kept_of(t)
+    return named or ([0] if 0 in kept else kept.ranks[:1])
 
 
 def with_attrs_of(frame: pd.DataFrame, source: pd.DataFrame) -> pd.DataFrame:

@@ -8,6 +8,7 @@ from enum import Flag, auto
 from pathlib import Path
 from typing import Literal
 
+from hta_widgets.compat.scope import kept_of
 from hta_widgets.export.counters import add_counters
 from hta_widgets.model import TraceSet
 
@@ -44,7 +45,9 @@ def write_traces_with_counters(
         source = Path(traces[rank].path).name
         stem = source.removesuffix(".gz").removesuffix(".json")
         ending = ".json.gz" if source.endswith(".gz") else ".json"
-        report = add_counters(traces, folder / f"{stem}{word}{ending}", kinds=kinds, ranks=[rank])
+        report = add_counters(
+            kept_of(traces), folder / f"{stem}{word}{ending}", kinds=kinds, ranks=[rank]
+        )
         written.append(Path(report.path))
         print(f"rank {rank} with counters: {report.path}")  # noqa: T201 - says where it went
     return written

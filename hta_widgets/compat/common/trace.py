@@ -5,59 +5,39 @@ from __future__ import annotations
 import gzip
 import json
 import weakref
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
+from hta_widgets.compat.common.frames import REMEDY, Frames
 from hta_widgets.compat.configs.default_values import DEFAULT_TRACE_DIR
 from hta_widgets.compat.configs.parser_config import ParserConfig
 from hta_widgets.compat.hta_frame import first_event_ns, hta_frame, hta_rows, symbols_of
 from hta_widgets.compat.kept_steps import without_last_step
 from hta_widgets.compat.utils.utils import normalize_path
 from hta_widgets.errors import TraceError
-from hta_widgets.model import TraceSet
+from hta_widgets.model import Problems, Selection, TraceSet
+from hta_widgets.model.subset import trace_within
 from hta_widgets.readers import load
+from hta_widgets.readers.discovery import find_files
 
-from .trace_file import patterns_of, read_trace, trace_files_in
+from .trace_file import (
+    create_rank_to_trace_dict,
+    patterns_of,
+    read_trace,
+    trace_files_in,
+    warn_of_ranks,
+)
 from .trace_symbol_table import TraceSymbolTable, decode_symbol_id_to_symbol_name
 
 __all__ = ["Trace", "TraceSymbolTable", "get_cpu_gpu_correlation", "owner_of"]
 
 _OWNERS: weakref.WeakKeyDictionary[TraceSymbolTable, weakref.ref[Trace]]
 _OWNERS = weakref.WeakKeyDictionary()
-
-
-class Frames(MutableMapping[int, pd.DataFrame]):
-    """A frame per rank, each built when it is first asked for, and then kept."""
-
-    def __init__(self, ranks: Iterable[int], build: Callable[[int], pd.DataFrame]) -> None:
-        self._frames: dict[int, pd.DataFrame | None] = dict.fromkeys(ranks)
-        self._build = build
-
-    def __getitem__(self, rank: int) -> pd.DataFrame:
-        frame = self._frames[rank]
-        if frame is None:
-            frame = self._frames[rank] = self._build(rank)
-        return frame
-
-    def __setitem__(self, rank: int, frame: pd.DataFrame) -> None:
-        self._frames[rank] = frame
-
-    def __delitem__(self, rank: int) -> None:
-        del self._frames[rank]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._frames)
-
-    def __len__(self) -> int:
-        return len(self._frames)
-
-    def built(self) -> list[pd.DataFrame]:
-        """Return the frames that are there already."""
-        return [frame for frame in self._frames.values() if frame is not None]
 
 
 class Trace(TraceSet):
@@ -80,17 +60,17 @@ class Trace(TraceSet):
     Attributes
     ----------
     traces : mapping of int to DataFrame
-        HTA's frames, each built when it is first asked for.
+        HTA's frames, each built when it is first asked for. HTA's analyses leave out ranks and
+        rows that were dropped here. Where values were changed they raise, since they read the
+        trace.
     symbol_table : TraceSymbolTable
         What the numbers in ``name`` and ``cat`` stand for.
     trace_files : dict of int to str
-        Files by rank; once parsed, of all ranks.
+        Files by rank. What is set here is what is parsed.
     meta_data : dict of int to dict
         The files' top-level keys by rank, and ``device_type``.
     min_ts : int or float
         Time 0 of the aligned frames, in µs, as the file of the first rank counts.
-    kept : TraceSet
-        The events that HTA's analyses look at.
     is_parsed : bool
 
     Notes
@@ -108,28 +88,24 @@ class Trace(TraceSet):
     ) -> None:
         super().__init__(())
         if trace_files is not None and not isinstance(trace_files, (dict, list, tuple)):
-            raise TraceError(
-                f"trace_files is a {type(trace_files).__name__}",
-                remedy="Give a list of files, or a dictionary of rank to file.",
-            )
+            raise _no_files(trace_files)
         self.trace_path = normalize_path(str(trace_dir))
         self.parser_config = (
             ParserConfig.get_default_cfg() if parser_config is None else (parser_config)
         )
-        self._given = trace_files
-        self.trace_files: dict[int, str] = (
-            {rank: self._located(name) for rank, name in trace_files.items()}
-            if isinstance(trace_files, dict)
-            else {}
-        )
-        self.traces: MutableMapping[int, pd.DataFrame] = {}
+        self._given: Any = trace_files
+        self._files: dict[int, str] | None = None
+        self._files_found: dict[int, str] | None = None
+        self._frames = Frames((), self._frame)
+        self.traces: MutableMapping[int, pd.DataFrame] = self._frames
         self.symbol_table = TraceSymbolTable()
         self.meta_data: dict[int, dict[str, Any]] = {}
         self.min_ts: int | float = 0
         self.is_parsed = False
-        self.kept: TraceSet = self
+        self._base: TraceSet = self
+        self._edited: tuple[int, dict[int, bytes | None], TraceSet] | None = None
         self._zero_ns = 0
-        self._aligned = False
+        self.is_aligned = False
         self._decoded: bool | None = None
 
     # --- loading ----------------------------------------------------------------------------------
@@ -179,15 +155,17 @@ class Trace(TraceSet):
         include_last_profiler_step: bool | None = False,
     ) -> None:
         """Put all ranks on one clock that starts with the first event; leave out the last step."""
-        self._aligned = True
-        self.kept = self if include_last_profiler_step else without_last_step(self)
-        self.traces = Frames(self.kept, self._frame)
+        self.is_aligned = True
+        self._base = without_last_step(self.kept, keep_last=bool(include_last_profiler_step))
+        self.traces = self._frames = Frames(self._base, self._frame)
 
     def _take(self, loaded: TraceSet) -> None:
         self._traces = {trace.rank: trace for trace in loaded.values()}
         self._origin_ns = loaded.origin_ns
         self._problems = loaded.found
-        self.trace_files = {rank: trace.path for rank, trace in self.items()}
+        found = {rank: trace.path for rank, trace in self.items()}
+        self._files_found, self._files = found, dict(found)
+        warn_of_ranks(loaded.found)
         self.meta_data = {
             rank: {**trace.metadata, "device_type": "UNKNOWN GPU"} for rank, trace in self.items()
         }
@@ -201,12 +179,39 @@ class Trace(TraceSet):
             )
         first = next(iter(self.values()), None)
         self.min_ts = _us(self._zero_ns + _own_zero_ns(first)) if first is not None else 0
-        self.kept, self._aligned, self.is_parsed = self, False, True
-        self.traces = Frames(self, self._frame)
+        self._base, self.is_aligned, self.is_parsed = self, False, True
+        self.traces = self._frames = Frames(self, self._frame)
+
+    @property
+    def trace_files(self) -> dict[int, str]:
+        """Files by rank."""
+        if self._files is None:
+            found = self._find_files()
+            self._files_found, self._files = found, dict(found)
+        return self._files
+
+    @trace_files.setter
+    def trace_files(self, files: Mapping[int, str]) -> None:
+        if not isinstance(files, Mapping):
+            raise _no_files(files)
+        self._files = dict(files)
+
+    def _find_files(self) -> dict[int, str]:
+        if isinstance(self._given, dict):
+            return {rank: self._located(name) for rank, name in self._given.items()}
+        try:
+            found = find_files(self._named(), Problems())
+        except TraceError:
+            return {}  # parsing tells why
+        return create_rank_to_trace_dict([file.path for file in found])[1]
 
     def _source(self) -> Any:
-        if isinstance(self._given, dict):
-            return self.trace_files
+        """Return what to load: the files that were set, or all that was named."""
+        if isinstance(self._given, dict) or self._files != self._files_found:
+            return {rank: self._located(name) for rank, name in self.trace_files.items()}
+        return self._named()
+
+    def _named(self) -> Any:
         if self._given is not None:
             return [self._located(name) for name in self._given]
         folder = Path(self.trace_path)
@@ -220,13 +225,54 @@ class Trace(TraceSet):
 
     # --- frames -----------------------------------------------------------------------------------
 
+    @property
+    def kept(self) -> TraceSet:
+        """The events that HTA's analyses look at: those that `traces` still holds.
+
+        Raises
+        ------
+        TraceError
+            Where values of a frame were changed, or events added.
+        """
+        frames = self.traces
+        if unknown := sorted(set(frames) - set(self._base)):
+            raise TraceError(f"traces holds rank {unknown[0]}, which was not parsed", remedy=REMEDY)
+        touched = frames.built() if isinstance(frames, Frames) else frames
+        left = {rank: self._member(rank, frame) for rank, frame in touched.items()}
+        if len(frames) == len(self._base) and all(member is None for member in left.values()):
+            return self._base
+        edits = {
+            rank: None if (member := left.get(rank)) is None else member.tobytes()
+            for rank in frames
+        }
+        if self._edited is None or self._edited[:2] != (id(self._base), edits):
+            parts = [
+                self._base[rank]
+                if (member := left.get(rank)) is None
+                else trace_within(self._base[rank], member, Selection())
+                for rank in frames
+            ]
+            found = TraceSet(parts, like=self._base, problems=self._base.found)
+            self._edited = id(self._base), edits, found
+        return self._edited[2]
+
+    def _member(self, rank: int, frame: pd.DataFrame) -> npt.NDArray[np.bool_] | None:
+        """Tell which events of a rank its frame still holds; None: all, as they were."""
+        table = self._base[rank].table
+        dropped = self._frames.dropped(rank, frame)
+        if not len(dropped):
+            return None
+        member = np.ones(len(table), dtype=bool)
+        member[hta_rows(table)[dropped]] = False
+        return member
+
     def _frame(self, rank: int) -> pd.DataFrame:
-        trace = self.kept[rank]
+        trace = self._base[rank]
         frame = hta_frame(
             trace,
             hta_rows(trace.table),
             self.symbol_table,
-            zero_ns=self._zero_ns if self._aligned else -_own_zero_ns(trace),
+            zero_ns=self._zero_ns if self.is_aligned else -_own_zero_ns(trace),
             columns=self.parser_config.get_args(),
         )
         if self._decoded is not None:
@@ -236,8 +282,8 @@ class Trace(TraceSet):
     def decode_symbol_ids(self, use_shorten_name: bool = True) -> None:
         """Add the columns ``s_name`` and ``s_cat`` to the frames, of text."""
         self._decoded = use_shorten_name
-        frames = self.traces.built() if isinstance(self.traces, Frames) else self.traces.values()
-        for frame in frames:
+        frames = self.traces.built() if isinstance(self.traces, Frames) else self.traces
+        for frame in frames.values():
             decode_symbol_id_to_symbol_name(frame, self.symbol_table, use_shorten_name)
 
     def get_trace(self, rank: int) -> pd.DataFrame:
@@ -343,6 +389,13 @@ class Trace(TraceSet):
         if args is not None:
             event["args"] = args
         return event if is_start else {**event, "bp": "e"}
+
+
+def _no_files(given: object) -> TraceError:
+    return TraceError(
+        f"trace_files is a {type(given).__name__}",
+        remedy="Give a list of files, or a dictionary of rank to file.",
+    )
 
 
 def owner_of(symbol_table: TraceSymbolTable) -> Trace | None:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import glob
 import gzip
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from hta_widgets.compat.configs.config import logger
 from hta_widgets.errors import TraceError
+from hta_widgets.model import Problems
 from hta_widgets.readers.discovery import natural_key
-from hta_widgets.readers.ranks import peek_rank
+from hta_widgets.readers.ranks import assign_ranks, peek_rank
+from hta_widgets.readers.streams import open_stream
 
 __all__ = [
     "create_rank_to_trace_dict",
@@ -21,9 +25,12 @@ __all__ = [
     "read_trace",
     "trace_files_in",
     "update_trace_rank",
+    "warn_of_ranks",
     "write_trace",
 ]
 
+_STATED = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*"?(\d+)')
+_LONGEST = 4096  # bytes from "distributedInfo" to its rank
 _ENDINGS = (".json", ".gz")
 _COUNTERS = "_with_counters.json"
 _OVERLAYS = ("overlaid_critical_path_", "overlaid_")
@@ -51,20 +58,45 @@ def patterns_of(files: Iterable[str]) -> list[str]:
 
 
 def create_rank_to_trace_dict(file_list: Iterable[str]) -> tuple[bool, dict[int, str]]:
-    """Return True, and the files by the rank that each states.
+    """Return True, and the files by rank, as `hta_widgets.load` gives them ranks.
 
-    Files that state no rank, or one that is taken, get the lowest that is free.
+    Stated ranks win. A file that states none, or one that another states, gets the rank of its
+    name or a free one, with a warning.
     """
-    found: dict[int, str] = {}
-    left: list[str] = []
-    for path in sorted(file_list, key=natural_key):
-        rank = peek_rank(path)
-        if rank is None or rank in found:
-            left.append(path)
-        else:
-            found[rank] = path
-    free = (rank for rank in range(len(found) + len(left)) if rank not in found)
-    return True, {**found, **dict(zip(list(free), left, strict=False))}
+    paths = sorted(file_list, key=natural_key)
+    problems = Problems()
+    ranks = assign_ranks(paths, [None] * len(paths), [_rank_in(path) for path in paths], problems)
+    warn_of_ranks(problems)
+    return True, dict(zip(ranks, paths, strict=True))
+
+
+def warn_of_ranks(problems: Problems) -> None:
+    """Log which files state no rank, or one that another file states, in HTA's words."""
+    words = {
+        "guessed_rank": "this trace file does not have the rank",
+        "duplicate_rank": "has the same rank",
+    }
+    for problem in problems:
+        if problem.kind in words:
+            logger.warning("%s: %s: it %s", problem.file, words[problem.kind], problem.detail)
+
+
+def _rank_in(path: str) -> int | None:
+    """Return the rank that a file states, also behind its events."""
+    rank = peek_rank(path)
+    if rank is not None:
+        return rank
+    try:
+        with open_stream(path) as stream:
+            tail = b""
+            while block := stream.read(1 << 20):
+                text = tail + block
+                if found := _STATED.search(text):
+                    return int(found[1])
+                tail = text[-_LONGEST:]
+    except TraceError:
+        pass  # loading it tells why
+    return None
 
 
 def create_rank_to_trace_dict_from_dir(trace_dir: str) -> tuple[bool, dict[int, str]]:

@@ -8,8 +8,10 @@ from support import small
 
 import hta_widgets as hw
 from hta_widgets.compat.common.trace import Trace, owner_of
+from hta_widgets.compat.common.trace_file import create_rank_to_trace_dict
 from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
 from hta_widgets.compat.configs.parser_config import ParserConfig
+from hta_widgets.compat.trace_diff import LabeledTrace
 from hta_widgets.errors import TraceError
 
 
@@ -152,6 +154,123 @@ def test_ranks_without_steps_keep_all_and_lost_launches_are_counted(tmp_path):
     problems = facade.kept.problems
     lost = problems[problems["detail"].str.contains("without a launch")]
     assert lost[["rank", "kind", "count"]].to_numpy().tolist() == [[0, "unpaired", 1]]
+
+
+@pytest.fixture
+def edited(tmp_path):
+    """Two ranks: a compute kernel of 5 µs and a copy of 2 µs each."""
+    for rank in (0, 1):
+        copy = small.event("gpu_memcpy", "Memcpy HtoD", 20_000, 22_000, pid=0, tid=7, stream=7)
+        write(tmp_path, [small.kernel(10_000, 15_000), copy], rank)
+    return hw.TraceAnalysis(trace_dir=tmp_path)
+
+
+def busy(analyzer):
+    found = analyzer.get_temporal_breakdown(visualize=False).set_index("rank")
+    return (found["compute_time(us)"] + found["non_compute_time(us)"]).to_dict()
+
+
+def test_rows_and_ranks_that_are_dropped_from_frames_are_left_out(edited):
+    assert busy(edited) == {0: 7, 1: 7}
+    traces = edited.t.traces
+    traces[0] = traces[0].query("dur > 2").assign(mine=1)
+    assert busy(edited) == {0: 5, 1: 7}
+    traces[1] = edited.t.get_trace(1).drop(index=0)
+    assert busy(edited) == {0: 5, 1: 2}
+    traces.pop(0)
+    assert busy(edited) == {1: 2}
+    assert edited.t.get_ranks() == edited.kept.ranks == [1]
+    assert edited.get_idle_time_breakdown(visualize=False)[0]["rank"].unique().tolist() == [1]
+    assert edited.t.ranks == [0, 1]
+    edited.t.traces = {0: edited.t.get_trace(1)}
+    assert busy(edited) == {0: 2}  # the same events, as both files are alike
+
+
+def test_what_is_dropped_before_ranks_are_aligned_stays_dropped(edited, tmp_path):
+    trace = Trace(trace_dir=str(tmp_path))
+    trace.parse_traces()
+    trace.decode_symbol_ids()
+    trace.traces[0] = trace.get_trace(0).query("dur > 2")
+    trace.traces.pop(1)
+    assert len(LabeledTrace("parsed", trace).extract_ops(rank=0)) == 1
+    trace.align_and_filter_trace()
+    edited.t = trace
+    assert busy(edited) == {0: 5}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda frame: frame.__setitem__("dur", frame["dur"] / 2),
+        lambda frame: frame.__setitem__("name", frame["name"].to_numpy()[::-1]),
+        lambda frame: frame.__delitem__("ts"),
+        lambda frame: frame.loc.__setitem__((0, "stream"), 9),
+        lambda frame: frame.loc.__setitem__((0, "memory_bw_gbps"), 9.5),
+    ],
+    ids=["dur", "name", "no ts", "stream", "arg"],
+)
+def test_values_that_are_changed_in_frames_raise(edited, change):
+    change(edited.t.get_trace(1))
+    with pytest.raises(TraceError, match=r"frame of rank 1 was changed: .*Change a copy"):
+        busy(edited)
+
+
+def test_events_and_ranks_that_are_added_to_frames_raise(edited):
+    frame = edited.t.get_trace(0)
+    edited.t.traces[0] = pd.concat([frame, frame])
+    with pytest.raises(TraceError, match="events were added to the frame of rank 0"):
+        busy(edited)
+    edited.t.traces[0], edited.t.traces[5] = frame, frame
+    with pytest.raises(TraceError, match="rank 5, which was not parsed"):
+        busy(edited)
+
+
+def test_files_are_known_before_they_are_parsed_and_may_be_set(tmp_path):
+    for rank in (0, 1, 2):
+        write(tmp_path, [small.event("cpu_op", "aten::mm", 0, 10)], rank)
+    folder = str(tmp_path)
+    trace = Trace(trace_dir=folder)
+    assert sorted(trace.trace_files) == [0, 1, 2]
+    trace.trace_files.pop(2)
+    trace.trace_files[0] = "rank-2.json"
+    trace.parse_traces()
+    assert trace.get_ranks() == [0, 1]
+    assert trace.trace_files[0] == str(tmp_path / "rank-2.json")
+    trace = Trace(trace_dir=folder)
+    trace.trace_files = {4: "rank-1.json"}
+    trace.load_traces()
+    assert trace.get_ranks() == [4]
+    assert sorted(Trace(["rank-1.json"], folder).trace_files) == [1]
+    assert Trace(trace_dir=str(tmp_path / "nowhere")).trace_files == {}
+    with pytest.raises(TraceError, match="trace_files is a str"):
+        trace.trace_files = "rank-1.json"
+    trace = Trace(trace_dir=folder)
+    trace.trace_files = {}
+    with pytest.raises(TraceError, match="no files"):
+        trace.parse_traces()
+
+
+def test_stated_ranks_win_and_the_others_are_told(tmp_path, caplog):
+    events = json.dumps([small.event("cpu_op", "aten::mm", 0, 10)] * 4000)
+    (tmp_path / "a.json").write_text(f'{{"traceEvents": {events}}}')
+    (tmp_path / "b.json").write_text(
+        f'{{"traceEvents": {events}, "distributedInfo": {{"backend": "nccl", "rank": 0}}}}'
+    )
+    (tmp_path / "c.json").write_text(
+        f'{{"distributedInfo": {{"rank": 0}}, "traceEvents": {events}}}'
+    )
+    files = [str(tmp_path / f"{name}.json") for name in "abc"]
+    assert create_rank_to_trace_dict(files[1:2]) == (True, {0: files[1]})
+    assert not caplog.messages
+    found = create_rank_to_trace_dict(files)[1]
+    assert found == {0: files[1], 1: files[0], 2: files[2]}
+    assert "does not have the rank" in caplog.messages[0]
+    assert "has the same rank" in caplog.messages[1]
+    caplog.clear()
+    trace = Trace(trace_dir=str(tmp_path))
+    trace.parse_traces()
+    assert trace.trace_files == found
+    assert len(caplog.messages) == 2
 
 
 def test_files_by_rank_and_as_a_list(tmp_path):
