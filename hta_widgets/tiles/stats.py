@@ -15,7 +15,7 @@ from hta_widgets.model.table import KINDS
 from hta_widgets.tiles.protocol import pack
 from hta_widgets.tiles.rank_index import RankIndex
 
-__all__ = ["DeviceTimes", "compute_of", "minimap", "stats"]
+__all__ = ["DeviceTimes", "compute_of", "device_range", "minimap", "stats"]
 
 _COMPUTE, _COMMUNICATION, _MEMORY = (
     KINDS.index(kind) for kind in ("compute", "communication", "memory")
@@ -39,6 +39,8 @@ class DeviceTimes:
     ----------
     low, high : array of int64
         Range of each rank.
+    first, last : array of int64
+        The first start and the last end of each rank's device work; 0 for none.
     covers : dict of str to Cover
         By name of the part.
     present : bool
@@ -47,6 +49,8 @@ class DeviceTimes:
 
     low: Ints
     high: Ints
+    first: Ints
+    last: Ints
     covers: dict[str, Cover]
     present: bool
 
@@ -54,7 +58,9 @@ class DeviceTimes:
     def steps(cls, indices: Sequence[RankIndex]) -> Generator[None, None, DeviceTimes]:
         """Return the device work of ranks, and yield after each rank and each part."""
         ranges = np.array([index.rank.range_ns for index in indices], np.int64).reshape(-1, 2)
-        times = cls(ranges[:, 0], ranges[:, 1], {}, any(len(i.device_rows) for i in indices))
+        spans = np.array([device_range(index) for index in indices], np.int64).reshape(-1, 2)
+        present = any(len(index.device_rows) for index in indices)
+        times = cls(ranges[:, 0], ranges[:, 1], spans[:, 0], spans[:, 1], {}, present)
         pieces: dict[str, list[Intervals]] = {name: [] for name in _PARTS}
         for index, offset in zip(indices, times.offsets.tolist(), strict=True):
             move = index.rank.shift_ns + offset
@@ -86,8 +92,26 @@ class DeviceTimes:
 
     def data_within(self, start: int, end: int) -> list[int]:
         """Return how much of a window lies within each rank's data."""
-        inside = np.minimum(self.high, end) - np.maximum(self.low, start)
-        return [int(time) for time in np.maximum(inside, 0)]
+        return _within(start, end, self.low, self.high)
+
+    def span_within(self, start: int, end: int) -> list[int]:
+        """Return how much of a window lies between each rank's first and last device work."""
+        return _within(start, end, self.first, self.last)
+
+
+def _within(start: int, end: int, low: Ints, high: Ints) -> list[int]:
+    found: list[int] = np.maximum(np.minimum(high, end) - np.maximum(low, start), 0).tolist()
+    return found
+
+
+def device_range(index: RankIndex) -> tuple[int, int]:
+    """Return the first start and the last end of a rank's device work; 0 for none."""
+    table, rows = index.rank.table, index.device_rows
+    rows = rows[np.isin(table.kind[rows], (_COMPUTE, _COMMUNICATION, _MEMORY))]
+    if not len(rows):
+        return 0, 0
+    start, shift = table.start_ns[rows], index.rank.shift_ns
+    return int(start.min()) + shift, int((start + table.dur_ns[rows]).max()) + shift
 
 
 def _parts_of(index: RankIndex) -> tuple[Intervals, ...]:
@@ -137,22 +161,23 @@ def stats(
     for parts in device.between(np.array((start, end), np.int64)):
         for name, times in parts.items():
             columns[name] += times[:, 0].tolist()
-    data = device.data_within(start, end)
+    span = device.span_within(start, end)
     busy = zip(columns["compute"], columns["exposed"], columns["memory_alone"], strict=True)
     kinds = ("compute", "communication", "memory")
     known = [index.rank.rank for index in indices]
     chosen = (
         range(len(known)) if ranks is None else [known.index(one) for one in {*ranks} & {*known}]
     )
-    whole = sum(data[at] for at in chosen)
+    whole = sum(span[at] for at in chosen)
     return {
         "ranks": known,
         "compute": columns["compute"],
         "communication": columns["communication"],
         "exposed": columns["exposed"],
         "memory": columns["memory_alone"],
-        "data": data,
-        "idle": [inside - sum(parts) for inside, parts in zip(data, busy, strict=True)],
+        "data": device.data_within(start, end),
+        "span": span,
+        "idle": [inside - sum(parts) for inside, parts in zip(span, busy, strict=True)],
         "kinds": {name: sum(columns[name][at] for at in chosen) / whole for name in kinds}
         if whole and device.present
         else {},

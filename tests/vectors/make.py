@@ -540,27 +540,32 @@ def stats_case(name, ranks, windows, bins):
         all_three = union(kinds[COMPUTE] + kinds[COMMUNICATION] + kinds[MEMORY], a, b)
         low, high = rank["range"]
         data = max(0, min(high, b) - max(low, a))
+        work = [(s, s + d) for s, d, kind in rank["device"] if kind <= MEMORY]
+        first = min((start for start, _ in work), default=0)
+        last = max((end for _, end in work), default=0)
+        span = max(0, min(last, b) - max(first, a))
         return {
             "compute": compute,
             "communication": union(kinds[COMMUNICATION], a, b),
             "exposed": both - compute,
             "memory": all_three - both,
-            "idle": data - all_three,
+            "idle": span - all_three,
             "data": data,
+            "span": span,
             "memory_union": union(kinds[MEMORY], a, b),
         }
 
     answers = []
     for a, b in windows:
         rows = [parts(rank, a, b) for rank in ranks]
-        data = sum(row["data"] for row in rows)
-        fields = ("compute", "communication", "exposed", "memory", "idle", "data")
+        span = sum(row["span"] for row in rows)
+        fields = ("compute", "communication", "exposed", "memory", "idle", "data", "span")
         kinds = {}
-        if data and any(rank["device"] for rank in ranks):
+        if span:
             kinds = {
-                "compute": sum(row["compute"] for row in rows) / data,
-                "communication": sum(row["communication"] for row in rows) / data,
-                "memory": sum(row["memory_union"] for row in rows) / data,
+                "compute": sum(row["compute"] for row in rows) / span,
+                "communication": sum(row["communication"] for row in rows) / span,
+                "memory": sum(row["memory_union"] for row in rows) / span,
             }
         answers.append(
             {

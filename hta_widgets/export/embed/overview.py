@@ -19,6 +19,7 @@ from hta_widgets.model.intervals import Covered
 from hta_widgets.model.table import KINDS
 from hta_widgets.tiles.cells import NO_KIND, measure
 from hta_widgets.tiles.rank_index import RankIndex
+from hta_widgets.tiles.stats import device_range
 
 __all__ = ["Grid", "Overview"]
 
@@ -141,6 +142,7 @@ class Overview:
             "cells": self.grid.cells,
             "lanes_kept": kept,
             "has_device": bool(len(index.device_rows)),
+            "device_range": device_range(index),
             "columns": writer.specs,
         }
         self.block: Block = writer.block(f"rank-{rank.rank}")

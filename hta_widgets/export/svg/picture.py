@@ -150,8 +150,8 @@ class _Picture:
         stats = engine.answer({"op": "stats", **window})[0]
         lateness = engine.answer({"op": "lateness", **window})[0] if self.has_waits else None
         self.shares: dict[str, float] = dict(stats.get("kinds") or {})
-        if lateness is not None and sum(stats["data"]):
-            self.shares["wait"] = sum(lateness["wait"]) / sum(stats["data"])
+        if lateness is not None and sum(stats["span"]):
+            self.shares["wait"] = sum(lateness["wait"]) / sum(stats["span"])
         self.figures = Figures.of(stats, lateness)
 
     def draw(self, headline: str) -> str:

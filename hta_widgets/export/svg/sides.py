@@ -175,10 +175,10 @@ class Sides:
         if stats["data"] <= 0:
             return _Fact(("no data here",))
         if not self.place.margin:
-            return _fact("idle", share(stats["idle"] / stats["data"]))
+            return _fact("idle", share(stats["idle"] / max(stats["span"], 1)))
         if stats["exposed"] > 0:
             return _fact("exposed", duration(stats["exposed"]))
-        return _fact("busy", duration(stats["data"] - stats["idle"]))
+        return _fact("busy", duration(stats["span"] - stats["idle"]))
 
     # --- totals -----------------------------------------------------------------------------------
 
@@ -212,7 +212,7 @@ class Sides:
         stats = self.figures.stats.get(number)
         if stats is None or all(part["role"] == "cpu" for part in row.rank["summary"]):
             return
-        whole = stats["data"]
+        whole = stats["span"]
         left, width = place.right + _PAD, place.margin - 2 * _PAD
         compact, tall = row.height < 24, row.height >= 36
         height: float = 11 if tall else 8
@@ -235,7 +235,8 @@ class Sides:
             return
         baseline = top + height + (14 if tall else 12)
         if whole <= 0:
-            drawing.text(left, baseline, "no data", theme.ink3)
+            said = "no GPU work" if stats["data"] > 0 else "no data"
+            drawing.text(left, baseline, said, theme.ink3)
         elif row.rank["truncated"] is not None:
             drawing.text(left, baseline, "file cut off", "#744600")
         elif late:

@@ -103,12 +103,12 @@ describe("the status line of a view", () => {
   });
 
   test("who waits how long for whom", () => {
-    expect(text(lateWords(lateness()))).toBe(" 2 ranks wait 140 ms each (14 %) for rank 2.");
+    expect(text(lateWords(lateness()))).toBe(" 2 ranks wait 140 ms each (14 %) on the stream for rank 2.");
   });
 
   test("one that waits is in the singular, ranks that do not wait are not counted", () => {
     const one = lateness({ waitForLate: [150e6, 19e6, 0] });
-    expect(text(lateWords(one))).toBe(" 1 rank waits 150 ms (15 %) for rank 2.");
+    expect(text(lateWords(one))).toBe(" 1 rank waits 150 ms (15 %) on the stream for rank 2.");
   });
 
   test.each([
@@ -125,7 +125,7 @@ describe("the status line of a view", () => {
     const [start, end] = scene.range;
     const each = (value: number) => [value, value, value];
     const stats = {
-      start, end, ranks: [0, 1, 2], data: each(1000), compute: each(200), communication: each(90),
+      start, end, ranks: [0, 1, 2], data: each(1000), span: each(1000), compute: each(200), communication: each(90),
       exposed: each(50), memory: each(0), idle: each(750), kinds: {},
     }; // prettier-ignore
     const said = text(viewWords(scene.range, scene, stats, lateness()));

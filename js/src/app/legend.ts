@@ -24,8 +24,8 @@ const STATES = [
   {
     name: "wait",
     words:
-      "the part of communication in which a rank waits for the last one to arrive, " +
-      "be it hidden behind compute or not",
+      "waiting on the stream: the part of communication in which a rank waits for the last one " +
+      "to arrive, hidden behind compute or exposed",
     share: true,
   },
   {
@@ -135,9 +135,9 @@ export class Legend {
     ranks: readonly number[] | null = null,
   ): void {
     const there = lateness !== null && lateness.wait.some((ns) => ns > 0);
-    const data = stats === null ? 0 : sumOf(stats.data, stats.ranks, ranks);
+    const span = stats === null ? 0 : sumOf(stats.span, stats.ranks, ranks);
     const wait = lateness === null ? 0 : sumOf(lateness.wait, lateness.ranks, ranks);
-    const text = there && data > 0 ? formatShare(wait / data) : "";
+    const text = there && span > 0 ? formatShare(wait / span) : "";
     this.states.forEach((key, at) => {
       key.dataset.there = there ? "yes" : "no";
       const value = key.querySelector(".hta-share");
@@ -149,7 +149,7 @@ export class Legend {
   }
 
   private saying(share: string): string {
-    return share === "" || this.of === "" ? "" : ` ${share} of the time ${this.of}.`;
+    return share === "" || this.of === "" ? "" : ` ${share} of the GPU span ${this.of}.`;
   }
 
   setPending(pending: boolean): void {

@@ -28,6 +28,7 @@ function stats(more: Partial<Stats> = {}): Stats {
     end,
     ranks: [0, 1, 2],
     data: [1000, 1000, 1000],
+    span: [1000, 1000, 1000],
     compute: [200, 200, 110],
     communication: [100, 100, 100],
     exposed: [50, 50, 50],
@@ -43,7 +44,7 @@ describe("the view in words", () => {
     const job: Scene = { ...scene, range: [0, 824e6] };
     expect(text(viewWords(job.range, job, stats()))).toBe(
       "Whole job, 824 ms. GPUs compute 17 %, communicate 10 % (5.0 % exposed) " +
-        "and sit idle 77 % of the time.",
+        "and sit idle 77 % of each rank's GPU span.",
     );
   });
 
@@ -54,7 +55,7 @@ describe("the view in words", () => {
       one,
       stats({ communication: [0, 0, 0], exposed: [0, 0, 0] }),
     );
-    expect(text(words)).toContain("The GPU computes 20 % and sits idle 74 % of the time.");
+    expect(text(words)).toContain("The GPU computes 20 % and sits idle 74 % of the GPU's span.");
   });
 
   test("devices are called what their files call them", () => {
@@ -67,8 +68,15 @@ describe("the view in words", () => {
     expect(text(viewWords(scene.range, { ...scene, ranks }, stats()))).toContain("MTIAs compute");
   });
 
+  test("shares are of the devices' spans, not of the ranks' data", () => {
+    const before = stats({ span: [500, 500, 500], idle: [240, 240, 330] });
+    expect(text(viewWords(scene.range, scene, before))).toContain("idle 54 %");
+    const none = stats({ span: [0, 0, 0], idle: [0, 0, 0] });
+    expect(text(viewWords(scene.range, scene, none))).toContain("No GPU works here");
+  });
+
   test("a rank without data does not thin the shares", () => {
-    const words = text(viewWords(scene.range, scene, stats({ data: [1000, 0, 0] })));
+    const words = text(viewWords(scene.range, scene, stats({ span: [1000, 0, 0] })));
     expect(words).toContain("compute");
     expect(words).toContain("20 %");
   });

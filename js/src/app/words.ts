@@ -85,7 +85,7 @@ export interface DeviceShares {
   ranks: number;
 }
 
-/** Shares of the time in view that has data, over all ranks with device events; null without. */
+/** Shares of the devices' spans in view, over all ranks with device events; null without. */
 export function deviceShares(scene: Scene, stats: Stats): DeviceShares | null {
   // What a cut file lacks may belong anywhere, so its empty time is not known to be idle.
   const device = new Set(
@@ -94,24 +94,24 @@ export function deviceShares(scene: Scene, stats: Stats): DeviceShares | null {
       .map((rank) => rank.rank),
   );
   const sums = { compute: 0, communication: 0, exposed: 0, memory: 0, idle: 0 };
-  let data = 0;
+  let span = 0;
   let ranks = 0;
   stats.ranks.forEach((rank, at) => {
-    const known = stats.data[at] ?? 0;
+    const known = stats.span[at] ?? 0;
     if (!device.has(rank) || known <= 0) return;
     ranks += 1;
-    data += known;
+    span += known;
     for (const key of ["compute", "communication", "exposed", "memory", "idle"] as const) {
       sums[key] += stats[key][at] ?? 0;
     }
   });
-  if (data === 0) return null;
+  if (span === 0) return null;
   return {
-    compute: sums.compute / data,
-    communication: sums.communication / data,
-    exposed: sums.exposed / data,
-    memory: sums.memory / data,
-    idle: sums.idle / data,
+    compute: sums.compute / span,
+    communication: sums.communication / span,
+    exposed: sums.exposed / span,
+    memory: sums.memory / span,
+    idle: sums.idle / span,
     ranks,
   };
 }
@@ -134,22 +134,26 @@ function who(device: string, ranks: number): string {
 /** Who waits less than this share of the view for a rank does not count as waiting for it. */
 const LEAST_WAIT = 0.02;
 
-/** `7 ranks wait 149 ms each (18 %) for rank 5.`; null where nobody stands out. */
-export function lateWords(lateness: Lateness | null): Words | null {
+/**
+ * `7 ranks wait 149 ms each (18 %) on the stream for rank 5.`, as a share of their devices' spans;
+ * null where nobody stands out.
+ */
+export function lateWords(lateness: Lateness | null, stats: Stats | null = null): Words | null {
   if (lateness === null || lateness.late.length !== 1) return null;
   const [rank] = lateness.late as [number];
   const length = lateness.end - lateness.start;
   const others = lateness.ranks.flatMap((one, at) => {
     const wait = lateness.waitForLate[at] ?? 0;
-    return one === rank || wait < LEAST_WAIT * length ? [] : [wait];
+    const span = stats?.span[stats.ranks.indexOf(one)] ?? length;
+    return one === rank || wait < LEAST_WAIT * length ? [] : [{ wait, span }];
   });
   if (others.length === 0) return null;
-  const mean = others.reduce((sum, wait) => sum + wait, 0) / others.length;
-  const share = mean / length;
+  const sum = (of: "wait" | "span"): number => others.reduce((all, one) => all + one[of], 0);
+  const [mean, share] = [sum("wait") / others.length, sum("wait") / Math.max(sum("span"), 1)];
   const who = others.length === 1 ? "1 rank waits" : `${formatCount(others.length)} ranks wait`;
   const each = others.length === 1 ? "" : " each";
   return [
-    ` ${who} ${formatDuration(mean)}${each} (${formatShare(share)}) for `,
+    ` ${who} ${formatDuration(mean)}${each} (${formatShare(share)}) on the stream for `,
     { strong: `rank ${rank}` },
     ".",
   ];
@@ -181,11 +185,15 @@ export function viewWords(
     if (device.length === 0) words.push(" No GPU events in these files.");
     else if (device.every((rank) => rank.truncated !== null))
       words.push(" The files end early: what the GPUs compute later is not known, nor idle time.");
+    else if (stats.data.some((ns) => ns > 0))
+      words.push(
+        ` No ${deviceWord(scene)} works here: it is before the first or after the last work.`,
+      );
     else words.push(" No rank has data here.");
     return words;
   }
   // The line is short: who keeps the others waiting comes before where the time goes.
-  words.push(...(lateWords(lateness) ?? []));
+  words.push(...(lateWords(lateness, stats) ?? []));
   const one = shares.ranks === 1;
   if (scene.ranks.every(isMpi)) {
     const elsewhere = formatShare(shares.idle);
@@ -200,7 +208,9 @@ export function viewWords(
       `, ${one ? "communicates" : "communicate"} ${formatShare(shares.communication)} (${exposed})`,
     );
   }
-  words.push(` and ${one ? "sits" : "sit"} idle ${formatShare(shares.idle)} of the time.`);
+  const device = deviceWord(scene);
+  const whole = one ? `the ${device}'s span` : `each rank's ${device} span`;
+  words.push(` and ${one ? "sits" : "sit"} idle ${formatShare(shares.idle)} of ${whole}.`);
   return words;
 }
 

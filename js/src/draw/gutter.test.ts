@@ -17,7 +17,8 @@ const stats = (change: Partial<Stats> = {}) =>
     exposed: [1.48e8],
     memory: [0],
     idle: [6.6e8],
-    data: [1e9],
+    data: [2e9],
+    span: [1e9],
     kinds: {},
     ...change,
   });

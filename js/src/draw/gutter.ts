@@ -69,10 +69,12 @@ export function factOf(
   const idle = stats.idle[index] ?? 0;
   if (data <= 0) return { texts: ["no data here"], look: "plain" };
   // The margin has the shares already.
-  if (!hasMargin) return fact("idle", formatShare(idle / data));
+  const span = stats.span[index] ?? 0;
+  if (!hasMargin)
+    return span > 0 ? fact("idle", formatShare(idle / span)) : { texts: [], look: "plain" };
   const exposed = stats.exposed[index] ?? 0;
   if (exposed > 0) return fact("exposed", formatDuration(exposed));
-  return fact("busy", formatDuration(data - idle));
+  return fact("busy", formatDuration(span - idle));
 }
 
 /** `computes +25 %` for `computes 25 % longer`. */

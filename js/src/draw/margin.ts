@@ -62,8 +62,8 @@ function drawRow(pen: Pen, scene: MarginScene, placed: PlacedRow, x: number): vo
   const index = stats?.at.get(row.rank.rank);
   if (stats === null || index === undefined) return;
   if (row.rank.summary.every(({ role }) => role === "cpu")) return;
-  const { compute, exposed, memory, idle, data } = stats.stats;
-  const whole = data[index] ?? 0;
+  const { compute, exposed, memory, idle, span } = stats.stats;
+  const whole = span[index] ?? 0;
   const left = x + PAD;
   const width = geometry.margin - 2 * PAD;
   const compact = row.height < 24;
@@ -107,7 +107,8 @@ function drawRow(pen: Pen, scene: MarginScene, placed: PlacedRow, x: number): vo
         drawPair(pen, theme, left, baseline, width, words, [rest, idleWords]);
       }
     } else {
-      pen.text("no data", left, baseline, FONT.label, theme.ink3);
+      const words = (stats.stats.data[index] ?? 0) > 0 ? "no GPU work" : "no data";
+      pen.text(words, left, baseline, FONT.label, theme.ink3);
     }
   }
 }

@@ -61,9 +61,9 @@ describe.each(cases)("stats: $name", ({ ranks, windows, ...wanted }) => {
     const { start, end } = windows[0]!;
     devices.forEach(({ rank }, at) => {
       const { reply } = stats(devices, start, end, [rank]);
-      const { compute, data } = reply as Record<string, number[]>;
+      const { compute, span } = reply as Record<string, number[]>;
       const { compute: share = 0 } = reply.kinds as Record<string, number>;
-      expect(share).toBeCloseTo(compute![at]! / Math.max(data![at]!, 1), 12);
+      expect(share).toBeCloseTo(compute![at]! / Math.max(span![at]!, 1), 12);
     });
   });
 

@@ -36,6 +36,8 @@ export class DeviceTime {
   /** Whether time within a cell of an overview is a mean. */
   readonly approximate: boolean;
   private readonly before: Before;
+  /** First start and last end of its work. */
+  private readonly span: readonly [number, number];
   private readonly host: (time: number) => number;
 
   constructor(
@@ -47,10 +49,12 @@ export class DeviceTime {
     const before = {} as Before;
     if (source instanceof Overview) {
       this.any = source.header.has_device;
+      this.span = source.header.device_range;
       for (const name of Object.keys(UNIONS) as Union[]) before[name] = source.deviceBefore(name);
     } else {
       const rows = source.device();
       this.any = rows.length > 0;
+      this.span = extentOf(source, rows);
       for (const [name, kinds] of Object.entries(UNIONS)) {
         const cover = unionOf(source, rows, kinds);
         before[name as Union] = (time) => cover.before(time);
@@ -80,8 +84,29 @@ export class DeviceTime {
 
   /** How much of a window lies within the rank's data. */
   inside(start: number, end: number): number {
-    return Math.max(0, Math.min(this.range[1], end) - Math.max(this.range[0], start));
+    return shared(this.range, start, end);
   }
+
+  /** How much of a window lies between the rank's first and last device work. */
+  spanWithin(start: number, end: number): number {
+    return shared(this.span, start, end);
+  }
+}
+
+function shared([low, high]: readonly [number, number], start: number, end: number): number {
+  return Math.max(0, Math.min(high, end) - Math.max(low, start));
+}
+
+/** First start and last end of device work; 0 for none. */
+function extentOf(rank: Rank, rows: Int32Array): [number, number] {
+  const { start, dur } = rank.events;
+  let [low, high] = [Infinity, -Infinity];
+  for (const row of rows) {
+    if (rank.kindOf(rank.events, row) > MEMORY) continue;
+    low = Math.min(low, start[row]!);
+    high = Math.max(high, start[row]! + dur[row]!);
+  }
+  return low <= high ? [low, high] : [0, 0];
 }
 
 function unionOf(rank: Rank, rows: Int32Array, kinds: readonly number[]): Cover {
@@ -114,16 +139,17 @@ export function stats(
 ): Reply {
   if (!(end > start)) throw new Error(`a window must end after it starts, not ${start} to ${end}`);
   const parts = devices.map((device) => whole(device.between(start, end), device.approximate));
-  const data = devices.map((device) => device.inside(start, end));
+  const span = devices.map((device) => device.spanWithin(start, end));
   const reply: Record<string, unknown> = { ranks: devices.map(({ rank }) => rank) };
   for (const name of ["compute", "communication", "exposed", "memory"] as const) {
     reply[name] = parts.map((part) => part[name]);
   }
-  reply.data = data;
-  reply.idle = parts.map((part, i) => data[i]! - part.busy);
+  reply.data = devices.map((device) => device.inside(start, end));
+  reply.span = span;
+  reply.idle = parts.map((part, i) => Math.max(span[i]! - part.busy, 0));
   const chosen = (values: readonly number[]): number =>
     sum(values.filter((_, at) => ranks === null || ranks.includes(devices[at]!.rank)));
-  const all = chosen(data);
+  const all = chosen(span);
   reply.kinds = {};
   if (all > 0 && devices.some(({ any }) => any)) {
     reply.kinds = {

@@ -81,6 +81,8 @@ export interface OverviewHeader extends RankHeader {
   /** Events, asyncs and instants of each type, to be counted by a search. */
   counts: number[];
   has_device: boolean;
+  /** First start and last end of device work. */
+  device_range: [number, number];
 }
 
 /** Matched collectives: entries of all ranks, one rank after the other, in a block of their own. */

@@ -208,6 +208,8 @@ export interface Stats {
   idle: readonly number[];
   /** The part of the window inside the rank's range. */
   data: readonly number[];
+  /** The part of the window from the rank's first device work to its last: what shares are of. */
+  span: readonly number[];
   /** Share of the window over all ranks; empty where there are no device events. */
   kinds: Readonly<Partial<Record<Kind, number>>>;
 }
@@ -224,6 +226,7 @@ export function decodeStats({ reply }: Reply, start: number, end: number): Stats
     memory: get("memory"),
     idle: get("idle"),
     data: get("data"),
+    span: get("span"),
     kinds: reply.kinds ?? {},
   };
 }

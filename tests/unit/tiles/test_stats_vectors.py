@@ -53,7 +53,7 @@ def test_windows(case, engine):
     assert [one.range_ns for one in engine.job.ranks] == [tuple(r["range"]) for r in case["ranks"]]
     for window in case["windows"]:
         found, _ = engine.answer({"op": "stats", "start": window["start"], "end": window["end"]})
-        for field in ("compute", "communication", "exposed", "memory", "idle", "data"):
+        for field in ("compute", "communication", "exposed", "memory", "idle", "data", "span"):
             assert found[field] == window[field], field
         assert found["kinds"] == pytest.approx(window["kinds"], rel=1e-12)
 
@@ -62,7 +62,7 @@ def test_shares_of_one_rank(case, engine):
     window = {name: case["windows"][0][name] for name in ("start", "end")}
     for at, one in enumerate(case["ranks"]):
         found, _ = engine.answer({"op": "stats", **window, "ranks": [one["rank"]]})
-        share = found["compute"][at] / max(found["data"][at], 1)
+        share = found["compute"][at] / max(found["span"][at], 1)
         assert found["kinds"].get("compute", 0) == pytest.approx(share, rel=1e-12)
 
 

@@ -74,7 +74,7 @@ function drawLegend(pen: Pen, frame: Frame, y: number): void {
   const { geometry, theme } = frame.lanes;
   const { stats, lateness } = frame.margin;
   const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0);
-  const data = stats === null ? 0 : sum(stats.stats.data);
+  const span = stats === null ? 0 : sum(stats.stats.span);
   const waited = lateness === null ? 0 : sum(lateness.lateness.wait);
   let x = geometry.lanesX;
   const key = (word: string, share: number | undefined, swatch: (x: number) => void): void => {
@@ -96,7 +96,7 @@ function drawLegend(pen: Pen, frame: Frame, y: number): void {
       pen.rect(left, top, KEY_PX, KEY_PX, theme.kind[kind]),
     );
     if (kind !== "communication" || waited <= 0) continue;
-    key("wait", data > 0 ? waited / data : undefined, (left) =>
+    key("wait", span > 0 ? waited / span : undefined, (left) =>
       pen.hatched(left, top, KEY_PX, KEY_PX, theme.waitFill, theme.waitLine),
     );
     key("late", undefined, (left) => {
