@@ -18,7 +18,7 @@ from .collectives import Arrivals, computed_between
 from .matching import Matching
 from .over_ranks import over_ranks
 
-__all__ = ["PARTS", "Lateness", "lateness", "loading_while_idle", "loads_data", "others_median"]
+__all__ = ["PARTS", "Lateness", "lateness", "loads_data", "others_median"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -194,13 +194,6 @@ def _spent_by_rank(
 def loads_data(name: str) -> bool:
     """Whether an event of the host loads data, by its name without folders of Python files."""
     return _DATA_LOADING.search(_FOLDERS.sub("", name)) is not None
-
-
-def loading_while_idle(trace: Trace) -> int:
-    """Return how long a rank's device is idle while its host loads data."""
-    end = trace.table.end_ns
-    covered, _ = _idle(trace)
-    return int(covered(end.max())) if len(end) else 0
 
 
 @derived_by_rules("idle_by_host")

@@ -27,6 +27,8 @@ LEAST_OF_WORK = 1 / 3
 #: A step is slow from this much over the median step on.
 LEAST_OVER = 0.1
 MOST_SENTENCES = 2
+#: From this share of the run on it is said that devices do not work before and after.
+LEAST_AROUND = 0.1
 
 _IDLE = {
     "sync_wait": "the host waits for the device before it launches more",
@@ -46,18 +48,15 @@ _IDLE = {
 }
 
 
-#: Idle before a rank's first work and after its last: not part of `device_idle_breakdown`.
-_AROUND = "around"
-
-
 def headline(traces: TraceSet) -> Headline:
     """Say what matters most in a job.
 
     In this order: ranks that the others wait for; communication that no computing hides; idle
-    devices, and what for; one kernel that takes a third of all device work. What takes less than
-    2 % of the run, over all ranks, is no finding, and what takes less than a tenth of another one
-    comes after it. Further sentences are in order of time. Without a finding it says how time is
-    spent.
+    devices, and what for; one kernel that takes a third of all device work. Shares are of each
+    rank's GPU span, from its first device work to its last. What takes less than 2 % of that, over
+    all ranks, is no finding, and what takes less than a tenth of another one comes after it.
+    Further sentences are in order of time. Without a finding it says how time is spent. A last
+    sentence says how much of the run lies before and after the spans, where that is much.
 
     Parameters
     ----------
@@ -71,7 +70,7 @@ def headline(traces: TraceSet) -> Headline:
     Examples
     --------
     >>> print(headline(hw.load("runs/job")))  # doctest: +SKIP
-    7 of 8 ranks wait 149 ms each, 17 % of the run, for rank 5. …
+    7 of 8 ranks wait 149 ms each on the stream, 18 % of their GPU span, for rank 5. …
     """
     told = format_headline(traces)
     if told is not None:
@@ -99,7 +98,8 @@ def headline(traces: TraceSet) -> Headline:
     if step is not None:
         ordered.append(step)
         sentences += [step.parts] if step.share >= LEAST_OVER else []
-    return Headline(first.parts if first else _nothing(times), sentences[:MOST_SENTENCES], ordered)
+    sentences = [*sentences[:MOST_SENTENCES], *_around(times)]
+    return Headline(first.parts if first else _nothing(times), sentences, ordered)
 
 
 def _first(found: Sequence[Finding]) -> Finding | None:
@@ -122,6 +122,11 @@ def _devices(times: RunTimes) -> str:
     return "GPUs are" if times.is_gpu else "Devices are"
 
 
+def _span(times: RunTimes) -> str:
+    """Say what shares are of."""
+    return f"each rank's {_device(times)} span" if len(times.ranks) > 1 else "its span"
+
+
 def _part(part: float) -> str:
     """Say a share, and not of nearly all that it is all."""
     return f">99{THIN}%" if 0.995 <= part < 1 else share(part)
@@ -140,7 +145,10 @@ def _waiting(late: LateRanks | None, times: RunTimes) -> Finding | None:
         return None
     first, *others = late.ranks
     each = f"{duration(late.wait_ns)}{' each' if len(late.waiting) > 1 else ''}"
-    of_run = f"{share(late.wait_ns / times.run_ns)} of the run"
+    waiting_ns = late.wait_ns * len(late.waiting)
+    spans_ns = sum(times.span_ns.get(rank, 0) for rank in late.waiting)
+    whose = "their" if len(late.waiting) > 1 else "its"
+    of_span = f"{share(waiting_ns / max(spans_ns, 1))} of {whose} {_device(times)} span"
     subject: list[Piece] = [f"{len(late.waiting)} of {plural(late.total, 'rank')} wait "]
     if len(late.waiting) == 1:
         subject = [_rank(late.waiting[0], begins=True), " waits "]
@@ -152,8 +160,8 @@ def _waiting(late: LateRanks | None, times: RunTimes) -> Finding | None:
     label = f"Select rank {first}" if not others else f"Select {plural(len(late.ranks), 'rank')}"
     return Finding(
         "waiting",
-        late.wait_ns * len(late.waiting) / (times.run_ns * late.total),
-        [*subject, f"{each}, {of_run}, for ", *whom, "."],
+        waiting_ns / times.all_ns,
+        [*subject, f"{each} on the stream, {of_span}, for ", *whom, "."],
         label,
         Selection(ranks=tuple(late.ranks)),
     )
@@ -184,12 +192,12 @@ def _exposed(late: LateRanks | None, times: RunTimes) -> Finding:
         return Finding(
             "exposed_communication",
             spent / times.all_ns,
-            [f"{text} of {_device(times)} time."],
+            [f"{text} of {_span(times)}."],
             label,
             selection,
         )
     text = (
-        f"{_devices(times)} communicating {share(spent / times.all_ns)} of the time with no"
+        f"{_devices(times)} communicating {share(spent / times.all_ns)} of {_span(times)} with no"
         f" compute to hide it, {duration(spent / len(times.ranks))}"
     )
     if len(times.ranks) > 1:
@@ -202,9 +210,8 @@ def _exposed(late: LateRanks | None, times: RunTimes) -> Finding:
 def _idle(traces: TraceSet, times: RunTimes) -> Finding | None:
     if not times.idle_ns:
         return None
-    text = f"{_devices(times)} idle {_part(times.idle_ns / times.all_ns)} of the time"
+    text = f"{_devices(times)} idle {_part(times.idle_ns / times.all_ns)} of {_span(times)}"
     causes = {name: spent for name, spent in times.idle_by_cause.items() if spent > 0}
-    causes[_AROUND] = times.idle_ns - sum(causes.values())
     on_host = {name: spent for name, spent in causes.items() if name.startswith("host_")}
     causes["host_wait"] = sum(on_host.values())
     cause = max(causes, key=causes.__getitem__)
@@ -212,13 +219,7 @@ def _idle(traces: TraceSet, times: RunTimes) -> Finding | None:
     most = max(on_host, key=on_host.__getitem__, default="")
     if cause == "host_wait" and 2 * on_host[most] >= spent:
         cause, spent = most, on_host[most]
-    if cause == _AROUND and 2 * times.loading_ns >= spent > 0:
-        text += f"; for {_part(times.loading_ns / times.idle_ns)} of that, the host loads data"
-    elif cause == _AROUND:
-        text += f"; {_part(spent / times.idle_ns)} of that is before the first work or after the"
-        text += " last"
-    else:
-        text += f"; for {_part(spent / times.idle_ns)} of that, {_IDLE[cause]}"
+    text += f"; for {_part(spent / times.idle_ns)} of that, {_IDLE[cause]}"
     gaps = analysis.device_idle_gaps(traces, top=1)
     selection = Selection(ranks=tuple(times.ranks))
     if len(gaps):
@@ -271,6 +272,18 @@ def _slowest_step(traces: TraceSet) -> Finding | None:
         return None
     text = f"Step {step} takes {duration(float(lasting.max()))}, {_over(over, 'the median step')}."
     return Finding("step", min(over, 1.0), [text], "Slowest step", Selection(start, end))
+
+
+def _around(times: RunTimes) -> list[list[Piece]]:
+    """Say how much of the run lies before devices begin and after they end, if that is much."""
+    around = 1 - times.all_ns / (times.run_ns * len(times.ranks))
+    if around < LEAST_AROUND:
+        return []
+    one = len(times.ranks) == 1
+    whose, mean = ("The", "") if one else ("Each rank's", " on average")
+    whole = f"{whose} {_device(times)} span is {duration(times.all_ns / len(times.ranks))}{mean}"
+    run = f"{_part(around)} of the run of {duration(times.run_ns)}"
+    return [[f"{whole}: {run} lies before the first work or after the last."]]
 
 
 # --- nothing found --------------------------------------------------------------------------------

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hta_widgets import analysis
-from hta_widgets.analysis.lateness import loading_while_idle
 from hta_widgets.model import TraceSet
-from hta_widgets.model.keeping import walked
 
 from .frames import CLOCK
 
@@ -25,25 +23,24 @@ class RunTimes:
     ----------
     start_ns, run_ns : int
         The first start of any event of the job, and the time from it to the last end.
-    ranks : list of int
-        Those with device work.
+    span_ns : dict of int to int
+        By rank with device work the time from its first device work to its last, as in
+        `temporal_breakdown`: what all shares are of.
     busy_ns, compute_ns, exposed_ns, exposed_memory_ns : int
         As in `temporal_breakdown`; ``exposed_ns`` is of communication.
     exposed_wait_ns : int
         Of ``exposed_ns``; 0 where it is not known.
     idle_ns : int
-        The run less what is busy.
+        The spans less what is busy.
     idle_by_cause : dict of str to int
-        As in `device_idle_breakdown`, which knows the time between a rank's first and last work.
-    loading_ns : int
-        How long devices are idle while their host loads data.
+        As in `device_idle_breakdown`; adds up to ``idle_ns``.
     is_gpu : bool
         Whether devices may be called GPUs.
     """
 
     start_ns: int
     run_ns: int
-    ranks: list[int]
+    span_ns: dict[int, int]
     busy_ns: int
     compute_ns: int
     exposed_ns: int
@@ -51,36 +48,37 @@ class RunTimes:
     exposed_wait_ns: int
     idle_ns: int
     idle_by_cause: dict[str, int]
-    loading_ns: int
     is_gpu: bool
 
     @property
+    def ranks(self) -> list[int]:
+        """The ranks with device work."""
+        return list(self.span_ns)
+
+    @property
     def all_ns(self) -> int:
-        """The time of the run on all ranks with device work."""
-        return max(self.run_ns * len(self.ranks), 1)
+        """The spans of all ranks with device work."""
+        return max(sum(self.span_ns.values()), 1)
 
 
 def run_times(traces: TraceSet) -> RunTimes:
     """Add up how the devices of a job spend the run."""
     frame = analysis.temporal_breakdown(traces)
-    ranks = frame["rank"].tolist()
     # As the timeline and the header: with the profiler's own span, where the files have it.
     run_ns = max(traces.end_ns - traces.start_ns, 1)
     waits = analysis.exposed_waits(traces, clock=CLOCK)["exposed_wait_ns"]
     idle = analysis.device_idle_breakdown(traces)
     causes = idle.groupby("idle_category", observed=True)["idle_ns"].sum()
-    busy_ns = int(frame["busy_ns"].sum())
     return RunTimes(
         traces.start_ns,
         run_ns,
-        ranks,
-        busy_ns,
+        dict(zip(frame["rank"].tolist(), frame["span_ns"].tolist(), strict=True)),
+        int(frame["busy_ns"].sum()),
         int(frame["compute_ns"].sum()),
         int(frame["exposed_communication_ns"].sum()),
         int(frame["exposed_memory_ns"].sum()),
         int(waits.clip(lower=0).sum()),
-        run_ns * len(ranks) - busy_ns,
+        int(frame["idle_ns"].sum()),
         {str(cause): int(spent) for cause, spent in causes.items()},
-        sum(loading_while_idle(trace) for trace in walked([traces[rank] for rank in ranks])),
         all(_NO_GPU.isdisjoint(trace.table.categories.values) for trace in traces.values()),
     )

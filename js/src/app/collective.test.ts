@@ -103,7 +103,9 @@ describe("the status line of a view", () => {
   });
 
   test("who waits how long for whom", () => {
-    expect(text(lateWords(lateness()))).toBe(" 2 ranks wait 140 ms each (14 %) on the stream for rank 2.");
+    expect(text(lateWords(lateness()))).toBe(
+      " 2 ranks wait 140 ms each (14 %) on the stream for rank 2.",
+    );
   });
 
   test("one that waits is in the singular, ranks that do not wait are not counted", () => {

@@ -6,6 +6,7 @@ import pytest
 from support import small
 
 import hta_widgets as hw
+from hta_widgets.analysis import temporal_breakdown
 from hta_widgets.demo import write_demo
 from hta_widgets.panels import headline
 
@@ -28,16 +29,17 @@ def test_the_slow_rank_of_a_job_of_eight(shared):
     waits = [wait for wait in truth["wait_us_total"] if wait > 0]
     mean_ms = sum(waits) / len(waits) / 1000
     assert len(waits) == 7
-    # The run with the profiler's own span, as on the timeline.
-    part = 100 * mean_ms * 1e6 / (traces.end_ns - traces.start_ns)
+    spans = temporal_breakdown(traces).set_index("rank")["span_ns"].drop(truth["slow"])
+    part = 100 * mean_ms * 1e6 / spans.mean()
     assert found.text_parts[-2] == {"rank": truth["slow"], "text": "rank 5"}
     assert found.text.replace(THIN, " ") == (
-        f"7 of 8 ranks wait {mean_ms:.0f} ms each, {part:.0f} % of the run, for rank 5."
+        f"7 of 8 ranks wait {mean_ms:.0f} ms each on the stream, {part:.0f} % of their GPU span,"
+        " for rank 5."
     )
     assert said(traces).startswith(
-        "7 of 8 ranks wait 149 ms each, 17 % of the run, for rank 5. Rank 5 arrives last at 21 of"
-        " 21 collectives; its forward pass takes 128 ms, 13 % over the median rank. GPUs are idle"
-        " 69 % of the time"
+        "7 of 8 ranks wait 149 ms each on the stream, 19 % of their GPU span, for rank 5. Rank 5"
+        " arrives last at 21 of 21 collectives; its forward pass takes 128 ms, 13 % over the median"
+        " rank. GPUs are idle 66 % of each rank's GPU span"
     )
     assert found.findings[0].label == "Select rank 5"
     assert found.findings[0].selection == hw.Selection(ranks=(5,))
@@ -70,9 +72,9 @@ def names(count: int, length: int, *, start: int = 1000):
 
 
 def test_nothing_stands_out(tmp_path):
-    # The origin at 0 is 1 ns long; a run of 100 000 ns is 1 % idle.
+    # The time before the first kernel, 1 % of the run, is nobody's idle time.
     traces = small.load(tmp_path, names(9, 11_000))
-    assert said(traces) == "No single cause stands out: compute 99 %, idle 1.0 %."
+    assert said(traces) == "No single cause stands out: compute 100 %."
     assert headline(traces).findings == []
 
 
@@ -93,9 +95,9 @@ def test_an_idle_device_and_what_for(tmp_path):
         ]
         events[-1]["name"] = f"kernel_{k}"
     found = headline(small.load(tmp_path, events))
-    # The run: 1 000 + 9 · 10 000 + 6 000 ns, busy 58 000 of 97 000. Each of 9 gaps is 4 200 ns
-    # long, and 4 000 of it before the call: 36 000 of 39 000 with what is before the first kernel.
-    assert found.text.replace(THIN, " ").startswith("The GPU is idle 40 % of the time; for 92 % of")
+    # The span: 9 · 10 000 + 5 800 ns, busy 58 000 of 95 800. Each of 9 gaps is 4 200 ns long, and
+    # 4 000 of it before the call: 36 000 of 37 800.
+    assert found.text.replace(THIN, " ").startswith("The GPU is idle 39 % of its span; for 95 % of")
     assert "the host has not launched the next work yet" in found.text
     shown = found.findings[0].selection
     assert shown.end_ns - shown.start_ns == 4_200
@@ -104,14 +106,17 @@ def test_an_idle_device_and_what_for(tmp_path):
 
 def test_a_device_without_work_at_either_end(tmp_path):
     events = [small.kernel(40_000, 50_000), small.event("cpu_op", "later", 90_000, 100_000, pid=1)]
-    assert said(small.load(tmp_path, events)).startswith(
-        "The GPU is idle 90 % of the time; 100 % of that is before the first work or after the last"
+    found = headline(small.load(tmp_path, events))
+    assert "idle" not in [one.kind for one in found.findings]
+    assert said(small.load(tmp_path, events)) == (
+        "gemm takes 100 % of GPU work, in 1 call. The GPU span is 10.0 µs:"
+        " 90 % of the run of 100 µs lies before the first work or after the last."
     )
 
 
 def test_nearly_all_is_not_all(tmp_path):
-    events = [small.kernel(40_000, 40_100), small.event("cpu_op", "later", 90_000, 100_000, pid=1)]
-    assert said(small.load(tmp_path, events)).startswith("The GPU is idle >99 % of the time; 100 %")
+    events = [small.kernel(40_000, 40_100), small.kernel(90_000, 90_100)]
+    assert said(small.load(tmp_path, events)).startswith("The GPU is idle >99 % of its span; for")
 
 
 def test_of_two_ranks_none_is_the_median(tmp_path):
@@ -121,16 +126,17 @@ def test_of_two_ranks_none_is_the_median(tmp_path):
     assert "median rank" not in text
 
 
-def test_loading_counts_as_part_of_all_idle_time(tmp_path):
-    # Idle 90 000: a gap of 5 000 between kernels; the host loads data 70 000 of it.
+def test_an_idle_device_while_the_host_loads_data(tmp_path):
+    # Idle 80 000 of 90 000 between kernels; the host loads data 60 000 of it.
     events = [
-        small.event("cpu_op", "enumerate(DataLoader)", 1_000, 71_000, pid=1),
-        small.kernel(80_000, 85_000),
-        small.kernel(90_000, 95_000),
+        small.kernel(5_000, 10_000),
+        small.event("cpu_op", "enumerate(DataLoader)", 15_000, 75_000, pid=10),
+        small.call(88_000, 89_000, 1),
+        small.kernel(90_000, 95_000, launch=1),
         small.event("cpu_op", "later", 99_000, 100_000, pid=1),
     ]
     assert said(small.load(tmp_path, events)).startswith(
-        "The GPU is idle 90 % of the time; for 78 % of that, the host loads data."
+        "The GPU is idle 89 % of its span; for 75 % of that, the host loads data."
     )
 
 
@@ -144,9 +150,12 @@ def test_even_steps_are_no_finding(tmp_path):
 
 
 def test_an_accelerator_is_no_gpu(tmp_path):
-    kernel = small.kernel(50_000, 101_000, name="gemm", cat="mtia_ccp_events")
-    text = said(small.load(tmp_path, [kernel, small.call(1_000, 1_010)]))
-    assert text.startswith("The device is idle 50 % of the time")
+    first, last = (
+        small.kernel(start, end, name="gemm", cat="mtia_ccp_events")
+        for start, end in [(0, 1_000), (50_000, 100_000)]
+    )
+    text = said(small.load(tmp_path, [first, last, small.call(1_000, 1_010)]))
+    assert text.startswith("The device is idle 49 % of its span")
     assert "gemm takes 100 % of device work" in text
     assert "GPU" not in text
 
@@ -167,7 +176,8 @@ def test_communication_that_nothing_hides(tmp_path):
     )
     text = said(traces)
     assert text.startswith(
-        "GPUs are communicating 20 % of the time with no compute to hide it, 20.0 µs a rank."
+        "GPUs are communicating 20 % of each rank's GPU span with no compute to hide it,"
+        " 20.0 µs a rank."
     )
 
 
