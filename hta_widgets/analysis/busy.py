@@ -196,7 +196,7 @@ def kernel_type_breakdown(
     row, label, spent = row[order], label[order], spent[order]
     rank = np.array(chosen.ranks, dtype=np.int64)
     matched = count_kinds(chosen, kinds)
-    missing = [_WORDS[kind] for kind, count in matched.items() if not count]
+    missing = [kind for kind, count in matched.items() if not count]
     return result(
         {
             **({"rank": rank[row]} if per_rank else {}),

@@ -224,7 +224,7 @@ def kernel_type_breakdown(
             "busy device time, every moment counted once",
             "hatched: two kinds at once",
             ranks,
-            unmatched(frame),
+            unmatched(frame, ()),
         ),
         theme=colors,
         width=width,

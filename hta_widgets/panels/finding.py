@@ -20,7 +20,8 @@ class Finding:
     Attributes
     ----------
     kind : str
-        ``waiting``, ``exposed_communication``, ``idle``, ``kernel`` or ``step``.
+        ``waiting``, ``exposed_communication``, ``idle``, ``kernel`` or ``step``; of hosts without a
+        device ``host_communication`` or ``operator``.
     share : float
         Of the run, over all ranks, 0..1.
     parts : list of str or dict

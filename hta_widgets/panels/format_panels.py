@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -13,7 +13,7 @@ from hta_widgets.model import Selection, TraceSet
 from .byteps_frames import arrivals_of, of_format
 from .catalog import Panel
 
-__all__ = ["analysis_of", "offered_panels"]
+__all__ = ["analysis_of", "empty_panels", "offered_panels"]
 
 _WORKERS = ("byteps_gradients", "byteps_stages", "byteps_blame")
 _SERVERS = ("byteps_servers", "byteps_requests")
@@ -24,6 +24,11 @@ _MPI = (
     "mpi_routine_table",
     "mpi_messages",
     "mpi_hosts",
+)
+#: Panels of what a device does.
+_DEVICE = (
+    *("breakdown", "overlap", "heatmap", "kernels", "kernel_durations", "kernel_types", "idle"),
+    "queue",
 )
 _ALWAYS = ("selection", "problems")
 _BYTEPS_FORMATS = {"byteps", "byteps-server"}
@@ -60,6 +65,28 @@ def offered_panels(formats: Iterable[str], *, workers: int = 2) -> list[str]:
     if found & _MPI_FORMATS:
         panels += _MPI
     return [*panels, *_ALWAYS]
+
+
+def empty_panels(formats: Iterable[str], scene: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the panels of Kineto's traces that would stay empty, by what the files lack.
+
+    Parameters
+    ----------
+    formats : iterable of str
+    scene : mapping
+        Of the job, as `TileEngine.scene` returns it.
+    """
+    if set(formats) & (_BYTEPS_FORMATS | _MPI_FORMATS):
+        return {}
+    roles = {row["role"] for rank in scene["ranks"] for row in rank["summary"]}
+    found: dict[str, list[str]] = {}
+    if not roles - {"cpu"}:
+        found["no GPU work"] = list(_DEVICE)
+    elif "comm" not in roles:
+        found["no communication kernels"] = ["overlap"]
+    if not scene["steps"]:
+        found["no ProfilerStep"] = ["steps"]
+    return found
 
 
 def analysis_of(traces: TraceSet, panel: Panel, selection: Selection) -> pd.DataFrame | None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+import numpy as np
 
 from hta_widgets import analysis
 from hta_widgets.formats import THIN, count, duration, plural, share
-from hta_widgets.model import Selection, TraceSet
+from hta_widgets.model import Selection, Trace, TraceSet
 from hta_widgets.model.clauses import Clauses
+from hta_widgets.model.intervals import total, union
+from hta_widgets.model.keeping import walked
 from hta_widgets.model.names import short_name
 
 from .finding import Finding, Headline, Piece
@@ -29,6 +35,8 @@ LEAST_OVER = 0.1
 MOST_SENTENCES = 2
 #: From this share of the run on it is said that devices do not work before and after.
 LEAST_AROUND = 0.1
+#: Collectives of libraries that work on the host, and the calls for them.
+_HOST_COMMUNICATION = re.compile(r"(gloo|mpi|ucc):|c10d::")
 
 _IDLE = {
     "sync_wait": "the host waits for the device before it launches more",
@@ -56,7 +64,9 @@ def headline(traces: TraceSet) -> Headline:
     rank's GPU span, from its first device work to its last. What takes less than 2 % of that, over
     all ranks, is no finding, and what takes less than a tenth of another one comes after it.
     Further sentences are in order of time. Without a finding it says how time is spent. A last
-    sentence says how much of the run lies before and after the spans, where that is much.
+    sentence says how much of the run lies before and after the spans, where that is much. Files
+    without device work: communication on the host, and the operator with most time of its own, as
+    shares of the run.
 
     Parameters
     ----------
@@ -301,21 +311,57 @@ def _nothing(times: RunTimes) -> list[Piece]:
 
 
 def _without_device(traces: TraceSet, times: RunTimes) -> Iterator[Any]:
-    """Say what there is instead of device work, and what the host does."""
-    events = sum(len(trace) for trace in traces.values())
-    ranks = plural(sum(len(trace) > 0 for trace in traces.values()), "rank")
-    text = f"No GPU work in these files: {count(events)} events of {ranks}"
-    yield [f"{text} over {duration(times.run_ns)}."]
-    frame = analysis.operators(traces)
-    spent = frame.groupby("name", sort=False)["cpu_self_ns"].sum()
-    whole = int(spent.sum())
-    if not whole:
-        yield []
-        yield []
-        return
-    name = str(spent.idxmax())
-    part = int(spent.max()) / whole
-    text = f"{name} takes {share(part)} of the operators' own time"
-    selection = Selection(query=Clauses(names=(name,)).query)
-    yield [[f"{text}, {duration(int(spent.max()))}."]]
-    yield [Finding("operator", part, [f"{text}."], "Select this operator", selection)]
+    """Say what there is instead of device work, and what takes most of the hosts' wall time."""
+    filled = [trace for trace in traces.values() if len(trace)]
+    events = sum(map(len, filled))
+    text = f"No GPU work in these files: {count(events)} events of {plural(len(filled), 'rank')}"
+    first: list[Piece] = [f"{text} over {duration(times.run_ns)}."]
+    all_ns = times.run_ns * len(filled)
+    each = " a rank" if len(filled) > 1 else ""
+    found = []
+    spent, calls = _on_hosts(filled, _HOST_COMMUNICATION.match)
+    if calls and spent >= LEAST_SHARE * all_ns:
+        most = max(calls, key=calls.__getitem__)
+        ours = "The host communicates" if len(filled) == 1 else "Hosts communicate"
+        text = f"{ours} {_part(spent / all_ns)} of the time, {duration(spent / len(filled))}{each}"
+        text += (
+            f", in {plural(sum(calls.values()), 'call')} of {'' if len(calls) == 1 else 'mostly '}"
+        )
+        selection = Selection(query=Clauses(names=tuple(sorted(calls))).query)
+        found.append(
+            Finding(
+                "host_communication",
+                spent / all_ns,
+                [f"{text}{most}."],
+                "Select communication",
+                selection,
+            )
+        )
+    own = analysis.operators(traces).groupby("name", sort=False)["cpu_self_ns"].sum()
+    name = str(own.idxmax()) if len(own) and own.max() > 0 else ""
+    spent, calls = _on_hosts(filled, name.__eq__)
+    if calls and not _HOST_COMMUNICATION.match(name) and spent >= LEAST_SHARE * all_ns:
+        text = f"{name} takes {_part(spent / all_ns)} of the time on the host"
+        text += f", {duration(spent / len(filled))}{each}."
+        selection = Selection(query=Clauses(names=(name,)).query)
+        found.append(Finding("operator", spent / all_ns, [text], "Select this operator", selection))
+    sentences = [one.parts for one in found]
+    if found and found[0].kind == "host_communication":
+        first, sentences[0] = sentences[0], first
+    yield first
+    yield sentences
+    yield found
+
+
+def _on_hosts(
+    filled: Sequence[Trace], is_meant: Callable[[str], object]
+) -> tuple[int, dict[str, int]]:
+    """Return how long any event of these names runs on the hosts, and the number of each."""
+    spent, calls = 0, Counter[str]()
+    for trace in walked(filled):
+        table = trace.table
+        codes = [code for code, name in enumerate(table.names.values) if is_meant(name)]
+        rows = np.flatnonzero(np.isin(table.name, codes) & (table.stream < 0))
+        spent += total(union(table.start_ns[rows], table.start_ns[rows] + table.dur_ns[rows]))
+        calls.update(table.names[code] for code in table.name[rows].tolist())
+    return spent, calls

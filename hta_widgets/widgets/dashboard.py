@@ -21,7 +21,7 @@ from hta_widgets.model import Selection, Trace, TraceSet
 from hta_widgets.panels import PANELS, PanelEngine
 from hta_widgets.panels.base_tables import base_tables
 from hta_widgets.panels.catalog import panel_of
-from hta_widgets.panels.format_panels import offered_panels
+from hta_widgets.panels.format_panels import empty_panels, offered_panels
 from hta_widgets.tiles import TileEngine
 from hta_widgets.tiles.patience import PENDING, Deadline
 from hta_widgets.widgets.assets import asset
@@ -67,7 +67,8 @@ class Dashboard(LinkedView):
         Which panels to show: ``timeline, heatmap, breakdown, overlap, steps, kernels,
         kernel_durations, kernel_types, idle, queue, operators, selection, problems``. A list of
         names leaves the places to the width that there is; in a list of lists each inner list is
-        a row of panels side by side. Default: all. Users can hide and show panels as well.
+        a row of panels side by side. Default: all that the job has something for; a line below
+        lists the others. Users can hide and show panels as well.
     height : int, optional
         Height of the timeline's drawing in CSS pixels. Default: what its ranks need, within limits.
     color : {"kind", "name"}, default "kind"
@@ -133,8 +134,12 @@ class Dashboard(LinkedView):
         drawn = as_traces(traces, "Dashboard")
         workers = {(one.job, one.worker) for one in drawn.values() if one.format == "byteps"}
         offered = offered_panels(drawn.formats, workers=len(workers))
-        choice = chosen_panels(panels, offered)
         engine = TileEngine(drawn)
+        scene = engine.scene()
+        empty = empty_panels(drawn.formats, scene)
+        none = {name for names in empty.values() for name in names}
+        filled = [name for name in offered if name not in none]
+        choice = chosen_panels(panels, filled)
         self.panel_engine = PanelEngine(drawn)
         names = tuple(name for name in PANELS if name in {*offered, "summary"})
         self.frames = Following(names, self._analysis, self._panel_id)
@@ -151,9 +156,10 @@ class Dashboard(LinkedView):
             _about={
                 "format": ", ".join(_FORMATS.get(name, name) for name in drawn.formats),
                 "panels": offered,
+                "left_out": empty,
             },
             _tables=base_tables(drawn),
-            _scene=engine.scene(),
+            _scene=scene,
         )
         self.observe(self._forget, names=list(_FIGURES_HANG_ON))
         if in_marimo():

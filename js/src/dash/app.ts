@@ -23,7 +23,7 @@ import { Choosing } from "./choosing";
 import { Headline } from "./headline";
 import { kernelSays, progressWords } from "./kernel_words";
 import { listenToDashKeys } from "./keys";
-import { type Choice, shownIds, withPanel } from "./layout";
+import { type Choice, leftOutWords, shownIds, withPanel } from "./layout";
 import type { MenuItem } from "./pane";
 import { Panes } from "./panes";
 import { ProblemsPane } from "./problems_panel";
@@ -75,6 +75,8 @@ export class DashApp {
   private scene: Scene;
   private theme: ThemeName;
   private fetches = false;
+
+  private readonly leftOut = h("p", { class: "hta-dash-left-out", hidden: true });
 
   private readonly options: DashOptions;
 
@@ -142,7 +144,7 @@ export class DashApp {
     const box = h("div", { class: "hta-timeline-place" });
     this.panes.setFixed("timeline", box);
     this.board = new Board(this.root, (id) => this.panes.pane(id).el, status);
-    this.root.append(this.toolbar.el, this.headline.el, this.board.el);
+    this.root.append(this.toolbar.el, this.headline.el, this.board.el, this.leftOut);
 
     this.timeline = new TimelineApp(box, {
       scene,
@@ -321,6 +323,9 @@ export class DashApp {
   private arrange(): void {
     const width = this.root.clientWidth;
     if (width > 0) toggle(this.root, "hta-tight", width < TIGHT_PX);
+    const words = leftOutWords(this.traits.leftOut, shownIds(this.traits.choice));
+    this.leftOut.hidden = words === "";
+    this.leftOut.textContent = words;
     if (!this.board.arrange(width, this.traits.choice)) return;
     this.panes.showAll();
     this.fit.fit(true);

@@ -1,5 +1,7 @@
 /** Which panel stands where, by the width that there is. */
 
+import { panelKind } from "./catalog";
+
 /** A list of panels, or a row of them each. */
 export type Choice = readonly string[] | readonly (readonly string[])[];
 
@@ -106,6 +108,18 @@ export function isRows(choice: Choice): choice is readonly (readonly string[])[]
 
 export function shownIds(choice: Choice): string[] {
   return (choice as readonly (string | readonly string[])[]).flat();
+}
+
+/** `Left out: Rank × time, Top kernels (no GPU work in these files).`; "" where nothing is. */
+export function leftOutWords(
+  leftOut: Readonly<Record<string, readonly string[]>>,
+  shown: readonly string[],
+): string {
+  const parts = Object.entries(leftOut).flatMap(([why, ids]) => {
+    const titles = ids.filter((id) => !shown.includes(id)).map((id) => panelKind(id).title);
+    return titles.length > 0 ? [`${titles.join(", ")} (${why} in these files)`] : [];
+  });
+  return parts.length > 0 ? `Left out: ${parts.join("; ")}.` : "";
 }
 
 export function layoutOf(width: number, choice: Choice): Layout {

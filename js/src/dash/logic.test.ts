@@ -5,7 +5,7 @@ import { EVERYTHING } from "../app/selection";
 import type { Reply, Scene, SelectionJson, Source } from "../contract";
 import { PANELS, withoutOwn } from "./catalog";
 import { brushed, chosenOf, picked, without } from "./choice";
-import { layoutOf, withPanel } from "./layout";
+import { layoutOf, leftOutWords, withPanel } from "./layout";
 import { PanelData } from "./panel_data";
 import { csvOf } from "./tables";
 
@@ -20,6 +20,15 @@ const places = (width: number, choice = ALL as Parameters<typeof layoutOf>[1]): 
   );
 
 describe("places", () => {
+  test("panels that would stay empty are listed, but for those that are shown all the same", () => {
+    const leftOut = { "no GPU work": ["heatmap", "kernels"], "no ProfilerStep": ["steps"] };
+    expect(leftOutWords(leftOut, ["kernels"])).toBe(
+      "Left out: Rank × time (no GPU work in these files); " +
+        "Steps and phases (no ProfilerStep in these files).",
+    );
+    expect(leftOutWords({ "no ProfilerStep": ["steps"] }, ["steps"])).toBe("");
+  });
+
   test("one column, pairs, then the timeline in the middle", () => {
     expect(places(700).every((band) => !band.includes("|"))).toBe(true);
     expect(places(700).slice(0, 3)).toEqual(["breakdown", "timeline", "heatmap"]);

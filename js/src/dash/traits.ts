@@ -11,6 +11,8 @@ import type { Choice } from "./layout";
 interface About {
   panels?: string[];
   format?: string;
+  /** Panels that would stay empty, by what the files lack. */
+  left_out?: Record<string, string[]>;
 }
 
 export class Traits {
@@ -54,6 +56,10 @@ export class Traits {
   /** The panels that the job's files have something for; null where nobody says. */
   get offered(): string[] | null {
     return this.about.panels ?? null;
+  }
+
+  get leftOut(): Record<string, string[]> {
+    return this.about.left_out ?? {};
   }
 
   /** The panels that are to be shown. */

@@ -128,7 +128,7 @@ def test_labels_rank_by_rank(job):
 
 def test_a_class_without_a_match_says_so(tmp_path):
     frame = kernel_type_breakdown(load(tmp_path, [kernel(0, 10)]))
-    assert frame.attrs["note"] == "no kernels matched COMMUNICATION, MEMORY"
+    assert frame.attrs["note"] == "no kernels matched communication, memory"
 
 
 def test_overlap_is_time_computing_while_communicating(job):

@@ -192,8 +192,26 @@ def test_no_device(tmp_path):
     traces = small.load(tmp_path, [small.event("cpu_op", "aten::mm", 100, 900, pid=1)])
     assert said(traces) == (
         "No GPU work in these files: 2 events of 1 rank over 900 ns. "
-        "aten::mm takes 100 % of the operators' own time, 800 ns."
+        "aten::mm takes 89 % of the time on the host, 800 ns."
     )
+
+
+def test_without_a_device_little_of_the_wall_time_is_no_finding(tmp_path):
+    events = [
+        small.event("user_annotation", "gloo:all_reduce", 10_000, 60_000, pid=1, tid=2),
+        small.event("user_annotation", "gloo:all_reduce", 20_000, 80_000, pid=1, tid=3),
+        small.event("cpu_op", "c10d::allreduce_", 5_000, 10_000, pid=1),
+        small.event("cpu_op", "aten::empty", 99_000, 100_000, pid=1),
+    ]
+    found = headline(small.load(tmp_path, events))
+    assert str(found).replace(THIN, " ") == (
+        "The host communicates 75 % of the time, 75.0 µs, in 3 calls of mostly gloo:all_reduce. "
+        "No GPU work in these files: 5 events of 1 rank over 100 µs."
+    )
+    assert [one.kind for one in found.findings] == ["host_communication"]
+    names = found.findings[0].selection.query
+    assert "gloo:all_reduce" in names
+    assert "c10d::allreduce_" in names
 
 
 def test_no_events(tmp_path):

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 import traitlets
 from bokeh.model import Model
+from support import small
 from support.random_job import write_job
 
 import hta_widgets as hw
@@ -155,6 +156,21 @@ def test_linked_views_share_what_is_selected(dash, traces):
 
 
 # --- panels ---------------------------------------------------------------------------------------
+
+
+def test_panels_that_would_stay_empty_are_left_out(tmp_path):
+    host = [small.event("user_annotation", "gloo:all_reduce", 0, 9_000, pid=10)]
+    view = hw.Dashboard(small.load(tmp_path, host))
+    assert view.panels == ["timeline", "operators", "selection", "problems"]
+    no_device = view._about["left_out"]["no GPU work"]
+    assert {"breakdown", "overlap", "heatmap", "idle", "kernels"} < set(no_device)
+    assert view._about["left_out"]["no ProfilerStep"] == ["steps"]
+    assert view.frames["idle"].empty
+    chosen = hw.Dashboard(small.load(tmp_path, host), panels=["idle", "timeline"])
+    assert chosen.panels == ["idle", "timeline"]
+    alone = hw.Dashboard(small.load(tmp_path, [small.kernel(0, 9_000)]))
+    assert alone._about["left_out"]["no communication kernels"] == ["overlap"]
+    assert "idle" in alone.panels
 
 
 def test_panels_are_names_or_rows_of_names(traces):

@@ -26,7 +26,7 @@ export function kernelTypes(frame: PanelFrame, theme: Theme): RowsContent | stri
     subtitle: sentences(
       "busy device time, every moment counted once",
       "hatched: two kinds at once",
-      unmatched(frame),
+      unmatched(frame, []),
     ),
     finding: names.map((name, row) => `${name} ${formatShare(share[row]!)}`).join(", "),
     names,

@@ -181,9 +181,10 @@ export function kernelTypes(parts: readonly Part[]): PanelFrame {
     share: sets.map((set) => times[set]! / whole),
   };
   const counts = countsOf(parts);
-  const missing = WORDS.filter((_, kind) => counts[kind] === 0);
+  const matched = matchedKinds(counts);
+  const missing = Object.keys(matched).filter((kind) => matched[kind] === 0);
   const note = missing.length > 0 ? `no kernels matched ${missing.join(", ")}` : "";
-  return frameOf(columns, { matched: matchedKinds(counts) }, note);
+  return frameOf(columns, { matched }, note);
 }
 
 /** Of parts of all times. */
