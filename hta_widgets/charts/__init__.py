@@ -12,7 +12,6 @@ from .diffs import diff_ops
 from .group_grid import parallel_groups
 from .idle import device_idle_breakdown, idle_time_breakdown
 from .job_path import job_critical_path, job_path_summary
-from .kernel_durations import kernel_durations
 from .kernels import kernel_breakdown, kernel_duration_by_rank
 from .launches import launch_stats
 from .mpi_messages import mpi_compare, mpi_message_sizes, mpi_routines
@@ -64,7 +63,6 @@ __all__ = [
     "job_path_summary",
     "kernel_breakdown",
     "kernel_duration_by_rank",
-    "kernel_durations",
     "kernel_type_breakdown",
     "launch_stats",
     "memory_bandwidth",

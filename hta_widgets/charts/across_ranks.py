@@ -11,7 +11,16 @@ import pandas as pd
 
 from hta_widgets.formats import count
 
-__all__ = ["are_whole", "columns_of", "last_often", "listed", "median_of", "ramp", "thinned"]
+__all__ = [
+    "are_whole",
+    "columns_of",
+    "last_often",
+    "late_ranks",
+    "listed",
+    "median_of",
+    "ramp",
+    "thinned",
+]
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -42,6 +51,11 @@ def are_whole(frame: pd.DataFrame) -> Flags:
     if {"ranks", "group_size"} <= set(frame.columns):
         found = (frame["ranks"] >= frame["group_size"]).to_numpy()
     return found
+
+
+def late_ranks(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[int]:
+    """Return the ranks to mark in red: those given, else those that the headline names."""
+    return [int(rank) for rank in (frame.attrs.get("late_ranks", ()) if late is None else late)]
 
 
 def last_often(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[int]:

@@ -55,9 +55,9 @@ def arrivals(
         Of `hta_widgets.analysis.collectives`; on a clock that ranks share, or the spread is that
         of the clocks.
     late : iterable of int, optional
-        Ranks to colour, such as those that `hta_widgets.analysis.stragglers` names. By default a
-        rank that comes last, alone, to more than half of its collectives and for which more than
-        half of all the waiting is done.
+        Ranks to draw in red, such as those that `hta_widgets.analysis.stragglers` names. By default
+        dark, as that is no judgement: a rank that comes last, alone, to more than half of its
+        collectives and for which more than half of all the waiting is done.
     width : int, optional
         In CSS pixels; by default what the page gives.
     theme : {"light", "dark"} or Theme, default "light"
@@ -96,7 +96,9 @@ def arrivals(
         data = data.iloc[kept].assign(arrivals=stands_for)
     # What is late lies on top.
     data = data.sort_values(["is_late", "arrival_ns"], kind="stable").reset_index(drop=True)
-    data["fill"] = np.where(data["is_late"], colors.late, colors.ink3)
+    # What these rows alone say is no judgement.
+    ink = colors.ink if late is None else colors.late
+    data["fill"] = np.where(data["is_late"], ink, colors.rule_strong)
     data["size"] = np.where(data["is_late"], 5, 4)
     for name in ("late_ns", "wait_ns", "arrival_ns"):
         words = duration_delta if name == "late_ns" else duration
@@ -160,9 +162,9 @@ def arrivals(
             *([("arrivals in this spot", "@{arrivals}")] if said else []),
         ],
     )
-    keys = [Dots("x", colors.ink3, 6, "other ranks" if marked else "a rank")]
+    keys = [Dots("x", colors.rule_strong, 6, "other ranks" if marked else "a rank")]
     if marked:
-        keys = [Dots("x", colors.late, 6, _last_words(frame, marked, late)), *keys]
+        keys = [Dots("x", ink, 6, _last_words(frame, marked, late)), *keys]
     legend = legend_of(figure, keys, colors)
     step = ticks[1] - ticks[0] if len(ticks) > 1 else max(high, 1.0)
     keep_fitting(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 from hta_widgets.formats import count, duration, plural, share, share_delta
 from hta_widgets.model.names import short_name
 
+from .across_ranks import late_ranks, median_of
 from .canvas import blank, sentences, unmatched
 from .frames import draws, require
 from .labels import told_apart
@@ -24,11 +26,18 @@ from .rows import (
     rows_chart,
     time_ticks,
 )
+from .sheets import is_sheet
 from .theme import Theme, theme_of
 from .top import spread_over_ranks, top_rows
 
 __all__ = ["kernel_breakdown", "kernel_duration_by_rank"]
 
+#: A few per cent are what any two GPUs of one kind differ by.
+_APART = 0.05
+#: Of a rank's time for the kernels that are drawn: what is less stands out in per cent only.
+_OF_WORK = 0.01
+#: The scale goes at least and at most this far from the median.
+_NEAREST, _FARTHEST = 0.1, 1.0
 _DRAWN = ("count", "mean_ns", "min_ns", "max_ns")
 _MEASURES = ("count", "sum_ns", "min_ns", "max_ns")
 
@@ -140,7 +149,8 @@ def kernel_duration_by_rank(
     frame: pd.DataFrame,
     *,
     name: str | None = None,
-    top: int = 10,
+    top: int = 12,
+    late: Iterable[int] | None = None,
     width: int | None = None,
     theme: str | Theme = "light",
     title: str | None = None,
@@ -148,7 +158,9 @@ def kernel_duration_by_rank(
     """Draw how long kernels take on each rank.
 
     With a `name`, or on one rank: bars of the mean with lines from shortest to longest. Else one
-    row a kernel, with a dot for each rank's mean against the median rank's.
+    row a kernel, with a dot for each rank's mean against the median rank's. The scale ends at the
+    farthest kernel that does not wait, at 100 % at most: arrow heads at its ends are ranks that
+    are farther. Dark is the dot that is farthest of its kernel, by 5 % and 1 % of a rank's time.
 
     Parameters
     ----------
@@ -156,8 +168,10 @@ def kernel_duration_by_rank(
         Of `hta_widgets.analysis.kernel_duration_by_rank`.
     name : str, optional
         The full name of one kernel.
-    top : int, default 10
+    top : int, default 12
         How many kernels, those with most time.
+    late : iterable of int, optional
+        Ranks to draw in red, as in `step_phases`.
 
     See Also
     --------
@@ -169,16 +183,16 @@ def kernel_duration_by_rank(
     >>> charts.kernel_duration_by_rank(frame)  # doctest: +SKIP
     """
     colors = theme_of(theme)
-    given = title or ("Kernel durations by rank" if name is None else short_name(name))
+    given = title or ("Kernel durations over ranks" if name is None else short_name(name))
     if not frame.empty:
         require(frame, "kernel_duration_by_rank", "rank", "name", *_DRAWN)
     chosen = frame if name is None else frame[frame["name"].astype(str) == name]
     if chosen.empty:
         note = "" if frame.empty else "no kernel has this name"
         return blank(frame, given, colors, width, note=note)
-    if name is not None or len(chosen["rank"].unique()) == 1:
+    if not is_sheet() and (name is not None or len(chosen["rank"].unique()) == 1):
         return _means(chosen, frame, name, top, given, colors, width)
-    return _against_median(chosen, top, given, colors, width)
+    return _against_median(chosen, top, late_ranks(frame, late), given, colors, width)
 
 
 def _means(
@@ -196,7 +210,8 @@ def _means(
         order = (data["mean_ns"] * data["count"]).sort_values(ascending=False, kind="stable").index
         said = _most(len(order), top)
         data = data.loc[order[:top]].reset_index(drop=True)
-        names = _labels([str(each) for each in data["name"]])
+        full = [str(each) for each in data["name"]]
+        names = told_apart(_shorts(full), full)
     else:
         names = [f"rank {rank}" for rank in data["rank"]]
     data["row"] = np.arange(len(data))
@@ -240,8 +255,8 @@ _DURATIONS = Tooltip(
 )
 
 
-def _labels(names: list[str]) -> list[str]:
-    return told_apart([short_name(name) for name in names], names)
+def _shorts(names: list[str]) -> list[str]:
+    return [short_name(name) for name in names]
 
 
 def _most(names: int, top: int) -> str:
@@ -257,54 +272,82 @@ def _fills(data: pd.DataFrame, colors: Theme) -> list[str]:
 
 
 def _against_median(
-    frame: pd.DataFrame, top: int, title: str, colors: Theme, width: int | None
+    frame: pd.DataFrame, top: int, late: list[int], title: str, colors: Theme, width: int | None
 ) -> Any:
     data = frame.reset_index(drop=True)
     data["name"] = data["name"].astype(str)
-    total = (data["mean_ns"] * data["count"]).groupby(data["name"]).sum()
-    order = total.sort_values(ascending=False, kind="stable").index
-    kept = {name: row for row, name in enumerate(order[:top])}
-    data = data[data["name"].isin(kept)].reset_index(drop=True)
-    data["row"] = data["name"].map(kept)
-    median = data.groupby("name")["mean_ns"].transform("median")
+    data["kind"] = data["kind"].astype(str) if "kind" in data else ""
+    data["of"] = data.groupby(["name", "kind"], sort=False).ngroup()
+    data["spent_ns"] = data["mean_ns"] * data["count"]
+    total = data.groupby("of")["spent_ns"].sum()
+    if not is_sheet():
+        total = total.sort_values(ascending=False, kind="stable")
+    data["row"] = data["of"].map({of: row for row, of in enumerate(total.index[:top])})
+    data = data[data["row"].notna()].astype({"row": int}).reset_index(drop=True)
+    alone = len(data["rank"].unique()) == 1
+    heads = data.drop_duplicates("row").sort_values("row")
+    median = pd.Series(median_of(data["mean_ns"], data["row"]))
     data["against"] = np.where(median > 0, data["mean_ns"] / median.where(median > 0, 1) - 1, 0.0)
+    apart = data["against"].abs()
+    waits = data["kind"] == "communication"
+    reach = min(max(float(apart[~waits | bool(waits.all())].max()), _NEAREST), _FARTHEST)
+    beyond = apart > reach
+    furthest = data.index.isin(apart.groupby(data["row"]).idxmax())
+    whole = float(data.groupby("rank")["spent_ns"].sum().median())
+    matters = (data["mean_ns"] - median).abs() * data["count"] >= _OF_WORK * whole
+    is_late = data["rank"].isin(late)
+    is_odd = furthest & ~waits & matters & (apart >= _APART)
+    data["ink"] = np.select(
+        [is_late, is_odd], [colors.late, colors.ink], default=colors.rule_strong
+    )
+    data["at"] = np.nan if alone else data["against"].clip(-reach, reach)
+    data["marker"] = np.where(beyond, "triangle", "circle")
+    data["size"] = np.where(beyond, 11, 8)
+    data["angle"] = np.where(beyond, -np.sign(data["against"]) * np.pi / 2, 0.0)
+    data["end"] = data["mean_ns"] if alone else np.nan
+    data["fill"] = _fills(data, colors)
     data["against_text"] = [share_delta(each) for each in data["against"]]
     for each in ("mean_ns", "min_ns", "max_ns"):
         data[f"{each}_text"] = [duration(value) for value in data[each]]
     data["count_text"] = [count(each) for each in data["count"]]
-    furthest = data["against"].abs().groupby(data["row"]).idxmax().sort_index()
-    far = data.loc[furthest]
-    # A few per cent are what any two GPUs of one kind differ by.
-    out = data.index.isin(furthest) & (data["against"].abs() >= 0.05)
-    data["color"] = np.where(out, colors.late, colors.rule_strong)
+    far = data[furthest].sort_values("row")
     words = [
-        f"rank {rank} {share_delta(each)}" if abs(each) >= 0.05 else "within ±5 %"
+        f"rank {rank} {share_delta(each)}" if abs(each) >= _APART else "within ±5\u2009%"
         for rank, each in zip(far["rank"], far["against"], strict=True)
     ]
-    middle = data.groupby("row")["mean_ns"].median()
-    reach = max(0.05, float(data["against"].abs().max()) * 1.08)
-    ticks = nice_ticks(reach, 1 if reach < 0.1 else 2, -reach)
+    # What is marked is drawn last, over the others.
+    data["order"] = np.select([is_late, is_odd], [2, 1], default=0)
+    data = data.sort_values("order", kind="stable").reset_index(drop=True)
+    names = [str(each) for each in heads["name"]]
+    labels = [str(each) for each in heads["short"]] if "short" in heads else _shorts(names)
+    ticks = nice_ticks(reach, 1 if reach < 0.15 else 2, -reach)
+    marked = [(at, "median" if at == 0 else share_delta(at)) for at in ticks]
+    most = float(data["mean_ns"].max()) or 1.0
+    middle = median[heads.index]
     return rows_chart(
         data,
-        _labels([str(name) for name in order[:top]]),
-        [Dots("against", "@color")],
-        x_start=-reach,
-        x_end=reach,
+        told_apart(labels, names),
+        [Bars(0.0, "end", "@fill"), Dots("at", "@ink", "size", marker="marker", angle="angle")],
+        x_start=0.0 if alone else -reach * 1.04,
+        x_end=most * 1.02 if alone else reach * 1.04,
         title=title,
         subtitle=sentences(
-            "one dot a rank: its mean duration against the median rank's",
-            "communication includes waiting: who waits less is not faster",
-            _most(len(order), top),
+            "mean duration, by name with most time"
+            if alone
+            else "one dot a rank: its mean duration against the median rank's",
+            "" if alone else "communication includes waiting: who waits less is not faster",
+            "arrow: beyond the scale" if beyond.any() and not alone else "",
+            _most(len(total), top),
             unmatched(frame),
         ),
         theme=colors,
         width=width,
         head="kernel",
-        zero_line=True,
-        ticks=[(at, "median" if at == 0 else share_delta(at)) for at in ticks],
+        zero_line=not alone,
+        ticks=time_ticks(most) if alone else marked,
         columns=[
-            Column("furthest", words),
-            Column("median", [duration(middle[row]) for row in range(len(middle))], 480),
+            *([] if alone else [Column("farthest", words)]),
+            Column("mean" if alone else "median", [duration(each) for each in middle], 480),
         ],
         tooltip=Tooltip(
             _DURATIONS.heading, [*_DURATIONS.rows, ("against the median", "@{against_text}")]

@@ -61,12 +61,14 @@ class Whiskers:
 
 @dataclass(frozen=True)
 class Dots:
-    """Dots at a column of the source."""
+    """Dots at a column of the source; `size` may be one, and `marker` and `angle` are of forms."""
 
     at: str
     color: str
-    size: int = 8
+    size: int | str = 8
     name: str = ""
+    marker: str = ""
+    angle: str = ""
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,8 @@ def draw_mark(
             x=mark.at,
             size=mark.size,
             source=source,
-            marker="circle",
+            marker=mark.marker or "circle",
+            angle=mark.angle or 0,
             fill_color=field_of(mark.color),
             line_color=theme.bg,
             nonselection_fill_alpha=0.3,

@@ -15,7 +15,7 @@ from .bokeh_modules import embed
 from .busy import comm_comp_overlap, kernel_type_breakdown, temporal_breakdown
 from .idle import device_idle_breakdown
 from .inks import inks_sheet
-from .kernel_durations import kernel_durations
+from .kernels import kernel_duration_by_rank
 from .queues import queue_length_summary
 from .rank_time import rank_time_heatmap
 from .sheets import laid_out_by_the_page
@@ -66,9 +66,8 @@ def _kernel_types() -> pd.DataFrame:
 
 
 def _kernel_durations() -> pd.DataFrame:
-    name = {"name": ["k"], "short": ["k"], "kind": ["compute"], "count": [1]}
-    times = {"mean_ns": [1.0], "min_ns": [1.0], "min_rank": [0], "max_ns": [1.0], "max_rank": [1]}
-    return pd.DataFrame({**name, **times, "ranks": [2]})
+    name = {"name": ["k"], "short": ["k"], "kind": ["compute"], "rank": [0], "count": [1]}
+    return pd.DataFrame({**name, "mean_ns": [1.0], "min_ns": [1], "max_ns": [1]})
 
 
 def _steps() -> pd.DataFrame:
@@ -96,7 +95,7 @@ _PANELS: dict[str, tuple[Draw, Callable[[], pd.DataFrame]]] = {
     "idle": (device_idle_breakdown, _idle),
     "queue": (queue_length_summary, _queue),
     "kernel_types": (kernel_type_breakdown, _kernel_types),
-    "kernel_durations": (kernel_durations, _kernel_durations),
+    "kernel_durations": (kernel_duration_by_rank, _kernel_durations),
     "steps": (step_phases, _steps),
     "heatmap": (rank_time_heatmap, _heatmap),
 }

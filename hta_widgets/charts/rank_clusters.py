@@ -239,8 +239,8 @@ def _ground(figure: Any, grounds: list[tuple[float, float]], colors: Theme) -> N
             models.BoxAnnotation(
                 top=low,
                 bottom=high,
-                fill_color=colors.late_fill,
-                fill_alpha=0.6,
+                fill_color=colors.lane,
+                fill_alpha=1,
                 line_color=None,
                 level="underlay",
             )

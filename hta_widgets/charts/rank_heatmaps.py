@@ -112,6 +112,8 @@ class _Grid:
         self.defined = _WORDS[measure][1]
         self.ranks = np.unique(data["rank"])
         self.marked = last_often(data, late)
+        #: What these rows alone say is no judgement.
+        self.is_judged = late is not None
         numbers = np.unique(data["collective"])
         self.count = len(numbers)
         self.fold = max(1, -(-self.count // _MOST_COLUMNS))
@@ -237,7 +239,8 @@ def _cells(frame: pd.DataFrame, grid: _Grid, colors: Theme, width: int | None, t
 def _mark_rows(figure: Any, grid: _Grid, colors: Theme, half: float) -> None:
     """Outline the rows of late ranks, where single cells have no room for an outline."""
     rows = np.searchsorted(grid.ranks, grid.marked)
-    for color, thick in ((colors.bg, 3.5), (colors.late, 1.5)):
+    ink = colors.late if grid.is_judged else colors.ink
+    for color, thick in ((colors.bg, 3.5), (ink, 1.5)):
         if len(rows):
             figure.quad(
                 left=[0.0] * len(rows),

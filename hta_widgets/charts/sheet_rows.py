@@ -69,7 +69,8 @@ def _used(marks: Sequence[Bars | Whiskers | Dots]) -> list[str]:
         elif isinstance(mark, Whiskers):
             found += [mark.left, mark.right]
         else:
-            found += [mark.at, *_columns(mark.color)]
+            found += [mark.at, *_columns(mark.color), *filter(None, (mark.marker, mark.angle))]
+            found += [mark.size] if isinstance(mark.size, str) else []
     return list(dict.fromkeys(name for name in found if isinstance(name, str)))
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.formats import duration, plural, share_delta
+from hta_widgets.formats import axis_time, duration, duration_delta, plural, share_delta
 
-from .across_ranks import median_of
+from .across_ranks import late_ranks, median_of
 from .canvas import blank, sentences, unmatched
 from .frames import draws_panel, require_panel
 from .rows import Column, Dots, Tooltip, nice_ticks, rows_chart
@@ -17,11 +19,13 @@ from .theme import Theme, theme_of
 
 __all__ = ["step_phases"]
 
-#: Takes this share longer than the median rank …
+#: A rank stands out where it takes this share longer than the median rank …
 _LONGER = 0.05
-#: … and is this many times as far from it as ranks usually are.
+#: … this many times as far from it as ranks usually are …
 _STANDS_OUT = 4.0
-_FARTHEST = 1.0
+#: … and this share of a whole step: what is far off in per cent may cost next to nothing.
+_OF_STEP = 0.02
+#: The scale goes this share of a step to either side, or farther.
 _NEAREST = 0.05
 #: Part of a row over which the steps are spread.
 _SPREAD = 0.56
@@ -32,6 +36,7 @@ _PITCH = 44.0
 def step_phases(
     frame: pd.DataFrame,
     *,
+    late: Iterable[int] | None = None,
     width: int | None = None,
     theme: str | Theme = "light",
     title: str = "",
@@ -43,6 +48,9 @@ def step_phases(
     frame : DataFrame
         One row per phase, step and rank: ``phase, step, rank, start_ns, dur_ns, deviation_share``,
         the last against the median rank of that step and phase.
+    late : iterable of int, optional
+        Ranks to draw in red, such as those that are stragglers; by default those that the
+        headline names, which frames of a dashboard have as ``.attrs["late_ranks"]``.
     width : int, optional
         In CSS pixels; by default what the page gives.
     theme : {"light", "dark"} or Theme, default "light"
@@ -51,9 +59,10 @@ def step_phases(
     Returns
     -------
     bokeh.plotting.figure
-        A row a phase, in it a line of dots a step, and in that a dot a rank. Coloured is the rank
-        that takes longest in some phase: 5 % longer than the median rank, and four times the usual
-        deviation. On one rank: a dot a step, against the median step.
+        A row a phase, in it a line of dots a step, and in that a dot a rank, as far from the
+        median rank in time. Dark are ranks that stand out in a phase and are not `late`: 5 %
+        longer than the median rank, four times the usual deviation, and 2 % of a step. On one
+        rank: a dot a step, against the median step.
 
     Examples
     --------
@@ -71,28 +80,36 @@ def step_phases(
     data["phase"] = data["phase"].astype(str)
     phases = list(dict.fromkeys(data["phase"]))
     data["of_phase"] = data["phase"].map({phase: row for row, phase in enumerate(phases)})
+    steps, step = np.unique(data["step"], return_inverse=True)
     time = data["dur_ns"].to_numpy(float)
-    middle = median_of(time, data["of_phase"])
-    if alone:
-        apart = np.divide(time, middle, out=np.ones(len(time)), where=middle > 0) - 1
-    else:
-        apart = data["deviation_share"].fillna(0.0).to_numpy(float)
-    data["apart"] = apart
-    steps = np.unique(data["step"])
-    place = np.searchsorted(steps, data["step"]) - (len(steps) - 1) / 2
+    same = data["of_phase"] if alone else data["of_phase"] * len(steps) + step
+    middle = median_of(time, same)
+    data["at"] = time - middle
+    data["apart"] = np.divide(time - middle, middle, out=np.zeros(len(time)), where=middle > 0)
+    place = step - (len(steps) - 1) / 2
     data["row"] = data["of_phase"] + place * (_SPREAD / max(len(steps) - 1, 1))
-    reach = min(max(float(np.abs(apart).max()) * 1.08, _NEAREST), _FARTHEST)
-    data["at"] = np.clip(apart, -reach, reach)
-    found = _farthest(data, phases)
-    late = None if alone else _latest(found)
-    data["color"] = np.where(data["rank"] == late, colors.late, colors.rule_strong)
-    data["order"] = data["rank"] == late
+    usual = [float(data.loc[data["phase"] == phase, "dur_ns"].median()) for phase in phases]
+    whole = max(usual)
+    reach = max(float(data["at"].abs().max()) * 1.08, _NEAREST * whole, 1.0)
+    by_rank = data.groupby(["of_phase", "rank"], sort=True)[["at", "apart"]].median()
+    odd = np.zeros(len(by_rank), dtype=bool) if alone else _stands_out(by_rank, whole)
+    keys = pd.MultiIndex.from_frame(data[["of_phase", "rank"]])
+    is_late = data["rank"].isin([] if alone else late_ranks(frame, late)).to_numpy()
+    is_odd = odd[by_rank.index.get_indexer(keys)]
+    data["color"] = np.select(
+        [is_late, is_odd], [colors.late, colors.ink], default=colors.rule_strong
+    )
+    # What is marked is drawn last, over the others.
+    data["order"] = np.select([is_late, is_odd], [2, 1], default=0)
     data = data.sort_values("order", kind="stable").reset_index(drop=True)
     data["dur_ns_text"] = [duration(each) for each in data["dur_ns"]]
-    data["apart_text"] = [share_delta(each) for each in data["apart"]]
-    usual = [float(data.loc[data["phase"] == phase, "dur_ns"].median()) for phase in phases]
-    marked = nice_ticks(reach, 1 if reach < 0.1 else 2, -reach)
+    data["apart_text"] = [
+        f"{duration_delta(ns)} · {share_delta(part)}"
+        for ns, part in zip(data["at"], data["apart"], strict=True)
+    ]
+    marked = nice_ticks(reach, 2, -reach)
     what = "median step" if alone else "median rank"
+    told = [] if alone else _farthest(by_rank)
     return rows_chart(
         data,
         phases,
@@ -111,11 +128,11 @@ def step_phases(
         theme=colors,
         width=width,
         head=" ",
-        ticks=[(at, what if at == 0 else share_delta(at)) for at in marked],
+        ticks=[(at, _signed(at, marked)) for at in marked],
         zero_line=True,
         pitch=_PITCH,
         columns=[
-            Column("", [_told(data, row, found, late, alone=alone) for row in range(len(phases))]),
+            *told,
             Column("median", [duration(each) for each in usual], 520),
         ],
         tooltip=Tooltip(
@@ -125,35 +142,33 @@ def step_phases(
     )
 
 
-Found = dict[int, tuple[int, float, bool]]
-
-
-def _farthest(data: pd.DataFrame, phases: list[str]) -> Found:
-    """Return for each phase the rank that is farthest in the median, how far, and if it is late."""
-    found: Found = {}
-    for row in range(len(phases)):
-        of_phase = data[data["of_phase"] == row]
-        medians = of_phase.groupby("rank", sort=True)["apart"].median()
-        far = medians.to_numpy(float)
-        best = int(np.argmax(np.abs(far)))
-        rank, apart = int(medians.index[best]), float(far[best])
-        usual = float(np.median(np.abs(far)))
-        late = apart >= _LONGER and apart >= _STANDS_OUT * usual
-        found[row] = (rank, apart, late)
+def _stands_out(by_rank: pd.DataFrame, whole_ns: float) -> npt.NDArray[np.bool_]:
+    """Say of each phase and rank if it takes longer than others, and enough to matter."""
+    apart = by_rank["at"].to_numpy(float)
+    usual = median_of(np.abs(apart), by_rank.index.get_level_values("of_phase"))
+    longer = by_rank["apart"].to_numpy(float) >= _LONGER
+    found: npt.NDArray[np.bool_] = (
+        longer & (apart >= _STANDS_OUT * usual) & (apart >= _OF_STEP * whole_ns)
+    )
     return found
 
 
-def _latest(found: Found) -> int | None:
-    late = [(apart, rank) for rank, apart, is_late in found.values() if is_late]
-    return max(late)[1] if late else None
+def _farthest(by_rank: pd.DataFrame) -> list[Column]:
+    """Return for each phase the rank that is farthest, in time, in the median of its steps."""
+    far = by_rank["at"].abs().groupby(level="of_phase", sort=True).idxmax()
+    found = by_rank.loc[far]
+    words = [
+        f"rank {rank} {duration_delta(ns)}"
+        for rank, ns in zip(found.index.get_level_values("rank"), found["at"], strict=True)
+    ]
+    return [
+        Column("farthest", words),
+        Column("", [share_delta(each) for each in found["apart"]], 440),
+    ]
 
 
-def _told(data: pd.DataFrame, row: int, found: Found, late: int | None, *, alone: bool) -> str:
-    of_phase = data[data["of_phase"] == row]
-    if alone:
-        return duration(float(of_phase["dur_ns"].median()))
-    if late is None:
-        rank, apart, _ = found[row]
-        return f"rank {rank} {share_delta(apart)}"
-    mine = of_phase.loc[of_phase["rank"] == late, "apart"]
-    return f"rank {late} {share_delta(float(mine.median()))}" if len(mine) else ""
+def _signed(at: float, ticks: list[float]) -> str:
+    if at == 0:
+        return "median"
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else abs(at)
+    return f"{'+' if at > 0 else ''}{axis_time(at, step)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
@@ -10,7 +11,7 @@ import pandas as pd
 
 from hta_widgets.formats import count, duration, duration_delta, share_delta
 
-from .across_ranks import listed, thinned
+from .across_ranks import late_ranks, listed, thinned
 from .canvas import blank, sentences, unmatched
 from .frames import draws, require, require_measure
 from .rank_groups import groups_of_ranks
@@ -37,6 +38,7 @@ def step_times(
     *,
     measure: Literal["own", "dur"] = "own",
     groups: pd.DataFrame | None = None,
+    late: Iterable[int] | None = None,
     width: int | None = None,
     theme: str | Theme = "light",
     title: str = "",
@@ -54,6 +56,8 @@ def step_times(
         Of `hta_widgets.analysis.parallel_groups`: steps have a row for each group of one kind,
         one group after the other. That is the first kind of tensor, context, expert, pipeline and
         data of which there are several groups; give the rows of another kind alone for that.
+    late : iterable of int, optional
+        Ranks to draw in red, such as those that are stragglers.
     width : int, optional
         In CSS pixels; by default what the page gives.
     theme : {"light", "dark"} or Theme, default "light"
@@ -63,7 +67,7 @@ def step_times(
     -------
     bokeh.plotting.figure
         A row a step, or one for a group's step, and a dot a rank; with more than 64 such rows a
-        group has one. Its source has the frame's rows. Coloured is who takes 5 % longer than the
+        group has one. Its source has the frame's rows. Dark is who takes 5 % longer than the
         median rank and four times the usual (median) deviation of the step. Above 20 000 dots one
         of each spot is drawn, outliers all, which the chart says.
 
@@ -110,8 +114,11 @@ def step_times(
         kept, _ = thinned(every["apart"], every["row"], apart, columns=100, rows=rows)
         data = every.iloc[kept]
         said = f"{count(len(every))} dots, drawn as {count(len(kept))}, outliers all"
-    data = data.sort_values("is_outlier", kind="stable").reset_index(drop=True)
-    data["fill"] = np.where(data["is_outlier"], colors.late, colors.ink3)
+    marked = late_ranks(frame, late)
+    is_late = data["rank"].isin(marked)
+    data["order"] = np.select([is_late, data["is_outlier"]], [2, 1], default=0)
+    data = data.sort_values("order", kind="stable").reset_index(drop=True)
+    data["fill"] = np.array([colors.rule_strong, colors.ink, colors.late])[data["order"]]
     data["deviation_text"] = [
         f"{duration_delta(each)} · {share_delta(part)}"
         for each, part in zip(data[f"{measure}_deviation_ns"], data["apart"], strict=True)
@@ -154,8 +161,9 @@ def step_times(
             Column("median rank", [duration(each) for each in median], 520),
         ],
         legend=[
-            *([Dots("x", colors.late, 7, "stands out")] if every["is_outlier"].any() else []),
-            Dots("x", colors.ink3, 7, "a rank"),
+            *([Dots("x", colors.late, 7, listed(marked))] if is_late.any() else []),
+            *([Dots("x", colors.ink, 7, "stands out")] if (data["order"] == 1).any() else []),
+            Dots("x", colors.rule_strong, 7, "a rank"),
         ],
         tooltip=Tooltip(
             "rank @{rank} · step @{step}" + ("" if groups is None else " · @{of_group}"),

@@ -28,7 +28,7 @@ _LEAST_RANKS = 3
 
 
 def durations(frame: pd.DataFrame, top: int) -> pd.DataFrame:
-    """Return how long kernels take on average, and on which ranks that is least and most.
+    """Return the kernels with most time, name by name, as long as they take on each rank.
 
     Parameters
     ----------
@@ -38,21 +38,13 @@ def durations(frame: pd.DataFrame, top: int) -> pd.DataFrame:
         How many names, those with most time.
     """
     names = _Names(frame)
-    mean = frame["mean_ns"].to_numpy(np.float64)
-    rank = frame["rank"].to_numpy(np.int64)
-    least, most = names.extreme(mean), names.extreme(-mean)
-    order = names.order[:top]
+    each, rows = names.rows_of(names.order[:top])
+    measures = ("rank", "count", "mean_ns", "min_ns", "max_ns")
     found = pd.DataFrame(
         {
-            **names.labels(order),
-            "kind": names.kinds(order),
-            "count": names.sums(frame["count"])[order],
-            "mean_ns": (names.float_sums(mean) / names.ranks)[order],
-            "min_ns": mean[least][order],
-            "min_rank": rank[least][order],
-            "max_ns": mean[most][order],
-            "max_rank": rank[most][order],
-            "ranks": names.ranks[order],
+            **names.labels(each),
+            "kind": names.kinds(each),
+            **{name: frame[name].to_numpy()[rows] for name in measures},
         }
     )
     return _about(found, frame, len(names.order))
@@ -149,6 +141,13 @@ class _Names:
         pairs_of = zip(self.kind.tolist(), self.names, strict=True)
         self.group = {pair: number for number, pair in enumerate(pairs_of)}
 
+    def rows_of(self, order: npt.NDArray[np.intp]) -> tuple[Any, Any]:
+        """Return the rows of some names, one name after the other, and of which name each is."""
+        count = self.ranks[order]
+        each = np.repeat(order, count)
+        place = np.arange(len(each)) - np.repeat(np.cumsum(count) - count, count)
+        return each, self._rows[self._first[each] + place]
+
     def labels(self, order: npt.NDArray[np.intp]) -> dict[str, Any]:
         names = [self.names[place] for place in order.tolist()]
         return {"name": texts(names), "short": short_names(names)}
@@ -162,10 +161,6 @@ class _Names:
 
     def sums(self, values: Any) -> Ints:
         found: Ints = self._by(np.add, np.asarray(values, dtype=np.int64))
-        return found
-
-    def float_sums(self, values: Floats) -> Floats:
-        found: Floats = self._by(np.add, values)
         return found
 
     def least(self, values: Any) -> Ints:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Hashable, Mapping
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,7 +21,7 @@ from hta_widgets.tiles.patience import PENDING, Deadline, Gradual, Recent
 from .catalog import PANELS, panel_of, without_own
 from .format_panels import analysis_of
 from .frames import CLOCK, MAKERS
-from .headline import headline
+from .headline import Headline, headline
 from .reply import as_json
 
 __all__ = ["PanelEngine"]
@@ -31,6 +32,8 @@ T = TypeVar("T")
 
 MOST_BINS = 4096
 MOST_FRAMES = 100
+#: Panels whose charts draw a dot a rank.
+_MARKED = ("kernel_durations", "steps")
 
 
 class PanelEngine:
@@ -67,8 +70,17 @@ class PanelEngine:
             The whole one; the panel's own dimension is dropped here.
         top : int, optional
             How many rows tables have at most.
+
+        Returns
+        -------
+        DataFrame
+            With ``.attrs["late_ranks"]`` where the panel's chart marks them: the ranks that the
+            headline says the others wait for.
         """
-        return self._frame(panel, selection, top).copy()
+        found = self._frame(panel, selection, top).copy()
+        if panel in _MARKED:
+            found.attrs["late_ranks"] = self._headline.late_ranks
+        return found
 
     def analysis(self, name: str, selection: Selection | None = None) -> pd.DataFrame:
         """Return the frame of the analysis behind a panel, in full.
@@ -92,7 +104,11 @@ class PanelEngine:
 
     def headline(self) -> dict[str, Any]:
         """Return what matters most in the whole job, as the page takes it."""
-        return headline(self.traces).to_json()
+        return self._headline.to_json()
+
+    @cached_property
+    def _headline(self) -> Headline:
+        return headline(self.traces)
 
     def headline_by(self, deadline: Deadline) -> dict[str, Any] | None:
         """Go on with the headline until the deadline; None where there is more to do by then."""

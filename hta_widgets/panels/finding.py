@@ -58,6 +58,12 @@ class Headline:
     findings: list[Finding] = field(default_factory=list)
 
     @property
+    def late_ranks(self) -> list[int]:
+        """The ranks that the others wait for, which every panel marks alike."""
+        waits = [one.selection.ranks or () for one in self.findings if one.kind == "waiting"]
+        return [rank for ranks in waits for rank in ranks]
+
+    @property
     def text(self) -> str:
         """The headline alone."""
         return text_of(self.text_parts)
@@ -70,6 +76,7 @@ class Headline:
         return {
             "headline": self.text_parts,
             "more": self.sentences,
+            "late_ranks": self.late_ranks,
             "findings": [
                 {
                     "kind": one.kind,

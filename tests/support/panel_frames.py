@@ -111,7 +111,7 @@ def made(ranks: int, bins: int = 120) -> dict[str, pd.DataFrame]:
         }
     )
     kernel_types["share"] = kernel_types["sum_ns"] / kernel_types["sum_ns"].sum()
-    return {
+    found = {
         "breakdown": breakdown,
         "overlap": overlap,
         "idle": idle,
@@ -121,24 +121,27 @@ def made(ranks: int, bins: int = 120) -> dict[str, pd.DataFrame]:
         "steps": _steps(draw, ranks, slow),
         "heatmap": _heatmap(draw, ranks, slow, bins),
     }
+    for frame in found.values():
+        frame.attrs["late_ranks"] = [slow]
+    return found
 
 
 def _kernels(draw: np.random.Generator, ranks: int, slow: int) -> pd.DataFrame:
     long = "void cutlass::device_kernel<" + "cute::tuple<cute::C<128>, " * 7 + ">>(Params)"
     names = [*(f"kernel_{k}<float>" for k in range(9)), long, "add<float>", "add<c10::Half>"]
     mean = draw.uniform(20_000, 400_000, len(names))
+    by_rank = mean[:, None] * draw.uniform(0.99, 1.01, (len(names), ranks))
+    by_rank[:, slow] *= [0.2, *[1.2] * 8, *[1.02] * 3]
     return pd.DataFrame(
         {
-            "name": names,
-            "short": [*names[:9], long, "add", "add"],
-            "kind": ["communication", *["compute"] * 9, "memory", "other"],
-            "count": draw.integers(10, 4000, len(names)),
-            "mean_ns": mean,
-            "min_ns": mean * ([0.2, *[0.97] * 11] if ranks > 1 else 1),
-            "min_rank": slow if ranks > 1 else 0,
-            "max_ns": mean * ([1.1, *[1.2] * 8, *[1.02] * 3] if ranks > 1 else 1),
-            "max_rank": slow,
-            "ranks": ranks,
+            "name": np.repeat(names, ranks),
+            "short": np.repeat([*names[:9], long, "add", "add"], ranks),
+            "kind": np.repeat(["communication", *["compute"] * 9, "memory", "other"], ranks),
+            "rank": np.tile(np.arange(ranks), len(names)),
+            "count": np.repeat(draw.integers(10, 4000, len(names)), ranks),
+            "mean_ns": by_rank.ravel(),
+            "min_ns": (by_rank.ravel() * 0.9).astype(np.int64),
+            "max_ns": (by_rank.ravel() * 1.1).astype(np.int64),
         }
     )
 

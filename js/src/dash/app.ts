@@ -55,6 +55,7 @@ export interface DashOptions {
 const VIEW_MS = 160;
 const FIT_MS = 120;
 const MOST_OFFERS = 4;
+const NOBODY: readonly number[] = [];
 
 export class DashApp {
   private readonly root: HTMLElement;
@@ -239,6 +240,7 @@ export class DashApp {
       scene: () => this.scene,
       view: () => this.view,
       menu: (id) => this.paneMenu(id),
+      late: () => this.traits.headline?.late_ranks ?? NOBODY,
       metric: () => this.traits.metric,
       setMetric: (metric) => {
         this.traits.keep("metric", metric);
@@ -344,6 +346,7 @@ export class DashApp {
   private showHeadline(): void {
     const facts = this.traits.headline;
     this.headline.show(facts);
+    this.panes.showAll();
     const findings = facts?.findings ?? [];
     this.words.offer(
       findings.slice(0, MOST_OFFERS).map(({ label, text, selection }) => ({

@@ -199,6 +199,18 @@ test("the headline's ranks and findings select", async () => {
   expect(selection(view)).toEqual(found);
 });
 
+test("every panel marks the ranks that the headline names, also where it comes later", async () => {
+  const view = mountDash();
+  await ready(view);
+  const marked = (): unknown[] =>
+    FakeChart.all.map(({ frame }) => frame?.attrs.late_ranks).filter((one) => one !== undefined);
+  await expect.poll(() => marked().length).toBeGreaterThan(3);
+  expect(marked().every((one) => JSON.stringify(one) === "[]")).toBe(true);
+  view.model.set("_headline", { headline: [], more: [], late_ranks: [2] });
+  await expect.poll(() => JSON.stringify(marked()[0])).toBe("[2]");
+  expect(marked().every((one) => JSON.stringify(one) === "[2]")).toBe(true);
+});
+
 test("a chart without a figure says so, the others come, and it can be asked for again", async () => {
   const gone = "The kernel that made this view is gone.";
   const view = mountDash({}, (source) => source.failing.set("steps", gone));

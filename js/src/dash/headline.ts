@@ -10,6 +10,8 @@ export type HeadPiece = string | { rank: number; text?: string };
 export interface HeadlineFacts {
   headline: HeadPiece[];
   more: HeadPiece[][];
+  /** The ranks that the others wait for. */
+  late_ranks?: number[];
   /** What each finding selects, what matters most first. */
   findings?: { label: string; text: string; selection: SelectionJson }[];
 }

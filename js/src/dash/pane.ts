@@ -18,6 +18,8 @@ export interface PaneWays {
   signal: AbortSignal;
   retry(): void;
   menu(id: string): MenuItem[];
+  /** The ranks that the headline names. */
+  late(): readonly number[];
 }
 
 /** What a panel shows inside its frame. */
@@ -57,9 +59,12 @@ export class Pane {
       more,
     );
     this.retry = () => ways.retry();
+    this.late = () => ways.late();
   }
 
   private readonly retry: () => void;
+  private readonly late: () => readonly number[];
+  private marked: { of: PanelFrame; late: readonly number[]; frame: PanelFrame } | null = null;
   private menu: Popover | null = null;
 
   /** Put a line under the title, or controls beside it. */
@@ -101,7 +106,17 @@ export class Pane {
       return;
     }
     this.say(null);
-    this.content?.show(frame, chosen);
+    this.content?.show(this.withLate(frame), chosen);
+  }
+
+  /** The frame, and which of its ranks the headline names; the same one while both are the same. */
+  private withLate(of: PanelFrame): PanelFrame {
+    const late = this.late();
+    if (this.marked?.of !== of || this.marked.late !== late) {
+      const frame = { ...of, attrs: { ...of.attrs, late_ranks: late } };
+      this.marked = { of, late, frame };
+    }
+    return this.marked.frame;
   }
 
   /** In place of the numbers; null shows them. */

@@ -30,6 +30,8 @@ export interface PaneParts {
   scene(): Scene;
   view(): Span;
   menu(id: string): MenuItem[];
+  /** The ranks that the headline names. */
+  late(): readonly number[];
   /** What the heatmap shows; "" where nobody has chosen. */
   metric(): string;
   setMetric(metric: string): void;
@@ -61,12 +63,12 @@ export class Panes {
   pane(id: string): Pane {
     const known = this.all.get(id);
     if (known !== undefined) return known;
-    const { root, signal, menu, charts } = this.parts;
+    const { root, signal, menu, late, charts } = this.parts;
     const retry = (): void => {
       this.retry();
       charts.load();
     };
-    const pane = new Pane(id, { root, signal, retry, menu });
+    const pane = new Pane(id, { root, signal, retry, menu, late });
     this.all.set(id, pane);
     this.sight.watch(pane.el);
     pane.reserve(expectedHeight(id, this.parts.scene()));

@@ -4,6 +4,7 @@ import { swatch } from "../app/controls";
 import { type Child, h } from "../app/dom";
 import type { Kind } from "../contract";
 import { formatCount, formatDuration } from "../draw/format";
+import { lateRanks } from "./charts/content";
 import { listed } from "./charts/phrases";
 import { barCell, counted, lasted, number, numberOf } from "./number_columns";
 import type { ColumnLook, Row, TableLook } from "./table";
@@ -64,10 +65,11 @@ function oddCell(row: Row, frame: PanelFrame): Child[] {
     `Rank ${rank}: mean ${text} that of the median rank` +
     (few ? `; ${calls.toFixed(calls % 1 === 0 ? 0 : 1)} calls a rank are too few to tell` : "");
   const slow = ratio > 1 + ODD_FROM && !few;
+  const isLate = lateRanks(frame).includes(rank);
   return [
     h(
       "span",
-      { class: slow ? "hta-late-text" : "hta-note", title },
+      { class: slow ? (isLate ? "hta-late-text" : "hta-odd-text") : "hta-note", title },
       rank !== oddRank(frame) && h("small", {}, `rank ${rank} `),
       text,
     ),

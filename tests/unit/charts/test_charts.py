@@ -561,7 +561,7 @@ def test_operators_of_two_shapes_are_told_apart_by_these():
 def test_a_frame_without_a_column_is_refused_by_the_name_of_its_analysis(name):
     draw, make = frames.ALL[name]
     given = {"arrivals": "collectives"}.get(name, name)
-    panel = {"step_phases": "steps", "kernel_durations": "kernel_durations"}.get(name)
+    panel = {"step_phases": "steps"}.get(name)
     said = f"hta_widgets.analysis.{given}" if panel is None else f'panel_frame\\("{panel}"\\)'
     if name.startswith("diff_") and name != "diff_ops":
         said = f"hta_widgets.diff.{name.removeprefix('diff_')}"

@@ -67,7 +67,9 @@ def test_of_an_even_number_the_median_lies_between():
 def test_who_is_last_most_of_the_time_is_coloured_and_named():
     figure = charts.arrivals(matched(LATE[:4]))
     data = data_of(figure, "rank", "fill")
-    assert (data["fill"] == LIGHT.late).tolist() == (data["rank"] == 2).tolist()
+    assert (data["fill"] == LIGHT.ink).tolist() == (data["rank"] == 2).tolist()
+    judged = data_of(charts.arrivals(matched(LATE[:4]), late=[2]), "rank", "fill")
+    assert (judged["fill"] == LIGHT.late).tolist() == (judged["rank"] == 2).tolist()
     legend = next(each for each in figure.above if each.__class__.__name__ == "Legend")
     assert [item.label.value for item in legend.items] == ["rank 2, last in 4 of 4", "other ranks"]
 
@@ -198,7 +200,9 @@ def test_who_takes_longer_than_the_median_rank_stands_out():
     data = data_of(figure, "rank", "step", "own_ns", "apart")
     assert data["is_outlier"].sum() == 1
     one = data[data["is_outlier"]].iloc[0]
-    assert (one["rank"], one["step"], one["fill"]) == (4, 1, LIGHT.late)
+    assert (one["rank"], one["step"], one["fill"]) == (4, 1, LIGHT.ink)
+    marked = data_of(charts.step_times(frames.step_times(), late=[2]), "rank", "fill")
+    assert set(marked.loc[marked["fill"] == LIGHT.late, "rank"]) == {2}
     assert right_of(figure, 0) == ["stands out", "\u200b", "rank 4 +25 %"]
     assert right_of(figure, 1) == ["median rank", "1.00 µs", "1.00 µs"]
     assert "rank 4 in single steps" in words_of(figure)

@@ -6,7 +6,9 @@ import bokeh
 import numpy as np
 import pandas as pd
 import pytest
+from pandas.testing import assert_frame_equal
 from support import chart_frames as frames, chart_vectors, panel_frames
+from support.chart_reading import data_of
 
 from hta_widgets import charts
 from hta_widgets.charts.panels import CHART_PANELS
@@ -88,12 +90,30 @@ def test_waits_are_told_from_transfers():
     assert data["right_1"][1] == pytest.approx(0.75)
 
 
-def test_who_is_late_in_a_phase_is_named_in_all_of_them():
-    content = content_of(charts.panel_figure("steps", frames.phases()))
-    assert content["names"] == ["step", "forward"]
-    assert content["columns"][0]["texts"] == ["rank 2 +0.1\u2009%", "rank 2 +20\u2009%"]
-    late = [color for color in content["data"]["color"] if color == charts.LIGHT.late]
-    assert len(late) == 4  # two steps of two phases
+def test_the_rank_of_the_headline_is_red_and_others_stand_out_by_time():
+    """Rank 2 is a fifth slower in the long phase; rank 3 three quarters in a short one."""
+    frame = frames.phases()
+    short = frame[frame["phase"] == "forward"].assign(phase="data loading", dur_ns=10)
+    short.loc[short["rank"] == 3, "dur_ns"] = 17
+    frame = pd.concat([frame, short], ignore_index=True)
+
+    def drawn(frame):
+        content = content_of(charts.panel_figure("steps", frame))
+        color = np.array(content["data"]["color"])
+        return content, [int((color == one).sum()) for one in (charts.LIGHT.late, charts.LIGHT.ink)]
+
+    content, marks = drawn(frame)
+    assert content["names"] == ["step", "forward", "data loading"]
+    far = [*zip(*(column["texts"] for column in content["columns"][:2]), strict=True)]
+    assert far[1:] == [("rank 2 +79.5\u2009ns", "+20\u2009%"), ("rank 3 +7\u2009ns", "+70\u2009%")]
+    assert marks == [0, 2], "nobody is named, and rank 2 alone stands out: in two steps of a phase"
+    assert content["x_end"] == pytest.approx(79.5 * 1.08 * 1.04), "the farthest dot is on the scale"
+    frame.attrs["late_ranks"] = [2]
+    _, marks = drawn(frame)
+    assert marks == [6, 0], "in two steps of all three phases"
+    short["dur_ns"] *= 10
+    _, marks = drawn(pd.concat([frames.phases(), short], ignore_index=True))
+    assert marks == [0, 4], "where it costs 7 % of a step, rank 3 stands out as well"
 
 
 def test_one_rank_is_compared_with_its_own_steps():
@@ -103,14 +123,36 @@ def test_one_rank_is_compared_with_its_own_steps():
 
 
 def test_kernels_that_wait_do_not_set_the_scale():
-    content = content_of(charts.panel_figure("kernel_durations", frames.kernel_spread()))
+    frame = frames.kernel_spread()
+    content = content_of(charts.panel_figure("kernel_durations", frame))
     assert content["x_end"] == pytest.approx(0.2 * 1.04)
     assert content["columns"][0]["texts"] == [
         "rank 2 −90\u2009%",
         "rank 2 +20\u2009%",
         "within ±5\u2009%",
     ]
-    assert content["data"]["low"][0] == pytest.approx(-0.2)
+    assert "arrow: beyond the scale" in content["subtitle"]
+    data = pd.DataFrame(content["data"])
+    beyond = data[data["marker"] == "triangle"]
+    assert beyond[["row", "at"]].to_numpy().tolist() == [[0, pytest.approx(-0.2)]]
+    assert beyond["angle"].iloc[0] == pytest.approx(np.pi / 2), "its head points to the left"
+    assert (data["ink"] == charts.LIGHT.ink).tolist().count(True) == 1
+    frame.attrs["late_ranks"] = [2]
+    marked = content_of(charts.panel_figure("kernel_durations", frame))["data"]["ink"]
+    assert [ink == charts.LIGHT.late for ink in marked].count(True) == 3
+
+
+def test_the_dashboard_draws_kernels_as_the_chart_of_the_analysis_does():
+    frame = frames.kernel_spread()
+    sheet = content_of(charts.panel_figure("kernel_durations", frame))
+    alone = charts.kernel_duration_by_rank(frame.drop(columns="short"))
+    assert sheet["title"] == alone.title.text
+    drawn = data_of(alone, "row", "at", "ink", "marker")
+    columns = ["row", "at", "ink", "marker"]
+    assert_frame_equal(
+        pd.DataFrame(sheet["data"])[columns].sort_values(columns, ignore_index=True),
+        drawn[columns].sort_values(columns, ignore_index=True),
+    )
 
 
 def test_the_asset_brings_the_installed_bokeh_and_no_global_name():

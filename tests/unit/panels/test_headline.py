@@ -8,7 +8,7 @@ from support import small
 import hta_widgets as hw
 from hta_widgets.analysis import temporal_breakdown
 from hta_widgets.demo import write_demo
-from hta_widgets.panels import headline
+from hta_widgets.panels import PanelEngine, headline
 
 THIN = "\u2009"
 
@@ -58,9 +58,12 @@ def test_a_healthy_job_names_no_rank(tmp_path, seed):
 
 def test_the_slow_rank_of_a_demo_job(tmp_path):
     write_demo(tmp_path / "job", ranks=4, steps=3, seed=4, straggler=2, factor=1.4)
-    found = headline(hw.load(tmp_path / "job", cache=False, progress=False))
+    traces = hw.load(tmp_path / "job", cache=False, progress=False)
+    found = headline(traces)
     assert found.text_parts[0] == "3 of 4 ranks wait "
     assert ranks_named(found) == {2}
+    assert found.to_json()["late_ranks"] == [2]
+    assert PanelEngine(traces).frame("steps").attrs["late_ranks"] == [2], "for charts in Python"
 
 
 def names(count: int, length: int, *, start: int = 1000):
@@ -218,4 +221,4 @@ def test_no_events(tmp_path):
     path = tmp_path / "empty.json"
     path.write_text(json.dumps({"traceEvents": [], "deviceProperties": []}))
     found = headline(hw.load(path, cache=False, progress=False))
-    assert found.to_json() == {"headline": [], "more": [], "findings": []}
+    assert found.to_json() == {"headline": [], "more": [], "late_ranks": [], "findings": []}

@@ -3,12 +3,10 @@
 import { formatDuration, formatShare, plural } from "../../draw/format";
 import type { Theme } from "../../draw/theme";
 import type { PanelFrame } from "../types";
-import { type Inside, numbers, type RowsContent } from "./content";
-import { extremes, farBelow, mean, noteOf, prefixed, sentences, unmatched } from "./phrases";
+import { type Inside, lateRows, numbers, type RowsContent } from "./content";
+import { extremes, mean, noteOf, prefixed, sentences, unmatched } from "./phrases";
 
 const TITLE = "Where GPU time goes";
-/** Less waiting than this share of the time is no ground to name anybody. */
-const TELLING = 0.02;
 
 export function breakdown(frame: PanelFrame, theme: Theme): RowsContent | string {
   if (frame.rows === 0) return noteOf(frame) || "nothing to draw";
@@ -53,9 +51,6 @@ export function breakdown(frame: PanelFrame, theme: Theme): RowsContent | string
   });
   const names = ranks.map((rank) => `rank ${rank}`);
   const idleShare = idle.map((ns, row) => ns / Math.max(span[row]!, 1));
-  const waitShare = shares[2]!;
-  const late =
-    mean(waitShare) >= TELLING ? farBelow(waitShare, 0.25) : (new Set() as ReadonlySet<number>);
   const kept = pieces.map((_, at) => at).filter((at) => pieces[at]![1].some((ns) => ns > 0));
   const said = kept.map((at) => `${label(at)} ${formatShare(mean(shares[at]!))}`).join(", ");
   function label(at: number): string {
@@ -73,7 +68,7 @@ export function breakdown(frame: PanelFrame, theme: Theme): RowsContent | string
     finding: frame.rows === 1 ? said : `mean of ${plural(frame.rows, "rank")}: ${said}`,
     names,
     keys: ranks.map((rank) => [rank]),
-    late,
+    late: lateRows(frame, ranks),
     data,
     xStart: 0,
     xEnd: 1,

@@ -174,14 +174,14 @@ describe.skipIf(Bokeh === null)(`charts ${missing}`, () => {
   test("a dot of a phase is its rank and its time", async () => {
     const { panel, brushes, plot } = await mount("steps");
     const frame = frameOf("steps");
-    const late = await rowAt(panel, "rank 2 +15\u2009%");
+    const late = await rowAt(panel, "rank 2 +17.8\u2009ms");
     plot.focus();
     plot.dispatchEvent(new KeyboardEvent("keydown", { key: "Home", bubbles: true }));
     plot.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowDown", bubbles: true }));
     plot.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
     expect(brushes.pop()).toEqual({ ranks: [2], window: null });
     // Its dots lie right of the middle: look for one along the row's height.
-    const middle = (await rowAt(panel, "median rank")).x;
+    const middle = (await rowAt(panel, "median")).x;
     for (let y = late.y - 18; y < late.y + 18; y += 3) {
       for (let x = Math.round(middle) + 90; x < 340; x += 5) press(plot, x, y);
     }

@@ -96,3 +96,15 @@ export function numbers(frame: PanelFrame, name: string): number[] {
 export function texts(frame: PanelFrame, name: string): string[] {
   return Array.from(frame.columns[name] ?? [], (value) => (value === null ? "" : String(value)));
 }
+
+/** The ranks that the headline names: every panel marks them alike, and no others so. */
+export function lateRanks(frame: PanelFrame): number[] {
+  const ranks = frame.attrs.late_ranks;
+  return Array.isArray(ranks) ? ranks.filter((rank) => typeof rank === "number") : [];
+}
+
+/** The rows of these ranks. */
+export function lateRows(frame: PanelFrame, ranks: readonly number[]): Set<number> {
+  const late = new Set(lateRanks(frame));
+  return new Set(ranks.flatMap((rank, row) => (late.has(rank) ? [row] : [])));
+}

@@ -2,8 +2,8 @@
 
 import { formatDuration, formatShare } from "../../draw/format";
 import type { PanelFrame } from "../types";
-import { numbers } from "./content";
-import { extremes, farBelow, mean, noteOf, sentences, unmatched } from "./phrases";
+import { lateRows, numbers } from "./content";
+import { extremes, mean, noteOf, sentences, unmatched } from "./phrases";
 
 interface Metric {
   words: string;
@@ -31,9 +31,6 @@ const METRICS: Readonly<Record<string, Metric>> = {
   },
   idle: { words: "idle", said: "between a rank's first work and its last", ramp: "busy" },
 };
-
-/** Less waiting than this share of the time is no ground to name anybody. */
-const TELLING = 0.02;
 
 /** The reply to the op `heatmap` and its buffer, as a frame: a row a rank, its bins in `value_ns`. */
 export function heatmapFrame(
@@ -107,7 +104,6 @@ export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
   }
   const names = ranks.map((rank) => `rank ${rank}`);
   const ofAll = mean(total) / (end - start);
-  const waits = metric === "waiting" && ofAll >= TELLING;
   return {
     title: `Rank × time: ${words}`,
     subtitle: sentences(
@@ -127,7 +123,7 @@ export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
     value,
     mean: sums.map((each) => each / ranks.length),
     total,
-    late: waits ? farBelow(total, 0.25) : new Set(),
+    late: lateRows(frame, ranks),
   };
 }
 

@@ -2,8 +2,8 @@
 
 import { formatAxis, formatDuration, formatShare } from "../../draw/format";
 import type { PanelFrame } from "../types";
-import { numbers, type RowsContent } from "./content";
-import { extremes, farBelow, niceTicks, noteOf, prefixed, sentences, unmatched } from "./phrases";
+import { lateRows, numbers, type RowsContent } from "./content";
+import { extremes, niceTicks, noteOf, prefixed, sentences, unmatched } from "./phrases";
 
 const NONE = "no communication kernels matched, so overlap is not shown (not 0 %)";
 
@@ -14,7 +14,6 @@ export function overlap(frame: PanelFrame): RowsContent | string {
   const shares = numbers(frame, "overlap_share");
   const sum = total.reduce((all, each) => all + each, 0);
   if (!(sum > 0)) return noteOf(frame) || NONE;
-  const late = farBelow(total, 0.5);
   const names = ranks.map((rank) => `rank ${rank}`);
   const most = Math.max(...total);
   const ticks = niceTicks(most, 3);
@@ -31,7 +30,7 @@ export function overlap(frame: PanelFrame): RowsContent | string {
     finding: `${formatShare(ofAll)} of communication is hidden behind compute`,
     names,
     keys: ranks.map((rank) => [rank]),
-    late,
+    late: lateRows(frame, ranks),
     data: {
       row: ranks.map((_, row) => row),
       overlapped_ns: hidden,
@@ -41,7 +40,7 @@ export function overlap(frame: PanelFrame): RowsContent | string {
     xEnd: most * 1.02,
     ticks: ticks.map((at) => [at, formatAxis(at, step)]),
     head: "",
-    columns: [{ head: "hidden", texts: shares.map(formatShare), strong: late }],
+    columns: [{ head: "hidden", texts: shares.map(formatShare) }],
     ends: total.map((at, row) => ({ row, at, text: formatDuration(at) })),
     legend: [
       [0, "behind compute"],

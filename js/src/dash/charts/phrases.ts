@@ -107,17 +107,3 @@ export function mean(values: readonly number[]): number {
   const known = values.filter(Number.isFinite);
   return known.reduce((sum, value) => sum + value, 0) / known.length;
 }
-
-/**
- * The few that have far less than all others: of what ranks do while they wait for a rank, that
- * rank does little.
- */
-export function farBelow(values: readonly number[], part: number): Set<number> {
-  if (values.length < 3) return new Set();
-  const usual = median(values);
-  const found = new Set<number>();
-  values.forEach((value, row) => {
-    if (value < usual * part) found.add(row);
-  });
-  return found.size <= Math.max(1, Math.floor(values.length / 8)) ? found : new Set();
-}

@@ -2,7 +2,7 @@
 
 import { formatCount, formatValue } from "../../draw/format";
 import type { PanelFrame } from "../types";
-import { numbers, type RowsContent, texts } from "./content";
+import { lateRows, numbers, type RowsContent, texts } from "./content";
 import { niceTicks, noteOf, sentences, unmatched } from "./phrases";
 
 /** More queues than this are drawn as one a rank. */
@@ -47,6 +47,12 @@ export function queue(frame: PanelFrame): RowsContent | string {
     finding: `longest: ${names[kept.indexOf(longest)]!}, ${length(means[longest]!)} in the mean, ${formatValue(most[longest]!)} at most`,
     names,
     keys: kept.map((at) => [rank[at]!]),
+    late: several
+      ? lateRows(
+          frame,
+          kept.map((at) => rank[at]!),
+        )
+      : new Set(),
     data: {
       row: kept.map((_, row) => row),
       max: kept.map((at) => most[at]!),

@@ -1,24 +1,41 @@
 /** Steps and their phases against the median rank: as `charts.step_phases` draws them. */
 
-import { formatDuration, formatShareDelta, plural } from "../../draw/format";
+import {
+  formatAxis,
+  formatDuration,
+  formatDurationDelta,
+  formatShareDelta,
+  plural,
+} from "../../draw/format";
 import type { Theme } from "../../draw/theme";
 import type { PanelFrame } from "../types";
-import { type Hit, type Key, numbers, type RowsContent, texts, type Tip } from "./content";
+import {
+  type Hit,
+  type Key,
+  lateRanks,
+  numbers,
+  type RowsContent,
+  texts,
+  type Tip,
+} from "./content";
 import { median, niceTicks, noteOf, sentences, unmatched } from "./phrases";
 
-/** Takes this share longer than the median rank … */
+/** A rank stands out where it takes this share longer than the median rank … */
 const LONGER = 0.05;
-/** … and is this many times as far from it as ranks usually are. */
+/** … this many times as far from it as ranks usually are … */
 const STANDS_OUT = 4;
-const FARTHEST = 1;
+/** … and this share of a whole step: what is far off in per cent may cost next to nothing. */
+const OF_STEP = 0.02;
+/** The scale goes this share of a step to either side, or farther. */
 const NEAREST = 0.05;
 /** Part of a row over which the steps are spread. */
 const SPREAD = 0.56;
 
+/** Of a rank in a phase, in the median of its steps. */
 interface Far {
   rank: number;
+  ns: number;
   apart: number;
-  late: boolean;
 }
 
 export function steps(frame: PanelFrame, theme: Theme): RowsContent | string {
@@ -28,53 +45,63 @@ export function steps(frame: PanelFrame, theme: Theme): RowsContent | string {
   const rank = numbers(frame, "rank");
   const start = numbers(frame, "start_ns");
   const dur = numbers(frame, "dur_ns");
-  const deviation = numbers(frame, "deviation_share");
   const phases = [...new Set(phase)];
   const rowOf = new Map(phases.map((name, row) => [name, row]));
   const of = phase.map((name) => rowOf.get(name)!);
   const members = phases.map((): number[] => []);
   of.forEach((row, at) => members[row]!.push(at));
   const usual = members.map((all) => median(all.map((at) => dur[at]!)));
+  const whole = Math.max(...usual);
   const alone = rank.every((each) => each === rank[0]);
-  const apart = deviation.map((each, at) => {
-    if (!alone) return Number.isFinite(each) ? each : 0;
-    return usual[of[at]!]! > 0 ? dur[at]! / usual[of[at]!]! - 1 : 0;
-  });
   const numbered = [...new Set(step)].sort((a, b) => a - b);
+  const middle = middles(
+    of.map((row, at) => (alone ? row : row * numbered.length + numbered.indexOf(step[at]!))),
+    dur,
+  );
+  const ns = dur.map((each, at) => each - middle[at]!);
+  const apart = ns.map((each, at) => (middle[at]! > 0 ? each / middle[at]! : 0));
   const place = new Map(numbered.map((each, at) => [each, at - (numbered.length - 1) / 2]));
   const pitch = SPREAD / Math.max(numbered.length - 1, 1);
-  const furthest = apart.reduce((far, each) => Math.max(far, Math.abs(each)), 0);
-  const reach = Math.min(Math.max(furthest * 1.08, NEAREST), FARTHEST);
-  const found = members.map((all) => farthest(all, rank, apart));
-  const late = alone ? null : latest(found);
-  // Who is late is drawn last, over the others.
-  const order = rank.map((_, at) => at);
-  if (late !== null) {
-    const mine = (at: number): number => (rank[at] === late ? 1 : 0);
-    order.sort((a, b) => mine(a) - mine(b) || a - b);
-  }
+  const furthest = ns.reduce((far, each) => Math.max(far, Math.abs(each)), 0);
+  const reach = Math.max(furthest * 1.08, NEAREST * whole, 1);
+  const late = new Set(alone ? [] : lateRanks(frame));
+  const byRank = members.map((all) => (alone ? [] : medians(all, rank, ns, apart)));
+  const odd = byRank.map((all) => standOut(all, whole));
+  // What is marked is drawn last, over the others.
+  const weight = (at: number): number =>
+    late.has(rank[at]!) ? 2 : odd[of[at]!]!.has(rank[at]!) ? 1 : 0;
+  const order = rank.map((_, at) => at).sort((a, b) => weight(a) - weight(b) || a - b);
+  const inks = [theme.ruleStrong, theme.ink, theme.late];
   const what = alone ? "median step" : "median rank";
-  const shown = found.map((far, row): Far | null => {
-    if (alone) return null;
-    if (late === null) return far;
-    const mine = members[row]!.filter((at) => rank[at] === late);
-    if (mine.length === 0) return null;
-    const by = median(mine.map((at) => apart[at]!));
-    return { rank: late, apart: by, late: by >= LONGER };
-  });
-  const said = shown.map((far, row) => {
-    if (alone) return formatDuration(usual[row]!);
-    return far === null ? "" : `rank ${far.rank} ${formatShareDelta(far.apart)}`;
-  });
-  const lateRows = new Set(shown.flatMap((far, row) => (far?.late === true ? [row] : [])));
-  const at = order.map((each) => Math.min(Math.max(apart[each]!, -reach), reach));
+  const shown = byRank.map((all) => (alone ? null : farthest(all)));
+  const said = shown.map((far, row) =>
+    far === null ? formatDuration(usual[row]!) : `rank ${far.rank} ${formatDurationDelta(far.ns)}`,
+  );
+  const shares = {
+    head: "",
+    texts: shown.map((far) => (far === null ? "" : formatShareDelta(far.apart))),
+    least: 440,
+  };
+  const rowsWhere = (is: (far: Far, row: number) => boolean): Set<number> =>
+    new Set(shown.flatMap((far, row) => (far !== null && is(far, row) ? [row] : [])));
+  const marks = {
+    late: rowsWhere((far) => late.has(far.rank) && far.apart >= LONGER),
+    strong: rowsWhere((far, each) => odd[each]!.has(far.rank)),
+  };
+  const at = order.map((each) => ns[each]!);
   const row = order.map((each) => of[each]! + place.get(step[each]!)! * pitch);
-  const shares = niceTicks(reach, reach < 0.1 ? 1 : 2, -reach);
+  const marked = niceTicks(reach, 2, -reach);
+  const gap = marked.length > 1 ? marked[1]! - marked[0]! : reach;
+  const signed = (each: number): string =>
+    each === 0 ? "median" : `${each > 0 ? "+" : ""}${formatAxis(each, gap)}`;
   const tipOf = (each: number): Tip => ({
     heading: `rank ${rank[each]!} · ${phase[each]!} of step ${step[each]!}`,
     lines: [
       ["takes", formatDuration(dur[each]!)],
-      [`against the ${what}`, formatShareDelta(apart[each]!)],
+      [
+        `against the ${what}`,
+        `${formatDurationDelta(ns[each]!)} · ${formatShareDelta(apart[each]!)}`,
+      ],
     ],
   });
   return {
@@ -92,19 +119,24 @@ export function steps(frame: PanelFrame, theme: Theme): RowsContent | string {
       : said.map((words, each) => `${phases[each]!} ${words}`).join(", "),
     names: phases,
     seconds: usual.map(formatDuration),
-    keys: shown.map((far) => (alone ? [rank[0]!] : far === null ? [] : [far.rank])),
+    keys: shown.map((far) => [far === null ? rank[0]! : far.rank]),
     data: {
       row,
       at,
-      color: order.map((each) => (rank[each] === late ? theme.late : theme.ruleStrong)),
+      color: order.map((each) => inks[weight(each)]!),
     },
     xStart: -reach * 1.04,
     xEnd: reach * 1.04,
-    ticks: shares.map((each) => [each, each === 0 ? what : formatShareDelta(each)]),
+    ticks: marked.map((each) => [each, signed(each)]),
     zeroLine: true,
     ruled: true,
     head: "",
-    columns: alone ? [] : [{ head: "", texts: said, late: lateRows }],
+    columns: alone
+      ? []
+      : [
+          { head: "farthest", texts: said, ...marks },
+          { ...shares, ...marks },
+        ],
     pitch: 44,
     tip: (each) => ({
       heading: phases[each]!,
@@ -145,36 +177,50 @@ export function steps(frame: PanelFrame, theme: Theme): RowsContent | string {
   };
 }
 
-/** The rank that is farthest in the median of steps. */
-function farthest(members: readonly number[], rank: number[], apart: number[]): Far {
+/** For each value the median of its group. */
+function middles(groups: readonly number[], values: readonly number[]): number[] {
+  const of = new Map<number, number[]>();
+  groups.forEach((group, at) => {
+    const known = of.get(group);
+    if (known === undefined) of.set(group, [values[at]!]);
+    else known.push(values[at]!);
+  });
+  const found = new Map([...of].map(([group, all]) => [group, median(all)]));
+  return groups.map((group) => found.get(group)!);
+}
+
+/** How far each rank is from the median rank in one phase, by rank. */
+function medians(
+  members: readonly number[],
+  rank: readonly number[],
+  ns: readonly number[],
+  apart: readonly number[],
+): Far[] {
   const of = new Map<number, number[]>();
   for (const at of members) {
     const known = of.get(rank[at]!);
-    if (known === undefined) of.set(rank[at]!, [apart[at]!]);
-    else known.push(apart[at]!);
+    if (known === undefined) of.set(rank[at]!, [at]);
+    else known.push(at);
   }
-  const ranks = [...of.keys()].sort((a, b) => a - b);
-  const medians = ranks.map((each) => median(of.get(each)!));
-  let best = 0;
-  medians.forEach((each, at) => {
-    if (Math.abs(each) > Math.abs(medians[best]!)) best = at;
-  });
-  const by = medians[best]!;
-  const usual = median(medians.map(Math.abs));
-  return { rank: ranks[best]!, apart: by, late: by >= LONGER && by >= STANDS_OUT * usual };
+  return [...of]
+    .sort(([a], [b]) => a - b)
+    .map(([number, all]) => ({
+      rank: number,
+      ns: median(all.map((at) => ns[at]!)),
+      apart: median(all.map((at) => apart[at]!)),
+    }));
 }
 
-function latest(found: readonly Far[]): number | null {
-  let best: Far | null = null;
-  for (const far of found) {
-    if (!far.late) continue;
-    if (
-      best === null ||
-      far.apart > best.apart ||
-      (far.apart === best.apart && far.rank > best.rank)
-    ) {
-      best = far;
-    }
-  }
-  return best?.rank ?? null;
+/** The ranks that take longer than others in one phase, and enough to matter. */
+function standOut(all: readonly Far[], whole: number): Set<number> {
+  const usual = median(all.map(({ ns }) => Math.abs(ns)));
+  const found = all.filter(
+    ({ ns, apart }) => apart >= LONGER && ns >= STANDS_OUT * usual && ns >= OF_STEP * whole,
+  );
+  return new Set(found.map(({ rank }) => rank));
+}
+
+/** The rank that is farthest in time. */
+function farthest(all: readonly Far[]): Far {
+  return all.reduce((far, one) => (Math.abs(one.ns) > Math.abs(far.ns) ? one : far));
 }

@@ -18,6 +18,8 @@ interface Kernel {
   kind: number;
   ranks: number[];
   means: number[];
+  /** Of each rank. */
+  of: { count: number; min: number; max: number }[];
   count: number;
   sum: number;
   min: number;
@@ -35,11 +37,13 @@ function kernelsOf(parts: readonly Part[], names: Names): Kernel[] {
       const key = name * BUSY + kind;
       let one = found.get(key);
       if (one === undefined) {
-        one = { name, kind, ranks: [], means: [], count: 0, sum: 0, min: Infinity, max: 0 };
+        const none = { count: 0, sum: 0, min: Infinity, max: 0 };
+        one = { name, kind, ranks: [], means: [], of: [], ...none };
         found.set(key, one);
       }
       one.ranks.push(part.rank.number);
       one.means.push(sums.sum[at]! / count);
+      one.of.push({ count, min: sums.min[at]!, max: sums.max[at]! });
       one.count += count;
       one.sum += sums.sum[at]!;
       one.min = Math.min(one.min, sums.min[at]!);
@@ -58,19 +62,17 @@ function kernelsOf(parts: readonly Part[], names: Names): Kernel[] {
 export function kernelDurations(parts: readonly Part[], names: Names, top: number): PanelFrame {
   const all = kernelsOf(parts, names);
   const shown = all.slice(0, top);
-  const least = shown.map(({ means }) => indexOfLeast(means));
-  const most = shown.map(({ means }) => indexOfLeast(means.map((mean) => -mean)));
+  const each = shown.flatMap((one) => one.ranks.map(() => one));
+  const of = shown.flatMap((one) => one.of);
   const columns: Columns = {
-    name: shown.map(({ name }) => names.full(name)),
-    short: shown.map(({ name }) => names.short(name)),
-    kind: shown.map(({ kind }) => names.kind(kind)),
-    count: shown.map(({ count }) => count),
-    mean_ns: shown.map(({ means }) => means.reduce((sum, one) => sum + one, 0) / means.length),
-    min_ns: shown.map(({ means }, k) => means[least[k]!]!),
-    min_rank: shown.map(({ ranks }, k) => ranks[least[k]!]!),
-    max_ns: shown.map(({ means }, k) => means[most[k]!]!),
-    max_rank: shown.map(({ ranks }, k) => ranks[most[k]!]!),
-    ranks: shown.map(({ ranks }) => ranks.length),
+    name: each.map(({ name }) => names.full(name)),
+    short: each.map(({ name }) => names.short(name)),
+    kind: each.map(({ kind }) => names.kind(kind)),
+    rank: shown.flatMap(({ ranks }) => ranks),
+    count: of.map(({ count }) => count),
+    mean_ns: shown.flatMap(({ means }) => means),
+    min_ns: of.map(({ min }) => min),
+    max_ns: of.map(({ max }) => max),
   };
   return aboutKernels(parts, columns, { total: all.length });
 }
