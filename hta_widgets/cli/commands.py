@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hta_widgets.demo import write_byteps_job, write_demo, write_mpi_job
+from hta_widgets.diff.cautions import conditions
 from hta_widgets.errors import TraceError
 from hta_widgets.export import export_trace
 from hta_widgets.export.clock import refuse_unfitted
@@ -86,10 +87,9 @@ def diff(options: argparse.Namespace) -> None:
     ranks = options.ranks, options.after_ranks or options.ranks
     view = TraceDiff(before.select(ranks=ranks[0]), after.select(ranks=ranks[1]))
     path = view.save_html(options.out, max_mb=options.max_mb)
-    for finding in view.findings:
-        print(finding.text)
-    if not view.findings:
-        print("Nothing changed beyond the noise.")
+    told = [finding.text for finding in view.findings]
+    told = told or ["Nothing changed beyond the noise.", conditions(view.comparison)]
+    print(*filter(None, told), sep="\n")
     _tell_page(path, options)
 
 

@@ -15,13 +15,17 @@ from .own_numbers import own_numbers
 if TYPE_CHECKING:
     from .sides import Comparison, RunSide
 
-__all__ = ["Caution", "both_have_frames", "cautions_of"]
+__all__ = ["Caution", "both_have_frames", "cautions_of", "conditions"]
 
 _VENDORS = (
     ("AMD", ("amd", "radeon", "instinct", "mi2", "mi3")),
     ("NVIDIA", ("nvidia", "tesla", "geforce", "quadro", "rtx")),
     ("MTIA", ("artemis", "mtia")),
 )
+
+
+#: Kinds of cautions of what a run ran on, without which no difference can be understood.
+CONDITIONS = ("vendor", "gpu", "world_size")
 
 
 class Caution(NamedTuple):
@@ -82,6 +86,12 @@ def cautions_of(diff: Comparison) -> list[Caution]:
         lacking = after if works[0] else before
         found.append(Caution("device", f"{lacking.label} holds no device work"))
     return found
+
+
+def conditions(diff: Comparison) -> str:
+    """Return as a sentence what the runs ran on differently, "" where that is the same."""
+    told = [one.text for one in diff.cautions if one.kind in CONDITIONS]
+    return f"The runs are not alike: {'; '.join(told)}." if told else ""
 
 
 def _is_empty(side: RunSide) -> bool:

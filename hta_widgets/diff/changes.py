@@ -17,7 +17,8 @@ from .call_chance import chance_by_call
 from .libraries import HOW, how_replaced
 from .matching import Matches, match
 from .sides import Comparison, RunSide
-from .significance import welch
+from .significance import either_test
+from .steps import steps
 from .tree_matching import STATUSES, Matched
 from .trees import OPERATOR, WORK
 from .values import node_times, step_sums
@@ -73,17 +74,19 @@ def changes(diff: Comparison) -> pd.DataFrame:
 
     *What is called* changed where operators, or device work of matched operators, were added,
     removed, moved or replaced in more than half of the steps. Of an added or removed operator what
-    it calls is part of it; calls of the runtime go with their operators. Of operators without
-    device work those count that take at least 0.1 % of a step.
+    it calls is part of it; calls of the runtime go with their operators. A Python function is only
+    told of where nothing that it calls has a partner. Of operators without device work those count
+    that take at least 0.1 % of a step.
 
     *How long it takes* changed where an operator that is matched takes another time by itself: on
     the host less the operators below it, less copies and less waiting for the device; or on the
     device, for the work that it launched, of collectives without waiting for other ranks where that
     is known. Of operators of one call path the times of a step are added up. A difference counts
     that is at least 5 % of the longer time and 0.1 % of a step, and unlikely to be chance: by
-    Welch's test over the steps at 1 %, divided by the number of times that are tested, or at 0.2 %
-    where the difference is 40 % and more. With fewer than three steps on a side their calls are
-    what tells of the spread: the calls of a path, on all ranks, are tested pair by pair (Student's
+    Welch's test over the steps, and where steps have the same numbers on both sides by Student's
+    t-test of their pairs, at 1 % divided by the number of times that are tested, or at 0.2 % where
+    the difference is 40 % and more. With fewer than three steps on a side their calls are what
+    tells of the spread: the calls of a path, on all ranks, are tested pair by pair (Student's
     t-test of paired values, at the same levels), and 20 % is asked for; of fewer than three pairs
     nothing is known, and only what takes four times as long counts, and makes 5 % of the step. An
     operator of which work was added, removed or replaced is told of once, by that.
@@ -100,7 +103,7 @@ def changes(diff: Comparison) -> pd.DataFrame:
 
         - ``change`` (category): ``slower, faster, added, removed, moved, replaced``
         - ``measure`` (str): ``device``, ``host`` or ``device and host`` for ``slower, faster``;
-          ``operator`` or ``kernel`` for the rest
+          ``operator``, ``function`` (of Python) or ``kernel`` for the rest
         - ``name`` (str): of the operator; of device work that was added or removed, its own
         - ``path`` (str): what encloses it, in the place with most time; ``places`` (int64): in how
           many paths
@@ -129,7 +132,15 @@ def _changes(diff: Comparison) -> pd.DataFrame:
     told = set[int]()
     rows = [*_structure(diff, matches, told)]
     slower, tested = _times(diff, matches, told)
-    return _frame(rows + slower, tested)
+    found = rows + slower
+    note = "nothing changed by more than noise"
+    if steps(diff).attrs["is_significant"]:
+        many = len(matches.ranks)
+        over = f", on the mean over {many} ranks; a single one may have" if many > 1 else ""
+        note = (
+            f"the steps did, but no operator or kernel by itself changed by more than noise{over}"
+        )
+    return _frame(found, tested, "" if found else note)
 
 
 # --- what is called -------------------------------------------------------------------------------
@@ -232,9 +243,11 @@ def _outermost(one: Matched, side: int, steps: int) -> Iterator[tuple[str, str, 
     has_partner = tree.forest.sums((one.partner[side] >= 0).astype(np.int64)) > 0
     operators = inside & (tree.kind == OPERATOR) & ~(tree.frame & has_partner)
     for number, text in ((code, word), (_MOVED, "moved")):
-        nodes = np.flatnonzero(operators & (status == number) & (above != number))
-        if len(nodes):
-            yield text, "operator", nodes
+        told = operators & (status == number) & (above != number)
+        for measure, chosen in (("operator", told & ~tree.frame), ("function", told & tree.frame)):
+            nodes = np.flatnonzero(chosen)
+            if len(nodes):
+                yield text, measure, nodes
     work = inside & (tree.kind == WORK)
     for number, text in ((code, word), (_REPLACED, "replaced")):
         nodes = np.flatnonzero(work & (status == number) & (above != code))
@@ -277,7 +290,7 @@ def _times(diff: Comparison, matches: Matches, told: set[int]) -> tuple[list[_Ch
         mean = before.mean(axis=0), after.mean(axis=0)
         asked_of = np.flatnonzero(known & (np.maximum(*mean) >= floor))
         p_value = (
-            welch(before[:, asked_of], after[:, asked_of])
+            either_test(before[:, asked_of], after[:, asked_of], by_step=diff.same_steps)
             if by_call is None
             else by_call[measure][asked_of]
         )
@@ -360,7 +373,7 @@ def _how(row: _Change) -> str:
     return how_replaced(row.before_names, row.after_names, row.before_count, row.after_count)
 
 
-def _frame(rows: list[_Change], tested: int) -> pd.DataFrame:
+def _frame(rows: list[_Change], tested: int, note: str) -> pd.DataFrame:
     rows.sort(
         key=lambda row: (
             -abs(row.after_ns - row.before_ns),
@@ -396,6 +409,6 @@ def _frame(rows: list[_Change], tested: int) -> pd.DataFrame:
             ),
         },
         matched={word: sum(row.change == word for row in rows) for word in CHANGES},
-        note="" if rows else "nothing changed by more than noise",
+        note=note,
         tested=tested,
     )

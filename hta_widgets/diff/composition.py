@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .sides import Comparison
-from .significance import welch
+from .significance import either_test
 from .steps import STEP_KINDS, kind_times
 
 __all__ = ["shifted_kinds"]
@@ -21,8 +21,9 @@ _ALPHA = 0.01  # of all kinds together
 def shifted_kinds(diff: Comparison) -> set[str]:
     """Return the kinds of time whose share of the steps differs by more than noise.
 
-    By more than 5 % of the step and not by chance: Welch's test over the shares of single steps, at
-    1 % divided by the number of kinds that there are; with one step on a side, by more than 20 %.
+    By more than 5 % of the step and not by chance: tests as in `changes` over the shares of single
+    steps, at 1 % divided by the number of kinds that there are; with one step on a side, by more
+    than 20 %.
 
     Examples
     --------
@@ -32,7 +33,7 @@ def shifted_kinds(diff: Comparison) -> set[str]:
     times = [kind_times(diff, side).astype(np.float64) for side in diff.sides]
     there = np.flatnonzero(times[0].any(axis=0) | times[1].any(axis=0))
     whole = [_shares(one.sum(axis=0, keepdims=True))[0] for one in times]
-    likely = welch(*(_shares(one) for one in times))
+    likely = either_test(*(_shares(one) for one in times), by_step=diff.same_steps)
     alone = np.isnan(likely)
     moved = np.abs(whole[1] - whole[0]) > np.where(alone, _OF_STEP_ALONE, _OF_STEP)
     told = moved & (alone | (likely * len(there) < _ALPHA))

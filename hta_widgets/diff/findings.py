@@ -13,15 +13,17 @@ import pandas as pd
 from hta_widgets.formats import count, duration, duration_delta, plural, share_delta
 from hta_widgets.model.names import short_name
 
+from .cautions import CONDITIONS, conditions
 from .changes import changes
 from .composition import shifted_kinds
 from .families import BYTEPS, MPI
 from .format_findings import format_findings, is_profiles, kind_words
+from .late_ranks import LateRank, late_ranks
 from .libraries import libraries
 from .moments import splits_communication
 from .names import names
 from .sides import Comparison
-from .steps import steps
+from .steps import ALPHA, steps
 from .waterfall import waterfall
 
 __all__ = ["Finding", "findings"]
@@ -42,14 +44,28 @@ _KIND_WORDS = {
     "host": "time on the host",
 }
 
+#: Those that kinds are parted into, as `waterfall` has them.
+_CAUSE_WORDS = _KIND_WORDS | {
+    "communication_wait": "waiting for other ranks",
+    "communication_transfer": "exposed transfer",
+    "sync_wait": "idle time while the host waits for the device",
+    "host_wait": "idle time before the host launches",
+    "launch_call": "idle time within calls that launch",
+    "launch_latency": "idle time between launch and start",
+    "kernel_wait": "idle time between kernels",
+    "blocked": "idle time behind other streams",
+    "unknown": "idle time of unknown cause",
+    "nothing_launched": "idle time after the last work",
+}
+
 
 class Finding(NamedTuple):
     """One finding.
 
-    ``kind`` is ``headline, kinds, name, steps, composition, pace, more, caution``, or one of those
-    of `changes`, or for BytePS and MPI ``stage, routine, calls, waiting, straggler``; ``text`` is a
-    sentence; ``diff_ns`` the time that it is about: of the first five over all steps, of changes in
-    one step.
+    ``kind`` is ``headline, slight, straggler, kinds, name, steps, composition, pace, more,
+    caution``, or one of those of `changes`, or for BytePS and MPI ``stage, routine, calls,
+    waiting``; ``text`` is a sentence; ``diff_ns`` the time that it is about: of the first seven
+    over all steps, of changes in one step.
     """
 
     kind: str
@@ -60,17 +76,22 @@ class Finding(NamedTuple):
 def findings(diff: Comparison) -> list[Finding]:
     """Return what changed, most important first, as sentences with their numbers.
 
-    The first says how much longer the steps take; the second which kinds of time that goes to; the
-    third which device work runs another number of times; then how it is spread over the steps; then
-    follow the changes with most time (see `changes`), those of many operators by one factor as one;
-    of BytePS stages and queues instead, of MPI also numbers of calls, and of both who is waited for
-    (see `hta_widgets.diff.tables`).
+    The first says how much longer the steps take, and the largest cause in the waterfall; then come
+    what the runs ran on differently (GPU, maker, world size); each rank that keeps the others
+    waiting on one side only, as `hta_widgets.analysis.stragglers` judges, by what changed on it and
+    how much less or longer the others wait; which kinds of time make the difference; which device
+    work runs another number of times; how it is spread over the steps; and the changes with most
+    time (see `changes`), those of many operators by one factor as one, those of Python functions
+    last; of BytePS stages and queues instead, of MPI also numbers of calls, and of both who is
+    waited for (see `hta_widgets.diff.tables`).
+
     What is within the noise is not told: a difference of the step times that is less than 5 % of
-    them or may be chance (Welch's test over the steps at 1 %, or at 5 % from 20 % of them on),
-    unless it is at least 1 % and chance is less likely than 0.1 %; with one step on a side, less
-    than 20 %. Where the steps do not differ but are made up otherwise, that comes first: kinds of
-    time whose share of the step differs by more than 5 % of it and not by chance (Welch's test over
-    the steps at 1 %, divided by the number of kinds), with one step on a side by more than 20 %.
+    them or may be chance (the test of `steps` at 1 %, or at 5 % from 20 % of them on), unless it is
+    at least 1 % and chance is less likely than 0.1 %; with one step on a side, less than 20 %. One
+    of at least 1 % that the test finds at 5 % is told with how likely chance is. Where the steps do
+    not differ but are made up otherwise, that comes first: kinds of time whose share of the step
+    differs by more than 5 % of it and not by chance (tests over the steps as in `changes` at 1 %,
+    divided by the number of kinds), with one step on a side by more than 20 %.
     Turned round, the same is told the other way. Without any difference the list is empty, but for
     a caution where a side holds nothing.
 
@@ -90,14 +111,20 @@ def findings(diff: Comparison) -> list[Finding]:
     found: list[Finding] = []
     formats = diff.before.formats & diff.after.formats
     if not is_profiles(diff):
-        found += _of_steps(diff)
+        late = late_ranks(diff)
+        found += _of_steps(diff, late)
+        at = 1 if found and found[0].kind == "headline" else 0
+        found[at:at] = [_late(one, diff) for one in late]
         # Stages of partitions are no calls of operators: their own table tells of them.
         if not formats & set(BYTEPS):
-            found += _of_changes(diff)
+            found += _of_changes(diff, leads=not found)
     found += [Finding(*said) for said in format_findings(diff)]
     told = diff.cautions if found else [one for one in diff.cautions if one.kind == "empty"]
+    told = [one for one in told if one.kind not in CONDITIONS]
     cautions = [Finding("caution", f"{_upper(one.text)}.", 0.0) for one in told]
     if found:
+        unlike = conditions(diff)
+        found[1:1] = [Finding("caution", unlike, 0.0)] if unlike else []
         if diff.before.has_steps and diff.step_count == 1:
             text = "With one step on each side, what is particular to it looks like a change."
             cautions.append(Finding("caution", text, 0.0))
@@ -107,23 +134,32 @@ def findings(diff: Comparison) -> list[Finding]:
     return found + cautions
 
 
-def _of_steps(diff: Comparison) -> list[Finding]:
+def _of_steps(diff: Comparison, late: list[LateRank]) -> list[Finding]:
     by_step = steps(diff)
     by_kind = waterfall(diff, "kind")
     before, after = by_kind.attrs["before_ns"], by_kind.attrs["after_ns"]
     if not _matters(by_step, before, after):
-        return _composition(diff, by_kind, before, after)
+        return _composition(diff, by_kind, before, after) or _slight(diff, by_step, before, after)
+    first = _headline(diff, before, after, late)
+    kinds = _kinds(diff, by_kind, before, after)
     return [
-        _headline(diff, before, after),
-        *_kinds(diff, by_kind, before, after),
+        first,
+        # A single kind may be all that the headline tells.
+        *(one for one in kinds if one.text.lower() not in first.text),
         *_name(diff, before, after),
         *_steps(by_step, after - before),
     ]
 
 
-def _of_changes(diff: Comparison) -> list[Finding]:
+def _of_changes(diff: Comparison, *, leads: bool) -> list[Finding]:
+    """Tell the changes with most time, those of Python functions last; `leads`: nothing is told."""
     found = []
     told = changes(diff)
+    told = told.sort_values("measure", key=lambda column: column == "function", kind="stable")
+    if leads and len(told) and (told["measure"] == "function").all():
+        what = "steps take" if diff.before.has_steps else "runs take"
+        text = f"The {what} as long; only Python functions came or went."
+        found.append(Finding("composition", text, 0.0))
     unit = " a step" if diff.before.has_steps else ""
     alike = _alike(told)
     if alike.any():
@@ -149,16 +185,57 @@ def _matters(by_step: pd.DataFrame, before: int, after: int) -> bool:
     return any(share >= floor and likely < chance for floor, chance in _NOISE)
 
 
-def _headline(diff: Comparison, before: int, after: int) -> Finding:
+def _headline(diff: Comparison, before: int, after: int, late: list[LateRank]) -> Finding:
+    """Tell how much longer it takes, and the largest cause of that."""
+    return Finding(
+        "headline",
+        f"{_longer(diff, before, after)}{_cause(diff, after - before, late)}.",
+        float(after - before),
+    )
+
+
+def _slight(diff: Comparison, by_step: pd.DataFrame, before: int, after: int) -> list[Finding]:
+    """Tell a difference that is hardly chance, but as small as that of runs of one program."""
+    likely = by_step.attrs["p_value"]
+    share = abs(after - before) / max(before, after, 1)
+    if likely is None or likely >= ALPHA or share < _SMALL:
+        return []
+    text = f"{_longer(diff, before, after)}; that may be chance (p {likely:.2g})."
+    return [Finding("slight", text, float(after - before))]
+
+
+def _longer(diff: Comparison, before: int, after: int) -> str:
     way = "longer" if after > before else "less"
     mean = " (mean over ranks)" if _is_mean(diff) else ""
     share = share_delta((after - before) / before) if before else "new"
-    return Finding(
-        "headline",
+    return (
         f"After takes {duration(abs(after - before))} {way}{_over(diff)}: {duration(before)} → "
-        f"{duration(after)}, {share}{mean}.",
-        float(after - before),
+        f"{duration(after)}, {share}{mean}"
     )
+
+
+def _cause(diff: Comparison, gap: int, late: list[LateRank]) -> str:
+    """Return the largest cause of a difference of the step times, as the end of its sentence."""
+    if diff.before.formats != {"kineto"}:
+        # Stages and routines are told of next.
+        return ""
+    way = 1 if gap > 0 else -1
+    causes = waterfall(diff, "cause")
+    causes = causes[causes["diff_ns"] * way > 0]
+    if causes.empty:
+        return ""
+    first = next(_rows(causes.head(1)))
+    cause = str(first.cause)
+    named = [one.clause for one in late if one.appears == (gap > 0)]
+    if cause == "communication_wait" and named:
+        return f": {' and '.join(named)}"
+    verb = "grows" if first.diff_ns > 0 else "shrinks"
+    words = _CAUSE_WORDS.get(cause, cause.replace("_", " "))
+    return f": {words} {verb} by {duration(abs(first.diff_ns))}"
+
+
+def _late(one: LateRank, diff: Comparison) -> Finding:
+    return Finding("straggler", f"{_upper(one.clause)}: {one.text}{_over(diff)}.", one.diff_ns)
 
 
 def _composition(diff: Comparison, by_kind: pd.DataFrame, before: int, after: int) -> list[Finding]:

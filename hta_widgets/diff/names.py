@@ -18,10 +18,10 @@ from hta_widgets.model.names import short_name
 from .cautions import both_have_frames
 from .matching import match
 from .sides import Comparison, RunSide
-from .significance import welch
+from .significance import either_test
 from .steps import ALPHA
 from .tree_matching import STATUSES
-from .trees import FRAME, OPERATOR, WORK, compared_name, steps_of_rows
+from .trees import FRAME, OPERATOR, WORK, NamePool, compared_name, steps_of_rows
 from .values import path_times
 
 __all__ = ["NAME_CHANGES", "names", "operators_diff"]
@@ -88,9 +88,9 @@ def names(
           diff_ns_per_step`` (float64)
         - ``change`` (category): ``added, removed``; ``replaced``: only on one side, and work of
           other names took its place below the same operators; ``changed``: another count;
-          ``slower, faster``: the same count, by at least 5 % and not by chance (Welch's test over
-          the steps at 5 %, divided by the number of names; with one step on a side by at least
-          20 %); ``same``
+          ``slower, faster``: the same count, by at least 5 % and not by chance (tests over
+          the steps as in `changes`, at 5 % divided by the number of names; with one step on a side
+          by at least 20 %); ``same``
         - ``replaced_by`` (str): of replaced names, the partner with most time
         - ``p_value`` (float64): of the times of steps; NaN where nothing is known of the spread
 
@@ -106,17 +106,18 @@ def names(
         raise TraceError(f"no device {device!r}", remedy='Give "auto", "all", "cpu" or "gpu".')
     if device == "auto":
         device = "gpu" if any(_has_work(side) for side in diff.sides) else "cpu"
-    texts: dict[str, int] = {}
+    pool = NamePool()
     frames = both_have_frames(diff)
-    read = [_coded(side, device, texts, short=short_names, frames=frames) for side in diff.sides]
-    sums = [_summed(one, diff.step_count, len(texts)) for one in read]
+    read = [_coded(side, device, pool, short=short_names, frames=frames) for side in diff.sides]
+    sums = [_summed(one, diff.step_count, len(pool)) for one in read]
     ranks = [len(side.ranks) for side in diff.sides]
     counts = [one.count.sum(axis=0) / n for one, n in zip(sums, ranks, strict=True)]
     times = [
         (2 * one.time_ns.sum(axis=0) + n) // (2 * n) for one, n in zip(sums, ranks, strict=True)
     ]
-    p_value = welch(*(one.time_ns / n for one, n in zip(sums, ranks, strict=True)))
-    listed = list(texts)
+    per_rank = [one.time_ns / n for one, n in zip(sums, ranks, strict=True)]
+    p_value = either_test(*per_rank, by_step=diff.same_steps)
+    listed = pool.names
     partner = _replaced(diff, listed, short=short_names)
     change = _changes(counts, times, p_value, [name in partner for name in listed])
     diff_ns = times[1] - times[0]
@@ -232,7 +233,7 @@ def _has_work(side: RunSide) -> bool:
 
 
 def _coded(
-    side: RunSide, device: str, texts: dict[str, int], *, short: bool, frames: bool
+    side: RunSide, device: str, pool: NamePool, *, short: bool, frames: bool
 ) -> list[tuple[Ints, Ints, Ints, Ints]]:
     """Return step, name, kind and duration of the events of each rank."""
     found = []
@@ -250,9 +251,12 @@ def _coded(
         rows, step, frame = rows[kept], step[kept], frame[kept]
         code_of = np.full((2, len(table.names) + 1), -1, dtype=np.int64)
         for code in np.unique(table.name[rows] * 2 + frame).tolist():
-            text = compared_name(table.names[code // 2], frame=bool(code % 2))
-            text = short_name(text) if short else text
-            code_of[code % 2, code // 2] = texts.setdefault(text, len(texts))
+            texts = [
+                compared_name(table.names[code // 2], frame=frame)
+                for frame in (bool(code % 2), False)
+            ]
+            texts = [short_name(text) if short else text for text in texts]
+            code_of[code % 2, code // 2] = pool.code(*texts)
         found.append(
             (
                 step,

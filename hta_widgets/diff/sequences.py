@@ -16,9 +16,9 @@ _RUNS = (1, 4, 16, 64)
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _MOST_CELLS = 4_000_000  # of the table of one exact alignment
 
-#: What a pair is worth: the same name and the same below it, or the same name alone; and what the
-#: same full name adds, which of all pairs that a table can hold is less than one step between them.
-_SAME, _NAMESAKE, _FULL = 3 << 13, 2 << 13, 1
+#: What a pair is worth: the same name and the same below it, or the same name alone; and what other
+#: full names take away, which of all pairs that a table can hold is less than a step between them.
+_SAME, _NAMESAKE, _OTHER_FULL = 3 << 13, 2 << 13, 1
 
 #: Names, hashes and full names of a sequence; and of two.
 _Side = tuple[Ints, Hashes, Ints]
@@ -139,7 +139,7 @@ def _table(one: _Side, other: _Side) -> npt.NDArray[np.int32]:
     gain = np.where(
         a_hash[:, None] == b_hash, np.int32(_SAME), (a[:, None] == b) * np.int32(_NAMESAKE)
     )
-    gain += ((gain > 0) & (a_full[:, None] == b_full)) * np.int32(_FULL)
+    gain -= ((gain > 0) & (a_full[:, None] != b_full)) * np.int32(_OTHER_FULL)
     table = np.zeros((len(a) + 1, len(b) + 1), dtype=np.int32)
     worth = np.empty(len(b), dtype=np.int32)
     rows = list(table)

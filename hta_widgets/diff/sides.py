@@ -147,6 +147,11 @@ class Comparison:
         """How many pairs of steps there are; 1 where the whole is one stretch."""
         return len(self.before.steps)
 
+    @property
+    def same_steps(self) -> bool:
+        """Whether steps of one number are compared, which may differ from others by nature."""
+        return self.matched_by == "number"
+
     @cached_property
     def cautions(self) -> list[Caution]:
         """What a reader must know before trusting differences, in words."""

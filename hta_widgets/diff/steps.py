@@ -11,7 +11,7 @@ from hta_widgets.analysis.results import result
 from .means import mean_parts
 from .moments import KIND_OF, moments
 from .sides import Comparison, RunSide
-from .significance import welch
+from .significance import either_test
 
 __all__ = ["ALPHA", "STEP_KINDS", "kind_times", "steps"]
 
@@ -41,10 +41,11 @@ def steps(diff: Comparison) -> pd.DataFrame:
         communication_diff_ns, memory_diff_ns, idle_diff_ns, cpu_diff_ns`` (int64), which add up
         to ``diff_ns``: see `waterfall`.
 
-        ``.attrs``: ``p_value``, how likely the means of the steps differ as much by chance (Welch's
-        test; None with fewer than two steps); ``is_significant``, whether that is below 0.05, or
-        None; ``median_share``, the median of ``change_share``; ``before_std_ns, after_std_ns``
-        (float), the spread of the steps.
+        ``.attrs``: ``p_value``, how likely the steps differ as much by chance: by Welch's test, and
+        where at least three steps have the same numbers on both sides by Student's t-test of the
+        pairs, twice the smaller of the two; None with fewer than two steps; ``is_significant``,
+        whether that is below 0.05, or None; ``median_share``, the median of ``change_share``;
+        ``before_std_ns, after_std_ns`` (float), the spread of the steps.
 
     Examples
     --------
@@ -55,7 +56,8 @@ def steps(diff: Comparison) -> pd.DataFrame:
     before, after = (kinds.sum(axis=1) for kinds in by_kind)
     change = by_kind[1] - by_kind[0]
     share = (after - before) / np.where(before > 0, before, np.nan)
-    likely = float(welch(before[:, None].astype(float), after[:, None].astype(float))[0])
+    lengths = before[:, None].astype(float), after[:, None].astype(float)
+    likely = float(either_test(*lengths, by_step=diff.same_steps, factors=(2, 2))[0])
     known = not np.isnan(likely)
     return result(
         {

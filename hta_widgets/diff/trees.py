@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -83,24 +84,49 @@ def compared_name(name: str, *, frame: bool) -> str:
 
 
 class NamePool:
-    """Codes of names that both sides share."""
+    """Codes of names that both sides share, and how each is shown."""
 
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
+        self._shown: list[str] = []
+        self._full: dict[str, int] = {}
         self._hashes: list[int] = []
 
     def codes(self, names: list[str]) -> Ints:
         """Return the code of each name."""
         return np.array([self.code(name) for name in names], dtype=np.int64)
 
-    def code(self, name: str) -> int:
-        """Return the code of a name."""
-        return self._codes.setdefault(name, len(self._codes))
+    def code(self, name: str, shown: str | None = None) -> int:
+        """Return the code of a name.
+
+        Parameters
+        ----------
+        name : str
+            As `compared_name` gives it.
+        shown : str, optional
+            The name in the file: shown unless there are several of one `name`.
+        """
+        code = self._codes.setdefault(name, len(self._codes))
+        shown = name if shown is None else shown
+        if code == len(self._shown):
+            self._shown.append(shown)
+        elif self._shown[code] != shown:
+            self._shown[code] = name
+        return code
 
     @property
     def names(self) -> list[str]:
-        """The names, by code."""
-        return list(self._codes)
+        """The names as they are shown, by code; no two are alike."""
+        often = Counter(self._shown)
+        return [
+            shown if often[shown] == 1 else name
+            for name, shown in zip(self._codes, self._shown, strict=True)
+        ]
+
+    def full_codes(self, names: list[str]) -> Ints:
+        """Return the code of each full name."""
+        codes = [self._full.setdefault(name, len(self._full)) for name in names]
+        return np.array(codes, dtype=np.int64)
 
     def hashes(self) -> Hashes:
         """Return a number for each name that tells the name, by code.
@@ -132,7 +158,7 @@ class RankTree:
     name : array of int
         Codes of a `NamePool`, of names as `compared_name` gives them.
     full_name : array of int
-        Codes of the names as the file has them, but for addresses.
+        `NamePool.full_codes` of the names as the file has them, but for addresses.
     frame : array of bool
         Which are Python functions.
     parent : array of int
@@ -283,21 +309,16 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
     # Names of Python functions behind all others.
     key, at_key = np.unique(table.name[rows] + frame * len(table.names), return_inverse=True)
     texts = [table.names[code % len(table.names)] for code in key.tolist()]
-    full, name = (
-        pool.codes(
-            [
-                compared_name(text, frame=short and code >= len(table.names))
-                for text, code in zip(texts, key.tolist(), strict=True)
-            ]
-        )[at_key]
-        for short in (False, True)
-    )
+    full, name = [], []
+    for text, is_frame in zip(texts, key >= len(table.names), strict=True):
+        full.append(compared_name(text, frame=False))
+        name.append(pool.code(compared_name(text, frame=bool(is_frame)), full[-1]))
     return RankTree(
         part,
         rows,
         kind,
-        name,
-        full,
+        np.array(name, dtype=np.int64)[at_key],
+        pool.full_codes(full)[at_key],
         frame,
         at,
         slot[rows],

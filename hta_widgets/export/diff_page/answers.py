@@ -14,6 +14,7 @@ import pandas as pd
 from hta_widgets import diff
 from hta_widgets.diff import Comparison
 from hta_widgets.diff.alignment import Base
+from hta_widgets.diff.cautions import conditions
 from hta_widgets.diff.format_findings import kind_labels
 from hta_widgets.diff.lanes import lanes
 from hta_widgets.diff.tables import makers
@@ -74,6 +75,7 @@ class DiffAnswers:
         return {
             "labels": [side.label for side in both.sides],
             "facts": " · ".join(facts),
+            "conditions": conditions(both),
             "cautions": [{"kind": one.kind, "text": one.text} for one in both.cautions],
             "rank_pairs": [list(pair) for pair in both.rank_pairs],
             "by_rank_means": both.by_rank_means,

@@ -175,7 +175,7 @@ export class DiffApp {
       markChange: (row, name, pair, turn) =>
         void this.timelines.linking.markChange(row, name, pair, turn),
       tell: (told, totals, whose) => {
-        fill(this.headline, ...headlineOf(told, totals, whose));
+        fill(this.headline, ...headlineOf(told, totals, whose, this.about.conditions));
         this.say(null);
       },
       say: (words) => this.say(words),

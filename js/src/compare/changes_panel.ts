@@ -28,7 +28,7 @@ export function chanceWords(
     };
   }
   const about =
-    "How likely the means of the steps differ as much by chance, by Welch's test over the steps.";
+    "How likely the means of the steps differ as much by chance, by t-tests over the steps.";
   if (p < 0.0001) return { words: "p < 0.0001", about };
   return { words: `p ${p < 0.001 ? p.toFixed(4) : p.toFixed(3)}`, about };
 }

@@ -8,7 +8,7 @@ import { formatDuration, plural } from "../draw/format";
 import { ChangesPanel } from "./changes_panel";
 import { shareWords } from "./delta";
 import { type About, type Frame, type Frames, type Row, rowsOf, text, turned } from "./frames";
-import { medianShare, type Totals } from "./headline";
+import { medianShare, type Totals, WORTH_TELLING } from "./headline";
 import { Icicle, type IcicleChoice } from "./icicle";
 import { NamesTable } from "./names_table";
 import { fillRoom, type Room } from "./room";
@@ -381,7 +381,10 @@ export function spreadWords({ rows, columns, attrs }: Frame): string {
     `${formatDuration(Math.round(mean(name)))} ± ${formatDuration(Math.round(std))}`;
   const p = Number(attrs.p_value);
   const chance = p < 0.0001 ? "p < 0.0001" : `p ${p.toFixed(p < 0.01 ? 4 : 2)}`;
-  const verdict = attrs.is_significant === true ? "more than chance" : "may be chance";
+  const [before, after] = [mean("before_ns"), mean("after_ns")];
+  const slight = Math.abs(after - before) < WORTH_TELLING * Math.max(before, after);
+  const significant = slight ? "hardly chance, but less than 1\u2009%" : "more than chance";
+  const verdict = attrs.is_significant === true ? significant : "may be chance";
   return (
     `A step of ${rows}: ${side("before_ns", spread[0]!)} → ${side("after_ns", spread[1]!)}, ` +
     `mean ± standard deviation; ${verdict} (${chance}).`

@@ -7,7 +7,7 @@ import { placeTiles } from "./icicle";
 import { type Line, partnerView, piecesOf, toCommon, toOwn } from "./maps";
 import { NamesTable, sortedNames } from "./names_table";
 import { pairWords } from "./pair_lines";
-import { headParts, silence } from "./headline";
+import { headlineOf, headParts, silence } from "./headline";
 import { PairSource } from "./page_source";
 import { Strip } from "./strip";
 import { bandPoints, lanesOf, medianSlot, placeSlots, withLengths } from "./strip_layout";
@@ -197,6 +197,9 @@ test("words and colours of differences", () => {
     "+50\u2009%",
     " (mean over ranks).",
   ]);
+  expect(
+    headParts("1 ms → 2 ms, +50\u2009% (mean over ranks): rank 5 is late, x.").slice(1),
+  ).toEqual(["+50\u2009%", " (mean over ranks): rank 5 is late, x."]);
   expect(headParts("aten::contiguous is new: 1 a step.")[1]).toBe("");
   expect(shortLabels(["trace_diff__control", "trace_diff__test"])).toEqual(["control", "test"]);
   expect(shortLabels(["a", "b"])).toEqual(["a", "b"]);
@@ -313,4 +316,29 @@ test("where nothing is told, the difference that may be chance is not hidden", (
   expect(silence([1000, 1005])).toEqual(["Nothing changed beyond the noise.", ""]);
   expect(silence([1_000_000, 1_200_000])[1]).toMatch(/^After takes longer: .*20\s%; that may/u);
   expect(silence([0, 0])[0]).toMatch(/^Nothing to compare/u);
+});
+
+test("what the runs ran on differently is the second line", () => {
+  const told = (rows: [string, string][]): Frame => ({
+    rows: rows.length,
+    columns: { kind: rows.map(([kind]) => kind), text: rows.map(([, words]) => words) },
+    attrs: {},
+  });
+  const lines = (...args: Parameters<typeof headlineOf>): string[] =>
+    headlineOf(...args).flatMap((child) => (child instanceof Element ? [child.textContent] : []));
+  const rows: [string, string][] = [
+    ["headline", "After takes longer."],
+    ["caution", "GPUs: B → A."],
+    ["kinds", "Compute grows."],
+    ["caution", "Other clocks."],
+  ];
+  expect(lines(told(rows), null, "", "GPUs: A → B.")).toEqual([
+    "After takes longer.",
+    "GPUs: B → A.",
+    "Compute grows.",
+  ]);
+  expect(lines(told([]), [1000, 1001], "", "GPUs: A → B.")).toEqual([
+    "Nothing changed beyond the noise.",
+    "GPUs: A → B.",
+  ]);
 });

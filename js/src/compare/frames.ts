@@ -11,6 +11,8 @@ export interface About {
   labels: [string, string];
   facts: string;
   cautions: { kind: string; text: string }[];
+  /** What the runs ran on differently, as a sentence; "" where that is the same. */
+  conditions?: string;
   rank_pairs: [number, number][];
   by_rank_means: boolean;
   steps: number;

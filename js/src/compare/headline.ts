@@ -8,29 +8,46 @@ import { type Frame, rowsOf, text } from "./frames";
 /** So many sentences follow the first; the others unfold. */
 const SENTENCES = 4;
 /** A share of the time: a smaller difference needs no word. */
-const WORTH_TELLING = 0.01;
+export const WORTH_TELLING = 0.01;
 
 /** How long all that is compared takes, before and after, ns. */
 export type Totals = readonly [number, number];
 
-/** The findings, most important first; `whose`: of which ranks, where one pair was chosen. */
-export function headlineOf(told: Frame | null, totals: Totals | null = null, whose = ""): Child[] {
+/**
+ * The findings, most important first; `whose`: of which ranks, where one pair was chosen;
+ * `conditions`: what the runs ran on differently.
+ */
+export function headlineOf(
+  told: Frame | null,
+  totals: Totals | null = null,
+  whose = "",
+  conditions = "",
+): Child[] {
   // What only a kernel can tell of one pair of ranks is said here where all below is of that pair.
-  return [whose !== "" && h("p", { class: "hta-diff-whose" }, whose), ...sentences(told, totals)];
+  return [
+    whose !== "" && h("p", { class: "hta-diff-whose" }, whose),
+    ...sentences(told, totals, conditions),
+  ];
 }
 
-function sentences(told: Frame | null, totals: Totals | null): Child[] {
-  // What to be cautious of stands in the toolbar.
-  const rows = told === null ? [] : rowsOf(told).filter((row) => row.kind !== "caution");
+function sentences(told: Frame | null, totals: Totals | null, conditions: string): Child[] {
+  const all = told === null ? [] : rowsOf(told);
+  // The sentence itself, where there is one, is of the order that the page shows.
+  const second =
+    all[1]?.kind === "caution" && conditions !== "" ? text(all[1], "text") : conditions;
+  const unlike = second !== "" && h("p", { class: "hta-diff-conditions" }, second);
+  // What else to be cautious of stands in the toolbar.
+  const rows = all.filter((row) => row.kind !== "caution");
   const [first, ...rest] = rows.map((row) => text(row, "text"));
   if (first === undefined) {
     const [words, why] = silence(totals);
-    return [h("h2", {}, words), why !== "" && h("p", {}, why)];
+    return [h("h2", {}, words), unlike, why !== "" && h("p", {}, why)];
   }
   const [lead, share, end] = headParts(first);
   const more = rest.slice(SENTENCES);
   return [
     h("h2", {}, lead, share !== "" && h("em", { class: deltaClass(share) }, share), end),
+    unlike,
     rest.length > 0 && h("p", {}, rest.slice(0, SENTENCES).join(" ")),
     more.length > 0 &&
       h(
@@ -52,11 +69,12 @@ export function medianShare(steps: Frame): number | null {
   return shares.length % 2 === 1 ? shares[middle]! : (shares[middle - 1]! + shares[middle]!) / 2;
 }
 
-/** The sentence, the share at its end, which is told in colour, and what follows that. */
+/** The sentence, its share, which is told in colour, and what follows that. */
 export function headParts(sentence: string): [string, string, string] {
-  const found = /^(.*, )([+\u2212][\d.\s\u2009\u202f]+%)((?: \(mean over ranks\))?\.)$/su.exec(
-    sentence,
-  );
+  const found =
+    /^(.*?, )([+\u2212][\d.\s\u2009\u202f]+%)((?: \(mean over ranks\))?(?:[:;] .*)?\.)$/su.exec(
+      sentence,
+    );
   return found === null ? [sentence, "", ""] : [found[1]!, found[2]!, found[3]!];
 }
 

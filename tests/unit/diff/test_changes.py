@@ -1,6 +1,7 @@
 """Injected changes are found, each once, and nothing else."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hta_widgets import diff as hd
 from hta_widgets.demo import write_demo
 from hta_widgets.demo.changes import CHANGES
 from hta_widgets.diff.libraries import how_replaced
+from hta_widgets.diff.moments import moments
 
 
 def told(diff):
@@ -58,6 +60,56 @@ def test_one_change_alone_is_found_alone(jobs, change):
     (before, _), (after, truth) = jobs(0), jobs(4, [change])
     expected = {(one["change"], one["name"]) for one in truth["changes"]}
     assert told(hd.compare(before, after)) == expected
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_straggler_that_appears_or_vanishes_is_the_finding(jobs, turned):
+    slow, truth = jobs(21, (), (("straggler", 2), ("factor", 1.5)))
+    healthy, _ = jobs(22, (), (("straggler", None),))
+    assert truth["straggler"] == 2
+    sides = (healthy, slow) if turned else (slow, healthy)
+    diff = hd.compare(*sides)
+    found = hd.findings(diff)
+    clause = f"rank 2 {'now keeps' if turned else 'no longer keeps'} the others waiting"
+    assert [one.kind for one in found[:2]] == ["headline", "straggler"]
+    assert found[0].text.endswith(f"(mean over ranks): {clause}.")
+    text = found[1].text.replace("\u2009", " ")
+    way = "longer" if turned else "less"
+    assert re.fullmatch(
+        rf"R{clause[1:]}: its compute [+−]\d+ % \(the others \S+ % to \S+ %\); ranks 0, 1, 3 wait "
+        rf"\S+ ms to \S+ ms {way} each over 5 steps\.",
+        text,
+    ), text
+    compute = [
+        sum(times.sum() for cause, times in moments(diff, side)[2].items() if cause == "compute")
+        for side in diff.sides
+    ]
+    assert found[1].diff_ns == compute[1] - compute[0]
+    assert "straggler" not in [one.kind for one in hd.findings(hd.compare(slow, slow))]
+
+
+def test_a_function_alone_is_never_the_headline(tmp_path):
+    def side(*, logs):
+        records, now = [], 0
+        for number in range(4):
+            records += [
+                event("user_annotation", f"ProfilerStep#{number}", now, now + 100_000, pid=10),
+                event("python_function", "train.py(1): step", now + 1, now + 99_000, pid=10),
+                event("cpu_op", "aten::mm", now + 10, now + 90_000, pid=10),
+            ]
+            if logs:
+                inner = event(
+                    "python_function", "log.py(1): log", now + 99_100, now + 99_900, pid=10
+                )
+                records.append(inner)
+            now += 100_000
+        return load(tmp_path, records)
+
+    diff = hd.compare(side(logs=False), side(logs=True))
+    assert hd.changes(diff)[["change", "measure"]].astype(str).to_numpy().tolist() == [
+        ["added", "function"]
+    ]
+    assert [one.kind for one in hd.findings(diff)] == ["composition", "added"]
 
 
 @pytest.mark.parametrize("seeds", list(itertools.combinations(range(4), 2)))

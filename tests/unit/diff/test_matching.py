@@ -250,7 +250,7 @@ def test_a_function_more_in_between_parts_nothing(tmp_path):
     for sides in ((False, True), (True, False)):
         found, _ = statuses(tmp_path, *(side(wrapped=wrapped) for wrapped in sides))
         alone = [name for name, status in found if status not in {"same", "changed"}]
-        assert alone == ["module.py: _wrapped_call_impl"], sides
+        assert alone == ["module.py(5): _wrapped_call_impl"], sides
         # Nothing is new but a way to the same calls.
         both = hd.compare(*(load(tmp_path, side(wrapped=wrapped)) for wrapped in sides))
         assert hd.changes(both).empty
