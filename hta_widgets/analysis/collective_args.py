@@ -59,6 +59,9 @@ _BYTES = {
     8: r"long|u?int64|double|float64|complexfloat|complex64|cfloat",
     16: r"complexdouble|complex128|cdouble",
 }
+_RECORD = re.compile(r"record_param_comms$")
+#: Ranges that PyTorch puts around collectives, without what they do.
+_RANGE = re.compile(r"(nccl|rccl|hccl|xccl|ucc):|c10d::(?=\w)")
 _SENDS, _RECEIVES = {"send", "isend"}, {"recv", "irecv"}
 _ONE_SIDED = _SENDS | _RECEIVES
 _LEVELS = 16  # how far above the launching call its process group's record may be
@@ -123,6 +126,8 @@ def comm_events(trace: Trace) -> CommEvents:
     """Return the communication on a rank's device, with what its args say.
 
     Kernels without args take those of the ``record_param_comms`` operator that launched them.
+    Where neither these nor the kernel name the collective, the range around its launch does:
+    ``nccl:all_reduce``.
     """
     table = trace.table
     device = (table.kind == KINDS.index("communication")) & (table.stream >= 0)
@@ -216,32 +221,49 @@ def _coded(values: Sequence[Any]) -> tuple[Ints, list[Any]]:
 def _args(trace: Trace, rows: npt.NDArray[np.intp]) -> dict[str, list[Any]]:
     own = event_args(trace, rows, COMMUNICATION_KEYS)
     args = {key: list(values) for key, values in own.items()}
-    bare = np.array([value is None for value in args["Collective name"]], dtype=bool)
+    bare = np.array([value is None for value in args[_NAME]], dtype=bool)
     if not bare.any():
         return args
-    operator = _enclosing(trace, trace.launch_of[rows[bare]], "record_param_comms")
+    operator = _enclosing(trace, trace.launch_of[rows[bare]], _RECORD)
     places, operators = np.flatnonzero(bare)[operator >= 0], operator[operator >= 0]
     told = event_args(trace, operators, _OF_OPERATORS)
     for key, values in told.items():
         for place, value in zip(places.tolist(), values, strict=True):
             args[key][place] = value
+    _name_by_ranges(trace, rows, args[_NAME])
     return args
 
 
-def _enclosing(trace: Trace, rows: Ints, name: str) -> Ints:
-    """Return the nearest event of this name around each of `rows`, -1 for none."""
+def _name_by_ranges(trace: Trace, rows: npt.NDArray[np.intp], stated: list[Any]) -> None:
+    """Name what neither args nor the kernel tell, such as NCCL's generic one, by its range."""
+    table = trace.table
+    unknown = [
+        place
+        for place, (value, code) in enumerate(zip(stated, table.name[rows].tolist(), strict=True))
+        if value is None and _kernel_label(table.names[code]) == table.names[code]
+    ]
+    if not unknown:
+        return
+    around = _enclosing(trace, trace.launch_of[rows[unknown]], _RANGE)
+    for place, row in zip(unknown, around.tolist(), strict=True):
+        if row >= 0:
+            stated[place] = _RANGE.sub("", table.names[int(table.name[row])], 1)
+
+
+def _enclosing(trace: Trace, rows: Ints, name: re.Pattern[str]) -> Ints:
+    """Return the nearest event whose name begins so around each of `rows`, -1 for none."""
     table = trace.table
     found = np.full(len(rows), -1, dtype=np.int64)
-    if name not in table.names.values:
+    codes = [code for code, one in enumerate(table.names.values) if name.match(one)]
+    if not codes:
         return found
-    code = table.names.values.index(name)
     parent = nested_parents(trace)
     at = rows.copy()
     for _ in range(_LEVELS):
         open_rows = np.flatnonzero((at >= 0) & (found < 0))
         if not len(open_rows):
             break
-        hit = table.name[at[open_rows]] == code
+        hit = np.isin(table.name[at[open_rows]], codes)
         found[open_rows[hit]] = at[open_rows[hit]]
         at[open_rows] = parent[at[open_rows]]
     return found

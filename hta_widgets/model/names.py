@@ -55,6 +55,8 @@ _NCCL = re.compile(r"^[nr]ccl(?:Sym)?(?:Dev)?Kernel_(\w+)")
 _NCCL_OLD = re.compile(
     r"^nccl([A-Z][a-z]+(?:[A-Z][a-z]+)*?)(Ring|Tree|CollNet)(LL128|LL)?Kernel_?(\w*)"
 )
+#: One kernel for all collectives: its name does not tell which.
+_NCCL_GENERIC = re.compile(r"^(?:void )?([nr]ccl)(?:(?:Sym)?(?:Dev)?Kernel_)?Generic")
 _NCCL_ALGORITHM = re.compile(r"^(RING|TREE|NVLS\w*|COLLNET\w*|PAT)$")
 _XMMA = re.compile(r"^sm\d+_xmma_(?P<what>[a-z]+)_(?P<rest>.*)$")
 _XMMA_TYPE = re.compile(r"(?:^|_)(tf32|bf16|f16|f32|f64|e4m3|e5m2|i8|s8|u8)")
@@ -116,6 +118,9 @@ def _byteps(text: str) -> str:
 
 
 def _nccl(text: str) -> str:
+    generic = _NCCL_GENERIC.match(text)
+    if generic:
+        return f"{generic[1].upper()} collective"
     old = _NCCL_OLD.match(text)
     if old:
         words = [old[1], old[2].upper(), (old[3] or "").upper(), *old[4].split("_")]

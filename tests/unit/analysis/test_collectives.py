@@ -277,6 +277,27 @@ def test_args_may_stand_on_the_operator_that_launched(tmp_path):
     assert frame.wait_ns.tolist() == [10 * US, 0]
 
 
+def test_a_generic_kernel_is_called_as_the_range_around_it(tmp_path):
+    name = "ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)"
+
+    def rank(start):
+        return [
+            # The nearest range counts; a kernel without one keeps its name.
+            event("cpu_op", "c10d::allreduce_", 0, 9 * US, pid=10),
+            event("user_annotation", "nccl:all_reduce", 0, 8 * US, pid=10),
+            call(1 * US, 2 * US, launch=5),
+            kernel(start, 40 * US, name=name, stream=20, launch=5),
+            event("cpu_op", "c10d::_allgather_base_", 10 * US, 19 * US, pid=10),
+            call(11 * US, 12 * US, launch=6),
+            kernel(start + 40 * US, 85 * US, name=name, stream=20, launch=6),
+            kernel(start + 90 * US, 140 * US, name=name, stream=20),
+        ]
+
+    frame = collectives(load(tmp_path, rank(10 * US), rank(20 * US)))
+    assert frame["name"].tolist()[::2] == ["all_reduce", "_allgather_base_", name]
+    assert frame["wait_ns"].tolist() == [10 * US, 0] * 3
+
+
 def test_sends_meet_their_receives(tmp_path):
     """PyTorch states the other side only; each pair and direction has an order of its own."""
     send, receive = {"name": "send"}, {"name": "recv"}

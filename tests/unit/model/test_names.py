@@ -99,6 +99,9 @@ from hta_widgets.model.names import short_name
         ("aten::add_", "aten::add_"),
         ("ProfilerStep#4", "ProfilerStep#4"),
         ("nccl:all_reduce", "nccl:all_reduce"),
+        # One kernel for all collectives.
+        ("ncclDevKernel_Generic_1(ncclDevComm*, unsigned long)", "NCCL collective"),
+        ("void rcclGenericKernel<1, false>(ncclDevKernelArgsStorage<4096ul>)", "RCCL collective"),
         ("triton_poi_fused_add_cos_sin_0", "triton_poi_fused_add_cos_sin_0"),
         ("enumerate(DataLoader)#_It.__next__", "enumerate(DataLoader)#_It.__next__"),
         ("PyTorch Profiler (0)", "PyTorch Profiler (0)"),
