@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.model import Selection, TraceSet
+from hta_widgets.model.mpi_jobs import mpi_jobs
 
 from .mpi_ranks import MpiRankRow, mpi_rank_rows
 from .results import result
@@ -57,7 +58,8 @@ def mpi_imbalance(
         one rank; ``straggler_z``: (min - mean)/population standard deviation, NaN where all are
         alike; ``straggler_robust_z``: (min - median)/(1.4826 · median distance from the median);
         ``is_straggler`` (bool): whether the candidate also spends the most time outside of MPI,
-        ``noncomm_ratio`` exceeds 1.2 and the z-score lies below -1; ``explanation`` (str): the
+        ``noncomm_ratio`` exceeds 1.2 and the z-score lies below -1, and all ranks of the job are
+        known; ``explanation`` (str): the
         same in words.
 
     Notes
@@ -75,7 +77,8 @@ def mpi_imbalance(
     for row in rows:
         if not (np.isnan(row.comm_s) or np.isnan(row.elapsed_s)):
             jobs.setdefault(row.job, []).append(row)
-    records = [_of_job(job, members) for job, members in jobs.items()]
+    tasks = {job.name: job.ntasks for job in mpi_jobs(traces.values())}
+    records = [_of_job(job, members, tasks.get(job, 0)) for job, members in jobs.items()]
     columns: dict[str, Any] = {
         name: pd.Series([record[name] for record in records], dtype=dtype)
         for name, dtype in _DTYPES.items()
@@ -107,7 +110,7 @@ _DTYPES: dict[str, type] = {
 }
 
 
-def _of_job(job: str, rows: list[MpiRankRow]) -> dict[str, object]:
+def _of_job(job: str, rows: list[MpiRankRow], ntasks: int) -> dict[str, object]:
     rank = np.array([row.rank for row in rows], dtype=np.int64)
     comm = np.array([row.comm_s for row in rows])
     # Differences of printed decimals, without what doubles add to them.
@@ -117,7 +120,7 @@ def _of_job(job: str, rows: list[MpiRankRow]) -> dict[str, object]:
     spread = float(comm.std())
     z = (float(comm[least]) - mean) / spread if spread > 1e-12 else float("nan")
     ratio = float(other.max()) / float(other.mean()) if other.mean() > 0 else float("nan")
-    flagged = bool(count > 1 and least == busiest and ratio > _UNEVEN and z < _FAR)
+    flagged = bool(count >= max(ntasks, 2) and least == busiest and ratio > _UNEVEN and z < _FAR)
     record: dict[str, object] = {
         "job": job,
         "ranks": count,

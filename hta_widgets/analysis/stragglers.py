@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.model import KINDS, Selection, Trace, TraceSet
+from hta_widgets.model.intervals import union
 from hta_widgets.model.mpi_jobs import mpi_jobs
 
 from .collectives import Clock
@@ -48,11 +49,11 @@ _STEADY = 0.8  # of what is costly, in the median step
 _STAND_OUT = 2.0  # times the typical other rank
 _STALL = 0.25  # of a step: one such step is more than noise
 _WORTH_NAMING = 0.02  # of the others' time, on average, where only some steps are slow
+_LEAST_COLLECTIVES = 4  # of fewer nothing is told
 
 # What is worth saying of a rank that is no straggler.
 _NEARLY_ALWAYS = 0.9  # of its collectives it is last at
 _WORTH_SAYING = 0.01  # of the run, which the others wait for it on average
-_LEAST_COLLECTIVES = 4
 
 _CAUSES = {
     "waiting": "waiting elsewhere",
@@ -83,7 +84,8 @@ def stragglers(
     each is the other's only measure. A rank is an occasional straggler if it stalls them for a
     quarter of a step's time in some steps. Lateness that a rank inherits by waiting in another
     group, such as for its neighbour in tensor parallelism, is not counted against it. Of ranks of
-    which a group lacks files none is a straggler: the one that all wait for may be missing.
+    which a group lacks files, and of ranks with fewer than four collectives, none is a straggler:
+    the one that all wait for may be missing, and chance says most.
 
     The cause is what took longer than on the other ranks (median) between the previous collective
     of the group and the arrival: kernels, which are slower or more; waiting in other collectives;
@@ -153,7 +155,8 @@ def stragglers(
     lacking = np.array(match.lacking, dtype=bool)
     pattern, raw_pattern = _patterns(shares), _patterns(raw)
     # Who comes last of those loaded may have waited for one that is not.
-    pattern[lacking] = raw_pattern[lacking] = ""
+    unsure = lacking | (taken < _LEAST_COLLECTIVES)
+    pattern[unsure] = raw_pattern[unsure] = ""
     cause = np.where((pattern == "") & (raw_pattern != ""), _CAUSES["waiting"], "").astype(object)
     named = np.flatnonzero(pattern != "")
     cause[named] = _causes(traces, excess, named)
@@ -255,7 +258,7 @@ class LastRank:
     ----------
     rank : int
     wait_ns : float
-        What each of the others waits for it, on average.
+        How long each of the others waits for it, on average; moments of several waits once.
     hidden_share : float
         How much of that they compute in.
     cause : str
@@ -339,26 +342,36 @@ def mpi_stragglers(traces: TraceSet) -> set[tuple[str, int]]:
 
 def _last(traces: TraceSet, work: ImposedWaits, found: pd.DataFrame) -> list[LastRank]:
     """Return who is last at nearly all collectives, of ranks that are no stragglers."""
+    match = work.match
     run_ns = max(traces.end_ns - traces.start_ns, 1)
-    others = np.maximum(companions(work.match, len(traces)), 1)[: len(found)]
-    mean_ns = found["imposed_wait_ns"].to_numpy() / others
-    kept = (
-        ~found["is_straggler"].to_numpy()
-        & (found["collectives"].to_numpy() >= _LEAST_COLLECTIVES)
-        & (found["score"].to_numpy() >= _NEARLY_ALWAYS)
-        & (mean_ns >= _WORTH_SAYING * run_ns)
-    )
+    others = np.maximum(companions(match, len(traces)), 1)
     last = []
-    for place in np.flatnonzero(kept)[np.argsort(-mean_ns[kept], kind="stable")].tolist():
-        mine = work.match.trace[work.last] == place
-        imposed, lost = (int(values[mine].sum()) for values in (work.imposed_ns, work.raw_ns))
-        cause = str(found["cause"].iloc[place])
-        if not cause and not work.match.lacking[place]:
+    for place, row in enumerate(found.to_dict("records")):
+        always = row["collectives"] >= _LEAST_COLLECTIVES and row["score"] >= _NEARLY_ALWAYS
+        if row["is_straggler"] or not always:
+            continue
+        mine = match.trace[work.last] == place
+        wait_ns = _waited_at(work, match.collective[work.last[mine]]) / int(others[place])
+        if wait_ns < _WORTH_SAYING * run_ns:
+            continue
+        cause = str(row["cause"])
+        if not cause and not match.lacking[place]:
             excess = {part: found[f"late_{part}_ns"].to_numpy(float) for part in PARTS}
             (cause,) = _causes(traces, excess, np.array([place]))
-        hidden = 1 - lost / max(imposed, 1)
-        last.append(LastRank(traces.ranks[place], float(mean_ns[place]), hidden, cause))
-    return last
+        imposed, lost = (int(values[mine].sum()) for values in (work.imposed_ns, work.raw_ns))
+        last.append(LastRank(int(row["rank"]), wait_ns, 1 - lost / max(imposed, 1), cause))
+    return sorted(last, key=lambda one: -one.wait_ns)
+
+
+def _waited_at(work: ImposedWaits, collectives: Ints) -> int:
+    """Add up over ranks how long each waits at these collectives."""
+    waited = 0
+    for entries in work.match.of_trace:
+        mine = entries[np.isin(work.match.collective[entries], collectives)]
+        start = work.times.arrival_ns[mine]
+        covered = union(start, start + work.times.wait_ns[mine])
+        waited += int((covered.end - covered.start).sum())
+    return waited
 
 
 # --- whether a rank is one ------------------------------------------------------------------------

@@ -54,12 +54,23 @@ def facts_of(traces: TraceSet, problems: Problems) -> str:
         amiss += f", {notes - missing} notes in .problems"
     facts = [
         f"{traces.format}",
-        f"{len(traces)} rank{'' if len(traces) == 1 else 's'}",
+        ranks_of_job(traces) or f"{len(traces)} rank{'' if len(traces) == 1 else 's'}",
         f"{events:,} events",
         f"{(traces.end_ns - traces.start_ns) / 1e6:,.3f} ms",
         amiss,
     ]
     return " · ".join(facts)
+
+
+def ranks_of_job(traces: TraceSet) -> str:
+    """Return ``5 of 8 ranks`` where files say that there are more ranks; else nothing."""
+    infos = [trace.metadata.get("distributedInfo") for trace in traces.values()]
+    sizes = [info.get("world_size") for info in infos if isinstance(info, dict)]
+    of = max((size for size in sizes if isinstance(size, int)), default=0)
+    loaded = len(
+        {one.rank if one.stated_rank is None else one.stated_rank for one in traces.values()}
+    )
+    return f"{loaded} of {of} ranks" if loaded < of else ""
 
 
 def html_of(traces: TraceSet, problems: Problems) -> str:

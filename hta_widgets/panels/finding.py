@@ -9,7 +9,8 @@ from hta_widgets.model import Selection
 
 __all__ = ["Finding", "Headline", "Piece", "text_of"]
 
-#: Text, or a rank: ``{"rank": 5, "text": "rank 5"}``.
+#: Text, or a rank: ``{"rank": 5, "text": "rank 5"}``, with ``"fact": True`` for one that the others
+#: do not wait for, which is not red.
 Piece = str | dict[str, Any]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from hta_widgets import analysis
+from hta_widgets.analysis.stragglers import mpi_stragglers
 from hta_widgets.formats import count, duration, share
 from hta_widgets.model import Selection, TraceSet
 
@@ -145,10 +146,10 @@ def _mpi(traces: TraceSet, found: list[Finding], more: list[list[Piece]]) -> lis
     uneven = analysis.mpi_imbalance(traces)
     keys = keys_of_ranks(traces)
     several = len(uneven) > 1
+    late = sorted(mpi_stragglers(traces))
     for row in uneven.to_dict("records"):
         job = f" of {row['job']}" if several else ""
-        if row["is_straggler"]:
-            found.append(_straggler(row, keys, job))
+        found += [_straggler(row, rank, keys, job) for name, rank in late if name == row["job"]]
     for job_name, small in _negotiation(traces):
         more.append([f"{f'{job_name}: ' if several else ''}{small}"])
     hosts = analysis.mpi_hosts(traces)
@@ -162,18 +163,20 @@ def _mpi(traces: TraceSet, found: list[Finding], more: list[list[Piece]]) -> lis
     return [f"No rank stands out: ranks spend {share(of_all)} of their time in MPI."]
 
 
-def _straggler(row: dict[Any, Any], keys: dict[tuple[str, int], list[int]], job: str) -> Finding:
-    rank, others = int(row["straggler_rank"]), int(row["ranks"]) - 1
+def _straggler(
+    row: dict[Any, Any], rank: int, keys: dict[tuple[str, int], list[int]], job: str
+) -> Finding:
+    others = int(row["ranks"]) - 1
     own = keys.get((row["job"], rank), [])
     name: Piece = {"rank": own[0], "text": f"Rank {rank}"} if own else f"Rank {rank}"
-    parts: list[Piece] = [
-        name,
-        (
+    wait = f"the other {f'{others} wait' if others > 1 else 'rank waits'} for it"
+    text = f"{job} comes last where it costs most time: {wait}."
+    if rank == row["comm_min_rank"]:
+        text = (
             f"{job} spends least time in MPI, {duration(row['comm_min_s'] * 1e9)}"
-            f" (mean {duration(row['comm_mean_s'] * 1e9)}): the other"
-            f" {others if others > 1 else 'rank'} wait{'' if others > 1 else 's'} for it."
-        ),
-    ]
+            f" (mean {duration(row['comm_mean_s'] * 1e9)}): {wait}."
+        )
+    parts: list[Piece] = [name, text]
     lost = 1 - row["comm_min_s"] / max(row["comm_mean_s"], 1e-300)
     chosen = Selection(ranks=tuple(own)) if own else Selection()
     return Finding("waiting", float(lost), parts, f"Select rank {rank}", chosen)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hta_widgets import analysis
+from hta_widgets.analysis.stragglers import Judgement, judgement
 from hta_widgets.formats import THIN, count, duration, plural, share
 from hta_widgets.model import Selection, Trace, TraceSet
 from hta_widgets.model.clauses import Clauses
@@ -59,14 +60,14 @@ _IDLE = {
 def headline(traces: TraceSet) -> Headline:
     """Say what matters most in a job.
 
-    In this order: ranks that the others wait for; communication that no computing hides; idle
-    devices, and what for; one kernel that takes a third of all device work. Shares are of each
-    rank's GPU span, from its first device work to its last. What takes less than 2 % of that, over
-    all ranks, is no finding, and what takes less than a tenth of another one comes after it.
-    Further sentences are in order of time. Without a finding it says how time is spent. A last
-    sentence says how much of the run lies before and after the spans, where that is much. Files
-    without device work: communication on the host, and the operator with most time of its own, as
-    shares of the run.
+    In this order: ranks that the others wait for, which `judgement` names; communication that no
+    computing hides; idle devices, and what for; one kernel that takes a third of all device work.
+    Shares are of each rank's GPU span, from its first device work to its last. What takes less than
+    2 % of that, over all ranks, is no finding, and what takes less than a tenth of another one
+    comes after it; ranks that are waited for are told of in any case. Further sentences are in
+    order of time. Without a finding it says how time is spent. A last sentence says how much of the
+    run lies before and after the spans, where that is much. Files without device work:
+    communication on the host, and the operator with most time of its own, as shares of the run.
 
     Parameters
     ----------
@@ -90,19 +91,24 @@ def headline(traces: TraceSet) -> Headline:
     times = run_times(traces)
     if not times.ranks:
         return Headline(*_without_device(traces, times))
-    late = late_ranks(traces, times)
+    judged = judgement(traces)
+    late = late_ranks(traces, times, judged.stragglers)
     found = [
         one
-        for one in (_waiting(late, times), _exposed(late, times), _idle(traces, times))
-        if one is not None and one.share >= LEAST_SHARE
+        for one in (_waiting(late, times, len(traces)), _exposed(late, times), _idle(traces, times))
+        if one is not None and (one.share >= LEAST_SHARE or one.kind == "waiting")
     ]
     kernel = _kernel(traces, times)
     found += [kernel] if kernel is not None else []
     first = _first(found)
     rest = sorted((one for one in found if one is not first), key=lambda one: -one.share)
+    # Who is red on the page is named here, however little time that takes.
+    rest.sort(key=lambda one: one.kind != "waiting")
     sentences = [one.parts for one in rest]
     if first is not None and first.kind == "waiting" and late is not None:
-        sentences.insert(0, _more_of(late))
+        sentences.insert(0, _more_of(late, judged))
+    if last := _last(traces, times, judged):
+        sentences.insert(0 if late is None else 1, last)
     ordered = ([first] if first else []) + rest
     step = _slowest_step(traces)
     if step is not None:
@@ -118,7 +124,7 @@ def _first(found: Sequence[Finding]) -> Finding | None:
     return next((one for one in found if one.share >= DWARFED * most), None)
 
 
-def _rank(rank: int, *, begins: bool = False) -> Piece:
+def _rank(rank: int, *, begins: bool = False) -> dict[str, Any]:
     return {"rank": rank, "text": f"{'R' if begins else 'r'}ank {rank}"}
 
 
@@ -150,7 +156,7 @@ def _over(over: float, whose: str) -> str:
 # --- findings -------------------------------------------------------------------------------------
 
 
-def _waiting(late: LateRanks | None, times: RunTimes) -> Finding | None:
+def _waiting(late: LateRanks | None, times: RunTimes, ranks: int) -> Finding | None:
     if late is None:
         return None
     first, *others = late.ranks
@@ -159,7 +165,7 @@ def _waiting(late: LateRanks | None, times: RunTimes) -> Finding | None:
     spans_ns = sum(times.span_ns.get(rank, 0) for rank in late.waiting)
     whose = "their" if len(late.waiting) > 1 else "its"
     of_span = f"{share(waiting_ns / max(spans_ns, 1))} of {whose} {_device(times)} span"
-    subject: list[Piece] = [f"{len(late.waiting)} of {plural(late.total, 'rank')} wait "]
+    subject: list[Piece] = [f"{len(late.waiting)} of {plural(ranks, 'rank')} wait "]
     if len(late.waiting) == 1:
         subject = [_rank(late.waiting[0], begins=True), " waits "]
     whom: list[Piece] = [_rank(first)]
@@ -177,7 +183,7 @@ def _waiting(late: LateRanks | None, times: RunTimes) -> Finding | None:
     )
 
 
-def _more_of(late: LateRanks) -> list[Piece]:
+def _more_of(late: LateRanks, judged: Judgement) -> list[Piece]:
     """Say how late the rank comes that the others wait for, and in which phase it is slow."""
     first = late.ranks[0]
     found: list[Piece] = [
@@ -187,9 +193,31 @@ def _more_of(late: LateRanks) -> list[Piece]:
     if late.phase:
         over = _over(late.phase_over, "the median rank")
         found += [f"; its {late.phase} takes {duration(late.phase_ns)}, {over}"]
-    elif late.cause:
-        found += [f", after {late.cause}"]
+    elif judged.causes[first]:
+        found += [f", after {judged.causes[first]}"]
     return [*found, "."]
+
+
+def _last(traces: TraceSet, times: RunTimes, judged: Judgement) -> list[Piece]:
+    """Say of a rank that it is nearly always last, as a fact: nobody is to blame."""
+    for last in judged.last:
+        late = late_ranks(traces, times, [last.rank])
+        if late is None:
+            continue
+        loaded = f" of the {plural(judged.loaded, 'rank')} loaded (of {judged.of})"
+        others = [span for rank, span in times.span_ns.items() if rank != last.rank]
+        part = last.wait_ns * len(others) / max(sum(others), 1)
+        text = (
+            f" arrives last{loaded if judged.loaded < judged.of else ''} at {late.last} of"
+            f" {plural(late.collectives, 'collective')}"
+            f"{f', after {last.cause}' if last.cause else ''};"
+            f" {'the others wait' if len(traces) > 2 else 'the other waits'}"
+            f" {duration(last.wait_ns)} on the stream, {share(part)} of their {_device(times)} span"
+        )
+        if last.hidden_share > 0.5:
+            text += ", mostly hidden by compute"
+        return [_rank(last.rank, begins=True) | {"fact": True}, f"{text}."]
+    return []
 
 
 def _exposed(late: LateRanks | None, times: RunTimes) -> Finding:

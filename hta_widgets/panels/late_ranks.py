@@ -29,23 +29,19 @@ _PHASES = {
 
 @dataclass(frozen=True)
 class LateRanks:
-    """The ranks that the others wait for.
+    """Ranks that the others wait for, in figures.
 
     Attributes
     ----------
     ranks : list of int
-        Whom the others wait for, longest first.
+        Whom the others wait for, who costs most first.
     waiting : list of int
-        Those who wait for them for 2 % of the run or more.
-    total : int
-        All ranks of the job.
+        Those who wait for them for 2 % of the run or more; all others if none does.
     wait_ns : float
         How long each of `waiting` does, on average: where one of `ranks` alone comes last, and
         moments of several such waits once, as the timeline's ``wait_for_late``.
     last, collectives : int
         At how many of its collectives the first of `ranks` arrives last.
-    cause : str
-        As in `stragglers`.
     phase, phase_ns, phase_over
         The phase of a step that costs the first of `ranks` most time over the median rank: its
         name, the rank's median time for it, and how much that is more, as a share.
@@ -53,43 +49,34 @@ class LateRanks:
 
     ranks: list[int]
     waiting: list[int]
-    total: int
     wait_ns: float
     last: int
     collectives: int
-    cause: str
     phase: str = ""
     phase_ns: float = 0.0
     phase_over: float = 0.0
 
 
-def late_ranks(traces: TraceSet, times: RunTimes) -> LateRanks | None:
-    """Return whom the others wait for; None where nobody stands out."""
-    found = analysis.stragglers(traces, clock=CLOCK)
-    found = found[found["is_straggler"]] if len(found) else found
-    if not len(found):
+def late_ranks(traces: TraceSet, times: RunTimes, ranks: list[int]) -> LateRanks | None:
+    """Return what the others wait for some ranks, which `judgement` names; None if for none."""
+    if not ranks:
         return None
-    found = found.sort_values("lost_ns", ascending=False, kind="stable")
-    ranks = [int(rank) for rank in found["rank"]]
-    lateness = Lateness(traces, analysis.collectives(traces, clock=CLOCK), {})
+    frame = analysis.collectives(traces, clock=CLOCK)
+    lateness = Lateness(traces, frame, {})
+    run = lateness.within(times.start_ns, times.start_ns + times.run_ns)
     waits = lateness.waited_for(ranks, times.start_ns, times.start_ns + times.run_ns)
-    by_rank = {
-        rank: wait
-        for rank, wait in zip(traces, waits, strict=True)
-        if rank not in ranks and wait >= LEAST_SHARE * times.run_ns
-    }
-    if not by_rank:
+    by_rank = {rank: wait for rank, wait in zip(traces, waits, strict=True) if rank not in ranks}
+    long = {rank: wait for rank, wait in by_rank.items() if wait >= LEAST_SHARE * times.run_ns}
+    by_rank = long or by_rank
+    if not any(by_rank.values()):
         return None
-    first = found.iloc[0]
-    collectives = int(first["collectives"])
+    first = traces.ranks.index(ranks[0])
     return LateRanks(
         ranks,
         list(by_rank),
-        len(traces),
-        sum(by_rank.values()) / len(by_rank),
-        round(float(first["score"]) * collectives),
-        collectives,
-        str(first["cause"]),
+        sum(by_rank.values()) / max(len(by_rank), 1),
+        run["last"][first],
+        run["collectives"][first],
         *_slow_phase(traces, ranks[0]),
     )
 

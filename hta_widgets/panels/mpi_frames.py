@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
+from hta_widgets.analysis.stragglers import mpi_stragglers
 from hta_widgets.model import Selection, TraceSet
 from hta_widgets.model.clauses import read_clauses
 
@@ -23,15 +24,9 @@ __all__ = ["MPI_MAKERS", "by_routine", "by_size", "keys_of_ranks", "with_straggl
 _FORMATS = ("mpi-profile", "mpi-trace")
 
 
-def with_stragglers(ranks: pd.DataFrame, imbalance: pd.DataFrame) -> pd.DataFrame:
+def with_stragglers(traces: TraceSet, ranks: pd.DataFrame) -> pd.DataFrame:
     """Say of each row of `mpi_ranks` whether it is for this rank that the others wait."""
-    late = {
-        (job, rank)
-        for job, rank, found in zip(
-            imbalance["job"], imbalance["straggler_rank"], imbalance["is_straggler"], strict=True
-        )
-        if found
-    }
+    late = mpi_stragglers(traces)
     flags = [pair in late for pair in zip(ranks["job"], ranks["rank"], strict=True)]
     return ranks.assign(is_straggler=np.array(flags, bool))
 
@@ -100,7 +95,7 @@ def keys_of_ranks(traces: TraceSet) -> dict[tuple[str, int], list[int]]:
 
 
 def _ranks(traces: TraceSet, _selection: Selection, _top: int | None) -> pd.DataFrame:
-    frame = with_stragglers(analysis.mpi_ranks(traces), analysis.mpi_imbalance(traces))
+    frame = with_stragglers(traces, analysis.mpi_ranks(traces))
     found = frame[
         [
             *("job", "rank", "host", "comm_s", "noncomm_s", "elapsed_s", "comm_share"),

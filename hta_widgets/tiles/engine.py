@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hta_widgets.analysis.collectives import collectives
+from hta_widgets.analysis.stragglers import judgement
 from hta_widgets.analysis.totals import totals
 from hta_widgets.lanes.lay_out import lay_out
 from hta_widgets.lanes.layout import Job
@@ -277,7 +278,8 @@ class TileEngine:
         yield from matched(self.traces).steps()
 
         def late() -> Lateness:
-            return Lateness(self.traces, collectives(self.traces, clock="fitted"), compute)
+            ranks = judgement(self.traces).stragglers
+            return Lateness(self.traces, collectives(self.traces, clock="fitted"), compute, ranks)
 
         return (yield from in_turns(late))
 

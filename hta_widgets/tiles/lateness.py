@@ -18,11 +18,6 @@ from hta_widgets.tiles.waits import Pieces, pieces_of, waits_without_transfers
 
 __all__ = ["Lateness", "RankLateness"]
 
-#: Of fewer collectives in view nothing is said of who is late.
-LEAST_COLLECTIVES = 4
-#: Nor where the others wait for less than this share of the view.
-LEAST_SHARE = 0.02
-
 _NUMBERS = (
     "collective",
     "rank",
@@ -87,9 +82,13 @@ class Lateness:
         What ``analysis.collectives`` returned for them.
     compute : mapping of int to Intervals
         When each rank computes, in times as users see them.
+    late : sequence of int, default none
+        The ranks that the others wait for, of the whole job: `judgement`'s stragglers.
 
     Attributes
     ----------
+    late : list of int
+        These.
     frame : DataFrame
         One row per collective and rank, by rank and start: `frame` with ``call`` (which of the
         collectives, from 0 in order of time), ``start_ns`` (as users see it), ``dur_ns``,
@@ -99,8 +98,13 @@ class Lateness:
     """
 
     def __init__(
-        self, traces: TraceSet, frame: pd.DataFrame, compute: Mapping[int, Intervals]
+        self,
+        traces: TraceSet,
+        frame: pd.DataFrame,
+        compute: Mapping[int, Intervals],
+        late: Sequence[int] = (),
     ) -> None:
+        self.late = list(late)
         self.note = str(frame.attrs.get("note", ""))
         # pandas copies the attrs, which name every rank of every group, with every column.
         frame = frame.copy(deep=False)
@@ -180,7 +184,12 @@ class Lateness:
                 before = cover(np.array((start, end), np.int64))
                 columns[name].append(int(before[1] - before[0]))
             columns["imposed"].append(int(part.imposed_ns[inside].sum()))
-        late = self._late(columns, end - start)
+        # In a window as in the whole job: of those the ones that somebody waits for here.
+        late = [
+            rank
+            for rank, imposed in zip(self._ranks, columns["imposed"], strict=True)
+            if rank in self.late and imposed > 0
+        ]
         return {
             "ranks": list(self._ranks),
             **columns,
@@ -199,20 +208,6 @@ class Lateness:
             self._waited_for = (tuple(late), covers)
         edges = np.array((start, end), np.int64)
         return [int(np.diff(cover(edges))[0]) for cover in self._waited_for[1]]
-
-    def _late(self, columns: Mapping[str, list[int]], length: int) -> list[int]:
-        """Return the ranks that come last in most collectives and that the others wait for."""
-        others = max(len(self._ranks) - 1, 1)
-        found = zip(
-            self._ranks, columns["collectives"], columns["last"], columns["imposed"], strict=True
-        )
-        return [
-            rank
-            for rank, count, last, imposed in found
-            if count >= LEAST_COLLECTIVES
-            and 2 * last > count
-            and imposed >= LEAST_SHARE * length * others
-        ]
 
     def collective(self, rank: int, row: int) -> dict[str, Any] | None:
         """Answer ``collective``: the same call on all ranks; None for what was not matched."""

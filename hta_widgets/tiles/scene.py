@@ -9,6 +9,7 @@ from typing import Any
 from hta_widgets.lanes.labels import job_title, place_label
 from hta_widgets.lanes.layout import Job, Rank, SummaryRow, TrackRow
 from hta_widgets.model import Problem, TraceSet
+from hta_widgets.model.set_looks import ranks_of_job
 from hta_widgets.model.table import KINDS
 from hta_widgets.tiles.strip import strip
 from hta_widgets.tiles.truth import truth
@@ -22,6 +23,7 @@ def describe(job: Job, traces: TraceSet) -> dict[str, Any]:
     """Return the scene of a job as JSON values; see ``Scene`` in ``js/src/contract.ts``."""
     problems = _problems(traces)
     events = sum(len(rank.table) for rank in job.ranks)
+    ranks = ranks_of_job(traces)
     counts: Counter[int | None] = Counter()
     cut: dict[int | None, str] = {}
     for problem in problems:
@@ -35,13 +37,14 @@ def describe(job: Job, traces: TraceSet) -> dict[str, Any]:
         "events": events,
         "range": list(whole_range(job)),
         "kinds": list(KINDS),
+        "ranks_of_job": ranks,
         "ranks": [
             _rank(rank, problems=counts[rank.rank], truncated=cut.get(rank.rank))
             for rank in job.ranks
         ],
         "lanes": job.lanes,
         **strip(job),
-        "truth": truth(events, problems),
+        "truth": truth(events, problems, ranks),
     }
 
 

@@ -28,8 +28,8 @@ MAX_LISTED = 200
 THIN = "\u202f"
 
 
-def truth(events: int, problems: Iterable[Problem]) -> dict[str, Any]:
-    """Return the scene's ``truth``."""
+def truth(events: int, problems: Iterable[Problem], ranks: str = "") -> dict[str, Any]:
+    """Return the scene's ``truth``; `ranks`: of how many there are files, where some lack."""
     found = list(problems)
     missing: Counter[str] = Counter()
     files: dict[str, set[str | None]] = {}
@@ -40,12 +40,18 @@ def truth(events: int, problems: Iterable[Problem]) -> dict[str, Any]:
     for kind in _OF_FILES & missing.keys():
         missing[kind] = len(files[kind])
     shown = f"{thin(events)} event{'' if events == 1 else 's'}"
-    if missing:
+    if missing or ranks:
         parts = [_phrase(kind, count) for kind, count in missing.items()]
-        level, text = "warn", " · ".join([shown, *parts])
+        level, text = "warn", " · ".join([*([ranks] if ranks else []), shown, *parts])
     else:
         level, text = "ok", f"exact: {shown}, 0 dropped"
-    return {"level": level, "text": text, "problems": grouped(found)}
+    listed = grouped(found)
+    if ranks:
+        detail = f"only {ranks} loaded; whom the others wait for may be missing"
+        listed.insert(
+            0, {"kind": "ranks", "count": 1, "detail": detail, "rank": None, "file": None}
+        )
+    return {"level": level, "text": text, "problems": listed}
 
 
 def grouped(problems: list[Problem]) -> list[dict[str, Any]]:

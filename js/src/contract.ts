@@ -81,6 +81,8 @@ export interface Scene {
   events: number;
   range: [number, number];
   kinds: Kind[];
+  /** `5 of 8 ranks` where the files of some are missing; else empty. */
+  ranks_of_job?: string;
   ranks: SceneRank[];
   lanes: number;
   /** The rank whose steps and phases the strip shows: the one of median length. */

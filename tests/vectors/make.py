@@ -643,10 +643,11 @@ def runs(owner_at, low, high):
     return found
 
 
-def lateness_case(name, why, calls, windows, clocks=None, compute=None):
+def lateness_case(name, why, calls, windows, clocks=None, compute=None, late=()):
     """`calls`: of each collective ``{rank: (start, dur)}``, or ``{rank: (start, dur, track)}``.
 
-    `clocks`: by rank, what is to be added to its starts to compare them with those of others.
+    `clocks`: by rank, what is to be added to its starts to compare them with those of others;
+    `late`: whom the others wait for, in the whole job.
     """
     clocks, compute = clocks or {}, compute or {}
     numbers = sorted({rank for call in calls for rank in call})
@@ -685,8 +686,9 @@ def lateness_case(name, why, calls, windows, clocks=None, compute=None):
     return {
         "name": name,
         "why": why,
+        "late": list(late),
         "ranks": ranks,
-        "windows": [lateness_window(ranks, a, b) for a, b in windows],
+        "windows": [lateness_window(ranks, a, b, late) for a, b in windows],
     }
 
 
@@ -708,7 +710,7 @@ def lateness_lanes(own):
     return {"waits": waits, "folded": runs(owner_at, low, high), "lates": lates}
 
 
-def lateness_window(ranks, a, b):
+def lateness_window(ranks, a, b, of_job):
     figures = {name: [] for name in ("collectives", "last", "wait", "exposed_wait", "imposed")}
     for rank in ranks:
         inside = [e for e in rank["entries"] if overlaps((e["start"], e["dur"], 0), a, b)]
@@ -719,14 +721,8 @@ def lateness_window(ranks, a, b):
         figures["wait"].append(len(waited))
         figures["exposed_wait"].append(sum(not covers(rank["compute"], t) for t in waited))
         figures["imposed"].append(sum(e["imposed"] for e in inside))
-    others = max(len(ranks) - 1, 1)
-    late = [
-        rank["rank"]
-        for i, rank in enumerate(ranks)
-        if figures["collectives"][i] >= 4
-        and Fraction(figures["last"][i], figures["collectives"][i]) > Fraction(1, 2)
-        and Fraction(figures["imposed"][i], others) >= Fraction(2, 100) * (b - a)
-    ]
+    imposed = dict(zip((rank["rank"] for rank in ranks), figures["imposed"], strict=True))
+    late = [rank for rank in imposed if rank in of_job and imposed[rank]]
     for_late = []
     for rank in ranks:
         theirs = [
@@ -749,6 +745,7 @@ def lateness_cases():
         ],
         [(0, 400), (0, 25), (55, 60), (60, 100), (120, 131), (-50, 10), (310, 311)],
         compute={0: [(20, 10), (40, 100)], 2: [(0, 50)]},
+        late=(2,),
     )
     yield lateness_case(
         "a wait within another collective's transfer",
@@ -793,8 +790,8 @@ def lateness_cases():
     )
     steady = [{0: (50 * k, 20), 1: (50 * k + 2, 18), 2: (50 * k + 8, 12)} for k in range(8)]
     yield lateness_case(
-        "the verdict",
-        "Late is who comes last in more than half of at least four, at 2 % of the window at least.",
+        "whom the others wait for",
+        "Of those of the whole job the ones that somebody waits for in the window.",
         [
             *steady,
             {0: (500, 20), 1: (508, 12), 2: (500, 20)},
@@ -804,6 +801,7 @@ def lateness_cases():
             (0, 150), (0, 160), (0, 500), (0, 2000), (0, 2800), (0, 2801), (300, 600), (350, 600),
             (250, 600), (1000, 1001),
         ],
+        late=(2, 1),
     )  # fmt: skip
     rng = random.Random(77)
     calls, free = [], 0
@@ -826,6 +824,7 @@ def lateness_cases():
         calls,
         windows,
         compute={rank: [(17 * k + rank, 3 + k % 9) for k in range(80)] for rank in (0, 2, 3)},
+        late=(2,),
     )
 
 

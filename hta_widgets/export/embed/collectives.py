@@ -64,6 +64,7 @@ class Collectives:
         if not len(frame):
             return
         self.lateness = found
+        self.header["late"] = found.late
         writer = ColumnWriter()
         _entries(writer, job, frame, names)
         self.header |= _calls(writer, frame)

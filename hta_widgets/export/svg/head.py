@@ -56,16 +56,24 @@ class Head:
         Where, and with what.
     scene : mapping
         The engine's.
+    late : set of int
+        The ranks that the others wait for.
     """
 
     def __init__(
-        self, drawing: Drawing, place: Place, colours: Colours, scene: Mapping[str, Any]
+        self,
+        drawing: Drawing,
+        place: Place,
+        colours: Colours,
+        scene: Mapping[str, Any],
+        late: frozenset[int],
     ) -> None:
         self.drawing = drawing
         self.place = place
         self.colours = colours
         self.theme = colours.theme
         self.scene = scene
+        self.late = late
 
     def minimap(
         self,
@@ -244,15 +252,16 @@ class Head:
         following = np.append(x[1:], place.right)
         for at in np.flatnonzero(columns["job_wait"] > 0).tolist():
             share = math.sqrt(min(1, columns["job_wait"][at] / max(reply["job_most"], 1)))
-            colour = mixed(theme.late, theme.bg, _WEAKEST + (1 - _WEAKEST) * share)
+            rank = int(columns["job_rank"][at])
+            ink = theme.late if rank in self.late else theme.ink3
+            colour = mixed(ink, theme.bg, _WEAKEST + (1 - _WEAKEST) * share)
             room = float(following[at] - x[at])
             width = min(_MARK_PX, max(room, 1))
             left = min(float(x[at]), place.right - width)
             drawing.rect(left, y + 1, width, 13, colour)
-            rank = int(columns["job_rank"][at])
             if rank >= 0:
                 label = first_fit([f"rank {rank}", str(rank)], room - width - 6)
-                drawing.text(left + width + 2, y + 11, label, theme.late)
+                drawing.text(left + width + 2, y + 11, label, ink)
 
 
 def _steps(x: Any, heights: Any, base: float) -> str:

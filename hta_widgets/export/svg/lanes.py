@@ -12,7 +12,7 @@ import numpy.typing as npt
 from hta_widgets.charts.theme import Theme
 from hta_widgets.export.svg.class_colours import Classed
 from hta_widgets.export.svg.colours import Colours
-from hta_widgets.export.svg.drawing import Drawing, Numbers, number
+from hta_widgets.export.svg.drawing import Drawing, Numbers, mixed, number
 from hta_widgets.export.svg.fonts import fitted
 from hta_widgets.export.svg.place import Place
 from hta_widgets.export.svg.rows import Band, Form
@@ -28,6 +28,7 @@ __all__ = ["Lanes"]
 _RECT_PX = 2
 _GAP_FROM_PX = 3
 _LATE_FILLED_FROM_PX = 4
+_LAST_TINT = 0.12
 _LABEL_FROM_PX = 26
 _LABEL_FROM_HEIGHT = 12
 #: Heights of columns are told apart in so many steps a px: neighbours of equal height are one.
@@ -81,8 +82,11 @@ class Lanes:
         self.edges = place.edges
         self.x = place.xs(self.edges)
 
-    def draw(self, index: RankIndex, band: Band, y: float, *, waits: bool) -> None:
-        """Draw one lane with its ground; `waits`: also what lies over it."""
+    def draw(self, index: RankIndex, band: Band, y: float, *, waits: bool, named: bool) -> None:
+        """Draw one lane with its ground.
+
+        `waits`: also what lies over it; `named`: the rank is one that the others wait for.
+        """
         self._ground(index, band.form, y, band.height)
         ref, lane = index.lane(band.lane)
         if isinstance(lane, CounterLane):
@@ -90,7 +94,7 @@ class Lanes:
             return
         over = waits and band.wait >= 0
         if over:
-            self._late(index, band.late, y, band.height)
+            self._late(index, band, y, named=named)
         slices = self._slices(lane, index.rank.shift_ns)
         cells = self._cells(index, band.lane, lane)
         self._columns(cells, slices, index.rank.shift_ns, band, y)
@@ -282,14 +286,17 @@ class Lanes:
         self.drawing.frames(left, right, y, height, self.theme.wait_line)
         return slices
 
-    def _late(self, index: RankIndex, lane: int, y: float, height: float) -> None:
-        slices, columns = self._over(index, lane, height)
+    def _late(self, index: RankIndex, band: Band, y: float, *, named: bool) -> None:
+        theme, height = self.theme, band.height
+        line = theme.late if named else theme.ink3
+        fill = theme.late_fill if named else mixed(theme.ink3, theme.bg, _LAST_TINT)
+        slices, columns = self._over(index, band.late, height)
         if len(columns):
-            self.drawing.path(self._skyline(columns, y + height), self.theme.late)
+            self.drawing.path(self._skyline(columns, y + height), line)
         left, right = self.place.xs(slices.start), self.place.xs(slices.end)
         filled = right - left >= _LATE_FILLED_FROM_PX
-        self.drawing.rects(left[filled], right[filled], y, height, self.theme.late_fill)
-        self.drawing.frames(left, right, y, height, self.theme.late)
+        self.drawing.rects(left[filled], right[filled], y, height, fill)
+        self.drawing.frames(left, right, y, height, line)
 
     # --- counters ---------------------------------------------------------------------------------
 

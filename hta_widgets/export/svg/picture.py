@@ -157,7 +157,7 @@ class _Picture:
     def draw(self, headline: str) -> str:
         place, theme, drawing = self.place, self.theme, self.drawing
         rows_height = sum(row.height for row in self.rows)
-        head = Head(drawing, place, self.colours, self.scene)
+        head = Head(drawing, place, self.colours, self.scene, self.figures.late)
         sides = Sides(drawing, place, self.colours, self.figures)
         strip_rows = _strip_rows(self.scene)
         top = 64 if headline else 46
@@ -238,8 +238,9 @@ class _Picture:
             if not label:
                 return
             if pattern == "late":
-                drawing.rect(x, y - 9, 10, 10, theme.late_fill)
-                drawing.frame(x, y - 9, 10, 10, theme.late)
+                late = bool(self.figures.late)
+                drawing.rect(x, y - 9, 10, 10, theme.late_fill if late else theme.bg)
+                drawing.frame(x, y - 9, 10, 10, theme.late if late else theme.ink3)
             else:
                 drawing.rect(x, y - 9, 10, 10, pattern)
                 if kind == "wait":
@@ -303,14 +304,16 @@ class _Picture:
         for row in self.rows:
             y = first + row.top
             index = indices[row.rank["rank"]]
-            if row.rank["rank"] in self.figures.late:
+            named = row.rank["rank"] in self.figures.late
+            if named:
                 drawing.rect(place.left, y, place.across, row.height, self.colours.late_ground)
             if row.track is None:
                 drawing.horizontal(y, place.left, place.right, theme.rule)
             if row.ribbon is not None and ribbon is not None:
                 self._row_ribbon(row, ribbon, y)
             for band in row.bands:
-                lanes.draw(index, band, y + band.top, waits=self.figures.lateness is not None)
+                waits = self.figures.lateness is not None
+                lanes.draw(index, band, y + band.top, waits=waits, named=named)
 
     def _row_ribbon(self, row: Row, ribbon: Answered, y: float) -> None:
         """Draw how late a rank comes to collectives."""

@@ -19,6 +19,8 @@ __all__ = ["Figures", "Sides"]
 _BASELINE = 4
 _CLOSE, _LINE = 9, 11
 _PAD = 12
+#: From so many collectives on it is said how often a rank comes last.
+_LEAST_COLLECTIVES = 4
 
 
 @dataclass(frozen=True)
@@ -163,8 +165,12 @@ class Sides:
         if self.figures.lateness is not None:
             lateness = self.figures.lateness[number]
             if number in self.figures.late:
-                last, of = count(lateness["last"]), count(lateness["collectives"])
-                return _Fact((f"last in {last} of {of}", f"last {last}/{of}", "last"), "late")
+                last, whole = count(lateness["last"]), count(lateness["collectives"])
+                texts = (f"last in {last} of {whole}", f"last {last}/{whole}", "last")
+                return _Fact(texts, "late")
+            came, of = lateness["last"], lateness["collectives"]
+            if of >= _LEAST_COLLECTIVES and 2 * came > of:
+                return _fact("last", share(came / of))
             if lateness["wait"] > 0:
                 time = duration(lateness["wait"])
                 # The margin has what of it is exposed.

@@ -140,6 +140,7 @@ export class Legend {
     const text = there && span > 0 ? formatShare(wait / span) : "";
     this.states.forEach((key, at) => {
       key.dataset.there = there ? "yes" : "no";
+      toggle(key, "hta-named", (lateness?.late.length ?? 0) > 0);
       const value = key.querySelector(".hta-share");
       if (value !== null) value.textContent = text;
       const { words } = STATES[at]!;

@@ -1,6 +1,8 @@
 /** Checks the scene that a widget holds: a page of another version must say so, not draw nonsense. */
 
 import type { Scene } from "../contract";
+import { plural } from "../draw/format";
+import { type Child, h } from "./dom";
 
 export function readScene(value: unknown): Scene {
   if (value === null || typeof value !== "object") throw new Error("The widget holds no scene.");
@@ -15,4 +17,9 @@ export function readScene(value: unknown): Scene {
     throw new Error("The scene has no ranks or no range.");
   }
   return scene as Scene;
+}
+
+/** How many ranks there are: a warning where the job has more. */
+export function rankFacts({ ranks, ranks_of_job: ofJob = "" }: Scene): Child {
+  return ofJob === "" ? plural(ranks.length, "rank") : h("span", { class: "hta-warn-text" }, ofJob);
 }

@@ -1,12 +1,13 @@
 /** Everything that can be done, as buttons; each names its key. */
 
 import type { Scene } from "../contract";
-import { formatCount, plural } from "../draw/format";
+import { formatCount } from "../draw/format";
 import type { Command } from "./keymap";
 import { button, redoButton, undoButton } from "./controls";
 import { aria, fill, h, toggle } from "./dom";
 import type { FilterBox } from "./filter_box";
 import type { Legend } from "./legend";
+import { rankFacts } from "./scene";
 import type { SearchBox } from "./search_box";
 import { NARROW_PX } from "./widths";
 
@@ -86,7 +87,7 @@ export class Toolbar {
     this.title.title = title;
     fill(
       this.facts,
-      plural(scene.ranks.length, "rank"),
+      rankFacts(scene),
       h("span", { class: "hta-if-spacious" }, ` · ${formatCount(scene.events)} events`),
     );
   }

@@ -4,8 +4,8 @@ import { fill, h, type Child } from "../app/dom";
 
 import type { SelectionJson } from "../contract";
 
-/** A piece of a sentence: text, or a rank that can be chosen. */
-export type HeadPiece = string | { rank: number; text?: string };
+/** A piece of a sentence: text, or a rank that can be chosen; `fact`: others do not wait for it. */
+export type HeadPiece = string | { rank: number; text?: string; fact?: boolean };
 
 export interface HeadlineFacts {
   headline: HeadPiece[];
@@ -45,7 +45,7 @@ export class Headline {
             "button",
             {
               type: "button",
-              class: "hta-rank-link",
+              class: `hta-rank-link${piece.fact === true ? " hta-fact" : ""}`,
               title: `Select rank ${piece.rank}`,
               on: {
                 click: (event: MouseEvent) =>

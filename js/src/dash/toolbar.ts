@@ -4,6 +4,7 @@ import { button, checkbox, redoButton, undoButton } from "../app/controls";
 import { aria, type Child, fill, h, toggle } from "../app/dom";
 import { icon } from "../app/icons";
 import { Popover } from "../app/popover";
+import { rankFacts } from "../app/scene";
 import type { Scene } from "../contract";
 import { formatCount, formatDuration, plural } from "../draw/format";
 import { PANELS } from "./catalog";
@@ -67,14 +68,10 @@ export class DashToolbar {
     this.title.title = scene.title;
     const length = formatDuration(scene.range[1] - scene.range[0]);
     const steps = scene.steps.length > 0 ? [plural(scene.steps.length, "step")] : [];
-    const facts = [
-      ...(format === "" ? [] : [format]),
-      plural(scene.ranks.length, "rank"),
-      ...(scene.events > 0 ? [plural(scene.events, "event"), length] : []),
-      ...steps,
-    ].join(" · ");
-    fill(this.facts, facts);
-    this.facts.title = facts;
+    const before = format === "" ? "" : `${format} · `;
+    const after = [...(scene.events > 0 ? [plural(scene.events, "event"), length] : []), ...steps];
+    fill(this.facts, before, rankFacts(scene), ...after.map((one) => ` · ${one}`));
+    this.facts.title = this.facts.textContent;
   }
 
   setProblems(kinds: number, scene: Scene): void {

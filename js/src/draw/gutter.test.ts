@@ -69,6 +69,21 @@ describe("the one fact of a rank", () => {
     expect(fact.look).toBe("late");
     expect(fact.texts[0]).toBe("last in 21 of 21");
   });
+  test("who comes last mostly and is not waited for is not red", () => {
+    const texts = (last: number, collectives = 20) => {
+      const fact = factOf(
+        rank,
+        stats(),
+        true,
+        lateness({ last: [last], collectives: [collectives] }),
+      );
+      expect(fact.look).toBe("plain");
+      return plain(fact)[0];
+    };
+    expect(texts(17)).toBe("last 85 %");
+    expect(texts(10)).toBe("waits 148 ms in all");
+    expect(texts(3, 3)).toBe("waits 148 ms in all");
+  });
   test("nothing is said of figures that are not known", () => {
     expect(factOf(rank, null, true).texts).toEqual([]);
     expect(factOf(rank, stats({ ranks: [99] }), true).texts).toEqual([]);

@@ -33,7 +33,10 @@ function fact(word: string, number: string, look: Fact["look"] = "plain"): Fact 
   return { texts: [`${word} ${number}`, number], look };
 }
 
-/** That a rank makes the others wait, or how long it waits itself; null for neither. */
+/** From so many collectives on it is said how often a rank comes last. */
+const LEAST_COLLECTIVES = 4;
+
+/** That the others wait for a rank, that it comes last mostly, or how long it waits itself. */
 function lateFact(rank: SceneRank, known: LatenessByRank | null): Fact | null {
   const index = known?.at.get(rank.rank);
   if (known === null || index === undefined) return null;
@@ -43,6 +46,8 @@ function lateFact(rank: SceneRank, known: LatenessByRank | null): Fact | null {
     const of = formatCount(collectives[index] ?? 0);
     return { texts: [`last in ${count} of ${of}`, `last ${count}/${of}`, "last"], look: "late" };
   }
+  const [came, all] = [last[index] ?? 0, collectives[index] ?? 0];
+  if (all >= LEAST_COLLECTIVES && 2 * came > all) return fact("last", formatShare(came / all));
   const waited = wait[index] ?? 0;
   if (waited <= 0) return null;
   const time = formatDuration(waited);

@@ -5,6 +5,7 @@ import { type Geometry, xAtTime } from "../layout/geometry";
 import type { Minimap } from "../protocol/decode";
 import type { Ribbon } from "../protocol/ribbon";
 import { timeTicks } from "./axis";
+import type { LatenessByRank } from "./by_rank";
 import type { partsAt } from "./class_parts";
 import { formatAxis, formatDuration } from "./format";
 import { mix, pack, rgb } from "./paints";
@@ -23,6 +24,7 @@ export interface HeadScene {
   view: Span;
   minimap: MinimapPicture | null;
   ribbon: Ribbon | null;
+  lateness: LatenessByRank | null;
 }
 
 /** The minimap's bars as a bitmap, made once for its data, size and theme. */

@@ -35,9 +35,11 @@ export interface LaneCounts {
 export interface OverWindows {
   wait: LaneWindow | null;
   late: LaneWindow | null;
+  /** Whether this is a rank that the others wait for. */
+  named: boolean;
 }
 
-const NOTHING_OVER: OverWindows = { wait: null, late: null };
+const NOTHING_OVER: OverWindows = { wait: null, late: null, named: false };
 
 export type ShadeOfName = (name: number) => number;
 
@@ -53,7 +55,9 @@ export function drawLane(
   drawGround(raster, place, paints);
   if (place.y1 <= place.y0) return;
   // Under the lane's events: other calls may go on while this one is being waited for.
-  if (over.late !== null && !paints.byClass) drawLate(raster, place, over.late, paints);
+  if (over.late !== null && !paints.byClass) {
+    drawLate(raster, place, over.late, paints, over.named);
+  }
   if (lane.empty) return;
   if (place.form === "counter") {
     drawCounter(raster, place, lane, paints);

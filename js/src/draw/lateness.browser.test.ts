@@ -122,9 +122,9 @@ describe("waiting", () => {
 });
 
 describe("coming late", () => {
-  const draw = async (events: FakeEvent[]) => {
+  const draw = async (events: FakeEvent[], named = true) => {
     const lane = await windowOf(events);
-    return pixels((raster) => drawLate(raster, place(), lane, paints));
+    return pixels((raster) => drawLate(raster, place(), lane, paints, named));
   };
 
   test("is an outline around the time in which the others were there", async () => {
@@ -133,6 +133,12 @@ describe("coming late", () => {
     for (const x of [20, 69]) expect(at(x, 10)).toBe(paints.lateLine);
     for (const y of [2, HEIGHT - 3]) expect(at(45, y)).toBe(paints.lateLine);
     expect(at(45, 10)).toBe(paints.lateFill);
+  });
+
+  test("of a rank that the others do not wait for it is grey", async () => {
+    const { at } = await draw([piece(100_000, 250_000)], false);
+    expect(at(20, 10)).toBe(paints.lastLine);
+    expect(at(45, 10)).toBe(paints.lastFill);
   });
 
   test("narrow ones are an outline alone", async () => {
@@ -148,6 +154,7 @@ describe("a lane of communication", () => {
     const over = {
       wait: wait === null ? null : await windowOf(wait),
       late: late === null ? null : await windowOf(late),
+      named: true,
     };
     return pixels((raster) => drawLane(raster, place(), lane, paints, null, { rects: 0 }, over));
   };

@@ -33,21 +33,24 @@ export function drawWaits(
   });
 }
 
-/** Late: the time in which the others were there and this rank was not. */
+/** Late: the time in which the others were there and this rank was not; red where it is `named`. */
 export function drawLate(
   raster: LaneRaster,
   place: LanePlace,
   lane: LaneWindow,
   paints: Paints,
+  named: boolean,
 ): void {
   if (lane.empty) return;
   const { y0, y1, dpr } = place;
+  const line = named ? paints.lateLine : paints.lastLine;
+  const fill = named ? paints.lateFill : paints.lastFill;
   eachColumn(raster, place, lane, (x, share) => {
-    raster.rect(x, y1 - Math.round(share * (y1 - y0)), x + 1, y1, paints.lateLine);
+    raster.rect(x, y1 - Math.round(share * (y1 - y0)), x + 1, y1, line);
   });
   eachSlice(raster, place, lane, (x0, x1) => {
-    if (x1 - x0 >= FILLED_FROM_PX * dpr) raster.rect(x0, y0, x1, y1, paints.lateFill);
-    frame(raster, x0, x1, place, paints.lateLine);
+    if (x1 - x0 >= FILLED_FROM_PX * dpr) raster.rect(x0, y0, x1, y1, fill);
+    frame(raster, x0, x1, place, line);
   });
 }
 

@@ -198,7 +198,7 @@ test("a ruler says its length, a note keeps within the lanes", () => {
 });
 
 describe("the last one's arrival at the selected collective", () => {
-  const late = solid(theme.late);
+  const late = solid(theme.ink2);
 
   test("is a dashed line over all ranks, with a flag that names the rank", () => {
     const drawn = draw({ collective: { time: 5e7, rank: 3 } });

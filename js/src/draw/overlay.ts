@@ -212,12 +212,12 @@ function drawArrival(
   const { lanesX, lanesWidth, rowsTop, stripTop, stripRows, height } = geometry;
   const x = xAtTime(geometry, view, time);
   if (x < lanesX || x > lanesX + lanesWidth) return;
-  pen.dashed(x, rowsTop, height, theme.late);
+  pen.dashed(x, rowsTop, height, theme.ink2);
   const words = `rank ${rank} arrives last`;
   const width = pen.width(words, FONT.labelStrong) + 10;
   const left = Math.min(x, lanesX + lanesWidth - width);
   const top = stripRows > 0 ? stripTop + (stripRows - 1) * 16 : rowsTop;
-  pen.rect(left, top, width, 15, theme.late);
+  pen.rect(left, top, width, 15, theme.ink2);
   pen.text(words, left + 5, top + 11, FONT.labelStrong, theme.bg);
 }
 

@@ -221,6 +221,7 @@ function rasterise(raster: LaneRaster, lanes: LanesScene, counted: { rects: numb
       drawLane(raster, place, window, paints, lanes.shade, counted, {
         wait: known ? lanes.window(over.wait) : null,
         late: known ? lanes.window(over.late) : null,
+        named: late,
       });
     }
   }

@@ -106,6 +106,9 @@ export interface Paints {
   readonly ribbon: Uint32Array;
   readonly lateFill: number;
   readonly lateLine: number;
+  /** As late, of a rank that the others do not wait for. */
+  readonly lastFill: number;
+  readonly lastLine: number;
   /** Behind the row of a rank that the others wait for. */
   readonly lateGround: number;
   /** Entries are those of classes that tiles carry, not of kinds. */
@@ -196,6 +199,8 @@ export function paintsOf(theme: Theme, kinds: readonly Kind[], dimmed: ReadonlyS
     ribbon: rampOf(theme.waitRamp),
     lateFill: pack(rgb(theme.lateFill)),
     lateLine: pack(rgb(theme.late)),
+    lastFill: pack(mix(rgb(theme.ink3), bg, 0.12)),
+    lastLine: pack(rgb(theme.ink3)),
     lateGround: pack(mix(rgb(theme.late), bg, LATE_TINT)),
     byClass: false,
     unknownClass: 0,

@@ -3,6 +3,7 @@
 import type { Span } from "../contract";
 import { type Geometry, xAtTime } from "../layout/geometry";
 import { type Ribbon, timeOfBin } from "../protocol/ribbon";
+import type { LatenessByRank } from "./by_rank";
 import type { Paints } from "./paints";
 import { mix, rgb } from "./paints";
 import type { Pen } from "./pen";
@@ -72,20 +73,20 @@ export interface JobRibbonScene {
   theme: Theme;
   view: Span;
   ribbon: Ribbon | null;
+  lateness: LatenessByRank | null;
 }
 
 const TICK_HEIGHT = 13;
 
-/** The row of the whole job: a tick where the last rank comes, and who that is. */
+/** The row of the whole job: a tick where the last rank comes, and who; red if others wait for it. */
 export function drawJobRibbon(pen: Pen, scene: JobRibbonScene, y: number): void {
-  const { geometry, theme, view, ribbon } = scene;
+  const { geometry, theme, view, ribbon, lateness } = scene;
   const { lanesX, lanesWidth } = geometry;
   if (ribbon === null) return;
   if (ribbon.of === 0) {
     pen.fitted("no collectives matched", lanesX + 6, y + 11, lanesWidth, FONT.label, theme.ink3);
     return;
   }
-  const late = rgb(theme.late);
   const ground = rgb(theme.bg);
   const xs = Array.from(ribbon.jobBin, (bin) => xAtTime(geometry, view, timeOfBin(ribbon, bin)));
   xs.forEach((x, at) => {
@@ -94,12 +95,13 @@ export function drawJobRibbon(pen: Pen, scene: JobRibbonScene, y: number): void 
     const share = WEAKEST + (1 - WEAKEST) * strength(wait, ribbon.jobMost);
     const next = Math.min(xs[at + 1] ?? Number.POSITIVE_INFINITY, lanesX + lanesWidth);
     const width = Math.min(MARK_PX, Math.max(next - x, pen.hairline));
-    const { r, g, b } = mix(late, ground, share);
-    pen.rect(x, y + 1, width, TICK_HEIGHT, `rgb(${r} ${g} ${b})`);
     const rank = ribbon.jobRank[at]!;
+    const ink = lateness?.late.has(rank) === true ? theme.late : theme.ink3;
+    const { r, g, b } = mix(rgb(ink), ground, share);
+    pen.rect(x, y + 1, width, TICK_HEIGHT, `rgb(${r} ${g} ${b})`);
     if (rank < 0) return;
     const room = next - x - width - 6;
     const words = [`rank ${rank}`, String(rank)];
-    pen.firstFit(words, x + width + 2, y + 11, room, FONT.label, theme.late);
+    pen.firstFit(words, x + width + 2, y + 11, room, FONT.label, ink);
   });
 }

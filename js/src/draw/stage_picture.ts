@@ -116,7 +116,7 @@ export class StagePicture {
       shown !== null &&
       (shown.start !== Math.floor(view[0]) || shown.end !== Math.ceil(view[1]));
     return {
-      head: { geometry, theme, scene, job, view, minimap, ribbon },
+      head: { geometry, theme, scene, job, view, minimap, ribbon, lateness },
       gutter: {
         geometry,
         theme,

@@ -92,6 +92,11 @@ export class Collectives {
     return this.header.note;
   }
 
+  /** The ranks that the others wait for, in the whole job. */
+  get late(): readonly number[] {
+    return this.header.late ?? [];
+  }
+
   get any(): boolean {
     return this.all.id.length > 0;
   }

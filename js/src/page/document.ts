@@ -91,6 +91,8 @@ export interface CollectivesHeader {
   note: string;
   /** Empty where none are matched. */
   columns: Record<string, ColumnSpec>;
+  /** The ranks that the others wait for, in the whole job; left out where none are matched. */
+  late?: number[];
   /** Entries of each rank. */
   counts?: number[];
   /** Sorted by code points, as `groups`. */

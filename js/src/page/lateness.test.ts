@@ -27,6 +27,7 @@ interface RankCase {
 
 interface LatenessCase {
   name: string;
+  late: number[];
   ranks: RankCase[];
   windows: ({ start: number; end: number } & Record<string, number[]>)[];
 }
@@ -55,7 +56,7 @@ function coverOf(pieces: readonly (readonly [number, number])[]): Cover {
 const listed = ({ start, dur, entry }: Pieces) =>
   Array.from(start, (time, i) => [time, dur[i], entry[i]]);
 
-describe.each(cases)("$name", ({ ranks, windows }) => {
+describe.each(cases)("$name", ({ late, ranks, windows }) => {
   test.each(ranks)("lanes of rank $rank", (rank) => {
     const part = partOf(rank);
     expect(listed(waitsOf(part))).toEqual(rank.waits);
@@ -70,7 +71,7 @@ describe.each(cases)("$name", ({ ranks, windows }) => {
   });
 
   test.each(windows)("$start … $end", ({ start, end, ...wanted }) => {
-    expect(lateness(figures, start, end, "a note")).toEqual({
+    expect(lateness(figures, start, end, { late, note: "a note" })).toEqual({
       ranks: ranks.map(({ rank }) => rank),
       ...wanted,
       note: "a note",
@@ -81,11 +82,14 @@ describe.each(cases)("$name", ({ ranks, windows }) => {
 test("ranks whose exposed waits are means are named, and speak in whole nanoseconds", () => {
   const part = partOf(cases[0]!.ranks[0]!);
   const coarse = new RankLateness(4, part, (time) => time / 3, true);
-  expect(lateness([coarse], 0, 100, "")).toMatchObject({ exposed_wait: [33], approximate: [4] });
+  expect(lateness([coarse], 0, 100, { late: [], note: "" })).toMatchObject({
+    exposed_wait: [33],
+    approximate: [4],
+  });
 });
 
 test("a window must have a length", () => {
-  expect(() => lateness([], 5, 5, "")).toThrow("must end after it starts");
+  expect(() => lateness([], 5, 5, { late: [], note: "" })).toThrow("must end after it starts");
 });
 
 describe("what one cover has beyond another", () => {

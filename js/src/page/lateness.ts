@@ -2,11 +2,6 @@
 
 import { Cover, Spans } from "./spans";
 
-/** Of fewer collectives in view nothing is said of who is late. */
-const LEAST_COLLECTIVES = 4;
-/** Nor where the others wait for less than this share of the view. */
-const LEAST_SHARE = 0.02;
-
 /** One rank's events that are part of collectives, by start, then id. */
 export interface Part {
   start: Float64Array;
@@ -172,25 +167,30 @@ interface Figures {
   imposed: number;
 }
 
+/** What is known of the whole job. */
+export interface OfJob {
+  /** The ranks that the others wait for. */
+  late: readonly number[];
+  note: string;
+}
+
 /** Answer `lateness`: what the collectives that overlap a window add up to, by rank. */
 export function lateness(
   ranks: readonly RankLateness[],
   start: number,
   end: number,
-  note: string,
+  { late: ofJob, note }: OfJob,
 ): Record<string, unknown> {
   if (!(end > start)) throw new Error(`a window must end after it starts, not ${start} to ${end}`);
   const figures = ranks.map((one) => one.between(start, end));
-  const others = Math.max(ranks.length - 1, 1);
   const reply: Record<string, unknown> = { ranks: ranks.map(({ rank }) => rank) };
   for (const name of ["collectives", "last", "wait", "exposed_wait", "imposed"] as const) {
     reply[name] = figures.map((one) => one[name]);
   }
-  const late = ranks.flatMap(({ rank }, i) => {
-    const { collectives, last, imposed } = figures[i]!;
-    const often = collectives >= LEAST_COLLECTIVES && 2 * last > collectives;
-    return often && imposed >= LEAST_SHARE * (end - start) * others ? [rank] : [];
-  });
+  // In a window as in the whole job: of those the ones that somebody waits for here.
+  const late = ranks.flatMap(({ rank }, i) =>
+    ofJob.includes(rank) && figures[i]!.imposed > 0 ? [rank] : [],
+  );
   reply.wait_for_late = ranks.map((one) => one.waitFor(late, start, end));
   reply.late = late;
   reply.note = note;

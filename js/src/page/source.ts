@@ -190,8 +190,8 @@ export class PageSource implements Source {
 
   private async late({ start, end }: Request): Promise<Reply> {
     this.lateRanks ??= this.ranksLate();
-    const { note } = await this.job.collectives();
-    return json(lateness(await this.lateRanks, Number(start), Number(end), note));
+    const { late, note } = await this.job.collectives();
+    return json(lateness(await this.lateRanks, Number(start), Number(end), { late, note }));
   }
 
   private async ranksLate(): Promise<RankLateness[]> {

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from support import small
+from support.collective_job import US, collective
 
 import hta_widgets as hw
 from hta_widgets.analysis import temporal_breakdown
@@ -64,6 +65,55 @@ def test_the_slow_rank_of_a_demo_job(tmp_path):
     assert ranks_named(found) == {2}
     assert found.to_json()["late_ranks"] == [2]
     assert PanelEngine(traces).frame("steps").attrs["late_ranks"] == [2], "for charts in Python"
+
+
+@pytest.fixture(scope="module")
+def slow_job(tmp_path_factory):
+    """Rank 3 of 4 is slow."""
+    folder = tmp_path_factory.mktemp("slow") / "job"
+    write_demo(folder, ranks=4, steps=4, seed=4, straggler=3, factor=1.4, events_per_step=900)
+    return folder
+
+
+def test_without_the_file_of_the_slow_rank_nobody_is_named_as_cause(tmp_path, slow_job):
+    """Of the three others one is last, as it is the slow one's neighbour: a fact."""
+    assert ranks_named(headline(hw.load(slow_job, cache=False, progress=False))) == {3}
+    part = hw.load(slow_job, ranks=[0, 1, 2], cache=False, progress=False)
+    hw.export_trace(part, tmp_path / "part.json.gz")
+    for traces in (part, hw.load(tmp_path / "part.json.gz", cache=False, progress=False)):
+        found = headline(traces)
+        assert [one for one in found.findings if one.kind == "waiting"] == []
+        named = [part for parts in found.sentences for part in parts if isinstance(part, dict)]
+        assert named == [{"rank": 2, "text": "Rank 2", "fact": True}]
+        assert "Rank 2 arrives last of the 3 ranks loaded (of 4) at " in said(traces)
+        assert "for rank" not in said(traces)
+
+
+@pytest.mark.parametrize(("late_us", "named"), [(300, True), (80, False)])
+def test_a_rank_that_is_always_last_is_a_fact_from_one_per_cent_on(tmp_path, late_us, named):
+    """Steps of 10 ms in which rank 2 computes longer than the others, who compute on meanwhile."""
+    ranks = []
+    for rank in range(4):
+        late = late_us if rank == 2 else 0
+        events = []
+        for at in range(1_000, 80_000, 10_000):
+            ready, seq = at + 8_000 + late, at // 10_000
+            events += [
+                small.kernel(at * US, ready * US, name="gemm"),
+                small.kernel(ready * US, (at + 8_700) * US, name="gemm", stream=8),
+                collective(ready * US, (at + 9_000) * US, ranks=(0, 1, 2, 3), seq=seq),
+            ]
+        ranks.append(events)
+    traces = small.load(tmp_path, *ranks)
+    found = headline(traces)
+    assert not hw.analysis.stragglers(traces).is_straggler.any()
+    assert [one for one in found.findings if one.kind == "waiting"] == []
+    text = (
+        "Rank 2 arrives last at 8 of 8 collectives, after slower kernels; the others wait 2.40 ms"
+        " on the stream, 3.0 % of their GPU span, mostly hidden by compute."
+    )
+    assert (text in said(traces)) == named
+    assert ranks_named(found) == ({2} if named else set())
 
 
 def names(count: int, length: int, *, start: int = 1000):

@@ -62,7 +62,7 @@ def lateness(traces):
         for rank, arrivals in ARRIVALS.items()
     ]
     compute = {0: Intervals(np.array([20]), np.array([30]))}
-    return Lateness(traces, pd.DataFrame(rows), compute)
+    return Lateness(traces, pd.DataFrame(rows), compute, [2])
 
 
 def pieces(lateness, rank, role):
@@ -98,8 +98,11 @@ def test_a_window_adds_up_what_lies_in_it(lateness):
     assert lateness.within(0, 25)["wait"] == [25, 15, 0]
 
 
-def test_few_collectives_give_no_verdict(lateness):
-    assert lateness.within(0, 2000)["late"] == []
+def test_who_is_late_is_of_the_whole_job_where_somebody_waits(lateness):
+    assert lateness.late == [2]
+    assert lateness.within(0, 2000)["late"] == [2]
+    # Two come last together there.
+    assert lateness.within(1000, 1100)["late"] == []
 
 
 def test_one_call_on_all_ranks(lateness):

@@ -49,7 +49,7 @@ def lateness(case, shift):
             for one in entries
         ]
     frame = pd.DataFrame(rows).sort_values(["collective", "rank"]).reset_index(drop=True)
-    return Lateness(traces, frame, compute)
+    return Lateness(traces, frame, compute, case["late"])
 
 
 def test_who_is_late_and_what_it_costs(case, lateness):

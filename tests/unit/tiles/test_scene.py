@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from hta_widgets.demo import write_demo
+from hta_widgets.export import export_trace
 from hta_widgets.lanes.labels import counter_label, counter_unit, job_title
 from hta_widgets.model import Problem, Problems, TraceSet
 from hta_widgets.readers import load
@@ -183,6 +185,20 @@ def test_the_badge_says_what_is_missing(problems, words):
     badge = truth(10, [Problem(*problem) for problem in problems])
     assert badge["level"] == "warn"
     assert badge["text"] == f"10 events · {words}"
+
+
+def test_the_badge_says_of_how_many_ranks_files_are_missing(tmp_path):
+    write_demo(tmp_path / "job", ranks=4, steps=1, events_per_step=300, missing=[1, 3])
+    traces = load(tmp_path / "job", cache=False, progress=False)
+    scene = TileEngine(traces).scene()
+    assert scene["ranks_of_job"] == "2 of 4 ranks"
+    assert scene["truth"]["level"] == "warn"
+    assert scene["truth"]["text"].startswith("2 of 4 ranks · ")
+    assert "only 2 of 4 ranks loaded" in scene["truth"]["problems"][0]["detail"]
+    assert " · 2 of 4 ranks · " in repr(traces)
+    export_trace(traces, tmp_path / "part.json.gz", traces.select(ranks=[0]))
+    again = load(tmp_path / "part.json.gz", cache=False, progress=False)
+    assert TileEngine(again).scene()["ranks_of_job"] == "1 of 4 ranks"
 
 
 def test_very_many_problems_are_added_up():

@@ -100,8 +100,9 @@ function drawLegend(pen: Pen, frame: Frame, y: number): void {
       pen.hatched(left, top, KEY_PX, KEY_PX, theme.waitFill, theme.waitLine),
     );
     key("late", undefined, (left) => {
-      pen.rect(left, top, KEY_PX, KEY_PX, theme.lateFill);
-      pen.frame(left, top, KEY_PX, KEY_PX, theme.late, 1);
+      const named = lateness !== null && lateness.late.size > 0;
+      pen.rect(left, top, KEY_PX, KEY_PX, named ? theme.lateFill : theme.bg);
+      pen.frame(left, top, KEY_PX, KEY_PX, named ? theme.late : theme.ink3, 1);
     });
   }
 }
