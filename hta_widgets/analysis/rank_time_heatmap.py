@@ -75,7 +75,8 @@ def rank_time_heatmap(
     DataFrame
         One row per rank and bin: ``rank, bin, start_ns, end_ns, value_ns`` (int64) and ``share``
         (float64), of the bin, 0..1, NaN for a bin without length. The values of a rank add up to
-        its time in the window.
+        its time in the window. ``.attrs["span_ns"]``: of each rank how much of the window lies in
+        its span, as in `temporal_breakdown`.
 
     Raises
     ------
@@ -110,7 +111,7 @@ def rank_time_heatmap(
     none: Sequence[tuple[Any, ...]] = [(None,)] * len(ranks_of)
     own = none if waits is None else waits.each(ranks_of.ranks)
     found = list(over_ranks(ranks_of, _in_bins, metric, edges, each=own))
-    values = np.array([value for value, _ in found], dtype=np.int64).reshape(-1, bins)
+    values = np.array([value for value, _, _ in found], dtype=np.int64).reshape(-1, bins)
     starts = np.tile(edges[:-1], len(ranks_of))
     ends = np.tile(edges[1:], len(ranks_of))
     length = np.where(ends > starts, ends - starts, np.nan)
@@ -125,7 +126,8 @@ def rank_time_heatmap(
             "share": values.reshape(-1) / length,
         },
         matched=count_kinds(ranks_of),
-        note=_note([works for _, works in found], metric, values),
+        note=_note([works for _, works, _ in found], metric, values),
+        span_ns=[span for _, _, span in found],
         metric=metric,
         **attrs,
     )
@@ -158,11 +160,16 @@ def metric_times(part: Part, metric: str, waits: RankWaits | None = None) -> Int
     return part.covered(metric)
 
 
-def _in_bins(part: Part, metric: str, edges: Ints, waits: RankWaits | None) -> tuple[Ints, bool]:
-    """Return the time in each bin, and whether the device does anything."""
+def _in_bins(
+    part: Part, metric: str, edges: Ints, waits: RankWaits | None
+) -> tuple[Ints, bool, int]:
+    """Return the time in each bin, whether the device does anything, and its span in the bins."""
     pieces = metric_times(part, metric, waits)
     within: Ints = np.diff(Covered(*pieces)(edges - part.trace.shift_ns))
-    return within, bool(len(part.busy_rows()))
+    first, last = part.span or (0, 0)
+    low, high = (int(edge) - part.trace.shift_ns for edge in (edges[0], edges[-1]))
+    span = max(min(last, high) - max(first, low), 0)
+    return within, bool(len(part.busy_rows())), span
 
 
 def _note(work: Sequence[bool], metric: str, values: Ints) -> str:

@@ -21,6 +21,8 @@ __all__ = ["comm_comp_overlap", "kernel_type_breakdown", "temporal_breakdown"]
 
 Floats = npt.NDArray[np.float64]
 
+_WAIT = "exposed wait"
+
 
 @draws("temporal_breakdown")
 def temporal_breakdown(
@@ -92,7 +94,7 @@ def temporal_breakdown(
         x_end=1.0,
         title=title,
         subtitle=sentences(
-            "share of the time from a rank's first device event to its last",
+            "share of each rank's GPU span, from its first device event to its last",
             "communication and waiting: only what no compute hides",
             _prefixed("idle ", extremes(names, idle, share)),
             unmatched(frame),
@@ -143,7 +145,7 @@ def _pieces(data: pd.DataFrame, colors: Theme) -> list[_Piece]:
         "",
         "",
         colors.wait_fill,
-        "wait",
+        _WAIT,
         line=colors.wait_line,
         hatch="/",
         hatch_color=colors.wait_line,
@@ -158,7 +160,7 @@ def _pieces(data: pd.DataFrame, colors: Theme) -> list[_Piece]:
         piece("other work", "other", rest),
         idle,
     ]
-    optional = ("wait", "other work")
+    optional = (_WAIT, "other work")
     return [
         each
         for each in found

@@ -30,7 +30,11 @@ _METRICS = {
     "compute": ("compute", "", "busy"),
     "communication": ("communication", "waiting included", "waiting"),
     "exposed_communication": ("exposed communication", "that no compute hides", "waiting"),
-    "waiting": ("waiting", "the rank that never waits is the one the others wait for", "waiting"),
+    "waiting": (
+        "waiting on the stream",
+        "the rank that never waits is the one the others wait for",
+        "waiting",
+    ),
     "idle": ("idle", "between a rank's first work and its last", "busy"),
 }
 _STRIP = 26

@@ -233,7 +233,8 @@ class PanelEngine:
         if frame is None:
             return dict(PENDING), None
         values = np.ascontiguousarray(frame["value_ns"].to_numpy(np.float64)).astype("<f8")
-        attrs = {key: frame.attrs[key] for key in ("matched", "note") if key in frame.attrs}
+        kept = ("matched", "note", "span_ns")
+        attrs = {key: frame.attrs[key] for key in kept if key in frame.attrs}
         reply = {
             "ranks": frame["rank"].to_numpy()[::bins].tolist(),
             "start": start,

@@ -4,6 +4,7 @@ import re
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from support import random_job, small
@@ -11,7 +12,8 @@ from support import random_job, small
 import hta_widgets as hw
 from hta_widgets.demo import write_demo
 from hta_widgets.formats import duration, share
-from hta_widgets.panels import headline
+from hta_widgets.panels import PanelEngine, headline
+from hta_widgets.panels.run_times import run_times
 from hta_widgets.tiles import TileEngine
 
 #: What holds no trace.
@@ -93,3 +95,26 @@ def test_the_timeline_says_the_same_of_who_waits(tmp_path, seed):
         f"4 of 5 ranks wait {duration(mean)} each on the stream,"
         f" {share(sum(waits) / sum(spans))} of their GPU span, for rank 3."
     )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_all_places_of_a_page_have_the_same_idle_and_waiting_time(tmp_path, seed):
+    write_demo(tmp_path / "job", ranks=3, steps=2, seed=seed)
+    traces = hw.load(tmp_path / "job", cache=False, progress=False)
+    tiles, panels = TileEngine(traces), PanelEngine(traces)
+    window = {"start": int(traces.start_ns), "end": int(traces.end_ns)}
+    stats, _ = tiles.answer({"op": "stats", **window})
+    late, _ = tiles.answer({"op": "lateness", **window})
+    bars = panels.frame("breakdown")
+    times = run_times(traces)
+    span, idle = sum(stats["span"]), sum(stats["idle"])
+    assert (span, idle) == (bars["span_ns"].sum(), bars["idle_ns"].sum())
+    assert (span, idle) == (times.all_ns, times.idle_ns)
+    assert idle == sum(times.idle_by_cause.values())
+    assert sum(stats["exposed"]) == times.exposed_ns
+    assert sum(late["exposed_wait"]) == bars["exposed_wait_ns"].fillna(0).sum()
+    for metric, whole in (("idle", idle), ("waiting", sum(late["wait"]))):
+        asked = {"op": "heatmap", "metric": metric, "bins": 7, "selection": None, **window}
+        reply, values = panels.answer(asked)
+        assert sum(reply["attrs"]["span_ns"]) == span
+        assert np.frombuffer(values, "<f8").sum() == whole

@@ -4,9 +4,10 @@ import { formatDuration, formatShare, plural } from "../../draw/format";
 import type { Theme } from "../../draw/theme";
 import type { PanelFrame } from "../types";
 import { type Inside, lateRows, numbers, type RowsContent } from "./content";
-import { extremes, mean, noteOf, prefixed, sentences, unmatched } from "./phrases";
+import { extremes, noteOf, prefixed, sentences, sum, unmatched } from "./phrases";
 
 const TITLE = "Where GPU time goes";
+const WAIT = "exposed wait";
 
 export function breakdown(frame: PanelFrame, theme: Theme): RowsContent | string {
   if (frame.rows === 0) return noteOf(frame) || "nothing to draw";
@@ -23,7 +24,7 @@ export function breakdown(frame: PanelFrame, theme: Theme): RowsContent | string
   const pieces: readonly (readonly [name: string, ns: number[], ink: string])[] = [
     ["compute", column("compute_ns"), theme.onKind.compute],
     ["transfer", exposed.map((ns, row) => ns - wait[row]!), theme.onKind.communication],
-    ["wait", wait, theme.ink],
+    [WAIT, wait, theme.ink],
     ["copies", memory, theme.onKind.memory],
     ["other work", busy.map((ns, row) => ns - exposed[row]! - memory[row]!), theme.onKind.other],
     ["idle", idle, theme.ink2],
@@ -36,13 +37,13 @@ export function breakdown(frame: PanelFrame, theme: Theme): RowsContent | string
     const right = left.map((each, row) => each + size[row]!);
     // Outlines of nothing would be seen.
     const shown = (edges: number[]): number[] =>
-      name === "wait" ? edges.map((each, row) => (size[row]! > 0 ? each : NaN)) : edges;
+      name === WAIT ? edges.map((each, row) => (size[row]! > 0 ? each : NaN)) : edges;
     data[`left_${number}`] = shown(left);
     data[`right_${number}`] = shown(right);
     for (let row = 0; row < frame.rows; row += 1) {
       if (size[row]! <= 0) continue;
       const text = formatShare(size[row]!);
-      const plate = name === "wait" ? theme.waitFill : undefined;
+      const plate = name === WAIT ? theme.waitFill : undefined;
       const atEnd = name === "idle";
       inside.push({ row, left: left[row]!, right: right[row]!, text, color, plate, atEnd });
     }
@@ -52,7 +53,11 @@ export function breakdown(frame: PanelFrame, theme: Theme): RowsContent | string
   const names = ranks.map((rank) => `rank ${rank}`);
   const idleShare = idle.map((ns, row) => ns / Math.max(span[row]!, 1));
   const kept = pieces.map((_, at) => at).filter((at) => pieces[at]![1].some((ns) => ns > 0));
-  const said = kept.map((at) => `${label(at)} ${formatShare(mean(shares[at]!))}`).join(", ");
+  // Of all spans together, as the headline and the timeline have it.
+  const whole = Math.max(sum(span), 1);
+  const said = kept
+    .map((at) => `${label(at)} ${formatShare(sum(pieces[at]![1]) / whole)}`)
+    .join(", ");
   function label(at: number): string {
     const name = pieces[at]![0];
     return name === "transfer" && !matched ? "communication" : name;
@@ -60,12 +65,12 @@ export function breakdown(frame: PanelFrame, theme: Theme): RowsContent | string
   return {
     title: TITLE,
     subtitle: sentences(
-      "share of the time from a rank's first device event to its last",
+      "share of each rank's GPU span, from its first device event to its last",
       "communication and waiting: only what no compute hides",
       prefixed("idle ", extremes(names, idleShare, formatShare)),
       unmatched(frame),
     ),
-    finding: frame.rows === 1 ? said : `mean of ${plural(frame.rows, "rank")}: ${said}`,
+    finding: frame.rows === 1 ? said : `${plural(frame.rows, "rank")}: ${said}`,
     names,
     keys: ranks.map((rank) => [rank]),
     late: lateRows(frame, ranks),

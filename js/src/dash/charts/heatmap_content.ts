@@ -3,7 +3,7 @@
 import { formatDuration, formatShare } from "../../draw/format";
 import type { PanelFrame } from "../types";
 import { lateRows, numbers } from "./content";
-import { extremes, mean, noteOf, sentences, unmatched } from "./phrases";
+import { extremes, noteOf, sentences, sum, unmatched } from "./phrases";
 
 interface Metric {
   words: string;
@@ -25,7 +25,7 @@ const METRICS: Readonly<Record<string, Metric>> = {
     ramp: "waiting",
   },
   waiting: {
-    words: "waiting",
+    words: "waiting on the stream",
     said: "the rank that never waits is the one the others wait for",
     ramp: "waiting",
   },
@@ -103,7 +103,9 @@ export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
     }
   }
   const names = ranks.map((rank) => `rank ${rank}`);
-  const ofAll = mean(total) / (end - start);
+  const spans = (frame.attrs.span_ns ?? []) as number[];
+  // As the timeline's legend: of all spans together.
+  const ofAll = sum(total) / Math.max(sum(spans), 1);
   return {
     title: `Rank × time: ${words}`,
     subtitle: sentences(
@@ -112,7 +114,7 @@ export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
       extremes(names, total, formatDuration),
       unmatched(frame),
     ),
-    finding: `${formatShare(ofAll)} of the time in the mean of ranks`,
+    finding: `${formatShare(ofAll)} of ${ranks.length === 1 ? "the" : "each"} rank's GPU span`,
     ranks,
     names,
     start,

@@ -103,7 +103,6 @@ export function median(values: readonly number[]): number {
   return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
 }
 
-export function mean(values: readonly number[]): number {
-  const known = values.filter(Number.isFinite);
-  return known.reduce((sum, value) => sum + value, 0) / known.length;
+export function sum(values: readonly number[]): number {
+  return values.reduce((all, value) => all + value, 0);
 }

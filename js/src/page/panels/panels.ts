@@ -8,7 +8,7 @@ import type { Job } from "../job";
 import { Overview } from "../overview";
 import { Pacer } from "../pacer";
 import { readSelection } from "../selection";
-import { busyTimes } from "./busy_times";
+import { busyTimes, spanOf } from "./busy_times";
 import { kernelDurations, kernels, operators } from "./frames_by_name";
 import { breakdown, idleCauses, kernelTypes, overlaps, queues, steps } from "./frames_by_rank";
 import { binEdges, heatmap, heatmapNote, type Metric, METRICS } from "./heatmap";
@@ -118,7 +118,13 @@ export class Panels {
       busyTimes(part).counts.forEach((count, kind) => (counts[kind] = counts[kind]! + count));
     }
     const note = heatmapNote(parts, metric, values);
-    const attrs: Record<string, unknown> = { matched: matchedKinds(counts) };
+    const attrs: Record<string, unknown> = {
+      matched: matchedKinds(counts),
+      span_ns: parts.map((part) => {
+        const [first, last] = spanOf(part) ?? [0, 0];
+        return Math.max(Math.min(last, end) - Math.max(first, start), 0);
+      }),
+    };
     if (note !== "") attrs.note = note;
     if (chosen.missing.length > 0) {
       Object.assign(attrs, { missing_ranks: chosen.missing, left_out: chosen.missing });

@@ -1,0 +1,122 @@
+"""Print every figure of idle and waiting that dashboards show, so that a person can compare them.
+
+For each trace below a folder: headline, legend and status line of the timeline, side column, bars
+of "Where GPU time goes", causes of idle time and heatmap, of the whole job. Figures of one quantity
+must agree.
+
+    python scripts/page_figures.py ../shared/traces > figures.txt
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import hta_widgets as hw
+from hta_widgets.errors import TraceError
+from hta_widgets.formats import duration, share
+from hta_widgets.panels import PanelEngine, headline
+from hta_widgets.tiles import TileEngine
+
+_MEASURES = ("waiting", "idle")
+
+
+def main(folder: Path) -> None:
+    """Print the figures of all traces below a folder."""
+    for path in trace_folders(folder):
+        sys.stdout.write(f"\n== {path.relative_to(folder)}\n")
+        try:
+            found = [
+                f"{place:<10}{said}\n" for place, said in figures(hw.load(path, progress=False))
+            ]
+        except TraceError as error:
+            found = [f"not loaded: {str(error).splitlines()[0]}\n"]
+        sys.stdout.writelines(found)
+        sys.stdout.flush()
+
+
+def trace_folders(folder: Path) -> list[Path]:
+    """Return the folders that hold files themselves."""
+    return sorted({path.parent for path in folder.rglob("*") if path.is_file()} - {folder})
+
+
+def figures(traces: hw.TraceSet) -> Iterator[tuple[str, str]]:
+    """Yield where on the page a figure stands, and the figure."""
+    said = headline(traces)
+    yield "headline", said.text
+    for parts in said.sentences:
+        yield "", "".join(part if isinstance(part, str) else part["text"] for part in parts)
+    if not len(traces) or traces.end_ns <= traces.start_ns:
+        return
+    window = {"start": int(traces.start_ns), "end": int(traces.end_ns)}
+    engine, panels = TileEngine(traces), PanelEngine(traces)
+    stats, _ = engine.answer({"op": "stats", **window})
+    late: dict[str, Any] = engine.answer({"op": "lateness", **window})[0]
+    span = sum(stats["span"])
+    yield (
+        "run",
+        f"{duration(window['end'] - window['start'])}; mean GPU span {_mean(stats['span'])}",
+    )
+    if not span:
+        return
+    yield "legend", f"{_shares(stats['kinds'])}; wait {share(sum(late['wait']) / span)}"
+    yield "status", f"exposed {_part(stats['exposed'], span)}, idle {_part(stats['idle'], span)}"
+    if len(late["late"]) == 1:
+        least = 0.02 * (window["end"] - window["start"])
+        of = [at for at, wait in enumerate(late["wait_for_late"]) if wait >= least]
+        waits = [late["wait_for_late"][at] for at in of]
+        spans = sum(stats["span"][at] for at in of)
+        each = f"{len(of)} wait {_mean(waits)} each ({_part(waits, spans)})"
+        yield "", f"{each} for rank {late['late'][0]}"
+    wait = dict(zip(late["ranks"], late["exposed_wait"], strict=True))
+    exposed = [wait.get(rank, 0) for rank in stats["ranks"]]
+    yield "side", f"exposed wait {_range(exposed, stats)}, idle {_range(stats['idle'], stats)}"
+    bars = panels.frame("breakdown")
+    whole = max(int(bars["span_ns"].sum()), 1)
+    columns = {
+        "compute": "compute_ns",
+        "exposed communication": "exposed_communication_ns",
+        "exposed wait": "exposed_wait_ns",
+        "idle": "idle_ns",
+    }
+    of_span = {
+        name: float(bars[column].fillna(0).sum()) / whole for name, column in columns.items()
+    }
+    yield "bars", _shares(of_span)
+    causes = panels.frame("idle")
+    by_cause = causes.groupby("idle_category", observed=True)["idle_ns"].sum()
+    yield "causes", _shares((by_cause / max(int(by_cause.sum()), 1)).to_dict())
+    yield "heatmap", ", ".join(f"{one} {share(_heatmap(panels, one, window))}" for one in _MEASURES)
+
+
+def _heatmap(panels: PanelEngine, metric: str, window: dict[str, int]) -> float:
+    asked = {"op": "heatmap", "metric": metric, "bins": 10, "selection": None, **window}
+    reply, values = panels.answer(asked)
+    total = float(np.frombuffer(values or b"", "<f8").sum())
+    return total / max(sum(reply["attrs"]["span_ns"]), 1)
+
+
+def _shares(parts: dict[Any, float]) -> str:
+    return ", ".join(f"{name} {share(part)}" for name, part in parts.items() if part > 0)
+
+
+def _part(times: Sequence[int], whole: int) -> str:
+    return share(sum(times) / max(whole, 1))
+
+
+def _mean(times: Sequence[int]) -> str:
+    known = [time for time in times if time > 0]
+    return duration(sum(known) / max(len(known), 1))
+
+
+def _range(times: Sequence[int], stats: dict[str, Any]) -> str:
+    parts = [time / span for time, span in zip(times, stats["span"], strict=True) if span > 0]
+    return f"{share(min(parts))} to {share(max(parts))}"
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
