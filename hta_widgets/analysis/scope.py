@@ -137,15 +137,23 @@ class Part:
         Whether the device idles in a window is told by the work around it, so that times of
         adjacent windows add up to those of both. None where the window lies before or after.
         """
-        first, last = self.whole.once("edges", self.whole.work_edges)
+        first, last = self.whole.edges or (0, 0)
         low = first if self.low is None else max(first, self.low)
         high = last if self.high is None else min(last, self.high)
         return (low, high) if low < high or len(self.busy_rows()) else None
 
-    def work_edges(self) -> tuple[int, int]:
-        """Return the first start and the last end of the selected device work; 0 for none."""
+    @cached_property
+    def edges(self) -> tuple[int, int] | None:
+        """The first start and the last end of the selected device work; None for none.
+
+        Of an export, those of the rank's work in the job.
+        """
         start, end = self.clipped(self.busy_rows())
-        return (int(start.min()), int(end.max())) if len(start) else (0, 0)
+        stated = self.trace.stated_work_ns
+        if not len(start):
+            return stated if self.plain else None
+        first, last = int(start.min()), int(end.max())
+        return (first, last) if stated is None else (min(first, stated[0]), max(last, stated[1]))
 
     def clipped_edges(self, start: Ints, end: Ints) -> tuple[Ints, Ints]:
         """Return starts and ends, cut at the window's edges."""
@@ -276,6 +284,11 @@ def narrowed(
         start = window[0] if start is None else max(start, window[0])
         end = window[1] if end is None else min(end, window[1])
         end = max(start, end)
+    exported = traces.window_ns
+    if exported is not None:
+        # What events do outside of it says nothing of the job.
+        start = exported[0] if start is None else max(start, exported[0])
+        end = max(exported[1] if end is None else min(end, exported[1]), start)
     if ranks is not None:
         ranks = set(as_ranks(ranks))
         missing = sorted(ranks - set(traces.ranks))

@@ -343,7 +343,8 @@ def mpi_stragglers(traces: TraceSet) -> set[tuple[str, int]]:
 def _last(traces: TraceSet, work: ImposedWaits, found: pd.DataFrame) -> list[LastRank]:
     """Return who is last at nearly all collectives, of ranks that are no stragglers."""
     match = work.match
-    run_ns = max(traces.end_ns - traces.start_ns, 1)
+    start_ns, end_ns = traces.span_ns
+    run_ns = max(end_ns - start_ns, 1)
     others = np.maximum(companions(match, len(traces)), 1)
     last = []
     for place, row in enumerate(found.to_dict("records")):

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.derived_counters import with_counters
+from hta_widgets.analysis.scope import part_of
 from hta_widgets.errors import TraceError
 from hta_widgets.export.clip import Clip
 from hta_widgets.export.clock import ExportClock, clock_moves, clock_note, moved_record
@@ -24,7 +25,7 @@ from hta_widgets.export.samples import samples_of
 from hta_widgets.export.scrub import Scrub
 from hta_widgets.export.synthetic import records_of
 from hta_widgets.model import Selection, Trace, TraceSet, selection as selections
-from hta_widgets.model.rank_scope import IDENTITY, MARK
+from hta_widgets.model.rank_scope import IDENTITY, MARK, ExportPart, part_in
 
 __all__ = [
     "ExportOptions",
@@ -173,7 +174,7 @@ def export_trace(
     ranks = [
         members
         for trace in traces.values()
-        if (members := _members(trace, selection, options)) is not None
+        if (members := _members(trace, selection, options, len(traces))) is not None
     ]
     if not ranks:
         raise TraceError(
@@ -209,7 +210,9 @@ def export_trace(
     )
 
 
-def _members(trace: Trace, selection: Selection, options: ExportOptions) -> Members | None:
+def _members(
+    trace: Trace, selection: Selection, options: ExportOptions, job_ranks: int
+) -> Members | None:
     members = members_of(
         trace,
         selection,
@@ -218,7 +221,40 @@ def _members(trace: Trace, selection: Selection, options: ExportOptions) -> Memb
     )
     if members is not None:
         members.move_ns = options.moves_ns.get(trace.rank, 0)
+        members.part = _part(members, selection, job_ranks)
     return members
+
+
+def _part(members: Members, selection: Selection, job_ranks: int) -> ExportPart | None:
+    """Say of what part of the job this is an export; None where that is all of it."""
+    trace, table, rows = members.trace, members.trace.table, members.rows
+    chosen = job_ranks if selection.ranks is None else len(set(selection.ranks))
+    if not len(rows) or (members.whole and chosen >= job_ranks):
+        return None
+    before = part_in(trace.metadata)
+    # Absolute, as recorded.
+    first, last = table.first_ns + trace.zero_ns, table.last_ns + trace.zero_ns
+    low, high = first, last
+    if before is not None:
+        low, high = before.start_ns, before.end_ns
+    if members.start_ns is not None:
+        low = max(low, members.start_ns + trace.zero_ns)
+    if members.end_ns is not None:
+        high = min(high, members.end_ns + trace.zero_ns)
+    start_ns, end_ns = table.start_ns[rows] + trace.zero_ns, table.end_ns[rows] + trace.zero_ns
+    work = part_of(trace, Selection()).edges
+    moved_ns = trace.zero_ns + members.move_ns
+    return ExportPart(
+        start_ns=low + members.move_ns,
+        end_ns=high + members.move_ns,
+        work_start_ns=0 if work is None else work[0] + moved_ns,
+        work_end_ns=0 if work is None else work[1] + moved_ns,
+        cut_events=int(((start_ns < low) | (end_ns > high)).sum()),
+        all_time=low <= first and high >= last and (before is None or before.all_time),
+        all_events=(selection.query, selection.ids, selection.tracks) == (None, None, None)
+        and (before is None or before.all_events),
+        job_ranks=max(job_ranks, 0 if before is None else before.job_ranks),
+    )
 
 
 # --- one rank -----------------------------------------------------------------------------------
@@ -226,7 +262,7 @@ def _members(trace: Trace, selection: Selection, options: ExportOptions) -> Memb
 
 def _write_rank(out: Output, members: Members, options: ExportOptions, *, several: bool) -> None:
     trace = members.trace
-    values = top_level(trace, options, state_rank=several)
+    values = top_level(trace, options, state_rank=several, part=members.part)
     out.write(b"{\n")
     for key, raw in values.items():
         out.write(_json(key) + b": " + raw + b",\n")
@@ -235,7 +271,9 @@ def _write_rank(out: Output, members: Members, options: ExportOptions, *, severa
     out.write(b"\n]\n}\n")
 
 
-def top_level(trace: Trace, options: ExportOptions, *, state_rank: bool) -> dict[str, bytes]:
+def top_level(
+    trace: Trace, options: ExportOptions, *, state_rank: bool, part: ExportPart | None = None
+) -> dict[str, bytes]:
     """Return the file's own keys, as JSON; what names the rank comes early."""
     own: Mapping[str, bytes] = getattr(trace.source, "metadata_text", None) or {
         key: _json(value) for key, value in trace.metadata.items()
@@ -244,8 +282,11 @@ def top_level(trace: Trace, options: ExportOptions, *, state_rank: bool) -> dict
     values.pop("traceEvents", None)
     note = clock_note(trace.metadata, options.moves_ns.get(trace.rank)) or {}
     note |= _identity(trace, scrub=options.scrub)
-    if note and (options.moves_ns or MARK not in values):
-        values[MARK] = _json(note)
+    if part is not None:
+        note |= part.mark()
+    if note and (options.moves_ns or part is not None or MARK not in values):
+        told = trace.metadata.get(MARK)
+        values[MARK] = _json({**(told if isinstance(told, Mapping) else {}), **note})
     info = values.get("distributedInfo")
     if info is not None and b'"rank"' in info and not _RANK_WITH_SPACE.search(info):
         values["distributedInfo"] = _json(json.loads(info))  # HTA looks for "rank": 0, with a space
@@ -306,7 +347,7 @@ def _write_merged(out: Output, ranks: list[Members], options: ExportOptions) -> 
     head: dict[str, Any] = {"merged": 1, "ranks": []}
     for members, own_ns in zip(ranks, bases, strict=True):
         trace = members.trace
-        texts = top_level(trace, options, state_rank=False)
+        texts = top_level(trace, options, state_rank=False, part=members.part)
         head["ranks"].append(
             {
                 "rank": trace.rank,

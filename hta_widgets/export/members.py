@@ -12,6 +12,7 @@ from msgspec import Raw
 
 from hta_widgets.export.times import nanoseconds
 from hta_widgets.model import Selection, Trace
+from hta_widgets.model.rank_scope import ExportPart
 
 __all__ = ["ASK", "DROP", "KEEP", "Members", "base_time", "members_of"]
 
@@ -58,6 +59,8 @@ class Members:
     samples: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     #: what is added to the times of records
     move_ns: int = 0
+    #: what the file says that it holds of the job; None: all
+    part: ExportPart | None = None
 
     @property
     def written_zero_ns(self) -> int:

@@ -24,6 +24,7 @@ ProblemKind = Literal[
     "overflow",
     "stale",
     "clock",
+    "part",
 ]
 
 PROBLEM_KINDS: tuple[ProblemKind, ...] = get_args(ProblemKind)

@@ -1,4 +1,4 @@
-"""How ids of several ranks share one file: scoped by rank on the way out, restored on the way in.
+"""What an export says of itself: how ids of several ranks share one file, and of what it is a part.
 
 ``docs/merged-format.md`` describes the file.
 """
@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 __all__ = [
     "IDENTITY",
@@ -14,7 +17,9 @@ __all__ = [
     "ID_STRIDE",
     "MARK",
     "PID_STRIDE",
+    "ExportPart",
     "original_id",
+    "part_in",
     "scoped_id",
 ]
 
@@ -22,6 +27,8 @@ __all__ = [
 MARK = "hta_widgets"
 #: Under which key of the mark a file says which worker's, GPU's or server's it is.
 IDENTITY = "identity"
+#: Under which key it says of which part of a job it is an export.
+PART = "part"
 #: An id of rank r is written as r * ID_STRIDE + id; exact in a double up to rank 9006.
 ID_STRIDE = 10**12
 #: Processes of rank r get the numbers from r * PID_STRIDE + 1 on.
@@ -57,3 +64,50 @@ def original_id(raw: bytes, rank: int) -> bytes:
         if text.startswith(prefix):
             return str(text[len(prefix) :]).encode()
     return raw
+
+
+@dataclass(frozen=True, slots=True)
+class ExportPart:
+    """What one rank of an export holds of the job that it was taken from.
+
+    Attributes
+    ----------
+    start_ns, end_ns : int
+        The window, absolute on the clock of the file's times; a side that was left open ends where
+        the rank's events did.
+    work_start_ns, work_end_ns : int
+        The first start and the last end of the rank's device work in the job; 0 for none.
+    cut_events : int
+        Events of the file that cross an edge of the window, or were cut there.
+    all_time : bool
+        Whether nothing of the job was before or after the window.
+    all_events : bool
+        Whether all events of the window are there.
+    job_ranks : int
+        How many ranks there were to choose from.
+    """
+
+    start_ns: int
+    end_ns: int
+    work_start_ns: int
+    work_end_ns: int
+    cut_events: int
+    all_time: bool
+    all_events: bool
+    job_ranks: int
+
+    def mark(self) -> dict[str, Any]:
+        """Return the entry of the file's mark that says so."""
+        return {PART: asdict(self)}
+
+
+def part_in(metadata: Mapping[str, Any]) -> ExportPart | None:
+    """Return what a file's top-level keys say of the part that it is; None where it is whole."""
+    mark = metadata.get(MARK)
+    told = mark.get(PART) if isinstance(mark, Mapping) else None
+    try:
+        part = ExportPart(**told) if isinstance(told, Mapping) else None
+    except TypeError:
+        return None
+    known = part is not None and all(isinstance(value, int) for value in asdict(part).values())
+    return part if known else None

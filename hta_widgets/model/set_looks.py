@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from .rank_scope import part_in
+
 if TYPE_CHECKING:
     from .problems import Problems
     from .traceset import TraceSet
 
-__all__ = ["facts_of", "html_of", "summary_of"]
+__all__ = ["facts_of", "html_of", "part_of_job", "part_text", "summary_of"]
 
 
 def summary_of(traces: TraceSet) -> pd.DataFrame:
@@ -44,6 +46,31 @@ def summary_of(traces: TraceSet) -> pd.DataFrame:
     )
 
 
+def part_of_job(traces: TraceSet) -> dict[str, Any] | None:
+    """Return what the files of an export say of the job; None where one of them is no export."""
+    if traces.window_ns is None:
+        return None
+    parts = [part for trace in traces.values() if (part := part_in(trace.metadata)) is not None]
+    return {
+        "job_ranks": max(part.job_ranks for part in parts),
+        "all_time": all(part.all_time for part in parts),
+        "all_events": all(part.all_events for part in parts),
+        "cut_events": sum(part.cut_events for part in parts),
+    }
+
+
+def part_text(traces: TraceSet) -> str:
+    """Say of what part of their ranks the files are exports; empty where they hold all of them."""
+    window_ns, part = traces.window_ns, part_of_job(traces)
+    if window_ns is None or part is None or (part["all_time"] and part["all_events"]):
+        return ""
+    text, cut = "" if part["all_events"] else "chosen events of ", int(part["cut_events"])
+    text += (
+        "a job" if part["all_time"] else f"{(window_ns[1] - window_ns[0]) / 1e6:,.3f} ms of a job"
+    )
+    return f"{text}; {cut:,} events cross the window's edges" if cut else text
+
+
 def facts_of(traces: TraceSet, problems: Problems) -> str:
     """Return a line: how many ranks and events of which format, how long, what was amiss."""
     events = sum(len(trace) for trace in traces.values())
@@ -52,11 +79,12 @@ def facts_of(traces: TraceSet, problems: Problems) -> str:
     amiss = f"{missing} problem{'' if missing == 1 else 's'}" if missing else "complete"
     if notes > missing:
         amiss += f", {notes - missing} notes in .problems"
+    start_ns, end_ns = traces.span_ns
     facts = [
         f"{traces.format}",
         ranks_of_job(traces) or f"{len(traces)} rank{'' if len(traces) == 1 else 's'}",
         f"{events:,} events",
-        f"{(traces.end_ns - traces.start_ns) / 1e6:,.3f} ms",
+        f"{(end_ns - start_ns) / 1e6:,.3f} ms",
         amiss,
     ]
     return " · ".join(facts)
@@ -66,6 +94,7 @@ def ranks_of_job(traces: TraceSet) -> str:
     """Return ``5 of 8 ranks`` where files say that there are more ranks; else nothing."""
     infos = [trace.metadata.get("distributedInfo") for trace in traces.values()]
     sizes = [info.get("world_size") for info in infos if isinstance(info, dict)]
+    sizes.append((part_of_job(traces) or {}).get("job_ranks"))
     of = max((size for size in sizes if isinstance(size, int)), default=0)
     loaded = len(
         {one.rank if one.stated_rank is None else one.stated_rank for one in traces.values()}

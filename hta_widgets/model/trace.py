@@ -17,6 +17,7 @@ from hta_widgets.errors import TraceError
 
 from .derived import derived_once
 from .frames import dtype_of, event_frame, side_frame
+from .rank_scope import part_in
 from .table import (
     AsyncTable,
     CopyTable,
@@ -141,6 +142,26 @@ class Trace:
     def end_ns(self) -> int:
         """End of the last event."""
         return self._table.last_ns + self.shift_ns
+
+    @property
+    def window_ns(self) -> tuple[int, int] | None:
+        """The window of the job that the file is an export of; None where it is none."""
+        part = part_in(self.metadata)
+        if part is None:
+            return None
+        offset_ns = self.shift_ns - self.zero_ns
+        return part.start_ns + offset_ns, part.end_ns + offset_ns
+
+    @property
+    def stated_work_ns(self) -> tuple[int, int] | None:
+        """When, in the times of `table`, the device works in the job that this is an export of.
+
+        From its first start to its last end; None where the file does not say.
+        """
+        part = part_in(self.metadata)
+        if part is None or part.work_start_ns >= part.work_end_ns:
+            return None
+        return part.work_start_ns - self.zero_ns, part.work_end_ns - self.zero_ns
 
     # --- frames -----------------------------------------------------------------------------------
 

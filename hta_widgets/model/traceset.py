@@ -18,7 +18,7 @@ from .clocks import common_clock
 from .frames import events_of
 from .problems import Problems
 from .selection import Selection
-from .set_looks import facts_of, html_of, summary_of
+from .set_looks import facts_of, html_of, part_text, summary_of
 from .subset import trace_within
 from .trace import Trace
 
@@ -72,6 +72,9 @@ class TraceSet(Mapping[int, Trace]):
         else:
             self._origin_ns = like.origin_ns
         self._traces = {trace.rank: trace for trace in ordered}
+        if like is None:
+            told = part_text(self)
+            found.add("part", 1 if told else 0, told)
         self._problems = found
         #: what analyses derived of all ranks together, on the clock that the hosts recorded
         self.memo: dict[Any, Any] = {}
@@ -155,6 +158,20 @@ class TraceSet(Mapping[int, Trace]):
     def end_ns(self) -> int:
         """End of the last event."""
         return max((trace.end_ns for trace in self.values() if len(trace)), default=0)
+
+    @property
+    def window_ns(self) -> tuple[int, int] | None:
+        """The window of the job that all files are exports of; None where one of them is none."""
+        windows = [trace.window_ns for trace in self.values() if len(trace)]
+        known = [window for window in windows if window is not None]
+        if not known or len(known) < len(windows):
+            return None
+        return min(low for low, _ in known), max(high for _, high in known)
+
+    @property
+    def span_ns(self) -> tuple[int, int]:
+        """From the first start to the last end of events; of an export its window."""
+        return self.window_ns or (self.start_ns, self.end_ns)
 
     @property
     def problems(self) -> pd.DataFrame:

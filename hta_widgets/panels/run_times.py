@@ -22,7 +22,8 @@ class RunTimes:
     Attributes
     ----------
     start_ns, run_ns : int
-        The first start of any event of the job, and the time from it to the last end.
+        The first start of any event of the job, or of an export its window's, and the time to the
+        last end.
     span_ns : dict of int to int
         By rank with device work the time from its first device work to its last, as in
         `temporal_breakdown`: what all shares are of.
@@ -65,12 +66,13 @@ def run_times(traces: TraceSet) -> RunTimes:
     """Add up how the devices of a job spend the run."""
     frame = analysis.temporal_breakdown(traces)
     # As the timeline and the header: with the profiler's own span, where the files have it.
-    run_ns = max(traces.end_ns - traces.start_ns, 1)
+    start_ns, end_ns = traces.span_ns
+    run_ns = max(end_ns - start_ns, 1)
     waits = analysis.exposed_waits(traces, clock=CLOCK)["exposed_wait_ns"]
     idle = analysis.device_idle_breakdown(traces)
     causes = idle.groupby("idle_category", observed=True)["idle_ns"].sum()
     return RunTimes(
-        traces.start_ns,
+        start_ns,
         run_ns,
         dict(zip(frame["rank"].tolist(), frame["span_ns"].tolist(), strict=True)),
         int(frame["busy_ns"].sum()),

@@ -163,7 +163,7 @@ class TileEngine:
 
     def _minimap_steps(self, bins: int) -> Generator[None, None, Answer]:
         device = yield from self._device.steps()
-        start, end = whole_range(self.job)
+        start, end = whole_range(self.job, self.traces)
         indices = list(self._indices.values())
         made = yield from minimap(start, end, bins, indices=indices, device=device)
         return made

@@ -9,7 +9,7 @@ from typing import Any
 from hta_widgets.lanes.labels import job_title, place_label
 from hta_widgets.lanes.layout import Job, Rank, SummaryRow, TrackRow
 from hta_widgets.model import Problem, TraceSet
-from hta_widgets.model.set_looks import ranks_of_job
+from hta_widgets.model.set_looks import part_of_job, ranks_of_job
 from hta_widgets.model.table import KINDS
 from hta_widgets.tiles.strip import strip
 from hta_widgets.tiles.truth import truth
@@ -35,35 +35,48 @@ def describe(job: Job, traces: TraceSet) -> dict[str, Any]:
         "version": VERSION,
         "title": job_title([rank.trace.path for rank in job.ranks]),
         "events": events,
-        "range": list(whole_range(job)),
+        "range": list(whole_range(job, traces)),
         "kinds": list(KINDS),
         "ranks_of_job": ranks,
         "ranks": [
-            _rank(rank, problems=counts[rank.rank], truncated=cut.get(rank.rank))
+            _rank(
+                rank,
+                problems=counts[rank.rank],
+                truncated=cut.get(rank.rank),
+                window_ns=traces.window_ns,
+            )
             for rank in job.ranks
         ],
         "lanes": job.lanes,
+        "part": part_of_job(traces),
         **strip(job),
         "truth": truth(events, problems, ranks),
     }
 
 
-def whole_range(job: Job) -> tuple[int, int]:
-    """Return the first start and the last end of all ranks; at least a nanosecond."""
+def whole_range(job: Job, traces: TraceSet) -> tuple[int, int]:
+    """Return the first start and the last end of all ranks, or the window of an export."""
+    if traces.window_ns is not None:
+        return traces.window_ns
     filled = [rank.range_ns for rank in job.ranks if rank.tracks]
     start = min((low for low, _ in filled), default=0)
     return start, max(max((high for _, high in filled), default=0), start + 1)
 
 
-def _rank(rank: Rank, *, problems: int, truncated: str | None) -> dict[str, Any]:
+def _rank(
+    rank: Rank, *, problems: int, truncated: str | None, window_ns: tuple[int, int] | None
+) -> dict[str, Any]:
     place = place_label(rank.trace)
+    start_ns, end_ns = rank.range_ns
+    if window_ns is not None:
+        start_ns, end_ns = max(start_ns, window_ns[0]), min(end_ns, window_ns[1])
     return {
         "rank": rank.rank,
         "label": place or f"rank {rank.rank}",
         "host": f"rank {rank.rank}" if place and not rank.trace.host else rank.trace.host,
         "file": Path(rank.trace.path).name,
         "events": len(rank.table),
-        "range": list(rank.range_ns),
+        "range": [start_ns, end_ns],
         "truncated": truncated,
         "problems": problems,
         "summary": [_summary(row) for row in rank.summary],

@@ -41,7 +41,8 @@ def truth(events: int, problems: Iterable[Problem], ranks: str = "") -> dict[str
         missing[kind] = len(files[kind])
     shown = f"{thin(events)} event{'' if events == 1 else 's'}"
     if missing or ranks:
-        parts = [_phrase(kind, count) for kind, count in missing.items()]
+        of_job = [one.detail.partition(";")[0] for one in found if one.kind == "part"]
+        parts = of_job + [_phrase(kind, n) for kind, n in missing.items() if kind != "part"]
         level, text = "warn", " · ".join([*([ranks] if ranks else []), shown, *parts])
     else:
         level, text = "ok", f"exact: {shown}, 0 dropped"

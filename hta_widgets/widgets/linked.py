@@ -105,7 +105,8 @@ class LinkedView(anywidget.AnyWidget):
     ) -> None:
         self.traces = as_traces(traces, type(self).__name__)
         self.engine = engine or TileEngine(self.traces)
-        self._whole = (int(self.traces.start_ns), max(int(self.traces.end_ns), 1))
+        start_ns, end_ns = self.traces.span_ns
+        self._whole = (int(start_ns), max(int(end_ns), 1))
         self._mirroring = False
         super().__init__(
             state=state or State(view=self._whole, color=color),

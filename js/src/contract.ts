@@ -79,7 +79,15 @@ export interface Scene {
   version: 1;
   title: string;
   events: number;
+  /** First start and last end of all ranks; of an export its window. */
   range: [number, number];
+  /** What the files of an export say of the job that they are a part of. */
+  part?: {
+    job_ranks: number;
+    all_time: boolean;
+    all_events: boolean;
+    cut_events: number;
+  } | null;
   kinds: Kind[];
   /** `5 of 8 ranks` where the files of some are missing; else empty. */
   ranks_of_job?: string;

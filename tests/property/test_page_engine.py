@@ -436,6 +436,17 @@ def test_an_export_from_a_page_loads_again(tmp_path, saved):
         args = [kernel.traces[rank].args(int(k)) for k in same.index]
         assert again[rank].args(int(row)) in args
     assert total == reply["events"]
+    # The file knows of what it is a part, and keeps the arrows that have both ends in it.
+    assert again.span_ns[1] - again.span_ns[0] == window["end_ns"] - window["start_ns"]
+    assert again[0].stated_work_ns is not None
+    inside = 0
+    for rank in again.ranks:
+        member = chosen.mask(kernel.traces[rank])
+        flows = kernel.traces[rank].flow_table
+        stated = flows.source_record >= 0
+        inside += int((member[flows.source] & member[flows.target] & stated).sum())
+    assert reply["flows"] >= inside > 0
+    assert sum(len(again[rank].flows) for rank in again.ranks) >= inside
     assert sum(len(again[rank].counters) for rank in again.ranks) > 0
 
 

@@ -178,6 +178,21 @@ def test_a_demo_job_with_phases(tmp_path, saved):
     assert {"step", "forward", "backward"} <= set(phases)
 
 
+def test_a_reopened_window(tmp_path, saved):
+    """Its figures are those of the window, whatever reaches beyond it, also where nothing runs."""
+    write_demo(tmp_path / "job", ranks=3, steps=2)
+    whole = hw.load(tmp_path / "job", progress=False, cache=False)
+    for start, end in ((12_000_000, 25_000_000), (0, 9_000_000), (36_000_000, 37_000_000)):
+        window = whole.select(start_ns=start, end_ns=end, ranks=[0, 2])
+        hw.export_trace(whole, tmp_path / "part.json.gz", window)
+        traces = hw.load(tmp_path / "part.json.gz", progress=False, cache=False)
+        pair = Pair(traces, saved(TileEngine(traces)))
+        pair.same(EVERYTHING)
+        pair.same({**EVERYTHING, "start_ns": pair.low, "end_ns": traces.span_ns[0] + 5_000_000})
+        pair.same({**EVERYTHING, "query": "kind in ['compute']"})
+        pair.same_heatmap("idle", EVERYTHING, *traces.span_ns)
+
+
 def test_ranks_without_events_are_missing_and_named(tmp_path, saved):
     folder = tmp_path / "job"
     folder.mkdir()

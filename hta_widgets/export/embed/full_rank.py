@@ -11,6 +11,7 @@ from hta_widgets.analysis.host_stack import nested_parents
 from hta_widgets.export.embed.blocks import Block, ColumnWriter
 from hta_widgets.export.embed.names import Names, Types
 from hta_widgets.lanes.layout import LaneRef, Rank
+from hta_widgets.model import Trace
 from hta_widgets.tiles.rank_index import RankIndex
 
 __all__ = ["FullRank", "place_of_track", "rank_header"]
@@ -65,6 +66,7 @@ def rank_header(rank: Rank) -> dict[str, Any]:
     return {
         "rank": rank.rank,
         "range": list(rank.range_ns),
+        "work": _work_of_job(rank.trace),
         "lane0": rank.lane0,
         "lanes": rank.lanes,
         "summary": [
@@ -79,6 +81,12 @@ def rank_header(rank: Rank) -> dict[str, Any]:
         "tracks": [_track(rank, at) for at in range(len(rank.tracks))],
         "overlays": [_overlay(rank, ref) for ref in rank.overlays],
     }
+
+
+def _work_of_job(trace: Trace) -> list[int] | None:
+    """Return when the device works in the job that a rank is an export of; None: not told."""
+    stated = trace.stated_work_ns
+    return None if stated is None else [edge + trace.shift_ns for edge in stated]
 
 
 def place_of_track(rank: Rank, track: int) -> int:

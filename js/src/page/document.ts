@@ -46,6 +46,8 @@ export interface RankHeader {
   rank: number;
   detail: "full" | "overview";
   range: [number, number];
+  /** Of exports: from the first to the last work of the rank's device in the whole job. */
+  work?: [number, number] | null;
   lane0: number;
   lanes: number;
   types: EventType[];

@@ -30,7 +30,7 @@ export async function exportSelection(
     throw new Error("Nothing to export: the selection holds no events of this page.");
   }
   const options: FileOptions = { clip: request.clip === true, counters: request.counters === true };
-  const file = new TraceFile(parts, selection, options, job.names);
+  const file = new TraceFile(parts, selection, options, job.names, job.page.scene);
   const { text, written } = await file.write(job.page.origin_ns);
   const name = fileName(typeof request.path === "string" ? request.path : "");
   const blob = await asFile(text, name);

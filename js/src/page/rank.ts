@@ -35,6 +35,8 @@ export type LaneRef =
 
 export const COMMUNICATION = 1;
 export const ANNOTATION = 5;
+/** Kinds up to this one are work of the device. */
+const MEMORY = 2;
 const OPEN_BLOCK = 4096;
 
 export class Rank {
@@ -220,6 +222,18 @@ export class Rank {
     );
     const at = lane - this.header.lane0;
     return order.slice(first[at], first[at + 1]);
+  }
+
+  /** First start and last end of the work on the device; null for none. */
+  workEdges(): [number, number] | null {
+    const { start, dur } = this.events;
+    let [first, last] = [Infinity, -Infinity];
+    for (const row of this.device()) {
+      if (this.kindOf(this.events, row) > MEMORY) continue;
+      first = Math.min(first, start[row]!);
+      last = Math.max(last, start[row]! + dur[row]!);
+    }
+    return last >= first ? [first, last] : null;
   }
 
   counterOf(track: TrackHeader): Counter {

@@ -1,6 +1,6 @@
 /** Writes member events as Chrome trace JSON, from what is in the page. */
 
-import type { SelectionJson } from "../contract";
+import type { Scene, SelectionJson } from "../contract";
 import type { Args } from "./args";
 import type { TrackHeader } from "./document";
 import { type JsonText, readJson } from "./json_text";
@@ -68,11 +68,13 @@ export class TraceFile {
     private readonly selection: SelectionJson,
     private readonly options: FileOptions,
     private readonly names: Names,
+    private readonly scene: Scene,
   ) {
     this.several = parts.length > 1;
   }
 
   async write(originNs: string | null): Promise<{ text: string; written: Written }> {
+    const marks = this.parts.map((part) => this.mark(part, BigInt(originNs ?? 0)));
     for (const part of this.parts) {
       const pids = this.describe(part.rank);
       await this.events(part, pids);
@@ -82,15 +84,46 @@ export class TraceFile {
     const head: string[] = [];
     const ranks = this.parts.map(({ rank }) => rank.number);
     if (this.several) {
-      const told = ranks.map((rank) => ({ rank, file: `rank-${rank}`, shift_ns: 0, metadata: {} }));
-      head.push(`${quoted(MARK)}: ${JSON.stringify({ merged: 1, ranks: told })}`);
+      const told = ranks.map((rank, at) => {
+        const metadata = marks[at] === "" ? "" : `${quoted(MARK)}: ${marks[at]!}`;
+        return `{"rank": ${rank}, "file": "rank-${rank}", "shift_ns": 0, "metadata": {${metadata}}}`;
+      });
+      head.push(`${quoted(MARK)}: {"merged": 1, "ranks": [${told.join(", ")}]}`);
     } else {
+      if (marks[0] !== "") head.push(`${quoted(MARK)}: ${marks[0]!}`);
       head.push(`"distributedInfo": {"rank": ${ranks[0]!}}`);
     }
     head.push('"schemaVersion": 1', '"displayTimeUnit": "ms"');
     if (originNs !== null) head.push(`"baseTimeNanoseconds": ${originNs}`);
     const text = `{\n${head.join(",\n")},\n"traceEvents": [\n${this.records.join(",\n")}\n]\n}\n`;
     return { text, written: this.written };
+  }
+
+  /** What the file says of the part of the job that it holds of a rank; empty: all of it. */
+  private mark({ rank, rows }: RankPart, origin: bigint): string {
+    const { query, ids, tracks, start_ns: from, end_ns: to } = this.selection;
+    const { part, range, ranks } = this.scene;
+    const byEvent = query !== null || ids !== null || tracks !== null;
+    const whole = (part ?? null) === null && this.parts.length === ranks.length;
+    if (whole && !byEvent && from === null && to === null) return "";
+    const { start, dur } = rank.events;
+    const work = rank.header.work ?? rank.workEdges();
+    let [low, high] = this.window({ rank, rows });
+    const limits = (part ?? null) === null ? rank.header.range : range;
+    [low, high] = [Math.max(low, limits[0]), Math.min(high, limits[1])];
+    const cut = rows.filter((row) => start[row]! < low || start[row]! + dur[row]! > high).length;
+    const [first, last] = rank.header.range;
+    const allTime = low <= first && high >= last && part?.all_time !== false;
+    const at = (time: number): string => String(origin + BigInt(time));
+    const said = [
+      `"start_ns": ${at(low)}, "end_ns": ${at(high)}`,
+      `"work_start_ns": ${work === null ? 0 : at(work[0])}`,
+      `"work_end_ns": ${work === null ? 0 : at(work[1])}`,
+      `"cut_events": ${cut}, "all_events": ${String(!byEvent && part?.all_events !== false)}`,
+      `"all_time": ${String(allTime)}`,
+      `"job_ranks": ${Math.max(ranks.length, part?.job_ranks ?? 0)}`,
+    ];
+    return `{"part": {${said.join(", ")}}}`;
   }
 
   /** Names of processes and threads; returns the number of each process in the file. */
@@ -206,7 +239,7 @@ export class TraceFile {
   }
 
   private counters({ rank, rows }: RankPart, pids: Map<string, string>): void {
-    const window = this.window(rank, rows);
+    const window = this.window({ rank, rows });
     for (const track of rank.header.tracks) {
       if (track.role !== "counter") continue;
       const { times, values } = rank.counterOf(track);
@@ -226,7 +259,7 @@ export class TraceFile {
   }
 
   /** The selection's window; a side that it leaves open ends where its events do. */
-  private window(rank: Rank, rows: readonly number[]): [number, number] {
+  private window({ rank, rows }: Pick<RankPart, "rank" | "rows">): [number, number] {
     const { start, dur } = rank.events;
     const { start_ns: low, end_ns: high, query, ids, tracks } = this.selection;
     const byEvent = query !== null || ids !== null || tracks !== null;

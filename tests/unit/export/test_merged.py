@@ -117,6 +117,7 @@ def test_one_rank_of_a_merged_file_is_its_own_file_again(two, tmp_path, load, do
     own = document(tmp_path / "rank-3.json")
     written = document(again.path)
     assert written["traceEvents"] == own["traceEvents"]
+    assert written.pop("hta_widgets")["part"]["job_ranks"] == 2
     assert {k: v for k, v in written.items() if k != "traceEvents"} == {
         k: v for k, v in own.items() if k != "traceEvents"
     }

@@ -56,7 +56,10 @@ function find(part: Part): BusyTimes {
  */
 export function spanOf(part: Part): [start: number, end: number] | null {
   const whole = busyTimes(ofAllTimes(part));
-  const [start, end] = [Math.max(whole.start, part.low), Math.min(whole.end, part.high)];
+  const { work } = part.rank.rank.header;
+  const stated = work && (workOf(whole) > 0 || part.mask === null) ? work : [Infinity, -Infinity];
+  const start = Math.max(Math.min(whole.start, stated[0]!), part.low);
+  const end = Math.min(Math.max(whole.end, stated[1]!), part.high);
   return start < end || workOf(busyTimes(part)) > 0 ? [start, end] : null;
 }
 

@@ -2,7 +2,7 @@
 
 import { beyond } from "../lateness";
 import { Cover } from "../spans";
-import { busyTimes, coverOfKinds, workOf } from "./busy_times";
+import { busyTimes, coverOfKinds, spanOf, workOf } from "./busy_times";
 import type { Part } from "./part";
 import { COMMUNICATION, COMPUTE } from "./work";
 import { waitCover } from "./waits";
@@ -38,7 +38,7 @@ function coverOf(part: Part, metric: Metric): Cover {
       case "waiting":
         return waitCover(part);
       case "idle": {
-        const { start, end } = busyTimes(part);
+        const [start, end] = spanOf(part) ?? [0, 0];
         if (!(end > start)) return Cover.of(new Float64Array(0), new Float64Array(0));
         return beyond(Cover.of(Float64Array.of(start), Float64Array.of(end)), of(ALL));
       }

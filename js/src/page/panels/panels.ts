@@ -136,6 +136,11 @@ export class Panels {
 
   private async chosen(selection: SelectionJson, pacer: Pacer): Promise<Chosen> {
     const { start_ns: from, end_ns: to, ranks } = selection;
+    const { scene } = this.job.page;
+    // What events do outside of the window of an export says nothing of the job.
+    const [first, last] = scene.part ? scene.range : [-Infinity, Infinity];
+    const low = Math.max(from ?? -Infinity, first);
+    const high = Math.max(Math.min(to ?? Infinity, last), low);
     const parts: Part[] = [];
     const missing: number[] = [];
     for (const number of this.job.numbers) {
@@ -150,8 +155,8 @@ export class Panels {
       parts.push({
         rank,
         mask,
-        low: from ?? -Infinity,
-        high: to ?? Infinity,
+        low,
+        high,
         key: Masks.key(selection),
       });
     }

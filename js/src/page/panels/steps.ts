@@ -27,7 +27,7 @@ export interface StepRows {
   unselected: number;
 }
 
-/** Parts are of all times. */
+/** Parts are of all times, or of the window of an export. */
 export function stepRows(parts: readonly Part[], phases: PhasesHeader): StepRows {
   const whole: Spent[] = [];
   const without: number[] = [];
@@ -86,12 +86,17 @@ function chosen({ mask }: Part, row: number): boolean {
   return mask === null || mask[row] === 1;
 }
 
-/** From the first start to the last end of what belongs to one step. */
-function added(rows: readonly StepRow[], { rank }: Part, phase: number): Spent[] {
+function clipped({ rank, low, high }: Part, row: number): [start: number, end: number] {
   const { start, dur } = rank.rank.events;
+  return [Math.max(start[row]!, low), Math.min(start[row]! + dur[row]!, high)];
+}
+
+/** From the first start to the last end of what belongs to one step. */
+function added(rows: readonly StepRow[], part: Part, phase: number): Spent[] {
+  const { rank } = part;
   const byStep = new Map<number, Spent & { end: number }>();
   for (const { row, number } of rows) {
-    const [from, to] = [start[row]!, start[row]! + dur[row]!];
+    const [from, to] = clipped(part, row);
     const known = byStep.get(number);
     if (known === undefined) {
       const made = { phase, rank: rank.number, step: number, start: from, dur: to - from, end: to };
@@ -106,20 +111,14 @@ function added(rows: readonly StepRow[], { rank }: Part, phase: number): Spent[]
 }
 
 /** The first start, and the time of all of what belongs to one step. */
-function summed(rows: readonly StepRow[], { rank }: Part, phase: number): Spent[] {
-  const { start, dur } = rank.rank.events;
+function summed(rows: readonly StepRow[], part: Part, phase: number): Spent[] {
   const byStep = new Map<number, Spent>();
   for (const { row, number } of rows) {
+    const [start, end] = clipped(part, row);
     const known = byStep.get(number);
-    if (known !== undefined) known.dur += dur[row]!;
+    if (known !== undefined) known.dur += end - start;
     else
-      byStep.set(number, {
-        phase,
-        rank: rank.number,
-        step: number,
-        start: start[row]!,
-        dur: dur[row]!,
-      });
+      byStep.set(number, { phase, rank: part.rank.number, step: number, start, dur: end - start });
   }
   return [...byStep.values()];
 }
