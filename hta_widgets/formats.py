@@ -21,6 +21,7 @@ __all__ = [
     "as_ns",
     "as_window",
     "axis_time",
+    "binary_size",
     "count",
     "duration",
     "duration_delta",
@@ -29,6 +30,7 @@ __all__ = [
     "share",
     "share_delta",
     "size",
+    "size_range",
     "value",
 ]
 
@@ -145,6 +147,27 @@ def size(number: Number) -> str:
         unit += 1
     text = str(round(amount)) if unit == 0 or amount == 0 else _significant(amount, 3)
     return f"{MINUS if number < 0 else ''}{text}{THIN}{_BYTE_UNITS[unit]}"
+
+
+def size_range(low: int, high: int) -> str:
+    """``5–8 B``; ``no size`` for calls without one."""
+    if high < 0:
+        return "no size"
+    one, other = binary_size(low), binary_size(high)
+    if one == other:
+        return other
+    number, unit = one.split("\u2009")
+    return f"{number if other.endswith(unit) else one}–{other}"
+
+
+def binary_size(high: int) -> str:
+    """Return a power of two as people write it: ``64 KiB``."""
+    if high < 0:
+        return "none"
+    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if high >= scale:
+            return f"{high // scale}\u2009{unit}"
+    return f"{high}\u2009B"
 
 
 def rate(gb_per_s: Number) -> str:

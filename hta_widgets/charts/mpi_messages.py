@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.formats import count, duration, plural, share, size
+from hta_widgets.formats import binary_size, count, duration, plural, share, size, size_range
 from hta_widgets.panels.mpi_frames import by_routine, by_size
 
 from .across_ranks import ramp
@@ -97,7 +97,7 @@ def mpi_message_sizes(
     for name in ("calls", "time", "bytes"):
         data[f"{name}_share"] = [share(each) for each in data[f"share_of_{name}"]]
     data["size_text"] = [
-        size_words(low, high) for low, high in zip(data["size_lo"], data["size_hi"], strict=True)
+        size_range(low, high) for low, high in zip(data["size_lo"], data["size_hi"], strict=True)
     ]
     sums = pd.Series(values).groupby(data["row"]).sum()
     word = {
@@ -121,7 +121,7 @@ def mpi_message_sizes(
         theme=colors,
         width=width,
         head="routine",
-        ticks=[(place + 0.5, _size_label(high)) for place, high in enumerate(highs)],
+        ticks=[(place + 0.5, binary_size(high)) for place, high in enumerate(highs)],
         columns=[Column("total", [word(sums[row]) for row in range(len(rows))])],
         tooltip=Tooltip(
             "@{name} · @{size_text}",
@@ -133,27 +133,6 @@ def mpi_message_sizes(
         ),
         legend=[],
     )
-
-
-def size_words(low: int, high: int) -> str:
-    """``5–8 B``; ``no size`` for calls without one."""
-    if high < 0:
-        return "no size"
-    one, other = _size_label(low), _size_label(high)
-    if one == other:
-        return other
-    number, unit = one.split("\u2009")
-    return f"{number if other.endswith(unit) else one}–{other}"
-
-
-def _size_label(high: int) -> str:
-    """Return a power of two as people write it: ``64 KiB``."""
-    if high < 0:
-        return "none"
-    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if high >= scale:
-            return f"{high // scale}\u2009{unit}"
-    return f"{high}\u2009B"
 
 
 @draws("mpi_routines")
@@ -294,7 +273,7 @@ def mpi_compare(
     names = [str(name) for name in data["routine"]]
     if {"size_lo", "size_hi"} <= set(data.columns):
         names = [
-            f"{name} · {size_words(low, high)}" if high >= 0 else name
+            f"{name} · {size_range(low, high)}" if high >= 0 else name
             for name, low, high in zip(names, data["size_lo"], data["size_hi"], strict=True)
         ]
     data["name"] = names

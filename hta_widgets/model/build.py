@@ -174,13 +174,9 @@ def _event_rows(
     """
     rows = by_phase["X"]
     dur = columns.dur_ns[rows]
-    negative = dur < 0
-    if negative.any():
-        problems.add("repaired", int(negative.sum()), "negative durations; taken as zero")
-        dur = np.maximum(dur, 0)
     brackets = by_phase["BE"]
     if not len(brackets):
-        return rows, dur, np.zeros(len(rows), np.uint8), brackets
+        return rows, _not_negative(dur, problems), np.zeros(len(rows), np.uint8), brackets
     if pairs is None:
         thread = columns.pid[brackets].astype(np.int64) * len(columns.tids) + columns.tid[brackets]
         opens = columns.phase[brackets] == ord("B")
@@ -191,12 +187,21 @@ def _event_rows(
     lost_begins = int((columns.phase[alone] == ord("B")).sum())
     problems.add("unpaired", lost_begins, "begin records (B) without an end")
     problems.add("unpaired", len(alone) - lost_begins, "end records (E) without a begin")
+    # Pairs in the order of the file, as BytePS servers write them, may end before they begin.
+    dur = np.concatenate((dur, columns.start_ns[end_rows] - columns.start_ns[begin_rows]))
     return (
         np.concatenate((rows, begin_rows)),
-        np.concatenate((dur, columns.start_ns[end_rows] - columns.start_ns[begin_rows])),
+        _not_negative(dur, problems),
         np.concatenate((np.zeros(len(rows), np.uint8), np.ones(len(begin_rows), np.uint8))),
         end_rows,
     )
+
+
+def _not_negative(dur: Ints, problems: Problems) -> Ints:
+    negative = int((dur < 0).sum())
+    if negative:
+        problems.add("repaired", negative, "negative durations; taken as zero")
+    return np.maximum(dur, 0) if negative else dur
 
 
 def _zero(columns: RankColumns, rows_by_rank: tuple[Rows, ...]) -> int:

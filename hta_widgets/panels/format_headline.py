@@ -8,7 +8,7 @@ import numpy as np
 
 from hta_widgets import analysis
 from hta_widgets.analysis.stragglers import mpi_stragglers
-from hta_widgets.formats import count, duration, share
+from hta_widgets.formats import count, duration, share, size_range
 from hta_widgets.model import Selection, TraceSet
 
 from .byteps_frames import by_tensor
@@ -18,8 +18,10 @@ from .mpi_frames import keys_of_ranks
 __all__ = ["format_headline"]
 
 _OWN = {"byteps", "byteps-server", "mpi-profile", "mpi-trace"}
-#: A routine of which as many calls negotiate is told of.
-_MANY_CALLS = 0.5
+#: Messages of a size are told of that take this share of their routine's time …
+_MUCH_TIME = 0.1
+#: … and this many times their share of its bytes.
+_OF_BYTES = 2.0
 #: From here on the busiest server is busier than others.
 _UNEVEN = 1.25
 #: Queues are told of from this share of gradients' time on.
@@ -150,8 +152,8 @@ def _mpi(traces: TraceSet, found: list[Finding], more: list[list[Piece]]) -> lis
     for row in uneven.to_dict("records"):
         job = f" of {row['job']}" if several else ""
         found += [_straggler(row, rank, keys, job) for name, rank in late if name == row["job"]]
-    for job_name, small in _negotiation(traces):
-        more.append([f"{f'{job_name}: ' if several else ''}{small}"])
+    for job_name, costly in _costly_sizes(traces):
+        more.append([f"{f'{job_name}: ' if several else ''}{costly}"])
     hosts = analysis.mpi_hosts(traces)
     slow = hosts["host"][hosts["is_slow"]].tolist()
     if slow:
@@ -182,22 +184,22 @@ def _straggler(
     return Finding("waiting", float(lost), parts, f"Select rank {rank}", chosen)
 
 
-def _negotiation(traces: TraceSet) -> list[tuple[str, str]]:
-    """Say of each job what share of all-reduces are of 8 bytes, in calls, time and bytes."""
+def _costly_sizes(traces: TraceSet) -> list[tuple[str, str]]:
+    """Say of each job which all-reduces take most time beyond their share of the bytes."""
     frame = analysis.mpi_message_sizes(traces, routine="MPI_Allreduce")
+    names = ["calls", "time_s", "bytes"]
     said = []
     for job, rows in frame.groupby("job", sort=True):
-        small = rows[rows["size_hi"] <= 8]
-        calls, whole = float(small["calls"].sum()), float(rows["calls"].sum())
-        if not whole or calls < _MANY_CALLS * whole or not rows["time_s"].sum() > 0.0:
+        by_size = rows.groupby(["size_lo", "size_hi"])[names].sum()
+        part = by_size / by_size.sum().where(by_size.sum() > 0, 1)
+        found = part[(part["time_s"] >= _MUCH_TIME) & (part["time_s"] >= _OF_BYTES * part["bytes"])]
+        if not len(found):
             continue
-        time, size = (
-            float(small[name].sum()) / max(float(rows[name].sum()), 1e-300)
-            for name in ("time_s", "bytes")
-        )
+        most = found.loc[[(found["time_s"] - found["bytes"]).idxmax()]].reset_index().iloc[0]
         text = (
-            f"8-byte Allreduce: {share(calls / whole)} of calls, {share(time)} of Allreduce time,"
-            f" {_fine(size)} of bytes."
+            f"Allreduce of {size_range(int(most['size_lo']), int(most['size_hi']))}:"
+            f" {share(most['calls'])} of calls, {share(most['time_s'])} of Allreduce time,"
+            f" {_fine(most['bytes'])} of bytes."
         )
         said.append((str(job), text))
     return said

@@ -22,8 +22,17 @@ def test_the_slow_rank_is_the_one_with_least_time_in_mpi(tmp_path):
     found, text = said(tmp_path / "job")
     assert text.startswith("Rank 4 spends least time in MPI")
     assert "the other 5 wait for it" in text
-    assert "8-byte Allreduce: 60\u2009% of calls" in text
+    assert "Allreduce of 5–8\u2009B: 60\u2009% of calls" in text
     assert found.findings[0].selection.ranks == (4,)
+
+
+def test_the_message_size_with_most_time_for_its_bytes_is_told(shared):
+    """60 % of calls have 8 bytes, and 8.5 % of the time: it is those of 2 KiB that cost."""
+    _, text = said(shared / "traces/mpitrace/np16_all")
+    assert "Allreduce of 1–2\u2009KiB: 5.0\u2009% of calls, 36\u2009% of Allreduce time" in text
+    assert "0.02\u2009% of bytes" in text
+    _, text = said(shared / "traces/mpitrace/np1_single")
+    assert "Allreduce" not in text, "where times follow bytes, no size is told of"
 
 
 def test_nobody_is_named_where_nobody_stands_out(tmp_path):

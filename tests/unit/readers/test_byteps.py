@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import hta_widgets as hw
-from hta_widgets import taxonomy
+from hta_widgets import analysis, taxonomy
 from hta_widgets.demo import write_byteps_job
 from hta_widgets.model.byteps import worker_rows
 from hta_widgets.model.byteps_requests import servers_of_keys
@@ -213,6 +213,21 @@ def test_interleaved_requests_are_paired_first_in_first_out(write):
         1,
         1,
     ]
+
+
+def test_a_request_that_ends_before_it_begins_is_repaired(write):
+    """Files are in the order of writing: there a clock may step back."""
+    records = [
+        request("push-9", "B", 7, 5),
+        request("push-9", "E", 7, 3),
+        request("pull-9", "B", 7, 6),
+        request("pull-9", "E", 7, 8),
+    ]
+    traces = load(write(records))
+    assert (traces[0].events["dur_ns"] // 1000).tolist() == [0, 2]
+    assert (analysis.byteps_requests(traces)["dur_ns"] >= 0).all()
+    (repaired,) = [p for p in traces.problems.to_dict("records") if p["kind"] == "repaired"]
+    assert (repaired["count"], repaired["detail"]) == (1, "negative durations; taken as zero")
 
 
 def test_pairing_against_queues():
