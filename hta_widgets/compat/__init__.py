@@ -3,7 +3,7 @@
 ``from hta.X import Y`` becomes ``from hta_widgets.compat.X import Y``. There are
 ``trace_analysis``, ``trace_diff``, ``memory_analysis``; below ``common`` ``trace``,
 ``trace_file``, ``trace_filter``, ``trace_stack_filter``, ``trace_symbol_table``, ``trace_df``,
-``trace_call_graph``, ``trace_call_stack``, ``call_stack``, ``timeline``, ``types``, ``constants``;
+``trace_call_graph``, ``trace_call_stack``, ``timeline`` in part, ``types``, ``constants``;
 below ``configs`` ``parser_config``, ``config``, ``default_values``; below ``utils`` ``utils`` and
 ``checker``; below ``analyzers`` one module a question.
 

@@ -145,17 +145,17 @@ class BreakdownMethods:
         shorten_names: bool = True,
         *,
         shortern_names: bool | None = None,
-    ) -> pd.DataFrame:
+    ) -> pd.DataFrame | None:
         """Return the device events of a rank with the range that each falls into.
 
         `shortern_names` is how HTA 0.5 spells `shorten_names`.
 
         Returns
         -------
-        DataFrame
+        DataFrame or None
             The columns of ``t.get_trace(rank)``, and ``user_annotation`` (-1: none), ``s_name,
-            s_cat, s_user_annotation``. See `hta_widgets.analysis.kernels_by_annotation`; where the
-            device has no ranges, the host's around the launch are taken.
+            s_cat, s_user_annotation``. None where no trace has ranges on a device, as in HTA;
+            `hta_widgets.analysis.kernels_by_annotation` takes the host's around the launch there.
         """
         shorten = shorten_names if shortern_names is None else shortern_names
         return BreakdownAnalysis.get_gpu_kernels_with_user_annotations(

@@ -19,13 +19,19 @@ import pandas as pd
 from hta_widgets.analysis.critical import BOUNDS, EDGE_TYPES, CriticalPath
 from hta_widgets.analysis.critical.longest import longest_path
 from hta_widgets.analysis.critical.rules import KERNEL_KERNEL, OPERATOR
+from hta_widgets.errors import TraceError
 
 from .common.trace_symbol_table import TraceSymbolTable
-from .graph_views import Edges, Nodes
+from .graph_views import DiGraph
 from .hta_frame import hta_frame, hta_rows, in_us, symbols_of
 from .utils.utils import shorten_name
 
 __all__ = ["BoundType", "CPEdge", "CPEdgeType", "CPGraph", "CPNode"]
+
+try:
+    _DiGraph: Any = importlib.import_module("networkx").DiGraph
+except ImportError:
+    _DiGraph = DiGraph
 
 Ints = npt.NDArray[np.int64]
 
@@ -83,8 +89,11 @@ class CPEdge:
     weight: float = 0
 
 
-class CPGraph:
+class CPGraph(_DiGraph):  # type: ignore[misc]
     """Which events of a rank wait for which, and the longest path through them.
+
+    A ``networkx.DiGraph`` where networkx is installed, else a graph that is read like one.
+    `critical_path_analysis` makes it; without a path it is an empty graph, as networkx needs it.
 
     Weights may be changed, to ask what a faster kernel would bring: set
     ``graph.edges[begin, end]["weight"]`` and call `critical_path` again.
@@ -101,13 +110,17 @@ class CPGraph:
 
     def __init__(
         self,
-        path: CriticalPath,
+        path: CriticalPath | None = None,
         *,
         zero_ns: int = 0,
         symbols: TraceSymbolTable | None = None,
         asked: tuple[str, Any] = ("", None),
     ) -> None:
-        self.path = path
+        super().__init__()
+        if path is None:
+            return
+        self.path, self._edges = path, path.edges
+        self._add_edges()
         self.rank = path.trace.rank
         self.full_trace = path.trace
         self.data_load_events = list(path.rules.data_loading) or None
@@ -138,40 +151,23 @@ class CPGraph:
             )
         ]
 
-    @cached_property
-    def edges(self) -> Edges:
-        """``weight`` and ``object`` of each edge, by its two nodes."""
-        edges = self.path.edges
-        types = list(CPEdgeType)
-        kinds = [types[kind] for kind in edges.type.tolist()]
-        found = Edges()
+    def _add_edges(self) -> None:
+        edges, types = self.path.edges, list(CPEdgeType)
+        found: dict[tuple[int, int], dict[str, Any]] = {}
         for begin, end, kind, weight in zip(
             edges.source.tolist(),
             edges.target.tolist(),
-            kinds,
+            edges.type.tolist(),
             in_us(edges.weight_ns).tolist(),
             strict=True,
         ):
             known = found.get((begin, end))
             if known is None or weight > known["weight"]:
-                found[begin, end] = {"weight": weight, "object": CPEdge(begin, end, kind, weight)}
-        return found
-
-    @property
-    def nodes(self) -> Nodes:
-        """The numbers of the nodes."""
-        return Nodes(len(self.path.nodes))
-
-    def number_of_nodes(self) -> int:
-        """Return how many nodes there are."""
-        return len(self.path.nodes)
-
-    def number_of_edges(self) -> int:
-        """Return how many edges there are."""
-        return len(self.path.edges)
-
-    def __len__(self) -> int:
-        return len(self.path.nodes)
+                edge = CPEdge(begin, end, types[kind], weight)
+                found[begin, end] = {"weight": weight, "object": edge}
+        self.add_nodes_from(range(len(self.path.nodes)))
+        self.add_edges_from((begin, end, data) for (begin, end), data in found.items())
+        self._edge_count = len(found)
 
     def __repr__(self) -> str:
         return (
@@ -179,27 +175,40 @@ class CPGraph:
             f" {len(self.path.edges)} edges, {len(self.critical_path_nodes)} on the path>"
         )
 
-    def to_networkx(self) -> Any:
-        """Return the graph for ``networkx``, which has to be installed."""
-        graph = importlib.import_module("networkx").DiGraph()
-        graph.add_nodes_from(self.nodes)
-        graph.add_edges_from((begin, end, data) for (begin, end), data in self.edges.items())
-        return graph
-
     # --- the path ---------------------------------------------------------------------------------
 
     def critical_path(self) -> bool:
         """Find the longest path, by the weights as they are now; return whether there is one."""
-        if "edges" in self.__dict__:
-            edges = self.path.edges
-            pairs = zip(edges.source.tolist(), edges.target.tolist(), strict=True)
-            weight = np.array([round(self.edges[pair]["weight"] * 1000) for pair in pairs])
-            changed = replace(edges, weight_ns=weight.astype(np.int64))
-            found = longest_path(len(self.path.nodes), changed, first=True)
-            self.path = replace(self.path, edges=changed, on_path=found)
+        weights = {pair: self.edges[pair]["weight"] for pair in self.edges}
+        if len(weights) != self._edge_count or not weights.keys() <= self._places.keys():
+            raise TraceError(
+                "edges were added or removed",
+                remedy="Change their weights only: 0 stands for an edge that is not waited for.",
+            )
+        changed = {
+            pair: weight
+            for pair, weight in weights.items()
+            if weight != self.edges[pair]["object"].weight
+        }
+        if changed or self.path.edges is not self._edges:
+            weight_ns = self._edges.weight_ns.copy()
+            for pair, weight in changed.items():
+                weight_ns[self._places[pair]] = round(weight * 1000)
+            edges = replace(self._edges, weight_ns=weight_ns)
+            found = longest_path(len(self.path.nodes), edges, first=True)
+            self.path = replace(self.path, edges=edges, on_path=found)
         self.critical_path_nodes = self.path.path_nodes.tolist()
         self._take_path()
         return bool(self.critical_path_nodes)
+
+    @cached_property
+    def _places(self) -> dict[tuple[int, int], list[int]]:
+        """Which edges of the path's graph lie between two nodes."""
+        found: dict[tuple[int, int], list[int]] = {}
+        pairs = zip(self._edges.source.tolist(), self._edges.target.tolist(), strict=True)
+        for place, pair in enumerate(pairs):
+            found.setdefault(pair, []).append(place)
+        return found
 
     def _take_path(self) -> None:
         record = self.path.trace.table.record

@@ -17,29 +17,29 @@ differs, and why:
 - Where HTA fails (no launches, an instance that is not there) there is a graph of the host alone,
   or an error that says which instances there are.
 
-`CPGraph` is no ``networkx`` graph, as that is not needed to run; `CPGraph.to_networkx` makes one.
+`CPGraph` is a ``networkx.DiGraph`` where networkx is installed, which is not needed to run.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import os
 import zipfile
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hta_widgets.analysis.critical import HTA, path_of
-from hta_widgets.analysis.critical.longest import longest_path
 from hta_widgets.analysis.critical.window import trace_of
 from hta_widgets.errors import TraceError
 from hta_widgets.export.path_overlay import write_overlay
 from hta_widgets.model import Trace, TraceSet
 
 from .common.trace_symbol_table import TraceSymbolTable
+from .configs.config import logger
 from .cp_graph import BoundType, CPEdge, CPEdgeType, CPGraph, CPNode
 from .scope import kept_of, zero_ns_of
 
@@ -53,6 +53,14 @@ __all__ = [
     "overlay_critical_path_analysis",
     "restore_cpgraph",
 ]
+
+
+#: HTA's environment variables for the graph.
+_VARIABLES = (
+    "CRITICAL_PATH_ADD_ZERO_WEIGHT_LAUNCH_EDGE",
+    "CRITICAL_PATH_SHOW_ZERO_WEIGHT_LAUNCH_EDGE",
+    "CRITICAL_PATH_STRICT_NEGATIVE_WEIGHT_CHECKS",
+)
 
 
 def critical_path_analysis(
@@ -90,6 +98,12 @@ def critical_path_analysis(
     TraceError
         Where there is no such rank or instance.
     """
+    if ignored := [name for name in _VARIABLES if os.environ.get(name) == "1"]:
+        logger.warning(
+            "%s: set, but without effect here: no edges of weight 0 are added for launches, and no"
+            " edge goes back in time",
+            ", ".join(ignored),
+        )
     kept = kept_of(traces)
     asked: Any = list(instance_id) if isinstance(instance_id, tuple) else instance_id
     path = path_of(
@@ -169,9 +183,7 @@ def restore_cpgraph(zip_filename: str, t_full: TraceSet, rank: int) -> CPGraph:
             path=zip_filename,
             remedy="Load the trace that it was made from, as it was then.",
         )
-    changed = replace(edges, weight_ns=weight)
-    graph.path = replace(
-        graph.path, edges=changed, on_path=longest_path(len(graph.path.nodes), changed, first=True)
-    )
+    for place in np.flatnonzero(edges.weight_ns != weight):
+        graph.edges[int(source[place]), int(target[place])]["weight"] = int(weight[place]) / 1000
     graph.critical_path()
     return graph

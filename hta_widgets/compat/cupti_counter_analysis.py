@@ -12,20 +12,16 @@ from hta_widgets.analysis.cupti import CUDA_SASS_INSTRUCTION_COUNTER_FLOPS, cupt
 from hta_widgets.model import TraceSet
 
 from .common.trace_symbol_table import TraceSymbolTable
+from .configs.parser_config import ParserConfig
 from .hta_frame import first_event_ns, hta_frame, symbols_of
 
 __all__ = ["CUDA_SASS_INSTRUCTION_COUNTER_FLOPS", "cupti_counter_data_with_operators"]
 
-#: What HTA's frame shows of args that such kernels do not have.
+#: What HTA's frame shows of args, which such kernels do not have.
 _NO_ARGS: dict[str, Any] = {
-    "bytes": -1,
-    "memory_bw_gbps": 0.0,
-    "wait_on_stream": -1,
-    "wait_on_cuda_event_record_corr_id": -1,
-    "input_dims": "-1",
-    "input_type": "-1",
-    "input_strides": "-1",
-    "external_id": -1,
+    spec.name: spec.default_value
+    for spec in ParserConfig.ARGS_DEFAULT
+    if spec not in ParserConfig.ARGS_MINIMUM
 }
 
 #: And of the call graph, of which such kernels are no part.

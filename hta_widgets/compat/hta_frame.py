@@ -97,11 +97,11 @@ def hta_frame(
     -------
     DataFrame
         The index is the column ``index``, an event's place in ``traceEvents``. ``cat, name`` are
-        numbers of `symbols`; ``pid, tid`` as in the file; ``ts, dur, end`` in µs; ``stream`` (-1:
-        host, and annotations on the device); ``correlation``; ``index_correlation``, the
-        ``index`` of the call that launched a device event, and of the last event that a call
-        launched (-1: has no correlation, 0: its partner is not there); ``iteration``, n of
-        ``ProfilerStep#n`` (-1: none). Then `columns`.
+        numbers of `symbols`; ``pid, tid`` as in the file; ``ts, dur, end`` in µs (float64);
+        ``stream`` (-1: host, and annotations on the device); ``correlation``;
+        ``index_correlation``, the ``index`` of the call that launched a device event, and of the
+        last event that a call launched (-1: has no correlation, 0: its partner is not there);
+        ``iteration``, n of ``ProfilerStep#n`` (-1: none). Then `columns`.
 
     Notes
     -----
@@ -117,15 +117,15 @@ def hta_frame(
         "name": _renumbered(table.name[rows], table.names.values, numbers),
         "pid": _track_values(table, rows, [track.pid for track in table.tracks]),
         "tid": _track_values(table, rows, [track.tid for track in table.tracks]),
-        "ts": in_us(start),
-        "dur": in_us(table.dur_ns[rows]),
+        "ts": start / 1000,
+        "dur": table.dur_ns[rows] / 1000,
         "stream": np.where(table.kind[rows] == _ANNOTATION, -1, table.stream[rows]).astype(
             np.int64
         ),
         "correlation": table.correlation[rows],
         "index_correlation": _partners(trace)[rows],
         "iteration": table.step[rows],
-        "end": in_us(start + table.dur_ns[rows]),
+        "end": (start + table.dur_ns[rows]) / 1000,
     }
     if columns:
         found = event_args(trace, rows, [spec.raw_name for spec in columns])

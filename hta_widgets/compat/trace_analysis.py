@@ -22,13 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from hta_widgets.model import TraceSet
 
-from .analyzers.critical_path_analysis import CPGraph, CriticalPathAnalysis
 from .analyzers.cupti_counter_analysis import CuptiCounterAnalysis
 from .analyzers.memory_events import memory_timeline_of
 from .analyzers.straggler import find_stragglers_with_late_start_comm_kernels
@@ -38,6 +37,9 @@ from .breakdown_methods import BreakdownMethods
 from .common.trace import Trace
 from .configs.default_values import DEFAULT_TRACE_DIR
 from .launch_methods import LaunchMethods
+
+if TYPE_CHECKING:  # it imports networkx where that is installed, which takes a while
+    from .analyzers.critical_path_analysis import CPGraph
 
 __all__ = ["TimeSeriesTypes", "TraceAnalysis"]
 
@@ -173,6 +175,8 @@ class TraceAnalysis(BreakdownMethods, LaunchMethods):
         `instance_id` says which of these ranges, or from which to which. None, where no range has
         such a name. See `CPGraph` and `hta_widgets.analysis.critical_path`.
         """
+        from .analyzers.critical_path_analysis import CriticalPathAnalysis  # noqa: PLC0415
+
         return CriticalPathAnalysis.critical_path_analysis(
             self.t, rank, annotation, instance_id, data_load_events
         )
@@ -186,6 +190,8 @@ class TraceAnalysis(BreakdownMethods, LaunchMethods):
         show_all_edges: bool = False,
     ) -> str:
         """Write ``overlaid_critical_path_<file>``, with the path's edges as arrows; return it."""
+        from .analyzers.critical_path_analysis import CriticalPathAnalysis  # noqa: PLC0415
+
         return CriticalPathAnalysis.overlay_critical_path_analysis(
             self.t,
             rank,

@@ -1,7 +1,10 @@
 """Traces with their critical path marked, read back as JSON and as a set."""
 
+import ast
 import gzip
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,8 @@ from hta_widgets.compat.critical_path import (
     overlay_critical_path_analysis,
     restore_cpgraph,
 )
+from hta_widgets.compat.graph_views import DiGraph
+from hta_widgets.errors import TraceError
 from hta_widgets.export.path_overlay import export_critical_path
 from tests.support.small import call, event, kernel, load
 
@@ -165,24 +170,69 @@ def test_hta_s_graph_answers_what_if(job):
     assert graph.path.length_ns < before
 
 
-def test_nodes_and_edges_are_those_of_networkx(job):
+def test_the_graph_is_one_of_networkx(job):
+    networkx = pytest.importorskip("networkx")
     graph, _ = critical_path_analysis(job, 0, "ProfilerStep", 0)
-    assert len(graph.edges) == graph.number_of_edges()
-    (first, last), *_ = pairs = list(graph.edges)
-    assert graph.edges[first, last].keys() == {"weight", "object"}
-    assert list(graph.edges()) == pairs
-    full = graph.edges(data=True)
-    assert [(begin, end) for begin, end, _ in full] == pairs
-    assert all(data["object"].begin == begin for begin, _, data in full)
-    assert list(graph.edges.data("weight")) == [(*p, graph.edges[p]["weight"]) for p in pairs]
-    assert graph.edges(first) == [pair for pair in pairs if pair[0] == first]
-    assert graph.edges([first, last], data="no", default=0)[0] == (first, last, 0)
-    assert list(graph.nodes) == list(graph.nodes()) == list(range(len(graph)))
-    assert graph.nodes(data=True) == [(node, {}) for node in graph.nodes]
-    assert first in graph.nodes
-    assert graph.nodes[first] == {}
-    with pytest.raises(KeyError):
-        graph.nodes[len(graph)]
+    assert isinstance(graph, networkx.DiGraph)
+    assert len(graph.edges) == graph.number_of_edges() == len(graph.path.edges)
+    first, second = graph.critical_path_nodes[:2]
+    assert graph.edges[first, second].keys() == {"weight", "object"}
+    assert networkx.dag_longest_path_length(graph) * 1000 == graph.path.length_ns
+    assert list(graph.subgraph([first, second]).edges) == [(first, second)]
+    assert graph.copy().number_of_nodes() == len(graph)
+
+
+def test_edges_may_change_in_weight_only(job):
+    graph, _ = critical_path_analysis(job, 0, "ProfilerStep", 0)
+    length_ns, (begin, end) = graph.path.length_ns, graph.critical_path_nodes[:2]
+    weight = graph.edges[begin, end]["weight"]
+    graph.edges[begin, end]["weight"] = weight + 1000
+    assert graph.critical_path()
+    assert graph.path.length_ns == length_ns + 1_000_000
+    graph.edges[begin, end]["weight"] = weight
+    graph.critical_path()
+    assert graph.path.length_ns == length_ns
+    graph.add_edges_from([(end, begin, {"weight": 1})])
+    with pytest.raises(TraceError, match="added or removed"):
+        graph.critical_path()
+
+
+WITHOUT = """
+import sys
+sys.modules["networkx"] = None
+from hta_widgets import load
+from hta_widgets.compat.critical_path import critical_path_analysis
+graph, _ = critical_path_analysis(load(sys.argv[1], cache=False, progress=False), 0, "", 0)
+print([type(graph).__mro__[1].__module__, len(graph), sorted(graph.edges.data("weight"))])
+"""
+
+
+def test_without_networkx_the_graph_is_the_same(job):
+    networkx = pytest.importorskip("networkx")
+    found = subprocess.run(
+        [sys.executable, "-c", WITHOUT, job[0].path], check=True, capture_output=True, text=True
+    )
+    graph, _ = critical_path_analysis(job, 0, "", 0)
+    base, count, weights = ast.literal_eval(found.stdout)
+    assert base == "hta_widgets.compat.graph_views"
+    assert (count, weights) == (len(graph), sorted(graph.edges.data("weight")))
+    ours, theirs = DiGraph(), networkx.DiGraph()
+    for one in (ours, theirs):
+        one.add_nodes_from(range(6))
+        one.add_edges_from([(0, 1, {"w": 5}), (0, 2, {}), (2, 1, {"w": 7}), (1, 4, {})])
+    for read in (
+        list, len, lambda g: 5 in g, lambda g: g[0], lambda g: g.nodes[3],
+        lambda g: list(g.nodes(data=True)), lambda g: list(g.nodes.data("w", 1)),
+        lambda g: sorted(g.edges), lambda g: list(g.edges(0)), lambda g: list(g.edges([0, 2])),
+        lambda g: sorted(g.edges(data=True), key=str), lambda g: sorted(g.edges(1, "w")),
+        lambda g: list(g.out_edges(2, data=True)), lambda g: sorted(g.in_edges(1, data="w")),
+        lambda g: list(g.successors(0)), lambda g: list(g.neighbors(2)), lambda g: dict(g.adj[0]),
+        lambda g: sorted(g.predecessors(1)), lambda g: (g.in_degree(1), g.out_degree(0)),
+        lambda g: (g.has_edge(0, 1), g.has_edge(1, 0), g.has_node(9), g.get_edge_data(0, 1)),
+        lambda g: (g.number_of_nodes(), g.order(), g.number_of_edges(), g.size()),
+        lambda g: (g.is_directed(), g.is_multigraph(), dict(g.pred[1]), dict(g.succ[2])),
+    ):  # fmt: skip
+        assert read(ours) == read(theirs)
 
 
 def test_hta_s_graph_is_saved_and_restored(job, tmp_path):

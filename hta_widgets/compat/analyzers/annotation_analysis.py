@@ -10,6 +10,7 @@ import pandas as pd
 from hta_widgets import analysis
 from hta_widgets.compat.common.trace import Trace
 from hta_widgets.compat.common.trace_symbol_table import decode_symbol_id_to_symbol_name
+from hta_widgets.compat.configs.config import logger
 from hta_widgets.compat.hta_frame import hta_frame
 from hta_widgets.compat.scope import kept_of, with_attrs_of, zero_ns_of
 from hta_widgets.compat.show import show
@@ -17,6 +18,8 @@ from hta_widgets.compat.show import show
 from .top_names import statistics_us, top_names
 
 __all__ = ["AnnotationAnalysis"]
+
+_BY_LAUNCH = "hta_widgets.analysis.kernels_by_annotation takes those of the host by the launch"
 
 
 class AnnotationAnalysis:
@@ -61,10 +64,13 @@ class AnnotationAnalysis:
     @classmethod
     def get_gpu_kernels_with_user_annotations(
         cls, t: Trace, rank: int, expand_names: bool = True, shorten_names: bool = True
-    ) -> pd.DataFrame:
+    ) -> pd.DataFrame | None:
         """Return device events; see `TraceAnalysis.get_gpu_kernels_with_user_annotations`."""
         kept, symbols = kept_of(t), t.symbol_table
-        found = analysis.kernels_by_annotation(kept, ranks=[rank])
+        if "gpu_user_annotation" not in symbols.sym_index:
+            logger.warning("the traces have no annotations on devices; %s", _BY_LAUNCH)
+            return None
+        found = analysis.kernels_by_annotation(kept, ranks=[rank], source="device")
         frame = hta_frame(
             kept[rank],
             found["id"].to_numpy(),

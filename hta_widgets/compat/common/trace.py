@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.compat.common.frames import REMEDY, Frames
+from hta_widgets.compat.configs.config import logger
 from hta_widgets.compat.configs.default_values import DEFAULT_TRACE_DIR
 from hta_widgets.compat.configs.parser_config import ParserConfig
 from hta_widgets.compat.hta_frame import first_event_ns, hta_frame, hta_rows, symbols_of
@@ -169,6 +170,8 @@ class Trace(TraceSet):
         self.meta_data = {
             rank: {**trace.metadata, "device_type": "UNKNOWN GPU"} for rank, trace in self.items()
         }
+        if ignored := self.parser_config.without_effect():
+            logger.warning("parser_config: %s: no events are left out here", ", ".join(ignored))
         self._zero_ns = first_event_ns(self.values())
         for trace in self.values():
             self.symbol_table.add_symbols(symbols_of(trace.table, hta_rows(trace.table)))
@@ -305,7 +308,7 @@ class Trace(TraceSet):
     def get_iterations(self, rank: int | None = None) -> list[int]:
         """Return the numbers of the steps in which a rank has events; the first rank by default."""
         rank = next(iter(self.get_ranks()), -1) if rank is None else rank
-        if rank not in self.kept:
+        if rank not in self._base or rank not in self.traces:
             return []
         steps = np.unique(self.kept[rank].table.step)
         numbers: list[int] = steps[steps >= 0].tolist()

@@ -107,9 +107,10 @@ class CallGraph:
         rows: list[dict[str, Any]] = []
         for code, (pid, tid) in enumerate(threads.keys):
             identity = CallStackIdentity(rank, pid, tid)
-            stack = CallStackGraph(
-                frame[threads.code == code], identity, correlations, frame, nodes, own[code]
-            )
+            events = frame[threads.code == code]
+            symbols = self.trace_data.symbol_table
+            stack = CallStackGraph(events, identity, correlations, frame, symbols, nodes)
+            stack.root_index = own[code]
             label, index = labels[code], len(self.call_stacks)
             count = 1 + sum(row["stack_root"] == own[code] for row in rows)
             rows.append(

@@ -10,8 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from .stack_columns import Forest
-from .types import DeviceType
+from hta_widgets.compat.configs.config import logger
+from hta_widgets.errors import TraceError
+
+from .stack_columns import STACK_COLUMNS, Forest, Threads, forest_of_frame
+from .trace_symbol_table import TraceSymbolTable
+from .types import DeviceType, infer_device_type
 
 __all__ = ["CallStackGraph", "CallStackIdentity", "CallStackNode", "Nodes"]
 
@@ -100,37 +104,90 @@ class Nodes(Mapping[int, CallStackNode]):
 class CallStackGraph:
     """The calls of one thread.
 
+    Parameters
+    ----------
+    df : DataFrame
+        The thread's events: ``index, ts, dur, stream, index_correlation``.
+    identity : CallStackIdentity
+    cpu_gpu_correlation : DataFrame
+        Which call launched which device event: ``gpu_index, cpu_index``.
+    full_df : DataFrame
+        The rank's events. Where it has the columns of `CallGraph`, they are set.
+    symbol_table : TraceSymbolTable, optional
+        Kept as an attribute.
+    nodes : mapping of int to CallStackNode, optional
+        A dict, to which those of this thread are added; or those of a `CallGraph`.
+    use_existing_stack_columns : bool
+        Without meaning here: nodes are always those of the events.
+    save_call_stack_to_df : bool, default True
+        Whether the columns of `full_df` are set.
+
     Attributes
     ----------
-    identity : CallStackIdentity
-    df : DataFrame
-        The thread's events.
-    full_df : DataFrame
-        The rank's events, with the columns of `CallGraph`.
     nodes : mapping of int to CallStackNode
-        Of all threads of the rank.
+        Of a `CallGraph` those of all threads of the rank.
     root_index : int
         Negative.
     correlations : DataFrame
-        Which call launched which device event: ``gpu_index, cpu_index``.
     """
 
     def __init__(
         self,
         df: pd.DataFrame,
         identity: CallStackIdentity,
-        correlations: pd.DataFrame,
+        cpu_gpu_correlation: pd.DataFrame,
         full_df: pd.DataFrame,
-        nodes: Mapping[int, CallStackNode],
-        root_index: int,
+        symbol_table: TraceSymbolTable | None = None,
+        nodes: Mapping[int, CallStackNode] | None = None,
+        use_existing_stack_columns: bool = True,
+        save_call_stack_to_df: bool = True,
     ) -> None:
+        del use_existing_stack_columns
         self.df = df
         self.identity = identity
-        self.correlations = correlations
+        self.correlations = cpu_gpu_correlation
         self.full_df = full_df
-        self.nodes = nodes
-        self.root_index = root_index
-        self.device_type = DeviceType.CPU
+        self.symbol_table = symbol_table
+        self.nodes = {} if nodes is None else nodes
+        self.root_index = -abs(identity.tid) if hasattr(identity.tid, "__index__") else -1
+        self.device_type = infer_device_type(df)
+        if self.device_type is DeviceType.GPU:
+            logger.error("%s is of a device; call stacks are of threads of the host", identity)
+        elif isinstance(self.nodes, dict):
+            self._add_nodes(self.nodes, save_call_stack_to_df)
+
+    def _add_nodes(self, nodes: dict[int, CallStackNode], save: bool) -> None:
+        """Add the thread's events, and what they launched, to the nodes and to `full_df`."""
+        if "index_correlation" not in self.df.columns:
+            raise TraceError("the frame has no column 'index_correlation'")
+        host = self.df[self.df["stream"] == -1]
+        pairs = self.correlations[
+            self.correlations["cpu_index"].isin(host["index"])
+            & ~self.correlations["gpu_index"].isin(host["index"])
+        ].drop_duplicates("gpu_index")
+        device = self.full_df[self.full_df["index"].isin(pairs["gpu_index"])]
+        columns = ["index", "ts", "dur", "stream"]
+        frame = pd.concat([host[columns], device[columns]], ignore_index=True)
+        frame["index_correlation"] = -1
+        code = np.where(np.arange(len(frame)) < len(host), 0, -1)
+        key = self.identity.pid, self.identity.tid
+        forest = forest_of_frame(frame, Threads([key], code))
+        row_of = pd.Series(np.arange(len(frame)), index=frame["index"].to_numpy())
+        call = pairs.set_index("gpu_index")["cpu_index"].reindex(device["index"])
+        forest.parent[len(host) :] = row_of.reindex(call).to_numpy()
+        forest.member[len(host) :] = True
+        values = forest.columns(frame)
+        index = frame["index"].to_numpy()
+        up = values["parent"]
+        values["parent_index"] = np.where(up >= 0, index[up], self.root_index)
+        nodes.update(Nodes(frame, forest, values, [self.root_index]))
+        if save and "parent" in self.full_df.columns:
+            there = self.full_df["index"].isin(index)
+            order = row_of.reindex(self.full_df.loc[there, "index"]).to_numpy()
+            for name in STACK_COLUMNS:
+                if name in self.full_df.columns:
+                    saved = values["parent_index" if name == "parent" else name]
+                    self.full_df.loc[there, name] = saved[order]
 
     def __repr__(self) -> str:
         return f"CallStackGraph({self.identity}, {len(self.df)} events)"
@@ -145,8 +202,11 @@ class CallStackGraph:
 
     def get_depth(self) -> pd.Series[Any]:
         """Return the depth of each of the thread's events."""
-        depth: pd.Series[Any] = self.full_df.loc[self.df["index"], "depth"]
-        return depth
+        if "depth" in self.full_df.columns:
+            depth: pd.Series[Any] = self.full_df.loc[self.df["index"], "depth"]
+            return depth
+        found = {index: self.nodes[index].depth for index in self.df["index"].tolist()}
+        return pd.Series(found, name="depth", dtype="Int16")
 
     def get_parent(self, idx: int) -> int:
         """Return the event above, a negative root, or -2 where there is no such node."""
@@ -174,11 +234,13 @@ class CallStackGraph:
     def get_paths_to_leaves(self, idx: int, include_cuda_kernel: bool = False) -> list[list[int]]:
         """Return the paths from an event down to all that have nothing below.
 
-        Device events are on them whether `include_cuda_kernel` is set or not, as in HTA.
+        Device events are on them whether `include_cuda_kernel` is set or not, as in HTA; of a
+        device event itself there are none where it is not set.
         """
-        del include_cuda_kernel
-        paths = []
+        paths: list[list[int]] = []
         pending = [[idx]] if idx in self.nodes else []
+        if pending and not include_cuda_kernel and self.nodes[idx].device is not DeviceType.CPU:
+            return paths
         while pending:
             path = pending.pop()
             children = self.nodes[path[-1]].children

@@ -52,8 +52,8 @@ class Filter:
     def __call__(
         self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None = None
     ) -> pd.DataFrame:
-        """Return the chosen rows."""
-        return self._chosen(df, symbol_table)
+        """Return the chosen rows; an empty frame as it is."""
+        return df if df.empty else self._chosen(df, symbol_table)
 
     def _chosen(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
         raise NotImplementedError
@@ -218,6 +218,8 @@ class CompositeFilter(Filter):
     def __init__(self, filters: Sequence[Filter]) -> None:
         if not all(isinstance(one, Filter) for one in filters):
             raise TypeError("a CompositeFilter is made of filters")
+        if any(one is self for one in filters):
+            raise ValueError("a CompositeFilter cannot hold itself")
         self.filters = list(filters)
 
     def _chosen(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:

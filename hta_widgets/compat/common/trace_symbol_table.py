@@ -17,6 +17,9 @@ __all__ = ["TraceSymbolTable", "decode_symbol_id_to_symbol_name"]
 
 _STEP = re.compile(r"ProfilerStep#(\d+)")
 _LAUNCH = re.compile(r"(cuda.*LaunchKernel)|(hip.*LaunchKernel)|(cuLaunchKernel)|(runFunction)")
+_MEMORY = re.compile(r"(hip)?Mem(cpy|set)|dma")
+_HOST_CATEGORY = re.compile(r"cpu_op|user_annotation|.+_runtime")
+_DEVICE_CATEGORY = re.compile(r"kernel|gpu_mem.|mtia_ccp_events")
 _LAUNCHES = frozenset(
     {
         "cudaLaunchKernel",
@@ -118,16 +121,32 @@ class TraceSymbolTable:
         }
 
     def get_symbol_names(self, symbol_ids: Iterable[int]) -> dict[int, str]:
-        """Return symbols by number, for these numbers."""
-        return {number: self.sym_table[number] for number in sorted(set(symbol_ids))}
+        """Return symbols by number, for these numbers; none for numbers that there are not."""
+        asked = set(symbol_ids)
+        return {number: name for number, name in enumerate(self.sym_table) if number in asked}
 
     def get_profiler_step_ids(self) -> list[int]:
         """Return the numbers of names of steps."""
-        return [number for symbol, number in self.sym_index.items() if _STEP.match(symbol)]
+        return self._beginning_with(_STEP)
 
     def get_kernel_launch_ids(self) -> list[int]:
         """Return the numbers of names of calls that launch kernels."""
-        return [number for symbol, number in self.sym_index.items() if _LAUNCH.match(symbol)]
+        return self._beginning_with(_LAUNCH)
+
+    def get_memory_name_ids(self) -> list[int]:
+        """Return the numbers of names of copies and sets of memory."""
+        return self._beginning_with(_MEMORY)
+
+    def get_cpu_event_cat_ids(self) -> list[int]:
+        """Return the numbers of categories of operators, annotations and calls of runtimes."""
+        return self._beginning_with(_HOST_CATEGORY)
+
+    def get_gpu_kernel_cat_ids(self) -> list[int]:
+        """Return the numbers of categories of kernels and copies."""
+        return self._beginning_with(_DEVICE_CATEGORY)
+
+    def _beginning_with(self, pattern: re.Pattern[str]) -> list[int]:
+        return [number for symbol, number in self.sym_index.items() if pattern.match(symbol)]
 
     def get_runtime_launch_events_mask(self, df: pd.DataFrame) -> pd.Series[bool]:
         """Tell which rows are calls that launched kernels or copies that the frame holds."""

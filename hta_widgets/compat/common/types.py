@@ -8,6 +8,8 @@ from enum import Enum
 
 import pandas as pd
 
+from hta_widgets.errors import TraceError
+
 __all__ = [
     "DeviceType",
     "GroupingPattern",
@@ -61,6 +63,8 @@ def to_grouping_pattern(
         return pattern
     if isinstance(pattern, list):
         pattern = "|".join(f"({one})" for one in pattern)
+    if not isinstance(pattern, (str, re.Pattern)):
+        raise TraceError(f"a {type(pattern).__name__} is no pattern", remedy="Give text.")
     return GroupingPattern(re.compile(pattern), bool(inverse_match), group_name or "")
 
 

@@ -15,11 +15,14 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any, ClassVar
 
+import pandas as pd
+
 from .default_values import AttributeSpec, ValueType, YamlVersion
 from .event_args import AVAILABLE_ARGS, args_named
 
 __all__ = [
     "AVAILABLE_ARGS",
+    "DEFAULT_PARSE_VERSION",
     "AttributeSpec",
     "ParserBackend",
     "ParserConfig",
@@ -28,7 +31,8 @@ __all__ = [
     "YamlVersion",
 ]
 
-_V1 = YamlVersion(1, 0, 0)
+#: The version of HTA's list of args; there is one.
+DEFAULT_PARSE_VERSION = YamlVersion(1, 0, 0)
 
 
 class ParserBackend(StrEnum):
@@ -105,7 +109,7 @@ class ParserConfig:
         self,
         args: list[AttributeSpec] | None = None,
         user_provide_trace_type: TraceType | None = None,
-        version: YamlVersion = _V1,
+        version: YamlVersion = DEFAULT_PARSE_VERSION,
         parse_all_args: bool = False,
         **settings: Any,
     ) -> None:
@@ -119,11 +123,16 @@ class ParserConfig:
         self.drop_gpu_user_annotation = True
         self.min_required_cols = ["ts", "dur", "name", "cat", "pid", "tid"]
         self.selected_arg_keys: list[str] | None = None
+        self.max_event_duration_us = 7 * 24 * 3600 * 1_000_000
         for name, value in settings.items():
             setattr(self, name, value)
 
     def __repr__(self) -> str:
-        return f"ParserConfig(args={[spec.name for spec in self.get_args()]})"
+        return (
+            f"ParserConfig(args={[spec.name for spec in self.get_args()]},"
+            f" parse_all_args={self.parse_all_args}, parser_backend={self.parser_backend},"
+            f" version={self.version.get_version_str()})"
+        )
 
     # --- args -------------------------------------------------------------------------------------
 
@@ -156,7 +165,7 @@ class ParserConfig:
 
     @classmethod
     def enable_communication_args(
-        cls, cfg: ParserConfig | None = None, version: YamlVersion = _V1
+        cls, cfg: ParserConfig | None = None, version: YamlVersion = DEFAULT_PARSE_VERSION
     ) -> ParserConfig:
         """Make columns of the args of collectives too, by default in all later traces."""
         del version
@@ -165,19 +174,19 @@ class ParserConfig:
         return config
 
     @classmethod
-    def get_minimum_args(cls, version: YamlVersion = _V1) -> list[AttributeSpec]:
+    def get_minimum_args(cls, version: YamlVersion = DEFAULT_PARSE_VERSION) -> list[AttributeSpec]:
         """Return a copy of `ARGS_MINIMUM`."""
         del version
         return list(cls.ARGS_MINIMUM)
 
     @classmethod
-    def get_default_args(cls, version: YamlVersion = _V1) -> list[AttributeSpec]:
+    def get_default_args(cls, version: YamlVersion = DEFAULT_PARSE_VERSION) -> list[AttributeSpec]:
         """Return a copy of `ARGS_DEFAULT`."""
         del version
         return list(cls.ARGS_DEFAULT)
 
     @classmethod
-    def get_info_args(cls, version: YamlVersion = _V1) -> list[AttributeSpec]:
+    def get_info_args(cls, version: YamlVersion = DEFAULT_PARSE_VERSION) -> list[AttributeSpec]:
         """Return a copy of `ARGS_INFO`."""
         del version
         return list(cls.ARGS_INFO)
@@ -205,6 +214,47 @@ class ParserConfig:
         name = re.sub(r"\([^)]*\)", "", arg).lower()
         name = re.sub(r"[ \-/.%_]+", "_", name).strip("_")
         return "arg_name" if name == "name" else name
+
+    @classmethod
+    def make_attribute_spec(
+        cls,
+        raw_name: str,
+        value: object,
+        min_supported_version: YamlVersion = DEFAULT_PARSE_VERSION,
+    ) -> AttributeSpec:
+        """Return the column for an arg that has such a value."""
+        kind: tuple[ValueType, Any] = (ValueType.Object, None)
+        if isinstance(value, int):
+            kind = ValueType.Int, 0
+        elif isinstance(value, float):
+            kind = ValueType.Float, 0.0
+        elif isinstance(value, str):
+            kind = ValueType.String, ""
+        name = cls.transform_arg_name(raw_name)
+        return AttributeSpec(name, raw_name, *kind, min_supported_version)
+
+    @classmethod
+    def infer_attribute_specs(
+        cls, args: pd.Series[Any], reference_specs: dict[str, AttributeSpec] | None = None
+    ) -> dict[str, AttributeSpec]:
+        """Return the columns for the args of events, by key: those of `reference_specs`, or new."""
+        known = {spec.raw_name: spec for spec in (reference_specs or {}).values()}
+        known.pop("name", None)
+        found: dict[str, AttributeSpec] = {}
+        for each in args:
+            for key, value in (each if isinstance(each, dict) else {}).items():
+                found.setdefault(key, known.get(key) or cls.make_attribute_spec(key, value))
+        return found
+
+    def without_effect(self) -> list[str]:
+        """Return the settings that would leave out events in HTA, and do not here."""
+        plain = ParserConfig()
+        names = ("skip_event_types", "max_event_duration_us", "drop_gpu_user_annotation")
+        return [name for name in names if getattr(self, name) != getattr(plain, name)]
+
+    def get_fingerprint_key(self) -> tuple[tuple[str, ...], bool]:
+        """Return what decides on the columns, hashable."""
+        return tuple(sorted(spec.name for spec in self.get_args())), self.parse_all_args
 
     # --- the one that later traces are read with --------------------------------------------------
 

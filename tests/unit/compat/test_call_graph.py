@@ -3,8 +3,13 @@
 import pandas as pd
 import pytest
 
-from hta_widgets.compat.common.call_stack import CallGraph as OldCallGraph
 from hta_widgets.compat.common.trace_call_graph import CallGraph
+from hta_widgets.compat.common.trace_call_stack import (
+    CallStackGraph,
+    CallStackIdentity,
+    CallStackNode,
+)
+from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
 from hta_widgets.compat.common.types import DeviceType
 
 # index, name, cat, tid, ts, dur, stream, index_correlation
@@ -114,5 +119,45 @@ def test_threads_may_be_text_and_empty():
     assert nothing.call_stacks == []
 
 
-def test_the_earlier_call_graph_is_the_same():
-    assert OldCallGraph is CallGraph
+def test_the_stack_of_one_thread_takes_htas_arguments():
+    events = frame()
+    symbols = TraceSymbolTable.create_from_df(events)
+    symbols.encode_df(events)
+    thread = events[events["tid"] == 10]
+    launches = pd.DataFrame({"cpu_index": [4], "gpu_index": [7]})
+    whole = events.assign(parent=-1, depth=-1, num_kernels=0).set_index("index", drop=False)
+    stack = CallStackGraph(thread, CallStackIdentity(0, 1, 10), launches, whole, symbols)
+    assert stack.get_nodes() == {
+        -10: CallStackNode(-1, -1, 5, children=[1]),
+        1: CallStackNode(-10, 0, 4, children=[2, 5]),
+        2: CallStackNode(1, 1, 3, children=[3]),
+        3: CallStackNode(2, 2, 2, children=[4]),
+        4: CallStackNode(3, 3, 1, children=[7]),
+        5: CallStackNode(1, 1, 1),
+        7: CallStackNode(4, 4, 0, DeviceType.GPU),
+    }
+    assert stack.get_path_to_root(7) == [7, 4, 3, 2, 1, -10]
+    assert stack.get_depth().tolist() == [0, 1, 2, 3, 1]
+    assert whole.loc[[1, 4, 7, 6], "parent"].tolist() == [-10, 3, 4, -1]
+    assert whole.loc[[1, 5, 8], "num_kernels"].tolist() == [1, 0, 0]
+    nodes = dict(stack.nodes)
+    other = events[events["tid"] == 11]
+    identity = CallStackIdentity(0, 1, 11)
+    second = CallStackGraph(
+        other, identity, launches, events, symbols, nodes, save_call_stack_to_df=False
+    )
+    assert second.nodes is nodes
+    assert second.root_index == -11
+    assert {-10, -11, 1, 6, 8} <= set(nodes)
+    assert second.get_depth().tolist() == [0, 1]
+    with pytest.raises(ValueError, match="index_correlation"):
+        CallStackGraph(thread.drop(columns="index_correlation"), identity, launches, events)
+
+
+def test_streams_have_no_call_stacks(caplog):
+    events = frame()
+    kernels = events[events["stream"] == 7]
+    stack = CallStackGraph(kernels, CallStackIdentity(0, 1, 7), pd.DataFrame(), events)
+    assert stack.device_type is DeviceType.GPU
+    assert not stack.nodes
+    assert "threads of the host" in caplog.text

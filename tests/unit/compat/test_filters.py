@@ -96,7 +96,23 @@ def test_what_is_not_there_chooses_all(df):
     assert RankFilter([1])(df.assign(rank=[0, 1] * 4))["index"].tolist() == [1, 3, 5, 7]
 
 
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        MemCopyEventFilter("Memcpy HtoD"),
+        ZeroDurationFilter,
+        NameFilter("a"),
+        TimeRangeFilter((0, 1)),
+    ],
+)
+def test_an_empty_frame_stays_as_it_is(chosen):
+    assert chosen(pd.DataFrame()).empty
+
+
 def test_what_filters_refuse():
+    itself = CompositeFilter([])
+    with pytest.raises(ValueError, match="hold itself"):
+        itself.__init__([itself])
     with pytest.raises(TypeError):
         IterationFilter("3")
     with pytest.raises(ValueError, match="before it starts"):

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 from support import small
@@ -10,7 +11,7 @@ import hta_widgets as hw
 from hta_widgets.compat.common.trace import Trace, owner_of
 from hta_widgets.compat.common.trace_file import create_rank_to_trace_dict
 from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
-from hta_widgets.compat.configs.parser_config import ParserConfig
+from hta_widgets.compat.configs.parser_config import AVAILABLE_ARGS, ParserConfig
 from hta_widgets.compat.trace_diff import LabeledTrace
 from hta_widgets.errors import TraceError
 
@@ -52,7 +53,7 @@ def test_rows_are_complete_events_with_a_category_in_file_order(trace):
 def test_times_are_us_since_the_first_such_event(trace):
     frame = trace.get_trace(0)
     assert frame["ts"].tolist() == [1, 10, 20, 10, 0]
-    assert frame["ts"].dtype == "int64"
+    assert frame.dtypes[["ts", "dur", "end"]].unique().tolist() == [np.dtype("float64")]
     assert frame["dur"].tolist() == [2.5, 5.25, 1, 11, 30]
     assert frame["end"].tolist() == [3.5, 15.25, 21, 21, 30]
     assert trace.min_ts == 100
@@ -318,6 +319,48 @@ def test_raw_traces_are_read_and_written(tmp_path, trace):
     assert len(again[0].counters) == 1
 
 
+def test_without_annotations_on_devices_no_kernel_has_one(edited, caplog):
+    assert edited.get_gpu_kernels_with_user_annotations(0) is None
+    assert "no annotations on devices" in caplog.text
+
+
+def test_annotations_on_the_host_are_not_taken_for_those_of_a_device(tmp_path):
+    step = small.event("user_annotation", "step", 0, 50_000, pid=10)
+    events = [step, small.call(1_000, 2_000, launch=5), small.kernel(10_000, 15_000, launch=5)]
+    write(tmp_path, events, 0)
+    write(tmp_path, [small.event("gpu_user_annotation", "step", 0, 50, stream=7), *events], 1)
+    found = hw.TraceAnalysis(trace_dir=tmp_path).get_gpu_kernels_with_user_annotations(0)
+    assert found["user_annotation"].tolist() == [-1]
+
+
+def test_settings_of_hta_without_effect_are_warned_of(edited, tmp_path, caplog, monkeypatch):
+    edited.critical_path_analysis(0, "", 0)
+    assert not caplog.messages
+    monkeypatch.setenv("CRITICAL_PATH_STRICT_NEGATIVE_WEIGHT_CHECKS", "1")
+    edited.critical_path_analysis(0, "", 0)
+    assert "CRITICAL_PATH_STRICT_NEGATIVE_WEIGHT_CHECKS: set, but without effect" in caplog.text
+    caplog.clear()
+    Trace(
+        trace_dir=str(tmp_path), parser_config=ParserConfig(max_event_duration_us=3)
+    ).load_traces()
+    assert "parser_config: max_event_duration_us: no events" in caplog.text
+
+
+def test_parser_configurations():
+    config = ParserConfig(args=ParserConfig.get_minimum_args())
+    assert config.get_fingerprint_key() == (("correlation", "stream"), False)
+    assert "parse_all_args=False" in repr(config)
+    args = pd.Series([{"a b": 1, "bytes": 2}, None, {"c": 0.5, "d": {}, "e": "x"}])
+    known = {"data::bytes": AVAILABLE_ARGS["data::bytes"]}
+    found = ParserConfig.infer_attribute_specs(args, known)
+    assert list(found) == ["a b", "bytes", "c", "d", "e"]
+    assert found["bytes"] is AVAILABLE_ARGS["data::bytes"]
+    assert [(spec.name, spec.value_type.name, spec.default_value) for spec in found.values()] == [
+        ("a_b", "Int", 0), ("bytes", "Int", -1), ("c", "Float", 0.0), ("d", "Object", None),
+        ("e", "String", ""),
+    ]  # fmt: skip
+
+
 def test_symbol_tables():
     table = TraceSymbolTable(["aten::mm", "kernel", "aten::add(int)"])
     assert table.find_matched_symbols(["^aten"]) == ["aten::mm", "aten::add(int)"]
@@ -325,6 +368,13 @@ def test_symbol_tables():
     frame = pd.DataFrame({"name": [0, 2], "cat": [1, 1]})
     table.decode_df(frame)
     assert frame["s_name"].tolist() == ["aten::mm", "aten::add(int)"]
+    assert table.get_symbol_names([-1, 2, 9]) == {2: "aten::add(int)"}
+    named = TraceSymbolTable(
+        ["cpu_op", "kernel", "gpu_memcpy", "cuda_runtime", "Memcpy DtoH", "mm"]
+    )
+    assert named.get_cpu_event_cat_ids() == [0, 3]
+    assert named.get_gpu_kernel_cat_ids() == [1, 2]
+    assert named.get_memory_name_ids() == [4]
     other = TraceSymbolTable(["x", *reversed(table.sym_table)])
     other.update_encoded_df(frame, table)
     assert frame["name"].tolist() == [3, 1]

@@ -23,7 +23,6 @@ PATHS = {
     "common.trace_df": "get_iterations find_op_occurrence",
     "common.trace_call_graph": "CallGraph",
     "common.trace_call_stack": "CallStackGraph CallStackIdentity CallStackNode",
-    "common.call_stack": "CallGraph CallStackGraph CallStackIdentity CallStackNode",
     "common.timeline": "Timeline TimelinePlotSetting PlotFormat EventType "
     "align_module_with_kernels",
     "common.types": "DeviceType MemcpyType GroupingPattern infer_device_type",
