@@ -141,7 +141,7 @@ def _idle(
             said,
             *_meanings(data.loc[size > 0, "idle_category"]),
             extremes(names, total, duration),
-            unmatched(frame),
+            unmatched(frame, ()),
         ),
         theme=colors,
         width=width,

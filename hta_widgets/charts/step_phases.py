@@ -123,7 +123,7 @@ def step_phases(
             ""
             if alone or len(phases) < 2
             else "steps look even where ranks wait for each other: see the phases",
-            unmatched(frame),
+            unmatched(frame, ()),
         ),
         theme=colors,
         width=width,

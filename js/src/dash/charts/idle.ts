@@ -26,7 +26,7 @@ const MEANING: Readonly<Record<string, string>> = {
 };
 
 /** What people read of a cause: `host: data loading`. */
-function words(name: string): string {
+export function causeWords(name: string): string {
   const [head, ...rest] = name.split("_");
   const does = rest.join(" ");
   if (head !== "host") return name.replaceAll("_", " ");
@@ -80,7 +80,7 @@ export function idle(frame: PanelFrame, theme: Theme): RowsContent | string {
   const all = total.reduce((sum, each) => sum + each, 0);
   const said = kept.map(({ name }) => {
     const of = ns.reduce((sum, each, at) => sum + (category[at] === name ? each : 0), 0);
-    return `${words(name)} ${formatShare(of / all)}`;
+    return `${causeWords(name)} ${formatShare(of / all)}`;
   });
   return {
     title: "Why devices are idle",
@@ -88,7 +88,7 @@ export function idle(frame: PanelFrame, theme: Theme): RowsContent | string {
       "time in which no stream of the device works, split by what it waits for",
       ...meanings(category.filter((_, at) => ns[at]! > 0)),
       extremes(names, total, formatDuration),
-      unmatched(frame),
+      unmatched(frame, []),
     ),
     finding: `of all idle time ${said.join(", ")}`,
     names,
@@ -101,11 +101,11 @@ export function idle(frame: PanelFrame, theme: Theme): RowsContent | string {
     head: "",
     columns: [{ head: "idle", texts: total.map(formatDuration) }],
     inside,
-    legend: kept.map(({ name, mark }) => [mark, words(name)]),
+    legend: kept.map(({ name, mark }) => [mark, causeWords(name)]),
     tip: (at) => ({
       heading: `${names[at]!} · idle ${formatDuration(total[at]!)}`,
       lines: parts[at]!.filter((each) => ns[each]! > 0).map((each) => [
-        words(category[each]!),
+        causeWords(category[each]!),
         `${formatDuration(ns[each]!)} · ${formatShare(share[each]!)}` +
           (Number.isFinite(gaps[each]) ? ` · ${formatCount(gaps[each]!)} gaps` : ""),
       ]),

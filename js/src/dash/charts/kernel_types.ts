@@ -13,13 +13,22 @@ const KINDS: Readonly<Record<string, Kind>> = {
   MEMORY: "memory",
 };
 
+function kindsOf(label: string): Kind[] {
+  return label
+    .split(" overlapping ")
+    .map((word): Kind => KINDS[word.trim().toUpperCase()] ?? "other");
+}
+
+/** What people read of a label: `compute + communication`. */
+export function kindWords(label: string): string {
+  return kindsOf(label).join(" + ");
+}
+
 export function kernelTypes(frame: PanelFrame, theme: Theme): RowsContent | string {
   if (frame.rows === 0) return noteOf(frame) || "nothing to draw";
   const share = numbers(frame, "share");
   const sum = numbers(frame, "sum_ns");
-  const kinds = texts(frame, "kernel_type").map((label) =>
-    label.split(" overlapping ").map((word): Kind => KINDS[word.trim().toUpperCase()] ?? "other"),
-  );
+  const kinds = texts(frame, "kernel_type").map(kindsOf);
   const names = kinds.map((each) => each.join(" + "));
   return {
     title: "Kinds of GPU work",

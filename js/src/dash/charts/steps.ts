@@ -112,7 +112,7 @@ export function steps(frame: PanelFrame, theme: Theme): RowsContent | string {
       alone || phases.length < 2
         ? ""
         : "steps look even where ranks wait for each other: see the phases",
-      unmatched(frame),
+      unmatched(frame, []),
     ),
     finding: alone
       ? `median step ${formatDuration(usual[0]!)}`

@@ -3,6 +3,8 @@
 import { fill, h } from "../../app/dom";
 import { formatCount, formatDuration, formatShare } from "../../draw/format";
 import type { PanelFrame, Value } from "../types";
+import { causeWords } from "./idle";
+import { kindWords } from "./kernel_types";
 
 const MOST = 500;
 
@@ -35,7 +37,10 @@ function words(name: string): string {
 }
 
 function told(name: string, value: Value): string {
-  if (typeof value === "string") return value;
+  if (typeof value === "string") {
+    if (name === "idle_category") return causeWords(value);
+    return name === "kernel_type" ? kindWords(value) : value;
+  }
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (name.endsWith("_ns")) return formatDuration(value);
   if (name.endsWith("_share") || name === "share") return formatShare(value);

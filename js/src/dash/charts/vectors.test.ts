@@ -12,6 +12,7 @@ import { kernelDurations } from "./kernel_durations";
 import { kernelTypes } from "./kernel_types";
 import { overlap } from "./overlap";
 import { queue } from "./queue";
+import { fillTable } from "./table";
 import { steps } from "./steps";
 
 interface Expected {
@@ -107,4 +108,15 @@ test("every panel has vectors", () => {
   expect(new Set(CASES.map(({ panel }) => panel))).toEqual(
     new Set([...Object.keys(ROWS), "heatmap"]),
   );
+});
+
+test("tables have the words that charts have, and no constants", () => {
+  const el = document.createElement("div");
+  const columns = {
+    kernel_type: ["COMPUTATION overlapping COMMUNICATION"],
+    idle_category: ["host_data_loading"],
+  };
+  fillTable(el, { rows: 1, columns, attrs: {} });
+  const cells = [...el.querySelectorAll("td")].map((one) => one.textContent);
+  expect(cells).toEqual(["compute + communication", "host: data loading"]);
 });
