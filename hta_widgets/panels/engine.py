@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Hashable, Mapping
-from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -54,6 +53,7 @@ class PanelEngine:
         self.traces = traces.on(None)
         keep_for_pages()
         self._kept: OrderedDict[Hashable, pd.DataFrame] = OrderedDict()
+        self._told: Headline | None = None
         #: What is being made for pages.
         self._under_way: Recent[Any] = Recent()
 
@@ -79,7 +79,7 @@ class PanelEngine:
         """
         found = self._frame(panel, selection, top).copy()
         if panel in _MARKED:
-            found.attrs["late_ranks"] = self._headline.late_ranks
+            found.attrs["late_ranks"] = self._headline().late_ranks
         return found
 
     def analysis(self, name: str, selection: Selection | None = None) -> pd.DataFrame:
@@ -104,11 +104,12 @@ class PanelEngine:
 
     def headline(self) -> dict[str, Any]:
         """Return what matters most in the whole job, as the page takes it."""
-        return self._headline.to_json()
+        return self._headline().to_json()
 
-    @cached_property
     def _headline(self) -> Headline:
-        return headline(self.traces)
+        if self._told is None:
+            self._told = headline(self.traces)
+        return self._told
 
     def headline_by(self, deadline: Deadline) -> dict[str, Any] | None:
         """Go on with the headline until the deadline; None where there is more to do by then."""
