@@ -109,13 +109,15 @@ def axis_time(ns: float, step: float) -> str:
 
 
 def share(part: Number) -> str:
-    """``66 %``, ``2.8 %``, ``<1 %``; nothing known is ``–``, never ``0``."""
+    """``66 %``, ``2.8 %``, ``<1 %``, ``>99 %``; nothing known is ``–``, never ``0``."""
     if part is None or not _known(part):
         return UNKNOWN
     if part <= 0:
         return f"0{THIN}%"
     if part < 0.01:
         return f"<1{THIN}%"
+    if 0.995 <= part < 1:
+        return f">99{THIN}%"
     return f"{_fixed(part * 100, 0 if part >= 0.0995 else 1)}{THIN}%"
 
 

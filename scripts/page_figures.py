@@ -97,7 +97,8 @@ def _heatmap(panels: PanelEngine, metric: str, window: dict[str, int]) -> float:
     asked = {"op": "heatmap", "metric": metric, "bins": 10, "selection": None, **window}
     reply, values = panels.answer(asked)
     total = float(np.frombuffer(values or b"", "<f8").sum())
-    return total / max(sum(reply["attrs"]["span_ns"]), 1)
+    span = int(sum(reply["attrs"]["span_ns"]))
+    return total / max(span, 1)
 
 
 def _shares(parts: dict[Any, float]) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from hta_widgets import analysis
 from hta_widgets.analysis.stragglers import Judgement, judgement
-from hta_widgets.formats import THIN, count, duration, plural, share
+from hta_widgets.formats import count, duration, plural, share
 from hta_widgets.model import Selection, Trace, TraceSet
 from hta_widgets.model.clauses import Clauses
 from hta_widgets.model.intervals import total, union
@@ -143,11 +143,6 @@ def _span(times: RunTimes) -> str:
     return f"each rank's {_device(times)} span" if len(times.ranks) > 1 else "its span"
 
 
-def _part(part: float) -> str:
-    """Say a share, and not of nearly all that it is all."""
-    return f">99{THIN}%" if 0.995 <= part < 1 else share(part)
-
-
 def _over(over: float, whose: str) -> str:
     """Say how much more than `whose` something takes: as a share, or as a factor from 2 on."""
     return f"{1 + over:.1f} times {whose}" if over >= 1 else f"{share(over)} over {whose}"
@@ -248,7 +243,7 @@ def _exposed(late: LateRanks | None, times: RunTimes) -> Finding:
 def _idle(traces: TraceSet, times: RunTimes) -> Finding | None:
     if not times.idle_ns:
         return None
-    text = f"{_devices(times)} idle {_part(times.idle_ns / times.all_ns)} of {_span(times)}"
+    text = f"{_devices(times)} idle {share(times.idle_ns / times.all_ns)} of {_span(times)}"
     causes = {name: spent for name, spent in times.idle_by_cause.items() if spent > 0}
     on_host = {name: spent for name, spent in causes.items() if name.startswith("host_")}
     causes["host_wait"] = sum(on_host.values())
@@ -257,7 +252,7 @@ def _idle(traces: TraceSet, times: RunTimes) -> Finding | None:
     most = max(on_host, key=on_host.__getitem__, default="")
     if cause == "host_wait" and 2 * on_host[most] >= spent:
         cause, spent = most, on_host[most]
-    text += f"; for {_part(spent / times.idle_ns)} of that, {_IDLE[cause]}"
+    text += f"; for {share(spent / times.idle_ns)} of that, {_IDLE[cause]}"
     gaps = analysis.device_idle_gaps(traces, top=1)
     selection = Selection(ranks=tuple(times.ranks))
     if len(gaps):
@@ -279,6 +274,9 @@ def _kernel(traces: TraceSet, times: RunTimes) -> Finding | None:
     if most < LEAST_OF_WORK * work or most < LEAST_SHARE * times.all_ns:
         return None
     calls = int(frame.loc[frame["name"] == name, "count"].sum())
+    if calls == 1 and most == work:
+        # All work is one call: nothing stands out from it.
+        return None
     short = short_name(name)
     part = f"{share(most / work)} of {_device(times)} work"
     text = f"{short} takes {part}, in {plural(calls, 'call')}."
@@ -320,7 +318,7 @@ def _around(times: RunTimes) -> list[list[Piece]]:
     one = len(times.ranks) == 1
     whose, mean = ("The", "") if one else ("Each rank's", " on average")
     whole = f"{whose} {_device(times)} span is {duration(times.all_ns / len(times.ranks))}{mean}"
-    run = f"{_part(around)} of the run of {duration(times.run_ns)}"
+    run = f"{share(around)} of the run of {duration(times.run_ns)}"
     return [[f"{whole}: {run} lies before the first work or after the last."]]
 
 
@@ -351,7 +349,7 @@ def _without_device(traces: TraceSet, times: RunTimes) -> Iterator[Any]:
     if calls and spent >= LEAST_SHARE * all_ns:
         most = max(calls, key=calls.__getitem__)
         ours = "The host communicates" if len(filled) == 1 else "Hosts communicate"
-        text = f"{ours} {_part(spent / all_ns)} of the time, {duration(spent / len(filled))}{each}"
+        text = f"{ours} {share(spent / all_ns)} of the time, {duration(spent / len(filled))}{each}"
         text += (
             f", in {plural(sum(calls.values()), 'call')} of {'' if len(calls) == 1 else 'mostly '}"
         )
@@ -369,7 +367,7 @@ def _without_device(traces: TraceSet, times: RunTimes) -> Iterator[Any]:
     name = str(own.idxmax()) if len(own) and own.max() > 0 else ""
     spent, calls = _on_hosts(filled, name.__eq__)
     if calls and not _HOST_COMMUNICATION.match(name) and spent >= LEAST_SHARE * all_ns:
-        text = f"{name} takes {_part(spent / all_ns)} of the time on the host"
+        text = f"{name} takes {share(spent / all_ns)} of the time on the host"
         text += f", {duration(spent / len(filled))}{each}."
         selection = Selection(query=Clauses(names=(name,)).query)
         found.append(Finding("operator", spent / all_ns, [text], "Select this operator", selection))

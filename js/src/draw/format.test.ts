@@ -92,8 +92,8 @@ describe("the axis has the decimals that its step needs", () => {
 
 test("shares", () => {
   expect(
-    [0.66, 0.155, 0.0996, 0.028, 0.0099, 0.00001, 0, 1].map((x) => plain(formatShare(x))),
-  ).toEqual(["66 %", "16 %", "10 %", "2.8 %", "<1 %", "<1 %", "0 %", "100 %"]);
+    [0.66, 0.155, 0.0996, 0.028, 0.0099, 0.00001, 0, 1, 0.996].map((x) => plain(formatShare(x))),
+  ).toEqual(["66 %", "16 %", "10 %", "2.8 %", "<1 %", "<1 %", "0 %", "100 %", ">99 %"]);
   expect(formatShare(null)).toBe("–");
 });
 

@@ -74,6 +74,7 @@ export function formatShare(share: number | null): string {
   if (share === null || !Number.isFinite(share)) return UNKNOWN;
   if (share <= 0) return `0${THIN}%`;
   if (share < 0.01) return `<1${THIN}%`;
+  if (share >= 0.995 && share < 1) return `>99${THIN}%`;
   return `${(share * 100).toFixed(share >= 0.0995 ? 0 : 1)}${THIN}%`;
 }
 

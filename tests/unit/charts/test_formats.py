@@ -46,7 +46,7 @@ def test_units_are_parted_by_a_thin_space_and_groups_by_a_narrow_one():
 @pytest.mark.parametrize(
     ("part", "words"),
     [(0.66, "66 %"), (0.028, "2.8 %"), (0.001, "<1 %"), (0, "0 %"), (1, "100 %"), (math.nan, "–"),
-     (0.0995, "10 %"), (0.0994, "9.9 %")],
+     (0.0995, "10 %"), (0.0994, "9.9 %"), (0.996, ">99 %")],
 )  # fmt: skip
 def test_shares(part, words):
     assert plain(formats.share(part)) == words

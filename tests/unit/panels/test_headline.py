@@ -162,7 +162,7 @@ def test_a_device_without_work_at_either_end(tmp_path):
     found = headline(small.load(tmp_path, events))
     assert "idle" not in [one.kind for one in found.findings]
     assert said(small.load(tmp_path, events)) == (
-        "gemm takes 100 % of GPU work, in 1 call. The GPU span is 10.0 µs:"
+        "No single cause stands out: compute 100 %. The GPU span is 10.0 µs:"
         " 90 % of the run of 100 µs lies before the first work or after the last."
     )
 
