@@ -135,10 +135,11 @@ format: $(PYTHON_READY) $(NODE_READY) ## format both languages
 	@$(BIN)/ruff check --fix-only -q . ; $(BIN)/ruff format -q .
 	@npm run --silent format
 
-screenshots: $(PYTHON_READY) $(JS_BUILT) ## pictures of every view in screenshots/
+screenshots: $(PYTHON_READY) $(JS_BUILT) ## pictures of every view in screenshots/, those of README and docs in docs/img/
 	@scripts/system.sh browser
 	@$(BIN)/pytest tests/e2e -m screenshots
-	@ls -1 screenshots/*.png
+	@$(BIN)/python scripts/pictures.py
+	@ls -1 screenshots/*.png docs/img/*.png
 
 bench: $(PYTHON_READY) $(JS_BUILT) interop ## all benchmarks, and docs/performance.md; QUICK=1: a small try
 	@scripts/system.sh browser

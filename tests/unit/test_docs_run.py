@@ -5,11 +5,16 @@ import importlib.util
 import json
 import re
 import shutil
+from pathlib import Path
 
 import pytest
+from support.chart_reading import words_of
 
+import hta_widgets as hw
 from hta_widgets import analysis, taxonomy
 from hta_widgets.demo import write_demo
+from hta_widgets.panels import headline
+from hta_widgets.panels.finding import text_of
 
 PAGES = [
     "README.md",
@@ -64,6 +69,47 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(page, repo, job, tmp_path, m
             exec(compile("\n" * line + code, page, "exec"), names)
     finally:
         taxonomy.reset()
+
+
+@pytest.fixture(scope="module")
+def pictures(repo):
+    """What makes the pictures, and what they said when they were made."""
+    pytest.importorskip("playwright", reason="Playwright is not installed")
+    path = repo / "scripts/pictures.py"
+    spec = importlib.util.spec_from_file_location("pictures", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module, json.loads((repo / "docs/img/texts.json").read_text("utf-8"))
+
+
+def test_pictures_say_what_the_product_says_today(pictures, tmp_path):
+    """`make screenshots` makes them anew."""
+    made, texts = pictures
+    job, slower, byteps, mpi = made.jobs(tmp_path)
+    for traces, names in (
+        (job, ["dashboard", "dashboard_dark", "dashboard_rank_5", "dashboard_window"]),
+        (byteps, ["dashboard_byteps"]),
+        (mpi, ["dashboard_mpi"]),
+    ):
+        said = headline(traces)
+        more = " ".join(text_of(parts) for parts in said.sentences)
+        for name in names:
+            assert texts[name][:2] == [said.text, more], name
+    assert texts["diff"][0] == hw.TraceDiff(job, slower).findings[0].text
+    for name, chart in made.drawn_charts(job).items():
+        assert texts[name] == [words_of(chart)], name
+
+
+def test_pages_name_the_pictures_that_are_there(repo):
+    texts = json.loads((repo / "docs/img/texts.json").read_text("utf-8"))
+    pages = [repo / "README.md", *(repo / "docs").glob("*.md")]
+    named = {
+        Path(link).name
+        for page in pages
+        for link in re.findall(r"!\[[^]]*\]\(([^)]+)\)", page.read_text("utf-8"))
+    }
+    there = {path.name for path in (repo / "docs/img").iterdir()} - {"texts.json"}
+    assert named == there == {*(f"{name}.png" for name in texts), "performance.svg"}
 
 
 def test_every_analysis_has_its_words(repo):

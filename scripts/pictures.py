@@ -1,0 +1,144 @@
+"""Make the pictures of README and docs from today's product, and note what they say.
+
+    python scripts/pictures.py            # docs/img/*.png and docs/img/texts.json
+
+A test makes the same pages and compares what they say with ``texts.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
+
+import hta_widgets as hw
+from hta_widgets import analysis, charts
+from hta_widgets.demo import write_byteps_job, write_demo, write_mpi_job
+
+REPO = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(REPO / "tests"))
+
+from support.browser import CHROMIUM, FLAGS  # noqa: E402
+from support.chart_reading import words_of  # noqa: E402
+from support.dashboard import Dash  # noqa: E402
+
+#: What of a page is said in words: headlines, and the status lines of timelines.
+WORDS = ".hta-headline, .hta-status"
+
+
+def pictured(browser: Browser, work: Path) -> Iterator[tuple[str, Page, list[str]]]:
+    """Show each page that README and docs picture: its name, the page, and what it says."""
+    job, slower, byteps, mpi = jobs(work)
+
+    def opened(view: Any, width: int, height: int, theme: str = "light") -> Page:
+        size = {"width": width, "height": height}
+        page = browser.new_page(viewport=size, color_scheme=theme, reduced_motion="reduce")
+        page.goto(Path(view.save_html(work / "page.html")).as_uri())
+        return page
+
+    page = opened(hw.Dashboard(job), 1440, 1010)
+    yield "dashboard", page, words_on(page)
+    dash = Dash(page, job)
+    dash.click_bar("breakdown", 5)
+    yield "dashboard_rank_5", page, words_on(page)
+    dash.undo()
+    dash.drag_window(80e6, 90e6, down=-12)
+    yield "dashboard_window", page, words_on(page)
+    for name, view, *looks in (
+        ("dashboard_dark", hw.Dashboard(job), 1000, 900, "dark"),
+        ("dashboard_byteps", hw.Dashboard(byteps), 1100, 1180),
+        ("dashboard_mpi", hw.Dashboard(mpi), 1100, 1000),
+        ("timeline", hw.Timeline(job), 1440, 600),
+        ("collective", collective(job), 1240, 800),
+        ("diff", hw.TraceDiff(job, slower), 1100, 2000),
+    ):
+        page = opened(view, *looks)
+        yield name, page, words_on(page)
+    for name, figure in drawn_charts(job).items():
+        page = browser.new_page(viewport={"width": 800, "height": 60})
+        page.goto(Path(charts.to_html(figure, work / "chart.html")).as_uri())
+        page.wait_for_function("Bokeh.documents.length && Bokeh.documents[0].is_idle")
+        yield name, page, [words_of(figure)]
+
+
+def jobs(work: Path) -> list[hw.TraceSet]:
+    """Write and load the jobs that are pictured: two that the README makes, BytePS, MPI."""
+    write_demo(work / "demo-job", ranks=8, steps=5, seed=0)
+    changes = ["slow_operator", "extra_copy"]
+    write_demo(work / "slower-job", ranks=8, steps=5, seed=0, changes=changes)
+    write_byteps_job(work / "byteps-job", seed=0)
+    write_mpi_job(work / "mpi-job", seed=0)
+    names = ("demo-job", "slower-job", "byteps-job", "mpi-job")
+    return [hw.load(work / name, cache=False, progress=False) for name in names]
+
+
+def drawn_charts(job: hw.TraceSet) -> dict[str, Any]:
+    """Return the charts that docs picture, by the name of the picture."""
+    return {
+        "charts_collectives": charts.collectives(job, clock="fitted"),
+        "charts_rank_clusters": charts.rank_clusters(job),
+    }
+
+
+def collective(job: hw.TraceSet) -> hw.Timeline:
+    """Return a timeline around the longest wait of rank 3 in one step, which is selected."""
+    frame = analysis.collectives(job, window=("70ms", "100ms"))
+    frame = frame[frame["rank"] == 3]
+    longest = frame.loc[frame["wait_ns"].idxmax()]
+    timeline = hw.Timeline(job)
+    timeline.selected_event = (3, int(longest["id"]))
+    end_ns = int(longest["end_ns"])
+    timeline.zoom_to(end_ns - 5_000_000, end_ns + 5_000_000)
+    return timeline
+
+
+def words_on(page: Page) -> list[str]:
+    """Return what a page says once it no longer changes, line by line."""
+    page.mouse.move(2, 2)
+    page.evaluate("window.scrollTo(0, 0)")
+    page.locator(WORDS).first.wait_for(timeout=60_000)
+    before = b""
+    for _ in range(60):
+        page.wait_for_timeout(1_000)
+        now = page.screenshot()
+        if now == before and not page.get_by_text("Adding up").count():
+            break
+        before = now
+    texts = page.locator(WORDS).all_inner_texts()
+    lines = [line.strip() for text in texts for line in text.splitlines()]
+    return list(dict.fromkeys(line for line in lines if line not in ("", "Saved view")))
+
+
+def shoot(page: Page, path: Path) -> None:
+    """Write what is seen, in as many colours as it takes."""
+    if path.stem in ("timeline", "collective", "diff"):
+        # Without the page's foot, which says when it was saved.
+        page.locator(".hta-root").first.screenshot(path=path)
+    else:
+        page.screenshot(path=path, full_page=path.stem.startswith("charts"))
+    with Image.open(path) as picture:
+        few = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    few.save(path, optimize=True)
+
+
+def main(folder: Path) -> None:
+    """Write all pictures, and ``texts.json`` beside them."""
+    texts: dict[str, list[str]] = {}
+    with tempfile.TemporaryDirectory() as work, sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        for name, page, words in pictured(browser, Path(work)):
+            shoot(page, folder / f"{name}.png")
+            texts[name] = words
+        browser.close()
+    text = json.dumps(texts, indent=1, ensure_ascii=False)
+    (folder / "texts.json").write_text(f"{text}\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else REPO / "docs/img")
