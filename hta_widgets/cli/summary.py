@@ -10,7 +10,7 @@ import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.analysis.stragglers import judgement
-from hta_widgets.formats import duration, plural, share
+from hta_widgets.formats import UNKNOWN, count, duration, share
 from hta_widgets.model import TraceSet
 from hta_widgets.panels import PanelEngine, headline
 from hta_widgets.panels.finding import text_of
@@ -29,7 +29,6 @@ _COLUMNS = (
     ("exposed_communication_ns", "exposed comm", duration),
     ("exposed_wait_ns", "of it waiting", duration),
     ("idle_ns", "idle", duration),
-    ("score", "last at", share),
 )
 
 
@@ -108,7 +107,8 @@ def _rank_rows(ranks: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
         column for column in _COLUMNS if any(rank.get(column[0]) is not None for rank in ranks)
     ]
     titles = [title for _, title, _ in columns]
-    yield ["rank", "events", "start", "duration", *titles, "file"]
+    last = ["last at"] if any("score" in rank for rank in ranks) else []
+    yield ["rank", "events", "start", "duration", *titles, *last, "file"]
     for rank in ranks:
         yield [
             str(rank["rank"]),
@@ -116,8 +116,17 @@ def _rank_rows(ranks: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
             f"{rank['start_ns'] / 1e6:,.3f} ms",
             f"{(rank['end_ns'] - rank['start_ns']) / 1e6:,.3f} ms",
             *(words(rank.get(name)) for name, _, words in columns),
+            *[_last_at(rank, "/") for _ in last],
             rank["file"],
         ]
+
+
+def _last_at(rank: Mapping[str, Any], of: str) -> str:
+    """Say at how many of its collectives a rank is last."""
+    if "score" not in rank:
+        return UNKNOWN
+    number = round(rank["score"] * rank["collectives"])
+    return f"{count(number)}{of}{count(rank['collectives'])}"
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -132,9 +141,8 @@ def _straggler(rank: Mapping[str, Any], cause: str) -> str:
     if "score" not in rank:
         return f"{who}: it spends least time in MPI"
     return (
-        f"{who}{f' ({cause})' if cause else ''}: last at {share(rank['score'])} of"
-        f" {plural(rank['collectives'], 'collective')}; the others lose"
-        f" {share(rank['lost_share'])} of their time"
+        f"{who}{f' ({cause})' if cause else ''}: last at {_last_at(rank, ' of ')}"
+        f" collectives; the others lose {share(rank['lost_share'])} of their time"
     )
 
 

@@ -66,7 +66,9 @@ def test_summary_shows_headline_ranks_and_stragglers(job, capsys):
     assert [row[1] for row in table[1:]] == [f"{len(trace):,}" for trace in traces.values()]
     # Rank 2 of the demo job is slow: DEMO_truth.json.
     (line,) = [line for line in out.splitlines() if line.endswith("of their time")]
-    assert line.startswith("rank 2 is a straggler (slower kernels): last at 100")
+    late = hw.analysis.stragglers(traces).set_index("rank").loc[2]
+    last = f"{late.score * late.collectives:.0f} of {late.collectives} collectives"
+    assert line.startswith(f"rank 2 is a straggler (slower kernels): last at {last}; ")
 
 
 def test_summary_is_json_where_asked(job, capsys):
