@@ -62,10 +62,10 @@ export class AppSource extends FakeSource {
       if (op === "tiles") this.relabel(reply);
       if (op === "stats") {
         const mean = (key: string): number => {
-          const [sum, data] = [key, "data"].map((one) =>
+          const [sum, span] = [key, "span"].map((one) =>
             (reply.reply[one] as number[]).reduce((all, value) => all + value, 0),
           );
-          return (sum ?? 0) / Math.max(data ?? 1, 1);
+          return (sum ?? 0) / Math.max(span ?? 1, 1);
         };
         reply.reply.kinds = {
           compute: mean("compute"),

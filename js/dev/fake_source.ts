@@ -264,6 +264,7 @@ export class FakeSource implements Source {
         memory,
         idle,
         data,
+        span: data,
         kinds: {},
       },
       buffer: null,

@@ -11,7 +11,7 @@ test("the line says who is waited for, the legend what a hatch means", async () 
   await ready(view);
   await expect
     .poll(() => view.text(".hta-said"))
-    .toMatch(/2 ranks wait \d+ ms each \(\d+ %\) for rank 2\./);
+    .toMatch(/2 ranks wait \d+ ms each \(\d+ %\) on the stream for rank 2\./);
   const keys = [...view.root.querySelectorAll<HTMLElement>(".hta-key-only")];
   expect(keys.map((key) => key.textContent?.replace(/[\d<.\s\u2009]*%/, ""))).toEqual([
     "wait",
