@@ -3,7 +3,9 @@
 Demo jobs are written in pairs with seeds of their own: every time of the two runs differs, ranks
 included. Of each kind of pair the table says in how many of them exactly the injected changes are
 told, how many changes were missed, and how many names and headlines nothing was done for. Pairs of
-one step a side are those that tell least of the spread.
+one step a side are those that tell least of the spread. All jobs have Python functions and modules;
+in the second of each pair they stand on other lines, in another folder, under other numbers. And of
+pairs in which one rank is slow on one side only: in how many of them that rank alone is told.
 
     python diff_accuracy.py --first-seed 10000 --pairs 60
     python diff_accuracy.py --pairs 4                      # a quick try
@@ -11,6 +13,8 @@ one step a side are those that tell least of the spread.
 
 import argparse
 import itertools
+import json
+import re
 import tempfile
 import time
 from collections import Counter
@@ -27,6 +31,8 @@ from hta_widgets.demo.changes import CHANGES, ChangeName
 
 #: Ranks, steps and records per step of the jobs, in turns.
 SHAPES = list(itertools.product((2, 4), range(3, 9), (700, 1600)))
+#: The same of jobs with a slow rank on one side.
+SLOW_SHAPES = list(itertools.product((4, 8), range(3, 9), (700, 1600)))
 _SHOWN = 5  # mistakes of each kind
 KINDS: dict[str, tuple[ChangeName, ...]] = {
     "nothing": (),
@@ -45,6 +51,8 @@ class Score:
     missed: int = 0
     wrong: int = 0
     headlines: int = 0
+    slight: int = 0
+    ranks: int = 0
     examples: list[str] = field(default_factory=list)
 
     def add(self, both: diff.Comparison, expected: set[tuple[str, str]], where: str) -> None:
@@ -60,20 +68,70 @@ class Score:
         self.missed += len(expected - told)
         self.wrong += len(told - expected)
         self.headlines += len(said)
+        self.slight += beyond["slight"]
+        wrong = told_ranks(both)
+        self.ranks += len(wrong)
+        self.examples += [f"{where}: rank {rank}" for rank in wrong]
         self.examples += [f"{where}: missed {one}" for one in sorted(expected - told)]
         self.examples += [f"{where}: wrong {one}" for one in sorted(told - expected)]
         self.examples += [f"{where}: {kind}" for kind in said]
 
+    def add_slow(self, both: diff.Comparison, rank: int, where: str) -> None:
+        """Take in one pair with a rank that is slow on one side."""
+        told = told_ranks(both)
+        self.pairs += 1
+        self.injected += 1
+        self.exact += told == [rank]
+        self.missed += rank not in told
+        self.ranks += len(set(told) - {rank})
+        self.examples += [f"{where}: {told}"] * (told != [rank])
+
+
+def told_ranks(both: diff.Comparison) -> list[int]:
+    """Return the ranks that are told to keep the others waiting on one side."""
+    found = [one.text for one in diff.findings(both) if one.kind == "straggler"]
+    return [int(text.split()[1]) for text in found]
+
+
+def with_functions(path: Path, *, moved: bool) -> None:
+    """Put phases into Python functions and operators of layers into modules, in place."""
+    document = json.loads(path.read_text("utf-8"))
+    found: list[dict[str, object]] = []
+    modules: Counter[str] = Counter()
+    for event in document["traceEvents"]:
+        name, category = str(event["name"]), event.get("cat")
+        frame = ""
+        if category == "user_annotation" and not name.startswith(("nccl:", "ProfilerStep")):
+            line = 100 + len(name) + (7 + len(name)) * moved
+            frame = f"{'/opt/app/' * moved}train.py({line}): {re.sub('[^a-z]+', '_', name.lower())}"
+        elif category == "cpu_op" and name in ("aten::linear", "aten::layer_norm"):
+            frame = f"nn.Module: {name[6:]}_{modules[name] + 3 * moved}"
+            modules[name] += 1
+        if frame:
+            found.append(event | {"cat": "python_function", "name": frame, "args": {}})
+        found.append(event)
+    document["traceEvents"] = found
+    path.write_text(json.dumps(document), "utf-8")
+
 
 def job(
-    folder: Path, seed: int, shape: tuple[int, int, int], changes: tuple[ChangeName, ...]
+    folder: Path,
+    seed: int,
+    shape: tuple[int, int, int],
+    changes: tuple[ChangeName, ...],
+    *,
+    moved: bool = False,
+    straggler: int | None = 5,
 ) -> tuple[hw.TraceSet, set[tuple[str, str]]]:
     """Write and load one job; what was done to it."""
     ranks, steps, records = shape
     at = folder / f"seed-{seed}"
     truth = write_demo(
-        at, seed=seed, ranks=ranks, steps=steps, events_per_step=records, changes=changes
-    )
+        at, seed=seed, ranks=ranks, steps=steps, events_per_step=records, changes=changes,
+        straggler=straggler, format="json",
+    )  # fmt: skip
+    for path in at.glob("rank-*.json"):
+        with_functions(path, moved=moved)
     done = {(one["change"], one["name"]) for one in truth["changes"]}
     return hw.load(at, cache=False, progress=False), done
 
@@ -93,7 +151,7 @@ def measured(first_seed: int, pairs: int) -> dict[str, Score]:
         with tempfile.TemporaryDirectory() as folder:
             numbers = next(seeds), next(seeds)
             before, _ = job(Path(folder), numbers[0], shape, ())
-            after, done = job(Path(folder), numbers[1], shape, changes)
+            after, done = job(Path(folder), numbers[1], shape, changes, moved=True)
             where = f"{kind}, seeds {numbers[0]} and {numbers[1]}, {shape[0]} ranks × {shape[1]}"
             scores.setdefault(kind, Score()).add(diff.compare(before, after), done, where)
             numbered = before.events(columns=["step"])["step"].max()
@@ -110,18 +168,30 @@ def measured(first_seed: int, pairs: int) -> dict[str, Score]:
                 ranks = diff.compare(after.select(ranks=[0]), after.select(ranks=[shape[0] - 2]))
                 if shape[0] > 2:
                     scores.setdefault("two ranks of one run", Score()).add(ranks, set(), where)
+    for kind, slow in (("a rank becomes slow", 1), ("a slow rank is repaired", 0)):
+        for number in range(pairs):
+            shape = SLOW_SHAPES[number * 7 % len(SLOW_SHAPES)]
+            rank = number % shape[0]
+            with tempfile.TemporaryDirectory() as folder:
+                sides = [
+                    job(
+                        Path(folder), next(seeds), shape, (),
+                        moved=side == 1, straggler=rank if side == slow else None,
+                    )[0]
+                    for side in (0, 1)
+                ]  # fmt: skip
+                where = f"{kind}, rank {rank}, {shape[0]} ranks × {shape[1]}"
+                scores.setdefault(kind, Score()).add_slow(diff.compare(*sides), rank, where)
     return scores
 
 
 def table(scores: dict[str, Score]) -> str:
     """Markdown: one row a kind of pair."""
-    lines = [
-        "| done to the second run | pairs | exactly told | missed | names | headlines |",
-        "|---|---:|---:|---:|---:|---:|",
-    ]
+    columns = "done to the second run, pairs, exactly told, missed, names, headlines, slight, ranks"
+    lines = [f"| {columns.replace(', ', ' | ')} |", f"|---|{'---:|' * columns.count(',')}"]
     lines += [
         f"| {name} | {one.pairs} | {one.exact / one.pairs:.1%} | {one.missed} of {one.injected} "
-        f"| {one.wrong} | {one.headlines} |"
+        f"| {one.wrong} | {one.headlines} | {one.slight} | {one.ranks} |"
         for name, one in scores.items()
     ]
     return "\n".join(lines)

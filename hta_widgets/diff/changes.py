@@ -136,10 +136,8 @@ def _changes(diff: Comparison) -> pd.DataFrame:
     note = "nothing changed by more than noise"
     if steps(diff).attrs["is_significant"]:
         many = len(matches.ranks)
-        over = f", on the mean over {many} ranks; a single one may have" if many > 1 else ""
-        note = (
-            f"the steps did, but no operator or kernel by itself changed by more than noise{over}"
-        )
+        over = f" in the mean over {many} ranks" if many > 1 else ""
+        note = f"the steps changed, but no single operator or kernel by more than noise{over}"
     return _frame(found, tested, "" if found else note)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis import stragglers
+from hta_widgets.analysis.stragglers import stragglers
 from hta_widgets.formats import duration, share_delta
 from hta_widgets.model.derived import derived_once
 
@@ -64,7 +64,8 @@ def late_ranks(diff: Comparison) -> list[LateRank]:
     """Return the ranks that keep the others waiting on one side only, the most costly first.
 
     Who does is judged by `hta_widgets.analysis.stragglers`, within the steps that are compared; a
-    rank is told of whose cost at least halves or doubles, and which has one number on both sides.
+    rank is told of whose cost at least halves or doubles, and which has one number on both sides. A
+    single step on each side tells of none.
 
     Parameters
     ----------
@@ -75,7 +76,9 @@ def late_ranks(diff: Comparison) -> list[LateRank]:
     list of LateRank
     """
     shared = [before for before, after in diff.rank_pairs if before == after]
-    if diff.before.formats != {"kineto"} or not shared or not splits_communication(diff):
+    alone = diff.before.has_steps and diff.step_count == 1
+    formats = diff.before.formats | diff.after.formats
+    if alone or formats != {"kineto"} or not shared or not splits_communication(diff):
         return []
     judged = [_judged(side) for side in diff.sides]
     own, waits = _changes(diff, shared)
