@@ -44,7 +44,7 @@ describe("the view in words", () => {
     const job: Scene = { ...scene, range: [0, 824e6] };
     expect(text(viewWords(job.range, job, stats()))).toBe(
       "Whole job, 824 ms. GPUs compute 17 %, communicate 10 % (5.0 % exposed) " +
-        "and sit idle 77 % of each rank's GPU span.",
+        "and idle 77 % of each GPU span.",
     );
   });
 
@@ -55,7 +55,7 @@ describe("the view in words", () => {
       one,
       stats({ communication: [0, 0, 0], exposed: [0, 0, 0] }),
     );
-    expect(text(words)).toContain("The GPU computes 20 % and sits idle 74 % of the GPU's span.");
+    expect(text(words)).toContain("The GPU computes 20 % and idles 74 % of the GPU span.");
   });
 
   test("devices are called what their files call them", () => {

@@ -209,8 +209,8 @@ export function viewWords(
     );
   }
   const device = deviceWord(scene);
-  const whole = one ? `the ${device}'s span` : `each rank's ${device} span`;
-  words.push(` and ${one ? "sits" : "sit"} idle ${formatShare(shares.idle)} of ${whole}.`);
+  const whole = one ? `the ${device} span` : `each ${device} span`;
+  words.push(` and ${one ? "idles" : "idle"} ${formatShare(shares.idle)} of ${whole}.`);
   return words;
 }
 
