@@ -10,7 +10,7 @@ import pandas as pd
 from hta_widgets.model import Selection, TraceSet
 from hta_widgets.model.intervals import Intervals, intersect, subtract, total
 
-from .over_ranks import over_ranks
+from .over_ranks import over_ranks, prelaunched_note
 from .results import result
 from .scope import BUSY, Part, Window, count_kinds, parts
 
@@ -103,7 +103,9 @@ def temporal_breakdown(
             **{name: column[name] for name in rest},
         },
         matched=count_kinds(chosen),
-        note=without_work(chosen.ranks, working),
+        note="; ".join(
+            filter(None, [without_work(chosen.ranks, working), prelaunched_note(chosen)])
+        ),
     )
 
 

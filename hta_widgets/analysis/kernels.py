@@ -13,7 +13,7 @@ from hta_widgets.model import KINDS, Selection, TraceSet
 from hta_widgets.model.frames import dtype_of
 from hta_widgets.model.ordering import dense, group_order
 
-from .over_ranks import over_ranks
+from .over_ranks import over_ranks, prelaunched_note
 from .results import joined, result
 from .scope import BUSY, Part, Parts, Window, count_kinds, parts
 
@@ -116,7 +116,7 @@ def kernel_breakdown(
             "std_ns": kernels.std,
         },
         matched=count_kinds(chosen, kinds),
-        note="" if len(kernels.name) else _NOTHING,
+        note=prelaunched_note(chosen) if len(kernels.name) else _NOTHING,
     )
 
 
@@ -191,7 +191,7 @@ def kernel_duration_by_rank(
             "sum_ns": kernels.sum,
         },
         matched=count_kinds(chosen, kinds),
-        note="" if len(kernels.name) else _NOTHING,
+        note=prelaunched_note(chosen) if len(kernels.name) else _NOTHING,
     )
 
 

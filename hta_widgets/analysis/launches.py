@@ -13,7 +13,7 @@ from hta_widgets.model import KINDS, Pool, Selection, TraceSet
 from hta_widgets.model.frames import dtype_of
 from hta_widgets.model.ordering import stable_order
 
-from .over_ranks import over_ranks
+from .over_ranks import over_ranks, prelaunched_note
 from .results import categorical, common_codes, joined, result
 from .scope import BUSY, Part, Window, count_kinds, parts
 
@@ -101,7 +101,7 @@ def launch_stats(
             "kernel_id": column["kernel_id"],
         },
         matched={**count_kinds(chosen, kinds), "launched": len(column["rank"])},
-        note="" if len(column["rank"]) else _NOTHING,
+        note=prelaunched_note(chosen) if len(column["rank"]) else _NOTHING,
         unlaunched=unlaunched,
     )
 

@@ -18,7 +18,7 @@ from hta_widgets.model.table import Pool
 
 from .host_stack import nearest, nested_parents, of_name, operator_tree
 from .name_runs import Runs
-from .over_ranks import over_ranks
+from .over_ranks import over_ranks, prelaunched_note
 from .results import categorical, common_codes, joined, result
 from .scope import BUSY, Part, count_kinds, parts
 
@@ -112,7 +112,9 @@ def operator_kernels(
     return result(
         whole,
         matched={**count_kinds(chosen), "below_operator": len(whole["rank"])},
-        note="" if len(whole["rank"]) else f"no device work was launched by {wanted}",
+        note=prelaunched_note(chosen)
+        if len(whole["rank"])
+        else f"no device work was launched by {wanted}",
     )
 
 

@@ -17,7 +17,7 @@ from hta_widgets.model.turns import rest
 
 from .host_stack import Forest, OperatorTree, covered_by_children, forest_of, operator_tree
 from .operator_groups import Groups, call_stacks, input_shapes, names_of
-from .over_ranks import over_ranks
+from .over_ranks import over_ranks, prelaunched_note
 from .results import joined, result
 from .scope import BUSY, Part, narrowed, parts
 
@@ -104,7 +104,8 @@ def operators(
     keys = ["name"] + ["input_shapes"] * group_by_shape + ["call_stack"] * group_by_stack
     window_ns = chosen.start_ns, chosen.end_ns
     find = partial(_within_window, keys=keys, annotations=annotations)
-    return _frame(list(over_ranks(parts(traces, lasting), find, window_ns)), keys)
+    found = list(over_ranks(parts(traces, lasting), find, window_ns))
+    return _frame(found, keys, prelaunched_note(parts(traces, chosen)))
 
 
 def _within_window(
@@ -270,7 +271,7 @@ def _in_window(part: Part, rows: Rows) -> npt.NDArray[np.bool_]:
     return inside
 
 
-def _frame(found: list[_Found], keys: list[str]) -> pd.DataFrame:
+def _frame(found: list[_Found], keys: list[str], note: str) -> pd.DataFrame:
     measures = {key: joined([one.measures[key] for one in found]) for key in _MEASURES}
     rank = np.repeat(
         np.array([one.rank for one in found], dtype=np.int64),
@@ -297,7 +298,7 @@ def _frame(found: list[_Found], keys: list[str]) -> pd.DataFrame:
             "device_work": sum(one.work for one in found),
             "linked": sum(one.linked for one in found),
         },
-        note="" if len(rank) else _why_none(found),
+        note=note if len(rank) else _why_none(found),
         device_ns=sum(one.device_ns for one in found),
         unattributed=unattributed,
     )

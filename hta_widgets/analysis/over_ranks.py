@@ -13,9 +13,9 @@ from hta_widgets.executors import Closed, result_of, submit, workers_of
 from hta_widgets.model import Selection, Trace, TraceSet
 from hta_widgets.model.keeping import walked
 
-from .scope import Ints, Parts, part_of
+from .scope import Ints, Part, Parts, part_of
 
-__all__ = ["over_ranks"]
+__all__ = ["over_ranks", "prelaunched_note"]
 
 T = TypeVar("T")
 
@@ -64,6 +64,26 @@ def over_ranks(
         yield from _elsewhere(executor, traces, parts, function, args, each)
     else:
         yield from _here(traces, parts, function, args, each)
+
+
+def prelaunched_note(chosen: Parts) -> str:
+    """Say how much of the selected device work was launched before recording began."""
+    counts = np.array(list(over_ranks(chosen, _prelaunched)), dtype=np.int64).reshape(-1, 3)
+    count, early_ns, all_ns = counts.sum(axis=0).tolist()
+    if not count:
+        return ""
+    share = int(100 * early_ns / max(all_ns, 1) + 0.5)
+    return (
+        f"{count} of the device events, {share} % of their time, were launched before recording"
+        ' began; the query "prelaunched == False" leaves them out'
+    )
+
+
+def _prelaunched(part: Part) -> tuple[int, int, int]:
+    """Return how many selected device events are, how long they last, and how long all do."""
+    rows = part.busy_rows()
+    dur_ns, mine = part.durations(rows), part.trace.prelaunched[rows]
+    return int(mine.sum()), int(dur_ns[mine].sum()), int(dur_ns.sum())
 
 
 def _here(

@@ -11,7 +11,7 @@ import pandas as pd
 from hta_widgets.errors import TraceError
 from hta_widgets.formats import Time
 
-from .frames import event_frame, events_of, run_query
+from .frames import EVENT_COLUMNS, columns_in, event_frame, events_of, run_query
 from .selection import Selection, as_ranks
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ def chosen_events(
     if query is not None:
         nothing = events_of([])
         for trace in list(traces.values())[:1]:
-            nothing = event_frame(trace, slice(0, 0))
+            columns = dict.fromkeys((*EVENT_COLUMNS, *columns_in(query)))
+            nothing = event_frame(trace, slice(0, 0), columns)
             nothing.insert(0, "rank", trace.rank)
         run_query(nothing, query)
     return Selection(

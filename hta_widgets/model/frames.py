@@ -47,6 +47,8 @@ EVENT_COLUMNS: tuple[str, ...] = (
     "step",
     "phase",
 )
+#: And those that can be asked for besides, in queries as well.
+_ON_DEMAND = ("prelaunched",)
 
 _PHASES = ("X", "B")
 _STRINGS = ("name", "category", "kind", "track", "pid", "tid", "phase")
@@ -75,6 +77,8 @@ def _plain(trace: Trace, column: str, rows: Rows) -> npt.NDArray[Any]:
         return table.start_ns[rows] + trace.shift_ns
     if column == "parent":
         return table.parent[rows].astype(np.int64)
+    if column == "prelaunched":
+        return trace.prelaunched[rows]
     values: npt.NDArray[Any] = getattr(table, column)[rows]
     return values
 
@@ -130,11 +134,12 @@ def _checked(columns: Iterable[str] | None, extra: Collection[str] = ()) -> list
     if columns is None:
         return list(EVENT_COLUMNS)
     asked = [columns] if isinstance(columns, str) else list(columns)
-    unknown = [name for name in asked if name not in EVENT_COLUMNS and name not in extra]
+    known = (*extra, *EVENT_COLUMNS, *_ON_DEMAND)
+    unknown = [name for name in asked if name not in known]
     if unknown:
         raise TraceError(
             f"events have no column {', '.join(map(repr, unknown))}",
-            remedy=f"The columns are {', '.join((*extra, *EVENT_COLUMNS))}.",
+            remedy=f"The columns are {', '.join(known)}.",
         )
     return asked
 
@@ -202,7 +207,8 @@ def side_frame(data: dict[str, Any]) -> pd.DataFrame:
 def columns_in(query: str) -> list[str]:
     """Return the event columns that a query can touch: those that it mentions as words."""
     words = set(re.findall(r"[A-Za-z_]\w*", query))
-    return [column for column in EVENT_COLUMNS if column in words] or ["start_ns"]
+    columns = (*EVENT_COLUMNS, *_ON_DEMAND)
+    return [column for column in columns if column in words] or ["start_ns"]
 
 
 def run_query(frame: pd.DataFrame, query: str) -> npt.NDArray[np.bool_]:
@@ -232,6 +238,6 @@ def run_query(frame: pd.DataFrame, query: str) -> npt.NDArray[np.bool_]:
 def _bad_query(query: str, reason: str) -> TraceError:
     return TraceError(
         f"the query {query!r} does not work on events ({reason})",
-        remedy=f"The columns are rank, {', '.join(EVENT_COLUMNS)}; "
+        remedy=f"The columns are rank, {', '.join((*EVENT_COLUMNS, *_ON_DEMAND))}; "
         "for example: kind == 'communication' and dur_ns > 1_000_000.",
     )

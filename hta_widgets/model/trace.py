@@ -15,10 +15,11 @@ import pandas as pd
 from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
 
-from .derived import derived_once
+from .derived import derived_by_rules, derived_once
 from .frames import dtype_of, event_frame, side_frame
 from .rank_scope import part_in
 from .table import (
+    KINDS,
     AsyncTable,
     CopyTable,
     CounterTable,
@@ -124,6 +125,29 @@ class Trace:
             launches = flows.kind == flows.kinds.index("launch")
             call[flows.target[launches]] = flows.source[launches]
         return call
+
+    @property
+    @derived_by_rules("prelaunched")
+    def prelaunched(self) -> npt.NDArray[np.bool_]:
+        """Which device work was launched before recording began.
+
+        It has no launch in the file, and starts before all work of its stream that has one; where
+        the stream has none, before all of the rank's. Nothing is told where the file has no
+        launches at all.
+        """
+        table = self.table
+        found = np.zeros(len(self), dtype=bool)
+        work = np.flatnonzero((table.stream >= 0) & (table.kind <= KINDS.index("memory")))
+        launched = work[self.launch_of[work] >= 0]
+        if len(launched) in (0, len(work)):
+            return found
+        latest = np.iinfo(np.int64).max
+        first = np.full(len(table.tracks), latest)
+        np.minimum.at(first, table.track[launched], table.start_ns[launched])
+        first[first == latest] = first.min()
+        found[work] = table.start_ns[work] < first[table.track[work]]
+        found[launched] = False
+        return found
 
     @property
     def in_file(self) -> bool:

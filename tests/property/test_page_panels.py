@@ -187,9 +187,11 @@ def test_a_reopened_window(tmp_path, saved):
         hw.export_trace(whole, tmp_path / "part.json.gz", window)
         traces = hw.load(tmp_path / "part.json.gz", progress=False, cache=False)
         pair = Pair(traces, saved(TileEngine(traces)))
-        pair.same(EVERYTHING)
+        said = str(pair.same(EVERYTHING)["breakdown"]["attrs"].get("note"))
+        assert ("were launched before" in said) == (start > 0), said
         pair.same({**EVERYTHING, "start_ns": pair.low, "end_ns": traces.span_ns[0] + 5_000_000})
         pair.same({**EVERYTHING, "query": "kind in ['compute']"})
+        pair.same({**EVERYTHING, "query": "prelaunched == False"})
         pair.same_heatmap("idle", EVERYTHING, *traces.span_ns)
 
 

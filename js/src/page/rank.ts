@@ -224,6 +224,33 @@ export class Rank {
     return order.slice(first[at], first[at + 1]);
   }
 
+  /** 1 where device work was launched before recording began; as `Trace.prelaunched`. */
+  prelaunched(): Uint8Array {
+    return this.once("prelaunched", () => {
+      const { start, lane } = this.events;
+      const [streams, launches] = [this.streams(), this.launches()];
+      const found = new Uint8Array(start.length);
+      const work = positions(
+        start.length,
+        (row) => streams[row]! >= 0 && this.kindOf(this.events, row) <= MEMORY,
+      );
+      const first = new Map<TrackHeader | null, number>();
+      let earliest = Infinity;
+      for (const row of work) {
+        if (launches[row]! < 0) continue;
+        const track = this.trackAt(lane[row]!);
+        if (!first.has(track)) first.set(track, start[row]!);
+        earliest = Math.min(earliest, start[row]!);
+      }
+      if (earliest === Infinity) return found;
+      for (const row of work) {
+        const until = first.get(this.trackAt(lane[row]!)) ?? earliest;
+        if (launches[row]! < 0 && start[row]! < until) found[row] = 1;
+      }
+      return found;
+    });
+  }
+
   /** First start and last end of the work on the device; null for none. */
   workEdges(): [number, number] | null {
     const { start, dur } = this.events;

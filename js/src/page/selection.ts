@@ -100,6 +100,10 @@ export function eventColumns(rank: Rank, names: Names): ColumnOf {
         return valuesOf(rank.streams());
       case "correlation":
         return valuesOf(rank.correlations());
+      case "prelaunched": {
+        const early = rank.prelaunched();
+        return (row) => early[row] === 1;
+      }
       case "step":
         return valuesOf(rank.steps());
       default:

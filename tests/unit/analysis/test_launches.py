@@ -3,6 +3,7 @@
 import pytest
 from support.small import NCCL, call, copy, event, kernel, load, nccl
 
+from hta_widgets import analysis
 from hta_widgets.analysis import launch_outliers, launch_stats
 
 COLUMNS = [
@@ -115,3 +116,41 @@ def test_nothing_launched_is_an_empty_frame_with_a_reason(tmp_path):
     assert list(launch_stats(host).columns) == COLUMNS
     quiet = load(tmp_path, [call(0, 10, 1), kernel(20, 90, launch=1)])
     assert launch_outliers(quiet).attrs["note"] == "no launch stands out"
+
+
+#: Two kernels whose calls lie before the file's start, and one without a launch later on.
+PRELAUNCHED = [
+    kernel(0, 200),
+    kernel(200, 300),
+    kernel(250, 350, stream=9),
+    call(10, 20, 1),
+    kernel(400, 900, launch=1),
+    kernel(950, 1050),
+]
+SAYS = (
+    "3 of the device events, 40 % of their time, were launched before recording began;"
+    ' the query "prelaunched == False" leaves them out'
+)
+
+
+def test_work_launched_before_recording_began_is_said_and_can_be_left_out(tmp_path):
+    traces = load(tmp_path, PRELAUNCHED)
+    assert traces[0].events[traces[0].prelaunched].dur_ns.tolist() == [200, 100, 100]
+    for analyse in (
+        analysis.temporal_breakdown,
+        analysis.kernel_breakdown,
+        analysis.operators,
+        analysis.launch_stats,
+    ):
+        assert analyse(traces).attrs["note"] == SAYS
+        rest = analyse(traces, selection="prelaunched == False")
+        assert "launched before" not in rest.attrs.get("note", "")
+    rest = analysis.kernel_breakdown(traces, selection="prelaunched == False")
+    assert rest.sum_ns.tolist() == [600]
+    assert analysis.temporal_breakdown(traces, window=(300, 400)).attrs["note"].startswith("1 of")
+
+
+def test_files_without_launches_tell_nothing_of_them(tmp_path):
+    traces = load(tmp_path, [kernel(0, 200), kernel(300, 400)])
+    assert not traces[0].prelaunched.any()
+    assert "note" not in analysis.temporal_breakdown(traces).attrs

@@ -63,6 +63,42 @@ export function spanOf(part: Part): [start: number, end: number] | null {
   return start < end || workOf(busyTimes(part)) > 0 ? [start, end] : null;
 }
 
+/** How much of the chosen device work was launched before recording began; in Python's words. */
+export function prelaunchedNote(parts: readonly Part[]): string {
+  let [count, earlyTime, time] = [0, 0, 0];
+  for (const part of parts) {
+    const own = part.rank.once("prelaunched", part, () => prelaunched(part));
+    count += own[0];
+    earlyTime += own[1];
+    time += own[2];
+  }
+  if (count === 0) return "";
+  const share = Math.floor((100 * earlyTime) / Math.max(time, 1) + 0.5);
+  return (
+    `${count} of the device events, ${share} % of their time, were launched before recording` +
+    ' began; the query "prelaunched == False" leaves them out'
+  );
+}
+
+function prelaunched(part: Part): [count: number, early: number, all: number] {
+  const { rank, mask, low, high } = part;
+  const early = rank.rank.prelaunched();
+  const { work } = rank;
+  const found: [number, number, number] = [0, 0, 0];
+  const [first, last] = around(work, part);
+  for (let i = first; i < last; i += 1) {
+    const row = work.row[i]!;
+    const [start, end] = [work.start[i]!, work.end[i]!];
+    if ((mask !== null && mask[row] === 0) || !overlaps(start, end, low)) continue;
+    const dur = Math.min(end, high) - Math.max(start, low);
+    found[2] += dur;
+    if (early[row] === 0) continue;
+    found[0] += 1;
+    found[1] += dur;
+  }
+  return found;
+}
+
 /** How many members are device work. */
 export function workOf({ counts }: BusyTimes): number {
   return counts[0] + counts[1] + counts[2];

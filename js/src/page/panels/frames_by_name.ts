@@ -2,6 +2,7 @@
 
 import type { PanelFrame } from "../../dash/types";
 import type { Names } from "../names";
+import { prelaunchedNote } from "./busy_times";
 import { countsOfKinds, kernelSums, waitsByName } from "./by_name";
 import { type Columns, frameOf } from "./frames_by_rank";
 import { matchedKinds, NO_KERNELS } from "./notes";
@@ -113,7 +114,7 @@ function aboutKernels(
       (count, kind) => (counts[kind] = counts[kind]! + count),
     );
   }
-  const note = counts.some((count) => count > 0) ? "" : NO_KERNELS;
+  const note = counts.some((count) => count > 0) ? prelaunchedNote(parts) : NO_KERNELS;
   return frameOf(columns, { matched: matchedKinds(counts), ...attrs }, note);
 }
 
@@ -175,7 +176,11 @@ export function operators(parts: readonly Part[], names: Names, top: number): Pa
   const note = any
     ? "no operators are selected"
     : "no operators: no host events of category cpu_op or operator";
-  return frameOf(columns, { matched, total: all.length }, all.length > 0 ? "" : note);
+  return frameOf(
+    columns,
+    { matched, total: all.length },
+    all.length > 0 ? prelaunchedNote(parts) : note,
+  );
 }
 
 /** The first of the least values. */

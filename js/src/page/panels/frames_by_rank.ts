@@ -3,7 +3,7 @@
 import type { PanelFrame, Value } from "../../dash/types";
 import type { PhasesHeader } from "../document";
 import { CAUSES } from "../../dash/charts/idle";
-import { busyTimes, exactly, overlap, spanOf } from "./busy_times";
+import { busyTimes, exactly, overlap, prelaunchedNote, spanOf } from "./busy_times";
 import { idle } from "./idle";
 import {
   matchedKinds,
@@ -88,7 +88,8 @@ export function breakdown(parts: readonly Part[]): PanelFrame {
     });
   }
   const attrs = { matched: matchedKinds(countsOf(parts)), missing_ranks: without };
-  return frameOf(columns, attrs, withoutWork(numbersOf(parts), without));
+  const notes = [withoutWork(numbersOf(parts), without), prelaunchedNote(parts)];
+  return frameOf(columns, attrs, notes.filter((note) => note !== "").join("; "));
 }
 
 export function overlaps(parts: readonly Part[]): PanelFrame {
