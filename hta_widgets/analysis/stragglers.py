@@ -45,6 +45,7 @@ Floats = npt.NDArray[np.float64]
 # Healthy ranks differ by a few percent; these tell more than that from noise.
 _COSTLY = 0.05  # of the others' time, on average over many steps
 _OF_TWO = 1.5  # times that for two ranks, of which each is the other's only measure
+_BY_CHANCE = 12.0  # over ranks times steps squared: what more is asked of few of them
 _STEADY = 0.8  # of what is costly, in the median step
 _STAND_OUT = 2.0  # times the typical other rank
 _STALL = 0.25  # of a step: one such step is more than noise
@@ -80,12 +81,13 @@ def stragglers(
     The measure is time lost: waits of the others in which they compute nothing, as a share of
     their time, per step. A rank is a consistent straggler if it costs them 5 % on average over
     many steps, nearly as much in the median step, and twice what the typical rank does. Of few
-    steps more is asked (5 % times 1 + 1 / steps), and half as much again of two ranks, of which
-    each is the other's only measure. A rank is an occasional straggler if it stalls them for a
-    quarter of a step's time in some steps. Lateness that a rank inherits by waiting in another
-    group, such as for its neighbour in tensor parallelism, is not counted against it. Of ranks of
-    which a group lacks files, and of ranks with fewer than four collectives, none is a straggler:
-    the one that all wait for may be missing, and chance says most.
+    steps and ranks more is asked, 5 % times 1 + 1 / steps + 12 / (ranks · steps²), and half as
+    much again of two ranks, of which each is the other's only measure. A rank is an occasional
+    straggler if it stalls them for a quarter of a step's time in some steps. Lateness that a rank
+    inherits by waiting in another group, such as for its neighbour in tensor parallelism, is not
+    counted against it. Of ranks of which a group lacks files, and of ranks with fewer than four
+    collectives, none is a straggler: the one that all wait for may be missing, and chance says
+    most.
 
     The cause is what took longer than on the other ranks (median) between the previous collective
     of the group and the arrival: kernels, which are slower or more; waiting in other collectives;
@@ -153,7 +155,7 @@ def stragglers(
     excess = {part: _excess(work, part, count) for part in PARTS}
     shares, raw = step_shares(work, count)
     lacking = np.array(match.lacking, dtype=bool)
-    pattern, raw_pattern = _patterns(shares), _patterns(raw)
+    pattern, raw_pattern = _patterns(shares), _patterns(raw, sure=False)
     # Who comes last of those loaded may have waited for one that is not.
     unsure = lacking | (taken < _LEAST_COLLECTIVES)
     pattern[unsure] = raw_pattern[unsure] = ""
@@ -321,8 +323,8 @@ def judgement(traces: TraceSet) -> Judgement:
 def mpi_stragglers(traces: TraceSet) -> set[tuple[str, int]]:
     """Return job and MPI rank of those that the others wait for.
 
-    Time lines tell who comes last to which call: `stragglers` judges them. Of profiles it is
-    `mpi_imbalance`, by the time in MPI.
+    Where `stragglers` names ranks of a job's time line it is they, else whom `mpi_imbalance` names,
+    by the time in MPI.
     """
     jobs = mpi_jobs(traces.values())
     if not jobs:
@@ -334,9 +336,9 @@ def mpi_stragglers(traces: TraceSet) -> set[tuple[str, int]]:
     for name, rank in uneven.loc[uneven["is_straggler"], ["job", "straggler_rank"]].to_numpy():
         found.add((str(name), int(rank)))
     for job in jobs:
-        if len(job.lines) > 1:
-            found = {one for one in found if one[0] != job.name}
-            found |= {(job.name, int(o.stated_rank or 0)) for o in job.lines if o.rank in keys}
+        named = {(job.name, int(o.stated_rank or 0)) for o in job.lines if o.rank in keys}
+        if named:
+            found = {one for one in found if one[0] != job.name} | named
     return found
 
 
@@ -378,8 +380,11 @@ def _waited_at(work: ImposedWaits, collectives: Ints) -> int:
 # --- whether a rank is one ------------------------------------------------------------------------
 
 
-def _patterns(shares: Floats) -> npt.NDArray[np.object_]:
-    """Return for each rank whether it is a straggler: consistent, occasional, or "" for none."""
+def _patterns(shares: Floats, *, sure: bool = True) -> npt.NDArray[np.object_]:
+    """Return for each rank whether it is a straggler: consistent, occasional, or "" for none.
+
+    `sure`: of one or two steps so much is asked that it is hardly by chance.
+    """
     count = shares.shape[1]
     found = np.full(count, "", dtype=object)
     mean = mean_share(shares)
@@ -389,8 +394,9 @@ def _patterns(shares: Floats) -> npt.NDArray[np.object_]:
         others = others[~np.isnan(others)]
         if not len(own) or not len(others) or mean[rank] < _STAND_OUT * np.median(others):
             continue
-        # The fewer the steps, the more chance makes of them.
-        bar = _COSTLY * (1 + 1 / len(own)) * (_OF_TWO if count == 2 else 1.0)
+        # The fewer the steps and ranks, the more often one of them is slowest by chance.
+        few = 1 / len(own) + (_BY_CHANCE / (len(others) + 1) / len(own) ** 2 if sure else 0.0)
+        bar = _COSTLY * (1 + few) * (_OF_TWO if count == 2 else 1.0)
         if mean[rank] >= bar and np.median(own) >= _STEADY * bar:
             found[rank] = "consistent"
         elif mean[rank] >= _WORTH_NAMING and own.max() >= _STALL:

@@ -10,6 +10,7 @@ from support.page_engine import NO_STATE as STATE
 from support.random_job import NAMES, write_job
 
 import hta_widgets as hw
+from hta_widgets.demo import write_demo
 from hta_widgets.tiles import TileEngine, unpack
 
 JOBS = {"two ranks": 1, "many overlaps": 2, "three ranks": 3, "host only": 4, "no host": 5}
@@ -153,6 +154,16 @@ def same_collectives(pair, kernel, rng, ranks):
             reply = pair.same("collective", rank=rank, id=int(row))
             matched += reply is not None and reply["collective"] is not None
     return matched
+
+
+def test_both_engines_name_whom_the_analysis_names(tmp_path, saved):
+    write_demo(
+        tmp_path, ranks=4, steps=3, straggler=2, factor=1.5, tensor_ranks=1, events_per_step=400
+    )
+    kernel = load(tmp_path)
+    pair, (low, high) = Pair(kernel, saved(kernel)), kernel.scene()["range"]
+    assert pair.same("lateness", start=low, end=high)["late"] == [2]
+    assert pair.same("lateness", start=low, end=low + 1)["late"] == []
 
 
 @pytest.mark.parametrize("seed", range(11, 17))

@@ -45,7 +45,7 @@ export class Headline {
             "button",
             {
               type: "button",
-              class: `hta-rank-link${piece.fact === true ? " hta-fact" : ""}`,
+              class: `hta-rank-link${piece.fact === true ? " hta-rank-fact" : ""}`,
               title: `Select rank ${piece.rank}`,
               on: {
                 click: (event: MouseEvent) =>

@@ -2,7 +2,10 @@
 
 import hta_widgets as hw
 from hta_widgets.demo import write_mpi_job
+from hta_widgets.model import Selection
+from hta_widgets.panels import PanelEngine, headline
 from hta_widgets.tiles import TileEngine
+from hta_widgets.tiles.protocol import unpack
 
 
 def test_calls_are_communication_and_profiles_beside_them_have_no_rows(tmp_path):
@@ -21,6 +24,14 @@ def test_calls_are_communication_and_profiles_beside_them_have_no_rows(tmp_path)
     found, _ = engine.answer({"op": "lateness", "start": start, "end": end})
     imposed = dict(zip(found["ranks"], found["imposed"], strict=True))
     assert max(imposed, key=imposed.get) == truth["slow_rank"]
+    # Headline, red row and table of ranks name the same one; what costs most in the strip is its.
+    assert found["late"] == [truth["slow_rank"]]
+    assert str(headline(traces)).startswith("Rank 2 spends least time in MPI")
+    table = PanelEngine(traces).frame("mpi_ranks", Selection())
+    assert table["rank"][table["is_straggler"]].tolist() == [2]
+    reply, buffer = engine.answer({"op": "ribbon", "start": start, "end": end, "bins": 1})
+    columns = unpack(reply["columns"], buffer)
+    assert columns["job_rank"].tolist() == [2]
     texts = hw.load(sorted((tmp_path / "job").glob("mpi_profile*")), cache=False, progress=False)
     alone = TileEngine(texts).scene()
     assert len(alone["ranks"]) == 4

@@ -1,0 +1,90 @@
+"""Count how often healthy ranks are called stragglers, and how often the slow one is not.
+
+Demo jobs of 4 to 64 ranks are written, each with a seed of its own: as many healthy ones as ones in
+which a rank drawn by the seed is slower by 25 to 50 %. Counted are jobs whose red rows, as the
+timeline is told them, are not those of the truth, and ranks that the headline names besides.
+
+    nice python stragglers.py --jobs 200
+    python stragglers.py --jobs 5                          # a quick try
+"""
+
+import argparse
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from _harness import describe, machine, save
+
+import hta_widgets as hw
+from hta_widgets.analysis.stragglers import judgement
+from hta_widgets.demo import write_demo
+from hta_widgets.panels import headline
+from hta_widgets.tiles import TileEngine
+
+RANKS = (4, 4, 8, 8, 8, 16, 16, 32, 64)
+STEPS = (3, 5, 8)
+FACTORS = (1.25, 1.5)
+_RECORDS = 500  # of a rank and step: a small model
+
+
+def told(folder: Path, seed: int, *, slow: bool) -> dict[str, object]:
+    """Write a job, and return what is true of it and what is told."""
+    rng = np.random.default_rng([seed, 9])
+    ranks, steps = int(rng.choice(RANKS)), int(rng.choice(STEPS))
+    rank = int(rng.integers(ranks)) if slow else None
+    factor = round(float(rng.uniform(*FACTORS)), 2)
+    strided, tensor = bool(rng.integers(2)), int(rng.choice((1, 2)))
+    write_demo(
+        folder, ranks=ranks, steps=steps, seed=seed, straggler=rank, factor=factor, format="json",
+        events_per_step=_RECORDS, strided=strided and tensor > 1, tensor_ranks=tensor,
+    )  # fmt: skip
+    traces = hw.load(folder, cache=False, progress=False)
+    engine = TileEngine(traces)
+    start, end = engine.scene()["range"]
+    found = headline(traces)
+    pieces = [part for parts in (found.text_parts, *found.sentences) for part in parts]
+    return {
+        "seed": seed, "ranks": ranks, "steps": steps, "tensor_ranks": tensor, "strided": strided,
+        "factor": factor if slow else 1.0,
+        "truth": [] if rank is None else [rank],
+        "red": engine.answer({"op": "lateness", "start": start, "end": end})[0]["late"],
+        "judged": judgement(traces).stragglers,
+        "named": sorted({p["rank"] for p in pieces if isinstance(p, dict) and "fact" not in p}),
+        "facts": sorted({p["rank"] for p in pieces if isinstance(p, dict) and "fact" in p}),
+    }  # fmt: skip
+
+
+def main() -> None:
+    """Count over jobs, and print what was wrong."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=200, help="of either kind (200)")
+    parser.add_argument("--first-seed", type=int, default=0)
+    options = parser.parse_args()
+    begin, found, counts = time.perf_counter(), [], Counter()
+    for slow in (False, True):
+        kind = "slow" if slow else "healthy"
+        for seed in range(options.first_seed, options.first_seed + options.jobs):
+            with tempfile.TemporaryDirectory() as folder:
+                one = told(Path(folder) / "job", seed, slow=slow)
+            found.append(one)
+            counts[kind, "jobs"] += 1
+            counts[kind, "right rows"] += one["red"] == one["truth"]
+            counts[kind, "red rows"] += len(one["red"])
+            counts[kind, "right headline"] += one["named"] == one["truth"]
+            counts[kind, "facts"] += len(one["facts"])
+            if not one["red"] == one["judged"] == one["named"] == one["truth"] or one["facts"]:
+                print(kind, one, flush=True)
+    print(describe(machine()))
+    print("\n| jobs | of | right rows | red rows | right headline | told as a fact |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for kind in ("healthy", "slow"):
+        names = ("jobs", "right rows", "red rows", "right headline", "facts")
+        print(f"| {kind} | " + " | ".join(str(counts[kind, name]) for name in names) + " |")
+    seconds = time.perf_counter() - begin
+    save("stragglers", {"machine": machine(), "seconds": round(seconds, 1), "jobs": found})
+
+
+if __name__ == "__main__":
+    main()
