@@ -206,7 +206,8 @@ class _Picture:
             ranks = f"{len(shown)} of {ranks}"
         events = plural(self.scene["events"], "event")
         if (place.start, place.end) == (low, high):
-            return f"{ranks}, {events}, whole job, {duration(high - low)}"
+            whole = "whole export" if self.scene.get("part") else "whole job"
+            return f"{ranks}, {events}, {whole}, {duration(high - low)}"
         return (
             f"{ranks}, {place.start / 1e6:.3f}–{place.end / 1e6:.3f}\u2009ms "
             f"({duration(place.span)})"

@@ -48,6 +48,12 @@ describe("the view in words", () => {
     );
   });
 
+  test("an export is not the whole job", () => {
+    const part = { job_ranks: 8, all_time: false, all_events: true, cut_events: 3 };
+    const words = viewWords([60e6, 81e6], { ...scene, range: [60e6, 81e6], part }, stats());
+    expect(text(words)).toMatch(/^Whole export, 21\.0 ms\./u);
+  });
+
   test("one rank speaks in the singular, nothing communicated is not said", () => {
     const one: Scene = { ...scene, ranks: scene.ranks.slice(0, 1) };
     const words = viewWords(

@@ -69,7 +69,8 @@ function stepInView(view: Span, scene: Scene): string | null {
 function head(view: Span, scene: Scene): Piece {
   const length = formatDuration(view[1] - view[0]);
   if (isWhole(view, scene)) {
-    return { strong: `Whole job, ${formatDuration(scene.range[1] - scene.range[0])}.` };
+    const whole = scene.part ? "Whole export" : "Whole job";
+    return { strong: `${whole}, ${formatDuration(scene.range[1] - scene.range[0])}.` };
   }
   const step = stepInView(view, scene);
   if (step !== null) return { strong: `${step} in view, ${length}.` };

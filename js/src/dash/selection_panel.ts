@@ -93,7 +93,8 @@ export class SelectionPanel implements Content {
     };
     const events = number("events");
     const hasGpu = scene.ranks.some(({ summary }) => summary.some(({ role }) => role === "gpu"));
-    const range = scene.events > 0 ? `0 to ${formatDuration(scene.range[1])}, ` : "";
+    const from = scene.part ? formatDuration(scene.range[0]) : "0";
+    const range = scene.events > 0 ? `${from} to ${formatDuration(scene.range[1])}, ` : "";
     const members: Child[] =
       events === null || scene.events === 0
         ? []

@@ -74,8 +74,11 @@ export function prelaunchedNote(parts: readonly Part[]): string {
   }
   if (count === 0) return "";
   const share = Math.floor((100 * earlyTime) / Math.max(time, 1) + 0.5);
+  const what = parts.some(({ rank }) => rank.rank.header.work)
+    ? "the exported window"
+    : "recording";
   return (
-    `${count} of the device events, ${share} % of their time, were launched before recording` +
+    `${count} of the device events, ${share} % of their time, were launched before ${what}` +
     ' began; the query "prelaunched == False" leaves them out'
   );
 }
