@@ -26,6 +26,8 @@ __all__ = [
     "STREAM_WAITS",
     "device_idle_breakdown",
     "device_idle_gaps",
+    "gap_pieces",
+    "launched_first",
     "waiting_calls",
 ]
 
@@ -272,7 +274,7 @@ def _gaps(part: Part, short_ns: int) -> _Gaps | None:
         column[inside] for column in (start, end, ends_gap, low, high)
     )
     call = part.trace.launch_of[ends_gap]
-    pieces = _pieces(part.trace, (start, end), (low, high), call, short_ns)
+    pieces = gap_pieces(part.trace, (start, end), (low, high), call, short_ns)
     return _named(part, low, high, ends_gap, call, pieces)
 
 
@@ -286,7 +288,7 @@ def _whole_gaps(part: Part) -> tuple[Ints, Ints, Rows]:
     gap_end = np.concatenate((busy.start, [end.max()]))
     lasting = gap_end > gap_start
     gap_start, gap_end = gap_start[lasting], gap_end[lasting]
-    return gap_start, gap_end, rows[_launched_first(part.trace, rows, start, gap_end)]
+    return gap_start, gap_end, rows[launched_first(part.trace, rows, start, gap_end)]
 
 
 def _named(part: Part, start: Ints, end: Ints, following: Rows, call: Ints, pieces: Ints) -> _Gaps:
@@ -296,7 +298,7 @@ def _named(part: Part, start: Ints, end: Ints, following: Rows, call: Ints, piec
     return _Gaps(start, end, following, call, pieces, code.reshape(-1), names)
 
 
-def _launched_first(trace: Trace, rows: Rows, start: Ints, time: Ints) -> Rows:
+def launched_first(trace: Trace, rows: Rows, start: Ints, time: Ints) -> Rows:
     """Return which of the events that start at each time was launched first; they are by start."""
     first = np.searchsorted(start, time, "left")
     count = np.searchsorted(start, time, "right") - first
@@ -313,7 +315,7 @@ def _launched_first(trace: Trace, rows: Rows, start: Ints, time: Ints) -> Rows:
     return first
 
 
-def _pieces(
+def gap_pieces(
     trace: Trace, gap: tuple[Ints, Ints], cut: tuple[Ints, Ints], call: Ints, short_ns: int
 ) -> Ints:
     """Split what a window cuts out of gaps that end with what `call` launched."""

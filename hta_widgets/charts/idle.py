@@ -17,7 +17,7 @@ from .rows import Bars, Column, Tooltip, extremes, rows_chart, time_ticks
 from .sheets import is_sheet
 from .theme import Theme, theme_of
 
-__all__ = ["device_idle_breakdown", "idle_time_breakdown"]
+__all__ = ["device_idle_breakdown", "idle_time_breakdown", "idle_words"]
 
 
 @draws("idle_time_breakdown")
@@ -101,7 +101,7 @@ def _idle(
     data["idle_ns_text"] = [duration(each) for each in data["idle_ns"]]
     data["idle_share_text"] = [share(each) for each in data["idle_share"]]
     data["inside"] = ["" if each <= 0 else share(each) for each in data["idle_share"].fillna(0)]
-    data["category_text"] = data["idle_category"].map(_words)
+    data["category_text"] = data["idle_category"].map(idle_words)
     heads = data.drop_duplicates("row")
     if "stream" in keys:
         several = len(heads["rank"].unique()) > 1
@@ -117,7 +117,7 @@ def _idle(
             "left",
             "right",
             style["fill"],
-            _words(name),
+            idle_words(name),
             line=style["line"],
             hatch=style["hatch"],
             hatch_color=style["hatch_color"],
@@ -161,7 +161,7 @@ def _meanings(categories: pd.Series) -> list[str]:
     return [_MEANING[name] for name in kept if name in _MEANING] if len(kept) <= 3 else []
 
 
-def _words(category: str) -> str:
+def idle_words(category: str) -> str:
     """Return what people read of a category: ``host: data loading``."""
     head, _, does = category.partition("_")
     if head != "host" or does == "wait":

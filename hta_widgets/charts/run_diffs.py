@@ -13,6 +13,7 @@ from hta_widgets.model.names import short_name
 from .canvas import blank, sentences, unmatched
 from .delta_rows import colour, signed_ticks, times
 from .frames import draws_only, require_diff
+from .idle import idle_words
 from .labels import told_apart
 from .rows import Bars, Column, Dots, Tooltip, Whiskers, nice_ticks, rows_chart
 from .theme import Theme, theme_of
@@ -220,7 +221,7 @@ def diff_steps(
 def _parts(frame: pd.DataFrame) -> list[str]:
     if "routine" in frame:
         return [str(name) for name in frame["routine"]]
-    causes = [_WORDS.get(str(cause), str(cause).replace("_", " ")) for cause in frame["cause"]]
+    causes = [_WORDS.get(str(cause), idle_words(str(cause))) for cause in frame["cause"]]
     if "name" not in frame:
         return causes
     names = [

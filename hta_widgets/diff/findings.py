@@ -50,10 +50,15 @@ _CAUSE_WORDS = _KIND_WORDS | {
     "communication_transfer": "exposed transfer",
     "sync_wait": "idle time while the host waits for the device",
     "host_wait": "idle time before the host launches",
+    "host_data_loading": "idle time while the host loads data",
+    "host_operator": "idle time while the host is inside operators",
+    "host_python": "idle time while the host runs Python",
+    "host_nothing": "idle time before the host launches",
     "launch_call": "idle time within calls that launch",
     "launch_latency": "idle time between launch and start",
     "kernel_wait": "idle time between kernels",
-    "blocked": "idle time behind other streams",
+    "stream_wait": "idle time behind other streams",
+    "blocked": "idle time while launched work does not start",
     "unknown": "idle time of unknown cause",
     "nothing_launched": "idle time after the last work",
 }
@@ -220,18 +225,19 @@ def _cause(diff: Comparison, gap: int, late: list[LateRank]) -> str:
         # Stages and routines are told of next.
         return ""
     way = 1 if gap > 0 else -1
-    causes = waterfall(diff, "cause")
-    causes = causes[causes["diff_ns"] * way > 0]
-    if causes.empty:
+    causes = waterfall(diff, "cause").set_index("cause")["diff_ns"].rename(index=str)
+    on_host = causes[causes.index.str.startswith("host_")]
+    causes["host_wait"] = on_host.sum()
+    if (causes * way).max() <= 0:
         return ""
-    first = next(_rows(causes.head(1)))
-    cause = str(first.cause)
+    cause = str((causes * way).idxmax())
+    if cause == "host_wait" and 2 * (on_host * way).max() >= causes[cause] * way:
+        cause = str((on_host * way).idxmax())
     named = [one.clause for one in late if one.appears == (gap > 0)]
     if cause == "communication_wait" and named:
         return f": {' and '.join(named)}"
-    verb = "grows" if first.diff_ns > 0 else "shrinks"
     words = _CAUSE_WORDS.get(cause, cause.replace("_", " "))
-    return f": {words} {verb} by {duration(abs(first.diff_ns))}"
+    return f": {words} {'grows' if way > 0 else 'shrinks'} by {duration(abs(causes[cause]))}"
 
 
 def _late(one: LateRank, diff: Comparison) -> Finding:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.analysis.device_idle import waiting_calls
+from hta_widgets.analysis.device_idle import IDLE_CATEGORIES, gap_pieces, launched_first
 from hta_widgets.analysis.scope import Part
 from hta_widgets.model.derived import derived, derived_once
 from hta_widgets.model.intervals import Covered, Intervals, intersect, subtract, union
@@ -31,7 +31,6 @@ Rows = npt.NDArray[np.intp]
 
 _SHORT_NS = 30_000  # longer gaps between launched kernels are no mere changing over
 _KNOWN = 0.99  # of the exposed communication, for waiting and transfer to be told apart
-_NEVER = np.iinfo(np.int64).max
 
 #: What a moment can go to, in order; the first that applies takes it.
 CAUSES: tuple[str, ...] = (
@@ -40,13 +39,7 @@ CAUSES: tuple[str, ...] = (
     "communication_wait",
     "communication_transfer",
     "copies",
-    "sync_wait",
-    "host_wait",
-    "launch_call",
-    "launch_latency",
-    "kernel_wait",
-    "blocked",
-    "unknown",
+    *IDLE_CATEGORIES,
     "nothing_launched",
     "stage_queue",
     "root_wait",
@@ -233,82 +226,44 @@ def _of_rank(side: RunSide, rank: int, *, split: bool) -> dict[str, Ints]:
         pieces["communication_wait"] = wait
         pieces["communication_transfer"] = subtract(exposed, wait)
     pieces["copies"] = subtract(copies, _either(compute, communication))
-    on_host = part.trace.format in MPI
-    if not on_host:
-        pieces |= _idle(part, busy, int(windows.min()), int(windows.max()))
     for cause, covered in pieces.items():
         found[cause] = _per_step(covered, windows)
-    if on_host:
+    if part.trace.format in MPI:
         found["host"] = windows[:, 1] - windows[:, 0] - _per_step(busy, windows)
-    return found
+        return found
+    return found | _idle(part, busy, windows)
 
 
 # --- idle -----------------------------------------------------------------------------------------
 
 
-def _idle(part: Part, busy: Intervals, first_ns: int, last_ns: int) -> dict[str, Intervals]:
-    """Split what is not busy by cause, as `device_idle_breakdown` does, but moment by moment.
+def _idle(part: Part, busy: Intervals, windows: Ints) -> dict[str, Ints]:
+    """Split what is not busy by cause and step, as `device_idle_breakdown` does.
 
     What precedes the first work of the rank waits for it; what follows the last has nothing to
     wait for.
     """
-    first_ns, last_ns = min(first_ns, int(busy.start[0])), max(last_ns, int(busy.end[-1]))
-    start = np.concatenate(([first_ns], busy.end[:-1]))
-    end = busy.start
+    first_ns = min(int(windows.min()), int(busy.start[0]))
+    last_ns = max(int(windows.max()), int(busy.end[-1]))
+    start, end = np.concatenate(([first_ns], busy.end[:-1])), busy.start
     lasting = end > start
     start, end = start[lasting], end[lasting]
     call = _ending_call(part, end)
-    table = part.table
-    known = call >= 0
-    began = np.clip(np.where(known, table.start_ns[call], start), start, end)
-    returned = table.start_ns[call] + table.dur_ns[call]
-    left = np.clip(returned, began, end)
-    queued = known & (returned <= start)
-    short = end - start < _SHORT_NS
-
-    def pieces(low: Ints, high: Ints, chosen: npt.NDArray[np.bool_]) -> Intervals:
-        chosen = chosen & (high > low)
-        return Intervals(low[chosen], high[chosen])
-
-    host = pieces(start, began, known)
-    synchronising = _waiting(part, start, began, call)
-    rest = np.array([busy.end[-1]]), np.array([last_ns])
-    return {
-        "sync_wait": synchronising,
-        "host_wait": subtract(host, synchronising),
-        "launch_call": pieces(began, left, known & ~queued),
-        "launch_latency": pieces(left, end, known & ~queued),
-        "kernel_wait": pieces(start, end, queued & short),
-        "blocked": pieces(start, end, queued & ~short),
-        "unknown": pieces(start, end, ~known),
-        "nothing_launched": union(*rest),
-    }
+    gap, step, low, high = _within(start, end, windows)
+    pieces = gap_pieces(part.trace, (start[gap], end[gap]), (low, high), call[gap], _SHORT_NS)
+    found = {cause: np.zeros(len(windows), dtype=np.int64) for cause in IDLE_CATEGORIES}
+    for place, spent in enumerate(found.values()):
+        np.add.at(spent, step, pieces[:, place])
+    rest = Intervals(busy.end[-1:], np.array([last_ns]))
+    return found | {"nothing_launched": _per_step(rest, windows)}
 
 
 def _ending_call(part: Part, end: Ints) -> Ints:
     """Return the call that launched what ends each gap; of several the first, -1 if unknown."""
-    table = part.table
     rows = np.concatenate([_work(part, kind) for kind in ("compute", "communication", "memory")])
     start, after = part.clipped(rows)
     rows, start = rows[after > start], start[after > start]
-    call = part.trace.launch_of[rows]
-    called = np.where(call >= 0, table.start_ns[call], _NEVER)
-    order = np.lexsort((called, start))
-    found: Ints = call[order[np.searchsorted(start[order], end)]]
-    return found
-
-
-def _waiting(part: Part, start: Ints, end: Ints, call: Ints) -> Intervals:
-    """Return when, within some pieces, the thread of their call waits for the device."""
-    table = part.table
-    waits = waiting_calls(part.trace)
-    threads = np.where(call >= 0, table.track[call], -1)
-    found = []
-    for thread in np.unique(table.track[waits]).tolist():
-        mine = np.flatnonzero((threads == thread) & (end > start))
-        rows = waits[table.track[waits] == thread]
-        waiting = union(table.start_ns[rows], table.start_ns[rows] + table.dur_ns[rows])
-        found.append(intersect(Intervals(start[mine], end[mine]), waiting))
-    if not found:
-        return Intervals.none()
-    return union(*(np.concatenate(edge) for edge in zip(*found, strict=True)))
+    order = np.argsort(start, kind="stable")
+    rows, start = rows[order], start[order]
+    call: Ints = part.trace.launch_of[rows[launched_first(part.trace, rows, start, end)]]
+    return call

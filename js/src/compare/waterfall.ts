@@ -3,6 +3,7 @@
 import { fill, h } from "../app/dom";
 import { asError, isAbort } from "../app/observed_source";
 import { failure } from "../app/panels/parts";
+import { causeWords } from "../dash/charts/idle";
 import { formatDuration } from "../draw/format";
 import { THEMES } from "../draw/theme";
 import { barColour, deltaWords, shareWords } from "./delta";
@@ -52,7 +53,7 @@ export function partBars(parts: Frame, parent: Bar): Bar[] {
   const rest = rows.slice(shown.length);
   let at = parent.from;
   const bars = shown.map((row) => {
-    const name = text(row, "short") || text(row, "name") || text(row, "cause").replaceAll("_", " ");
+    const name = text(row, "short") || text(row, "name") || causeWords(text(row, "cause"));
     const bar = barOf(row, name || "without a launch", at, 1);
     at = bar.to;
     return bar;

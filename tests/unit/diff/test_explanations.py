@@ -78,11 +78,37 @@ def test_every_moment_counts_once(pair):
 def test_idle_time_by_what_the_device_waited_for(pair):
     found = times(hd.waterfall(pair, "cause"))
     # Before the first kernel: the host until its call at 20, the call until 40, then its latency.
-    assert found["host_wait"] == (20, 20)
+    assert found["host_operator"] == (10, 10)  # `aten::mm` from 10 on
+    assert found["host_nothing"] == (10, 10)
     assert found["launch_call"] == (20, 20)
     assert found["launch_latency"] == (60, 60)
     assert found["nothing_launched"] == (550, 400)
     assert "kernel_wait" not in found
+
+
+def test_idle_time_has_the_causes_that_the_analysis_has(tmp_path):
+    def job(loads):
+        return load(
+            tmp_path,
+            [
+                step(1, 0, loads + 150_000),
+                op("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, loads),
+                call(loads, loads + 10, launch=1),
+                kernel(loads + 30, loads + 50_000, launch=1),
+                call(loads + 20, loads + 25, name="cudaStreamWaitEvent"),
+                call(loads + 30, loads + 40, launch=2),
+                kernel(loads + 100_000, loads + 150_000, launch=2),
+            ],
+        )
+
+    pair = hd.compare(job(10_000), job(90_000))
+    found = times(hd.waterfall(pair, "cause"))
+    assert found["host_data_loading"] == (10_000, 90_000)
+    assert found["stream_wait"] == (50_000, 50_000)
+    assert not {"host_wait", "blocked"} & found.keys()
+    assert hd.findings(pair)[0].text.endswith(
+        "idle time while the host loads data grows by 80.0\u2009µs."
+    )
 
 
 def test_work_by_operator_and_by_kernel(pair):
