@@ -26,7 +26,7 @@ from hta_widgets.tiles import TileEngine
 RANKS = (4, 4, 8, 8, 8, 16, 16, 32, 64)
 STEPS = (3, 5, 8)
 FACTORS = (1.25, 1.5)
-_RECORDS = 500  # of a rank and step: a small model
+_RECORDS = 1200  # of a rank and step: a model of three layers
 
 
 def told(folder: Path, seed: int, *, slow: bool) -> dict[str, object]:

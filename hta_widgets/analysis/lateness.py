@@ -64,8 +64,10 @@ def lateness(match: Matching, times: Arrivals, step: Ints) -> Lateness:
         Of each entry; what a rank inherited stays with it to the end of the step.
     """
     late = times.arrival_ns - others_median(times.arrival_ns.astype(np.float64), match)
-    since = _previous_end(match, times)
-    waited = _waited_elsewhere(match, times, since)
+    before = _before(match, times)
+    end = np.where(before >= 0, times.end_ns[before], _NEVER)
+    since = np.minimum(end, times.arrival_ns)
+    waited = _waited_elsewhere(match, times, before)
     inherited = _inherited(match, times, step, late, waited)
     share = np.clip(1.0 - inherited / np.maximum(late, 1.0), 0.0, 1.0)
     spent, exposed = _spent(match, times, since)
@@ -102,23 +104,26 @@ def others_median(values: Floats, match: Matching) -> Floats:
 _NEVER = int(np.iinfo(np.int64).min) // 2
 
 
-def _previous_end(match: Matching, times: Arrivals) -> Ints:
-    """Return when each entry's rank left the collective before of the same sequence."""
+def _before(match: Matching, times: Arrivals) -> Ints:
+    """Return the entry before each one in the same sequence of its rank; -1 for the first."""
     order = np.lexsort((times.arrival_ns, match.lane, match.trace))
     rest()
-    end = times.end_ns[order]
-    before = np.full(len(match), _NEVER)
+    before = np.full(len(match), -1)
     same = (match.trace[order][1:] == match.trace[order][:-1]) & (
         match.lane[order][1:] == match.lane[order][:-1]
     )
-    before[1:][same] = end[:-1][same]
-    found = np.empty(len(match), dtype=np.int64)
-    found[order] = before
-    return np.minimum(found, times.arrival_ns)
+    before[order[1:][same]] = order[:-1][same]
+    return before
 
 
-def _waited_elsewhere(match: Matching, times: Arrivals, since: Ints) -> Ints:
-    """Return how long each rank waited in other collectives since the one before."""
+def _waited_elsewhere(match: Matching, times: Arrivals, before: Ints) -> Ints:
+    """Return how long each rank waited in other collectives since it came to the one before.
+
+    Not only since it left that one: who computes on meanwhile may wait for others there.
+    """
+    known = before >= 0
+    since = np.where(known, times.arrival_ns[before], _NEVER)
+    there = np.where(known, times.wait_ns[before], 0)
     waited = np.zeros(len(match), dtype=np.int64)
     for number in range(len(match.traces)):
         mine = match.of_trace[number]
@@ -127,7 +132,7 @@ def _waited_elsewhere(match: Matching, times: Arrivals, since: Ints) -> Ints:
         total = np.concatenate(([0], np.cumsum(times.wait_ns[mine])))
         own = np.arange(len(mine))
         first = np.minimum(np.searchsorted(arrival, since[mine], side="left"), own)
-        waited[mine] = total[own] - total[first]
+        waited[mine] = np.maximum(total[own] - total[first] - there[mine], 0)
         rest()
     return waited
 

@@ -32,7 +32,7 @@ _METRICS = {
     "exposed_communication": ("exposed communication", "that no compute hides", "waiting"),
     "waiting": (
         "waiting on the stream",
-        "the rank that never waits is the one the others wait for",
+        "a rank that never waits comes last",
         "waiting",
     ),
     "idle": ("idle", "between a rank's first work and its last", "busy"),

@@ -250,18 +250,32 @@ class Head:
             return
         x = place.left + (columns["job_bin"] + 0.5) / reply["bins"] * place.across
         following = np.append(x[1:], place.right)
-        for at in np.flatnonzero(columns["job_wait"] > 0).tolist():
-            share = math.sqrt(min(1, columns["job_wait"][at] / max(reply["job_most"], 1)))
-            rank = int(columns["job_rank"][at])
-            ink = theme.late if rank in self.late else theme.ink3
-            colour = mixed(ink, theme.bg, _WEAKEST + (1 - _WEAKEST) * share)
-            room = float(following[at] - x[at])
-            width = min(_MARK_PX, max(room, 1))
-            left = min(float(x[at]), place.right - width)
-            drawing.rect(left, y + 1, width, 13, colour)
-            if rank >= 0:
-                label = first_fit([f"rank {rank}", str(rank)], room - width - 6)
-                drawing.text(left + width + 2, y + 11, label, ink)
+        wait, ranks = columns["job_wait"], columns["job_rank"].tolist()
+        drawn = np.flatnonzero(wait > 0)
+        width = np.clip(following - x, 1, _MARK_PX)
+        left = np.minimum(x, place.right - width)
+        for at in drawn.tolist():
+            share = math.sqrt(min(1, wait[at] / max(reply["job_most"], 1)))
+            colour = mixed(self._ink(ranks[at]), theme.bg, _WEAKEST + (1 - _WEAKEST) * share)
+            drawing.rect(float(left[at]), y + 1, float(width[at]), 13, colour)
+        # Who costs most is named first, before or behind its tick: each gap is used once.
+        used: set[int] = set()
+        for at in drawn[np.argsort(-wait[drawn], kind="stable")].tolist():
+            begin, end = float(left[at]), float(left[at] + width[at])
+            before = float(left[at - 1]) + _MARK_PX if at else place.left
+            for gap, edge, room, anchor in (
+                (at, end + 2, float(following[at]) - end - 6, "start"),
+                (at - 1, begin - 2, begin - 6 - before, "end"),
+            ):
+                label = first_fit([f"rank {ranks[at]}", str(ranks[at])], room)
+                if ranks[at] < 0 or gap in used or not label:
+                    continue
+                drawing.text(edge, y + 11, label, self._ink(ranks[at]), anchor=anchor)
+                used.add(gap)
+                break
+
+    def _ink(self, rank: int) -> str:
+        return self.theme.late if rank in self.late else self.theme.ink3
 
 
 def _steps(x: Any, heights: Any, base: float) -> str:

@@ -12,6 +12,8 @@ import { FONT, type Theme } from "./theme";
 
 /** A mark is so wide where the next one leaves room, CSS px. */
 const MARK_PX = 2;
+/** A name needs more than this, CSS px. */
+const LEAST_ROOM = 5;
 /** The weakest tick of the job's row: there was a wait, however short. */
 const WEAKEST = 0.18;
 
@@ -89,19 +91,35 @@ export function drawJobRibbon(pen: Pen, scene: JobRibbonScene, y: number): void 
   }
   const ground = rgb(theme.bg);
   const xs = Array.from(ribbon.jobBin, (bin) => xAtTime(geometry, view, timeOfBin(ribbon, bin)));
-  xs.forEach((x, at) => {
-    const wait = ribbon.jobWait[at]!;
-    if (wait <= 0 || x < lanesX - MARK_PX || x > lanesX + lanesWidth) return;
-    const share = WEAKEST + (1 - WEAKEST) * strength(wait, ribbon.jobMost);
-    const next = Math.min(xs[at + 1] ?? Number.POSITIVE_INFINITY, lanesX + lanesWidth);
-    const width = Math.min(MARK_PX, Math.max(next - x, pen.hairline));
+  const end = lanesX + lanesWidth;
+  const inkOf = (rank: number) => (lateness?.late.has(rank) === true ? theme.late : theme.ink3);
+  const drawn = xs.flatMap((x, at) =>
+    ribbon.jobWait[at]! <= 0 || x < lanesX - MARK_PX || x > end ? [] : [at],
+  );
+  const widthOf = (at: number) =>
+    Math.min(MARK_PX, Math.max(Math.min(xs[at + 1] ?? end, end) - xs[at]!, pen.hairline));
+  for (const at of drawn) {
+    const share = WEAKEST + (1 - WEAKEST) * strength(ribbon.jobWait[at]!, ribbon.jobMost);
+    const { r, g, b } = mix(rgb(inkOf(ribbon.jobRank[at]!)), ground, share);
+    pen.rect(xs[at]!, y + 1, widthOf(at), TICK_HEIGHT, `rgb(${r} ${g} ${b})`);
+  }
+  // Who costs most is named first, before or behind its tick: what is between two ticks is used once.
+  const used = new Set<number>();
+  for (const at of drawn.sort((a, b) => ribbon.jobWait[b]! - ribbon.jobWait[a]! || a - b)) {
     const rank = ribbon.jobRank[at]!;
-    const ink = lateness?.late.has(rank) === true ? theme.late : theme.ink3;
-    const { r, g, b } = mix(rgb(ink), ground, share);
-    pen.rect(x, y + 1, width, TICK_HEIGHT, `rgb(${r} ${g} ${b})`);
-    if (rank < 0) return;
-    const room = next - x - width - 6;
+    if (rank < 0) continue;
+    const x = xs[at]!;
     const words = [`rank ${rank}`, String(rank)];
-    pen.firstFit(words, x + width + 2, y + 11, room, FONT.label, ink);
-  });
+    const behind = x + widthOf(at) + 2;
+    const before = at > 0 ? xs[at - 1]! + MARK_PX : lanesX;
+    for (const [gap, edge, room, align] of [
+      [at, behind, Math.min(xs[at + 1] ?? end, end) - behind - 4, "left"],
+      [at - 1, x - 2, x - 2 - Math.max(before, lanesX) - 4, "right"],
+    ] as const) {
+      if (used.has(gap) || room < LEAST_ROOM) continue;
+      if (pen.firstFit(words, edge, y + 11, room, FONT.label, inkOf(rank), align) === 0) continue;
+      used.add(gap);
+      break;
+    }
+  }
 }

@@ -7,7 +7,7 @@ from support.small import call, event, kernel, load
 import hta_widgets as hw
 from hta_widgets.analysis import stragglers, stragglers_by_step
 from hta_widgets.analysis.stragglers import judgement, mpi_stragglers
-from hta_widgets.demo import write_mpi_job
+from hta_widgets.demo import write_demo, write_mpi_job
 from hta_widgets.model import TraceSet
 
 STEP = 10_000  # µs
@@ -175,6 +175,30 @@ def test_who_waited_elsewhere_is_not_to_blame(tmp_path):
     assert frame.is_straggler.tolist() == [False, True, False, False]
     assert frame.cause.tolist() == ["waiting elsewhere", "launch-bound host", "", ""]
     assert frame.lost_ns[0] < 0.01 * frame.imposed_wait_ns[0]
+
+
+@pytest.mark.parametrize("seed", [9, 101])
+def test_the_neighbour_of_a_slow_rank_is_not_to_blame(tmp_path, seed):
+    """Gradients are reduced while layers wait in tensor groups: that wait began before the end."""
+    shape = {"ranks": 4, "steps": 5, "tensor_ranks": 2, "strided": True, "events_per_step": 500}
+    write_demo(tmp_path / "job", straggler=1, factor=1.47, seed=seed, format="json", **shape)
+    found = stragglers(hw.load(tmp_path / "job", cache=False, progress=False))
+    assert found["rank"][found.is_straggler].tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"ranks": 4, "steps": 3, "seed": 38, "strided": True, "events_per_step": 500},
+        {"ranks": 16, "steps": 1, "seed": 0, "events_per_step": 1600},
+    ],
+)
+def test_few_slow_steps_are_chance(tmp_path, shape):
+    """Healthy jobs in which loading data took one rank longer: 11 % of one step, 7 % of three."""
+    write_demo(tmp_path / "job", straggler=None, format="json", **shape)
+    found = stragglers(hw.load(tmp_path / "job", cache=False, progress=False))
+    assert found.lost_share.max() > 0.065
+    assert not found.is_straggler.any()
 
 
 def test_skewed_clocks_are_fitted_first(tmp_path):

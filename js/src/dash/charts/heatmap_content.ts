@@ -26,7 +26,7 @@ const METRICS: Readonly<Record<string, Metric>> = {
   },
   waiting: {
     words: "waiting on the stream",
-    said: "the rank that never waits is the one the others wait for",
+    said: "a rank that never waits comes last",
     ramp: "waiting",
   },
   idle: { words: "idle", said: "between a rank's first work and its last", ramp: "busy" },
