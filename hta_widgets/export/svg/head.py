@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -263,10 +263,11 @@ class Head:
         for at in drawn[np.argsort(-wait[drawn], kind="stable")].tolist():
             begin, end = float(left[at]), float(left[at] + width[at])
             before = float(left[at - 1]) + _MARK_PX if at else place.left
-            for gap, edge, room, anchor in (
+            places: tuple[tuple[int, float, float, Literal["start", "end"]], ...] = (
                 (at, end + 2, float(following[at]) - end - 6, "start"),
                 (at - 1, begin - 2, begin - 6 - before, "end"),
-            ):
+            )
+            for gap, edge, room, anchor in places:
                 label = first_fit([f"rank {ranks[at]}", str(ranks[at])], room)
                 if ranks[at] < 0 or gap in used or not label:
                     continue
