@@ -199,6 +199,19 @@ test("the headline's ranks and findings select", async () => {
   expect(selection(view)).toEqual(found);
 });
 
+test("a rank that is a fact is in ink, ranks that are missing are in amber", async () => {
+  const headline = [{ rank: 2, text: "Rank 2", fact: true }, " arrives last."];
+  const more = [[{ rank: 1, text: "Rank 1" }, " is waited for."]];
+  const view = mountDash({ _headline: { headline, more } }, (_, job) => {
+    job.scene.ranks_of_job = "3 of 8 ranks";
+  });
+  await ready(view);
+  const inkOf = (selector: string) => getComputedStyle(view.find(selector)).color;
+  expect(inkOf(".hta-headline h2 button")).toBe(inkOf(".hta-headline h2"));
+  expect(inkOf(".hta-headline p button")).not.toBe(inkOf(".hta-headline h2"));
+  expect(view.text(".hta-dash-toolbar .hta-warn-text")).toBe("3 of 8 ranks");
+});
+
 test("every panel marks the ranks that the headline names, also where it comes later", async () => {
   const view = mountDash();
   await ready(view);
