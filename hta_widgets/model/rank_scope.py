@@ -20,6 +20,7 @@ __all__ = [
     "ExportPart",
     "original_id",
     "part_in",
+    "part_of",
     "scoped_id",
 ]
 
@@ -104,7 +105,11 @@ class ExportPart:
 def part_in(metadata: Mapping[str, Any]) -> ExportPart | None:
     """Return what a file's top-level keys say of the part that it is; None where it is whole."""
     mark = metadata.get(MARK)
-    told = mark.get(PART) if isinstance(mark, Mapping) else None
+    return part_of(mark.get(PART) if isinstance(mark, Mapping) else None)
+
+
+def part_of(told: object) -> ExportPart | None:
+    """Return the part that an entry tells of; None where it tells of none."""
     try:
         part = ExportPart(**told) if isinstance(told, Mapping) else None
     except TypeError:

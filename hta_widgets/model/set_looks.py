@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from .rank_scope import part_in
-
 if TYPE_CHECKING:
     from .problems import Problems
     from .traceset import TraceSet
@@ -50,7 +48,7 @@ def part_of_job(traces: TraceSet) -> dict[str, Any] | None:
     """Return what the files of an export say of the job; None where one of them is no export."""
     if traces.window_ns is None:
         return None
-    parts = [part for trace in traces.values() if (part := part_in(trace.metadata)) is not None]
+    parts = [part for trace in traces.values() if (part := trace.export_part) is not None]
     return {
         "job_ranks": max(part.job_ranks for part in parts),
         "all_time": all(part.all_time for part in parts),
@@ -92,10 +90,9 @@ def facts_of(traces: TraceSet, problems: Problems) -> str:
 
 def ranks_of_job(traces: TraceSet) -> str:
     """Return ``5 of 8 ranks`` where files say that there are more ranks; else nothing."""
-    infos = [trace.metadata.get("distributedInfo") for trace in traces.values()]
-    sizes = [info.get("world_size") for info in infos if isinstance(info, dict)]
-    sizes.append((part_of_job(traces) or {}).get("job_ranks"))
-    of = max((size for size in sizes if isinstance(size, int)), default=0)
+    stated = int((part_of_job(traces) or {}).get("job_ranks", 0))
+    of = max((trace.world_size for trace in traces.values()), default=0)
+    of = max(of, stated)
     loaded = len(
         {one.rank if one.stated_rank is None else one.stated_rank for one in traces.values()}
     )

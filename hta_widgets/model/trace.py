@@ -17,7 +17,7 @@ from hta_widgets.errors import TraceError
 
 from .derived import derived_by_rules, derived_once
 from .frames import dtype_of, event_frame, side_frame
-from .rank_scope import part_in
+from .rank_scope import ExportPart, part_in
 from .table import (
     KINDS,
     AsyncTable,
@@ -168,9 +168,21 @@ class Trace:
         return self._table.last_ns + self.shift_ns
 
     @property
+    def export_part(self) -> ExportPart | None:
+        """Which part of a job the file is an export of; None where it does not say so."""
+        return part_in(self.metadata)
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks the file says that the job has; 0 where it does not say."""
+        info = self.metadata.get("distributedInfo")
+        size = info.get("world_size") if isinstance(info, dict) else None
+        return size if isinstance(size, int) else 0
+
+    @property
     def window_ns(self) -> tuple[int, int] | None:
         """The window of the job that the file is an export of; None where it is none."""
-        part = part_in(self.metadata)
+        part = self.export_part
         if part is None:
             return None
         offset_ns = self.shift_ns - self.zero_ns
@@ -182,7 +194,7 @@ class Trace:
 
         From its first start to its last end; None where the file does not say.
         """
-        part = part_in(self.metadata)
+        part = self.export_part
         if part is None or part.work_start_ns >= part.work_end_ns:
             return None
         return part.work_start_ns - self.zero_ns, part.work_end_ns - self.zero_ns

@@ -16,6 +16,7 @@ from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
 from hta_widgets.lanes.kept import FACT, kept_columns
 from hta_widgets.model.mpi_profile import MpiProfile
+from hta_widgets.model.rank_scope import ExportPart, part_of
 from hta_widgets.model.table import RecordSource
 from hta_widgets.model.trace import Trace
 
@@ -111,6 +112,10 @@ def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dic
         "span_ns": [table.first_ns, table.last_ns],
         "records": -1 if trace.source is None else len(trace.source),
         "has_profile": trace.profile is not None,
+        "stated": {
+            "export_part": trace.export_part and msgspec.to_builtins(trace.export_part),
+            "world_size": trace.world_size,
+        },
         "rules": _rules() if trace._rules_version == 0 else "",  # noqa: SLF001
         "trace": {name: getattr(trace, name) for name in _PLAIN},
     }
@@ -175,6 +180,8 @@ def opened_trace(
         **facts,
     )
     trace.read_later(rank)
+    if "stated" in entry:  # not in older stores
+        trace.know_stated(part_of(entry["stated"]["export_part"]), entry["stated"]["world_size"])
     if entry["has_profile"]:
         trace.profile = rank.either(
             lambda: msgspec.convert(rank.json("profile"), MpiProfile), lambda other: other.profile
@@ -189,6 +196,22 @@ class StoredTrace(Trace):
         """Leave the metadata in the file of the rank."""
         del self.metadata
         self.__dict__["_stored"] = rank
+
+    def know_stated(self, part: ExportPart | None, world_size: int) -> None:
+        """Take over what the manifest keeps of the metadata, so that nobody reads them for it."""
+        self.__dict__["_stated"] = part, world_size
+
+    @property
+    def export_part(self) -> ExportPart | None:
+        """Which part of a job the file is an export of; None where it does not say so."""
+        stated: tuple[ExportPart | None, int] | None = self.__dict__.get("_stated")
+        return super().export_part if stated is None else stated[0]
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks the file says that the job has; 0 where it does not say."""
+        stated: tuple[ExportPart | None, int] | None = self.__dict__.get("_stated")
+        return super().world_size if stated is None else stated[1]
 
     @property
     def in_file(self) -> bool:
@@ -241,6 +264,7 @@ class StoredTrace(Trace):
         other.__dict__.update(changes)
         if "metadata" in changes:
             other.__dict__.pop("_metadata_is_read", None)
+            other.__dict__.pop("_stated", None)
         return other
 
 

@@ -227,8 +227,9 @@ def test_stats_of_the_whole_job(ask):
     assert found["exposed"] == [10_000, 10_000]  # 50 to 60 µs; the rest is under compute
     assert found["memory"] == [10_000, 10_000]
     assert found["data"] == [100_000, 100_000]
-    assert found["idle"] == [50_000, 50_000]
-    assert found["kinds"] == {"compute": 0.3, "communication": 0.25, "memory": 0.1}
+    assert found["span"] == [55_000, 55_000]  # device work of 30 to 85 µs
+    assert found["idle"] == [5_000, 5_000]
+    assert found["kinds"] == {"compute": 30 / 55, "communication": 25 / 55, "memory": 10 / 55}
 
 
 def test_stats_outside_the_data(ask):
