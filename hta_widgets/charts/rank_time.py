@@ -26,7 +26,7 @@ Floats = npt.NDArray[np.float64]
 
 #: By metric: what it is called, what misleads, and its ramp.
 _METRICS = {
-    "busy": ("GPU busy", "busy includes waiting, so the slow rank looks least busy", "busy"),
+    "busy": ("GPU busy", "busy includes waiting, so a slow rank looks least busy", "busy"),
     "compute": ("compute", "", "busy"),
     "communication": ("communication", "waiting included", "waiting"),
     "exposed_communication": ("exposed communication", "that no compute hides", "waiting"),

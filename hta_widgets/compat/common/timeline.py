@@ -215,7 +215,17 @@ def align_module_with_kernels(
             ranges, module_list, sym_table
         )
     else:
-        column = "s_name" if "s_name" in events_df.columns else "name"
+        texts = [
+            name
+            for name in ("name", "s_name")
+            if name in events_df.columns and pd.api.types.is_string_dtype(events_df[name])
+        ]
+        if not texts:
+            raise TraceError(
+                "the frame has no names as text, in column `name` or `s_name`",
+                remedy="Give the sym_table of its trace, or decode the frame with it.",
+            )
+        column = texts[0]
         wanted = find_events_by_name_patterns_using_decoded_names(ranges, module_list, column)
     ranges = ranges[ranges["index"].isin(wanted)]
     ranges = ranges.assign(

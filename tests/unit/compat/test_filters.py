@@ -165,3 +165,5 @@ def test_ranges_as_long_as_what_they_launched(df, symbols):
     assert len(align_module_with_kernels(df, ["## f"], None, include_original_cpu_events=True)) == 9
     with pytest.raises(ValueError, match="CallGraph"):
         align_module_with_kernels(df.drop(columns="kernel_span"), [], symbols)
+    with pytest.raises(ValueError, match="no names as text"):
+        align_module_with_kernels(df.drop(columns="s_name", errors="ignore"), ["aten"])

@@ -14,7 +14,7 @@ interface Metric {
 const METRICS: Readonly<Record<string, Metric>> = {
   busy: {
     words: "GPU busy",
-    said: "busy includes waiting, so the slow rank looks least busy",
+    said: "busy includes waiting, so a slow rank looks least busy",
     ramp: "busy",
   },
   compute: { words: "compute", said: "", ramp: "busy" },
