@@ -23,6 +23,7 @@ const WORDS: Readonly<Record<Kind, string>> = {
 const STATES = [
   {
     name: "wait",
+    long: "waiting on the stream",
     words:
       "waiting on the stream: the part of communication in which a rank waits for the last one " +
       "to arrive, hidden behind compute or exposed",
@@ -30,6 +31,7 @@ const STATES = [
   },
   {
     name: "late",
+    long: "late",
     words: "the time in which the others were there and this rank was not",
     share: false,
   },
@@ -60,6 +62,12 @@ function sumOf(
     (sum, ns, at) => (ranks === null || ranks.includes(of[at]!) ? sum + ns : sum),
     0,
   );
+}
+
+/** A name, and how it is written where room is short. */
+function named(long: string, short: string): HTMLElement[] {
+  if (long === short) return [h("span", {}, long)];
+  return [h("span", { class: "hta-if-roomy" }, long), h("span", { class: "hta-if-brief" }, short)];
 }
 
 export class Legend {
@@ -171,7 +179,7 @@ export class Legend {
     this.dimmedChanged.emit();
   }
 
-  /** Chips that do not fit are in the menu only; none is ever cut. */
+  /** Names are short where the long ones have no room; what still has none is in the menu only. */
   arrange(): void {
     const chips = [...this.bar.children] as HTMLElement[];
     const off = new Set(this.states.filter((key) => key.dataset.there !== "yes"));
@@ -181,6 +189,8 @@ export class Legend {
     if (this.narrow) this.label("Kinds");
     if (this.narrow || this.el.clientWidth === 0) return;
     const room = this.el.clientWidth;
+    toggle(this.el, "hta-brief", false);
+    toggle(this.el, "hta-brief", this.bar.scrollWidth > room);
     if (this.bar.scrollWidth <= room) return;
     this.more.hidden = false;
     this.label(`+${chips.length}`);
@@ -200,12 +210,12 @@ export class Legend {
 
   /** Keys of what is drawn over communication; they are no switches. */
   private stateKeys(): HTMLElement[] {
-    this.states = STATES.map(({ name, words, share }) =>
+    this.states = STATES.map(({ name, long, words, share }) =>
       h(
         "span",
         { class: "hta-chip hta-key-only", title: words, hidden: true },
         h("i", { class: `hta-swatch hta-swatch-${name}`, "aria-hidden": "true" }),
-        h("span", {}, name),
+        ...named(long, name),
         share && h("span", { class: "hta-share" }),
       ),
     );
@@ -223,10 +233,7 @@ export class Legend {
       },
       swatch(kind),
       ...(kind === "communication" && !long
-        ? [
-            h("span", { class: "hta-if-spacious" }, kindName(kind)),
-            h("span", { class: "hta-if-close" }, "comm"),
-          ]
+        ? named(kindName(kind), "comm")
         : [h("span", {}, kindName(kind))]),
       h("span", { class: "hta-share" }),
       long && h("span", { class: "hta-note" }, WORDS[kind]),

@@ -66,6 +66,13 @@ test("a chart's brush marks all at once, asks once, and hides the other ranks of
   expect(view.find(".hta-ranks-shown").hidden).toBe(true);
 });
 
+test("communication has a name in the legend", async () => {
+  const view = mountDash();
+  await ready(view);
+  const chip = view.find(".hta-chips .hta-chip[title^=communication]");
+  await expect.poll(() => chip.innerText.trim()).toMatch(/^communication/);
+});
+
 test("undo and redo go through what was brushed in different panels; Escape clears", async () => {
   const view = mountDash();
   await ready(view);
