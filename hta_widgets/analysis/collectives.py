@@ -21,7 +21,7 @@ from .collective_args import OPERATIONS, unsized, unsized_note
 from .matching import Matching, counted, matching, recorded_shift
 from .over_ranks import over_ranks
 from .results import categorical, result
-from .scope import narrowed
+from .scope import narrowed, on_hosts_note
 
 __all__ = ["Arrivals", "Clock", "arrivals", "collectives", "covered_by_compute"]
 
@@ -138,7 +138,7 @@ def collectives(
             "group_size": match.each(match.expected)[rows],
         },
         matched=matched,
-        note=_note(match, kept, matched, len(traces)),
+        note=_note(match, kept, matched, traces),
         copy=False,
         clock=name,
         matched_by=match.matched_by,
@@ -292,9 +292,11 @@ def _bandwidths(
 # --- what is missing -----------------------------------------------------------------------------
 
 
-def _note(match: Matching, kept: Flags, matched: dict[str, int], ranks: int) -> str:
+def _note(match: Matching, kept: Flags, matched: dict[str, int], traces: TraceSet) -> str:
     if not matched["communication"]:
-        return "no communication on a device is selected"
+        none = "no communication on a device is selected"
+        return "; ".join(filter(None, [none, on_hosts_note(traces.values())]))
+    ranks = len(traces)
     parts = []
     if matched["alone"]:
         parts.append(f"{matched['alone']} events are of groups of one rank")

@@ -15,7 +15,7 @@ from hta_widgets.model.intervals import Intervals, intersect, total, union
 
 from .over_ranks import over_ranks
 from .results import result
-from .scope import BUSY, Part, Window, count_kinds, parts
+from .scope import BUSY, Part, Window, count_kinds, on_hosts_note, parts
 
 __all__ = ["communication_by_group", "communication_by_stream"]
 
@@ -97,7 +97,11 @@ def communication_by_stream(
             **_columns(times),
         },
         matched=count_kinds(chosen, BUSY[:2]),
-        note="" if keys else "no communication kernels matched",
+        note=""
+        if keys
+        else "; ".join(
+            filter(None, ["no communication kernels matched", on_hosts_note(traces.values())])
+        ),
     )
 
 

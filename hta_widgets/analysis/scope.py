@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,7 +22,18 @@ from hta_widgets.model.keeping import walked
 from hta_widgets.model.membership import index_of, member_rows
 from hta_widgets.model.selection import as_ranks
 
-__all__ = ["BUSY", "Part", "Parts", "Window", "count_kinds", "narrowed", "part_of", "parts"]
+__all__ = [
+    "BUSY",
+    "HOST_COMMUNICATION",
+    "Part",
+    "Parts",
+    "Window",
+    "count_kinds",
+    "narrowed",
+    "on_hosts_note",
+    "part_of",
+    "parts",
+]
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
@@ -38,6 +50,8 @@ _keeping = threading.Lock()
 
 #: Kinds in which a device is busy.
 BUSY: tuple[str, ...] = ("compute", "communication", "memory")
+#: Names of collectives of libraries that work on the host, and of the calls for them.
+HOST_COMMUNICATION = re.compile(r"(gloo|mpi|ucc):|c10d::")
 
 
 @dataclass(frozen=True, eq=False)
@@ -358,6 +372,23 @@ def part_of(trace: Trace, selection: Selection) -> Part:
         ):
             kept.popitem(last=False)
     return made
+
+
+def on_hosts_note(traces: Iterable[Trace]) -> str:
+    """Say where communication is that libraries do on the hosts, of which no device knows."""
+    found = Counter[str]()
+    for trace in walked(list(traces)):
+        table = trace.table
+        codes = [k for k, name in enumerate(table.names.values) if HOST_COMMUNICATION.match(name)]
+        rows = np.flatnonzero(np.isin(table.name, codes) & (table.stream < 0))
+        found.update(table.names[code] for code in table.name[rows].tolist())
+    if not found:
+        return ""
+    most = max(found, key=found.__getitem__)
+    return (
+        f"the hosts have {sum(found.values())} events of communication, such as {most}, which are"
+        " no device work and not counted here"
+    )
 
 
 def count_kinds(chosen: Sequence[Part], kinds: Sequence[str] = BUSY) -> dict[str, int]:

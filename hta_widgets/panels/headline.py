@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hta_widgets import analysis
+from hta_widgets.analysis.scope import HOST_COMMUNICATION
 from hta_widgets.analysis.stragglers import Judgement, judgement
 from hta_widgets.formats import count, duration, plural, share
 from hta_widgets.model import Selection, Trace, TraceSet
@@ -36,8 +36,6 @@ LEAST_OVER = 0.1
 MOST_SENTENCES = 2
 #: From this share of the run on it is said that devices do not work before and after.
 LEAST_AROUND = 0.1
-#: Collectives of libraries that work on the host, and the calls for them.
-_HOST_COMMUNICATION = re.compile(r"(gloo|mpi|ucc):|c10d::")
 
 _IDLE = {
     "sync_wait": "the host waits for the device before it launches more",
@@ -345,7 +343,7 @@ def _without_device(traces: TraceSet, times: RunTimes) -> Iterator[Any]:
     all_ns = times.run_ns * len(filled)
     each = " a rank" if len(filled) > 1 else ""
     found = []
-    spent, calls = _on_hosts(filled, _HOST_COMMUNICATION.match)
+    spent, calls = _on_hosts(filled, HOST_COMMUNICATION.match)
     if calls and spent >= LEAST_SHARE * all_ns:
         most = max(calls, key=calls.__getitem__)
         ours = "The host communicates" if len(filled) == 1 else "Hosts communicate"
@@ -366,7 +364,7 @@ def _without_device(traces: TraceSet, times: RunTimes) -> Iterator[Any]:
     own = analysis.operators(traces).groupby("name", sort=False)["cpu_self_ns"].sum()
     name = str(own.idxmax()) if len(own) and own.max() > 0 else ""
     spent, calls = _on_hosts(filled, name.__eq__)
-    if calls and not _HOST_COMMUNICATION.match(name) and spent >= LEAST_SHARE * all_ns:
+    if calls and not HOST_COMMUNICATION.match(name) and spent >= LEAST_SHARE * all_ns:
         text = f"{name} takes {share(spent / all_ns)} of the time on the host"
         text += f", {duration(spent / len(filled))}{each}."
         selection = Selection(query=Clauses(names=(name,)).query)

@@ -267,6 +267,17 @@ def test_without_a_device_little_of_the_wall_time_is_no_finding(tmp_path):
     assert "c10d::allreduce_" in names
 
 
+def test_analyses_of_device_communication_say_that_hosts_communicate(tmp_path):
+    gloo = small.event("user_annotation", "gloo:all_reduce", 10_000, 60_000, pid=1, tid=2)
+    traces = small.load(tmp_path, [gloo, gloo])
+    for analysis in (hw.analysis.collectives, hw.analysis.communication_by_stream):
+        frame = analysis(traces)
+        assert frame.empty
+        assert "2 events of communication, such as gloo:all_reduce" in frame.attrs["note"]
+    alone = small.load(tmp_path, [small.event("cpu_op", "aten::mm", 0, 9, pid=1)])
+    assert "hosts" not in hw.analysis.collectives(alone).attrs["note"]
+
+
 def test_no_events(tmp_path):
     path = tmp_path / "empty.json"
     path.write_text(json.dumps({"traceEvents": [], "deviceProperties": []}))
