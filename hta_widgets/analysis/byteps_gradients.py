@@ -65,6 +65,9 @@ def byteps_gradients(
         ``critical_key`` : int64
         ``critical`` : bool
             Whether it ends last of all tensors of its GPU and step: what the step waits for.
+        ``root`` : bool
+            Whether the GPU is the one that talks to the servers. On other GPUs ``queue_ns`` holds
+            the way to the servers and back.
         ``job`` : object
 
         ``.attrs["unfinished"]``: how many totals state no duration; they are left out.
@@ -114,9 +117,10 @@ def byteps_gradients(
                 "critical_partition": of_total["partition"][own],
                 "critical_key": of_total["key"][own],
                 "critical": of_total["last"][own],
+                "root": np.full(count, rows.is_root),
             }
         )
-    data = joined_columns(blocks, _COLUMNS, critical=np.bool_)
+    data = joined_columns(blocks, _COLUMNS, critical=np.bool_, root=np.bool_)
     return result(
         {
             **{name: data[name] for name in ("rank", "worker", "local_rank")},
@@ -145,6 +149,7 @@ _COLUMNS = (
     "critical_partition",
     "critical_key",
     "critical",
+    "root",
 )
 
 

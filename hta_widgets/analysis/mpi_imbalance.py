@@ -58,9 +58,9 @@ def mpi_imbalance(
         one rank; ``straggler_z``: (min - mean)/population standard deviation, NaN where all are
         alike; ``straggler_robust_z``: (min - median)/(1.4826 · median distance from the median);
         ``is_straggler`` (bool): whether the candidate also spends the most time outside of MPI,
-        ``noncomm_ratio`` exceeds 1.2 and the z-score lies below -1, and all ranks of the job are
-        known; ``explanation`` (str): the
-        same in words.
+        ``noncomm_ratio`` exceeds 1.2 and the z-score lies below -1, no other rank's time in MPI is
+        nearer to the candidate's than to the median, and all ranks of the job are known;
+        ``explanation`` (str): the same in words.
 
     Notes
     -----
@@ -121,6 +121,11 @@ def _of_job(job: str, rows: list[MpiRankRow], ntasks: int) -> dict[str, object]:
     z = (float(comm[least]) - mean) / spread if spread > 1e-12 else float("nan")
     ratio = float(other.max()) / float(other.mean()) if other.mean() > 0 else float("nan")
     flagged = bool(count >= max(ntasks, 2) and least == busiest and ratio > _UNEVEN and z < _FAR)
+    # Where two ranks compute as long as each other, the others wait for neither alone.
+    second = int(np.argsort(comm, kind="stable")[1]) if count > 1 else least
+    is_alone = 2 * comm[second] >= comm[least] + np.median(comm)
+    beside = "" if is_alone or not flagged else f"rank {rank[second]} ({comm[second]:.2f} s)"
+    flagged = flagged and bool(is_alone)
     record: dict[str, object] = {
         "job": job,
         "ranks": count,
@@ -145,7 +150,7 @@ def _of_job(job: str, rows: list[MpiRankRow], ntasks: int) -> dict[str, object]:
         "straggler_robust_z": _robust(comm),
         "is_straggler": flagged,
     }
-    record["explanation"] = _words(record, flagged=flagged)
+    record["explanation"] = _words(record, beside, flagged=flagged)
     return record
 
 
@@ -155,7 +160,7 @@ def _robust(comm: Floats) -> float:
     return (float(comm.min()) - middle) / apart if apart > 1e-12 else float("nan")
 
 
-def _words(of: dict[str, object], *, flagged: bool) -> str:
+def _words(of: dict[str, object], beside: str, *, flagged: bool) -> str:
     if of["ranks"] == 1:
         return "One rank: there is nobody to wait for."
     least = (
@@ -169,6 +174,8 @@ def _words(of: dict[str, object], *, flagged: bool) -> str:
             f" {of['comm_max_rank']}, with the most time in MPI, waits longest and is not the"
             " cause."
         )
+    if beside:
+        return f"{least}, but {beside} has hardly more: no rank stands out alone."
     return (
         f"{least}, but no rank stands out: the most time outside of MPI is"
         f" {of['noncomm_ratio']:.2f} times the mean."

@@ -24,7 +24,10 @@ _ROWS = 24
 _TENSORS = 10
 #: Names of GPUs and stages are readable up to here; of more, GPUs of a kind are put together.
 _MOST_STAGES = 56
-_GRADIENT = ("tensor", "job", "worker", "total_ns", "busy_ns", "queue_ns", "tail_ns", "critical")
+_GRADIENT = (
+    *("tensor", "job", "worker", "total_ns", "busy_ns", "queue_ns", "tail_ns", "critical"),
+    "root",
+)
 _STAGE = (
     *("stage", "worker", "local_rank", "count", "sum_ns", "union_ns", "queue_ns", "root"),
     "waits_for_root",
@@ -57,7 +60,8 @@ def byteps_gradients(
     -------
     bokeh.plotting.figure
         A bar a tensor and worker: queue, work and tail of the partition that ends last, means over
-        the worker's GPUs and steps, which add up to the whole.
+        the steps of the worker's root GPU, or of its others where that is not there, which add up
+        to the whole.
 
     Examples
     --------
@@ -98,7 +102,8 @@ def byteps_gradients(
         x_end=most * 1.02 or 1.0,
         title=title,
         subtitle=sentences(
-            "one synchronisation, by its partition that ends last; mean over steps and GPUs",
+            "one synchronisation, by its partition that ends last; mean over steps, of the root "
+            "GPU where it is recorded",
             f"{first['tensor']} takes longest, {first['total_text']}; {share(queued)} of these is "
             "queue",
             f"{plural(left, 'faster tensor')} not shown" if left > 0 else "",

@@ -35,12 +35,17 @@ def of_format(traces: TraceSet, selection: Selection, *formats: str) -> Selectio
 
 
 def by_tensor(frame: pd.DataFrame) -> pd.DataFrame:
-    """Add up `byteps_gradients` by tensor and worker, the slowest tensors first."""
+    """Add up `byteps_gradients` by tensor and worker, the slowest tensors first.
+
+    Of a worker's GPUs the root counts, where it has the tensor: the others' queues hold its work.
+    """
     known = frame[frame["busy_ns"] >= 0]
     keys = [known["tensor"].astype(str), known["job"].fillna(""), known["worker"]]
+    known = known[known["root"] | ~known["root"].groupby(keys).transform("any")]
+    keys = [key[known.index] for key in keys]
     groups = known.assign(critical=known["critical"].astype(np.int64)).groupby(keys, sort=True)
     names = ["total_ns", "busy_ns", "queue_ns", "tail_ns", "critical"]
-    found = groups[names].sum()
+    found = groups[names].sum().assign(root=groups["root"].any())
     found.insert(0, "count", groups.size())
     found = found.reset_index()
     mean = found["total_ns"] / found["count"]

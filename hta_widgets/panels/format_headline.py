@@ -59,18 +59,7 @@ def _byteps(traces: TraceSet, found: list[Finding], more: list[list[Piece]]) -> 
     late = _late_by_pulls(traces) or _late_by_servers(traces)
     found += late
     if "byteps" in traces.formats:
-        gradients = analysis.byteps_gradients(traces)
-        slowest = by_tensor(gradients)
-        total, queue = int(slowest["total_ns"].sum()), int(slowest["queue_ns"].sum())
-        if total and queue >= _MUCH_QUEUE * total:
-            mean = slowest["total_ns"] / slowest["count"]
-            first = int(mean.to_numpy().argmax())
-            text = (
-                f"{share(queue / total)} of a gradient's time is waiting in queues; "
-                f"{slowest['tensor'][first]} takes longest, {duration(float(mean[first]))} on "
-                f"worker {slowest['worker'][first]}."
-            )
-            more.append([text])
+        more += _gradients(traces)
     if "byteps-server" in traces.formats:
         servers = analysis.byteps_servers(traces)
         busy = servers["busy_ns"].to_numpy(float)
@@ -84,6 +73,30 @@ def _byteps(traces: TraceSet, found: list[Finding], more: list[list[Piece]]) -> 
                     )
                 ]
             )
+
+
+def _gradients(traces: TraceSet) -> list[list[Piece]]:
+    """Say which gradient takes longest, and whether gradients wait in queues or in a stage."""
+    slowest = by_tensor(analysis.byteps_gradients(traces))
+    if slowest.empty:
+        return []
+    of_root = bool(slowest["root"].all())
+    part = slowest if of_root else slowest[~slowest["root"]]
+    queue = int(part["queue_ns"].sum()) / max(int(part["total_ns"].sum()), 1)
+    mean = slowest["total_ns"] / slowest["count"]
+    first = int(mean.to_numpy().argmax())
+    longest = f"{slowest['tensor'][first]} takes longest, {duration(float(mean[first]))}"
+    if slowest.groupby(["job", "worker"]).ngroups > 1:
+        longest += f" on worker {slowest['worker'][first]}"
+    if queue >= _MUCH_QUEUE:
+        where = "in queues" if of_root else "for the GPU that talks to the servers"
+        return [[f"{share(queue)} of a gradient's time is waiting {where}; {longest}."]]
+    stages = analysis.byteps_stages(traces)
+    if of_root:
+        stages = stages[stages["root"]]
+    most = int(stages["mean_ns"].to_numpy().argmax())
+    each = f"{duration(float(stages['mean_ns'].iloc[most]))} a partition on average"
+    return [[f"{longest}; the longest stage is {stages['stage'].iloc[most]}, {each}."]]
 
 
 def _late_by_pulls(traces: TraceSet) -> list[Finding]:
@@ -162,6 +175,8 @@ def _mpi(traces: TraceSet, found: list[Finding], more: list[list[Piece]]) -> lis
         return []
     ranks = analysis.mpi_ranks(traces)
     of_all = float(np.nansum(ranks["comm_s"]) / max(np.nansum(ranks["elapsed_s"]), 1e-300))
+    if len(ranks) == 1:
+        return [f"The rank spends {share(of_all)} of its time in MPI, and waits for nobody."]
     return [f"No rank stands out: ranks spend {share(of_all)} of their time in MPI."]
 
 

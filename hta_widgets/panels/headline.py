@@ -36,6 +36,8 @@ LEAST_OVER = 0.1
 MOST_SENTENCES = 2
 #: From this share of the run on it is said that devices do not work before and after.
 LEAST_AROUND = 0.1
+#: Devices that work in less than this share of the run are not what it is about.
+LITTLE_WORK = 0.01
 
 _IDLE = {
     "sync_wait": "the host waits for the device before it launches more",
@@ -308,9 +310,13 @@ def _slowest_step(traces: TraceSet) -> Finding | None:
     return Finding("step", min(over, 1.0), [text], "Slowest step", Selection(start, end))
 
 
+def _span_of_run(times: RunTimes) -> float:
+    return times.all_ns / (times.run_ns * len(times.ranks))
+
+
 def _around(times: RunTimes) -> list[list[Piece]]:
     """Say how much of the run lies before devices begin and after they end, if that is much."""
-    around = 1 - times.all_ns / (times.run_ns * len(times.ranks))
+    around = 1 - _span_of_run(times)
     if around < LEAST_AROUND:
         return []
     one = len(times.ranks) == 1
@@ -324,6 +330,8 @@ def _around(times: RunTimes) -> list[list[Piece]]:
 
 
 def _nothing(times: RunTimes) -> list[Piece]:
+    if _span_of_run(times) < LITTLE_WORK:
+        return [f"There is hardly any {_device(times)} work in these files."]
     spent = {
         "compute": times.compute_ns,
         "exposed communication": times.exposed_ns,

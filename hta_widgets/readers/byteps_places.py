@@ -20,6 +20,7 @@ from .natural import natural_key
 __all__ = ["place_servers", "place_workers"]
 
 _MACHINE = re.compile(r"(?i)(worker|host|node|machine|server)s?[-_. ]?\d+")
+_NUMBERED = re.compile(r"(?i)(?:worker|server)[-_. ]?(\d{1,5})")
 _EMPTY_NAME = {True: "comm.json", False: "server_profile.json"}
 
 
@@ -119,7 +120,11 @@ def _worker_folder(path: str) -> str:
 
 
 def _numbers(paths: Sequence[str]) -> dict[str, tuple[str | None, int]]:
-    """Return job and number of each path; numbers count in natural order within a job."""
+    """Return job and number of each path.
+
+    Workers and servers that are numbered by their folders keep these numbers; others count in
+    natural order within a job.
+    """
     ordered = sorted(set(paths), key=natural_key)
     folders = {_job(path) for path in ordered}
     names = {folder: folder and PurePath(folder).name for folder in folders}
@@ -131,7 +136,22 @@ def _numbers(paths: Sequence[str]) -> dict[str, tuple[str | None, int]]:
         folder = _job(path)
         numbers[path] = (names[folder] or None, count.get(folder, 0))
         count[folder] = count.get(folder, 0) + 1
+    stated = {path: _stated(path) for path in ordered}
+    for folder in folders:
+        own = {path: stated[path] for path in ordered if _job(path) == folder}
+        if None not in own.values() and len(set(own.values())) == len(own):
+            numbers |= {
+                path: (numbers[path][0], number)
+                for path, number in own.items()
+                if number is not None
+            }
     return numbers
+
+
+def _stated(path: str) -> int | None:
+    """Return the number of the worker or server in whose folder a path is."""
+    found = [match for part in PurePath(path).parts if (match := _NUMBERED.fullmatch(part))]
+    return int(found[-1][1]) if found else None
 
 
 def _job(path: str) -> str | None:

@@ -92,7 +92,8 @@ class Lateness:
     frame : DataFrame
         One row per collective and rank, by rank and start: `frame` with ``call`` (which of the
         collectives, from 0 in order of time), ``start_ns`` (as users see it), ``dur_ns``,
-        ``late_ns``, ``imposed_ns`` and ``last_alone`` (as in `RankLateness`).
+        ``late_ns``, ``imposed_ns`` and ``last_alone`` (as in `RankLateness`). ``wait_ns`` ends with
+        the event at the latest, as in ``analysis.exposed_waits``.
     note : str
         Why there is nothing, or what to know of it.
     """
@@ -110,9 +111,9 @@ class Lateness:
         frame = frame.copy(deep=False)
         frame.attrs = {}
         rest()
-        frame = _with_lateness(frame)
+        frame = _by_rank(traces, frame)
         rest()
-        self.frame = _by_rank(traces, frame)
+        self.frame = _with_lateness(frame)
         rest()
         self._shift = {rank: trace.shift_ns for rank, trace in traces.items()}
         call = self.frame["call"].to_numpy(np.int64)
@@ -280,7 +281,9 @@ def _by_rank(traces: TraceSet, frame: pd.DataFrame) -> pd.DataFrame:
     rest()
     order = np.lexsort((rows, start, ranks))
     rest()
-    frame = frame.assign(call=call.astype(np.int64), start_ns=start, dur_ns=dur)
+    # Whoever leaves before the last one comes waits no longer.
+    wait = np.minimum(frame["wait_ns"].to_numpy(np.int64), dur)
+    frame = frame.assign(call=call.astype(np.int64), start_ns=start, dur_ns=dur, wait_ns=wait)
     columns = {str(name): _taken(frame[name], order) for name in frame}
     # Not put together into one block: that takes longer than taking them.
     return pd.DataFrame(columns, copy=False)

@@ -515,6 +515,7 @@ def byteps_gradients() -> pd.DataFrame:
             "queue_ns": [queue * 1_000 for *_, queue in rows],
             "tail_ns": 1_000,
             "critical": [True, False, True, False],
+            "root": True,
             "job": "job",
         }
     )

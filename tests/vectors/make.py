@@ -657,7 +657,8 @@ def lateness_case(name, why, calls, windows, clocks=None, compute=None, late=())
         last = max(arrival.values())
         came_last = [rank for rank, time in arrival.items() if time == last]
         others = sorted(time for rank, time in arrival.items() if rank not in came_last)
-        waits = {rank: last - time for rank, time in arrival.items()}
+        # Whoever leaves before the last one comes waits no longer.
+        waits = {rank: min(last - arrival[rank], dur) for rank, (_, dur, *_) in call.items()}
         for rank, (start, dur, *track) in call.items():
             alone = came_last == [rank] and bool(others)
             middle = (

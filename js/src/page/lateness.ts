@@ -6,6 +6,7 @@ import { Cover, Spans } from "./spans";
 export interface Part {
   start: Float64Array;
   dur: Float64Array;
+  /** To the arrival of the last, or to its own end where that is earlier. */
   wait: Float64Array;
   /** How long after the median of the others it came, where it alone came last; else 0. */
   late: Float64Array;

@@ -107,6 +107,10 @@ def test_the_straggler_is_the_rank_with_least_time_in_mpi(tmp_path):
     even = profiles(tmp_path / "even", [5.0, 5.1, 5.0, 5.2])
     assert not mpi_imbalance(even).is_straggler[0]
     assert "no rank stands out" in mpi_imbalance(even).explanation[0]
+    pair = profiles(tmp_path / "pair", [5.0, 1.1, 1.0, 5.0, 5.1, 5.0])
+    (row,) = mpi_imbalance(pair).itertuples()
+    assert (row.straggler_rank, row.is_straggler) == (2, False), "rank 1 is as late"
+    assert "but rank 1 (1.10 s) has hardly more" in row.explanation
     alone = profiles(tmp_path / "alone", [5.0])
     (row,) = mpi_imbalance(alone).itertuples()
     assert (row.straggler_rank, row.imbalance_pct) == (-1, 0.0)

@@ -35,6 +35,27 @@ def test_the_message_size_with_most_time_for_its_bytes_is_told(shared):
     assert "Allreduce" not in text, "where times follow bytes, no size is told of"
 
 
+def test_waiting_for_the_root_is_not_waiting_in_queues(tmp_path):
+    """Of a GPU that does not talk to the servers the queue holds the root's PUSH and PULL."""
+    write_byteps_job(tmp_path / "job", workers=2, local_ranks=2, servers=1, steps=2, slow_worker=1)
+    for folder, begins in (
+        ("0", "% of a gradient's time is waiting for the GPU that talks"),
+        ("1", ""),
+    ):
+        _, text = said(tmp_path / "job" / "worker1" / "traces" / folder)
+        assert begins in text
+        assert " takes longest, " in text, "no headline is empty"
+        assert "on worker" not in text, "there is one"
+        assert hw.load(tmp_path / "job" / "worker1", cache=False)[0].worker == 1
+    _, both = said(tmp_path / "job" / "worker1")
+    assert both == text, "the root's figures are those of the worker"
+
+
+def test_a_single_rank_is_not_compared_with_others(shared):
+    _, text = said(shared / "traces/mpitrace/np1_single")
+    assert text == "The rank spends 0\u2009% of its time in MPI, and waits for nobody."
+
+
 def test_nobody_is_named_where_nobody_stands_out(tmp_path):
     write_mpi_job(tmp_path / "mpi", ranks=4, slow_rank=None, hosts=1, traces=False)
     write_byteps_job(tmp_path / "byteps", workers=2, servers=1, steps=2, slow_worker=None)

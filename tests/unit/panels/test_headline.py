@@ -167,6 +167,13 @@ def test_a_device_without_work_at_either_end(tmp_path):
     )
 
 
+def test_a_device_that_hardly_works(tmp_path):
+    events = [small.kernel(40_000, 50_000), small.event("cpu_op", "on", 90_000, 2_000_000, pid=1)]
+    assert said(small.load(tmp_path, events)).startswith(
+        "There is hardly any GPU work in these files. The GPU span is 10.0 µs: >99 % of the run"
+    )
+
+
 def test_nearly_all_is_not_all(tmp_path):
     events = [small.kernel(40_000, 40_100), small.kernel(90_000, 90_100)]
     assert said(small.load(tmp_path, events)).startswith("The GPU is idle >99 % of its span; for")

@@ -5,7 +5,9 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from support import small
 
+from hta_widgets import analysis
 from hta_widgets.model.intervals import Intervals
 from hta_widgets.model.table import KINDS
 from hta_widgets.readers import load
@@ -74,6 +76,18 @@ def test_waits_are_from_the_own_arrival_to_the_last(lateness):
     assert pieces(lateness, 0, "wait") == [(0, 50, 0), (1000, 30, 1)]
     assert pieces(lateness, 1, "wait")[0][1] == 40
     assert pieces(lateness, 2, "wait") == []
+
+
+def test_whoever_leaves_before_the_last_comes_waits_until_then(tmp_path):
+    """The wait that is drawn and added up is that of `exposed_waits` and the heatmap."""
+    traces = small.load(
+        tmp_path, [small.nccl(1000, 1400)], [small.nccl(2000, 3000)], [small.nccl(1000, 3000)]
+    )
+    found = Lateness(traces, analysis.collectives(traces, clock="host"), {})
+    in_all = found.within(traces.start_ns, traces.end_ns)["wait"]
+    assert in_all == [400, 0, 1000]
+    assert in_all == analysis.exposed_waits(traces, clock="host")["wait_ns"].tolist()
+    assert pieces(found, 0, "wait") == [(1000, 400, 1)]
 
 
 def test_late_is_from_the_median_of_the_others_to_the_own_arrival(lateness, traces):

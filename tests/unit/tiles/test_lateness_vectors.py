@@ -44,11 +44,13 @@ def lateness(case, shift):
                 "rank": number,
                 "id": one["id"],
                 "arrival_ns": one["start"] + rank["clock"],
-                "wait_ns": one["wait"],
             }
             for one in entries
         ]
     frame = pd.DataFrame(rows).sort_values(["collective", "rank"]).reset_index(drop=True)
+    # As `collectives` has it: to the last arrival, also where the event ends before.
+    last = frame.groupby("collective")["arrival_ns"].transform("max")
+    frame["wait_ns"] = last - frame["arrival_ns"]
     return Lateness(traces, frame, compute, case["late"])
 
 

@@ -46,7 +46,7 @@ export function gradients(frame: PanelFrame): RowsContent | string {
   return {
     title: "Slowest gradients",
     subtitle: sentences(
-      "one synchronisation, by its partition that ends last; mean over steps and GPUs",
+      "one synchronisation, by its partition that ends last; mean over steps, of the root GPU where it is recorded",
       finding,
       left > 0 ? `${plural(left, "faster tensor")} not shown` : "",
       noteOf(frame),

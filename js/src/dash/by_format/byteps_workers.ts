@@ -28,10 +28,12 @@ import {
 
 // --- gradients --------------------------------------------------------------------------------------
 
+const NO_GRADIENTS = { count: 0, total_ns: 0, busy_ns: 0, queue_ns: 0, tail_ns: 0, critical: 0 };
+
 export function gradients(tables: Tables, selection: SelectionJson): PanelFrame {
   const names = [
     ...["tensor", "job", "worker", "count", "total_ns", "busy_ns", "queue_ns", "tail_ns"],
-    "critical",
+    ...["critical", "root"],
   ];
   const found = new Columns(names);
   const table = tables.gradients;
@@ -48,12 +50,16 @@ export function gradients(tables: Tables, selection: SelectionJson): PanelFrame 
     tensor: String(name),
     job: String(job),
     worker: Number(worker),
-    ...{ count: 0, total_ns: 0, busy_ns: 0, queue_ns: 0, tail_ns: 0, critical: 0 },
+    ...NO_GRADIENTS,
+    root: false,
   }));
   for (let row = 0; row < table.rows; row += 1) {
     const file = files.get(rank[row]!);
     if (file === undefined || busy[row]! < 0 || !within(start[row]!, total[row]!)) continue;
     const group = groups.at(tensor[row]!, file.job, file.worker);
+    // Of a worker's GPUs the root counts, where it has the tensor: the others' queues hold its work.
+    if (group.root && !file.root) continue;
+    if (file.root && !group.root) Object.assign(group, NO_GRADIENTS, { root: true });
     group.count += 1;
     group.total_ns += total[row]!;
     group.busy_ns += busy[row]!;

@@ -27,8 +27,7 @@ export function waiting({ rank, mask, low, high }: Part): Waiting {
   for (let i = 0; i < size; i += 1) {
     const from = start[i]!;
     if (!overlaps(from, from + dur[i]!, low) || (mask !== null && mask[id[i]!] === 0)) continue;
-    // Who leaves before the last one comes waits no longer.
-    const until = from + Math.min(wait[i]!, dur[i]!);
+    const until = from + wait[i]!;
     found.entry[count] = i;
     found.begin[count] = Math.min(Math.max(from, low), high);
     found.until[count] = Math.min(Math.max(until, low), high);
