@@ -5,6 +5,7 @@ which a rank drawn by the seed is slower by 25 to 50 %. Counted are jobs whose r
 timeline is told them, are not those of the truth, and ranks that the headline names besides.
 
     nice python stragglers.py --jobs 200
+    nice python stragglers.py --jobs 200 --steps 3
     python stragglers.py --jobs 5                          # a quick try
 """
 
@@ -12,6 +13,7 @@ import argparse
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,15 +26,15 @@ from hta_widgets.panels import headline
 from hta_widgets.tiles import TileEngine
 
 RANKS = (4, 4, 8, 8, 8, 16, 16, 32, 64)
-STEPS = (3, 5, 8)
+STEPS = (5, 8)
 FACTORS = (1.25, 1.5)
 _RECORDS = 1200  # of a rank and step: a model of three layers
 
 
-def told(folder: Path, seed: int, *, slow: bool) -> dict[str, object]:
+def told(folder: Path, seed: int, allowed: Sequence[int], *, slow: bool) -> dict[str, object]:
     """Write a job, and return what is true of it and what is told."""
     rng = np.random.default_rng([seed, 9])
-    ranks, steps = int(rng.choice(RANKS)), int(rng.choice(STEPS))
+    ranks, steps = int(rng.choice(RANKS)), int(rng.choice(allowed))
     rank = int(rng.integers(ranks)) if slow else None
     factor = round(float(rng.uniform(*FACTORS)), 2)
     strided, tensor = bool(rng.integers(2)), int(rng.choice((1, 2)))
@@ -61,13 +63,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=200, help="of either kind (200)")
     parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, nargs="+", default=STEPS, help="of a job (5 or 8)")
     options = parser.parse_args()
     begin, found, counts = time.perf_counter(), [], Counter()
     for slow in (False, True):
         kind = "slow" if slow else "healthy"
         for seed in range(options.first_seed, options.first_seed + options.jobs):
             with tempfile.TemporaryDirectory() as folder:
-                one = told(Path(folder) / "job", seed, slow=slow)
+                one = told(Path(folder) / "job", seed, options.steps, slow=slow)
             found.append(one)
             counts[kind, "jobs"] += 1
             counts[kind, "right rows"] += one["red"] == one["truth"]

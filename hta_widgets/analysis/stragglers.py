@@ -155,11 +155,12 @@ def stragglers(
     excess = {part: _excess(work, part, count) for part in PARTS}
     shares, raw = step_shares(work, count)
     lacking = np.array(match.lacking, dtype=bool)
-    pattern, raw_pattern = _patterns(shares), _patterns(raw, sure=False)
+    pattern, likely = _patterns(shares), _patterns(shares, sure=False)
+    inherited = (likely == "") & (_patterns(raw, sure=False) != "")
     # Who comes last of those loaded may have waited for one that is not.
     unsure = lacking | (taken < _LEAST_COLLECTIVES)
-    pattern[unsure] = raw_pattern[unsure] = ""
-    cause = np.where((pattern == "") & (raw_pattern != ""), _CAUSES["waiting"], "").astype(object)
+    pattern[unsure] = ""
+    cause = np.where(inherited & ~unsure, _CAUSES["waiting"], "").astype(object)
     named = np.flatnonzero(pattern != "")
     cause[named] = _causes(traces, excess, named)
     shown = np.flatnonzero([chosen.ranks is None or rank in chosen.ranks for rank in traces.ranks])
