@@ -52,15 +52,13 @@ def figures(traces: hw.TraceSet) -> Iterator[tuple[str, str]]:
         yield "", "".join(part if isinstance(part, str) else part["text"] for part in parts)
     if not len(traces) or traces.end_ns <= traces.start_ns:
         return
-    window = {"start": int(traces.start_ns), "end": int(traces.end_ns)}
+    window = dict(zip(("start", "end"), map(int, traces.span_ns), strict=True))
     engine, panels = TileEngine(traces), PanelEngine(traces)
     stats, _ = engine.answer({"op": "stats", **window})
     late: dict[str, Any] = engine.answer({"op": "lateness", **window})[0]
     span = sum(stats["span"])
-    yield (
-        "run",
-        f"{duration(window['end'] - window['start'])}; mean GPU span {_mean(stats['span'])}",
-    )
+    run = duration(window["end"] - window["start"])
+    yield "run", f"{run}; mean span {_mean(stats['span'])}" if span else f"{run}; no device work"
     if not span:
         return
     yield "legend", f"{_shares(stats['kinds'])}; wait {share(sum(late['wait']) / span)}"

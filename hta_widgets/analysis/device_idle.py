@@ -106,7 +106,8 @@ def device_idle_breakdown(
       first that its thread launched after a call such as ``cudaStreamWaitEvent``: it waited for
       another stream, or for another device through it.
     - ``blocked``: the same without such a call: what it waited for is not known.
-    - ``unknown``: the file does not hold the launch call.
+    - ``unknown``: the file does not hold the launch call; of an export also what lies before its
+      first and after its last work.
 
     While the thread of a launch call is inside nothing that the file holds, another thread that
     launches work counts in its place: a backward pass begins on a thread of its own.
@@ -246,8 +247,19 @@ def _gap_sums(part: Part, short_ns: int) -> tuple[Ints, Ints, Ints] | None:
     gaps = _gaps(part, short_ns)
     if gaps is None:
         return None
-    pieces = gaps.pieces
+    # Of an export, what precedes or follows all its work: what ends that is not in the file.
+    beyond = np.zeros((2, len(IDLE_CATEGORIES)), dtype=np.int64)
+    beyond[:, -1] = _beyond_work(part)
+    pieces = np.concatenate((gaps.pieces, beyond))
     return pieces.sum(axis=0), (pieces > 0).sum(axis=0), pieces.max(axis=0, initial=0)
+
+
+def _beyond_work(part: Part) -> tuple[int, int]:
+    """Return how much of a rank's span lies before the first selected work, and after the last."""
+    low, high = part.span or (0, 0)
+    start, end = part.whole.clipped(part.whole.busy_rows())
+    first, last = (int(start.min()), int(end.max())) if len(start) else (high, high)
+    return max(min(first, high) - low, 0), max(high - max(last, low), 0)
 
 
 def _longest_gaps(part: Part, short_ns: int, top: int | None) -> _Gaps | None:
@@ -282,6 +294,8 @@ def _whole_gaps(part: Part) -> tuple[Ints, Ints, Rows]:
     """Return start, end and the event that ends it of each gap between a rank's work."""
     rows = part.busy_rows()
     start, end = part.clipped(rows)
+    if not len(rows):
+        return start, end, rows
     busy = union(start, end)
     # Events without length bound the span as others do, though they cover nothing of it.
     gap_start = np.concatenate(([start.min()], busy.end))

@@ -105,13 +105,18 @@ def _within(start: int, end: int, low: Ints, high: Ints) -> list[int]:
 
 
 def device_range(index: RankIndex) -> tuple[int, int]:
-    """Return the first start and the last end of a rank's device work; 0 for none."""
+    """Return the first start and the last end of a rank's device work; 0 for none.
+
+    Of an export also its window, as far as the device works on both sides of it in the job.
+    """
     table, rows = index.rank.table, index.device_rows
     rows = rows[np.isin(table.kind[rows], (_COMPUTE, _COMMUNICATION, _MEMORY))]
-    if not len(rows):
-        return 0, 0
-    start, shift = table.start_ns[rows], index.rank.shift_ns
-    return int(start.min()) + shift, int((start + table.dur_ns[rows]).max()) + shift
+    shift, trace = index.rank.shift_ns, index.rank.trace
+    start = table.start_ns[rows] + shift
+    edges = [start.min(), (start + table.dur_ns[rows]).max()] if len(rows) else []
+    if trace.window_ns is not None and trace.stated_work_ns is not None:
+        edges += np.clip(np.array(trace.stated_work_ns) + shift, *trace.window_ns).tolist()
+    return (int(min(edges)), int(max(edges))) if edges else (0, 0)
 
 
 def _parts_of(index: RankIndex) -> tuple[Intervals, ...]:

@@ -186,7 +186,12 @@ def test_a_reopened_window(tmp_path, saved):
         window = whole.select(start_ns=start, end_ns=end, ranks=[0, 2])
         hw.export_trace(whole, tmp_path / "part.json.gz", window)
         traces = hw.load(tmp_path / "part.json.gz", progress=False, cache=False)
-        pair = Pair(traces, saved(TileEngine(traces)))
+        page = saved(TileEngine(traces))
+        pair = Pair(traces, page)
+        asked = dict(zip(("start", "end"), traces.span_ns, strict=True))
+        stats, _ = TileEngine(traces).answer({"op": "stats", **asked})
+        theirs = page.ask("stats", **asked)["reply"]
+        assert (theirs["span"], theirs["idle"]) == (stats["span"], stats["idle"])
         said = str(pair.same(EVERYTHING)["breakdown"]["attrs"].get("note"))
         assert ("were launched before" in said) == (start > 0), said
         pair.same({**EVERYTHING, "start_ns": pair.low, "end_ns": traces.span_ns[0] + 5_000_000})

@@ -13,6 +13,7 @@ from hta_widgets.export.embed.names import Names, Types
 from hta_widgets.lanes.layout import LaneRef, Rank
 from hta_widgets.model import Trace
 from hta_widgets.tiles.rank_index import RankIndex
+from hta_widgets.tiles.stats import device_range
 
 __all__ = ["FullRank", "place_of_track", "rank_header"]
 
@@ -52,6 +53,7 @@ class FullRank:
         self.header: dict[str, Any] = {
             **rank_header(rank),
             "detail": "full",
+            "device_range": device_range(index),
             "types": types.listed,
             "flow_kinds": list(rank.trace.flow_table.kinds),
             "counters": series,

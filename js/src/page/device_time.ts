@@ -54,7 +54,7 @@ export class DeviceTime {
     } else {
       const rows = source.device();
       this.any = rows.length > 0;
-      this.span = extentOf(source, rows);
+      this.span = source.header.device_range ?? extentOf(source, rows);
       for (const [name, kinds] of Object.entries(UNIONS)) {
         const cover = unionOf(source, rows, kinds);
         before[name as Union] = (time) => cover.before(time);

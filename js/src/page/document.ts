@@ -48,6 +48,8 @@ export interface RankHeader {
   range: [number, number];
   /** Of exports: from the first to the last work of the rank's device in the whole job. */
   work?: [number, number] | null;
+  /** From the first to the last device work; of exports also their window between both. */
+  device_range?: [number, number];
   lane0: number;
   lanes: number;
   types: EventType[];

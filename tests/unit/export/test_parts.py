@@ -42,6 +42,12 @@ def test_figures_of_a_reopened_window_are_those_of_the_job_in_it(tmp_path, windo
     )
     scene = TileEngine(back).scene()
     assert scene["range"][1] - scene["range"][0] == length
+    start, end = scene["range"]
+    stats, _ = TileEngine(back).answer({"op": "stats", "start": start, "end": end})
+    parts = analysis.temporal_breakdown(back)
+    assert (stats["span"], stats["idle"]) == (parts.span_ns.tolist(), parts.idle_ns.tolist())
+    causes = analysis.device_idle_breakdown(back).groupby("rank")["idle_ns"].sum()
+    assert causes.tolist() == parts.idle_ns.tolist()
     assert scene["truth"]["level"] == "warn"
     assert f"{length / 1e6:.3f} ms of a job" in scene["truth"]["text"]
     # The step around the window is cut on both ranks.

@@ -3,6 +3,7 @@
 import { CAUSES as CATEGORIES } from "../../dash/charts/idle";
 import { countBelow, countUpTo } from "../sorted";
 import { Cover } from "../spans";
+import { busyTimes, spanOf } from "./busy_times";
 import { ofAllTimes, type Part } from "./part";
 import type { PanelRank } from "./panel_rank";
 
@@ -33,7 +34,20 @@ export function idle(part: Part): Idle {
   const { rank } = part;
   const gaps =
     part.mask === null ? rank.gaps : rank.once("gaps", ofAllTimes(part), (all) => new Gaps(all));
-  return rank.once("idle", part, (one) => gaps.within(one));
+  return rank.once("idle", part, (one) => withBeyond(one, gaps.within(one)));
+}
+
+/** Of an export, what precedes or follows all its work: what ends that is not in the file. */
+function withBeyond(part: Part, found: Idle): Idle {
+  const [low, high] = spanOf(part) ?? [0, 0];
+  const { start, end } = busyTimes(ofAllTimes(part));
+  const first = Math.min(start, high);
+  for (const time of [first - low, high - Math.max(end, low, first)]) {
+    if (!(time > 0)) continue;
+    found.time[UNKNOWN] = found.time[UNKNOWN]! + time;
+    found.gaps[UNKNOWN] = found.gaps[UNKNOWN]! + 1;
+  }
+  return found;
 }
 
 /** All gaps between chosen work of a rank, added up once: any window is a few look-ups. */
