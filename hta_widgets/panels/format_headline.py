@@ -95,8 +95,7 @@ def _gradients(traces: TraceSet) -> list[list[Piece]]:
     if of_root:
         stages = stages[stages["root"]]
     most = int(stages["mean_ns"].to_numpy().argmax())
-    each = f"{duration(float(stages['mean_ns'].iloc[most]))} a partition on average"
-    return [[f"{longest}; the longest stage is {stages['stage'].iloc[most]}, {each}."]]
+    return [[f"{longest}; the longest stage is {stages['stage'].iloc[most]}."]]
 
 
 def _late_by_pulls(traces: TraceSet) -> list[Finding]:
