@@ -21,6 +21,14 @@ def job(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def slow_job(tmp_path_factory):
+    """A job of enough steps to tell that rank 2 is slow."""
+    folder = tmp_path_factory.mktemp("cli") / "slow"
+    write_demo(folder, ranks=3, steps=5, straggler=2, events_per_step=1200)
+    return folder
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -55,28 +63,27 @@ def test_what_are_no_ranks(text):
         cli.parse_ranks(text)
 
 
-def test_summary_shows_headline_ranks_and_stragglers(job, capsys):
-    assert cli.main(["summary", str(job)]) == 0
+def test_summary_shows_headline_ranks_and_stragglers(slow_job, capsys):
+    assert cli.main(["summary", str(slow_job)]) == 0
     out = capsys.readouterr().out
     assert "3 ranks" in out
-    traces = hw.load(job, progress=False)
+    traces = hw.load(slow_job, progress=False)
     assert str(headline(traces)) in " ".join(out.splitlines())
     table = [line.split() for line in out.splitlines() if line.startswith(("rank  ", "   "))]
     assert [row[0] for row in table] == ["rank", "0", "1", "2"]
     assert [row[1] for row in table[1:]] == [f"{len(trace):,}" for trace in traces.values()]
-    # Rank 2 of the demo job is slow: DEMO_truth.json.
     (line,) = [line for line in out.splitlines() if line.endswith("of their time")]
     late = hw.analysis.stragglers(traces).set_index("rank").loc[2]
     last = f"{late.score * late.collectives:.0f} of {late.collectives} collectives"
     assert line.startswith(f"rank 2 is a straggler (slower kernels): last at {last}; ")
 
 
-def test_summary_is_json_where_asked(job, capsys):
-    assert cli.main(["summary", str(job), "--json"]) == 0
+def test_summary_is_json_where_asked(slow_job, capsys):
+    assert cli.main(["summary", str(slow_job), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [one["rank"] for one in found["ranks"]] == [0, 1, 2]
     assert found["stragglers"] == [{"rank": 2, "cause": "slower kernels"}]
-    traces = hw.load(job, progress=False)
+    traces = hw.load(slow_job, progress=False)
     assert " ".join(found["headline"]) == str(headline(traces))
     assert [one["compute_ns"] for one in found["ranks"]] == (
         hw.analysis.temporal_breakdown(traces)["compute_ns"].tolist()
