@@ -22,7 +22,7 @@ def lateness_of(case, shift):
     for rank in case["ranks"]:
         number, entries = rank["rank"], rank["entries"]
         start = np.array([one["start"] for one in entries])
-        table = SimpleNamespace(start_ns=start - shift, dur_ns=np.ones(len(start), np.int64))
+        table = SimpleNamespace(start_ns=start - shift, dur_ns=np.full(len(start), 1 << 40))
         traces[number] = SimpleNamespace(table=table, shift_ns=shift)
         rows += [
             {

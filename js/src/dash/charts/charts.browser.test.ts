@@ -174,7 +174,7 @@ describe.skipIf(Bokeh === null)(`charts ${missing}`, () => {
   test("a dot of a phase is its rank and its time", async () => {
     const { panel, brushes, plot } = await mount("steps");
     const frame = frameOf("steps");
-    const late = await rowAt(panel, "rank 2 +17.8\u2009ms");
+    const late = await rowAt(panel, "rank 2 +18.1\u2009ms");
     plot.focus();
     plot.dispatchEvent(new KeyboardEvent("keydown", { key: "Home", bubbles: true }));
     plot.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowDown", bubbles: true }));
