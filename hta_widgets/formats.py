@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
@@ -25,8 +26,10 @@ __all__ = [
     "count",
     "duration",
     "duration_delta",
+    "number_runs",
     "plural",
     "rate",
+    "run_text",
     "share",
     "share_delta",
     "size",
@@ -194,6 +197,22 @@ def value(number: Number, unit: str = "") -> str:
 def plural(number: int, noun: str) -> str:
     """``1 rank``, ``8 ranks``."""
     return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def number_runs(numbers: Iterable[int]) -> list[range]:
+    """Return ascending numbers as runs of neighbours: ``0, 1, 2, 5`` as 0 to 2 and 5."""
+    runs: list[range] = []
+    for number in numbers:
+        if runs and number == runs[-1].stop:
+            runs[-1] = range(runs[-1].start, number + 1)
+        else:
+            runs.append(range(number, number + 1))
+    return runs
+
+
+def run_text(run: range, dash: str = "\u2013") -> str:
+    """``5``, ``6, 7``, ``0–3``."""
+    return f"{run[0]}{dash}{run[-1]}" if len(run) > 2 else ", ".join(map(str, run))
 
 
 def as_ns(time: Any) -> int:

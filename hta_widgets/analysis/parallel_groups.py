@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from hta_widgets.formats import number_runs, run_text
 from hta_widgets.model import Selection, Trace, TraceSet
 from hta_widgets.model.intervals import total, union
 
@@ -333,16 +334,7 @@ def _spent(
 
 def _listed(ranks: Sequence[int]) -> str:
     """Return ranks as text; runs of three and more as ``first-last``."""
-    found: list[list[int]] = []
-    for rank in ranks:
-        if found and rank == found[-1][-1] + 1:
-            found[-1].append(rank)
-        else:
-            found.append([rank])
-    texts = []
-    for run in found:
-        texts += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else [str(rank) for rank in run]
-    return ", ".join(texts)
+    return ", ".join(run_text(run, "-") for run in number_runs(ranks))
 
 
 def _note(chosen: Sequence[Part], match: Matching, rows: Sequence[tuple[int, int, _Spent]]) -> str:

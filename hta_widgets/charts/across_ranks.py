@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.formats import count
+from hta_widgets.formats import count, number_runs, run_text
 
 __all__ = [
     "are_whole",
@@ -121,18 +121,9 @@ def _places(values: npt.NDArray[np.float64], cells: int) -> Ints:
 def listed(ranks: Sequence[int] | Ints, most: int = 3) -> str:
     """``rank 5``, ``ranks 0–4, 6, 7``, ``ranks 0–3, 8–11 and 24 more``."""
     numbers = sorted(int(rank) for rank in ranks)
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    shown = runs[:most]
-    words = [
-        str(low) if low == high else f"{low}, {high}" if high == low + 1 else f"{low}–{high}"
-        for low, high in shown
-    ]
-    left = len(numbers) - sum(high - low + 1 for low, high in shown)
+    shown = number_runs(numbers)[:most]
+    words = map(run_text, shown)
+    left = len(numbers) - sum(map(len, shown))
     more = f" and {count(left)} more" if left else ""
     return f"rank{'' if len(numbers) == 1 else 's'} {', '.join(words)}{more}"
 

@@ -334,7 +334,7 @@ def _against_median(
         subtitle=sentences(
             "mean duration, by name with most time"
             if alone
-            else "one dot a rank: its mean duration against the median rank's",
+            else "one dot per rank: its mean duration against the median rank's",
             "" if alone else "communication includes waiting: who waits less is not faster",
             "arrow: beyond the scale" if beyond.any() and not alone else "",
             _most(len(total), top),

@@ -179,12 +179,7 @@ def _formats(side: RunSide) -> str:
 
 
 def _world_size(side: RunSide) -> str:
-    sizes = set()
-    for part in side.parts.values():
-        info = part.trace.metadata.get("distributedInfo")
-        size = info.get("world_size") if isinstance(info, dict) else None
-        if isinstance(size, int) and not isinstance(size, bool):
-            sizes.add(size)
+    sizes = {part.trace.world_size for part in side.parts.values()} - {0}
     return ", ".join(map(str, sorted(sizes)))
 
 

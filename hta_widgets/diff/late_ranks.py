@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.stragglers import stragglers
-from hta_widgets.formats import duration, share_delta
+from hta_widgets.formats import duration, number_runs, run_text, share_delta
 from hta_widgets.model.derived import derived_once
 
 from .moments import KIND_OF, moments, splits_communication
@@ -153,11 +152,4 @@ def _told(
 
 def _numbers(ranks: list[int]) -> str:
     """Return ``ranks 0–3, 6, 7``."""
-    runs = [
-        [rank for _, rank in group]
-        for _, group in itertools.groupby(enumerate(ranks), key=lambda one: one[1] - one[0])
-    ]
-    parts = []
-    for run in runs:
-        parts += [f"{run[0]}–{run[-1]}"] if len(run) > 2 else [str(rank) for rank in run]
-    return f"rank{'s' * (len(ranks) > 1)} {', '.join(parts)}"
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(run_text, number_runs(ranks)))}"

@@ -177,7 +177,7 @@ class Trace:
         """How many ranks the file says that the job has; 0 where it does not say."""
         info = self.metadata.get("distributedInfo")
         size = info.get("world_size") if isinstance(info, dict) else None
-        return size if isinstance(size, int) else 0
+        return size if type(size) is int else 0
 
     @property
     def window_ns(self) -> tuple[int, int] | None:

@@ -15,6 +15,7 @@ from hta_widgets.export.embed.collectives import Collectives
 from hta_widgets.export.embed.full_rank import FullRank
 from hta_widgets.export.embed.names import Names
 from hta_widgets.export.embed.overview import Overview
+from hta_widgets.formats import number_runs, run_text
 from hta_widgets.tiles import TileEngine
 from hta_widgets.tiles.rank_index import Budget, RankIndex
 
@@ -255,15 +256,7 @@ def _coverage_text(full: list[int], args: list[int], overviews: dict[int, Overvi
 
 def _listed(ranks: list[int]) -> str:
     """Return ranks in words: ``rank 5``, ``ranks 0-3, 5``."""
-    parts: list[list[int]] = []
-    for rank in ranks:
-        if parts and rank == parts[-1][-1] + 1:
-            parts[-1].append(rank)
-        else:
-            parts.append([rank])
-    texts = [
-        f"{part[0]}–{part[-1]}" if len(part) > 2 else ", ".join(map(str, part)) for part in parts
-    ]
+    texts = list(map(run_text, number_runs(ranks)))
     if len(texts) > 4:
         texts = [*texts[:3], "…", texts[-1]]
     return f"rank{'' if len(ranks) == 1 else 's'} {', '.join(texts)}"

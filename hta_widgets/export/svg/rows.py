@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from hta_widgets.formats import number_runs, run_text
+
 __all__ = ["Band", "Form", "Row", "lay_rows"]
 
 Form = Literal["solid", "pale", "bar", "counter"]
@@ -226,16 +228,8 @@ def _head(rank: RankScene, fold: _Fold, alike: _Alike, *, is_open: bool) -> Row:
 
 def _group_names(rank: int, like: Sequence[int]) -> tuple[str, ...]:
     brief = (f"{len(like)} ranks like {rank}", f"{len(like)} like {rank}")
-    runs: list[list[int]] = []
-    for one in like:
-        if runs and one == runs[-1][-1] + 1:
-            runs[-1].append(one)
-        else:
-            runs.append([one])
-    if len(runs) > 4:
-        return brief
-    texts = [f"{run[0]}–{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
-    return (f"ranks {', '.join(texts)}", *brief)
+    runs = number_runs(like)
+    return brief if len(runs) > 4 else (f"ranks {', '.join(map(run_text, runs))}", *brief)
 
 
 def _folded_bands(rank: RankScene, fold: _Fold) -> tuple[Band, ...]:

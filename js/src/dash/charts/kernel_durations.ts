@@ -74,7 +74,7 @@ export function kernelDurations(frame: PanelFrame, theme: Theme): RowsContent | 
     subtitle: sentences(
       alone
         ? "mean duration, by name with most time"
-        : "one dot a rank: its mean duration against the median rank's",
+        : "one dot per rank: its mean duration against the median rank's",
       alone ? "" : "communication includes waiting: who waits less is not faster",
       beyond.includes(true) && !alone ? "arrow: beyond the scale" : "",
       unmatched(frame),
