@@ -16,7 +16,7 @@ from support import browser as hands
 
 import hta_widgets as hw
 from hta_widgets.export.html import save_html
-from hta_widgets.tiles import TileEngine
+from hta_widgets.live.tile_engine import TileEngine
 
 __all__ = ["in_page", "page_table"]
 

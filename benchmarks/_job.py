@@ -6,8 +6,8 @@ from pathlib import Path
 
 from _harness import DATA
 
-from hta_widgets.demo import write_demo
-from hta_widgets.readers import load
+from hta_widgets.demo.job import write_demo
+from hta_widgets.readers.load import load
 
 __all__ = ["demo_job", "stored_job"]
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import _harness as harness
 from _harness import DATA, REPO, SHARED, Missing
 
-from hta_widgets.demo import write_demo
+from hta_widgets.demo.job import write_demo
 
 CORE = 0
 HTA = REPO / ".venv-hta/bin/python"

@@ -116,7 +116,7 @@ def demo_files(ranks: int, steps: int) -> Path:
     """The demo job's files, written where they are missing."""
     folder = DATA / f"demo{ranks}x{steps}"
     if not folder.is_dir():
-        from hta_widgets.demo import write_demo  # noqa: PLC0415 - mostly they are there
+        from hta_widgets.demo.job import write_demo  # noqa: PLC0415 - mostly they are there
 
         print(f"  writing {folder.name} …", file=sys.stderr)
         write_demo(folder, ranks=ranks, steps=steps)
@@ -136,11 +136,9 @@ def whole_store(ranks: int, steps: int) -> Path:
 
 def part_of(store: Path, ranks: int, times: int = 1) -> Path:
     """A store of the first ranks of another, `times` over, whose files are links to its files."""
-    from hta_widgets.store.manifest import (  # noqa: PLC0415 - this benchmark's own business
-        MANIFEST,
-        dump_manifest,
-        read_manifest,
-    )
+    from hta_widgets.store.manifest import MANIFEST
+    from hta_widgets.store.manifest import dump_manifest
+    from hta_widgets.store.manifest import read_manifest
 
     path = store.with_name(f"{store.stem}-{ranks}x{times}.store")
     shutil.rmtree(path, ignore_errors=True)

@@ -2,13 +2,21 @@
 
 from importlib.metadata import version as _version
 
-from hta_widgets import charts, compat, taxonomy
+from hta_widgets import charts
+from hta_widgets import compat
+from hta_widgets import taxonomy
 from hta_widgets.compat import TraceAnalysis
 from hta_widgets.errors import TraceError
-from hta_widgets.export import ExportReport, export_trace
-from hta_widgets.model import Selection, Trace, TraceSet
-from hta_widgets.readers import cache, load
-from hta_widgets.widgets import Dashboard, Timeline, TraceDiff
+from hta_widgets.export.chrome import ExportReport
+from hta_widgets.export.chrome import export_trace
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.readers import cache
+from hta_widgets.readers.load import load
+from hta_widgets.widgets.dashboard import Dashboard
+from hta_widgets.widgets.timeline import Timeline
+from hta_widgets.widgets.trace_diff import TraceDiff
 
 __version__ = _version("hta_widgets")
 

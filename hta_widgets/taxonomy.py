@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from .errors import TraceError
+from hta_widgets.errors import TraceError
 
 __all__ = [
     "KINDS",

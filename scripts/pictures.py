@@ -18,8 +18,11 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import hta_widgets as hw
-from hta_widgets import analysis, charts
-from hta_widgets.demo import write_byteps_job, write_demo, write_mpi_job
+from hta_widgets import analysis
+from hta_widgets import charts
+from hta_widgets.demo.byteps import write_byteps_job
+from hta_widgets.demo.job import write_demo
+from hta_widgets.demo.mpi import write_mpi_job
 
 REPO = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPO / "tests"))

@@ -12,15 +12,26 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.errors import TraceError
-from hta_widgets.model import KINDS, Selection, Trace, TraceSet
-from hta_widgets.model.ordering import dense, group_order
-from hta_widgets.model.table import Pool
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.ordering import dense
+from hta_widgets.trace.ordering import group_order
+from hta_widgets.trace.table import Pool
 
-from .annotated_rows import shortest_overlapping
-from .host_stack import below_backward, nearest, nested_parents, of_category
-from .over_ranks import over_ranks
-from .results import categorical, common_codes, joined, result
-from .scope import Part, parts
+from hta_widgets.analysis.annotated_rows import shortest_overlapping
+from hta_widgets.analysis.host_stack import below_backward
+from hta_widgets.analysis.host_stack import nearest
+from hta_widgets.analysis.host_stack import nested_parents
+from hta_widgets.analysis.host_stack import of_category
+from hta_widgets.analysis.over_ranks import over_ranks
+from hta_widgets.analysis.results import categorical
+from hta_widgets.analysis.results import common_codes
+from hta_widgets.analysis.results import joined
+from hta_widgets.analysis.results import result
+from hta_widgets.analysis.scope import Part
+from hta_widgets.analysis.scope import parts
 
 __all__ = ["kernels_by_annotation", "user_annotation_breakdown"]
 

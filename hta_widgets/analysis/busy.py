@@ -7,12 +7,21 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from hta_widgets.model import Selection, TraceSet
-from hta_widgets.model.intervals import Intervals, intersect, subtract, total
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.intervals import Intervals
+from hta_widgets.trace.intervals import intersect
+from hta_widgets.trace.intervals import subtract
+from hta_widgets.trace.intervals import total
 
-from .over_ranks import over_ranks, prelaunched_note
-from .results import result
-from .scope import BUSY, Part, Window, count_kinds, parts
+from hta_widgets.analysis.over_ranks import over_ranks
+from hta_widgets.analysis.over_ranks import prelaunched_note
+from hta_widgets.analysis.results import result
+from hta_widgets.analysis.scope import BUSY
+from hta_widgets.analysis.scope import Part
+from hta_widgets.analysis.scope import Window
+from hta_widgets.analysis.scope import count_kinds
+from hta_widgets.analysis.scope import parts
 
 __all__ = ["comm_comp_overlap", "kernel_type_breakdown", "temporal_breakdown"]
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from hta_widgets.model import KINDS, Trace
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.trace import Trace
 
-from .host_stack import backward_parents, forest_of
+from hta_widgets.analysis.host_stack import backward_parents
+from hta_widgets.analysis.host_stack import forest_of
 
 __all__ = ["call_tree"]
 

@@ -10,14 +10,19 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.model import Selection, TraceSet
-from hta_widgets.model.derived import derived_by_rules
-from hta_widgets.model.turns import rest
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.derived import derived_by_rules
+from hta_widgets.trace.turns import rest
 
-from .collective_args import OPERATIONS
-from .matching import Matching, counted, matching, recorded_shift, split
-from .results import result
-from .scope import narrowed
+from hta_widgets.analysis.collective_args import OPERATIONS
+from hta_widgets.analysis.matching import Matching
+from hta_widgets.analysis.matching import counted
+from hta_widgets.analysis.matching import matching
+from hta_widgets.analysis.matching import recorded_shift
+from hta_widgets.analysis.matching import split
+from hta_widgets.analysis.results import result
+from hta_widgets.analysis.scope import narrowed
 
 __all__ = ["ClockFit", "clock_fit", "clock_offsets"]
 

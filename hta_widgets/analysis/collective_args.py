@@ -14,12 +14,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.model import KINDS, Trace
-from hta_widgets.model.derived import derived_by_rules
-from hta_widgets.model.event_args import COMMUNICATION_KEYS, event_args, numbers_of
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.derived import derived_by_rules
+from hta_widgets.trace.event_args import COMMUNICATION_KEYS
+from hta_widgets.trace.event_args import event_args
+from hta_widgets.trace.event_args import numbers_of
 
-from .group_headers import header_of, listed_ranks
-from .host_stack import nested_parents
+from hta_widgets.analysis.group_headers import header_of
+from hta_widgets.analysis.group_headers import listed_ranks
+from hta_widgets.analysis.host_stack import nested_parents
 
 __all__ = ["OPERATIONS", "CommEvents", "GroupName", "comm_events", "unsized", "unsized_note"]
 

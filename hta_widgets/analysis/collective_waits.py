@@ -9,12 +9,16 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.model import Trace, TraceSet
-from hta_widgets.model.derived import derived
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.derived import derived
 
-from .clock_offsets import clock_fit
-from .collectives import Arrivals, Clock, arrivals
-from .matching import Matching, matching
+from hta_widgets.analysis.clock_offsets import clock_fit
+from hta_widgets.analysis.collectives import Arrivals
+from hta_widgets.analysis.collectives import Clock
+from hta_widgets.analysis.collectives import arrivals
+from hta_widgets.analysis.matching import Matching
+from hta_widgets.analysis.matching import matching
 
 __all__ = ["RankWaits", "Waits", "waits_of"]
 

@@ -11,17 +11,29 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.errors import TraceError
-from hta_widgets.model import KINDS, Selection, Trace, TraceSet
-from hta_widgets.model.derived import derived, derived_by_rules
-from hta_widgets.model.intervals import Covered, union
-from hta_widgets.model.turns import rest
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.derived import derived
+from hta_widgets.trace.derived import derived_by_rules
+from hta_widgets.trace.intervals import Covered
+from hta_widgets.trace.intervals import union
+from hta_widgets.trace.turns import rest
 
-from .clock_offsets import clock_fit
-from .collective_args import OPERATIONS, unsized, unsized_note
-from .matching import Matching, counted, matching, recorded_shift
-from .over_ranks import over_ranks
-from .results import categorical, result
-from .scope import narrowed, on_hosts_note
+from hta_widgets.analysis.clock_offsets import clock_fit
+from hta_widgets.analysis.collective_args import OPERATIONS
+from hta_widgets.analysis.collective_args import unsized
+from hta_widgets.analysis.collective_args import unsized_note
+from hta_widgets.analysis.matching import Matching
+from hta_widgets.analysis.matching import counted
+from hta_widgets.analysis.matching import matching
+from hta_widgets.analysis.matching import recorded_shift
+from hta_widgets.analysis.over_ranks import over_ranks
+from hta_widgets.analysis.results import categorical
+from hta_widgets.analysis.results import result
+from hta_widgets.analysis.scope import narrowed
+from hta_widgets.analysis.scope import on_hosts_note
 
 __all__ = ["Arrivals", "Clock", "arrivals", "collectives", "covered_by_compute"]
 

@@ -9,13 +9,23 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.model import Selection, TraceSet
-from hta_widgets.model.event_args import event_args, numbers_of
-from hta_widgets.model.intervals import Intervals, intersect, total, union
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.event_args import event_args
+from hta_widgets.trace.event_args import numbers_of
+from hta_widgets.trace.intervals import Intervals
+from hta_widgets.trace.intervals import intersect
+from hta_widgets.trace.intervals import total
+from hta_widgets.trace.intervals import union
 
-from .over_ranks import over_ranks
-from .results import result
-from .scope import BUSY, Part, Window, count_kinds, on_hosts_note, parts
+from hta_widgets.analysis.over_ranks import over_ranks
+from hta_widgets.analysis.results import result
+from hta_widgets.analysis.scope import BUSY
+from hta_widgets.analysis.scope import Part
+from hta_widgets.analysis.scope import Window
+from hta_widgets.analysis.scope import count_kinds
+from hta_widgets.analysis.scope import on_hosts_note
+from hta_widgets.analysis.scope import parts
 
 __all__ = ["communication_by_group", "communication_by_stream"]
 

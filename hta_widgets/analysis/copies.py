@@ -11,13 +11,28 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.model import Pool, Selection, TraceSet
-from hta_widgets.model.event_args import event_args, numbers_of
+from hta_widgets.trace.table import Pool
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.event_args import event_args
+from hta_widgets.trace.event_args import numbers_of
 
-from .over_ranks import over_ranks
-from .results import categorical, joined, result
-from .scope import Part, Parts, Window, count_kinds, parts
-from .step_series import STATISTICS, describe, held_ns, in_order, running_total, settled, weighted
+from hta_widgets.analysis.over_ranks import over_ranks
+from hta_widgets.analysis.results import categorical
+from hta_widgets.analysis.results import joined
+from hta_widgets.analysis.results import result
+from hta_widgets.analysis.scope import Part
+from hta_widgets.analysis.scope import Parts
+from hta_widgets.analysis.scope import Window
+from hta_widgets.analysis.scope import count_kinds
+from hta_widgets.analysis.scope import parts
+from hta_widgets.analysis.step_series import STATISTICS
+from hta_widgets.analysis.step_series import describe
+from hta_widgets.analysis.step_series import held_ns
+from hta_widgets.analysis.step_series import in_order
+from hta_widgets.analysis.step_series import running_total
+from hta_widgets.analysis.step_series import settled
+from hta_widgets.analysis.step_series import weighted
 
 __all__ = [
     "BandwidthSteps",

@@ -10,11 +10,16 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.model import Selection, Trace, TraceSet
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
 
-from .host_stack import OperatorTree, operator_tree
-from .results import joined, result
-from .scope import Window, parts
+from hta_widgets.analysis.host_stack import OperatorTree
+from hta_widgets.analysis.host_stack import operator_tree
+from hta_widgets.analysis.results import joined
+from hta_widgets.analysis.results import result
+from hta_widgets.analysis.scope import Window
+from hta_widgets.analysis.scope import parts
 
 __all__ = ["CUDA_SASS_INSTRUCTION_COUNTER_FLOPS", "cupti_counters"]
 

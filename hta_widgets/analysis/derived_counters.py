@@ -10,12 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.errors import TraceError
-from hta_widgets.model import CounterTable, TraceSet
+from hta_widgets.trace.table import CounterTable
+from hta_widgets.trace.traceset import TraceSet
 
-from .copies import bandwidth_steps
-from .queue_steps import queue_steps
-from .scope import Part, parts
-from .step_series import settled
+from hta_widgets.analysis.copies import bandwidth_steps
+from hta_widgets.analysis.queue_steps import queue_steps
+from hta_widgets.analysis.scope import Part
+from hta_widgets.analysis.scope import parts
+from hta_widgets.analysis.step_series import settled
 
 __all__ = ["COUNTER_KINDS", "CounterKind", "with_counters"]
 

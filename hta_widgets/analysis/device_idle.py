@@ -10,16 +10,28 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.model import KINDS, Selection, Trace, TraceSet
-from hta_widgets.model.derived import derived_by_rules, derived_once
-from hta_widgets.model.frames import dtype_of
-from hta_widgets.model.intervals import Covered, Intervals, union
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.derived import derived_by_rules
+from hta_widgets.trace.derived import derived_once
+from hta_widgets.trace.frames import dtype_of
+from hta_widgets.trace.intervals import Covered
+from hta_widgets.trace.intervals import Intervals
+from hta_widgets.trace.intervals import union
 
-from .busy import without_work
-from .lateness import loads_data
-from .over_ranks import over_ranks
-from .results import categorical, joined, result
-from .scope import BUSY, Part, Window, count_kinds, parts
+from hta_widgets.analysis.busy import without_work
+from hta_widgets.analysis.lateness import loads_data
+from hta_widgets.analysis.over_ranks import over_ranks
+from hta_widgets.analysis.results import categorical
+from hta_widgets.analysis.results import joined
+from hta_widgets.analysis.results import result
+from hta_widgets.analysis.scope import BUSY
+from hta_widgets.analysis.scope import Part
+from hta_widgets.analysis.scope import Window
+from hta_widgets.analysis.scope import count_kinds
+from hta_widgets.analysis.scope import parts
 
 __all__ = [
     "IDLE_CATEGORIES",

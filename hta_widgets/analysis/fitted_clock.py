@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hta_widgets.model import TraceSet
+from hta_widgets.trace.traceset import TraceSet
 
-from .byteps_clock import byteps_offsets
-from .clock_offsets import clock_fit
+from hta_widgets.formats.byteps.byteps_clock import byteps_offsets
+from hta_widgets.analysis.clock_offsets import clock_fit
 
 __all__ = ["fitted_offsets"]
 

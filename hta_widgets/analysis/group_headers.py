@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from hta_widgets.model import Trace
-from hta_widgets.model.derived import derived_once
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.derived import derived_once
 
 __all__ = ["Header", "HeaderGroup", "header_of", "listed_ranks", "one_of"]
 

@@ -10,13 +10,18 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.model import Selection, TraceSet
-from hta_widgets.model.frames import dtype_of
-from hta_widgets.model.ordering import group_order
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.frames import dtype_of
+from hta_widgets.trace.ordering import group_order
 
-from .over_ranks import over_ranks
-from .results import joined, result
-from .scope import Part, Window, count_kinds, parts
+from hta_widgets.analysis.over_ranks import over_ranks
+from hta_widgets.analysis.results import joined
+from hta_widgets.analysis.results import result
+from hta_widgets.analysis.scope import Part
+from hta_widgets.analysis.scope import Window
+from hta_widgets.analysis.scope import count_kinds
+from hta_widgets.analysis.scope import parts
 
 __all__ = ["idle_interval_stats", "idle_time_breakdown"]
 

@@ -8,14 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.model import Selection, TraceSet
-from hta_widgets.model.derived import derived
-from hta_widgets.model.turns import rest
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.derived import derived
+from hta_widgets.trace.turns import rest
 
-from .clock_offsets import clock_fit
-from .collectives import Arrivals, Clock, arrivals, steps_of
-from .lateness import Lateness, lateness
-from .matching import Matching, counted, matching
+from hta_widgets.analysis.clock_offsets import clock_fit
+from hta_widgets.analysis.collectives import Arrivals
+from hta_widgets.analysis.collectives import Clock
+from hta_widgets.analysis.collectives import arrivals
+from hta_widgets.analysis.collectives import steps_of
+from hta_widgets.analysis.lateness import Lateness
+from hta_widgets.analysis.lateness import lateness
+from hta_widgets.analysis.matching import Matching
+from hta_widgets.analysis.matching import counted
+from hta_widgets.analysis.matching import matching
 
 __all__ = [
     "ImposedWaits",

@@ -6,16 +6,23 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.model import KINDS, TraceSet
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.traceset import TraceSet
 
-from .clock_offsets import clock_fit
-from .collectives import arrivals
-from .critical.rules import BOUNDS, EDGE_TYPES
-from .job_span import JobSpan, span_of_job
-from .job_walk import COLLECTIVE, Segments, walked
-from .matching import Matching, matching
-from .results import categorical, result
-from .scope import Window
+from hta_widgets.analysis.clock_offsets import clock_fit
+from hta_widgets.analysis.collectives import arrivals
+from hta_widgets.analysis.critical.rules import BOUNDS
+from hta_widgets.analysis.critical.rules import EDGE_TYPES
+from hta_widgets.analysis.job_span import JobSpan
+from hta_widgets.analysis.job_span import span_of_job
+from hta_widgets.analysis.job_walk import COLLECTIVE
+from hta_widgets.analysis.job_walk import Segments
+from hta_widgets.analysis.job_walk import walked
+from hta_widgets.analysis.matching import Matching
+from hta_widgets.analysis.matching import matching
+from hta_widgets.analysis.results import categorical
+from hta_widgets.analysis.results import result
+from hta_widgets.analysis.scope import Window
 
 __all__ = ["job_critical_path", "job_path_summary"]
 

@@ -8,16 +8,22 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.model import KINDS, Trace
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.trace import Trace
 
-from .collective_args import OPERATIONS
-from .collectives import Arrivals
-from .critical.graph import CriticalPath, build
-from .critical.rules import BOUNDS, EDGE_TYPES, EXACT, LEAD, OPERATOR
-from .critical.window import Stretch
-from .job_span import JobSpan
-from .matching import Matching
-from .scope import BUSY
+from hta_widgets.analysis.collective_args import OPERATIONS
+from hta_widgets.analysis.collectives import Arrivals
+from hta_widgets.analysis.critical.graph import CriticalPath
+from hta_widgets.analysis.critical.graph import build
+from hta_widgets.analysis.critical.rules import BOUNDS
+from hta_widgets.analysis.critical.rules import EDGE_TYPES
+from hta_widgets.analysis.critical.rules import EXACT
+from hta_widgets.analysis.critical.rules import LEAD
+from hta_widgets.analysis.critical.rules import OPERATOR
+from hta_widgets.analysis.critical.window import Stretch
+from hta_widgets.analysis.job_span import JobSpan
+from hta_widgets.analysis.matching import Matching
+from hta_widgets.analysis.scope import BUSY
 
 __all__ = ["COLLECTIVE", "Segments", "walked"]
 

@@ -9,13 +9,23 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.model import KINDS, Selection, TraceSet
-from hta_widgets.model.frames import dtype_of
-from hta_widgets.model.ordering import dense, group_order
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.frames import dtype_of
+from hta_widgets.trace.ordering import dense
+from hta_widgets.trace.ordering import group_order
 
-from .over_ranks import over_ranks, prelaunched_note
-from .results import joined, result
-from .scope import BUSY, Part, Parts, Window, count_kinds, parts
+from hta_widgets.analysis.over_ranks import over_ranks
+from hta_widgets.analysis.over_ranks import prelaunched_note
+from hta_widgets.analysis.results import joined
+from hta_widgets.analysis.results import result
+from hta_widgets.analysis.scope import BUSY
+from hta_widgets.analysis.scope import Part
+from hta_widgets.analysis.scope import Parts
+from hta_widgets.analysis.scope import Window
+from hta_widgets.analysis.scope import count_kinds
+from hta_widgets.analysis.scope import parts
 
 __all__ = ["kernel_breakdown", "kernel_duration_by_rank"]
 

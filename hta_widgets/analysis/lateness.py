@@ -9,14 +9,20 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.model import KINDS, Trace
-from hta_widgets.model.derived import derived_by_rules
-from hta_widgets.model.intervals import Covered, Intervals, intersect, subtract, union
-from hta_widgets.model.turns import rest
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.derived import derived_by_rules
+from hta_widgets.trace.intervals import Covered
+from hta_widgets.trace.intervals import Intervals
+from hta_widgets.trace.intervals import intersect
+from hta_widgets.trace.intervals import subtract
+from hta_widgets.trace.intervals import union
+from hta_widgets.trace.turns import rest
 
-from .collectives import Arrivals, computed_between
-from .matching import Matching
-from .over_ranks import over_ranks
+from hta_widgets.analysis.collectives import Arrivals
+from hta_widgets.analysis.collectives import computed_between
+from hta_widgets.analysis.matching import Matching
+from hta_widgets.analysis.over_ranks import over_ranks
 
 __all__ = ["PARTS", "Lateness", "lateness", "loads_data", "others_median"]
 

@@ -9,13 +9,24 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.model import KINDS, Pool, Selection, TraceSet
-from hta_widgets.model.frames import dtype_of
-from hta_widgets.model.ordering import stable_order
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.table import Pool
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.frames import dtype_of
+from hta_widgets.trace.ordering import stable_order
 
-from .over_ranks import over_ranks, prelaunched_note
-from .results import categorical, common_codes, joined, result
-from .scope import BUSY, Part, Window, count_kinds, parts
+from hta_widgets.analysis.over_ranks import over_ranks
+from hta_widgets.analysis.over_ranks import prelaunched_note
+from hta_widgets.analysis.results import categorical
+from hta_widgets.analysis.results import common_codes
+from hta_widgets.analysis.results import joined
+from hta_widgets.analysis.results import result
+from hta_widgets.analysis.scope import BUSY
+from hta_widgets.analysis.scope import Part
+from hta_widgets.analysis.scope import Window
+from hta_widgets.analysis.scope import count_kinds
+from hta_widgets.analysis.scope import parts
 
 __all__ = ["launch_outliers", "launch_stats", "launched_rows"]
 

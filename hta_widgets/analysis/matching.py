@@ -10,17 +10,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.model import Selection, Trace, TraceSet
-from hta_widgets.model.derived import derived_by_rules
-from hta_widgets.model.turns import rest
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.derived import derived_by_rules
+from hta_widgets.trace.turns import rest
 
-from .alignment import MISSING, aligned
-from .collective_args import CommEvents, comm_events
-from .group_headers import Header, header_of
-from .mpi_calls import has_mpi_calls, mpi_calls
-from .over_ranks import over_ranks
-from .process_groups import Group, identified, lacking, missing_ranks
-from .scope import Part, Parts
+from hta_widgets.analysis.alignment import MISSING
+from hta_widgets.analysis.alignment import aligned
+from hta_widgets.analysis.collective_args import CommEvents
+from hta_widgets.analysis.collective_args import comm_events
+from hta_widgets.analysis.group_headers import Header
+from hta_widgets.analysis.group_headers import header_of
+from hta_widgets.formats.mpi.mpi_calls import has_mpi_calls
+from hta_widgets.formats.mpi.mpi_calls import mpi_calls
+from hta_widgets.analysis.over_ranks import over_ranks
+from hta_widgets.analysis.process_groups import Group
+from hta_widgets.analysis.process_groups import identified
+from hta_widgets.analysis.process_groups import lacking
+from hta_widgets.analysis.process_groups import missing_ranks
+from hta_widgets.analysis.scope import Part
+from hta_widgets.analysis.scope import Parts
 
 __all__ = ["Matching", "counted", "matching", "recorded_shift", "split"]
 

@@ -11,11 +11,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.model import Trace, TraceSet
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
 
-from .host_stack import operator_tree
-from .results import categorical, joined, result
-from .scope import Window, parts
+from hta_widgets.analysis.host_stack import operator_tree
+from hta_widgets.analysis.results import categorical
+from hta_widgets.analysis.results import joined
+from hta_widgets.analysis.results import result
+from hta_widgets.analysis.scope import Window
+from hta_widgets.analysis.scope import parts
 
 __all__ = ["memory_events"]
 

@@ -17,7 +17,7 @@ import pandas as pd
 
 from hta_widgets.errors import TraceError
 
-from .results import result
+from hta_widgets.analysis.results import result
 
 __all__ = ["MEMORY_CATEGORIES", "memory_timeline"]
 

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.model import Trace
-from hta_widgets.model.event_args import event_args
-from hta_widgets.model.ordering import dense
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.event_args import event_args
+from hta_widgets.trace.ordering import dense
 
-from .host_stack import forest_of, nearest, of_category
+from hta_widgets.analysis.host_stack import forest_of
+from hta_widgets.analysis.host_stack import nearest
+from hta_widgets.analysis.host_stack import of_category
 
 __all__ = ["Column", "Groups", "call_stacks", "input_shapes", "names_of"]
 

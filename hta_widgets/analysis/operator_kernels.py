@@ -12,15 +12,27 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.model import KINDS, Selection, TraceSet
-from hta_widgets.model.frames import dtype_of
-from hta_widgets.model.table import Pool
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.frames import dtype_of
+from hta_widgets.trace.table import Pool
 
-from .host_stack import nearest, nested_parents, of_name, operator_tree
-from .name_runs import Runs
-from .over_ranks import over_ranks, prelaunched_note
-from .results import categorical, common_codes, joined, result
-from .scope import BUSY, Part, count_kinds, parts
+from hta_widgets.analysis.host_stack import nearest
+from hta_widgets.analysis.host_stack import nested_parents
+from hta_widgets.analysis.host_stack import of_name
+from hta_widgets.analysis.host_stack import operator_tree
+from hta_widgets.analysis.name_runs import Runs
+from hta_widgets.analysis.over_ranks import over_ranks
+from hta_widgets.analysis.over_ranks import prelaunched_note
+from hta_widgets.analysis.results import categorical
+from hta_widgets.analysis.results import common_codes
+from hta_widgets.analysis.results import joined
+from hta_widgets.analysis.results import result
+from hta_widgets.analysis.scope import BUSY
+from hta_widgets.analysis.scope import Part
+from hta_widgets.analysis.scope import count_kinds
+from hta_widgets.analysis.scope import parts
 
 __all__ = ["operator_kernels", "operator_launch_delays"]
 

@@ -10,16 +10,30 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.model import Selection, TraceSet
-from hta_widgets.model.derived import derived
-from hta_widgets.model.membership import Overlapping, index_of
-from hta_widgets.model.turns import rest
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.derived import derived
+from hta_widgets.trace.membership import Overlapping
+from hta_widgets.trace.membership import index_of
+from hta_widgets.trace.turns import rest
 
-from .host_stack import Forest, OperatorTree, covered_by_children, forest_of, operator_tree
-from .operator_groups import Groups, call_stacks, input_shapes, names_of
-from .over_ranks import over_ranks, prelaunched_note
-from .results import joined, result
-from .scope import BUSY, Part, narrowed, parts
+from hta_widgets.analysis.host_stack import Forest
+from hta_widgets.analysis.host_stack import OperatorTree
+from hta_widgets.analysis.host_stack import covered_by_children
+from hta_widgets.analysis.host_stack import forest_of
+from hta_widgets.analysis.host_stack import operator_tree
+from hta_widgets.analysis.operator_groups import Groups
+from hta_widgets.analysis.operator_groups import call_stacks
+from hta_widgets.analysis.operator_groups import input_shapes
+from hta_widgets.analysis.operator_groups import names_of
+from hta_widgets.analysis.over_ranks import over_ranks
+from hta_widgets.analysis.over_ranks import prelaunched_note
+from hta_widgets.analysis.results import joined
+from hta_widgets.analysis.results import result
+from hta_widgets.analysis.scope import BUSY
+from hta_widgets.analysis.scope import Part
+from hta_widgets.analysis.scope import narrowed
+from hta_widgets.analysis.scope import parts
 
 __all__ = ["operators"]
 

@@ -9,11 +9,19 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hta_widgets.executors import Closed, result_of, submit, workers_of
-from hta_widgets.model import Selection, Trace, TraceSet
-from hta_widgets.model.keeping import walked
+from hta_widgets.workers import Closed
+from hta_widgets.workers import result_of
+from hta_widgets.workers import submit
+from hta_widgets.workers import workers_of
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.keeping import walked
 
-from .scope import Ints, Part, Parts, part_of
+from hta_widgets.analysis.scope import Ints
+from hta_widgets.analysis.scope import Part
+from hta_widgets.analysis.scope import Parts
+from hta_widgets.analysis.scope import part_of
 
 __all__ = ["over_ranks", "prelaunched_note"]
 

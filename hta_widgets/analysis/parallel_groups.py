@@ -11,17 +11,29 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.formats import number_runs, run_text
-from hta_widgets.model import Selection, Trace, TraceSet
-from hta_widgets.model.intervals import total, union
+from hta_widgets.text import number_runs
+from hta_widgets.text import run_text
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.intervals import total
+from hta_widgets.trace.intervals import union
 
-from .collective_args import OPERATIONS, CommEvents, unsized, unsized_note
-from .group_headers import Header
-from .matching import Matching, matching
-from .over_ranks import over_ranks
-from .process_groups import identified
-from .results import categorical, result
-from .scope import Part, Window, count_kinds, parts
+from hta_widgets.analysis.collective_args import OPERATIONS
+from hta_widgets.analysis.collective_args import CommEvents
+from hta_widgets.analysis.collective_args import unsized
+from hta_widgets.analysis.collective_args import unsized_note
+from hta_widgets.analysis.group_headers import Header
+from hta_widgets.analysis.matching import Matching
+from hta_widgets.analysis.matching import matching
+from hta_widgets.analysis.over_ranks import over_ranks
+from hta_widgets.analysis.process_groups import identified
+from hta_widgets.analysis.results import categorical
+from hta_widgets.analysis.results import result
+from hta_widgets.analysis.scope import Part
+from hta_widgets.analysis.scope import Window
+from hta_widgets.analysis.scope import count_kinds
+from hta_widgets.analysis.scope import parts
 
 __all__ = ["GROUP_KINDS", "parallel_groups", "stage_of"]
 

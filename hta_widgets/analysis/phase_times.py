@@ -12,17 +12,24 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.model import KINDS, Selection, Trace, TraceSet
-from hta_widgets.model.derived import derived_by_rules
-from hta_widgets.model.keeping import walked
-from hta_widgets.model.names import short_name
-from hta_widgets.model.turns import rest
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.derived import derived_by_rules
+from hta_widgets.trace.keeping import walked
+from hta_widgets.trace.names import short_name
+from hta_widgets.trace.turns import rest
 
-from .host_stack import nearest
-from .over_ranks import over_ranks
-from .results import joined, result
-from .scope import Part, Window, parts
-from .step_times import from_median, step_numbers
+from hta_widgets.analysis.host_stack import nearest
+from hta_widgets.analysis.over_ranks import over_ranks
+from hta_widgets.analysis.results import joined
+from hta_widgets.analysis.results import result
+from hta_widgets.analysis.scope import Part
+from hta_widgets.analysis.scope import Window
+from hta_widgets.analysis.scope import parts
+from hta_widgets.analysis.step_times import from_median
+from hta_widgets.analysis.step_times import step_numbers
 
 __all__ = ["PhaseRanges", "phase_label", "phase_ranges", "phase_times"]
 

@@ -8,11 +8,12 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from hta_widgets.model import Trace
-from hta_widgets.model.turns import rest
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.turns import rest
 
-from .collective_args import CommEvents, GroupName
-from .group_headers import Header
+from hta_widgets.analysis.collective_args import CommEvents
+from hta_widgets.analysis.collective_args import GroupName
+from hta_widgets.analysis.group_headers import Header
 
 __all__ = ["Group", "identified", "lacking", "loaded_ranks", "missing_ranks", "world_size"]
 

@@ -10,12 +10,22 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.model import Selection, TraceSet
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
 
-from .queue_steps import NOTHING, QueueSteps, counts_of, over_queues
-from .results import joined, result
-from .scope import Part, Window
-from .step_series import STATISTICS, describe, held_ns, settled, weighted
+from hta_widgets.analysis.queue_steps import NOTHING
+from hta_widgets.analysis.queue_steps import QueueSteps
+from hta_widgets.analysis.queue_steps import counts_of
+from hta_widgets.analysis.queue_steps import over_queues
+from hta_widgets.analysis.results import joined
+from hta_widgets.analysis.results import result
+from hta_widgets.analysis.scope import Part
+from hta_widgets.analysis.scope import Window
+from hta_widgets.analysis.step_series import STATISTICS
+from hta_widgets.analysis.step_series import describe
+from hta_widgets.analysis.step_series import held_ns
+from hta_widgets.analysis.step_series import settled
+from hta_widgets.analysis.step_series import weighted
 
 __all__ = ["queue_length", "queue_length_summary"]
 

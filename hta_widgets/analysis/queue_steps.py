@@ -10,12 +10,19 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.model import Selection, TraceSet
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
 
-from .launches import launched_rows
-from .over_ranks import over_ranks
-from .scope import BUSY, Part, Window, count_kinds, narrowed, parts
-from .step_series import in_order, running_total
+from hta_widgets.analysis.launches import launched_rows
+from hta_widgets.analysis.over_ranks import over_ranks
+from hta_widgets.analysis.scope import BUSY
+from hta_widgets.analysis.scope import Part
+from hta_widgets.analysis.scope import Window
+from hta_widgets.analysis.scope import count_kinds
+from hta_widgets.analysis.scope import narrowed
+from hta_widgets.analysis.scope import parts
+from hta_widgets.analysis.step_series import in_order
+from hta_widgets.analysis.step_series import running_total
 
 __all__ = ["NOTHING", "OfQueues", "QueueSteps", "counts_of", "over_queues", "queue_steps"]
 

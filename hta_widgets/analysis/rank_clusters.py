@@ -10,16 +10,23 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.errors import TraceError
-from hta_widgets.model import Selection, TraceSet
-from hta_widgets.model.names import short_name
-from hta_widgets.model.turns import rest
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.names import short_name
+from hta_widgets.trace.turns import rest
 
-from .collective_waits import waits_of
-from .collectives import Clock
-from .parallel_groups import stage_of
-from .rank_features import TIMES, RankFeatures, rank_features
-from .results import result
-from .scope import Part, Window, count_kinds, narrowed, parts
+from hta_widgets.analysis.collective_waits import waits_of
+from hta_widgets.analysis.collectives import Clock
+from hta_widgets.analysis.parallel_groups import stage_of
+from hta_widgets.analysis.rank_features import TIMES
+from hta_widgets.analysis.rank_features import RankFeatures
+from hta_widgets.analysis.rank_features import rank_features
+from hta_widgets.analysis.results import result
+from hta_widgets.analysis.scope import Part
+from hta_widgets.analysis.scope import Window
+from hta_widgets.analysis.scope import count_kinds
+from hta_widgets.analysis.scope import narrowed
+from hta_widgets.analysis.scope import parts
 
 __all__ = ["rank_clusters"]
 

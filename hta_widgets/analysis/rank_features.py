@@ -8,13 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.model import KINDS, Selection, TraceSet
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
 
-from .collective_waits import RankWaits, Waits
-from .imposed_waits import imposed_waits, mean_share, step_shares
-from .over_ranks import over_ranks
-from .scope import Part, Parts
-from .step_times import device_times, host_steps
+from hta_widgets.analysis.collective_waits import RankWaits
+from hta_widgets.analysis.collective_waits import Waits
+from hta_widgets.analysis.imposed_waits import imposed_waits
+from hta_widgets.analysis.imposed_waits import mean_share
+from hta_widgets.analysis.imposed_waits import step_shares
+from hta_widgets.analysis.over_ranks import over_ranks
+from hta_widgets.analysis.scope import Part
+from hta_widgets.analysis.scope import Parts
+from hta_widgets.analysis.step_times import device_times
+from hta_widgets.analysis.step_times import host_steps
 
 __all__ = ["TIMES", "RankFeatures", "rank_features"]
 

@@ -10,15 +10,25 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.errors import TraceError
-from hta_widgets.model import Selection, TraceSet
-from hta_widgets.model.intervals import Covered, Intervals, subtract, union
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.intervals import Covered
+from hta_widgets.trace.intervals import Intervals
+from hta_widgets.trace.intervals import subtract
+from hta_widgets.trace.intervals import union
 
-from .collective_waits import RankWaits, waits_of
-from .collectives import Clock
-from .exposed_waits import waiting
-from .over_ranks import over_ranks
-from .results import result
-from .scope import BUSY, Part, Window, count_kinds, narrowed, parts
+from hta_widgets.analysis.collective_waits import RankWaits
+from hta_widgets.analysis.collective_waits import waits_of
+from hta_widgets.analysis.collectives import Clock
+from hta_widgets.analysis.exposed_waits import waiting
+from hta_widgets.analysis.over_ranks import over_ranks
+from hta_widgets.analysis.results import result
+from hta_widgets.analysis.scope import BUSY
+from hta_widgets.analysis.scope import Part
+from hta_widgets.analysis.scope import Window
+from hta_widgets.analysis.scope import count_kinds
+from hta_widgets.analysis.scope import narrowed
+from hta_widgets.analysis.scope import parts
 
 __all__ = ["HEATMAP_METRICS", "bin_edges", "metric_times", "rank_time_heatmap"]
 

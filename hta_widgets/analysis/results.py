@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.model.frames import dtype_of
-from hta_widgets.model.table import Pool
+from hta_widgets.trace.frames import dtype_of
+from hta_widgets.trace.table import Pool
 
 __all__ = ["by_column", "categorical", "common_codes", "joined", "joined_columns", "result"]
 

@@ -15,12 +15,20 @@ import numpy.typing as npt
 
 from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
-from hta_widgets.formats import Time, as_window
-from hta_widgets.model import KINDS, EventTable, Selection, Trace, TraceSet
-from hta_widgets.model.intervals import Intervals, clip, union
-from hta_widgets.model.keeping import walked
-from hta_widgets.model.membership import index_of, member_rows
-from hta_widgets.model.selection import as_ranks
+from hta_widgets.text import Time
+from hta_widgets.text import as_window
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.table import EventTable
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.intervals import Intervals
+from hta_widgets.trace.intervals import clip
+from hta_widgets.trace.intervals import union
+from hta_widgets.trace.keeping import walked
+from hta_widgets.trace.membership import index_of
+from hta_widgets.trace.membership import member_rows
+from hta_widgets.trace.selection import as_ranks
 
 __all__ = [
     "BUSY",

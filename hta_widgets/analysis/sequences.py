@@ -10,20 +10,23 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.model import KINDS, Selection, Trace, TraceSet
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
 
-from .host_stack import (
-    backward_parents,
-    below_backward,
-    forest_of,
-    nearest,
-    nested_parents,
-    of_name,
-)
-from .name_runs import Runs
-from .over_ranks import over_ranks
-from .results import joined, result
-from .scope import Part, parts
+from hta_widgets.analysis.host_stack import backward_parents
+from hta_widgets.analysis.host_stack import below_backward
+from hta_widgets.analysis.host_stack import forest_of
+from hta_widgets.analysis.host_stack import nearest
+from hta_widgets.analysis.host_stack import nested_parents
+from hta_widgets.analysis.host_stack import of_name
+from hta_widgets.analysis.name_runs import Runs
+from hta_widgets.analysis.over_ranks import over_ranks
+from hta_widgets.analysis.results import joined
+from hta_widgets.analysis.results import result
+from hta_widgets.analysis.scope import Part
+from hta_widgets.analysis.scope import parts
 
 __all__ = ["Patterns", "find_patterns", "frequent_kernel_sequences"]
 

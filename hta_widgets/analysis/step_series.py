@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.model.ordering import group_order, stable_order
+from hta_widgets.trace.ordering import group_order
+from hta_widgets.trace.ordering import stable_order
 
 __all__ = ["STATISTICS", "describe", "held_ns", "in_order", "running_total", "settled", "weighted"]
 

@@ -9,16 +9,27 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.model import Selection, Trace, TraceSet
-from hta_widgets.model.derived import derived
-from hta_widgets.model.intervals import Intervals, subtract, union
-from hta_widgets.model.keeping import walked
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.derived import derived
+from hta_widgets.trace.intervals import Intervals
+from hta_widgets.trace.intervals import subtract
+from hta_widgets.trace.intervals import union
+from hta_widgets.trace.keeping import walked
 
-from .collective_waits import RankWaits, Waits, waits_of
-from .collectives import Clock
-from .over_ranks import over_ranks
-from .results import joined, result
-from .scope import Part, Window, count_kinds, part_of, parts
+from hta_widgets.analysis.collective_waits import RankWaits
+from hta_widgets.analysis.collective_waits import Waits
+from hta_widgets.analysis.collective_waits import waits_of
+from hta_widgets.analysis.collectives import Clock
+from hta_widgets.analysis.over_ranks import over_ranks
+from hta_widgets.analysis.results import joined
+from hta_widgets.analysis.results import result
+from hta_widgets.analysis.scope import Part
+from hta_widgets.analysis.scope import Window
+from hta_widgets.analysis.scope import count_kinds
+from hta_widgets.analysis.scope import part_of
+from hta_widgets.analysis.scope import parts
 
 __all__ = [
     "DEVICE_TIMES",

@@ -9,26 +9,27 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.model import KINDS, Selection, Trace, TraceSet
-from hta_widgets.model.intervals import union
-from hta_widgets.model.mpi_jobs import mpi_jobs
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.intervals import union
+from hta_widgets.formats.mpi.mpi_jobs import mpi_jobs
 
-from .collectives import Clock
-from .imposed_waits import (
-    ImposedWaits,
-    companions,
-    imposed_waits,
-    mean_share,
-    median_arrival,
-    step_shares,
-    step_time,
-)
-from .lateness import PARTS
-from .mpi_imbalance import mpi_imbalance
-from .over_ranks import over_ranks
-from .process_groups import loaded_ranks
-from .results import result
-from .scope import narrowed
+from hta_widgets.analysis.collectives import Clock
+from hta_widgets.analysis.imposed_waits import ImposedWaits
+from hta_widgets.analysis.imposed_waits import companions
+from hta_widgets.analysis.imposed_waits import imposed_waits
+from hta_widgets.analysis.imposed_waits import mean_share
+from hta_widgets.analysis.imposed_waits import median_arrival
+from hta_widgets.analysis.imposed_waits import step_shares
+from hta_widgets.analysis.imposed_waits import step_time
+from hta_widgets.analysis.lateness import PARTS
+from hta_widgets.formats.mpi.mpi_imbalance import mpi_imbalance
+from hta_widgets.analysis.over_ranks import over_ranks
+from hta_widgets.analysis.process_groups import loaded_ranks
+from hta_widgets.analysis.results import result
+from hta_widgets.analysis.scope import narrowed
 
 __all__ = [
     "Judgement",

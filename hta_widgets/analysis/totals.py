@@ -10,13 +10,17 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.model import KINDS, Selection, Trace, TraceSet
-from hta_widgets.model.frames import dtype_of
-from hta_widgets.model.keeping import walked
-from hta_widgets.model.names import short_name
-from hta_widgets.model.ordering import dense, group_order
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.frames import dtype_of
+from hta_widgets.trace.keeping import walked
+from hta_widgets.trace.names import short_name
+from hta_widgets.trace.ordering import dense
+from hta_widgets.trace.ordering import group_order
 
-from .scope import narrowed
+from hta_widgets.analysis.scope import narrowed
 
 __all__ = ["totals", "totals_by_kind", "totals_by_name"]
 

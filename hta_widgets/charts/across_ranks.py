@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.formats import count, number_runs, run_text
+from hta_widgets.text import count
+from hta_widgets.text import number_runs
+from hta_widgets.text import run_text
 
 __all__ = [
     "are_whole",

@@ -8,27 +8,40 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.formats import MINUS, axis_time, count, duration, duration_delta, plural
+from hta_widgets.text import MINUS
+from hta_widgets.text import axis_time
+from hta_widgets.text import count
+from hta_widgets.text import duration
+from hta_widgets.text import duration_delta
+from hta_widgets.text import plural
 
-from .across_ranks import columns_of, last_often, listed, median_of, thinned
-from .bokeh_modules import models
-from .canvas import add_tooltip, blank, new_figure, sentences, unmatched
-from .fitting import keep_fitting
-from .frames import draws, require
-from .lanes import time_axis
-from .rows import (
-    NAMED_ROWS,
-    Bars,
-    Column,
-    Dots,
-    Tooltip,
-    Whiskers,
-    brush,
-    legend_of,
-    nice_ticks,
-    rows_chart,
-)
-from .theme import Theme, theme_of
+from hta_widgets.charts.across_ranks import columns_of
+from hta_widgets.charts.across_ranks import last_often
+from hta_widgets.charts.across_ranks import listed
+from hta_widgets.charts.across_ranks import median_of
+from hta_widgets.charts.across_ranks import thinned
+from hta_widgets.charts.bokeh_modules import models
+from hta_widgets.charts.canvas import add_tooltip
+from hta_widgets.charts.canvas import blank
+from hta_widgets.charts.canvas import new_figure
+from hta_widgets.charts.canvas import sentences
+from hta_widgets.charts.canvas import unmatched
+from hta_widgets.charts.fitting import keep_fitting
+from hta_widgets.charts.frames import draws
+from hta_widgets.charts.frames import require
+from hta_widgets.charts.lanes import time_axis
+from hta_widgets.charts.rows import NAMED_ROWS
+from hta_widgets.charts.rows import Bars
+from hta_widgets.charts.rows import Column
+from hta_widgets.charts.rows import Dots
+from hta_widgets.charts.rows import Tooltip
+from hta_widgets.charts.rows import Whiskers
+from hta_widgets.charts.rows import brush
+from hta_widgets.charts.rows import legend_of
+from hta_widgets.charts.rows import nice_ticks
+from hta_widgets.charts.rows import rows_chart
+from hta_widgets.charts.theme import Theme
+from hta_widgets.charts.theme import theme_of
 
 __all__ = ["arrivals", "clock_offsets"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .bokeh_modules import models
-from .in_notebooks import shows_itself
+from hta_widgets.charts.bokeh_modules import models
+from hta_widgets.charts.in_notebooks import shows_itself
 
 __all__ = ["column", "row"]
 

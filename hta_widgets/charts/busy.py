@@ -9,13 +9,23 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.formats import duration, share
+from hta_widgets.text import duration
+from hta_widgets.text import share
 
-from .canvas import blank, sentences, unmatched
-from .frames import draws, require
-from .rows import Bars, Column, Tooltip, extremes, rows_chart, time_ticks
-from .sheets import is_sheet
-from .theme import Theme, theme_of
+from hta_widgets.charts.canvas import blank
+from hta_widgets.charts.canvas import sentences
+from hta_widgets.charts.canvas import unmatched
+from hta_widgets.charts.frames import draws
+from hta_widgets.charts.frames import require
+from hta_widgets.charts.rows import Bars
+from hta_widgets.charts.rows import Column
+from hta_widgets.charts.rows import Tooltip
+from hta_widgets.charts.rows import extremes
+from hta_widgets.charts.rows import rows_chart
+from hta_widgets.charts.rows import time_ticks
+from hta_widgets.charts.sheets import is_sheet
+from hta_widgets.charts.theme import Theme
+from hta_widgets.charts.theme import theme_of
 
 __all__ = ["comm_comp_overlap", "kernel_type_breakdown", "temporal_breakdown"]
 

@@ -7,13 +7,16 @@ from typing import Any
 
 import pandas as pd
 
-from hta_widgets.formats import count
+from hta_widgets.text import count
 
-from .across_ranks import listed
-from .bokeh_modules import models, plotting
-from .fitting import drawn, keep_fitting
-from .in_notebooks import shows_itself
-from .theme import FONT, Theme
+from hta_widgets.charts.across_ranks import listed
+from hta_widgets.charts.bokeh_modules import models
+from hta_widgets.charts.bokeh_modules import plotting
+from hta_widgets.charts.fitting import drawn
+from hta_widgets.charts.fitting import keep_fitting
+from hta_widgets.charts.in_notebooks import shows_itself
+from hta_widgets.charts.theme import FONT
+from hta_widgets.charts.theme import Theme
 
 __all__ = [
     "add_tooltip",

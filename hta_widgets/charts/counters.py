@@ -8,14 +8,29 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.formats import duration, plural, rate, size, value
+from hta_widgets.text import duration
+from hta_widgets.text import plural
+from hta_widgets.text import rate
+from hta_widgets.text import size
+from hta_widgets.text import value
 
-from .bokeh_modules import models
-from .canvas import add_tooltip, blank, sentences, unmatched
-from .frames import draws, draws_only, require
-from .lanes import MOST_POINTS, Lane, lanes_figure, step_lanes
-from .rows import Bars, Tooltip, legend_of
-from .theme import Theme, theme_of
+from hta_widgets.charts.bokeh_modules import models
+from hta_widgets.charts.canvas import add_tooltip
+from hta_widgets.charts.canvas import blank
+from hta_widgets.charts.canvas import sentences
+from hta_widgets.charts.canvas import unmatched
+from hta_widgets.charts.frames import draws
+from hta_widgets.charts.frames import draws_only
+from hta_widgets.charts.frames import require
+from hta_widgets.charts.lanes import MOST_POINTS
+from hta_widgets.charts.lanes import Lane
+from hta_widgets.charts.lanes import lanes_figure
+from hta_widgets.charts.lanes import step_lanes
+from hta_widgets.charts.rows import Bars
+from hta_widgets.charts.rows import Tooltip
+from hta_widgets.charts.rows import legend_of
+from hta_widgets.charts.theme import Theme
+from hta_widgets.charts.theme import theme_of
 
 __all__ = ["memory_bandwidth", "memory_timeline", "queue_length"]
 

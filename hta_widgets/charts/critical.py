@@ -9,14 +9,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.formats import count, duration, share
+from hta_widgets.text import count
+from hta_widgets.text import duration
+from hta_widgets.text import share
 
-from .bokeh_modules import models
-from .canvas import add_tooltip, blank, sentences
-from .frames import draws, require
-from .lanes import Lane, lanes_figure
-from .pixels import keep_dominant
-from .theme import Theme, theme_of
+from hta_widgets.charts.bokeh_modules import models
+from hta_widgets.charts.canvas import add_tooltip
+from hta_widgets.charts.canvas import blank
+from hta_widgets.charts.canvas import sentences
+from hta_widgets.charts.frames import draws
+from hta_widgets.charts.frames import require
+from hta_widgets.charts.lanes import Lane
+from hta_widgets.charts.lanes import lanes_figure
+from hta_widgets.charts.pixels import keep_dominant
+from hta_widgets.charts.theme import Theme
+from hta_widgets.charts.theme import theme_of
 
 __all__ = ["cause_style", "cause_words", "critical_path"]
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from hta_widgets.formats import axis_time, count, duration
+from hta_widgets.text import axis_time
+from hta_widgets.text import count
+from hta_widgets.text import duration
 
-from .rows import nice_ticks
-from .theme import Theme
+from hta_widgets.charts.rows import nice_ticks
+from hta_widgets.charts.theme import Theme
 
 __all__ = ["calls", "colour", "signed_ticks", "times"]
 

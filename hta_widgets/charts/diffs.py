@@ -6,22 +6,28 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from hta_widgets.formats import (
-    MINUS,
-    axis_time,
-    count,
-    duration,
-    duration_delta,
-    plural,
-    share_delta,
-)
-from hta_widgets.model.names import short_name
+from hta_widgets.text import MINUS
+from hta_widgets.text import axis_time
+from hta_widgets.text import count
+from hta_widgets.text import duration
+from hta_widgets.text import duration_delta
+from hta_widgets.text import plural
+from hta_widgets.text import share_delta
+from hta_widgets.trace.names import short_name
 
-from .canvas import blank, sentences, unmatched
-from .frames import draws, require
-from .labels import told_apart
-from .rows import Bars, Column, Tooltip, nice_ticks, rows_chart
-from .theme import Theme, theme_of
+from hta_widgets.charts.canvas import blank
+from hta_widgets.charts.canvas import sentences
+from hta_widgets.charts.canvas import unmatched
+from hta_widgets.charts.frames import draws
+from hta_widgets.charts.frames import require
+from hta_widgets.charts.labels import told_apart
+from hta_widgets.charts.rows import Bars
+from hta_widgets.charts.rows import Column
+from hta_widgets.charts.rows import Tooltip
+from hta_widgets.charts.rows import nice_ticks
+from hta_widgets.charts.rows import rows_chart
+from hta_widgets.charts.theme import Theme
+from hta_widgets.charts.theme import theme_of
 
 __all__ = ["diff_ops"]
 

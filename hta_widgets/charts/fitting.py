@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from .bokeh_modules import models
-from .theme import FONT
+from hta_widgets.charts.bokeh_modules import models
+from hta_widgets.charts.theme import FONT
 
 __all__ = ["drawn", "keep_fitting"]
 

@@ -11,8 +11,10 @@ import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.errors import TraceError
-from hta_widgets.model import Selection, Trace, TraceSet
-from hta_widgets.panels import PanelEngine
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.live.panel_engine import PanelEngine
 
 __all__ = [
     "draws",

@@ -8,13 +8,28 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.formats import UNKNOWN, count, duration, plural, size
+from hta_widgets.text import UNKNOWN
+from hta_widgets.text import count
+from hta_widgets.text import duration
+from hta_widgets.text import plural
+from hta_widgets.text import size
 
-from .canvas import blank, mixed, sentences, unmatched
-from .frames import draws, require
-from .rank_groups import KIND_ORDER, placed
-from .rows import NAMED_ROWS, Bars, Column, Tooltip, nice_ticks, rows_chart
-from .theme import Theme, theme_of
+from hta_widgets.charts.canvas import blank
+from hta_widgets.charts.canvas import mixed
+from hta_widgets.charts.canvas import sentences
+from hta_widgets.charts.canvas import unmatched
+from hta_widgets.charts.frames import draws
+from hta_widgets.charts.frames import require
+from hta_widgets.charts.rank_groups import KIND_ORDER
+from hta_widgets.charts.rank_groups import placed
+from hta_widgets.charts.rows import NAMED_ROWS
+from hta_widgets.charts.rows import Bars
+from hta_widgets.charts.rows import Column
+from hta_widgets.charts.rows import Tooltip
+from hta_widgets.charts.rows import nice_ticks
+from hta_widgets.charts.rows import rows_chart
+from hta_widgets.charts.theme import Theme
+from hta_widgets.charts.theme import theme_of
 
 __all__ = ["parallel_groups"]
 

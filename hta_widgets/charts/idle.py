@@ -9,13 +9,24 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.device_idle import IDLE_CATEGORIES
-from hta_widgets.formats import duration, share
+from hta_widgets.text import duration
+from hta_widgets.text import share
 
-from .canvas import blank, mixed, sentences, unmatched
-from .frames import draws, require
-from .rows import Bars, Column, Tooltip, extremes, rows_chart, time_ticks
-from .sheets import is_sheet
-from .theme import Theme, theme_of
+from hta_widgets.charts.canvas import blank
+from hta_widgets.charts.canvas import mixed
+from hta_widgets.charts.canvas import sentences
+from hta_widgets.charts.canvas import unmatched
+from hta_widgets.charts.frames import draws
+from hta_widgets.charts.frames import require
+from hta_widgets.charts.rows import Bars
+from hta_widgets.charts.rows import Column
+from hta_widgets.charts.rows import Tooltip
+from hta_widgets.charts.rows import extremes
+from hta_widgets.charts.rows import rows_chart
+from hta_widgets.charts.rows import time_ticks
+from hta_widgets.charts.sheets import is_sheet
+from hta_widgets.charts.theme import Theme
+from hta_widgets.charts.theme import theme_of
 
 __all__ = ["device_idle_breakdown", "idle_time_breakdown", "idle_words"]
 

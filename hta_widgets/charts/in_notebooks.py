@@ -5,7 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from .bokeh_modules import embed, resources
+from hta_widgets.charts.bokeh_modules import embed
+from hta_widgets.charts.bokeh_modules import resources
 
 __all__ = ["html_of", "shows_itself"]
 

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.formats import duration
+from hta_widgets.text import duration
 
-from .marks import Bars, Whiskers
-from .rows import rows_chart
-from .theme import Theme
+from hta_widgets.charts.marks import Bars
+from hta_widgets.charts.marks import Whiskers
+from hta_widgets.charts.rows import rows_chart
+from hta_widgets.charts.theme import Theme
 
 __all__ = ["INKS", "add_times", "ink", "inks_sheet", "note_of", "stacked"]
 

@@ -7,16 +7,31 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.formats import count, duration, plural, share
+from hta_widgets.text import count
+from hta_widgets.text import duration
+from hta_widgets.text import plural
+from hta_widgets.text import share
 
-from .across_ranks import columns_of, listed
-from .bokeh_modules import models
-from .canvas import add_tooltip, blank, sentences
-from .critical import cause_style, cause_words
-from .frames import draws, require
-from .lanes import Lane, lanes_figure
-from .rows import Bars, Column, Tooltip, legend_of, rows_chart, time_ticks
-from .theme import Theme, theme_of
+from hta_widgets.charts.across_ranks import columns_of
+from hta_widgets.charts.across_ranks import listed
+from hta_widgets.charts.bokeh_modules import models
+from hta_widgets.charts.canvas import add_tooltip
+from hta_widgets.charts.canvas import blank
+from hta_widgets.charts.canvas import sentences
+from hta_widgets.charts.critical import cause_style
+from hta_widgets.charts.critical import cause_words
+from hta_widgets.charts.frames import draws
+from hta_widgets.charts.frames import require
+from hta_widgets.charts.lanes import Lane
+from hta_widgets.charts.lanes import lanes_figure
+from hta_widgets.charts.rows import Bars
+from hta_widgets.charts.rows import Column
+from hta_widgets.charts.rows import Tooltip
+from hta_widgets.charts.rows import legend_of
+from hta_widgets.charts.rows import rows_chart
+from hta_widgets.charts.rows import time_ticks
+from hta_widgets.charts.theme import Theme
+from hta_widgets.charts.theme import theme_of
 
 __all__ = ["job_critical_path", "job_path_summary"]
 

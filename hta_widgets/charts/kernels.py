@@ -8,27 +8,35 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.formats import count, duration, plural, share, share_delta
-from hta_widgets.model.names import short_name
+from hta_widgets.text import count
+from hta_widgets.text import duration
+from hta_widgets.text import plural
+from hta_widgets.text import share
+from hta_widgets.text import share_delta
+from hta_widgets.trace.names import short_name
 
-from .across_ranks import late_ranks, median_of
-from .canvas import blank, sentences, unmatched
-from .frames import draws, require
-from .labels import told_apart
-from .rows import (
-    Bars,
-    Column,
-    Dots,
-    Tooltip,
-    Whiskers,
-    extremes,
-    nice_ticks,
-    rows_chart,
-    time_ticks,
-)
-from .sheets import is_sheet
-from .theme import Theme, theme_of
-from .top import spread_over_ranks, top_rows
+from hta_widgets.charts.across_ranks import late_ranks
+from hta_widgets.charts.across_ranks import median_of
+from hta_widgets.charts.canvas import blank
+from hta_widgets.charts.canvas import sentences
+from hta_widgets.charts.canvas import unmatched
+from hta_widgets.charts.frames import draws
+from hta_widgets.charts.frames import require
+from hta_widgets.charts.labels import told_apart
+from hta_widgets.charts.rows import Bars
+from hta_widgets.charts.rows import Column
+from hta_widgets.charts.rows import Dots
+from hta_widgets.charts.rows import Tooltip
+from hta_widgets.charts.rows import Whiskers
+from hta_widgets.charts.rows import extremes
+from hta_widgets.charts.rows import nice_ticks
+from hta_widgets.charts.rows import rows_chart
+from hta_widgets.charts.rows import time_ticks
+from hta_widgets.charts.sheets import is_sheet
+from hta_widgets.charts.theme import Theme
+from hta_widgets.charts.theme import theme_of
+from hta_widgets.charts.top import spread_over_ranks
+from hta_widgets.charts.top import top_rows
 
 __all__ = ["kernel_breakdown", "kernel_duration_by_rank"]
 

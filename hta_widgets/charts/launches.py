@@ -7,15 +7,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.formats import count, duration, share
+from hta_widgets.text import count
+from hta_widgets.text import duration
+from hta_widgets.text import share
 
-from .bokeh_modules import models
-from .canvas import add_tooltip, blank, new_figure, sentences, unmatched
-from .fitting import keep_fitting
-from .frames import draws, require
-from .in_notebooks import shows_itself
-from .rows import brush
-from .theme import Theme, theme_of
+from hta_widgets.charts.bokeh_modules import models
+from hta_widgets.charts.canvas import add_tooltip
+from hta_widgets.charts.canvas import blank
+from hta_widgets.charts.canvas import new_figure
+from hta_widgets.charts.canvas import sentences
+from hta_widgets.charts.canvas import unmatched
+from hta_widgets.charts.fitting import keep_fitting
+from hta_widgets.charts.frames import draws
+from hta_widgets.charts.frames import require
+from hta_widgets.charts.in_notebooks import shows_itself
+from hta_widgets.charts.rows import brush
+from hta_widgets.charts.theme import Theme
+from hta_widgets.charts.theme import theme_of
 
 __all__ = ["launch_stats"]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from .bokeh_modules import models
-from .canvas import mixed
-from .theme import Theme
+from hta_widgets.charts.bokeh_modules import models
+from hta_widgets.charts.canvas import mixed
+from hta_widgets.charts.theme import Theme
 
 __all__ = [
     "Bars",

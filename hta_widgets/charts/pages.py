@@ -7,8 +7,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from .bokeh_modules import embed, resources
-from .theme import Theme, theme_of
+from hta_widgets.charts.bokeh_modules import embed
+from hta_widgets.charts.bokeh_modules import resources
+from hta_widgets.charts.theme import Theme
+from hta_widgets.charts.theme import theme_of
 
 __all__ = ["to_html"]
 

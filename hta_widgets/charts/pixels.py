@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .bokeh_modules import models
+from hta_widgets.charts.bokeh_modules import models
 
 __all__ = ["keep_dominant"]
 

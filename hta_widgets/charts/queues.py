@@ -7,12 +7,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.formats import count, value
+from hta_widgets.text import count
+from hta_widgets.text import value
 
-from .canvas import blank, sentences, unmatched
-from .frames import draws, require
-from .rows import Bars, Column, Tooltip, nice_ticks, rows_chart
-from .theme import Theme, theme_of
+from hta_widgets.charts.canvas import blank
+from hta_widgets.charts.canvas import sentences
+from hta_widgets.charts.canvas import unmatched
+from hta_widgets.charts.frames import draws
+from hta_widgets.charts.frames import require
+from hta_widgets.charts.rows import Bars
+from hta_widgets.charts.rows import Column
+from hta_widgets.charts.rows import Tooltip
+from hta_widgets.charts.rows import nice_ticks
+from hta_widgets.charts.rows import rows_chart
+from hta_widgets.charts.theme import Theme
+from hta_widgets.charts.theme import theme_of
 
 __all__ = ["queue_length_summary"]
 

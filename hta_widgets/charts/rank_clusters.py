@@ -7,15 +7,27 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.formats import count, duration, plural, share
+from hta_widgets.text import count
+from hta_widgets.text import duration
+from hta_widgets.text import plural
+from hta_widgets.text import share
 
-from .across_ranks import listed
-from .bokeh_modules import models
-from .canvas import blank, mixed, sentences
-from .fitting import drawn
-from .frames import draws, require
-from .rows import Bars, Column, Tooltip, rows_chart, time_ticks
-from .theme import FONT, Theme, theme_of
+from hta_widgets.charts.across_ranks import listed
+from hta_widgets.charts.bokeh_modules import models
+from hta_widgets.charts.canvas import blank
+from hta_widgets.charts.canvas import mixed
+from hta_widgets.charts.canvas import sentences
+from hta_widgets.charts.fitting import drawn
+from hta_widgets.charts.frames import draws
+from hta_widgets.charts.frames import require
+from hta_widgets.charts.rows import Bars
+from hta_widgets.charts.rows import Column
+from hta_widgets.charts.rows import Tooltip
+from hta_widgets.charts.rows import rows_chart
+from hta_widgets.charts.rows import time_ticks
+from hta_widgets.charts.theme import FONT
+from hta_widgets.charts.theme import Theme
+from hta_widgets.charts.theme import theme_of
 
 __all__ = ["rank_clusters"]
 

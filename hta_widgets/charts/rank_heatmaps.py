@@ -9,25 +9,39 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.formats import count, duration, rate, size
+from hta_widgets.text import count
+from hta_widgets.text import duration
+from hta_widgets.text import rate
+from hta_widgets.text import size
 
-from .across_ranks import are_whole, columns_of, last_often, median_of, ramp
-from .bokeh_modules import models
-from .canvas import add_tooltip, blank, new_figure, plain_axis, sentences, unmatched
-from .fitting import keep_fitting
-from .frames import draws, require, require_measure
-from .rows import (
-    NAMED_ROWS,
-    Bars,
-    Column,
-    Tooltip,
-    brush,
-    extremes,
-    legend_of,
-    nice_ticks,
-    rows_chart,
-)
-from .theme import FONT, Theme, theme_of
+from hta_widgets.charts.across_ranks import are_whole
+from hta_widgets.charts.across_ranks import columns_of
+from hta_widgets.charts.across_ranks import last_often
+from hta_widgets.charts.across_ranks import median_of
+from hta_widgets.charts.across_ranks import ramp
+from hta_widgets.charts.bokeh_modules import models
+from hta_widgets.charts.canvas import add_tooltip
+from hta_widgets.charts.canvas import blank
+from hta_widgets.charts.canvas import new_figure
+from hta_widgets.charts.canvas import plain_axis
+from hta_widgets.charts.canvas import sentences
+from hta_widgets.charts.canvas import unmatched
+from hta_widgets.charts.fitting import keep_fitting
+from hta_widgets.charts.frames import draws
+from hta_widgets.charts.frames import require
+from hta_widgets.charts.frames import require_measure
+from hta_widgets.charts.rows import NAMED_ROWS
+from hta_widgets.charts.rows import Bars
+from hta_widgets.charts.rows import Column
+from hta_widgets.charts.rows import Tooltip
+from hta_widgets.charts.rows import brush
+from hta_widgets.charts.rows import extremes
+from hta_widgets.charts.rows import legend_of
+from hta_widgets.charts.rows import nice_ticks
+from hta_widgets.charts.rows import rows_chart
+from hta_widgets.charts.theme import FONT
+from hta_widgets.charts.theme import Theme
+from hta_widgets.charts.theme import theme_of
 
 __all__ = ["collectives"]
 

@@ -8,17 +8,30 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.formats import duration, share
+from hta_widgets.text import duration
+from hta_widgets.text import share
 
-from .across_ranks import ramp
-from .bokeh_modules import models
-from .canvas import add_tooltip, blank, new_figure, plain_axis, sentences, unmatched
-from .fitting import keep_fitting
-from .frames import draws, require
-from .lanes import time_axis
-from .rows import brush, extremes
-from .sheets import add_boxes, add_rules, add_words, is_sheet, new_sheet
-from .theme import Theme, theme_of
+from hta_widgets.charts.across_ranks import ramp
+from hta_widgets.charts.bokeh_modules import models
+from hta_widgets.charts.canvas import add_tooltip
+from hta_widgets.charts.canvas import blank
+from hta_widgets.charts.canvas import new_figure
+from hta_widgets.charts.canvas import plain_axis
+from hta_widgets.charts.canvas import sentences
+from hta_widgets.charts.canvas import unmatched
+from hta_widgets.charts.fitting import keep_fitting
+from hta_widgets.charts.frames import draws
+from hta_widgets.charts.frames import require
+from hta_widgets.charts.lanes import time_axis
+from hta_widgets.charts.rows import brush
+from hta_widgets.charts.rows import extremes
+from hta_widgets.charts.sheets import add_boxes
+from hta_widgets.charts.sheets import add_rules
+from hta_widgets.charts.sheets import add_words
+from hta_widgets.charts.sheets import is_sheet
+from hta_widgets.charts.sheets import new_sheet
+from hta_widgets.charts.theme import Theme
+from hta_widgets.charts.theme import theme_of
 
 __all__ = ["rank_time_heatmap"]
 

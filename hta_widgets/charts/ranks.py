@@ -6,12 +6,24 @@ from typing import Any
 
 import pandas as pd
 
-from hta_widgets.formats import count, duration, share, size
+from hta_widgets.text import count
+from hta_widgets.text import duration
+from hta_widgets.text import share
+from hta_widgets.text import size
 
-from .canvas import blank, sentences, unmatched
-from .frames import draws, require
-from .rows import Bars, Column, Tooltip, Whiskers, rows_chart, time_ticks
-from .theme import Theme, theme_of
+from hta_widgets.charts.canvas import blank
+from hta_widgets.charts.canvas import sentences
+from hta_widgets.charts.canvas import unmatched
+from hta_widgets.charts.frames import draws
+from hta_widgets.charts.frames import require
+from hta_widgets.charts.rows import Bars
+from hta_widgets.charts.rows import Column
+from hta_widgets.charts.rows import Tooltip
+from hta_widgets.charts.rows import Whiskers
+from hta_widgets.charts.rows import rows_chart
+from hta_widgets.charts.rows import time_ticks
+from hta_widgets.charts.theme import Theme
+from hta_widgets.charts.theme import theme_of
 
 __all__ = ["communication_by_group", "communication_by_stream"]
 

@@ -8,25 +8,27 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.formats import axis_time
+from hta_widgets.text import axis_time
 
-from .bokeh_modules import models
-from .canvas import add_tooltip, new_figure, plain_axis
-from .fitting import drawn, keep_fitting
-from .marks import (
-    Bars,
-    Column,
-    Dots,
-    Tooltip,
-    Whiskers,
-    draw_mark,
-    field_of,
-    fill_of,
-    plain_columns,
-)
-from .sheet_rows import sheet_rows
-from .sheets import is_sheet
-from .theme import FONT, Theme
+from hta_widgets.charts.bokeh_modules import models
+from hta_widgets.charts.canvas import add_tooltip
+from hta_widgets.charts.canvas import new_figure
+from hta_widgets.charts.canvas import plain_axis
+from hta_widgets.charts.fitting import drawn
+from hta_widgets.charts.fitting import keep_fitting
+from hta_widgets.charts.marks import Bars
+from hta_widgets.charts.marks import Column
+from hta_widgets.charts.marks import Dots
+from hta_widgets.charts.marks import Tooltip
+from hta_widgets.charts.marks import Whiskers
+from hta_widgets.charts.marks import draw_mark
+from hta_widgets.charts.marks import field_of
+from hta_widgets.charts.marks import fill_of
+from hta_widgets.charts.marks import plain_columns
+from hta_widgets.charts.sheet_rows import sheet_rows
+from hta_widgets.charts.sheets import is_sheet
+from hta_widgets.charts.theme import FONT
+from hta_widgets.charts.theme import Theme
 
 __all__ = [
     "NAMED_ROWS",

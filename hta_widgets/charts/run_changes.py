@@ -6,16 +6,28 @@ from typing import Any
 
 import pandas as pd
 
-from hta_widgets.formats import duration_delta, plural, share_delta
-from hta_widgets.model.names import short_name
+from hta_widgets.text import duration_delta
+from hta_widgets.text import plural
+from hta_widgets.text import share_delta
+from hta_widgets.trace.names import short_name
 
-from .canvas import blank, sentences, unmatched
-from .delta_rows import calls, colour, signed_ticks, times
-from .diffs import diff_ops
-from .frames import draws_only, require_diff
-from .labels import told_apart
-from .rows import Bars, Column, Tooltip, rows_chart
-from .theme import Theme, theme_of
+from hta_widgets.charts.canvas import blank
+from hta_widgets.charts.canvas import sentences
+from hta_widgets.charts.canvas import unmatched
+from hta_widgets.charts.delta_rows import calls
+from hta_widgets.charts.delta_rows import colour
+from hta_widgets.charts.delta_rows import signed_ticks
+from hta_widgets.charts.delta_rows import times
+from hta_widgets.charts.diffs import diff_ops
+from hta_widgets.charts.frames import draws_only
+from hta_widgets.charts.frames import require_diff
+from hta_widgets.charts.labels import told_apart
+from hta_widgets.charts.rows import Bars
+from hta_widgets.charts.rows import Column
+from hta_widgets.charts.rows import Tooltip
+from hta_widgets.charts.rows import rows_chart
+from hta_widgets.charts.theme import Theme
+from hta_widgets.charts.theme import theme_of
 
 __all__ = ["diff_changes", "diff_names"]
 

@@ -7,10 +7,20 @@ from typing import Any
 
 import pandas as pd
 
-from .bokeh_modules import models
-from .marks import Bars, Column, Dots, Whiskers, draw_mark, field_of, fill_of, plain_columns
-from .sheets import add_key, add_rules, add_words, new_sheet
-from .theme import Theme
+from hta_widgets.charts.bokeh_modules import models
+from hta_widgets.charts.marks import Bars
+from hta_widgets.charts.marks import Column
+from hta_widgets.charts.marks import Dots
+from hta_widgets.charts.marks import Whiskers
+from hta_widgets.charts.marks import draw_mark
+from hta_widgets.charts.marks import field_of
+from hta_widgets.charts.marks import fill_of
+from hta_widgets.charts.marks import plain_columns
+from hta_widgets.charts.sheets import add_key
+from hta_widgets.charts.sheets import add_rules
+from hta_widgets.charts.sheets import add_words
+from hta_widgets.charts.sheets import new_sheet
+from hta_widgets.charts.theme import Theme
 
 __all__ = ["sheet_rows"]
 

@@ -14,8 +14,10 @@ from contextvars import ContextVar
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from .bokeh_modules import models, plotting
-from .theme import FONT, Theme
+from hta_widgets.charts.bokeh_modules import models
+from hta_widgets.charts.bokeh_modules import plotting
+from hta_widgets.charts.theme import FONT
+from hta_widgets.charts.theme import Theme
 
 __all__ = [
     "add_boxes",

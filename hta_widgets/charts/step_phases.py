@@ -9,13 +9,26 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.formats import axis_time, duration, duration_delta, plural, share_delta
+from hta_widgets.text import axis_time
+from hta_widgets.text import duration
+from hta_widgets.text import duration_delta
+from hta_widgets.text import plural
+from hta_widgets.text import share_delta
 
-from .across_ranks import late_ranks, median_of
-from .canvas import blank, sentences, unmatched
-from .frames import draws_panel, require_panel
-from .rows import Column, Dots, Tooltip, nice_ticks, rows_chart
-from .theme import Theme, theme_of
+from hta_widgets.charts.across_ranks import late_ranks
+from hta_widgets.charts.across_ranks import median_of
+from hta_widgets.charts.canvas import blank
+from hta_widgets.charts.canvas import sentences
+from hta_widgets.charts.canvas import unmatched
+from hta_widgets.charts.frames import draws_panel
+from hta_widgets.charts.frames import require_panel
+from hta_widgets.charts.rows import Column
+from hta_widgets.charts.rows import Dots
+from hta_widgets.charts.rows import Tooltip
+from hta_widgets.charts.rows import nice_ticks
+from hta_widgets.charts.rows import rows_chart
+from hta_widgets.charts.theme import Theme
+from hta_widgets.charts.theme import theme_of
 
 __all__ = ["step_phases"]
 

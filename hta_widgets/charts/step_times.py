@@ -9,14 +9,29 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.formats import count, duration, duration_delta, share_delta
+from hta_widgets.text import count
+from hta_widgets.text import duration
+from hta_widgets.text import duration_delta
+from hta_widgets.text import share_delta
 
-from .across_ranks import late_ranks, listed, thinned
-from .canvas import blank, sentences, unmatched
-from .frames import draws, require, require_measure
-from .rank_groups import groups_of_ranks
-from .rows import NAMED_ROWS, Column, Dots, Tooltip, nice_ticks, rows_chart
-from .theme import Theme, theme_of
+from hta_widgets.charts.across_ranks import late_ranks
+from hta_widgets.charts.across_ranks import listed
+from hta_widgets.charts.across_ranks import thinned
+from hta_widgets.charts.canvas import blank
+from hta_widgets.charts.canvas import sentences
+from hta_widgets.charts.canvas import unmatched
+from hta_widgets.charts.frames import draws
+from hta_widgets.charts.frames import require
+from hta_widgets.charts.frames import require_measure
+from hta_widgets.charts.rank_groups import groups_of_ranks
+from hta_widgets.charts.rows import NAMED_ROWS
+from hta_widgets.charts.rows import Column
+from hta_widgets.charts.rows import Dots
+from hta_widgets.charts.rows import Tooltip
+from hta_widgets.charts.rows import nice_ticks
+from hta_widgets.charts.rows import rows_chart
+from hta_widgets.charts.theme import Theme
+from hta_widgets.charts.theme import theme_of
 
 __all__ = ["step_times"]
 

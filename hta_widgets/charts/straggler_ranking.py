@@ -7,13 +7,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.formats import duration, plural, share
+from hta_widgets.text import duration
+from hta_widgets.text import plural
+from hta_widgets.text import share
 
-from .across_ranks import listed
-from .canvas import blank, sentences, unmatched
-from .frames import draws, require
-from .rows import Bars, Column, Tooltip, rows_chart, time_ticks
-from .theme import Theme, theme_of
+from hta_widgets.charts.across_ranks import listed
+from hta_widgets.charts.canvas import blank
+from hta_widgets.charts.canvas import sentences
+from hta_widgets.charts.canvas import unmatched
+from hta_widgets.charts.frames import draws
+from hta_widgets.charts.frames import require
+from hta_widgets.charts.rows import Bars
+from hta_widgets.charts.rows import Column
+from hta_widgets.charts.rows import Tooltip
+from hta_widgets.charts.rows import rows_chart
+from hta_widgets.charts.rows import time_ticks
+from hta_widgets.charts.theme import Theme
+from hta_widgets.charts.theme import theme_of
 
 __all__ = ["stragglers"]
 

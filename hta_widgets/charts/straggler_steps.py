@@ -7,13 +7,27 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.formats import count, duration, plural, share
+from hta_widgets.text import count
+from hta_widgets.text import duration
+from hta_widgets.text import plural
+from hta_widgets.text import share
 
-from .across_ranks import listed, ramp
-from .canvas import blank, mixed, sentences, unmatched
-from .frames import draws, require, require_measure
-from .rows import NAMED_ROWS, Bars, Column, Tooltip, rows_chart
-from .theme import Theme, theme_of
+from hta_widgets.charts.across_ranks import listed
+from hta_widgets.charts.across_ranks import ramp
+from hta_widgets.charts.canvas import blank
+from hta_widgets.charts.canvas import mixed
+from hta_widgets.charts.canvas import sentences
+from hta_widgets.charts.canvas import unmatched
+from hta_widgets.charts.frames import draws
+from hta_widgets.charts.frames import require
+from hta_widgets.charts.frames import require_measure
+from hta_widgets.charts.rows import NAMED_ROWS
+from hta_widgets.charts.rows import Bars
+from hta_widgets.charts.rows import Column
+from hta_widgets.charts.rows import Tooltip
+from hta_widgets.charts.rows import rows_chart
+from hta_widgets.charts.theme import Theme
+from hta_widgets.charts.theme import theme_of
 
 __all__ = ["stragglers_by_step"]
 

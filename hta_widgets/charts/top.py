@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from hta_widgets.formats import plural
+from hta_widgets.text import plural
 
 __all__ = ["spread_over_ranks", "top_rows"]
 

@@ -1,6 +1,7 @@
 """The command line: ``hta-widgets summary | export | report | diff | demo``."""
 
-from .arguments import parse_ranks, parse_time
-from .command import main
+from hta_widgets.cli.arguments import parse_ranks
+from hta_widgets.cli.arguments import parse_time
+from hta_widgets.cli.command import main
 
 __all__ = ["main", "parse_ranks", "parse_time"]

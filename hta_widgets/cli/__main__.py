@@ -2,6 +2,6 @@
 
 import sys
 
-from .command import main
+from hta_widgets.cli.command import main
 
 sys.exit(main())

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from hta_widgets.errors import TraceError
 
-from .arguments import parser
+from hta_widgets.cli.arguments import parser
 
 __all__ = ["main"]
 

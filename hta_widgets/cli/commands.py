@@ -8,18 +8,21 @@ import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hta_widgets.demo import write_byteps_job, write_demo, write_mpi_job
+from hta_widgets.demo.byteps import write_byteps_job
+from hta_widgets.demo.job import write_demo
+from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.diff.cautions import conditions
 from hta_widgets.errors import TraceError
-from hta_widgets.export import export_trace
+from hta_widgets.export.chrome import export_trace
 from hta_widgets.export.clock import refuse_unfitted
-from hta_widgets.panels import headline
-from hta_widgets.readers import load
+from hta_widgets.panels.headline import headline
+from hta_widgets.readers.load import load
 
-from .summary import job_summary, summary_lines
+from hta_widgets.cli.summary import job_summary
+from hta_widgets.cli.summary import summary_lines
 
 if TYPE_CHECKING:
-    from hta_widgets.model import TraceSet
+    from hta_widgets.trace.traceset import TraceSet
 
 __all__ = ["demo", "diff", "export", "report", "summary"]
 
@@ -68,7 +71,8 @@ def export(options: argparse.Namespace) -> None:
 def report(options: argparse.Namespace) -> None:
     """Write a dashboard as one page."""
     # The widget library takes its time to load, and the other commands need none of it.
-    from hta_widgets.widgets import Dashboard, Timeline  # noqa: PLC0415
+    from hta_widgets.widgets.dashboard import Dashboard  # noqa: PLC0415
+    from hta_widgets.widgets.timeline import Timeline  # noqa: PLC0415
 
     viewer = Timeline if options.timeline_only else Dashboard
     traces = _load(options)
@@ -81,7 +85,7 @@ def report(options: argparse.Namespace) -> None:
 
 def diff(options: argparse.Namespace) -> None:
     """Write two runs side by side as one page, and print what changed."""
-    from hta_widgets.widgets import TraceDiff  # noqa: PLC0415 - see above
+    from hta_widgets.widgets.trace_diff import TraceDiff  # noqa: PLC0415 - see above
 
     before, after = load(options.before), load(options.after)
     ranks = options.ranks, options.after_ranks or options.ranks

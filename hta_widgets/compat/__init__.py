@@ -13,10 +13,13 @@ options (``configs.env_options``), its parser's internals (``common.trace_parser
 traces (``common.execution_trace``), which need a package that no registry has.
 """
 
-from .common.trace import Trace
-from .memory_analysis import MemoryAnalysis
-from .trace_analysis import TimeSeriesTypes, TraceAnalysis
-from .trace_diff import DeviceType, LabeledTrace, TraceDiff
+from hta_widgets.compat.common.trace import Trace
+from hta_widgets.compat.memory_analysis import MemoryAnalysis
+from hta_widgets.compat.trace_analysis import TimeSeriesTypes
+from hta_widgets.compat.trace_analysis import TraceAnalysis
+from hta_widgets.compat.trace_diff import DeviceType
+from hta_widgets.compat.trace_diff import LabeledTrace
+from hta_widgets.compat.trace_diff import TraceDiff
 
 __all__ = [
     "DeviceType",

@@ -7,10 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from .analyzers.breakdown_analysis import BreakdownAnalysis
-from .analyzers.communication_analysis import CommunicationAnalysis
-from .common.trace import Trace
-from .scope import asked_ranks
+from hta_widgets.compat.analyzers.breakdown_analysis import BreakdownAnalysis
+from hta_widgets.compat.analyzers.communication_analysis import CommunicationAnalysis
+from hta_widgets.compat.common.trace import Trace
+from hta_widgets.compat.scope import asked_ranks
 
 __all__ = ["BreakdownMethods"]
 

@@ -10,12 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.model import KINDS, EventTable, Trace
-from hta_widgets.model.event_args import event_args
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.table import EventTable
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.event_args import event_args
 
 if TYPE_CHECKING:
-    from .common.trace_symbol_table import TraceSymbolTable
-    from .configs.parser_config import AttributeSpec
+    from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
+    from hta_widgets.compat.configs.parser_config import AttributeSpec
 
 __all__ = ["first_event_ns", "hta_frame", "hta_rows", "in_us", "number_or_text", "symbols_of"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hta_widgets.analysis.memory_timeline import memory_timeline
 
-from .show import show
+from hta_widgets.compat.show import show
 
 __all__ = ["MemoryAnalysis"]
 

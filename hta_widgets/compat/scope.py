@@ -8,7 +8,7 @@ import pandas as pd
 
 from hta_widgets.compat.common.trace import Trace
 from hta_widgets.compat.hta_frame import first_event_ns
-from hta_widgets.model import TraceSet
+from hta_widgets.trace.traceset import TraceSet
 
 __all__ = ["asked_ranks", "kept_of", "with_attrs_of", "zero_ns_of"]
 

@@ -10,7 +10,11 @@ from typing import Any
 
 from hta_widgets.errors import TraceError
 
-from .byteps_job import Job, Plan, Request, cut_into_partitions, simulate
+from hta_widgets.demo.byteps_job import Job
+from hta_widgets.demo.byteps_job import Plan
+from hta_widgets.demo.byteps_job import Request
+from hta_widgets.demo.byteps_job import cut_into_partitions
+from hta_widgets.demo.byteps_job import simulate
 
 __all__ = ["write_byteps_job"]
 

@@ -13,12 +13,16 @@ from typing import IO, Any, Literal, cast
 import numpy as np
 
 from hta_widgets.demo import document
-from hta_widgets.demo.changes import ChangeName, checked_changes, told_changes
+from hta_widgets.demo.changes import ChangeName
+from hta_widgets.demo.changes import checked_changes
+from hta_widgets.demo.changes import told_changes
 from hta_widgets.demo.operators import Model
-from hta_widgets.demo.physics import Ranks, simulate
+from hta_widgets.demo.physics import Ranks
+from hta_widgets.demo.physics import simulate
 from hta_widgets.demo.plan import Plan
 from hta_widgets.demo.program import Program
-from hta_widgets.demo.template import StepTemplate, step_template
+from hta_widgets.demo.template import StepTemplate
+from hta_widgets.demo.template import step_template
 from hta_widgets.demo.transformer import training_step
 from hta_widgets.demo.truth import Truth
 from hta_widgets.errors import TraceError

@@ -8,11 +8,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hta_widgets.demo.mpi_calls import Calls, run_job
-from hta_widgets.demo.mpi_files import Machine, line_records, profiles
+from hta_widgets.demo.mpi_calls import Calls
+from hta_widgets.demo.mpi_calls import run_job
+from hta_widgets.demo.mpi_files import Machine
+from hta_widgets.demo.mpi_files import line_records
+from hta_widgets.demo.mpi_files import profiles
 from hta_widgets.demo.mpi_text import profile_text
 from hta_widgets.errors import TraceError
-from hta_widgets.model.mpi_names import COLLECTIVES, ROOT_RECEIVES, ROOT_SENDS, ROUTINES
+from hta_widgets.formats.mpi.mpi_names import COLLECTIVES
+from hta_widgets.formats.mpi.mpi_names import ROOT_RECEIVES
+from hta_widgets.formats.mpi.mpi_names import ROOT_SENDS
+from hta_widgets.formats.mpi.mpi_names import ROUTINES
 
 __all__ = ["write_mpi_job"]
 

@@ -9,8 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.demo.mpi_calls import Calls
-from hta_widgets.model.mpi_names import ROOT_SENDS, ROUTINES, bin_bounds
-from hta_widgets.model.mpi_profile import MpiProfile, RankRow, RoutineRow, SizeRow, Summary
+from hta_widgets.formats.mpi.mpi_names import ROOT_SENDS
+from hta_widgets.formats.mpi.mpi_names import ROUTINES
+from hta_widgets.formats.mpi.mpi_names import bin_bounds
+from hta_widgets.formats.mpi.mpi_tables_model import MpiProfile
+from hta_widgets.formats.mpi.mpi_tables_model import RankRow
+from hta_widgets.formats.mpi.mpi_tables_model import RoutineRow
+from hta_widgets.formats.mpi.mpi_tables_model import SizeRow
+from hta_widgets.formats.mpi.mpi_tables_model import Summary
 
 __all__ = ["Machine", "line_records", "profiles"]
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from hta_widgets.model.mpi_profile import MpiProfile, RankRow, Summary
+from hta_widgets.formats.mpi.mpi_tables_model import MpiProfile
+from hta_widgets.formats.mpi.mpi_tables_model import RankRow
+from hta_widgets.formats.mpi.mpi_tables_model import Summary
 
 __all__ = ["profile_text"]
 

@@ -9,7 +9,11 @@ from typing import Literal
 
 from hta_widgets.demo import kernels as k
 from hta_widgets.demo.changes import ChangeName
-from hta_widgets.demo.program import COMPUTE, GRADIENTS, TENSORS, Collective, Program
+from hta_widgets.demo.program import COMPUTE
+from hta_widgets.demo.program import GRADIENTS
+from hta_widgets.demo.program import TENSORS
+from hta_widgets.demo.program import Collective
+from hta_widgets.demo.program import Program
 
 __all__ = ["CAST", "SCALE", "Model", "Node", "Operators"]
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.demo.document import RANKS_A_HOST, thread_ids
+from hta_widgets.demo.document import RANKS_A_HOST
+from hta_widgets.demo.document import thread_ids
 from hta_widgets.errors import TraceError
 
 __all__ = ["Group", "Plan"]

@@ -12,15 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.demo.program import (
-    Annotation,
-    Collective,
-    DeviceEvent,
-    HostEvent,
-    Instant,
-    Program,
-    Wait,
-)
+from hta_widgets.demo.program import Annotation
+from hta_widgets.demo.program import Collective
+from hta_widgets.demo.program import DeviceEvent
+from hta_widgets.demo.program import HostEvent
+from hta_widgets.demo.program import Instant
+from hta_widgets.demo.program import Program
+from hta_widgets.demo.program import Wait
 
 __all__ = ["StepTemplate", "step_template"]
 

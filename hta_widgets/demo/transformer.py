@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from hta_widgets.demo import kernels as k
-from hta_widgets.demo.operators import CAST, SCALE, Model, Node, Operators
-from hta_widgets.demo.program import (
-    AUTOGRAD,
-    COMPUTE,
-    COPY,
-    GRADIENTS,
-    MAIN,
-    PINNER,
-    Program,
-)
+from hta_widgets.demo.operators import CAST
+from hta_widgets.demo.operators import SCALE
+from hta_widgets.demo.operators import Model
+from hta_widgets.demo.operators import Node
+from hta_widgets.demo.operators import Operators
+from hta_widgets.demo.program import AUTOGRAD
+from hta_widgets.demo.program import COMPUTE
+from hta_widgets.demo.program import COPY
+from hta_widgets.demo.program import GRADIENTS
+from hta_widgets.demo.program import MAIN
+from hta_widgets.demo.program import PINNER
+from hta_widgets.demo.program import Program
 
 __all__ = ["training_step"]
 

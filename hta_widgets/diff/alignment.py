@@ -13,8 +13,9 @@ from hta_widgets.analysis.matching import matching
 from hta_widgets.analysis.results import result
 from hta_widgets.errors import TraceError
 
-from .sequences import aligned_places
-from .sides import Comparison, RunSide
+from hta_widgets.diff.sequences import aligned_places
+from hta_widgets.diff.sides import Comparison
+from hta_widgets.diff.sides import RunSide
 
 __all__ = ["BASES", "Alignment", "Base", "TimeMap", "align"]
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from hta_widgets.analysis.results import result
 
-from .sides import Comparison
+from hta_widgets.diff.sides import Comparison
 
 __all__ = ["beside", "of_sides"]
 

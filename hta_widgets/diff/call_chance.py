@@ -6,15 +6,18 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.analysis.results import joined
-from hta_widgets.model import KINDS
+from hta_widgets.trace.table import KINDS
 
-from .families import MPI
-from .matching import Matches
-from .sides import Comparison
-from .significance import paired
-from .tree_matching import numbered
-from .trees import OPERATOR, WORK, RankTree
-from .values import NodeTimes, node_times
+from hta_widgets.diff.families import MPI
+from hta_widgets.diff.matching import Matches
+from hta_widgets.diff.sides import Comparison
+from hta_widgets.diff.significance import paired
+from hta_widgets.diff.tree_matching import numbered
+from hta_widgets.diff.trees import OPERATOR
+from hta_widgets.diff.trees import WORK
+from hta_widgets.diff.trees import RankTree
+from hta_widgets.diff.values import NodeTimes
+from hta_widgets.diff.values import node_times
 
 __all__ = ["chance_by_call"]
 

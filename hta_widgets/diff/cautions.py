@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hta_widgets.formats import plural
-from hta_widgets.model import Trace
+from hta_widgets.text import plural
+from hta_widgets.trace.trace import Trace
 
-from .own_numbers import own_numbers
+from hta_widgets.diff.own_numbers import own_numbers
 
 if TYPE_CHECKING:
-    from .sides import Comparison, RunSide
+    from hta_widgets.diff.sides import Comparison
+    from hta_widgets.diff.sides import RunSide
 
 __all__ = ["Caution", "both_have_frames", "cautions_of", "conditions"]
 

@@ -10,18 +10,24 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.results import result
-from hta_widgets.model.derived import derived_once
-from hta_widgets.model.frames import dtype_of
+from hta_widgets.trace.derived import derived_once
+from hta_widgets.trace.frames import dtype_of
 
-from .call_chance import chance_by_call
-from .libraries import HOW, how_replaced
-from .matching import Matches, match
-from .sides import Comparison, RunSide
-from .significance import either_test
-from .steps import steps
-from .tree_matching import STATUSES, Matched
-from .trees import OPERATOR, WORK
-from .values import node_times, step_sums
+from hta_widgets.diff.call_chance import chance_by_call
+from hta_widgets.diff.libraries import HOW
+from hta_widgets.diff.libraries import how_replaced
+from hta_widgets.diff.matching import Matches
+from hta_widgets.diff.matching import match
+from hta_widgets.diff.sides import Comparison
+from hta_widgets.diff.sides import RunSide
+from hta_widgets.diff.significance import either_test
+from hta_widgets.diff.steps import steps
+from hta_widgets.diff.tree_matching import STATUSES
+from hta_widgets.diff.tree_matching import Matched
+from hta_widgets.diff.trees import OPERATOR
+from hta_widgets.diff.trees import WORK
+from hta_widgets.diff.values import node_times
+from hta_widgets.diff.values import step_sums
 
 __all__ = ["CHANGES", "changes"]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .sides import Comparison
-from .significance import either_test
-from .steps import STEP_KINDS, kind_times
+from hta_widgets.diff.sides import Comparison
+from hta_widgets.diff.significance import either_test
+from hta_widgets.diff.steps import STEP_KINDS
+from hta_widgets.diff.steps import kind_times
 
 __all__ = ["shifted_kinds"]
 

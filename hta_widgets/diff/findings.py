@@ -10,21 +10,31 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.formats import count, duration, duration_delta, plural, share_delta
-from hta_widgets.model.names import short_name
+from hta_widgets.text import count
+from hta_widgets.text import duration
+from hta_widgets.text import duration_delta
+from hta_widgets.text import plural
+from hta_widgets.text import share_delta
+from hta_widgets.trace.names import short_name
 
-from .cautions import CONDITIONS, conditions
-from .changes import changes
-from .composition import shifted_kinds
-from .families import BYTEPS, MPI
-from .format_findings import format_findings, is_profiles, kind_words
-from .late_ranks import LateRank, late_ranks
-from .libraries import libraries
-from .moments import splits_communication
-from .names import names
-from .sides import Comparison
-from .steps import ALPHA, steps
-from .waterfall import waterfall
+from hta_widgets.diff.cautions import CONDITIONS
+from hta_widgets.diff.cautions import conditions
+from hta_widgets.diff.changes import changes
+from hta_widgets.diff.composition import shifted_kinds
+from hta_widgets.diff.families import BYTEPS
+from hta_widgets.diff.families import MPI
+from hta_widgets.formats.byteps.format_findings import format_findings
+from hta_widgets.formats.byteps.format_findings import is_profiles
+from hta_widgets.formats.byteps.format_findings import kind_words
+from hta_widgets.diff.late_ranks import LateRank
+from hta_widgets.diff.late_ranks import late_ranks
+from hta_widgets.diff.libraries import libraries
+from hta_widgets.diff.moments import splits_communication
+from hta_widgets.diff.names import names
+from hta_widgets.diff.sides import Comparison
+from hta_widgets.diff.steps import ALPHA
+from hta_widgets.diff.steps import steps
+from hta_widgets.diff.waterfall import waterfall
 
 __all__ = ["Finding", "findings"]
 

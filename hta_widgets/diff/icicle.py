@@ -10,14 +10,17 @@ import pandas as pd
 
 from hta_widgets.analysis.results import result
 from hta_widgets.errors import TraceError
-from hta_widgets.model import KINDS
-from hta_widgets.model.frames import dtype_of
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.frames import dtype_of
 
-from .matching import Matches, match
-from .moments import splits_communication
-from .sides import Comparison
-from .trees import CALL, OPERATOR, WORK
-from .values import path_times
+from hta_widgets.diff.matching import Matches
+from hta_widgets.diff.matching import match
+from hta_widgets.diff.moments import splits_communication
+from hta_widgets.diff.sides import Comparison
+from hta_widgets.diff.trees import CALL
+from hta_widgets.diff.trees import OPERATOR
+from hta_widgets.diff.trees import WORK
+from hta_widgets.diff.values import path_times
 
 __all__ = ["icicle"]
 

@@ -7,10 +7,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.results import result
-from hta_widgets.model.intervals import Covered, union
+from hta_widgets.trace.intervals import Covered
+from hta_widgets.trace.intervals import union
 
-from .alignment import Alignment
-from .sides import Comparison, RunSide
+from hta_widgets.diff.alignment import Alignment
+from hta_widgets.diff.sides import Comparison
+from hta_widgets.diff.sides import RunSide
 
 __all__ = ["LANES", "lanes"]
 

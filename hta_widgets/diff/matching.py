@@ -9,12 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.analysis.results import joined
-from hta_widgets.model.derived import derived_once
+from hta_widgets.trace.derived import derived_once
 
-from .cautions import both_have_frames
-from .sides import Comparison
-from .tree_matching import STATUSES, Matched, TreeMatcher
-from .trees import NamePool, RankTree, rank_tree
+from hta_widgets.diff.cautions import both_have_frames
+from hta_widgets.diff.sides import Comparison
+from hta_widgets.diff.tree_matching import STATUSES
+from hta_widgets.diff.tree_matching import Matched
+from hta_widgets.diff.tree_matching import TreeMatcher
+from hta_widgets.diff.trees import NamePool
+from hta_widgets.diff.trees import RankTree
+from hta_widgets.diff.trees import rank_tree
 
 __all__ = ["Matches", "match"]
 

@@ -7,14 +7,23 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.analysis.device_idle import IDLE_CATEGORIES, gap_pieces, launched_first
+from hta_widgets.analysis.device_idle import IDLE_CATEGORIES
+from hta_widgets.analysis.device_idle import gap_pieces
+from hta_widgets.analysis.device_idle import launched_first
 from hta_widgets.analysis.scope import Part
-from hta_widgets.model.derived import derived, derived_once
-from hta_widgets.model.intervals import Covered, Intervals, intersect, subtract, union
+from hta_widgets.trace.derived import derived
+from hta_widgets.trace.derived import derived_once
+from hta_widgets.trace.intervals import Covered
+from hta_widgets.trace.intervals import Intervals
+from hta_widgets.trace.intervals import intersect
+from hta_widgets.trace.intervals import subtract
+from hta_widgets.trace.intervals import union
 
-from .byteps_chain import Piece, byteps_chain
-from .families import MPI
-from .sides import Comparison, RunSide
+from hta_widgets.formats.byteps.byteps_chain import Piece
+from hta_widgets.formats.byteps.byteps_chain import byteps_chain
+from hta_widgets.diff.families import MPI
+from hta_widgets.diff.sides import Comparison
+from hta_widgets.diff.sides import RunSide
 
 __all__ = [
     "CAUSES",

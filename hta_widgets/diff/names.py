@@ -11,18 +11,24 @@ import pandas as pd
 
 from hta_widgets.analysis.results import result
 from hta_widgets.errors import TraceError
-from hta_widgets.model import KINDS
-from hta_widgets.model.frames import dtype_of
-from hta_widgets.model.names import short_name
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.frames import dtype_of
+from hta_widgets.trace.names import short_name
 
-from .cautions import both_have_frames
-from .matching import match
-from .sides import Comparison, RunSide
-from .significance import either_test
-from .steps import ALPHA
-from .tree_matching import STATUSES
-from .trees import FRAME, OPERATOR, WORK, NamePool, compared_name, steps_of_rows
-from .values import path_times
+from hta_widgets.diff.cautions import both_have_frames
+from hta_widgets.diff.matching import match
+from hta_widgets.diff.sides import Comparison
+from hta_widgets.diff.sides import RunSide
+from hta_widgets.diff.significance import either_test
+from hta_widgets.diff.steps import ALPHA
+from hta_widgets.diff.tree_matching import STATUSES
+from hta_widgets.diff.trees import FRAME
+from hta_widgets.diff.trees import OPERATOR
+from hta_widgets.diff.trees import WORK
+from hta_widgets.diff.trees import NamePool
+from hta_widgets.diff.trees import compared_name
+from hta_widgets.diff.trees import steps_of_rows
+from hta_widgets.diff.values import path_times
 
 __all__ = ["NAME_CHANGES", "names", "operators_diff"]
 

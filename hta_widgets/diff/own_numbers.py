@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from hta_widgets.analysis.scope import Part
 
-from .families import MPI
+from hta_widgets.diff.families import MPI
 
 __all__ = ["own_numbers"]
 

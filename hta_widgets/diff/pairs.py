@@ -6,15 +6,17 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis.results import categorical, joined, result
-from hta_widgets.model import KINDS
-from hta_widgets.model.derived import derived_once
-from hta_widgets.model.frames import dtype_of
+from hta_widgets.analysis.results import categorical
+from hta_widgets.analysis.results import joined
+from hta_widgets.analysis.results import result
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.derived import derived_once
+from hta_widgets.trace.frames import dtype_of
 
-from .matching import match
-from .sides import Comparison
-from .tree_matching import STATUSES
-from .trees import RankTree
+from hta_widgets.diff.matching import match
+from hta_widgets.diff.sides import Comparison
+from hta_widgets.diff.tree_matching import STATUSES
+from hta_widgets.diff.trees import RankTree
 
 __all__ = ["pairs"]
 

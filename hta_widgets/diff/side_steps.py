@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from hta_widgets.analysis.scope import Part
 from hta_widgets.analysis.step_times import host_steps
-from hta_widgets.model import KINDS
-from hta_widgets.model.byteps import worker_rows
+from hta_widgets.trace.table import KINDS
+from hta_widgets.formats.byteps.byteps import worker_rows
 
 __all__ = ["steps_within", "whole"]
 

@@ -13,17 +13,24 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.analysis.diff_ops import Side, parts_of
+from hta_widgets.analysis.diff_ops import Side
+from hta_widgets.analysis.diff_ops import parts_of
 from hta_widgets.analysis.rank_clusters import rank_clusters
 from hta_widgets.analysis.scope import Part
-from hta_widgets.analysis.step_times import Waits, waits_of
+from hta_widgets.analysis.step_times import Waits
+from hta_widgets.analysis.step_times import waits_of
 from hta_widgets.errors import TraceError
-from hta_widgets.model import Selection, Trace, TraceSet
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
 
-from .cautions import Caution, cautions_of
-from .families import formats_of, with_time_lines
-from .own_numbers import own_numbers
-from .side_steps import steps_within, whole
+from hta_widgets.diff.cautions import Caution
+from hta_widgets.diff.cautions import cautions_of
+from hta_widgets.diff.families import formats_of
+from hta_widgets.diff.families import with_time_lines
+from hta_widgets.diff.own_numbers import own_numbers
+from hta_widgets.diff.side_steps import steps_within
+from hta_widgets.diff.side_steps import whole
 
 __all__ = ["Comparison", "Pairing", "RunSide", "compare"]
 

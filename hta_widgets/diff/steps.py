@@ -8,10 +8,12 @@ import pandas as pd
 
 from hta_widgets.analysis.results import result
 
-from .means import mean_parts
-from .moments import KIND_OF, moments
-from .sides import Comparison, RunSide
-from .significance import either_test
+from hta_widgets.diff.means import mean_parts
+from hta_widgets.diff.moments import KIND_OF
+from hta_widgets.diff.moments import moments
+from hta_widgets.diff.sides import Comparison
+from hta_widgets.diff.sides import RunSide
+from hta_widgets.diff.significance import either_test
 
 __all__ = ["ALPHA", "STEP_KINDS", "kind_times", "steps"]
 

@@ -8,13 +8,16 @@ import pandas as pd
 
 from hta_widgets.errors import TraceError
 
-from . import byteps_tables, mpi_tables
-from .changes import changes
-from .families import BYTEPS, MPI
-from .names import names, operators_diff
-from .sides import Comparison
-from .steps import steps
-from .waterfall import waterfall
+from hta_widgets.formats.byteps import byteps_tables
+from hta_widgets.formats.mpi import mpi_diff as mpi_tables
+from hta_widgets.diff.changes import changes
+from hta_widgets.diff.families import BYTEPS
+from hta_widgets.diff.families import MPI
+from hta_widgets.diff.names import names
+from hta_widgets.diff.names import operators_diff
+from hta_widgets.diff.sides import Comparison
+from hta_widgets.diff.steps import steps
+from hta_widgets.diff.waterfall import waterfall
 
 __all__ = ["Table", "add_table", "tables"]
 

@@ -9,8 +9,12 @@ import numpy.typing as npt
 
 from hta_widgets.analysis.host_stack import nearest
 
-from .sequences import aligned_places
-from .trees import CALL, OPERATOR, WORK, RankTree, mixed
+from hta_widgets.diff.sequences import aligned_places
+from hta_widgets.diff.trees import CALL
+from hta_widgets.diff.trees import OPERATOR
+from hta_widgets.diff.trees import WORK
+from hta_widgets.diff.trees import RankTree
+from hta_widgets.diff.trees import mixed
 
 __all__ = ["STATUSES", "Matched", "TreeMatcher", "numbered"]
 

@@ -12,17 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.analysis.collective_args import comm_events
-from hta_widgets.analysis.host_stack import (
-    Forest,
-    below_backward,
-    forest_of,
-    nearest,
-    nested_parents,
-)
-from hta_widgets.analysis.scope import BUSY, Part
-from hta_widgets.model import KINDS
+from hta_widgets.analysis.host_stack import Forest
+from hta_widgets.analysis.host_stack import below_backward
+from hta_widgets.analysis.host_stack import forest_of
+from hta_widgets.analysis.host_stack import nearest
+from hta_widgets.analysis.host_stack import nested_parents
+from hta_widgets.analysis.scope import BUSY
+from hta_widgets.analysis.scope import Part
+from hta_widgets.trace.table import KINDS
 
-from .sides import RunSide
+from hta_widgets.diff.sides import RunSide
 
 __all__ = [
     "CALL",

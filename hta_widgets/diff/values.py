@@ -9,12 +9,17 @@ import numpy.typing as npt
 
 from hta_widgets.analysis.device_idle import waiting_calls
 from hta_widgets.analysis.host_stack import covered_by_children
-from hta_widgets.model.derived import derived_once
+from hta_widgets.trace.derived import derived_once
 
-from .matching import Matches, match
-from .moments import splits_communication
-from .sides import Comparison, RunSide
-from .trees import CALL, OPERATOR, WORK, RankTree
+from hta_widgets.diff.matching import Matches
+from hta_widgets.diff.matching import match
+from hta_widgets.diff.moments import splits_communication
+from hta_widgets.diff.sides import Comparison
+from hta_widgets.diff.sides import RunSide
+from hta_widgets.diff.trees import CALL
+from hta_widgets.diff.trees import OPERATOR
+from hta_widgets.diff.trees import WORK
+from hta_widgets.diff.trees import RankTree
 
 __all__ = ["NodeTimes", "PathTimes", "node_times", "path_times", "step_sums"]
 

@@ -11,13 +11,19 @@ import pandas as pd
 from hta_widgets.analysis.host_stack import operator_tree
 from hta_widgets.analysis.results import result
 from hta_widgets.errors import TraceError
-from hta_widgets.model import KINDS
-from hta_widgets.model.frames import dtype_of
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.frames import dtype_of
 
-from .families import MPI
-from .means import mean_parts
-from .moments import CAUSES, KIND_OF, chains, moments, splits_communication, work_shares
-from .sides import Comparison, RunSide
+from hta_widgets.diff.families import MPI
+from hta_widgets.diff.means import mean_parts
+from hta_widgets.diff.moments import CAUSES
+from hta_widgets.diff.moments import KIND_OF
+from hta_widgets.diff.moments import chains
+from hta_widgets.diff.moments import moments
+from hta_widgets.diff.moments import splits_communication
+from hta_widgets.diff.moments import work_shares
+from hta_widgets.diff.sides import Comparison
+from hta_widgets.diff.sides import RunSide
 
 __all__ = ["waterfall"]
 

@@ -1,6 +1,7 @@
 """From a selection to files that others open."""
 
-from hta_widgets.export.chrome import ExportReport, export_trace
+from hta_widgets.export.chrome import ExportReport
+from hta_widgets.export.chrome import export_trace
 from hta_widgets.export.counters import add_counters
 from hta_widgets.export.pair import export_pair
 from hta_widgets.export.path_overlay import export_critical_path

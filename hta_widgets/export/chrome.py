@@ -16,16 +16,30 @@ from hta_widgets.analysis.derived_counters import with_counters
 from hta_widgets.analysis.scope import part_of
 from hta_widgets.errors import TraceError
 from hta_widgets.export.clip import Clip
-from hta_widgets.export.clock import ExportClock, clock_moves, clock_note, moved_record
+from hta_widgets.export.clock import ExportClock
+from hta_widgets.export.clock import clock_moves
+from hta_widgets.export.clock import clock_note
+from hta_widgets.export.clock import moved_record
 from hta_widgets.export.flow_threads import FlowThreads
-from hta_widgets.export.members import ASK, DROP, Members, base_time, members_of
+from hta_widgets.export.members import ASK
+from hta_widgets.export.members import DROP
+from hta_widgets.export.members import Members
+from hta_widgets.export.members import base_time
+from hta_widgets.export.members import members_of
 from hta_widgets.export.merge import Scope
-from hta_widgets.export.output import Output, Target
+from hta_widgets.export.output import Output
+from hta_widgets.export.output import Target
 from hta_widgets.export.samples import samples_of
 from hta_widgets.export.scrub import Scrub
 from hta_widgets.export.synthetic import records_of
-from hta_widgets.model import Selection, Trace, TraceSet, selection as selections
-from hta_widgets.model.rank_scope import IDENTITY, MARK, ExportPart, part_in
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace import selection as selections
+from hta_widgets.trace.rank_scope import IDENTITY
+from hta_widgets.trace.rank_scope import MARK
+from hta_widgets.trace.rank_scope import ExportPart
+from hta_widgets.trace.rank_scope import part_in
 
 __all__ = [
     "ExportOptions",

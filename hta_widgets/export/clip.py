@@ -6,8 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.export.members import Members
-from hta_widgets.export.times import micros, nanoseconds
-from hta_widgets.model.record_fields import Fields, decode_fields, encode_fields
+from hta_widgets.formats.kineto.times import micros
+from hta_widgets.formats.kineto.times import nanoseconds
+from hta_widgets.trace.record_fields import Fields
+from hta_widgets.trace.record_fields import decode_fields
+from hta_widgets.trace.record_fields import encode_fields
 
 __all__ = ["Clip"]
 

@@ -8,10 +8,12 @@ from typing import Any, Literal
 
 from hta_widgets.analysis.clock_offsets import clock_fit
 from hta_widgets.errors import TraceError
-from hta_widgets.export.times import later
-from hta_widgets.model import Trace, TraceSet
-from hta_widgets.model.rank_scope import MARK
-from hta_widgets.model.record_fields import decode_fields, encode_fields
+from hta_widgets.formats.kineto.times import later
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.rank_scope import MARK
+from hta_widgets.trace.record_fields import decode_fields
+from hta_widgets.trace.record_fields import encode_fields
 
 __all__ = ["ExportClock", "clock_moves", "clock_note", "moved_record", "refuse_unfitted"]
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from hta_widgets.analysis.derived_counters import COUNTER_KINDS, CounterKind, with_counters
+from hta_widgets.analysis.derived_counters import COUNTER_KINDS
+from hta_widgets.analysis.derived_counters import CounterKind
+from hta_widgets.analysis.derived_counters import with_counters
 from hta_widgets.errors import TraceError
-from hta_widgets.export.chrome import ExportReport, export_trace
-from hta_widgets.model import Selection, Trace, TraceSet
+from hta_widgets.export.chrome import ExportReport
+from hta_widgets.export.chrome import export_trace
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
 
 __all__ = ["add_counters"]
 

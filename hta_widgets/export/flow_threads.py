@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from hta_widgets.export.members import KEEP, Members
-from hta_widgets.model.record_fields import decode_fields, encode_fields
+from hta_widgets.export.members import KEEP
+from hta_widgets.export.members import Members
+from hta_widgets.trace.record_fields import decode_fields
+from hta_widgets.trace.record_fields import encode_fields
 
 __all__ = ["FlowThreads"]
 

@@ -8,20 +8,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from hta_widgets.export.embed import Block, embed
-from hta_widgets.export.embed.blocks import packed
-from hta_widgets.export.page_file import (
-    ascii_json,
-    code_blocks,
-    footer_text,
-    host_script,
-    page_parts,
-    page_target,
-    source_files,
-    version_text,
-    write_page,
-)
-from hta_widgets.tiles import TileEngine
+from hta_widgets.export.blocks import Block
+from hta_widgets.export.plan import embed
+from hta_widgets.export.blocks import packed
+from hta_widgets.export.page_file import ascii_json
+from hta_widgets.export.page_file import code_blocks
+from hta_widgets.export.page_file import footer_text
+from hta_widgets.export.page_file import host_script
+from hta_widgets.export.page_file import page_parts
+from hta_widgets.export.page_file import page_target
+from hta_widgets.export.page_file import source_files
+from hta_widgets.export.page_file import version_text
+from hta_widgets.export.page_file import write_page
+from hta_widgets.live.tile_engine import TileEngine
 
 __all__ = ["DashboardPart", "save_html"]
 

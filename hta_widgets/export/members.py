@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Raw
 
-from hta_widgets.export.times import nanoseconds
-from hta_widgets.model import Selection, Trace
-from hta_widgets.model.rank_scope import ExportPart
+from hta_widgets.formats.kineto.times import nanoseconds
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.rank_scope import ExportPart
 
 __all__ = ["ASK", "DROP", "KEEP", "Members", "base_time", "members_of"]
 

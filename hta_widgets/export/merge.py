@@ -10,8 +10,15 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-from hta_widgets.model.rank_scope import ID_ARGS, ID_FIELDS, MARK, PID_STRIDE, scoped_id
-from hta_widgets.model.record_fields import Fields, decode_fields, encode_fields, shifted
+from hta_widgets.trace.rank_scope import ID_ARGS
+from hta_widgets.trace.rank_scope import ID_FIELDS
+from hta_widgets.trace.rank_scope import MARK
+from hta_widgets.trace.rank_scope import PID_STRIDE
+from hta_widgets.trace.rank_scope import scoped_id
+from hta_widgets.trace.record_fields import Fields
+from hta_widgets.trace.record_fields import decode_fields
+from hta_widgets.trace.record_fields import encode_fields
+from hta_widgets.trace.record_fields import shifted
 
 __all__ = ["Scope", "process_key"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from hta_widgets.errors import TraceError
-from hta_widgets.places import written_whole
+from hta_widgets.files import written_whole
 
 __all__ = ["Output", "Target"]
 

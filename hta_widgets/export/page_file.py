@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from hta_widgets.errors import TraceError
-from hta_widgets.export.embed import Block
-from hta_widgets.export.embed.blocks import packed
-from hta_widgets.places import written_whole
-from hta_widgets.tiles import TileEngine
+from hta_widgets.export.blocks import Block
+from hta_widgets.export.blocks import packed
+from hta_widgets.files import written_whole
+from hta_widgets.live.tile_engine import TileEngine
 
 __all__ = [
     "ascii_json",

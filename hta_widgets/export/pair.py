@@ -9,20 +9,23 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hta_widgets.analysis.diff_ops import Side
-from hta_widgets.diff import Comparison, compare
+from hta_widgets.diff.sides import Comparison
+from hta_widgets.diff.sides import compare
 from hta_widgets.errors import TraceError
-from hta_widgets.export.chrome import (
-    ExportOptions,
-    ExportReport,
-    metadata_records,
-    records_of_members,
-    top_level,
-)
-from hta_widgets.export.members import Members, base_time, members_of
+from hta_widgets.export.chrome import ExportOptions
+from hta_widgets.export.chrome import ExportReport
+from hta_widgets.export.chrome import metadata_records
+from hta_widgets.export.chrome import records_of_members
+from hta_widgets.export.chrome import top_level
+from hta_widgets.export.members import Members
+from hta_widgets.export.members import base_time
+from hta_widgets.export.members import members_of
 from hta_widgets.export.merge import Scope
-from hta_widgets.export.output import Output, Target
-from hta_widgets.model import Selection, Trace
-from hta_widgets.model.rank_scope import MARK
+from hta_widgets.export.output import Output
+from hta_widgets.export.output import Target
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.rank_scope import MARK
 
 __all__ = ["AFTER_RANKS", "export_pair"]
 

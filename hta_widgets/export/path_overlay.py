@@ -11,17 +11,24 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.analysis.critical import CriticalPath, path_of
-from hta_widgets.analysis.critical.rules import DEPENDENCY, EDGE_TYPES, LAUNCH, SYNC
+from hta_widgets.analysis.critical.graph import CriticalPath
+from hta_widgets.analysis.critical.graph import path_of
+from hta_widgets.analysis.critical.rules import DEPENDENCY
+from hta_widgets.analysis.critical.rules import EDGE_TYPES
+from hta_widgets.analysis.critical.rules import LAUNCH
+from hta_widgets.analysis.critical.rules import SYNC
 from hta_widgets.analysis.critical.window import trace_of
 from hta_widgets.errors import TraceError
 from hta_widgets.export.chrome import ExportReport
-from hta_widgets.export.members import Members, base_time
+from hta_widgets.export.members import Members
+from hta_widgets.export.members import base_time
 from hta_widgets.export.output import Target
 from hta_widgets.export.synthetic import records_of
-from hta_widgets.export.times import micros
-from hta_widgets.model import Trace, TraceSet
-from hta_widgets.model.record_fields import decode_fields, encode_fields
+from hta_widgets.formats.kineto.times import micros
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.record_fields import decode_fields
+from hta_widgets.trace.record_fields import encode_fields
 
 __all__ = ["export_critical_path", "write_overlay"]
 

@@ -10,11 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.analysis.scope import parts
-from hta_widgets.analysis.sequences import Patterns, find_patterns
+from hta_widgets.analysis.sequences import Patterns
+from hta_widgets.analysis.sequences import find_patterns
 from hta_widgets.errors import TraceError
-from hta_widgets.export.chrome import ExportReport, export_trace
-from hta_widgets.model import RecordSource, Trace, TraceSet
-from hta_widgets.model.record_fields import decode_fields, encode_fields
+from hta_widgets.export.chrome import ExportReport
+from hta_widgets.export.chrome import export_trace
+from hta_widgets.trace.table import RecordSource
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.record_fields import decode_fields
+from hta_widgets.trace.record_fields import encode_fields
 
 __all__ = ["export_patterns"]
 

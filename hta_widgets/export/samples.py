@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hta_widgets.export.members import Members
-from hta_widgets.export.times import micros
+from hta_widgets.formats.kineto.times import micros
 
 __all__ = ["samples_of"]
 

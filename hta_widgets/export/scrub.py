@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hta_widgets.model.record_fields import decode_fields, encode_fields
+from hta_widgets.trace.record_fields import decode_fields
+from hta_widgets.trace.record_fields import encode_fields
 
 __all__ = ["Scrub"]
 

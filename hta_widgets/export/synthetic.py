@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from hta_widgets.export.members import Members
-from hta_widgets.export.times import micros
-from hta_widgets.model.record_fields import encode_fields
+from hta_widgets.formats.kineto.times import micros
+from hta_widgets.trace.record_fields import encode_fields
 
 __all__ = ["records_of"]
 

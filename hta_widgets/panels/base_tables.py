@@ -13,13 +13,14 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.model import Selection, TraceSet
-from hta_widgets.model.byteps import worker_rows
-from hta_widgets.model.byteps_requests import requests_of
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.formats.byteps.byteps import worker_rows
+from hta_widgets.formats.byteps.byteps_requests import requests_of
 
-from .byteps_frames import BYTEPS_MAKERS
-from .mpi_frames import MPI_MAKERS
-from .reply import as_json
+from hta_widgets.formats.byteps.byteps_frames import BYTEPS_MAKERS
+from hta_widgets.formats.mpi.mpi_frames import MPI_MAKERS
+from hta_widgets.panels.reply import as_json
 
 __all__ = ["MOST_ROWS", "base_tables"]
 

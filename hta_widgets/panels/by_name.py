@@ -11,11 +11,15 @@ import pandas as pd
 from hta_widgets.analysis.collective_waits import waits_of
 from hta_widgets.analysis.exposed_waits import waiting
 from hta_widgets.analysis.scope import parts
-from hta_widgets.model import KINDS, Selection, TraceSet
-from hta_widgets.model.frames import dtype_of
-from hta_widgets.model.turns import rest
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.frames import dtype_of
+from hta_widgets.trace.turns import rest
 
-from .columns import or_null, short_names, texts
+from hta_widgets.panels.columns import or_null
+from hta_widgets.panels.columns import short_names
+from hta_widgets.panels.columns import texts
 
 __all__ = ["durations", "kernels", "operators"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from hta_widgets.model import Selection
-from hta_widgets.model.clauses import read_clauses
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.clauses import read_clauses
 
 __all__ = ["FORMAT_CHARTS", "PANELS", "Panel", "panel_of", "without_own"]
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.model.names import short_name
+from hta_widgets.trace.names import short_name
 
 __all__ = ["or_null", "short_names", "taken", "texts"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from hta_widgets.model import Selection
+from hta_widgets.trace.selection import Selection
 
 __all__ = ["Finding", "Headline", "Piece", "text_of"]
 

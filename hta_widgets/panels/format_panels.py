@@ -8,10 +8,12 @@ from typing import Any
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.model import Selection, TraceSet
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
 
-from .byteps_frames import arrivals_of, of_format
-from .catalog import Panel
+from hta_widgets.formats.byteps.byteps_frames import arrivals_of
+from hta_widgets.formats.byteps.byteps_frames import of_format
+from hta_widgets.panels.catalog import Panel
 
 __all__ = ["analysis_of", "empty_panels", "offered_panels"]
 

@@ -12,14 +12,18 @@ from typing import Any
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.model import Selection, TraceSet
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
 
-from .by_name import durations, kernels, operators
-from .byteps_frames import BYTEPS_MAKERS
-from .columns import or_null, taken
-from .members import summary
-from .mpi_frames import MPI_MAKERS
-from .steps import steps
+from hta_widgets.panels.by_name import durations
+from hta_widgets.panels.by_name import kernels
+from hta_widgets.panels.by_name import operators
+from hta_widgets.formats.byteps.byteps_frames import BYTEPS_MAKERS
+from hta_widgets.panels.columns import or_null
+from hta_widgets.panels.columns import taken
+from hta_widgets.panels.members import summary
+from hta_widgets.formats.mpi.mpi_frames import MPI_MAKERS
+from hta_widgets.panels.steps import steps
 
 __all__ = ["CLOCK", "MAKERS", "TOP", "TOP_DURATIONS"]
 

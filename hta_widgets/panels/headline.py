@@ -10,18 +10,29 @@ import numpy as np
 
 from hta_widgets import analysis
 from hta_widgets.analysis.scope import HOST_COMMUNICATION
-from hta_widgets.analysis.stragglers import Judgement, judgement
-from hta_widgets.formats import count, duration, plural, share
-from hta_widgets.model import Selection, Trace, TraceSet
-from hta_widgets.model.clauses import Clauses
-from hta_widgets.model.intervals import total, union
-from hta_widgets.model.keeping import walked
-from hta_widgets.model.names import short_name
+from hta_widgets.analysis.stragglers import Judgement
+from hta_widgets.analysis.stragglers import judgement
+from hta_widgets.text import count
+from hta_widgets.text import duration
+from hta_widgets.text import plural
+from hta_widgets.text import share
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.clauses import Clauses
+from hta_widgets.trace.intervals import total
+from hta_widgets.trace.intervals import union
+from hta_widgets.trace.keeping import walked
+from hta_widgets.trace.names import short_name
 
-from .finding import Finding, Headline, Piece
-from .format_headline import format_headline
-from .late_ranks import LateRanks, late_ranks
-from .run_times import RunTimes, run_times
+from hta_widgets.panels.finding import Finding
+from hta_widgets.panels.finding import Headline
+from hta_widgets.panels.finding import Piece
+from hta_widgets.formats.mpi.format_headline import format_headline
+from hta_widgets.panels.late_ranks import LateRanks
+from hta_widgets.panels.late_ranks import late_ranks
+from hta_widgets.panels.run_times import RunTimes
+from hta_widgets.panels.run_times import run_times
 
 __all__ = ["Finding", "Headline", "Piece", "headline"]
 

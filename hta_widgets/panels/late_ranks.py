@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hta_widgets import analysis
-from hta_widgets.model import TraceSet
+from hta_widgets.trace.traceset import TraceSet
 from hta_widgets.tiles.lateness import Lateness
 
-from .frames import CLOCK
-from .run_times import RunTimes
+from hta_widgets.panels.frames import CLOCK
+from hta_widgets.panels.run_times import RunTimes
 
 __all__ = ["LateRanks", "late_ranks"]
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.matching import counted, matching
-from hta_widgets.analysis.scope import narrowed, parts
-from hta_widgets.model import Selection, TraceSet
-from hta_widgets.model.turns import rest
+from hta_widgets.analysis.matching import counted
+from hta_widgets.analysis.matching import matching
+from hta_widgets.analysis.scope import narrowed
+from hta_widgets.analysis.scope import parts
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.turns import rest
 
-from .columns import or_null
+from hta_widgets.panels.columns import or_null
 
 __all__ = ["summary"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hta_widgets import analysis
-from hta_widgets.model import TraceSet
+from hta_widgets.trace.traceset import TraceSet
 
-from .frames import CLOCK
+from hta_widgets.panels.frames import CLOCK
 
 __all__ = ["RunTimes", "run_times"]
 

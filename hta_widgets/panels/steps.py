@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.model import Selection, TraceSet
-from hta_widgets.model.turns import rest
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.turns import rest
 
-from .columns import texts
+from hta_widgets.panels.columns import texts
 
 __all__ = ["STEP", "steps"]
 

@@ -1,6 +1,1 @@
 """Files become traces."""
-
-from . import cache, stages
-from .load import load
-
-__all__ = ["cache", "load", "stages"]

@@ -22,13 +22,17 @@ from typing import NamedTuple
 import numpy as np
 
 from hta_widgets.errors import TraceError
-from hta_widgets.model.trace import Trace
-from hta_widgets.places import cache_folder, code_stamp
-from hta_widgets.store import KeptSource, open_store, write_files
+from hta_widgets.trace.trace import Trace
+from hta_widgets.files import cache_folder
+from hta_widgets.files import code_stamp
+from hta_widgets.store.rank_file import KeptSource
+from hta_widgets.store.opening import open_store
+from hta_widgets.store.saving import write_files
 
-from .kept_sources import forget_nothing, restore
-from .record_source import FileRecords
-from .registry import Outcome
+from hta_widgets.formats.kineto.kept_sources import forget_nothing
+from hta_widgets.formats.kineto.kept_sources import restore
+from hta_widgets.formats.kineto.record_source import FileRecords
+from hta_widgets.readers.registry import Outcome
 
 __all__ = [
     "PART",
@@ -202,7 +206,7 @@ def set_aside(outcome: Outcome, into: Path, path: str, format: str) -> Outcome: 
 
 def _rebuilt(path: str, format: str, copy: str, place: int) -> Trace:  # noqa: A002
     """Read the trace file of which the copy is damaged."""
-    from .formats import format_named  # noqa: PLC0415 - the formats' readers know of the cache
+    from hta_widgets.readers.formats import format_named  # noqa: PLC0415 - the formats' readers know of the cache
 
     _remove(Path(copy))
     _counts["rebuilt"] += 1

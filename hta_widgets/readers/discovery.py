@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from hta_widgets.errors import TraceError
-from hta_widgets.model.problems import Problems
+from hta_widgets.trace.problems import Problems
 
-from .formats import WHAT_IS_READ, remedy_for, sniff
-from .natural import natural_key
-from .stored import manifest_in
+from hta_widgets.readers.formats import WHAT_IS_READ
+from hta_widgets.readers.formats import remedy_for
+from hta_widgets.readers.formats import sniff
+from hta_widgets.readers.natural import natural_key
+from hta_widgets.readers.stored import manifest_in
 
 __all__ = ["Found", "find_files", "natural_key"]
 

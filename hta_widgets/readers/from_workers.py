@@ -12,12 +12,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hta_widgets.errors import TraceError
-from hta_widgets.executors import Closed, at_home, not_there, result_of, submit, workers_of
+from hta_widgets.workers import Closed
+from hta_widgets.workers import at_home
+from hta_widgets.workers import not_there
+from hta_widgets.workers import result_of
+from hta_widgets.workers import submit
+from hta_widgets.workers import workers_of
 
-from . import cache as columnar
-from .discovery import Found
-from .registry import Outcome
-from .scratch import scratch
+from hta_widgets.readers import cache as columnar
+from hta_widgets.readers.discovery import Found
+from hta_widgets.readers.registry import Outcome
+from hta_widgets.readers.scratch import scratch
 
 __all__ = ["read_elsewhere"]
 

@@ -11,29 +11,39 @@ from typing import Any
 
 from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
-from hta_widgets.executors import is_elsewhere, require_executor
-from hta_widgets.model.problems import Problems
-from hta_widgets.model.selection import as_ranks
-from hta_widgets.model.trace import Trace
-from hta_widgets.model.traceset import TraceSet
-from hta_widgets.store import limit_columns
+from hta_widgets.workers import is_elsewhere
+from hta_widgets.workers import require_executor
+from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.selection import as_ranks
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.store.rank_file import limit_columns
 
-from . import cache as columnar
-from .discovery import Found, find_files, report_foreign
-from .formats import FORMATS, READABLE, WHAT_IS_READ, format_named
-from .free_memory import give_back
-from .from_workers import read_elsewhere
-from .live import export_profiler, is_profiler
-from .memory import as_bytes, plan_load
-from .pool import WorkerPool
-from .progress import progress_bar
-from .ranks import assign_ranks, peek_rank
-from .registry import Outcome
-from .remote import Copied, is_remote
-from .scratch import scratch
-from .stages import stage
-from .stored import open_whole
-from .streams import decompressed_size
+from hta_widgets.readers import cache as columnar
+from hta_widgets.readers.discovery import Found
+from hta_widgets.readers.discovery import find_files
+from hta_widgets.readers.discovery import report_foreign
+from hta_widgets.readers.formats import FORMATS
+from hta_widgets.readers.formats import READABLE
+from hta_widgets.readers.formats import WHAT_IS_READ
+from hta_widgets.readers.formats import format_named
+from hta_widgets.readers.free_memory import give_back
+from hta_widgets.readers.from_workers import read_elsewhere
+from hta_widgets.readers.live import export_profiler
+from hta_widgets.readers.live import is_profiler
+from hta_widgets.readers.memory import as_bytes
+from hta_widgets.readers.memory import plan_load
+from hta_widgets.readers.pool import WorkerPool
+from hta_widgets.readers.progress import progress_bar
+from hta_widgets.readers.ranks import assign_ranks
+from hta_widgets.readers.ranks import peek_rank
+from hta_widgets.readers.registry import Outcome
+from hta_widgets.readers.remote import Copied
+from hta_widgets.readers.remote import is_remote
+from hta_widgets.readers.scratch import scratch
+from hta_widgets.readers.stages import stage
+from hta_widgets.readers.stored import open_whole
+from hta_widgets.readers.streams import decompressed_size
 
 __all__ = ["Outcome", "load", "read_trace"]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hta_widgets.model.problems import ProblemKind, Problems
+from hta_widgets.trace.problems import ProblemKind
+from hta_widgets.trace.problems import Problems
 
 __all__ = ["Notes"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from hta_widgets.errors import TraceError
-from hta_widgets.model.problems import Problems
-from hta_widgets.model.trace import Trace
+from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.trace import Trace
 
 __all__ = ["Format", "Outcome", "Read", "Start"]
 

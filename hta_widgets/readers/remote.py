@@ -20,12 +20,12 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from hta_widgets.errors import TraceError
-from hta_widgets.model.problems import Problems
-from hta_widgets.model.traceset import TraceSet
-from hta_widgets.store import MANIFEST
+from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.store.manifest import MANIFEST
 
-from . import cache
-from .scratch import scratch
+from hta_widgets.readers import cache
+from hta_widgets.readers.scratch import scratch
 
 __all__ = ["Copied", "is_remote"]
 

@@ -6,10 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hta_widgets.model.problems import Problems
-from hta_widgets.store import MANIFEST, Opened, begins_manifest, open_store
+from hta_widgets.trace.problems import Problems
+from hta_widgets.store.manifest import MANIFEST
+from hta_widgets.store.opening import Opened
+from hta_widgets.store.manifest import begins_manifest
+from hta_widgets.store.opening import open_store
 
-from .registry import Format, Outcome, Start
+from hta_widgets.readers.registry import Format
+from hta_widgets.readers.registry import Outcome
+from hta_widgets.readers.registry import Start
 
 __all__ = ["STORE", "manifest_in", "open_whole"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hta_widgets.model.problems import Problems
+from hta_widgets.trace.problems import Problems
 
-from .streams import open_stream
+from hta_widgets.readers.streams import open_stream
 
 __all__ = ["whole_file"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .stages import stage
-from .streams import Stream
+from hta_widgets.readers.stages import stage
+from hta_widgets.readers.streams import Stream
 
 __all__ = ["BLOCK_BYTES", "Window"]
 

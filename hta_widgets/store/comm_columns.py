@@ -9,13 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.model.event_args import COMMUNICATION_KEYS, record_args
-from hta_widgets.model.table import KINDS, EventTable, Ints, RecordSource
+from hta_widgets.trace.event_args import COMMUNICATION_KEYS
+from hta_widgets.trace.event_args import record_args
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.table import EventTable
+from hta_widgets.trace.table import Ints
+from hta_widgets.trace.table import RecordSource
 
-from .arrow_file import Column, Texts
+from hta_widgets.store.arrow_file import Column
+from hta_widgets.store.arrow_file import Texts
 
 if TYPE_CHECKING:
-    from .rank_file import StoredRank
+    from hta_widgets.store.rank_file import StoredRank
 
 __all__ = ["CommArgs", "comm_args"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from hta_widgets.errors import TraceError
 
-from .arrow_file import Damaged
+from hta_widgets.store.arrow_file import Damaged
 
 __all__ = ["MANIFEST", "VERSION", "begins_manifest", "dump_manifest", "read_manifest"]
 

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from hta_widgets.errors import TraceError
-from hta_widgets.model.problems import Problems
-from hta_widgets.model.trace import Trace
-from hta_widgets.model.traceset import TraceSet
+from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
 
-from .arrow_file import Damaged
-from .manifest import MANIFEST, read_manifest
-from .rank_file import KeptSource
-from .traces import opened_trace
+from hta_widgets.store.arrow_file import Damaged
+from hta_widgets.store.manifest import MANIFEST
+from hta_widgets.store.manifest import read_manifest
+from hta_widgets.store.rank_file import KeptSource
+from hta_widgets.store.traces import opened_trace
 
 __all__ = ["Opened", "open_store"]
 

@@ -11,14 +11,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hta_widgets.model.numbered_records import NumberedRecords
-from hta_widgets.model.table import Ints, RecordSource
+from hta_widgets.trace.numbered_records import NumberedRecords
+from hta_widgets.trace.table import Ints
+from hta_widgets.trace.table import RecordSource
 
-from .arrow_file import Column, Damaged, Texts
-from .comm_columns import comm_args
+from hta_widgets.store.arrow_file import Column
+from hta_widgets.store.arrow_file import Damaged
+from hta_widgets.store.arrow_file import Texts
+from hta_widgets.store.comm_columns import comm_args
 
 if TYPE_CHECKING:
-    from .rank_file import StoredRank
+    from hta_widgets.store.rank_file import StoredRank
 
 __all__ = ["StoredRecords", "pack_records"]
 

@@ -7,19 +7,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.model.table import (
-    AsyncTable,
-    CopyTable,
-    CounterTable,
-    EventTable,
-    FlowTable,
-    InstantTable,
-    Pool,
-    TableFile,
-    Track,
-)
+from hta_widgets.trace.table import AsyncTable
+from hta_widgets.trace.table import CopyTable
+from hta_widgets.trace.table import CounterTable
+from hta_widgets.trace.table import EventTable
+from hta_widgets.trace.table import FlowTable
+from hta_widgets.trace.table import InstantTable
+from hta_widgets.trace.table import Pool
+from hta_widgets.trace.table import TableFile
+from hta_widgets.trace.table import Track
 
-from .rank_file import StoredRank, as_mapping
+from hta_widgets.store.rank_file import StoredRank
+from hta_widgets.store.rank_file import as_mapping
 
 __all__ = [
     "CODED",

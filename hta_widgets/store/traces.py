@@ -14,27 +14,33 @@ import numpy as np
 
 from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
-from hta_widgets.lanes.kept import FACT, kept_columns
-from hta_widgets.model.mpi_profile import MpiProfile
-from hta_widgets.model.rank_scope import ExportPart, part_of
-from hta_widgets.model.table import RecordSource
-from hta_widgets.model.trace import Trace
+from hta_widgets.tiles.kept import FACT
+from hta_widgets.tiles.kept import kept_columns
+from hta_widgets.formats.mpi.mpi_tables_model import MpiProfile
+from hta_widgets.trace.rank_scope import ExportPart
+from hta_widgets.trace.rank_scope import part_of
+from hta_widgets.trace.table import RecordSource
+from hta_widgets.trace.trace import Trace
 
-from .arrow_file import Column, Frame, Texts, write_columns
-from .comm_columns import CommArgs
-from .rank_file import Kept, KeptSource, StoredRank
-from .records import StoredRecords, pack_records
-from .tables import (
-    CODED,
-    NUMBERS,
-    TABLES,
-    StoredAsyncs,
-    StoredCopies,
-    StoredCounters,
-    StoredEvents,
-    StoredFlows,
-    StoredInstants,
-)
+from hta_widgets.store.arrow_file import Column
+from hta_widgets.store.arrow_file import Frame
+from hta_widgets.store.arrow_file import Texts
+from hta_widgets.store.arrow_file import write_columns
+from hta_widgets.store.comm_columns import CommArgs
+from hta_widgets.store.rank_file import Kept
+from hta_widgets.store.rank_file import KeptSource
+from hta_widgets.store.rank_file import StoredRank
+from hta_widgets.store.records import StoredRecords
+from hta_widgets.store.records import pack_records
+from hta_widgets.store.tables import CODED
+from hta_widgets.store.tables import NUMBERS
+from hta_widgets.store.tables import TABLES
+from hta_widgets.store.tables import StoredAsyncs
+from hta_widgets.store.tables import StoredCopies
+from hta_widgets.store.tables import StoredCounters
+from hta_widgets.store.tables import StoredEvents
+from hta_widgets.store.tables import StoredFlows
+from hta_widgets.store.tables import StoredInstants
 
 __all__ = ["StoredTrace", "opened_trace", "write_trace"]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hta_widgets.model.names import short_name
-from hta_widgets.model.table import KINDS
-from hta_widgets.tiles.rank_index import RankIndex, Rows
+from hta_widgets.trace.names import short_name
+from hta_widgets.trace.table import KINDS
+from hta_widgets.tiles.rank_index import RankIndex
+from hta_widgets.tiles.rank_index import Rows
 
 __all__ = ["brief", "checked_row", "lane_of_row"]
 

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.lanes.lane_index import CounterLane, Kinds, Lane, Positions
-from hta_widgets.lanes.spans import Ints
+from hta_widgets.tiles.lane_index import CounterLane
+from hta_widgets.tiles.lane_index import Kinds
+from hta_widgets.tiles.lane_index import Lane
+from hta_widgets.tiles.lane_index import Positions
+from hta_widgets.trace.spans import Ints
 
 __all__ = [
     "CELLS",

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.lanes.spans import Ints
-from hta_widgets.tiles.cells import CELLS, NO_KIND
+from hta_widgets.trace.spans import Ints
+from hta_widgets.tiles.cells import CELLS
+from hta_widgets.tiles.cells import NO_KIND
 
 __all__ = ["compacted"]
 

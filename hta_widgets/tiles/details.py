@@ -9,7 +9,8 @@ import numpy as np
 
 from hta_widgets.tiles.args_text import args_of_record
 from hta_widgets.tiles.briefs import brief
-from hta_widgets.tiles.rank_index import RankIndex, Rows
+from hta_widgets.tiles.rank_index import RankIndex
+from hta_widgets.tiles.rank_index import Rows
 from hta_widgets.tiles.same_name import duration_figures
 
 __all__ = ["details"]

@@ -10,11 +10,16 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.lanes.spans import Ints
-from hta_widgets.model import TraceSet
-from hta_widgets.model.intervals import Covered, Intervals, subtract, union
-from hta_widgets.model.turns import rest
-from hta_widgets.tiles.waits import Pieces, pieces_of, waits_without_transfers
+from hta_widgets.trace.spans import Ints
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.intervals import Covered
+from hta_widgets.trace.intervals import Intervals
+from hta_widgets.trace.intervals import subtract
+from hta_widgets.trace.intervals import union
+from hta_widgets.trace.turns import rest
+from hta_widgets.tiles.waits import Pieces
+from hta_widgets.tiles.waits import pieces_of
+from hta_widgets.tiles.waits import waits_without_transfers
 
 __all__ = ["Lateness", "RankLateness"]
 

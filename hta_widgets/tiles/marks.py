@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.lanes.spans import Ints
-from hta_widgets.model.table import KINDS
+from hta_widgets.trace.spans import Ints
+from hta_widgets.trace.table import KINDS
 from hta_widgets.tiles.protocol import pack
-from hta_widgets.tiles.rank_index import RankIndex, RowIds, Rows
+from hta_widgets.tiles.rank_index import RankIndex
+from hta_widgets.tiles.rank_index import RowIds
+from hta_widgets.tiles.rank_index import Rows
 
 __all__ = ["Members", "View", "marks"]
 

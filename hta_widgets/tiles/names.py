@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.model.names import short_name
-from hta_widgets.model.table import Pool
+from hta_widgets.trace.names import short_name
+from hta_widgets.trace.table import Pool
 
 __all__ = ["NameKeys"]
 

@@ -12,18 +12,23 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets import taxonomy
-from hta_widgets.lanes.folded import FOLDED_ROLES, device_rows, folded_lane, folded_rows
-from hta_widgets.lanes.kept import kept_lanes
-from hta_widgets.lanes.lane_index import (
-    CounterLane,
-    Lane,
-    Positions,
-    index_counter,
-    index_lane,
-)
-from hta_widgets.lanes.layout import LaneRef, Rank
-from hta_widgets.lanes.spans import Ints
-from hta_widgets.model.table import KINDS, AsyncTable, InstantTable, Pool
+from hta_widgets.tiles.folded import FOLDED_ROLES
+from hta_widgets.tiles.folded import device_rows
+from hta_widgets.tiles.folded import folded_lane
+from hta_widgets.tiles.folded import folded_rows
+from hta_widgets.tiles.kept import kept_lanes
+from hta_widgets.tiles.lane_index import CounterLane
+from hta_widgets.tiles.lane_index import Lane
+from hta_widgets.tiles.lane_index import Positions
+from hta_widgets.tiles.lane_index import index_counter
+from hta_widgets.tiles.lane_index import index_lane
+from hta_widgets.tiles.layout import LaneRef
+from hta_widgets.tiles.layout import Rank
+from hta_widgets.trace.spans import Ints
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.table import AsyncTable
+from hta_widgets.trace.table import InstantTable
+from hta_widgets.trace.table import Pool
 from hta_widgets.tiles.lateness import Lateness
 
 __all__ = ["OF_EVENTS", "Budget", "Classes", "RankIndex", "RowIds", "Rows"]

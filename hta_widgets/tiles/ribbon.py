@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.lanes.spans import Ints
-from hta_widgets.model.turns import rest
+from hta_widgets.trace.spans import Ints
+from hta_widgets.trace.turns import rest
 from hta_widgets.tiles.lateness import Lateness
 from hta_widgets.tiles.protocol import pack
 

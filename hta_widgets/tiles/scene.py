@@ -6,11 +6,17 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from hta_widgets.lanes.labels import job_title, place_label
-from hta_widgets.lanes.layout import Job, Rank, SummaryRow, TrackRow
-from hta_widgets.model import Problem, TraceSet
-from hta_widgets.model.set_looks import part_of_job, ranks_of_job
-from hta_widgets.model.table import KINDS
+from hta_widgets.tiles.labels import job_title
+from hta_widgets.tiles.labels import place_label
+from hta_widgets.tiles.layout import Job
+from hta_widgets.tiles.layout import Rank
+from hta_widgets.tiles.layout import SummaryRow
+from hta_widgets.tiles.layout import TrackRow
+from hta_widgets.trace.problems import Problem
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.set_looks import part_of_job
+from hta_widgets.trace.set_looks import ranks_of_job
+from hta_widgets.trace.table import KINDS
 from hta_widgets.tiles.strip import strip
 from hta_widgets.tiles.truth import truth
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.lanes.spans import Ints
-from hta_widgets.model import turns
-from hta_widgets.model.table import Pool
+from hta_widgets.trace.spans import Ints
+from hta_widgets.trace import turns
+from hta_widgets.trace.table import Pool
 from hta_widgets.tiles.briefs import brief
 from hta_widgets.tiles.matching import match_names
 from hta_widgets.tiles.rank_index import RankIndex

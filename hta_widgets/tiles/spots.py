@@ -6,12 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.lanes.lane_index import CounterLane, Lane
-from hta_widgets.lanes.layout import LaneRef
-from hta_widgets.model.table import KINDS
-from hta_widgets.tiles.briefs import brief, lane_of_row
+from hta_widgets.tiles.lane_index import CounterLane
+from hta_widgets.tiles.lane_index import Lane
+from hta_widgets.tiles.layout import LaneRef
+from hta_widgets.trace.table import KINDS
+from hta_widgets.tiles.briefs import brief
+from hta_widgets.tiles.briefs import lane_of_row
 from hta_widgets.tiles.cells import kind_times
-from hta_widgets.tiles.rank_index import RankIndex, Rows
+from hta_widgets.tiles.rank_index import RankIndex
+from hta_widgets.tiles.rank_index import Rows
 
 __all__ = ["cell", "neighbor", "snap"]
 

@@ -8,10 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.lanes.lane_index import CounterLane
-from hta_widgets.lanes.spans import Cover, Ints, cover_of
-from hta_widgets.model.intervals import Intervals, subtract, union
-from hta_widgets.model.table import KINDS
+from hta_widgets.tiles.lane_index import CounterLane
+from hta_widgets.trace.spans import Cover
+from hta_widgets.trace.spans import Ints
+from hta_widgets.trace.spans import cover_of
+from hta_widgets.trace.intervals import Intervals
+from hta_widgets.trace.intervals import subtract
+from hta_widgets.trace.intervals import union
+from hta_widgets.trace.table import KINDS
 from hta_widgets.tiles.protocol import pack
 from hta_widgets.tiles.rank_index import RankIndex
 

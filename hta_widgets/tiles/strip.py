@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.lanes.layout import Job, Rank
-from hta_widgets.model.table import KINDS
+from hta_widgets.tiles.layout import Job
+from hta_widgets.tiles.layout import Rank
+from hta_widgets.trace.table import KINDS
 
 __all__ = ["strip"]
 

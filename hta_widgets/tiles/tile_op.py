@@ -11,24 +11,26 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.lanes.lane_index import CounterLane, Lane, Positions
-from hta_widgets.lanes.layout import LaneRef
-from hta_widgets.tiles.cells import (
-    CELLS,
-    MAX_LEVEL,
-    MAX_TILES,
-    NO_KIND,
-    CounterTiles,
-    Tiles,
-    counter_tiles,
-    kinds_of_tiles,
-    tiles,
-)
+from hta_widgets.tiles.lane_index import CounterLane
+from hta_widgets.tiles.lane_index import Lane
+from hta_widgets.tiles.lane_index import Positions
+from hta_widgets.tiles.layout import LaneRef
+from hta_widgets.tiles.cells import CELLS
+from hta_widgets.tiles.cells import MAX_LEVEL
+from hta_widgets.tiles.cells import MAX_TILES
+from hta_widgets.tiles.cells import NO_KIND
+from hta_widgets.tiles.cells import CounterTiles
+from hta_widgets.tiles.cells import Tiles
+from hta_widgets.tiles.cells import counter_tiles
+from hta_widgets.tiles.cells import kinds_of_tiles
+from hta_widgets.tiles.cells import tiles
 from hta_widgets.tiles.compact import compacted
 from hta_widgets.tiles.names import NameKeys
-from hta_widgets.tiles.patience import Deadline
+from hta_widgets.trace.patience import Deadline
 from hta_widgets.tiles.protocol import pack
-from hta_widgets.tiles.rank_index import OF_EVENTS, Classes, RankIndex
+from hta_widgets.tiles.rank_index import OF_EVENTS
+from hta_widgets.tiles.rank_index import Classes
+from hta_widgets.tiles.rank_index import RankIndex
 
 __all__ = ["answer_tiles"]
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from hta_widgets.model import Problem
+from hta_widgets.trace.problems import Problem
 
 __all__ = ["grouped", "thin", "truth"]
 

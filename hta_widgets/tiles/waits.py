@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.lanes.spans import Ints
-from hta_widgets.model.intervals import Intervals, subtract, union
+from hta_widgets.trace.spans import Ints
+from hta_widgets.trace.intervals import Intervals
+from hta_widgets.trace.intervals import subtract
+from hta_widgets.trace.intervals import union
 
 __all__ = ["Pieces", "pieces_of", "waits_without_transfers"]
 

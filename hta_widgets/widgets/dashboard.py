@@ -15,24 +15,36 @@ import traitlets as t
 from hta_widgets import charts
 from hta_widgets.analysis.rank_time_heatmap import HEATMAP_METRICS
 from hta_widgets.errors import TraceError
-from hta_widgets.export.embed.live import OfflineData
-from hta_widgets.export.html import DashboardPart, save_html
-from hta_widgets.model import Selection, Trace, TraceSet
-from hta_widgets.panels import PANELS, PanelEngine
+from hta_widgets.export.live import OfflineData
+from hta_widgets.export.html import DashboardPart
+from hta_widgets.export.html import save_html
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.panels.catalog import PANELS
+from hta_widgets.live.panel_engine import PanelEngine
 from hta_widgets.panels.base_tables import base_tables
 from hta_widgets.panels.catalog import panel_of
-from hta_widgets.panels.format_panels import empty_panels, offered_panels
-from hta_widgets.tiles import TileEngine
-from hta_widgets.tiles.patience import PENDING, Deadline
+from hta_widgets.panels.format_panels import empty_panels
+from hta_widgets.panels.format_panels import offered_panels
+from hta_widgets.live.tile_engine import TileEngine
+from hta_widgets.trace.patience import PENDING
+from hta_widgets.trace.patience import Deadline
 from hta_widgets.widgets.assets import asset
-from hta_widgets.widgets.bokeh_asset import bokeh_asset, bokeh_module
+from hta_widgets.widgets.bokeh_asset import bokeh_asset
+from hta_widgets.widgets.bokeh_asset import bokeh_module
 from hta_widgets.widgets.figure_items import figure_items
-from hta_widgets.widgets.following import Following, UnknownNameError
+from hta_widgets.widgets.following import Following
+from hta_widgets.widgets.following import UnknownNameError
 from hta_widgets.widgets.hosts import in_marimo
-from hta_widgets.widgets.linked import MOST_UNFOLDED, LinkedView, as_traces
-from hta_widgets.widgets.panel_choice import CHARTS, chosen_panels
-from hta_widgets.widgets.rpc import Answer
-from hta_widgets.widgets.tables import table_bytes, write_table
+from hta_widgets.widgets.linked import MOST_UNFOLDED
+from hta_widgets.widgets.linked import LinkedView
+from hta_widgets.widgets.linked import as_traces
+from hta_widgets.panels.panel_choice import CHARTS
+from hta_widgets.panels.panel_choice import chosen_panels
+from hta_widgets.live.rpc import Answer
+from hta_widgets.widgets.tables import table_bytes
+from hta_widgets.widgets.tables import write_table
 from hta_widgets.widgets.timeline import Timeline
 
 __all__ = ["Dashboard"]

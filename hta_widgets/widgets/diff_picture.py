@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hta_widgets.export.diff_page import DiffAnswers
-from hta_widgets.export.svg import LEAST_BESIDE_PX, side_width, stacked_svg, timeline_svg
+from hta_widgets.live.answers import DiffAnswers
+from hta_widgets.export.svg.stacked import LEAST_BESIDE_PX
+from hta_widgets.export.svg.stacked import side_width
+from hta_widgets.export.svg.stacked import stacked_svg
+from hta_widgets.export.svg.picture import timeline_svg
 from hta_widgets.widgets.diff_sides import SIDES
 from hta_widgets.widgets.timeline import Timeline
 

@@ -9,9 +9,12 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import diff
-from hta_widgets.diff import Comparison, RunSide
+from hta_widgets.diff.sides import Comparison
+from hta_widgets.diff.sides import RunSide
 from hta_widgets.errors import TraceError
-from hta_widgets.model import Selection, Trace, TraceSet
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
 from hta_widgets.widgets.linked import known_or_loaded
 from hta_widgets.widgets.timeline import Timeline
 

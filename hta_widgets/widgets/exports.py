@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hta_widgets.errors import TraceError
-from hta_widgets.export.svg import timeline_svg
-from hta_widgets.formats import Time, as_window
-from hta_widgets.model import TraceSet
-from hta_widgets.tiles import TileEngine
+from hta_widgets.export.svg.picture import timeline_svg
+from hta_widgets.text import Time
+from hta_widgets.text import as_window
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.live.tile_engine import TileEngine
 
 __all__ = ["write_svg", "write_text"]
 

@@ -9,7 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hta_widgets.places import cache_folder, code_stamp, written_whole
+from hta_widgets.files import cache_folder
+from hta_widgets.files import code_stamp
+from hta_widgets.files import written_whole
 
 __all__ = ["figure_items"]
 
@@ -22,7 +24,7 @@ def figure_items(panel: str) -> dict[str, Any]:
         items = json.loads(kept.read_text("utf-8"))
         if isinstance(items, dict) and set(items) == {"light", "dark"}:
             return items
-    from hta_widgets.charts.panels import panel_items  # noqa: PLC0415 - imports all of Bokeh
+    from hta_widgets.live.panels import panel_items  # noqa: PLC0415 - imports all of Bokeh
 
     try:
         text = json.dumps(panel_items(panel), separators=(",", ":"))

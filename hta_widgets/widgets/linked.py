@@ -12,13 +12,18 @@ import pandas as pd
 import traitlets as t
 
 from hta_widgets.errors import TraceError
-from hta_widgets.export import ExportReport, export_trace
-from hta_widgets.formats import Time, as_ns
-from hta_widgets.model import Selection, Trace, TraceSet
-from hta_widgets.readers import load
+from hta_widgets.export.chrome import ExportReport
+from hta_widgets.export.chrome import export_trace
+from hta_widgets.text import Time
+from hta_widgets.text import as_ns
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.readers.load import load
 from hta_widgets.readers.live import is_profiler
-from hta_widgets.tiles import TileEngine
-from hta_widgets.widgets.rpc import Answer, serve
+from hta_widgets.live.tile_engine import TileEngine
+from hta_widgets.live.rpc import Answer
+from hta_widgets.live.rpc import serve
 from hta_widgets.widgets.state import State
 
 __all__ = ["MOST_UNFOLDED", "LinkedView"]

@@ -13,35 +13,38 @@ import traitlets as t
 
 from hta_widgets import diff
 from hta_widgets.analysis.diff_ops import Side
-from hta_widgets.diff import Comparison, Finding
+from hta_widgets.diff.sides import Comparison
+from hta_widgets.diff.findings import Finding
 from hta_widgets.diff.sides import Pairing
 from hta_widgets.diff.tables import makers
 from hta_widgets.errors import TraceError
-from hta_widgets.export import ExportReport
-from hta_widgets.export.diff_page import DiffAnswers, DiffOffline, save_diff
+from hta_widgets.export.chrome import ExportReport
+from hta_widgets.live.answers import DiffAnswers
+from hta_widgets.export.offline import DiffOffline
+from hta_widgets.export.page import save_diff
 from hta_widgets.export.pair import export_pair
-from hta_widgets.formats import Time
-from hta_widgets.model import Selection
+from hta_widgets.text import Time
+from hta_widgets.trace.selection import Selection
 from hta_widgets.widgets.assets import asset
-from hta_widgets.widgets.diff_ahead import answer_ahead
+from hta_widgets.live.diff_ahead import answer_ahead
 from hta_widgets.widgets.diff_picture import diff_svg
-from hta_widgets.widgets.diff_sides import (
-    SIDES,
-    SideName,
-    SideTimeline,
-    beside,
-    first_window,
-    frame_of,
-    known_word,
-    place_of,
-    turned,
-    whole_selection,
-)
+from hta_widgets.widgets.diff_sides import SIDES
+from hta_widgets.widgets.diff_sides import SideName
+from hta_widgets.widgets.diff_sides import SideTimeline
+from hta_widgets.widgets.diff_sides import beside
+from hta_widgets.widgets.diff_sides import first_window
+from hta_widgets.widgets.diff_sides import frame_of
+from hta_widgets.widgets.diff_sides import known_word
+from hta_widgets.widgets.diff_sides import place_of
+from hta_widgets.widgets.diff_sides import turned
+from hta_widgets.widgets.diff_sides import whole_selection
 from hta_widgets.widgets.exports import write_text
 from hta_widgets.widgets.following import Following
-from hta_widgets.widgets.linked import LinkedView, shown_window
+from hta_widgets.widgets.linked import LinkedView
+from hta_widgets.widgets.linked import shown_window
 from hta_widgets.widgets.pair_history import PairHistory
-from hta_widgets.widgets.rpc import Answer, serve
+from hta_widgets.live.rpc import Answer
+from hta_widgets.live.rpc import serve
 from hta_widgets.widgets.timeline import Timeline
 
 __all__ = ["TraceDiff"]

@@ -8,7 +8,7 @@ from support.dashboard import Dash
 
 import hta_widgets as hw
 from hta_widgets import analysis
-from hta_widgets.demo import write_demo
+from hta_widgets.demo.job import write_demo
 
 #: Named columns of a panel that are the analysis' own, row by row.
 SAME = {

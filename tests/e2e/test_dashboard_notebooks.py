@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from support.dashboard import Dash
 
 import hta_widgets as hw
-from hta_widgets.demo import write_demo
+from hta_widgets.demo.job import write_demo
 
 SOME = ("breakdown", "kernels", "kernel_types")
 

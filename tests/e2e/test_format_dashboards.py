@@ -6,7 +6,8 @@ from support.browser import click
 from support.dashboard import Dash
 
 import hta_widgets as hw
-from hta_widgets.demo import write_byteps_job, write_mpi_job
+from hta_widgets.demo.byteps import write_byteps_job
+from hta_widgets.demo.mpi import write_mpi_job
 
 
 @pytest.fixture

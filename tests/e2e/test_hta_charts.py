@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from hta_widgets.demo import write_demo
+from hta_widgets.demo.job import write_demo
 
 
 @pytest.fixture(scope="module")

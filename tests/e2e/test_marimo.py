@@ -6,7 +6,7 @@ from support.dashboard import Dash
 from support.servers import marimo_app
 
 import hta_widgets as hw
-from hta_widgets.demo import write_demo
+from hta_widgets.demo.job import write_demo
 
 APP = """
 import marimo

@@ -1,8 +1,8 @@
 """Two runs in one file open in Perfetto's own UI, each side under its name."""
 
 import hta_widgets as hw
-from hta_widgets.demo import write_demo
-from hta_widgets.export import export_pair
+from hta_widgets.demo.job import write_demo
+from hta_widgets.export.pair import export_pair
 
 NAMES = """
     SELECT DISTINCT substr(process.name, 1, 6) FROM slice

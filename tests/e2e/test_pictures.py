@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser
 
 import hta_widgets as hw
-from hta_widgets.demo import write_demo
+from hta_widgets.demo.job import write_demo
 
 
 @pytest.fixture(scope="module")

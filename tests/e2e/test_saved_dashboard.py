@@ -10,7 +10,7 @@ from support.dashboard import PANELS, Dash
 from support.small import call, copy, event, kernel, load
 
 import hta_widgets as hw
-from hta_widgets.demo import write_demo
+from hta_widgets.demo.job import write_demo
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import hta_widgets as hw
-from hta_widgets.analysis import clock_offsets, collectives, stragglers
+from hta_widgets.analysis import clock_offsets
+from hta_widgets.analysis import collectives
+from hta_widgets.analysis import stragglers
 
 
 @pytest.fixture(scope="module")

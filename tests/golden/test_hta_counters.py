@@ -20,7 +20,7 @@ from hta_widgets import analysis
 from hta_widgets.analysis.copies import bandwidth_steps
 from hta_widgets.analysis.queue_steps import queue_steps
 from hta_widgets.analysis.scope import parts
-from hta_widgets.export import add_counters
+from hta_widgets.export.counters import add_counters
 
 pytestmark = pytest.mark.skipif(not golden.names(), reason=golden.MISSING)
 

@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from hta_widgets.analysis.memory_timeline import MEMORY_CATEGORIES, memory_timeline
+from hta_widgets.analysis.memory_timeline import MEMORY_CATEGORIES
+from hta_widgets.analysis.memory_timeline import memory_timeline
 from hta_widgets.compat.memory_analysis import MemoryAnalysis
 
 ASK_HTA = """

@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 import hta_widgets as hw
 from hta_widgets import analysis
-from hta_widgets.demo import write_byteps_job
+from hta_widgets.demo.byteps import write_byteps_job
 
 #: A job takes some tenths of a second.
 FEW = settings(max_examples=12)

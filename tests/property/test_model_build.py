@@ -3,7 +3,11 @@
 import numpy as np
 from hypothesis import given, strategies as st
 
-from hta_widgets.model import Pool, Problems, RankColumns, TraceSet, build_trace
+from hta_widgets.trace.table import Pool
+from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.table import RankColumns
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.build import build_trace
 
 PHASES = "XXXBEbensSTFtfiIRCMNv"
 

@@ -10,8 +10,9 @@ from support.page_engine import NO_STATE as STATE
 from support.random_job import NAMES, write_job
 
 import hta_widgets as hw
-from hta_widgets.demo import write_demo
-from hta_widgets.tiles import TileEngine, unpack
+from hta_widgets.demo.job import write_demo
+from hta_widgets.live.tile_engine import TileEngine
+from hta_widgets.tiles.protocol import unpack
 
 JOBS = {"two ranks": 1, "many overlaps": 2, "three ranks": 3, "host only": 4, "no host": 5}
 

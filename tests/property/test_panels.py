@@ -16,8 +16,9 @@ import hta_widgets as hw
 from hta_widgets import analysis
 from hta_widgets.analysis import scope
 from hta_widgets.analysis.operators import _Involved
-from hta_widgets.model import Selection
-from hta_widgets.panels import PANELS, PanelEngine
+from hta_widgets.trace.selection import Selection
+from hta_widgets.panels.catalog import PANELS
+from hta_widgets.live.panel_engine import PanelEngine
 
 SHARED = ("hta_tests/cpu_only", "hta_tests/amd_trace", "hta_tests/mtia_inference_trace",
           "hta_tests/trace_diff__test", "made/ddp_8rank")  # fmt: skip

@@ -19,8 +19,9 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
 from support import panel_frames  # noqa: E402
 
-from hta_widgets.charts import panel_figure, panel_items  # noqa: E402
-from hta_widgets.charts.panels import CHART_PANELS  # noqa: E402
+from hta_widgets.charts import panel_figure  # noqa: E402
+from hta_widgets.charts import panel_items  # noqa: E402
+from hta_widgets.live.panels import CHART_PANELS  # noqa: E402
 from hta_widgets.charts.sheets import content_of  # noqa: E402
 
 PATH = ROOT / "tests/vectors/charts.json"

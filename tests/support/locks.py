@@ -7,7 +7,7 @@ wait for it forever.
 import functools
 import threading
 
-from hta_widgets.model import turns
+from hta_widgets.trace import turns
 
 __all__ = ["watch_pauses"]
 

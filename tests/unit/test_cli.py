@@ -10,8 +10,9 @@ import pytest
 
 import hta_widgets as hw
 from hta_widgets import cli
-from hta_widgets.demo import write_byteps_job, write_demo
-from hta_widgets.panels import headline
+from hta_widgets.demo.byteps import write_byteps_job
+from hta_widgets.demo.job import write_demo
+from hta_widgets.panels.headline import headline
 
 
 @pytest.fixture(scope="module")

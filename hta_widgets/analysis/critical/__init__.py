@@ -1,9 +1,18 @@
 """The critical path of a rank: graph of dependencies, longest path, and what bounds it."""
 
-from .arrows import with_critical_path
-from .graph import CriticalPath, build, path_of
-from .path import critical_path, critical_path_summary, path_selection, segments
-from .rules import BOUNDS, EDGE_TYPES, EXACT, HTA, Rules
+from hta_widgets.analysis.critical.arrows import with_critical_path
+from hta_widgets.analysis.critical.graph import CriticalPath
+from hta_widgets.analysis.critical.graph import build
+from hta_widgets.analysis.critical.graph import path_of
+from hta_widgets.analysis.critical.path import critical_path
+from hta_widgets.analysis.critical.path import critical_path_summary
+from hta_widgets.analysis.critical.path import path_selection
+from hta_widgets.analysis.critical.path import segments
+from hta_widgets.analysis.critical.rules import BOUNDS
+from hta_widgets.analysis.critical.rules import EDGE_TYPES
+from hta_widgets.analysis.critical.rules import EXACT
+from hta_widgets.analysis.critical.rules import HTA
+from hta_widgets.analysis.critical.rules import Rules
 
 __all__ = [
     "BOUNDS",

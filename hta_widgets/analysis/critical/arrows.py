@@ -6,12 +6,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from hta_widgets.model import TraceSet
-from hta_widgets.model.table import FlowTable
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.table import FlowTable
 
-from .graph import CriticalPath, path_of
-from .rules import OPERATOR
-from .window import trace_of
+from hta_widgets.analysis.critical.graph import CriticalPath
+from hta_widgets.analysis.critical.graph import path_of
+from hta_widgets.analysis.critical.rules import OPERATOR
+from hta_widgets.analysis.critical.window import trace_of
 
 __all__ = ["with_critical_path"]
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .edges import EdgeList
-from .ends import Ends
-from .launch_queue import found_empty
-from .nodes import Nodes
-from .rules import KERNEL_KERNEL, LAUNCH, OPERATOR, SYNC, Rules
+from hta_widgets.analysis.critical.edges import EdgeList
+from hta_widgets.analysis.critical.ends import Ends
+from hta_widgets.analysis.critical.launch_queue import found_empty
+from hta_widgets.analysis.critical.nodes import Nodes
+from hta_widgets.analysis.critical.rules import KERNEL_KERNEL
+from hta_widgets.analysis.critical.rules import LAUNCH
+from hta_widgets.analysis.critical.rules import OPERATOR
+from hta_widgets.analysis.critical.rules import SYNC
+from hta_widgets.analysis.critical.rules import Rules
 
 __all__ = ["add_device_work"]
 

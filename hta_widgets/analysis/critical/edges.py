@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from .nodes import Nodes
+from hta_widgets.analysis.critical.nodes import Nodes
 
 __all__ = ["EdgeList", "Edges"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.model import Trace
-from hta_widgets.model.derived import derived
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.derived import derived
 
-from .nodes import busy_rows
+from hta_widgets.analysis.critical.nodes import busy_rows
 
 __all__ = ["Ends"]
 

@@ -9,27 +9,30 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.model import KINDS, Trace
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.trace import Trace
 
-from .device import add_device_work
-from .edges import EdgeList, Edges
-from .host import add_hand_overs, add_threads
-from .longest import longest_path
-from .nodes import Nodes, find_nodes
-from .rules import (
-    BOUNDS,
-    EXACT,
-    KERNEL_KERNEL,
-    LAUNCH,
-    OPERATOR,
-    SYNC,
-    Rules,
-    is_blocking_in_hta,
-    named,
-    patterns_of,
-)
-from .waits import find_waits
-from .window import Stretch, stretch_of
+from hta_widgets.analysis.critical.device import add_device_work
+from hta_widgets.analysis.critical.edges import EdgeList
+from hta_widgets.analysis.critical.edges import Edges
+from hta_widgets.analysis.critical.host import add_hand_overs
+from hta_widgets.analysis.critical.host import add_threads
+from hta_widgets.analysis.critical.longest import longest_path
+from hta_widgets.analysis.critical.nodes import Nodes
+from hta_widgets.analysis.critical.nodes import find_nodes
+from hta_widgets.analysis.critical.rules import BOUNDS
+from hta_widgets.analysis.critical.rules import EXACT
+from hta_widgets.analysis.critical.rules import KERNEL_KERNEL
+from hta_widgets.analysis.critical.rules import LAUNCH
+from hta_widgets.analysis.critical.rules import OPERATOR
+from hta_widgets.analysis.critical.rules import SYNC
+from hta_widgets.analysis.critical.rules import Rules
+from hta_widgets.analysis.critical.rules import is_blocking_in_hta
+from hta_widgets.analysis.critical.rules import named
+from hta_widgets.analysis.critical.rules import patterns_of
+from hta_widgets.analysis.critical.waits import find_waits
+from hta_widgets.analysis.critical.window import Stretch
+from hta_widgets.analysis.critical.window import stretch_of
 
 __all__ = ["CriticalPath", "build", "path_of"]
 

@@ -7,11 +7,13 @@ import re
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.model.ordering import stable_order
+from hta_widgets.trace.ordering import stable_order
 
-from .edges import EdgeList
-from .nodes import Nodes
-from .rules import DEPENDENCY, OPERATOR, named
+from hta_widgets.analysis.critical.edges import EdgeList
+from hta_widgets.analysis.critical.nodes import Nodes
+from hta_widgets.analysis.critical.rules import DEPENDENCY
+from hta_widgets.analysis.critical.rules import OPERATOR
+from hta_widgets.analysis.critical.rules import named
 
 __all__ = ["add_hand_overs", "add_threads"]
 

@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from hta_widgets.analysis.device_idle import STREAM_WAITS
 
-from .ends import Ends
-from .nodes import Nodes, busy_rows
-from .rules import named
+from hta_widgets.analysis.critical.ends import Ends
+from hta_widgets.analysis.critical.nodes import Nodes
+from hta_widgets.analysis.critical.nodes import busy_rows
+from hta_widgets.analysis.critical.rules import named
 
 __all__ = ["inferred_kernel_waits"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.model import Trace
+from hta_widgets.trace.trace import Trace
 
-from .rules import named
+from hta_widgets.analysis.critical.rules import named
 
 __all__ = ["found_empty"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .edges import Edges
+from hta_widgets.analysis.critical.edges import Edges
 
 __all__ = ["longest_path"]
 

@@ -13,10 +13,13 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.model import KINDS, Trace
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.trace import Trace
 
-from .rules import Rules, named, patterns_of
-from .window import Stretch
+from hta_widgets.analysis.critical.rules import Rules
+from hta_widgets.analysis.critical.rules import named
+from hta_widgets.analysis.critical.rules import patterns_of
+from hta_widgets.analysis.critical.window import Stretch
 
 __all__ = ["Nodes", "busy_rows", "find_nodes"]
 

@@ -8,12 +8,18 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis.results import categorical, result
-from hta_widgets.model import KINDS, Selection, TraceSet
+from hta_widgets.analysis.results import categorical
+from hta_widgets.analysis.results import result
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
 
-from .graph import CriticalPath, path_of
-from .rules import BOUNDS, EDGE_TYPES, LEAD
-from .window import trace_of
+from hta_widgets.analysis.critical.graph import CriticalPath
+from hta_widgets.analysis.critical.graph import path_of
+from hta_widgets.analysis.critical.rules import BOUNDS
+from hta_widgets.analysis.critical.rules import EDGE_TYPES
+from hta_widgets.analysis.critical.rules import LEAD
+from hta_widgets.analysis.critical.window import trace_of
 
 __all__ = ["critical_path", "critical_path_summary", "path_selection", "segments"]
 

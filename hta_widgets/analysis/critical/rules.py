@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.errors import TraceError
-from hta_widgets.model import Trace
+from hta_widgets.trace.trace import Trace
 
 __all__ = [
     "BOUNDS",

@@ -7,13 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.model import KINDS, Trace
-from hta_widgets.model.event_args import event_args, numbers_of
+from hta_widgets.trace.table import KINDS
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.event_args import event_args
+from hta_widgets.trace.event_args import numbers_of
 
-from .ends import Ends
-from .kernel_waits import inferred_kernel_waits
-from .nodes import Nodes
-from .rules import Rules, copies, named, synchronizes
+from hta_widgets.analysis.critical.ends import Ends
+from hta_widgets.analysis.critical.kernel_waits import inferred_kernel_waits
+from hta_widgets.analysis.critical.nodes import Nodes
+from hta_widgets.analysis.critical.rules import Rules
+from hta_widgets.analysis.critical.rules import copies
+from hta_widgets.analysis.critical.rules import named
+from hta_widgets.analysis.critical.rules import synchronizes
 
 __all__ = ["Waits", "find_waits"]
 

@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.errors import TraceError
-from hta_widgets.model import Trace, TraceSet
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
 
-from .rules import named
+from hta_widgets.analysis.critical.rules import named
 
 __all__ = ["Stretch", "stretch_of", "trace_of"]
 

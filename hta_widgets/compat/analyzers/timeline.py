@@ -9,7 +9,7 @@ import pandas as pd
 from hta_widgets.compat.common.timeline import show_timeline
 from hta_widgets.compat.common.trace import Trace
 from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
-from hta_widgets.widgets import Timeline
+from hta_widgets.widgets.timeline import Timeline
 
 __all__ = ["plot_timeline_gpu_kernels", "plot_timeline_gpu_kernels_from_trace"]
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from hta_widgets.compat.scope import kept_of
 from hta_widgets.export.counters import add_counters
-from hta_widgets.model import TraceSet
+from hta_widgets.trace.traceset import TraceSet
 
 __all__ = ["TimeSeriesTypes", "write_traces_with_counters"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from .trace_symbol_table import TraceSymbolTable
+from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
 
 __all__ = [
     "find_events_by_name_patterns_using_decoded_names",

@@ -12,9 +12,10 @@ from typing import Any
 
 from hta_widgets.compat.configs.config import logger
 from hta_widgets.errors import TraceError
-from hta_widgets.model import Problems
+from hta_widgets.trace.problems import Problems
 from hta_widgets.readers.discovery import natural_key
-from hta_widgets.readers.ranks import assign_ranks, peek_rank
+from hta_widgets.readers.ranks import assign_ranks
+from hta_widgets.readers.ranks import peek_rank
 from hta_widgets.readers.streams import open_stream
 
 __all__ = [

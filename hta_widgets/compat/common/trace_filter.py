@@ -10,7 +10,7 @@ import pandas as pd
 
 from hta_widgets.compat.utils.utils import get_symbol_column_names
 
-from .trace_symbol_table import TraceSymbolTable
+from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
 
 __all__ = [
     "CPUOperatorFilter",

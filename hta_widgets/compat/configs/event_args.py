@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .default_values import AttributeSpec, ValueType
+from hta_widgets.compat.configs.default_values import AttributeSpec
+from hta_widgets.compat.configs.default_values import ValueType
 
 __all__ = ["AVAILABLE_ARGS", "args_named"]
 

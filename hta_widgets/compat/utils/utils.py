@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import taxonomy
-from hta_widgets.model.intervals import union
+from hta_widgets.trace.intervals import union
 
 __all__ = [
     "IdleTimeType",

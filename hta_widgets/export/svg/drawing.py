@@ -10,7 +10,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.export.svg.fonts import FAMILY, SIZE_PX
+from hta_widgets.export.svg.fonts import FAMILY
+from hta_widgets.export.svg.fonts import SIZE_PX
 
 __all__ = ["Drawing", "Numbers", "mixed", "number"]
 

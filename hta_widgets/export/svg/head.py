@@ -8,12 +8,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hta_widgets.export.svg.class_colours import Classed, ClassParts
+from hta_widgets.export.svg.class_colours import Classed
+from hta_widgets.export.svg.class_colours import ClassParts
 from hta_widgets.export.svg.colours import Colours
-from hta_widgets.export.svg.drawing import Drawing, mixed, number
-from hta_widgets.export.svg.fonts import first_fit, fitted, text_width
+from hta_widgets.export.svg.drawing import Drawing
+from hta_widgets.export.svg.drawing import mixed
+from hta_widgets.export.svg.drawing import number
+from hta_widgets.export.svg.fonts import first_fit
+from hta_widgets.export.svg.fonts import fitted
+from hta_widgets.export.svg.fonts import text_width
 from hta_widgets.export.svg.place import Place
-from hta_widgets.formats import axis_time, duration
+from hta_widgets.text import axis_time
+from hta_widgets.text import duration
 
 __all__ = ["Head", "nice_step", "ticks"]
 

@@ -12,15 +12,24 @@ import numpy.typing as npt
 from hta_widgets.charts.theme import Theme
 from hta_widgets.export.svg.class_colours import Classed
 from hta_widgets.export.svg.colours import Colours
-from hta_widgets.export.svg.drawing import Drawing, Numbers, mixed, number
+from hta_widgets.export.svg.drawing import Drawing
+from hta_widgets.export.svg.drawing import Numbers
+from hta_widgets.export.svg.drawing import mixed
+from hta_widgets.export.svg.drawing import number
 from hta_widgets.export.svg.fonts import fitted
 from hta_widgets.export.svg.place import Place
-from hta_widgets.export.svg.rows import Band, Form
-from hta_widgets.lanes.lane_index import CounterLane, Lane
-from hta_widgets.lanes.spans import spans_of
-from hta_widgets.model.names import short_name
-from hta_widgets.tiles.cells import NO_KIND, Cells, measure
-from hta_widgets.tiles.rank_index import OF_EVENTS, RankIndex, Rows
+from hta_widgets.export.svg.rows import Band
+from hta_widgets.export.svg.rows import Form
+from hta_widgets.tiles.lane_index import CounterLane
+from hta_widgets.tiles.lane_index import Lane
+from hta_widgets.trace.spans import spans_of
+from hta_widgets.trace.names import short_name
+from hta_widgets.tiles.cells import NO_KIND
+from hta_widgets.tiles.cells import Cells
+from hta_widgets.tiles.cells import measure
+from hta_widgets.tiles.rank_index import OF_EVENTS
+from hta_widgets.tiles.rank_index import RankIndex
+from hta_widgets.tiles.rank_index import Rows
 
 __all__ = ["Lanes"]
 

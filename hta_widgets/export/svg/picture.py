@@ -9,18 +9,27 @@ import numpy as np
 
 from hta_widgets.charts.theme import theme_of
 from hta_widgets.errors import TraceError
-from hta_widgets.export.svg.class_colours import ClassColours, Classed
+from hta_widgets.export.svg.class_colours import ClassColours
+from hta_widgets.export.svg.class_colours import Classed
 from hta_widgets.export.svg.colours import Colours
 from hta_widgets.export.svg.drawing import Drawing
-from hta_widgets.export.svg.fonts import first_fit, fitted, text_width
+from hta_widgets.export.svg.fonts import first_fit
+from hta_widgets.export.svg.fonts import fitted
+from hta_widgets.export.svg.fonts import text_width
 from hta_widgets.export.svg.head import Head
 from hta_widgets.export.svg.lanes import Lanes
 from hta_widgets.export.svg.place import Place
-from hta_widgets.export.svg.rows import Row, lay_rows
-from hta_widgets.export.svg.sides import Figures, Sides
-from hta_widgets.formats import duration, plural, share
-from hta_widgets.tiles import TileEngine, unpack
-from hta_widgets.tiles.rank_index import Budget, RankIndex
+from hta_widgets.export.svg.rows import Row
+from hta_widgets.export.svg.rows import lay_rows
+from hta_widgets.export.svg.sides import Figures
+from hta_widgets.export.svg.sides import Sides
+from hta_widgets.text import duration
+from hta_widgets.text import plural
+from hta_widgets.text import share
+from hta_widgets.live.tile_engine import TileEngine
+from hta_widgets.tiles.protocol import unpack
+from hta_widgets.tiles.rank_index import Budget
+from hta_widgets.tiles.rank_index import RankIndex
 
 __all__ = ["timeline_svg"]
 

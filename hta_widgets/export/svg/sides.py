@@ -9,10 +9,16 @@ from typing import Any, Literal
 
 from hta_widgets.export.svg.colours import Colours
 from hta_widgets.export.svg.drawing import Drawing
-from hta_widgets.export.svg.fonts import first_fit, fitted, text_width
+from hta_widgets.export.svg.fonts import first_fit
+from hta_widgets.export.svg.fonts import fitted
+from hta_widgets.export.svg.fonts import text_width
 from hta_widgets.export.svg.place import Place
-from hta_widgets.export.svg.rows import Band, Row
-from hta_widgets.formats import count, duration, share, value
+from hta_widgets.export.svg.rows import Band
+from hta_widgets.export.svg.rows import Row
+from hta_widgets.text import count
+from hta_widgets.text import duration
+from hta_widgets.text import share
+from hta_widgets.text import value
 
 __all__ = ["Figures", "Sides"]
 

@@ -5,7 +5,8 @@ import pytest
 from support.small import call, event, kernel, load
 
 import hta_widgets as hw
-from hta_widgets.analysis import kernels_by_annotation, user_annotation_breakdown
+from hta_widgets.analysis import kernels_by_annotation
+from hta_widgets.analysis import user_annotation_breakdown
 from hta_widgets.analysis.annotated_rows import shortest_overlapping
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import hta_widgets as hw
 from hta_widgets import analysis
-from hta_widgets.demo import write_byteps_job
+from hta_widgets.demo.byteps import write_byteps_job
 
 FUNCTIONS = sorted(name for name in analysis.__all__ if name.startswith("byteps_"))
 NOW = 1700000000000000

@@ -6,7 +6,8 @@ from support.collective_job import US, collective
 from support.small import load
 
 import hta_widgets as hw
-from hta_widgets.analysis import clock_offsets, collectives
+from hta_widgets.analysis import clock_offsets
+from hta_widgets.analysis import collectives
 from hta_widgets.analysis.clock_offsets import clock_fit
 
 

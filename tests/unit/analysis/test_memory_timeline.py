@@ -10,7 +10,8 @@ import pytest
 
 import hta_widgets as hw
 from hta_widgets.analysis.memory_events import memory_events
-from hta_widgets.analysis.memory_timeline import MEMORY_CATEGORIES, memory_timeline
+from hta_widgets.analysis.memory_timeline import MEMORY_CATEGORIES
+from hta_widgets.analysis.memory_timeline import memory_timeline
 
 PREEXISTING, CREATE, INCREMENT, DESTROY = 1, 2, 3, 4
 PARAMETER, INPUT, TEMPORARY, ACTIVATION, UNKNOWN = 0, 2, 3, 4, 7

@@ -3,7 +3,9 @@
 import pytest
 from support.small import call, copy, event, kernel, load
 
-from hta_widgets.analysis import kernels_by_annotation, operator_kernels, operators
+from hta_widgets.analysis import kernels_by_annotation
+from hta_widgets.analysis import operator_kernels
+from hta_widgets.analysis import operators
 from hta_widgets.analysis.call_tree import call_tree
 
 

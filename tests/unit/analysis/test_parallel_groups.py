@@ -8,7 +8,7 @@ from support.small import ORIGIN, kernel, load, nccl
 import hta_widgets as hw
 from hta_widgets.analysis import parallel_groups
 from hta_widgets.analysis.parallel_groups import stage_of
-from hta_widgets.demo import write_demo
+from hta_widgets.demo.job import write_demo
 
 
 def comm(start, end, name, group, ranks, *, collective="allreduce", count=4, **args):

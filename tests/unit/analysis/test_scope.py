@@ -5,7 +5,8 @@ from support.random_job import write_job
 
 import hta_widgets as hw
 from hta_widgets import analysis
-from hta_widgets.analysis.scope import narrowed, parts
+from hta_widgets.analysis.scope import narrowed
+from hta_widgets.analysis.scope import parts
 
 
 @pytest.fixture(scope="module")

@@ -24,10 +24,11 @@ from support.chart_reading import bars_of, data_of, plots, right_of, words_of
 from support.random_job import write_job
 
 import hta_widgets as hw
-from hta_widgets import analysis, charts
+from hta_widgets import analysis
+from hta_widgets import charts
 from hta_widgets.charts.lanes import steps_of
 from hta_widgets.errors import TraceError
-from hta_widgets.panels import PanelEngine
+from hta_widgets.live.panel_engine import PanelEngine
 
 CASES = sorted(frames.ALL)
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from hta_widgets import formats
+from hta_widgets import text as formats
 
 
 def plain(text: str) -> str:

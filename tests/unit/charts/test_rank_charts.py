@@ -10,7 +10,10 @@ from support import chart_frames as frames
 from support.chart_reading import data_of, right_of, words_of
 
 from hta_widgets import charts
-from hta_widgets.charts.across_ranks import last_often, listed, median_of, thinned
+from hta_widgets.charts.across_ranks import last_often
+from hta_widgets.charts.across_ranks import listed
+from hta_widgets.charts.across_ranks import median_of
+from hta_widgets.charts.across_ranks import thinned
 
 LIGHT = charts.LIGHT
 

@@ -11,7 +11,7 @@ from support import chart_frames as frames, chart_vectors, panel_frames
 from support.chart_reading import data_of
 
 from hta_widgets import charts
-from hta_widgets.charts.panels import CHART_PANELS
+from hta_widgets.live.panels import CHART_PANELS
 from hta_widgets.charts.sheets import content_of
 from hta_widgets.widgets import bokeh_asset
 

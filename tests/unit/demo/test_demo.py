@@ -10,7 +10,8 @@ from itertools import pairwise
 
 import pytest
 
-from hta_widgets.demo import job, write_demo
+from hta_widgets.demo import job
+from hta_widgets.demo.job import write_demo
 from hta_widgets.errors import TraceError
 
 RANKS, STEPS = 4, 2

@@ -8,7 +8,7 @@ import pytest
 
 import hta_widgets as hw
 from hta_widgets import cli
-from hta_widgets.demo import write_mpi_job
+from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.errors import TraceError
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 import hta_widgets as hw
-from hta_widgets.demo import write_demo
+from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.changes import CHANGES
 
 SHAPE = {"ranks": 4, "steps": 5, "events_per_step": 1600}

@@ -7,7 +7,8 @@ from support.small import event, kernel, load
 
 import hta_widgets as hw
 from hta_widgets import diff as hd
-from hta_widgets.demo import write_byteps_job, write_demo
+from hta_widgets.demo.byteps import write_byteps_job
+from hta_widgets.demo.job import write_demo
 
 
 def job(tmp_path, *ranks, steps=(1, 2, 3), length=100):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import hta_widgets as hw
-from hta_widgets.demo import write_byteps_job
+from hta_widgets.demo.byteps import write_byteps_job
 
 
 @pytest.fixture(scope="module")

@@ -11,13 +11,17 @@ from support.random_job import write_job
 
 import hta_widgets as hw
 from hta_widgets.errors import TraceError
-from hta_widgets.export.embed import embed
-from hta_widgets.export.embed.blocks import ColumnWriter, packed
-from hta_widgets.export.embed.overview import Grid
-from hta_widgets.export.embed.plan import _by_importance, _fixed_bytes, _listed
+from hta_widgets.export.plan import embed
+from hta_widgets.export.blocks import ColumnWriter
+from hta_widgets.export.blocks import packed
+from hta_widgets.export.overview import Grid
+from hta_widgets.export.plan import _by_importance
+from hta_widgets.export.plan import _fixed_bytes
+from hta_widgets.export.plan import _listed
 from hta_widgets.export.html import save_html
-from hta_widgets.tiles import TileEngine
-from hta_widgets.tiles.rank_index import Budget, RankIndex
+from hta_widgets.live.tile_engine import TileEngine
+from hta_widgets.tiles.rank_index import Budget
+from hta_widgets.tiles.rank_index import RankIndex
 
 DELTA, ZIGZAG, FLOAT = 1, 2, 4
 

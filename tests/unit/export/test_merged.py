@@ -6,10 +6,11 @@ import pandas as pd
 import pytest
 
 import hta_widgets as hw
-from hta_widgets.demo import write_demo
+from hta_widgets.demo.job import write_demo
 from hta_widgets.errors import TraceError
-from hta_widgets.export import export_trace
-from hta_widgets.model.rank_scope import original_id, scoped_id
+from hta_widgets.export.chrome import export_trace
+from hta_widgets.trace.rank_scope import original_id
+from hta_widgets.trace.rank_scope import scoped_id
 
 PID = 100_000
 ID = 10**12

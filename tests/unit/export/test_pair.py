@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 import hta_widgets as hw
-from hta_widgets.demo import write_demo
-from hta_widgets.diff import compare, pairs, waterfall
-from hta_widgets.export import export_pair, export_trace
+from hta_widgets.demo.job import write_demo
+from hta_widgets.diff.sides import compare
+from hta_widgets.diff.pairs import pairs
+from hta_widgets.diff.waterfall import waterfall
+from hta_widgets.export.pair import export_pair
+from hta_widgets.export.chrome import export_trace
 
 
 @pytest.fixture(scope="module")

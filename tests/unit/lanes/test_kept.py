@@ -12,12 +12,14 @@ from support.same_lanes import assert_kept_lanes_are_right, assert_same_lane, fr
 from support.same_sets import assert_same
 
 import hta_widgets as hw
-from hta_widgets.demo import write_byteps_job, write_mpi_job
-from hta_widgets.lanes import kept
-from hta_widgets.lanes.kept import kept_columns, kept_lanes
+from hta_widgets.demo.byteps import write_byteps_job
+from hta_widgets.demo.mpi import write_mpi_job
+from hta_widgets.tiles import kept
+from hta_widgets.tiles.kept import kept_columns
+from hta_widgets.tiles.kept import kept_lanes
 from hta_widgets.readers import cache
 from hta_widgets.store import traces as stored_traces
-from hta_widgets.tiles import TileEngine
+from hta_widgets.live.tile_engine import TileEngine
 
 loading = importlib.import_module("hta_widgets.readers.load")  # the package shows its function
 
@@ -105,8 +107,8 @@ def test_a_set_that_came_from_a_store_keeps_it_as_well(traces, store, tmp_path):
 
 
 def test_lanes_that_make_room_come_back(traces, store, monkeypatch):
-    monkeypatch.setattr("hta_widgets.tiles.engine.LEAST_BYTES", 1)
-    monkeypatch.setattr("hta_widgets.tiles.engine.BYTES_PER_EVENT", 0)
+    monkeypatch.setattr("hta_widgets.live.tile_engine.LEAST_BYTES", 1)
+    monkeypatch.setattr("hta_widgets.live.tile_engine.BYTES_PER_EVENT", 0)
     assert every_tile(hw.load(store)) == every_tile(traces)
 
 

@@ -5,7 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from hta_widgets.model import Pool, Problems, RankColumns, build_trace
+from hta_widgets.trace.table import Pool
+from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.table import RankColumns
+from hta_widgets.trace.build import build_trace
 
 
 class Source:

@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from hta_widgets.model.names import short_name
+from hta_widgets.trace.names import short_name
 
 
 # The first six are the table of the visual design.

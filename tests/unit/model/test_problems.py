@@ -1,6 +1,7 @@
 import pytest
 
-from hta_widgets.model import PROBLEM_KINDS, Problems
+from hta_widgets.trace.problems import PROBLEM_KINDS
+from hta_widgets.trace.problems import Problems
 
 
 def test_kinds_are_those_of_the_public_surface():

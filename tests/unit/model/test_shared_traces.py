@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 import hta_widgets as hw
-from hta_widgets.model.intervals import intersect, subtract, total, union
+from hta_widgets.trace.intervals import intersect
+from hta_widgets.trace.intervals import subtract
+from hta_widgets.trace.intervals import total
+from hta_widgets.trace.intervals import union
 
 FILES = [
     "hta_tests/amd_trace/mi250_minitoy_train_ROCm6_2_kineto.json.gz",

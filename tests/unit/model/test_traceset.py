@@ -5,7 +5,8 @@ import pickle
 import pytest
 
 from hta_widgets.errors import TraceError
-from hta_widgets.model import Problems, TraceSet
+from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.traceset import TraceSet
 
 EPOCH = 1_700_000_000 * 10**9
 

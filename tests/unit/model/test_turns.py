@@ -7,8 +7,9 @@ from functools import cached_property
 
 import pytest
 
-from hta_widgets.model import turns
-from hta_widgets.model.turns import in_turns, rest
+from hta_widgets.trace import turns
+from hta_widgets.trace.turns import in_turns
+from hta_widgets.trace.turns import rest
 
 
 @pytest.fixture(autouse=True)

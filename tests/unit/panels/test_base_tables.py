@@ -6,9 +6,10 @@ import subprocess
 import pytest
 
 import hta_widgets as hw
-from hta_widgets.demo import write_byteps_job, write_mpi_job
-from hta_widgets.model import Selection
-from hta_widgets.panels import PanelEngine
+from hta_widgets.demo.byteps import write_byteps_job
+from hta_widgets.demo.mpi import write_mpi_job
+from hta_widgets.trace.selection import Selection
+from hta_widgets.live.panel_engine import PanelEngine
 from hta_widgets.panels.base_tables import base_tables
 from hta_widgets.panels.format_panels import offered_panels
 from hta_widgets.panels.reply import as_json

@@ -1,8 +1,9 @@
 """What matters most in files of BytePS and MPI, against what their makers put into them."""
 
 import hta_widgets as hw
-from hta_widgets.demo import write_byteps_job, write_mpi_job
-from hta_widgets.panels import headline
+from hta_widgets.demo.byteps import write_byteps_job
+from hta_widgets.demo.mpi import write_mpi_job
+from hta_widgets.panels.headline import headline
 
 
 def said(folder):

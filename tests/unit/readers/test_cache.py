@@ -20,7 +20,7 @@ from hta_widgets.store.traces import StoredTrace
 from .conftest import event
 
 module = importlib.import_module("hta_widgets.readers.load")  # the package shows its function
-reader = importlib.import_module("hta_widgets.readers.chrome_json")
+reader = importlib.import_module("hta_widgets.formats.kineto.chrome_json")
 
 
 @pytest.fixture(autouse=True)

@@ -13,9 +13,11 @@ from support.random_job import write_job
 from support.same_sets import assert_same
 
 import hta_widgets as hw
-from hta_widgets import analysis, taxonomy
-from hta_widgets.executors import calls
-from hta_widgets.readers import cache, from_workers
+from hta_widgets import analysis
+from hta_widgets import taxonomy
+from hta_widgets import workers as calls
+from hta_widgets.readers import cache
+from hta_widgets.readers import from_workers
 from hta_widgets.readers.discovery import Found
 from hta_widgets.readers.load import read_trace
 from hta_widgets.readers.pool import WorkerPool

@@ -12,7 +12,8 @@ import textwrap
 import pytest
 
 import hta_widgets as hw
-from hta_widgets.readers import kineto, stages
+from hta_widgets.formats.kineto import kineto
+from hta_widgets.readers import stages
 from hta_widgets.readers.pool import WorkerPool
 
 from .conftest import event

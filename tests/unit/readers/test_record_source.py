@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import hta_widgets as hw
-from hta_widgets.readers import streams, window
+from hta_widgets.readers import streams
+from hta_widgets.readers import window
 
 from .conftest import event
 

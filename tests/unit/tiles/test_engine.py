@@ -9,10 +9,11 @@ import threading
 import numpy as np
 import pytest
 
-from hta_widgets.lanes.lane_index import index_lane
-from hta_widgets.model import turns
-from hta_widgets.readers import load
-from hta_widgets.tiles import TileEngine, unpack
+from hta_widgets.tiles.lane_index import index_lane
+from hta_widgets.trace import turns
+from hta_widgets.readers.load import load
+from hta_widgets.live.tile_engine import TileEngine
+from hta_widgets.tiles.protocol import unpack
 from hta_widgets.tiles.cells import tiles
 
 KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>()"

@@ -1,10 +1,11 @@
 """MPI on the timeline: calls are communication with waits; profiles have nothing to draw."""
 
 import hta_widgets as hw
-from hta_widgets.demo import write_mpi_job
-from hta_widgets.model import Selection
-from hta_widgets.panels import PanelEngine, headline
-from hta_widgets.tiles import TileEngine
+from hta_widgets.demo.mpi import write_mpi_job
+from hta_widgets.trace.selection import Selection
+from hta_widgets.live.panel_engine import PanelEngine
+from hta_widgets.panels.headline import headline
+from hta_widgets.live.tile_engine import TileEngine
 from hta_widgets.tiles.protocol import unpack
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hta_widgets.readers import load
+from hta_widgets.readers.load import load
 from hta_widgets.tiles.lateness import Lateness
 from hta_widgets.tiles.protocol import unpack
 from hta_widgets.tiles.ribbon import Ribbon

@@ -6,12 +6,16 @@ import json
 
 import pytest
 
-from hta_widgets.demo import write_demo
-from hta_widgets.export import export_trace
-from hta_widgets.lanes.labels import counter_label, counter_unit, job_title
-from hta_widgets.model import Problem, Problems, TraceSet
-from hta_widgets.readers import load
-from hta_widgets.tiles import TileEngine
+from hta_widgets.demo.job import write_demo
+from hta_widgets.export.chrome import export_trace
+from hta_widgets.tiles.labels import counter_label
+from hta_widgets.tiles.labels import counter_unit
+from hta_widgets.tiles.labels import job_title
+from hta_widgets.trace.problems import Problem
+from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.readers.load import load
+from hta_widgets.live.tile_engine import TileEngine
 from hta_widgets.tiles.strip import phase_name
 from hta_widgets.tiles.truth import truth
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hta_widgets.model.table import KINDS
-from hta_widgets.readers import load
-from hta_widgets.tiles import TileEngine, unpack
+from hta_widgets.trace.table import KINDS
+from hta_widgets.readers.load import load
+from hta_widgets.live.tile_engine import TileEngine
+from hta_widgets.tiles.protocol import unpack
 
 CASES = json.loads((Path(__file__).parents[2] / "vectors/stats.json").read_text("utf-8"))["cases"]
 

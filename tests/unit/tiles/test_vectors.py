@@ -10,10 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hta_widgets.lanes.lane_index import index_counter, index_lane
-from hta_widgets.tiles.cells import CELLS, counter_tiles, longest, measure, tiles
+from hta_widgets.tiles.lane_index import index_counter
+from hta_widgets.tiles.lane_index import index_lane
+from hta_widgets.tiles.cells import CELLS
+from hta_widgets.tiles.cells import counter_tiles
+from hta_widgets.tiles.cells import longest
+from hta_widgets.tiles.cells import measure
+from hta_widgets.tiles.cells import tiles
 from hta_widgets.tiles.compact import compacted
-from hta_widgets.tiles.protocol import pack, unpack
+from hta_widgets.tiles.protocol import pack
+from hta_widgets.tiles.protocol import unpack
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 

@@ -11,7 +11,7 @@ from support.random_job import write_job
 
 import hta_widgets as hw
 from hta_widgets import analysis
-from hta_widgets.model import turns
+from hta_widgets.trace import turns
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ import pytest
 
 import hta_widgets as hw
 from hta_widgets import diff
-from hta_widgets.demo import write_demo
-from hta_widgets.export.diff_page import answers as answers_module
-from hta_widgets.widgets import diff_ahead
-from hta_widgets.widgets.diff_ahead import first_answers
+from hta_widgets.demo.job import write_demo
+from hta_widgets.live import answers as answers_module
+from hta_widgets.live import diff_ahead
+from hta_widgets.live.diff_ahead import first_answers
 
 FIRST = (
     "segments:steps", "slots:steps", "waterfall:kind", "steps", "lanes", "names", "changes",

@@ -6,10 +6,11 @@ import pytest
 
 import hta_widgets as hw
 from hta_widgets import diff
-from hta_widgets.demo import write_demo
-from hta_widgets.export.diff_page.change_events import rows_of_change
-from hta_widgets.export.diff_page.event_classes import CLASSES, classes_of_pairs
-from hta_widgets.tiles import unpack
+from hta_widgets.demo.job import write_demo
+from hta_widgets.live.change_events import rows_of_change
+from hta_widgets.live.event_classes import CLASSES
+from hta_widgets.live.event_classes import classes_of_pairs
+from hta_widgets.tiles.protocol import unpack
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,8 @@
 import pytest
 from support.random_job import write_job
 
-from hta_widgets.readers import load
-from hta_widgets.widgets import Timeline
+from hta_widgets.readers.load import load
+from hta_widgets.widgets.timeline import Timeline
 from hta_widgets.widgets.timeline import MOST_UNFOLDED
 
 

@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 import hta_widgets as hw
-from hta_widgets import cli, diff
-from hta_widgets.demo import write_demo, write_mpi_job
-from hta_widgets.diff.lanes import LANES, lanes
-from hta_widgets.export.diff_page.pair_table import PairTable
-from hta_widgets.export.diff_page.step_blocks import HeldSteps
+from hta_widgets import cli
+from hta_widgets import diff
+from hta_widgets.demo.job import write_demo
+from hta_widgets.demo.mpi import write_mpi_job
+from hta_widgets.diff.lanes import LANES
+from hta_widgets.diff.lanes import lanes
+from hta_widgets.live.pair_table import PairTable
+from hta_widgets.export.step_blocks import HeldSteps
 
 
 @pytest.fixture(scope="module")
@@ -229,7 +232,7 @@ def test_a_page_without_room_holds_the_steps_that_changed_most(view):
 
 
 def test_mpi_profiles_are_compared_by_their_tables(tmp_path):
-    from hta_widgets.demo import write_mpi_job  # noqa: PLC0415
+    from hta_widgets.demo.mpi import write_mpi_job  # noqa: PLC0415
 
     for place, seed in (("a", 0), ("b", 1)):
         write_mpi_job(tmp_path / place, ranks=2, steps=2, seed=seed, hosts=1)

@@ -1,0 +1,128 @@
+"""The formats that are Chrome trace-event JSON: Kineto's, BytePS workers' and BytePS servers'."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from hta_widgets.trace.build import build_trace
+from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.table import RankColumns
+from hta_widgets.trace.table import RecordSource
+from hta_widgets.trace.trace import Trace
+
+from hta_widgets.formats.byteps.byteps_places import place_servers
+from hta_widgets.formats.byteps.byteps_places import place_workers
+from hta_widgets.formats.byteps.byteps_server import build_server
+from hta_widgets.formats.byteps.byteps_server import is_server
+from hta_widgets.formats.byteps.byteps_worker import build_worker
+from hta_widgets.formats.byteps.byteps_worker import is_worker
+from hta_widgets.formats.kineto.kineto import FileContents
+from hta_widgets.formats.kineto.kineto import read_file
+from hta_widgets.formats.kineto.merged import split_merged
+from hta_widgets.readers.ranks import stated_rank
+from hta_widgets.readers.registry import Format
+from hta_widgets.readers.registry import Outcome
+from hta_widgets.readers.registry import Start
+from hta_widgets.readers.stages import stage
+
+__all__ = ["BYTEPS", "BYTEPS_SERVER", "KINETO"]
+
+_UTF16 = (b"{\0", b"[\0")
+_WORKER = re.compile(rb'"pid"\s*:\s*"Comm\.')
+_SERVER = re.compile(rb'"name"\s*:\s*"(push|pull)-\d+"\s*,\s*"ph"\s*:\s*"[BE]"')
+
+
+class _Build(Protocol):
+    def __call__(
+        self,
+        rank: int | None,
+        columns: RankColumns,
+        metadata: dict[str, Any],
+        source: RecordSource,
+        path: str,
+        problems: Problems,
+    ) -> Trace: ...
+
+
+def _is_json(start: Start) -> bool:
+    text = start.stripped
+    return text[:1] in (b"{", b"[") and not text.startswith(_UTF16)
+
+
+def _is_worker(start: Start) -> bool:
+    return _is_json(start) and _WORKER.search(start.text) is not None
+
+
+def _is_server(start: Start) -> bool:
+    return _is_json(start) and _SERVER.search(start.text) is not None
+
+
+def _read_plain(
+    path: str, *, advance: Callable[[int], object] | None = None, keepalive: Any = None
+) -> Outcome:
+    return _traces(read_file(path, advance=advance, keepalive=keepalive), path, build_plain)
+
+
+def _read_byteps(
+    path: str, *, advance: Callable[[int], object] | None = None, keepalive: Any = None
+) -> Outcome:
+    contents = read_file(path, advance=advance, keepalive=keepalive)
+    return _traces(contents, path, _builder(contents.columns))
+
+
+def _traces(contents: FileContents, path: str, build: _Build) -> Outcome:
+    """Build the trace of a file, or those of the ranks that were merged into it."""
+    problems = Problems()
+    for problem in contents.problems:
+        problems.add(problem.kind, problem.count, problem.detail, file=path)
+    parts = split_merged(contents.columns, contents.metadata, contents.source, path, problems)
+    if parts is not None:
+        merged = []
+        for part in parts:
+            with stage("model"):
+                merged.append(_builder(part.columns)(*part, path, problems))
+        return Outcome(tuple(merged), problems)
+    stated, found = stated_rank(contents.metadata), Problems()
+    with stage("model"):
+        trace = build(stated, contents.columns, contents.metadata, contents.source, path, found)
+    for problem in found:  # the rank may become another one
+        problems.add(problem.kind, problem.count, problem.detail, file=path)
+    return Outcome((trace,), problems)
+
+
+def _builder(columns: RankColumns) -> _Build:
+    """Return what builds the traces of the program that wrote these records."""
+    if is_worker(columns):
+        return build_worker
+    return build_server if is_server(columns) else build_plain
+
+
+def build_plain(
+    rank: int | None,
+    columns: RankColumns,
+    metadata: dict[str, Any],
+    source: RecordSource,
+    path: str,
+    problems: Problems,
+) -> Trace:
+    """Build the trace of Kineto's records, or of any others."""
+    return build_trace(
+        columns,
+        rank=0 if rank is None else rank,
+        path=path,
+        metadata=metadata,
+        source=source,
+        problems=problems,
+        consume=True,
+        format="kineto",
+        stated_rank=rank,
+    )
+
+
+KINETO = Format("kineto", _is_json, _read_plain)
+BYTEPS = Format("byteps", _is_worker, _read_byteps, place_workers, keyed_by_order=True)
+BYTEPS_SERVER = Format(
+    "byteps-server", _is_server, _read_byteps, place_servers, keyed_by_order=True
+)

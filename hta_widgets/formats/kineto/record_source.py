@@ -1,0 +1,165 @@
+"""The file's own bytes of any record, read again when someone asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from hta_widgets.errors import TraceError
+from hta_widgets.trace.numbered_records import NumberedRecords
+from hta_widgets.trace.table import Ints
+
+from hta_widgets.formats.kineto.records import decode_bodies
+from hta_widgets.readers.streams import Checkpoints
+from hta_widgets.readers.streams import Stream
+from hta_widgets.readers.streams import open_stream
+from hta_widgets.formats.kineto.tolerant import tidied
+
+__all__ = ["FileRecords", "FileState", "SliceIndex"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """What tells that a file is still the one that was read."""
+
+    size: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, path: str | Path) -> FileState:
+        """Return the state that the file is in."""
+        stat = Path(path).stat()
+        return cls(stat.st_size, stat.st_mtime_ns)
+
+
+@dataclass(slots=True)
+class SliceIndex:
+    """Where in the (decompressed) bytes the records lie."""
+
+    starts: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    first_records: list[int] = field(default_factory=list)
+    #: of slices that the strict decoder refuses: start and end of each entry, by slice
+    spans: dict[int, Ints] = field(default_factory=dict)
+
+    def add(self, start: int, end: int, first_record: int, spans: Ints | None = None) -> None:
+        """Append a slice of bytes `start` to `end`."""
+        if spans is not None:
+            self.spans[len(self.starts)] = spans
+        self.starts.append(start)
+        self.ends.append(end)
+        self.first_records.append(first_record)
+
+
+class FileRecords(NumberedRecords):
+    """Gives back the JSON text of records of one file; pickles, and reopens the file when needed.
+
+    Parameters
+    ----------
+    path : str
+    index : SliceIndex
+    count : int
+        Number of entries in the file's list of events.
+    values : dict
+        Top-level key to verbatim JSON text, without the events.
+    state : FileState
+        Of the file when it was read.
+    checkpoints : Checkpoints, optional
+        Places from which a compressed file can be read on.
+    keepalive : object, optional
+        Kept as long as this is, for example a temporary directory.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        index: SliceIndex,
+        count: int,
+        values: dict[str, bytes],
+        state: FileState,
+        checkpoints: Checkpoints | None = None,
+        keepalive: Any = None,
+    ) -> None:
+        self.path = path
+        self.metadata_text = {key: tidied(text) for key, text in values.items()}
+        self.keepalive = keepalive
+        self._index = index
+        self._count = count
+        self._state = state
+        self._checkpoints = checkpoints
+
+    def __len__(self) -> int:
+        return self._count
+
+    def _ascending(self, wanted: Ints) -> Iterator[tuple[int, bytes]]:
+        self._check_file()
+        firsts = np.array(self._index.first_records, np.int64)
+        slices = np.searchsorted(firsts, wanted, side="right") - 1
+        stream: Stream | None = None
+        try:
+            for number in np.unique(slices).tolist():
+                start, end = self._index.starts[number], self._index.ends[number]
+                if stream is None or not stream.offset <= start <= stream.offset + (1 << 22):
+                    if stream is not None:
+                        stream.close()
+                    stream = self._open(start)
+                _skip(stream, start)
+                text = stream.exactly(end - start)
+                first = self._index.first_records[number]
+                places = wanted[slices == number] - first
+                for place, body in self._bodies(number, text, places):
+                    yield first + place, body
+        finally:
+            if stream is not None:
+                stream.close()
+
+    def _bodies(self, number: int, text: bytes, places: Ints) -> Iterator[tuple[int, bytes]]:
+        spans = self._index.spans.get(number)
+        if spans is not None:
+            for place in places.tolist():
+                start, end = spans[place].tolist()
+                yield place, tidied(text[start:end])
+            return
+        try:
+            bodies = decode_bodies(b"[" + text + b"]")
+            for place in places.tolist():
+                yield place, bytes(bodies[place])
+        except (msgspec.DecodeError, IndexError):
+            raise self._changed() from None
+
+    def _open(self, offset: int) -> Stream:
+        if self._checkpoints is None:
+            self._checkpoints = Checkpoints()
+        return open_stream(self.path, offset, self._checkpoints)
+
+    def _check_file(self) -> None:
+        try:
+            state = FileState.of(self.path)
+        except OSError:
+            raise TraceError(
+                "is no longer there, so the details of its events cannot be read",
+                path=self.path,
+                remedy="Put the file back, or load it from where it is now.",
+            ) from None
+        if state != self._state:
+            raise self._changed()
+
+    def _changed(self) -> TraceError:
+        return TraceError(
+            "was changed after it was loaded, so the details of its events cannot be read",
+            path=self.path,
+            remedy="Load it again.",
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_checkpoints": None, "keepalive": None}
+
+
+def _skip(stream: Stream, offset: int) -> None:
+    while stream.offset < offset and stream.read(min(offset - stream.offset, 1 << 20)):
+        pass

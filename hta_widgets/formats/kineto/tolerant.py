@@ -1,0 +1,357 @@
+"""Records of text that the strict decoder refuses: one by one, dropping only what is broken.
+
+Positions are bytes throughout: text is scanned as Latin-1, where a byte is a character, and only a
+record's own span is then decoded as UTF-8.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+from hta_widgets.readers.notes import Notes
+from hta_widgets.formats.kineto.records import Record
+from hta_widgets.formats.kineto.records import loads_loosely
+from hta_widgets.formats.kineto.records import plain_json
+from hta_widgets.formats.kineto.records import record_of
+from hta_widgets.formats.kineto.records import with_backslashes_escaped
+
+__all__ = [
+    "Reading",
+    "TopLevel",
+    "is_clean",
+    "is_utf8",
+    "read_records",
+    "read_top_level",
+    "starts_record",
+    "tidied",
+]
+
+_scan = json.JSONDecoder(
+    strict=False, parse_int=len, parse_float=len, parse_constant=len
+).raw_decode
+_decode_record = msgspec.json.Decoder(Record).decode
+_decode_raw = msgspec.json.Decoder(Raw).decode
+
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_START = r'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp|tts|sf|cname)"\s*:'
+_RECORD = re.compile(_START)
+_LIST_END = re.compile(r"\}\s*(?=\])")
+_UNREADABLE = (ValueError, RecursionError, StopIteration)
+
+_STRETCH = 1 << 12
+#: Failed attempts may look at this many times the text: hostile input gets no more.
+_PATIENCE = 32
+_COST_OF_FAILURE, _COST_OF_DEPTH = 64, 1 << 15
+_MOST_LIST_ENDS = 64
+#: What stands between records is no longer than this.
+_SEPARATOR = 256
+#: Nearer to the end than this, an escape or a literal may be cut in two.
+_ESCAPE = 12
+
+
+@dataclass(slots=True)
+class Reading:
+    """What was read from a stretch of text."""
+
+    records: list[Record] = field(default_factory=list)
+    #: their positions in the text, and their places in the list
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    #: how many entries the list had in this stretch, records or not
+    entries: int = 0
+    #: where to read on
+    end: int = 0
+    #: "more": records follow; "closed": `end` is behind the bracket; "starved": the text ended
+    outcome: Literal["more", "closed", "starved"] = "more"
+
+
+class TopLevel(NamedTuple):
+    """Keys of the outermost object and the JSON text of their values."""
+
+    values: dict[str, bytes]
+    end: int
+    complete: bool
+
+
+def read_records(
+    text: bytes, at: int, stop: int, notes: Notes, base: int, *, last: bool
+) -> Reading:
+    """Read records from `at` until one ends at or behind `stop`.
+
+    Parameters
+    ----------
+    text : bytes
+        Part of a file; `at` is where a record may begin.
+    at, stop : int
+    notes : Notes
+        Takes what is skipped and repaired.
+    base : int
+        Offset of `text` in the file.
+    last : bool
+        Whether the file ends where the text ends.
+    """
+    return _Walk(text, notes, base, last).read(at, stop)
+
+
+class _UnreadableError(Exception):
+    """A value cannot be decoded, maybe because the text ends in it."""
+
+    def __init__(self, cost: int, *, ran_out: bool = False, unended: bool = False) -> None:
+        super().__init__()
+        self.cost = cost  # how much of the text was looked at, about
+        self.ran_out = ran_out  # whether the text ends in it
+        self.unended = unended  # whether it ends in a string, which a stray quote can begin
+
+
+class _Walk:
+    def __init__(self, text: bytes, notes: Notes, base: int, last: bool) -> None:  # noqa: FBT001
+        self.text = text
+        self.chars = text.decode("latin-1")
+        self.notes = notes
+        self.base = base
+        self.last = last
+        self.reading = Reading()
+        self.patience = _PATIENCE * len(text) + 4096
+
+    def read(self, at: int, stop: int) -> Reading:
+        chars, reading = self.chars, self.reading
+        reading.outcome = "starved"
+        position = at
+        while True:
+            position = reading.end = self._skip(position)
+            if position >= len(chars):
+                return reading
+            if chars[position] == "]":
+                reading.end, reading.outcome = position + 1, "closed"
+                return reading
+            if chars[position] == ",":
+                self._note("repaired", "commas without a record", position)
+                position += 1
+                continue
+            if chars[position] == "[" and _RECORD.match(chars, self._skip(position + 1)):
+                self._note("repaired", "brackets between records", position)
+                position += 1
+                continue
+            end, whole = self._end_of_entry(position)
+            if end < 0:
+                return reading
+            after = self._skip(end)
+            if after >= len(chars) and not self.last:
+                return reading  # what separates it from the next is not here yet
+            self._take(position, end, whole=whole)
+
+            position = after
+            if after >= len(chars):
+                reading.end = after
+                return reading
+            if chars[after] == ",":
+                position = after + 1
+                following = self._skip(position)
+                if following < len(chars) and chars[following] == "]":
+                    self._note("repaired", "a comma after the last record", after)
+                    continue
+            elif chars[after] == "{":
+                self._note("repaired", "commas missing between records", after)
+            elif chars[after] != "]":
+                start = _RECORD.search(chars, after)
+                self._note("skipped", "text between records", after)
+                if start is not None:
+                    position = start.start()
+                elif self.last:
+                    position = len(chars)
+                else:
+                    reading.end = max(after + 1, len(chars) - _SEPARATOR)
+                    return reading
+            else:
+                continue
+            if end >= stop:
+                reading.end, reading.outcome = position, "more"
+                return reading
+
+    def _end_of_entry(self, position: int) -> tuple[int, bool]:
+        """Return where the entry ends and whether it is whole; -1 where the text does not say."""
+        if self.patience < 0:
+            self._note("skipped", "a stretch too broken to be understood", position)
+            self.reading.end = len(self.chars)
+            return -1, False
+        try:
+            return self._value(position)[1], True
+        except _UnreadableError as failure:
+            at_end, cut_off = failure.ran_out, failure.ran_out and not failure.unended
+            self.patience -= failure.cost
+        if at_end and not self.last:
+            return -1, False
+        following = self._next_record(position, at_end=at_end)
+        if following >= 0:
+            return following, False
+        if not self.last:
+            return -1, False
+        end = -1 if cut_off else self._list_end(position)
+        if end >= 0:
+            return end, False
+        self._note("truncated", "the last record is cut off", position)
+        self.reading.end = len(self.chars)
+        return -1, False
+
+    def _value(self, position: int) -> tuple[Any, int]:
+        """Decode the value at `position`; return also where it ends.
+
+        Tried on a short stretch first: the decoder's errors count the lines before them, which in
+        a long text with many errors takes a time that grows with its square.
+        """
+        stretch = _STRETCH
+        while True:
+            chars = self.chars[position : position + stretch]
+            try:
+                value, size = _scan(chars, 0)
+            except json.JSONDecodeError as failure:
+                unended = failure.msg.startswith("Unterminated")
+                ran_out = unended or failure.pos > len(chars) - _ESCAPE
+                if not ran_out or len(chars) < stretch:
+                    looked_at = len(chars) if unended else failure.pos
+                    cost = looked_at + _COST_OF_FAILURE
+                    raise _UnreadableError(cost, ran_out=ran_out, unended=unended) from None
+            except _UNREADABLE:
+                raise _UnreadableError(_COST_OF_DEPTH) from None
+            else:
+                if size < len(chars) or len(chars) < stretch:
+                    return value, position + size
+            stretch *= 16
+
+    def _next_record(self, position: int, *, at_end: bool) -> int:
+        """Return where the entry that cannot be read ends, by where the next record begins."""
+        for match in _RECORD.finditer(self.chars, position + 1):
+            start = match.start()
+            end = len(self.chars[max(position, start - _SEPARATOR) : start].rstrip(" \t\r\n,"))
+            end += max(position, start - _SEPARATOR)
+            try:
+                value, behind = self._value(start)
+            except _UnreadableError as failure:
+                # The next one is broken as well, unless it is but a part of an entry cut off.
+                self.patience -= failure.cost
+                if not at_end and self.chars[end - 1] == "}":
+                    return end
+            else:
+                self.patience -= behind - start
+                if isinstance(value, dict) and "ph" in value:
+                    return end
+            if self.patience < 0:
+                break
+        return -1
+
+    def _list_end(self, position: int) -> int:
+        """Return where the last entry ends, by a bracket behind which the file is as it should."""
+        for number, match in enumerate(_LIST_END.finditer(self.chars, position)):
+            rest = self.text[match.end() + 1 :]
+            if not rest.strip() or read_top_level(rest, 0).complete:
+                return match.start() + 1
+            if number == _MOST_LIST_ENDS:
+                break
+        return -1
+
+    def _take(self, start: int, end: int, *, whole: bool) -> None:
+        reading = self.reading
+        place = reading.entries
+        reading.entries += 1
+        body = self.text[start:end]
+        record: Record | None = None
+        if whole and is_utf8(body):
+            try:
+                record = _decode_record(body)
+            except (msgspec.DecodeError, RecursionError):
+                record = None
+        if record is None:
+            value = _understood(body)
+            if not isinstance(value, dict):
+                broken = (
+                    "records too broken to be read" if not whole else "entries that are no records"
+                )
+                self._note("skipped", broken, start)
+                return
+            if not is_clean(body):
+                self._note("repaired", "records that are not valid JSON", start)
+            record = record_of(value)
+        reading.records.append(record)
+        reading.spans.append((start, end))
+        reading.places.append(place)
+
+    def _skip(self, position: int) -> int:
+        blanks = _BLANKS.match(self.chars, position)
+        return blanks.end() if blanks else position
+
+    def _note(self, kind: Any, reason: str, position: int) -> None:
+        self.notes.add(kind, reason, self.base + position)
+
+
+def read_top_level(text: bytes, at: int) -> TopLevel:
+    """Read ``"key": value`` pairs of the outermost object from `at` to its closing brace."""
+    chars = text.decode("latin-1")
+    values: dict[str, bytes] = {}
+
+    def skip(position: int) -> int:
+        blanks = _BLANKS.match(chars, position)
+        return blanks.end() if blanks else position
+
+    position = good = skip(at)
+    try:
+        while chars[position] != "}":
+            if chars[position] == ",":
+                position = skip(position + 1)
+                continue
+            _, end = _scan(chars, position)
+            key = loads_loosely(text[position:end])
+            start = skip(end)
+            if chars[start] != ":" or not isinstance(key, str):
+                return TopLevel(values, good, complete=False)
+            start = skip(start + 1)
+            _, end = _scan(chars, start)
+            position = good = skip(end)
+            values[key] = text[start:end]
+    except (*_UNREADABLE, IndexError):
+        return TopLevel(values, good, complete=False)
+    return TopLevel(values, position + 1, complete=True)
+
+
+def starts_record(text: bytes) -> bool:
+    """Whether the text begins as a trace record does."""
+    return _RECORD.match(text.decode("latin-1")) is not None
+
+
+def is_utf8(body: bytes) -> bool:
+    """Whether the bytes are text; the strict decoder does not look into what it skips."""
+    if body.isascii():
+        return True
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def is_clean(body: bytes) -> bool:
+    """Whether other programs will accept the JSON text as it is."""
+    try:
+        _decode_raw(body)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return is_utf8(body)
+
+
+def tidied(body: bytes) -> bytes:
+    """Return the JSON text as it is where it is valid, else a valid text of the same meaning."""
+    return body if is_clean(body) else plain_json(_understood(body))
+
+
+def _understood(body: bytes) -> Any:
+    for attempt in (body, with_backslashes_escaped(body)):
+        try:
+            return loads_loosely(attempt)
+        except _UNREADABLE:
+            continue
+    return None

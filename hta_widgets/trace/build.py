@@ -1,0 +1,355 @@
+"""From the decoded records of one file to a `Trace`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets import taxonomy
+
+from hta_widgets.trace import side_tables
+from hta_widgets.trace.flows import Finder
+from hta_widgets.trace.flows import flow_table
+from hta_widgets.trace.lanes import assign_lanes
+from hta_widgets.trace.links import launch_links
+from hta_widgets.formats.mpi.mpi_names import MPI_CATEGORY
+from hta_widgets.trace.ordering import event_order
+from hta_widgets.trace.pairs import match_brackets
+from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.steps import assign_steps
+from hta_widgets.trace.table import CategoryCodes
+from hta_widgets.trace.table import EventTable
+from hta_widgets.trace.table import RankColumns
+from hta_widgets.trace.table import RecordSource
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.tracks import Naming
+from hta_widgets.trace.tracks import device_streams
+from hta_widgets.trace.tracks import find_tracks
+
+__all__ = ["build_trace"]
+
+Ints = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+
+_ANNOTATION = taxonomy.KINDS.index("annotation")
+
+
+def build_trace(
+    columns: RankColumns,
+    *,
+    rank: int,
+    path: str,
+    metadata: dict[str, Any],
+    source: RecordSource | None,
+    problems: Problems,
+    pairs: tuple[Rows, Rows, Rows] | None = None,
+    names: Naming | None = None,
+    consume: bool = False,
+    **about: Any,
+) -> Trace:
+    """Sort, place, classify and link the records of one file.
+
+    Parameters
+    ----------
+    columns : RankColumns
+        The decoded records, in file order.
+    rank : int
+        Key of the trace in its set.
+    path : str
+        The file.
+    metadata : dict
+        The file's top-level keys.
+    source : RecordSource or None
+        Gives back the file's own bytes.
+    problems : Problems
+        Takes what had to be repaired or could not be used, for `rank` and `path`.
+    pairs : tuple of three arrays of int, optional
+        Rows of begins, of their ends, and of begins and ends left alone, where the reader knows
+        better than the stack of a thread which belong together.
+    names : Naming, optional
+        What processes and threads are called, where no metadata records say so.
+    consume : bool
+        Whether the arrays of `columns` may be let go on the way, which halves the peak of memory.
+    **about
+        Further fields of `Trace`: ``format, stated_rank, job, host, worker, local_rank, server``.
+    """
+    found = Problems()
+    by_phase = _by_phase(columns, found)
+    rows, dur, phase, end_rows = _event_rows(columns, by_phase, found, pairs)
+    instant_rows = np.sort(np.concatenate((by_phase["iIR"], by_phase["X without dur"])))
+    beside_rows: tuple[Rows, ...] = (
+        by_phase["stf"],
+        instant_rows,
+        by_phase["bneSTF"],
+        by_phase["C"],
+    )
+    zero_ns = _zero(columns, (rows, *beside_rows[1:]))
+    order = event_order(columns.start_ns[rows] - zero_ns, dur)
+    end_record = _end_records(columns, order, end_rows)
+    # What few records need goes on; of large files, the rest takes more than all that follows.
+    events, columns, beside_rows = _parted(
+        columns, rows[order], dur[order], phase[order], beside_rows, consume=consume
+    )
+    events.start_ns -= zero_ns
+    del by_phase, rows, order, dur, phase, end_rows, instant_rows
+    flow_rows, instant_rows, async_rows, counter_rows = beside_rows
+
+    table, device, of_thread = _table(columns, events, found, names)
+    table.end_record = end_record
+    del events
+
+    launches = launch_links(table.start_ns, table.name, table.names, device, table.correlation)
+    table.step = assign_steps(
+        table.start_ns, table.end_ns, table.name, table.names, device, launches
+    )
+    finder = Finder(table, of_thread, zero_ns)
+    trace = Trace(
+        rank=rank,
+        path=path,
+        metadata=metadata,
+        flow_table=flow_table(columns, flow_rows, table, finder, launches, found),
+        counter_table=side_tables.counters(columns, counter_rows, zero_ns, found),
+        instant_table=side_tables.instants(columns, instant_rows, zero_ns),
+        async_table=side_tables.asyncs(columns, async_rows, zero_ns, found),
+        zero_ns=zero_ns,
+        source=source,
+        resolution_ns=columns.resolution_ns,
+        copy_table=columns.copies,
+        _table=table,
+        _rules_version=taxonomy.version(),
+        **about,
+    )
+    for problem in found:
+        problems.add(problem.kind, problem.count, problem.detail, rank, path)
+    return trace
+
+
+def _by_phase(columns: RankColumns, problems: Problems) -> dict[str, Rows]:
+    """Return the rows of each group of phases that has a time; count what has no place."""
+    phase, timed = columns.phase, columns.timed
+    counts = np.bincount(phase, minlength=256)
+    groups = {}
+    for letters in ("X", "BE", "stf", "iIR", "bneSTF", "C"):
+        codes = [ord(letter) for letter in letters if counts[ord(letter)]]
+        if not codes:
+            groups[letters] = np.empty(0, dtype=np.intp)
+            continue
+        member = timed & (phase == codes[0])
+        for code in codes[1:]:
+            member |= timed & (phase == code)
+        groups[letters] = np.flatnonzero(member)
+    complete = groups["X"]
+    if len(complete):
+        stated = columns.dur_ns[complete] != -1
+        groups["X"] = complete if stated.all() else complete[stated]
+        groups["X without dur"] = complete[~stated]
+    else:
+        groups["X without dur"] = complete
+    problems.add(
+        "repaired",
+        len(groups["X without dur"]),
+        "complete events that state no duration; kept as instants",
+    )
+    placed = sum(len(rows) for rows in groups.values()) + int(counts[ord("M")])
+    if placed < len(phase):
+        _count_unplaced(columns, problems)
+    return groups
+
+
+def _count_unplaced(columns: RankColumns, problems: Problems) -> None:
+    known = np.isin(columns.phase, np.frombuffer(b"XBEstfiIRbneSTFCM", dtype=np.uint8))
+    timeless = known & ~columns.timed & (columns.phase != ord("M"))
+    problems.add("skipped", int(timeless.sum()), "records that state no time")
+    for code in np.unique(columns.phase[~known]).tolist():
+        what = f"of phase {chr(code)!r}" if code else "without a phase"
+        problems.add("skipped", int((columns.phase == code).sum()), f"records {what}")
+
+
+def _event_rows(
+    columns: RankColumns,
+    by_phase: dict[str, Rows],
+    problems: Problems,
+    pairs: tuple[Rows, Rows, Rows] | None,
+) -> tuple[Rows, Ints, npt.NDArray[np.uint8], Rows]:
+    """Return rows, durations and phases of complete and of paired events, and the rows of ends.
+
+    The paired events come last, in the order of their ends.
+    """
+    rows = by_phase["X"]
+    dur = columns.dur_ns[rows]
+    brackets = by_phase["BE"]
+    if not len(brackets):
+        return rows, _not_negative(dur, problems), np.zeros(len(rows), np.uint8), brackets
+    if pairs is None:
+        thread = columns.pid[brackets].astype(np.int64) * len(columns.tids) + columns.tid[brackets]
+        opens = columns.phase[brackets] == ord("B")
+        matched = match_brackets(thread, columns.start_ns[brackets], opens)
+        begin_rows, end_rows, alone = (brackets[rows] for rows in matched)
+    else:
+        begin_rows, end_rows, alone = pairs
+    lost_begins = int((columns.phase[alone] == ord("B")).sum())
+    problems.add("unpaired", lost_begins, "begin records (B) without an end")
+    problems.add("unpaired", len(alone) - lost_begins, "end records (E) without a begin")
+    # Pairs in the order of the file, as BytePS servers write them, may end before they begin.
+    dur = np.concatenate((dur, columns.start_ns[end_rows] - columns.start_ns[begin_rows]))
+    return (
+        np.concatenate((rows, begin_rows)),
+        _not_negative(dur, problems),
+        np.concatenate((np.zeros(len(rows), np.uint8), np.ones(len(begin_rows), np.uint8))),
+        end_rows,
+    )
+
+
+def _not_negative(dur: Ints, problems: Problems) -> Ints:
+    negative = int((dur < 0).sum())
+    if negative:
+        problems.add("repaired", negative, "negative durations; taken as zero")
+    return np.maximum(dur, 0) if negative else dur
+
+
+def _zero(columns: RankColumns, rows_by_rank: tuple[Rows, ...]) -> int:
+    """Return the earliest event's time: of complete ones, or of what there is without them."""
+    for rows in rows_by_rank:
+        if len(rows):
+            return int(columns.start_ns[rows].min())
+    return 0
+
+
+@dataclass(slots=True)
+class _Events:
+    """Columns of complete and paired events, sorted."""
+
+    start_ns: Ints
+    dur_ns: Ints
+    phase: npt.NDArray[np.uint8]
+    name: npt.NDArray[np.int32]
+    category: CategoryCodes
+    pid: npt.NDArray[Any]
+    tid: npt.NDArray[Any]
+    stream: npt.NDArray[np.int32]
+    correlation: Ints
+    record: Ints
+
+
+#: Columns of `RankColumns` with an entry per record, and the type that those of events are of.
+_BY_ROW: dict[str, type[np.generic] | None] = {
+    "phase": None,
+    "start_ns": np.int64,
+    "dur_ns": None,
+    "timed": None,
+    "name": np.int32,
+    "category": np.int16,
+    "pid": np.int32,
+    "tid": np.int32,
+    "stream": np.int32,
+    "correlation": np.int64,
+    "flow": None,
+    "record": np.int64,
+}
+
+
+def _parted(
+    columns: RankColumns,
+    rows: Rows,
+    dur: Ints,
+    phase: npt.NDArray[np.uint8],
+    groups: tuple[Rows, ...],
+    *,
+    consume: bool,
+) -> tuple[_Events, RankColumns, tuple[Rows, ...]]:
+    """Gather the events in `rows`, and the metadata records and other `groups` of rows.
+
+    Returns
+    -------
+    events, others, groups
+        With the rows of the groups among the others.
+    """
+    kept = np.concatenate((*groups, np.flatnonzero(columns.phase == ord("M"))))
+    kept.sort()
+    wide = len(columns.categories) > np.iinfo(np.int16).max
+    of_events: dict[str, Any] = {"dur_ns": dur, "phase": phase}
+    others: dict[str, Any] = {}
+    for name, dtype in _BY_ROW.items():
+        values = getattr(columns, name)
+        if dtype is not None:
+            dtype = np.int32 if name == "category" and wide else dtype  # noqa: PLW2901
+            of_events[name] = values[rows].astype(dtype, copy=False)
+        others[name] = values[kept].astype(np.int64 if name == "record" else values.dtype)
+        if consume:
+            setattr(columns, name, values[:0].copy())
+    scoped = np.fromiter(columns.scope, np.int64, len(columns.scope))
+    places = np.searchsorted(kept, scoped).tolist()
+    at_next = columns.ends_at_next[np.isin(columns.ends_at_next, kept)]
+    found = replace(
+        columns,
+        **others,
+        ends_at_next=np.searchsorted(kept, at_next),
+        scope=dict(zip(places, columns.scope.values(), strict=True)),
+    )
+    return _Events(**of_events), found, tuple(np.searchsorted(kept, rows) for rows in groups)
+
+
+def _table(
+    columns: RankColumns, events: _Events, problems: Problems, names: Naming | None
+) -> tuple[EventTable, npt.NDArray[np.bool_], dict[tuple[int, int], int]]:
+    start, dur, name, category = events.start_ns, events.dur_ns, events.name, events.category
+    pid, tid = events.pid, events.tid
+    kind = taxonomy.kind_codes(category, name, columns.categories.values, columns.names.values)
+    of_device = np.array(
+        [taxonomy.is_device_category(text) for text in columns.categories.values], dtype=bool
+    )
+    device = of_device[category] if len(of_device) else np.zeros(len(start), dtype=bool)
+    stream = device_streams(events.stream, device, pid, tid, columns)
+    annotates = device & (kind == _ANNOTATION)
+    calls_mpi = _is_of(MPI_CATEGORY, category, columns)
+    places = find_tracks(pid, tid, stream, device, annotates, calls_mpi, start, columns, names)
+    lanes = assign_lanes(start, dur, places.track, len(places.tracks), columns.resolution_ns)
+    problems.add("overlap", lanes.overlaps, "events that overlap without nesting; in spill lanes")
+    problems.add(
+        "rounding",
+        lanes.rounded,
+        f"events that nest only within the times' resolution of {columns.resolution_ns} ns",
+    )
+    problems.add("overflow", lanes.too_deep, "events nested deeper than 32 767 levels")
+    tracks = [
+        replace(track, nested=int(nested), lanes=int(all_lanes))
+        for track, nested, all_lanes in zip(places.tracks, lanes.nested, lanes.lanes, strict=True)
+    ]
+    table = EventTable(
+        start_ns=start,
+        dur_ns=dur,
+        name=name,
+        category=category,
+        kind=kind,
+        track=places.track,
+        depth=lanes.depth,
+        parent=lanes.parent,
+        stream=stream,
+        correlation=events.correlation,
+        step=np.full(len(start), -1, dtype=np.int64),
+        phase=events.phase,
+        record=events.record,
+        names=columns.names,
+        categories=columns.categories,
+        tracks=tracks,
+    )
+    return table, device, places.of_thread
+
+
+def _is_of(wanted: str, category: CategoryCodes, columns: RankColumns) -> npt.NDArray[np.bool_]:
+    if wanted not in columns.categories.values:
+        return np.zeros(len(category), dtype=bool)
+    found: npt.NDArray[np.bool_] = category == columns.categories.values.index(wanted)
+    return found
+
+
+def _end_records(columns: RankColumns, order: Rows, end_rows: Rows) -> dict[int, int]:
+    if not len(end_rows):
+        return {}
+    paired_from = len(order) - len(end_rows)
+    at = np.flatnonzero(order >= paired_from)
+    records = columns.record[end_rows[order[at] - paired_from]]
+    return dict(zip(at.tolist(), records.tolist(), strict=True))

@@ -1,0 +1,229 @@
+"""Calls that run on an executor: what they take along, and what becomes of what goes wrong there.
+
+Any `concurrent.futures.Executor` will do. Dask's is one (``client.get_executor()``): nothing here
+imports Dask.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from hta_widgets import taxonomy
+from hta_widgets.errors import TraceError
+from hta_widgets.files import cache_folder
+from hta_widgets.files import caching_in
+
+__all__ = [
+    "Closed",
+    "at_home",
+    "is_elsewhere",
+    "not_there",
+    "require_executor",
+    "result_of",
+    "submit",
+    "workers_of",
+]
+
+_CLOSED = re.compile(r"^ClosedClientError|after (interpreter )?(shutdown|closing)")
+_SAME_THERE = "Install the same hta_widgets and packages there as here."
+
+#: Of the process that asked for what runs here; None outside of calls.
+_asked_by: ContextVar[str | None] = ContextVar("process that asked", default=None)
+
+
+class Closed(Exception):  # noqa: N818 - not an error: what was to run there can run here
+    """An executor takes no more calls."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """A function, its arguments, and what of this process decides its result."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    version: str
+    home: str
+    cache: str
+    rules: tuple[taxonomy.Rule, ...]
+
+    @property
+    def __name__(self) -> str:
+        # What a cluster's dashboard shows.
+        function = getattr(self.function, "func", self.function)
+        return str(getattr(function, "__name__", "call")).strip("_")
+
+    def __dask_tokenize__(self) -> str:
+        # Dask would look into all arguments, and give out the result of an equal call if it still
+        # has it; but files change.
+        return uuid.uuid4().hex
+
+    def __call__(self) -> Any:
+        if self.version != _version():
+            raise TraceError(
+                f"hta_widgets is {_version()} on the worker {socket.gethostname()}, and"
+                f" {self.version} here",
+                remedy=_SAME_THERE,
+            )
+        token = _asked_by.set(self.home)
+        try:
+            with caching_in(self.cache), _rules.used(self.rules):
+                return self.function(*self.args)
+        except TraceError as error:
+            if at_home() or error.path is None or Path(error.path).exists():
+                raise
+            raise not_there(error.path) from None
+        finally:
+            _asked_by.reset(token)
+
+
+def submit(executor: Executor, function: Callable[..., Any], *args: Any) -> Future[Any]:
+    """Run ``function(*args)`` there, by the rules of `hta_widgets.taxonomy` that hold here.
+
+    Raises
+    ------
+    Closed
+        Where the executor was shut down, or its cluster was.
+    TraceError
+        Where it lost its workers.
+    """
+    call = _Call(
+        function, args, _version(), _this_process(), str(cache_folder()), taxonomy.added_rules()
+    )
+    try:
+        return executor.submit(call)
+    except BrokenExecutor as cause:
+        raise _lost(cause) from cause
+    except Exception as cause:
+        # Libraries and their versions have no type in common for this, and few words.
+        if _CLOSED.search(f"{type(cause).__name__}: {cause}"):
+            raise Closed(type(cause).__name__) from None
+        raise
+
+
+def result_of(future: Future[Any]) -> Any:
+    """Wait for a call's result.
+
+    Raises
+    ------
+    TraceError
+        As the call raised it; or where workers died again and again, or the cluster is gone.
+    """
+    try:
+        return future.result()
+    except (BrokenExecutor, CancelledError) as cause:
+        raise _lost(cause) from cause
+    except Exception as cause:
+        if type(cause).__name__ == "KilledWorker":
+            raise TraceError(
+                "each worker that was given the same task died of it",
+                remedy="Was it out of memory? Give each worker more, or fewer threads. The logs of"
+                " the workers say more.",
+            ) from cause
+        if "deserializ" in str(cause):
+            raise TraceError(
+                f"a worker, or the scheduler, cannot make out what it is sent ({cause})",
+                remedy=_SAME_THERE,
+            ) from cause
+        raise
+
+
+def not_there(path: str) -> TraceError:
+    """Return the error of a worker that does not see a file."""
+    return TraceError(
+        f"is not there on the worker {socket.gethostname()}",
+        path=path,
+        remedy="Workers open files by themselves: mount their folder at the same path on all.",
+    )
+
+
+def _lost(cause: BaseException) -> TraceError:
+    return TraceError(
+        f"the executor lost its workers or its tasks ({str(cause) or type(cause).__name__})",
+        remedy="Were they out of memory, or stopped? Start them again, and load again.",
+    )
+
+
+def workers_of(executor: Executor) -> int:
+    """Return how many calls an executor runs at a time, as far as it says; at least 1."""
+    most = getattr(executor, "_max_workers", None)
+    if isinstance(most, int):
+        return max(most, 1)
+    try:
+        return max(sum(executor._client.ncores().values()), 1)  # type: ignore[attr-defined]  # noqa: SLF001
+    except Exception:  # noqa: BLE001 - not Dask's, or its cluster does not answer
+        return os.cpu_count() or 1
+
+
+def require_executor(executor: object) -> None:
+    """Raise a `TraceError` unless this takes calls."""
+    if not callable(getattr(executor, "submit", None)):
+        raise TraceError(
+            f"{executor!r} is no executor",
+            remedy="Give one of concurrent.futures, or client.get_executor() of a Dask cluster.",
+        )
+
+
+def is_elsewhere(executor: Executor) -> bool:
+    """Whether calls run in other processes, as far as one can tell beforehand."""
+    return not isinstance(executor, ThreadPoolExecutor)
+
+
+def at_home() -> bool:
+    """Whether what runs here was asked for by this very process, or by no other."""
+    return _asked_by.get() in {None, _this_process()}
+
+
+@cache
+def _version() -> str:
+    try:
+        return version("hta_widgets")
+    except PackageNotFoundError:
+        return ""
+
+
+def _this_process() -> str:
+    # Processes that were forked share the token.
+    return f"{_TOKEN}-{os.getpid()}"
+
+
+_TOKEN = uuid.uuid4().hex
+
+
+class _Rules:
+    """The rules are one table for the process: calls with others wait until those running end."""
+
+    def __init__(self) -> None:
+        self._free = threading.Condition()
+        self._running = 0
+
+    @contextmanager
+    def used(self, rules: tuple[taxonomy.Rule, ...]) -> Iterator[None]:
+        if at_home():
+            yield
+            return
+        with self._free:
+            self._free.wait_for(lambda: not self._running or rules == taxonomy.added_rules())
+            taxonomy.use_rules(rules)
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._free:
+                self._running -= 1
+                self._free.notify_all()
+
+
+_rules = _Rules()
