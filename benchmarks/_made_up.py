@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from hta_widgets.trace.columns import (
+    AsyncTable,
+    CounterTable,
+    EventTable,
+    FlowTable,
+    InstantTable,
+    Pool,
+    Track,
+)
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.trace.table import AsyncTable
-from hta_widgets.trace.table import CounterTable
-from hta_widgets.trace.table import EventTable
-from hta_widgets.trace.table import FlowTable
-from hta_widgets.trace.table import InstantTable
-from hta_widgets.trace.table import Pool
-from hta_widgets.trace.table import Track
 
 __all__ = ["made_up"]
 

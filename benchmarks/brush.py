@@ -19,11 +19,10 @@ from _job import stored_job
 
 import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
-from hta_widgets.panels.catalog import PANELS
-from hta_widgets.trace.clauses import Clauses
-from hta_widgets.live.panel_engine import PanelEngine
-from hta_widgets.panels.format_panels import offered_panels
+from hta_widgets.live.job import PanelEngine
+from hta_widgets.panels.catalog import PANELS, offered_panels
 from hta_widgets.trace.patience import Deadline
+from hta_widgets.trace.query import Clauses
 
 #: What a dashboard of such a job asks for after a brush.
 SHOWN = {*offered_panels(["kineto"]), "summary"} - {"heatmap"}

@@ -22,8 +22,8 @@ from _harness import describe, machine, save
 import hta_widgets as hw
 from hta_widgets.analysis.stragglers import judgement
 from hta_widgets.demo.job import write_demo
+from hta_widgets.live.job import TileEngine
 from hta_widgets.panels.headline import headline
-from hta_widgets.live.tile_engine import TileEngine
 
 RANKS = (4, 4, 8, 8, 8, 16, 16, 32, 64)
 STEPS = (5, 8)

@@ -22,9 +22,9 @@ from _harness import describe, machine, save
 from _job import stored_job
 from _made_up import made_up
 
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.live.job import TileEngine
 from hta_widgets.readers.load import load
-from hta_widgets.live.tile_engine import TileEngine
+from hta_widgets.trace.traceset import TraceSet
 
 PIXELS = 1150  # of the lanes, in a notebook of usual width
 IN_SIGHT = 60  # lanes at a usual height

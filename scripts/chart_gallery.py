@@ -17,9 +17,7 @@ from typing import Any
 import pandas as pd
 
 import hta_widgets as hw
-from hta_widgets import analysis
-from hta_widgets import charts
-from hta_widgets import diff
+from hta_widgets import analysis, charts, diff
 from hta_widgets.demo.job import write_demo
 
 #: Drawn from the job's frame of the same name.

@@ -18,11 +18,9 @@ import numpy as np
 
 import hta_widgets as hw
 from hta_widgets.errors import TraceError
-from hta_widgets.text import duration
-from hta_widgets.text import share
-from hta_widgets.live.panel_engine import PanelEngine
+from hta_widgets.live.job import PanelEngine, TileEngine
 from hta_widgets.panels.headline import headline
-from hta_widgets.live.tile_engine import TileEngine
+from hta_widgets.text import duration, share
 
 _MEASURES = ("waiting", "idle")
 

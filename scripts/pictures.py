@@ -18,8 +18,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import hta_widgets as hw
-from hta_widgets import analysis
-from hta_widgets import charts
+from hta_widgets import analysis, charts
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job

@@ -9,18 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from hta_widgets.analysis.scope import Part, Window, narrowed, result
 from hta_widgets.errors import TraceError
-from hta_widgets.trace.table import KINDS
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.trace.frames import dtype_of
+from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.names import short_name
-
-from hta_widgets.analysis.results import result
-from hta_widgets.analysis.scope import Part
-from hta_widgets.analysis.scope import Window
-from hta_widgets.analysis.scope import narrowed
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace, dtype_of
+from hta_widgets.trace.traceset import TraceSet
 
 __all__ = ["CHANGES", "Side", "diff_ops", "parts_of", "sums_by_name"]
 

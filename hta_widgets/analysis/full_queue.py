@@ -8,18 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from hta_widgets.analysis.launches import NOTHING, QueueSteps, counts_of, over_queues
+from hta_widgets.analysis.scope import Part, Window, joined, result
+from hta_widgets.analysis.steps import held_ns
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
-
-from hta_widgets.analysis.queue_steps import NOTHING
-from hta_widgets.analysis.queue_steps import QueueSteps
-from hta_widgets.analysis.queue_steps import counts_of
-from hta_widgets.analysis.queue_steps import over_queues
-from hta_widgets.analysis.results import joined
-from hta_widgets.analysis.results import result
-from hta_widgets.analysis.scope import Part
-from hta_widgets.analysis.scope import Window
-from hta_widgets.analysis.step_series import held_ns
 
 __all__ = ["MAX_QUEUE_LENGTH", "time_blocked_on_full_queue"]
 

@@ -10,10 +10,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from hta_widgets.trace.memo import derived, derived_once
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.derived import derived
-from hta_widgets.trace.derived import derived_once
-from hta_widgets.trace.lanes import assign_lanes
+from hta_widgets.trace.tracks import assign_lanes
 
 __all__ = [
     "Forest",

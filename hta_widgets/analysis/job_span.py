@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.errors import TraceError
-from hta_widgets.text import as_window
-from hta_widgets.trace.table import KINDS
-from hta_widgets.trace.trace import Trace
-
 from hta_widgets.analysis.critical.rules import named
-from hta_widgets.analysis.scope import BUSY
-from hta_widgets.analysis.scope import Window
+from hta_widgets.analysis.scope import BUSY, Window
+from hta_widgets.errors import TraceError
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.text import as_window
+from hta_widgets.trace.trace import Trace
 
 __all__ = ["JobSpan", "span_of_job"]
 

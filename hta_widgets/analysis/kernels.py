@@ -1,35 +1,264 @@
-"""What each kernel costs: counts and durations by rank and name."""
+"""Kernels by name and rank, hardware counters."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.trace.table import KINDS
+from hta_widgets.analysis.host_stack import OperatorTree, operator_tree
+from hta_widgets.analysis.scope import (
+    BUSY,
+    Part,
+    Parts,
+    Window,
+    count_kinds,
+    joined,
+    over_ranks,
+    parts,
+    prelaunched_note,
+    result,
+)
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.grouping import dense, group_order
 from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace, dtype_of
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.trace.frames import dtype_of
-from hta_widgets.trace.ordering import dense
-from hta_widgets.trace.ordering import group_order
-
-from hta_widgets.analysis.over_ranks import over_ranks
-from hta_widgets.analysis.over_ranks import prelaunched_note
-from hta_widgets.analysis.results import joined
-from hta_widgets.analysis.results import result
-from hta_widgets.analysis.scope import BUSY
-from hta_widgets.analysis.scope import Part
-from hta_widgets.analysis.scope import Parts
-from hta_widgets.analysis.scope import Window
-from hta_widgets.analysis.scope import count_kinds
-from hta_widgets.analysis.scope import parts
-
-__all__ = ["kernel_breakdown", "kernel_duration_by_rank"]
 
 Ints = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+
+_RANGE = "cuda_profiler_range"
+_MOST = 1 << 63
+
+#: Floating point operations of one executed instruction, by the counter of that instruction:
+#: a fused multiply-add is two. Of double (d), single (f) and half (h) precision.
+CUDA_SASS_INSTRUCTION_COUNTER_FLOPS: dict[str, float] = {
+    f"smsp__sass_thread_inst_executed_op_{precision}{operation}_pred_on.sum": flops
+    for precision in "fhd"
+    for operation, flops in (("fma", 2.0), ("mul", 1.0), ("add", 1.0))
+}
+
+
+def cupti_counters(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return the hardware counters of each kernel, and the operators that launched it.
+
+    With ``experimental_config=_ExperimentalConfig(profiler_metrics=[...])`` PyTorch's profiler
+    measures counters for each kernel instead of recording when kernels run: the file holds events
+    of category ``cuda_profiler_range``, one per kernel, without a link to their launch. The k-th
+    of them belongs to the k-th call that launches a kernel, on whatever thread.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection : Selection, optional
+        Of which kernels; all by default. Which launch is whose is found among all events.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
+
+    Returns
+    -------
+    DataFrame
+        One row per kernel, by rank and start:
+
+        ``rank, id``
+            int64
+        ``name``
+            str
+        ``start_ns, dur_ns``
+            int64; the profiler spreads them evenly, they are no durations of kernels
+        ``launch_id``
+            int64, id of the launching call, -1 where there is none
+        ``op_stack``
+            list of str: the operators around the launch, outermost first
+        ``top_level_op, bottom_level_op``
+            str, the first and last of them; empty where there are none
+        *one column per counter*
+            as it is called in the file; int64 (-1: not measured), or float64 (NaN: not measured)
+            where any value is a fraction
+        ``flops``
+            int64: floating point operations, where counters of SASS instructions tell them (see
+            ``CUDA_SASS_INSTRUCTION_COUNTER_FLOPS``)
+
+        ``.attrs["matched"]`` counts ``kernels`` and ``launches``. Where their numbers differ on a
+        rank, kernels are paired from the first on, so pairs behind a missing event are wrong;
+        ``.attrs["note"]`` says so.
+
+    Notes
+    -----
+    Definition of HTA's ``get_cupti_counter_data_with_operators``, which returns nothing for ranks
+    where the numbers differ, and knows calls named ``cudaLaunchKernel…`` alone: here driver calls
+    named ``cuLaunchKernel…`` (Triton) count where that makes the numbers equal.
+
+    Examples
+    --------
+    >>> kernels = cupti_counters(hw.load("runs/counters"))  # doctest: +SKIP
+    >>> kernels.groupby("top_level_op")["flops"].sum()  # doctest: +SKIP
+    """
+    found: dict[str, list[Any]] = {key: [] for key in ("rank", "id", "start", "dur", "launch")}
+    names: list[str] = []
+    stacks: list[list[str]] = []
+    args: list[Mapping[str, Any]] = []
+    matched = {"kernels": 0, "launches": 0}
+    notes = []
+    for part in parts(traces, selection, window, ranks):
+        trace, table = part.trace, part.table
+        kernels, launches = _paired(trace)
+        launch_of = np.full(len(kernels), -1, dtype=np.int64)
+        pairs = min(len(kernels), len(launches))
+        launch_of[:pairs] = launches[:pairs]
+        if len(kernels) and len(kernels) != len(launches):
+            notes.append(
+                f"rank {trace.rank}: {len(kernels)} kernels but {len(launches)} launches; they are"
+                " paired from the first on, so pairs behind a missing event are wrong"
+            )
+        chosen = np.isin(kernels, part.rows)
+        rows, launch_of = kernels[chosen], launch_of[chosen]
+        matched["kernels"] += len(rows)
+        matched["launches"] += int((launch_of >= 0).sum())
+        found["rank"].append(np.full(len(rows), trace.rank))
+        found["id"].append(rows)
+        found["start"].append(table.start_ns[rows] + trace.shift_ns)
+        found["dur"].append(table.dur_ns[rows])
+        found["launch"].append(launch_of)
+        names += [table.names[code] for code in table.name[rows].tolist()]
+        if len(rows):
+            stacks += _stacks(trace, launch_of)
+            args += _args(trace, rows)
+    if not names:
+        notes.append(
+            f"no events of category {_RANGE}: counters are recorded where profiler_metrics are"
+            " asked for"
+        )
+    counters = _counters(args)
+    columns: dict[str, Any] = {
+        "rank": joined(found["rank"]),
+        "id": joined(found["id"]),
+        "name": pd.Series(names, dtype=object),
+        "start_ns": joined(found["start"]),
+        "dur_ns": joined(found["dur"]),
+        "launch_id": joined(found["launch"]),
+        "op_stack": pd.Series(stacks, dtype=object),
+        "top_level_op": pd.Series([stack[0] if stack else "" for stack in stacks], dtype=object),
+        "bottom_level_op": pd.Series(
+            [stack[-1] if stack else "" for stack in stacks], dtype=object
+        ),
+    }
+    columns |= {key: values for key, values in counters.items() if key not in columns}
+    flops = _flops(counters)
+    if flops is not None:
+        columns["flops"] = flops
+    return result(columns, matched=matched, note="; ".join(notes))
+
+
+def _paired(trace: Trace) -> tuple[Rows, Rows]:
+    """Return a rank's kernels and the calls that launch kernels, both by start."""
+    table = trace.table
+    ranges = [code for code, text in enumerate(table.categories.values) if text == _RANGE]
+    kernels = np.flatnonzero(np.isin(table.category, ranges))
+    if not len(kernels):
+        return kernels, kernels
+    of_runtime = _calls(trace, "runtime", "cudaLaunchKernel")
+    if len(of_runtime) != len(kernels):
+        of_driver = _calls(trace, "driver", "cuLaunchKernel")
+        if len(of_runtime) + len(of_driver) == len(kernels):
+            return kernels, np.sort(np.concatenate((of_runtime, of_driver)))
+    return kernels, of_runtime
+
+
+def _calls(trace: Trace, category: str, prefix: str) -> Rows:
+    table = trace.table
+    categories = [
+        code for code, text in enumerate(table.categories.values) if category in text.lower()
+    ]
+    names = [code for code, text in enumerate(table.names.values) if text.startswith(prefix)]
+    return np.flatnonzero(np.isin(table.category, categories) & np.isin(table.name, names))
+
+
+def _stacks(trace: Trace, calls: Ints) -> list[list[str]]:
+    """Return the names of the operators around some calls, outermost first."""
+    tree: OperatorTree = operator_tree(trace)
+    table = trace.table
+    up = tree.forest.parent
+    names = [table.names[code] for code in table.name[tree.rows].tolist()]
+    operator_of = tree.innermost
+    at = operator_of[calls]
+    paths: list[list[str]] = [[] for _ in range(len(calls))]
+    while (at >= 0).any():
+        for path, place in zip(paths, at.tolist(), strict=True):
+            if place >= 0:
+                path.append(names[place])
+        at = np.where(at >= 0, up[at], -1)
+    return [path[::-1] for path in paths]
+
+
+def _args(trace: Trace, rows: Rows) -> list[Mapping[str, Any]]:
+    """Return all args of some events; which counters there are, only they tell."""
+    known: dict[int, Mapping[str, Any]] = {}
+    records = trace.table.record[rows]
+    if trace.source is not None:
+        for record, body in trace.source.records(records):
+            try:
+                event = json.loads(body.decode("utf-8", "replace"), strict=False)
+            except ValueError:
+                continue
+            args = event.get("args") if isinstance(event, dict) else None
+            known[record] = args if isinstance(args, dict) else {}
+    return [known.get(record, {}) for record in records.tolist()]
+
+
+def _counters(args: Sequence[Mapping[str, Any]]) -> dict[str, npt.NDArray[Any]]:
+    """Return one column per arg that is a number anywhere, in the order in which they occur."""
+    keys = dict.fromkeys(key for one in args for key in one)
+    columns = {}
+    for key in keys:
+        values = [_number(one.get(key)) for one in args]
+        there = [value for value in values if value is not None]
+        if not there:
+            continue
+        whole = all(isinstance(value, int) and abs(value) < _MOST for value in there)
+        missing = -1 if whole else np.nan
+        columns[key] = np.array(
+            [missing if value is None else value for value in values],
+            dtype=np.int64 if whole else np.float64,
+        )
+    return columns
+
+
+def _number(value: Any) -> int | float | None:
+    if isinstance(value, (int, float)):
+        return value
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _flops(counters: Mapping[str, npt.NDArray[Any]]) -> Ints | None:
+    """Add up the operations of the instructions counted; None where none were."""
+    known = [key for key in CUDA_SASS_INSTRUCTION_COUNTER_FLOPS if key in counters]
+    if not known:
+        return None
+    total = np.zeros(len(counters[known[0]]), dtype=np.int64)
+    for key in known:
+        executed = np.maximum(np.nan_to_num(counters[key]), 0).astype(np.int64)
+        total += executed * int(CUDA_SASS_INSTRUCTION_COUNTER_FLOPS[key])
+    return total
+
+
 Floats = npt.NDArray[np.float64]
 
 _NOTHING = "no device work is selected: no kernels and no copies"

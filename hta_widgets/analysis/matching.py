@@ -1,40 +1,306 @@
-"""Which device events on different ranks are one collective, or one send and its receive."""
+"""The same collective on all ranks."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from hta_widgets.analysis.comm_events import (
+    CommEvents,
+    GroupName,
+    Header,
+    comm_events,
+    header_of,
+)
+from hta_widgets.analysis.scope import Part, Parts, over_ranks
+from hta_widgets.formats.mpi.timelines import has_mpi_calls, mpi_calls
+from hta_widgets.trace.memo import derived_by_rules
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.trace.derived import derived_by_rules
 from hta_widgets.trace.turns import rest
 
-from hta_widgets.analysis.alignment import MISSING
-from hta_widgets.analysis.alignment import aligned
-from hta_widgets.analysis.collective_args import CommEvents
-from hta_widgets.analysis.collective_args import comm_events
-from hta_widgets.analysis.group_headers import Header
-from hta_widgets.analysis.group_headers import header_of
-from hta_widgets.formats.mpi.mpi_calls import has_mpi_calls
-from hta_widgets.formats.mpi.mpi_calls import mpi_calls
-from hta_widgets.analysis.over_ranks import over_ranks
-from hta_widgets.analysis.process_groups import Group
-from hta_widgets.analysis.process_groups import identified
-from hta_widgets.analysis.process_groups import lacking
-from hta_widgets.analysis.process_groups import missing_ranks
-from hta_widgets.analysis.scope import Part
-from hta_widgets.analysis.scope import Parts
-
-__all__ = ["Matching", "counted", "matching", "recorded_shift", "split"]
-
 Ints = npt.NDArray[np.int64]
+
+_TOLERANCE_NS = 500_000  # ranks leave a collective within this time of each other
+_PROOF = 3  # so many ends that agree are no chance
+_MOST_PAIRS = 4_000_000
+
+
+def aligned(
+    content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints, *, sure: bool
+) -> Ints:
+    """Return for each of the other rank's events its position in the first rank's sequence.
+
+    Both sequences are of one process group, so they are parts of one sequence of collectives.
+    They are laid upon each other where contents agree; of several such places, for repeating
+    steps agree at many, the one counts at which the ends differ by the same time throughout.
+    That does not depend on the clocks. Where events are missing in between, events are matched
+    whose ends differ by what most pairs of events differ by.
+
+    Parameters
+    ----------
+    content, end_ns : array of int64
+        What each event is, and when it ends, on the first rank.
+    other_content, other_end_ns : array of int64
+        The same of the other rank.
+    sure : bool
+        Whether both are known to be of one group; else their ends must prove it.
+
+    Returns
+    -------
+    array of int64
+        May lie before 0 or after the first rank's last event; `MISSING` for events that match
+        nothing.
+    """
+    count = len(other_content)
+    if not count or not len(content):
+        return np.full(count, MISSING)
+    shift, agreeing = _best_shift(content, end_ns, other_content, other_end_ns)
+    in_order = np.full(count, MISSING) if shift is None else np.arange(count) + shift
+    together = 0 if shift is None else _overlap(len(content), count, shift)
+    # A few ends agree by chance, unless all do.
+    proof = 1 if sure or agreeing == len(content) == count else _PROOF
+    if agreeing >= max(0.5 * together, proof):
+        return in_order
+    by_time = _by_time(content, end_ns, other_content, other_end_ns)
+    timed = int((by_time != MISSING).sum())
+    if timed >= (2 if sure else _PROOF) and timed > 1.5 * agreeing:
+        return by_time
+    # One or two events prove nothing by their ends.
+    return in_order if sure or len(content) == count <= 2 else np.full(count, MISSING)
+
+
+#: Position of what matches nothing.
+MISSING = int(np.iinfo(np.int64).min)
+
+
+def _overlap(first: int, second: int, shift: int) -> int:
+    return min(first, shift + second) - max(0, shift)
+
+
+def _best_shift(
+    content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints
+) -> tuple[int | None, int]:
+    """Return where the other sequence lies on the first, and how many ends agree there."""
+    first, second = len(content), len(other_content)
+    need = max(1, min(first, second) // 2)
+    best: tuple[float, int, int] | None = None
+    for shift in range(need - second, first - need + 1):
+        low, high = max(0, shift), min(first, shift + second)
+        there = slice(low - shift, high - shift)
+        if content[low] != other_content[low - shift]:
+            continue
+        if not np.array_equal(content[low:high], other_content[there]):
+            continue
+        apart = other_end_ns[there] - end_ns[low:high]
+        middle = np.median(apart)
+        off = np.abs(apart - middle)
+        # The farther apart, the less likely; but clocks may be off by far more than one step.
+        share = (high - low) / min(first, second)
+        cost = (float(np.median(off)) + 1_000.0) / share**2 + 0.003 * abs(float(middle))
+        if best is None or cost < best[0]:
+            best = (cost, shift, int((off <= _TOLERANCE_NS).sum()))
+    return (None, 0) if best is None else (best[1], best[2])
+
+
+def _by_time(content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints) -> Ints:
+    """Match events of equal content at the difference of ends that most pairs share."""
+    found = np.full(len(other_content), MISSING)
+    if len(content) * len(other_content) > _MOST_PAIRS:
+        return found
+    apart = other_end_ns[:, None] - end_ns[None, :]
+    alike = other_content[:, None] == content[None, :]
+    sorted_apart = np.sort(apart[alike])
+    if not len(sorted_apart):
+        return found
+    reach = np.searchsorted(sorted_apart, sorted_apart + _TOLERANCE_NS, side="right")
+    votes = reach - np.arange(len(sorted_apart))
+    leaders = np.flatnonzero(votes == votes.max())
+    leader = int(leaders[np.abs(sorted_apart[leaders]).argmin()])
+    middle = int(np.median(sorted_apart[leader : reach[leader]]))
+    off = np.where(alike, np.abs(apart - middle), np.iinfo(np.int64).max)
+    nearest, back = off.argmin(axis=1), off.argmin(axis=0)
+    each = np.arange(len(other_content))
+    good = (off[each, nearest] <= _TOLERANCE_NS) & (back[nearest] == each)
+    found[good] = nearest[good]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A process group as the whole set knows it.
+
+    Attributes
+    ----------
+    label : str
+        Unique within the set: the group's name, with its ranks where names repeat.
+    ranks : tuple of int
+        Members; empty where no file says.
+    size : int
+        How many members it has; -1 where no file says.
+    named : bool
+        Whether the files name it; else it stands for a device stream.
+    """
+
+    label: str
+    ranks: tuple[int, ...]
+    size: int
+    named: bool
+
+
+def identified(
+    traces: Sequence[Trace], events: Sequence[CommEvents], headers: Sequence[Header]
+) -> tuple[list[list[int]], list[Group]]:
+    """Return for each trace's groups their numbers in one list of groups, and that list.
+
+    A group is told by its name and the list of its ranks. Where no two ranks call the group of a
+    list by the same name, the n-th name of each is the same group.
+    """
+    copies = _copies(traces)
+    by_members: dict[Hashable, dict[int, list[str]]] = defaultdict(dict)
+    for t, one in enumerate(events):
+        for group in one.groups:
+            by_members[_members_key(group, copies[t])].setdefault(t, []).append(group.name)
+        rest()
+    ordinal = {
+        key: _differ(list(names.values())) for key, names in by_members.items() if key is not None
+    }
+    streams = _stream_numbers(events)
+    numbers: dict[Hashable, int] = {}
+    identities: list[tuple[GroupName, int]] = []
+    keys = []
+    for t, one in enumerate(events):
+        mine = []
+        for group in one.groups:
+            members = _members_key(group, copies[t])
+            who: Hashable = group.name
+            if group.stream >= 0:
+                who = streams[t][group.stream]
+            elif ordinal[members]:
+                # Ranks call the same group by different names: the n-th of each is the same.
+                who = by_members[members][t].index(group.name)
+            number = numbers.setdefault((members, who), len(numbers))
+            if number == len(identities):
+                identities.append((group, copies[t]))
+            mine.append(number)
+        keys.append(mine)
+        rest()
+    return keys, _labelled(identities, headers)
+
+
+def _copies(traces: Sequence[Trace]) -> list[int]:
+    """Tell apart runs that are loaded together: ranks that claim the same number."""
+    seen: Counter[tuple[str | None, int]] = Counter()
+    runs: dict[tuple[str | None, int], int] = {}
+    copies = []
+    for trace in traces:
+        stated = trace.rank if trace.stated_rank is None else trace.stated_rank
+        run = (trace.job, seen[trace.job, stated])
+        copies.append(runs.setdefault(run, len(runs)))
+        seen[trace.job, stated] += 1
+    return copies
+
+
+def _members_key(group: GroupName, copy: int) -> Hashable:
+    if group.stream >= 0:
+        return ("stream", copy)
+    # As listed on the event: not every file has a header that completes long lists.
+    return (_numerals(group.listed) or group.ranks, group.size, copy)
+
+
+@lru_cache(maxsize=4096)
+def _numerals(listed: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"\d+", listed))
+
+
+def _differ(names: list[list[str]]) -> bool:
+    """Whether no two ranks have a name of the group in common."""
+    if len(names) < 2:
+        return False
+    every = [name for one in names for name in set(one)]
+    return len(set(every)) == len(every)
+
+
+def _stream_numbers(events: Sequence[CommEvents]) -> list[dict[int, int]]:
+    """Return what stands for each stream without groups: its number, or its position."""
+    used = [sorted({group.stream for group in one.groups if group.stream >= 0}) for one in events]
+    distinct = {tuple(streams) for streams in used if streams}
+    alike = len(distinct) <= 1
+    return [
+        {stream: stream if alike else place for place, stream in enumerate(streams)}
+        for streams in used
+    ]
+
+
+def _labelled(identities: list[tuple[GroupName, int]], headers: Sequence[Header]) -> list[Group]:
+    names = Counter((group.name, copy) for group, copy in identities if group.stream < 0)
+    groups: list[Group] = []
+    taken: set[str] = set()
+    world = world_size(headers)
+    for group, copy in identities:
+        label, size, ranks = group.name, group.size, group.ranks
+        if group.stream >= 0:
+            label, size = f"stream {group.stream}", world
+        else:
+            if not ranks and size == world > 0:
+                ranks = tuple(range(size))
+            if names[label, copy] > 1 or not label:
+                listed = group.listed or f"{size} ranks"
+                label = f"{label} {listed}".strip()
+        if copy:
+            label = f"{label} ({copy + 1})"
+        unique, again = label, 2
+        while unique in taken:
+            unique, again = f"{label} #{again}", again + 1
+        taken.add(unique)
+        groups.append(Group(unique, ranks, size, group.stream < 0))
+    return groups
+
+
+def world_size(headers: Iterable[Header]) -> int:
+    """Return how many ranks the job has, as far as files say; -1 if none does."""
+    sizes = [header.world_size for header in headers if header.world_size > 0]
+    return max(sizes, default=-1)
+
+
+def missing_ranks(
+    traces: Sequence[Trace], groups: Sequence[Group], headers: Sequence[Header]
+) -> int:
+    """Return how many ranks take part, as far as files say, of which there is no file."""
+    have = loaded_ranks(traces)
+    named = {rank for group in groups for rank in group.ranks}
+    return max(len(named - have), world_size(headers) - len(have), 0)
+
+
+def lacking(
+    traces: Sequence[Trace],
+    groups: Sequence[Group],
+    keys: Sequence[Sequence[int]],
+) -> list[bool]:
+    """Return for each rank whether it takes part in a group of which a rank's file is missing.
+
+    `keys` are each rank's groups, as places in `groups`. Who comes late in such a group, or is
+    late elsewhere after it, may have waited for a rank that is not there.
+    """
+    have, members = loaded_ranks(traces), Counter(k for own in keys for k in set(own))
+    incomplete = [
+        bool(set(group.ranks) - have) if group.ranks else members[k] < group.size
+        for k, group in enumerate(groups)
+    ]
+    return [any(incomplete[k] for k in own) for own in keys]
+
+
+def loaded_ranks(traces: Iterable[Trace]) -> set[int]:
+    """Return the ranks of which there are files, as files state them."""
+    return {trace.rank if trace.stated_rank is None else trace.stated_rank for trace in traces}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

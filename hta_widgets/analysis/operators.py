@@ -1,44 +1,233 @@
-"""What each operator costs, on the host and on the device, alone and with what lies below it."""
+"""Operators on host and device."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from hta_widgets.analysis.host_stack import (
+    Forest,
+    OperatorTree,
+    backward_parents,
+    covered_by_children,
+    forest_of,
+    nearest,
+    of_category,
+    operator_tree,
+)
+from hta_widgets.analysis.scope import (
+    BUSY,
+    Part,
+    joined,
+    narrowed,
+    over_ranks,
+    parts,
+    prelaunched_note,
+    result,
+)
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.event_args import event_args
+from hta_widgets.trace.grouping import dense
+from hta_widgets.trace.membership import Overlapping, index_of
+from hta_widgets.trace.memo import derived
 from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.trace.derived import derived
-from hta_widgets.trace.membership import Overlapping
-from hta_widgets.trace.membership import index_of
 from hta_widgets.trace.turns import rest
 
-from hta_widgets.analysis.host_stack import Forest
-from hta_widgets.analysis.host_stack import OperatorTree
-from hta_widgets.analysis.host_stack import covered_by_children
-from hta_widgets.analysis.host_stack import forest_of
-from hta_widgets.analysis.host_stack import operator_tree
-from hta_widgets.analysis.operator_groups import Groups
-from hta_widgets.analysis.operator_groups import call_stacks
-from hta_widgets.analysis.operator_groups import input_shapes
-from hta_widgets.analysis.operator_groups import names_of
-from hta_widgets.analysis.over_ranks import over_ranks
-from hta_widgets.analysis.over_ranks import prelaunched_note
-from hta_widgets.analysis.results import joined
-from hta_widgets.analysis.results import result
-from hta_widgets.analysis.scope import BUSY
-from hta_widgets.analysis.scope import Part
-from hta_widgets.analysis.scope import narrowed
-from hta_widgets.analysis.scope import parts
+_ANNOTATION = KINDS.index("annotation")
+_LATEST = np.iinfo(np.int64).max
 
-__all__ = ["operators"]
+
+def call_tree(trace: Trace) -> pd.DataFrame:
+    """Return where each event stands among what calls it and what it launches.
+
+    Host events lie below what encloses them on their thread, and those of the autograd thread
+    below the ``## backward ##`` range or the step that runs meanwhile. Device events lie below
+    the call that launched them, waits included.
+
+    Parameters
+    ----------
+    trace : Trace
+        One rank.
+
+    Returns
+    -------
+    DataFrame
+        One row per event, index ``id``; all int64: ``parent`` (-1: none); ``depth``, 0 for the
+        outermost, -1 for device events whose launch is unknown; ``height``, 0 for device events,
+        1 for host events with nothing below or device events alone, else one more than the
+        highest below; ``num_kernels``, the device events at or below it, and of these
+        ``kernel_dur_sum_ns``, their durations; ``kernel_span_ns``, from ``first_kernel_start_ns``
+        to ``last_kernel_end_ns`` (0, -1 and -1 without).
+
+    Notes
+    -----
+    The columns of HTA's ``CallGraph``, which skips device stream 0.
+
+    Examples
+    --------
+    >>> traces = hw.load("runs/job")  # doctest: +SKIP
+    >>> tree = call_tree(traces[0])  # doctest: +SKIP
+    """
+    table = trace.table
+    call = trace.launch_of
+    on_device = table.stream >= 0
+    parent = backward_parents(trace).copy()
+    parent[on_device] = -1
+    work = np.flatnonzero(on_device & (table.kind != _ANNOTATION) & (call >= 0))
+    parent[work] = call[work]
+    forest = forest_of(parent)
+
+    is_work = np.zeros(len(table), dtype=np.int64)
+    is_work[work] = 1
+    height = np.where(on_device, 0, 1).astype(np.int64)
+    first = np.where(is_work, table.start_ns, _LATEST)
+    last = np.where(is_work, table.end_ns, -1)
+    for members in reversed(forest.levels[1:]):
+        above = parent[members]
+        np.maximum.at(height, above, height[members] + 1)
+        np.minimum.at(first, above, first[members])
+        np.maximum.at(last, above, last[members])
+    kernels = forest.sums(is_work)
+    has_work = kernels > 0
+    shift = trace.shift_ns
+    depth = np.where(on_device & (is_work == 0), -1, forest.depth)
+    return pd.DataFrame(
+        {
+            "parent": parent,
+            "depth": depth,
+            "height": height,
+            "num_kernels": kernels,
+            "kernel_dur_sum_ns": forest.sums(table.dur_ns * is_work),
+            "kernel_span_ns": np.where(has_work, last - first, 0),
+            "first_kernel_start_ns": np.where(has_work, first + shift, -1),
+            "last_kernel_end_ns": np.where(has_work, last + shift, -1),
+        },
+        index=pd.RangeIndex(len(table), name="id"),
+    )
+
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Strings as codes into `values`."""
+
+    code: Ints
+    values: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Events that agree in some columns; all groups occur.
+
+    Attributes
+    ----------
+    code : array of int64
+        The group of each event.
+    columns : list of Column
+        The strings of each group.
+    """
+
+    code: Ints
+    columns: list[Column]
+
+    @classmethod
+    def of(cls, columns: Sequence[Column]) -> Groups:
+        """Return the groups of events with these columns."""
+        code, known = dense(columns[0].code, len(columns[0].values))
+        chosen = [known]
+        for column in columns[1:]:
+            key = code.astype(np.int64) * max(len(column.values), 1) + column.code
+            pairs, code = np.unique(key, return_inverse=True)
+            before, value = np.divmod(pairs, max(len(column.values), 1))
+            chosen = [values[before] for values in chosen] + [value]
+        return cls(
+            code.astype(np.int64),
+            [Column(codes, column.values) for codes, column in zip(chosen, columns, strict=True)],
+        )
+
+    def sums(self, values: Ints) -> Ints:
+        """Add up the events' values by group, in integers."""
+        total = np.zeros(len(self.columns[0].code), dtype=np.int64)
+        np.add.at(total, self.code, values)
+        return total
+
+    def texts(self, groups: Rows) -> list[list[str]]:
+        """Return the strings of some groups, column by column."""
+        return [
+            [column.values[code] for code in column.code[groups].tolist()]
+            for column in self.columns
+        ]
+
+
+def names_of(trace: Trace, rows: Rows) -> Column:
+    """Return the events' names."""
+    table = trace.table
+    return Column(table.name[rows].astype(np.int64), table.names.values)
+
+
+def input_shapes(trace: Trace, rows: Rows) -> Column:
+    """Return the shapes of the inputs as JSON text, empty where the file has none."""
+    args = event_args(trace, rows, ("Input Dims", "Input dims"))
+    texts = [
+        _text(new if old is None else old)
+        for new, old in zip(args["Input Dims"], args["Input dims"], strict=True)
+    ]
+    return _coded(texts)
+
+
+def call_stacks(trace: Trace, rows: Rows) -> Column:
+    """Return the call stacks, the innermost call first, empty where the file has none."""
+    stated = event_args(trace, rows, ("Call stack",))["Call stack"]
+    if any(stated):
+        return _coded([_text(stack) for stack in stated])
+    return _python_stacks(trace, rows)
+
+
+def _python_stacks(trace: Trace, rows: Rows) -> Column:
+    """Return the names of the Python functions that enclose the events."""
+    table = trace.table
+    python = of_category(trace, "python_function")
+    functions = np.flatnonzero(python)
+    position = np.full(len(table) + 1, -1, dtype=np.int64)
+    position[functions] = np.arange(len(functions))
+    above = position[nearest(table.parent, python)]
+    forest = forest_of(above[table.parent[functions]])
+    stack = np.zeros(len(functions) + 1, dtype=np.int64)  # the last is that of no function
+    texts = [""]
+    # Functions with one name under one stack share a stack; from the outermost inwards.
+    for members in forest.levels:
+        key = stack[forest.parent[members]] * len(table.names) + table.name[functions[members]]
+        pairs, code = np.unique(key, return_inverse=True)
+        stack[members] = len(texts) + code
+        outer_stacks, names = np.divmod(pairs, len(table.names))
+        for outer, name in zip(outer_stacks.tolist(), names.tolist(), strict=True):
+            texts.append(f"{table.names[name]};{texts[outer]}" if outer else table.names[name])
+    return Column(stack[above[table.parent[rows]]], texts)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, separators=(", ", ": "))
+
+
+def _coded(texts: Sequence[str]) -> Column:
+    codes: dict[str, int] = {}
+    code = np.array([codes.setdefault(text, len(codes)) for text in texts], dtype=np.int64)
+    return Column(code, list(codes))
+
 
 _COLUMNS = {"name": names_of, "input_shapes": input_shapes, "call_stack": call_stacks}
 _MEASURES = ("count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns")

@@ -9,24 +9,22 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from hta_widgets.analysis.clusters import TIMES, RankFeatures, rank_features
+from hta_widgets.analysis.collectives import Clock, stage_of
+from hta_widgets.analysis.scope import (
+    Part,
+    Window,
+    count_kinds,
+    narrowed,
+    parts,
+    result,
+)
+from hta_widgets.analysis.stragglers import waits_of
 from hta_widgets.errors import TraceError
+from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.trace.names import short_name
 from hta_widgets.trace.turns import rest
-
-from hta_widgets.analysis.collective_waits import waits_of
-from hta_widgets.analysis.collectives import Clock
-from hta_widgets.analysis.parallel_groups import stage_of
-from hta_widgets.analysis.rank_features import TIMES
-from hta_widgets.analysis.rank_features import RankFeatures
-from hta_widgets.analysis.rank_features import rank_features
-from hta_widgets.analysis.results import result
-from hta_widgets.analysis.scope import Part
-from hta_widgets.analysis.scope import Window
-from hta_widgets.analysis.scope import count_kinds
-from hta_widgets.analysis.scope import narrowed
-from hta_widgets.analysis.scope import parts
 
 __all__ = ["rank_clusters"]
 

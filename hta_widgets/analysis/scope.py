@@ -1,47 +1,32 @@
-"""What an analysis works on: the selected events of each rank, and the window that cuts them."""
+"""The selected events rank by rank, and result frames."""
 
 from __future__ import annotations
 
 import re
 import threading
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
-from hta_widgets.text import Time
-from hta_widgets.text import as_window
-from hta_widgets.trace.table import KINDS
-from hta_widgets.trace.table import EventTable
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.trace import Trace
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.text import Time, as_window
+from hta_widgets.trace.columns import EventTable, Pool
+from hta_widgets.trace.intervals import Intervals, clip, union
+from hta_widgets.trace.membership import index_of, member_rows
+from hta_widgets.trace.memo import walked
+from hta_widgets.trace.selection import Selection, as_ranks
+from hta_widgets.trace.trace import Trace, dtype_of
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.trace.intervals import Intervals
-from hta_widgets.trace.intervals import clip
-from hta_widgets.trace.intervals import union
-from hta_widgets.trace.keeping import walked
-from hta_widgets.trace.membership import index_of
-from hta_widgets.trace.membership import member_rows
-from hta_widgets.trace.selection import as_ranks
-
-__all__ = [
-    "BUSY",
-    "HOST_COMMUNICATION",
-    "Part",
-    "Parts",
-    "Window",
-    "count_kinds",
-    "narrowed",
-    "on_hosts_note",
-    "part_of",
-    "parts",
-]
+from hta_widgets.workers import Closed, result_of, submit, workers_of
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
@@ -408,3 +393,220 @@ def count_kinds(chosen: Sequence[Part], kinds: Sequence[str] = BUSY) -> dict[str
         for part in chosen:
             counts += part.kind_counts
     return {kind: int(counts[KINDS.index(kind)]) for kind in kinds}
+
+
+_BATCHES = 4  # for each worker: who is done early takes another
+_UNDER_WAY = 2  # batches for each worker
+
+_Each = Sequence[tuple[Any, ...]]
+
+
+def over_ranks(
+    over: TraceSet | Parts | Sequence[Trace],
+    function: Callable[..., T],
+    *args: Any,
+    each: _Each | None = None,
+    executor: Executor | None = None,
+) -> Iterator[T]:
+    """Yield what a function returns of each rank, in the order of the ranks.
+
+    Of stored ranks, what was read and derived of one is let go before the next, unless all of them
+    fit into what may be kept (`hta_widgets.trace.memo`). On an executor ranks are worked on in
+    batches, a few of which are under way at once; ranks that are in memory here are not sent.
+
+    Parameters
+    ----------
+    over : TraceSet, Parts or sequence of Trace
+        The ranks, or the selected events of some.
+    function : callable
+        Called with a `Trace`, or of `Parts` with a `Part`. It is defined in a module, so that other
+        processes find it, and what it returns is small: no columns, and nothing that views them.
+    *args
+        Its further arguments, the same for all ranks.
+    each : sequence of tuple, optional
+        More of them, one tuple per rank.
+    executor : Executor, optional
+        Default: that of the set, if it has any.
+    """
+    parts = over if isinstance(over, Parts) else None
+    traces: Sequence[Trace]
+    if isinstance(over, TraceSet):
+        traces = list(over.values())
+    else:
+        traces = over.traces if isinstance(over, Parts) else over
+    if executor is None:
+        executor = getattr(over, "executor", None)
+    if executor is not None and traces and all(trace.in_file for trace in traces):
+        yield from _elsewhere(executor, traces, parts, function, args, each)
+    else:
+        yield from _here(traces, parts, function, args, each)
+
+
+def prelaunched_note(chosen: Parts) -> str:
+    """Say how much of the selected device work was launched before recording began."""
+    counts = np.array(list(over_ranks(chosen, _prelaunched)), dtype=np.int64).reshape(-1, 3)
+    count, early_ns, all_ns = counts.sum(axis=0).tolist()
+    if not count:
+        return ""
+    share = int(100 * early_ns / max(all_ns, 1) + 0.5)
+    exported = any(trace.stated_work_ns is not None for trace in chosen.traces)
+    what = "the exported window" if exported else "recording"
+    return (
+        f"{count} of the device events, {share} % of their time, were launched before {what}"
+        ' began; the query "prelaunched == False" leaves them out'
+    )
+
+
+def _prelaunched(part: Part) -> tuple[int, int, int]:
+    """Return how many selected device events are, how long they last, and how long all do."""
+    rows = part.busy_rows()
+    dur_ns, mine = part.durations(rows), part.trace.prelaunched[rows]
+    return int(mine.sum()), int(dur_ns[mine].sum()), int(dur_ns.sum())
+
+
+def _here(
+    traces: Sequence[Trace],
+    parts: Parts | None,
+    function: Callable[..., T],
+    args: tuple[Any, ...],
+    each: _Each | None,
+) -> Iterator[T]:
+    selection = None if parts is None else parts.selection
+    own: Sequence[tuple[Any, ...]] = [()] * len(traces) if each is None else each
+    for trace, more in zip(walked(traces), own, strict=True):
+        found, counts = _of_rank(trace, selection, function, (*args, *more))
+        if counts is not None and parts is not None:
+            parts.kind_counts[trace.rank] = counts
+        yield found
+
+
+def _of_rank(
+    trace: Trace, selection: Selection | None, function: Callable[..., T], args: tuple[Any, ...]
+) -> tuple[T, Ints | None]:
+    if selection is None:
+        return function(trace, *args), None
+    part = part_of(trace, selection)
+    return function(part, *args), part.kind_counts
+
+
+# --- elsewhere ------------------------------------------------------------------------------------
+
+
+def _elsewhere(
+    executor: Executor,
+    traces: Sequence[Trace],
+    parts: Parts | None,
+    function: Callable[..., T],
+    args: tuple[Any, ...],
+    each: _Each | None,
+) -> Iterator[T]:
+    selection = None if parts is None else parts.selection
+    workers = workers_of(executor)
+    batches = deque(np.array_split(np.arange(len(traces)), min(len(traces), workers * _BATCHES)))
+    sent: deque[tuple[list[int], Future[Any]]] = deque()
+    while batches or sent:
+        while batches and len(sent) < workers * _UNDER_WAY:
+            places = batches[0].tolist()
+            own = None if each is None else [each[place] for place in places]
+            batch = [traces[place] for place in places]
+            try:
+                future = submit(executor, _of_batch, batch, selection, function, args, own)
+            except Closed:
+                # What is left is done here.
+                break
+            batches.popleft()
+            sent.append((places, future))
+        if not sent:
+            rest = [int(place) for batch in batches for place in batch]
+            own = None if each is None else [each[place] for place in rest]
+            yield from _here([traces[place] for place in rest], parts, function, args, own)
+            return
+        places, future = sent.popleft()
+        for place, (found, counts) in zip(places, result_of(future), strict=True):
+            if counts is not None and parts is not None:
+                parts.kind_counts[traces[place].rank] = counts
+            yield found
+
+
+def _of_batch(
+    traces: Sequence[Trace],
+    selection: Selection | None,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    each: _Each | None,
+) -> list[tuple[Any, Ints | None]]:
+    own: Sequence[tuple[Any, ...]] = [()] * len(traces) if each is None else each
+    return [
+        _of_rank(trace, selection, function, (*args, *more))
+        for trace, more in zip(walked(traces), own, strict=True)
+    ]
+
+
+def result(
+    columns: Mapping[str, Any],
+    *,
+    matched: Mapping[str, int],
+    note: str = "",
+    copy: bool = True,
+    **attrs: Any,
+) -> pd.DataFrame:
+    """Return a frame of `columns`, in their order and with their dtypes.
+
+    Parameters
+    ----------
+    columns : mapping of str to array
+        All of one length.
+    matched : mapping of str to int
+        How many events each class matched, zeros included; becomes ``.attrs["matched"]``.
+    note : str, optional
+        Becomes ``.attrs["note"]``: why the frame is empty, or what readers must know of it.
+    copy : bool, default True
+        False where nobody else holds the columns: of many rows, copies take longer than the rest.
+    **attrs
+        Further entries of ``.attrs``; plain values only.
+    """
+    frame = pd.DataFrame(dict(columns), copy=copy)
+    frame.attrs["matched"] = {key: int(count) for key, count in matched.items()}
+    if note or not len(frame):
+        frame.attrs["note"] = note or "no events match"
+    frame.attrs.update(attrs)
+    return frame
+
+
+def joined(arrays: Sequence[npt.NDArray[Any]], dtype: Any = np.int64) -> npt.NDArray[Any]:
+    """Put one array per rank below each other; of `dtype` also where there are none."""
+    if not len(arrays):
+        return np.empty(0, dtype=dtype)
+    return np.concatenate(arrays).astype(dtype, copy=False)
+
+
+def joined_columns(
+    blocks: Sequence[Mapping[str, npt.NDArray[Any]]], names: Iterable[str], **dtypes: Any
+) -> dict[str, npt.NDArray[Any]]:
+    """Put the columns of one block per rank below each other: int64, or what `dtypes` say."""
+    return {
+        name: joined([block[name] for block in blocks], dtypes.get(name, np.int64))
+        for name in names
+    }
+
+
+def by_column(rows: Iterable[Sequence[Any]], dtypes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return rows, values in the order of `dtypes`, as columns; also where there are no rows."""
+    values = list(zip(*rows, strict=True)) or [()] * len(dtypes)
+    return {
+        name: pd.Series(column, dtype=object) if dtype is object else np.array(column, dtype)
+        for (name, dtype), column in zip(dtypes.items(), values, strict=True)
+    }
+
+
+def categorical(codes: npt.NDArray[Any], values: Sequence[str]) -> pd.Categorical:
+    """Return strings given as codes into distinct `values`."""
+    return pd.Categorical.from_codes(codes, dtype=dtype_of(values))
+
+
+def common_codes(
+    codes: npt.NDArray[np.int32], own: Sequence[str], common: Pool
+) -> npt.NDArray[np.int32]:
+    """Return codes into what one rank names as codes into what all ranks name."""
+    new = np.array([common.add(name) for name in own], dtype=np.int32)
+    return new[codes]

@@ -1,47 +1,621 @@
-"""Which ranks keep the others waiting, by how much, and why."""
+"""Who waits for whom."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.trace.table import KINDS
+from hta_widgets.analysis.clocks import clock_fit
+from hta_widgets.analysis.collectives import (
+    Arrivals,
+    Clock,
+    arrivals,
+    computed_between,
+    steps_of,
+)
+from hta_widgets.analysis.matching import Matching, counted, loaded_ranks, matching
+from hta_widgets.analysis.scope import (
+    BUSY,
+    Part,
+    Window,
+    count_kinds,
+    narrowed,
+    over_ranks,
+    parts,
+    result,
+)
+from hta_widgets.formats.mpi.model import mpi_jobs
+from hta_widgets.formats.mpi.ranks import mpi_imbalance
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.intervals import (
+    Covered,
+    Intervals,
+    intersect,
+    subtract,
+    total,
+    union,
+)
+from hta_widgets.trace.memo import derived, derived_by_rules
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.trace.intervals import union
-from hta_widgets.formats.mpi.mpi_jobs import mpi_jobs
-
-from hta_widgets.analysis.collectives import Clock
-from hta_widgets.analysis.imposed_waits import ImposedWaits
-from hta_widgets.analysis.imposed_waits import companions
-from hta_widgets.analysis.imposed_waits import imposed_waits
-from hta_widgets.analysis.imposed_waits import mean_share
-from hta_widgets.analysis.imposed_waits import median_arrival
-from hta_widgets.analysis.imposed_waits import step_shares
-from hta_widgets.analysis.imposed_waits import step_time
-from hta_widgets.analysis.lateness import PARTS
-from hta_widgets.formats.mpi.mpi_imbalance import mpi_imbalance
-from hta_widgets.analysis.over_ranks import over_ranks
-from hta_widgets.analysis.process_groups import loaded_ranks
-from hta_widgets.analysis.results import result
-from hta_widgets.analysis.scope import narrowed
-
-__all__ = [
-    "Judgement",
-    "LastRank",
-    "judgement",
-    "mpi_stragglers",
-    "stragglers",
-    "stragglers_by_step",
-]
+from hta_widgets.trace.turns import rest
 
 Ints = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankWaits:
+    """Of one rank: the events in which it waits, and from when to when, in its table's times.
+
+    `unmatched` is the communication of which the files lack other ranks' events.
+    """
+
+    rows: Rows
+    begin: Ints
+    until: Ints
+    unmatched: Rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Waits:
+    """When ranks wait in collectives, on the clock named."""
+
+    match: Matching
+    times: Arrivals
+    clock: Clock
+    number: dict[int, int]  # of each rank its position in the set
+    complete: Flags  # by entry: whether all ranks' events are there
+
+    def of(self, trace: Trace) -> tuple[Rows, Ints, Ints]:
+        """Return the events in which a rank waits, and from when to when, in its table's times."""
+        found = self.of_rank(trace.rank)
+        return found.rows, found.begin, found.until
+
+    def unmatched(self, trace: Trace) -> Rows:
+        """Return the communication of which the files lack other ranks' events."""
+        return self.of_rank(trace.rank).unmatched
+
+    def of_rank(self, rank: int) -> RankWaits:
+        """Return the waits of a rank."""
+        number = self.number[rank]
+        mine, events = self.match.of_trace[number], self.match.events[number]
+        place = self.match.place[mine]
+        last = self.times.last_ns[mine] - self.times.shifts_ns[number]
+        until = np.minimum(last, events.end_ns[place])
+        alone = np.array([group.size == 1 for group in events.groups], dtype=bool)
+        known: Flags = alone[events.group] if len(events.rows) else np.zeros(0, dtype=bool)
+        known[place[self.complete[mine]]] = True
+        return RankWaits(events.rows[place], events.start_ns[place], until, events.rows[~known])
+
+    def each(self, ranks: list[int]) -> EachRank:
+        """Return the waits of some ranks, as arguments of what is done with each."""
+        return EachRank(self, ranks)
+
+
+class EachRank(Sequence[tuple[RankWaits]]):
+    """The waits of some ranks, put together as they are asked for."""
+
+    def __init__(self, waits: Waits, ranks: Sequence[int]) -> None:
+        self._waits, self._ranks = waits, ranks
+
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+    @overload
+    def __getitem__(self, place: int) -> tuple[RankWaits]: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> EachRank: ...
+
+    def __getitem__(self, place: int | slice) -> tuple[RankWaits] | EachRank:
+        if isinstance(place, slice):
+            return EachRank(self._waits, self._ranks[place])
+        return (self._waits.of_rank(self._ranks[place]),)
+
+
+def waits_of(traces: TraceSet, clock: Clock | None = None) -> Waits:
+    """Return the waits of all ranks; the clock is the fitted one where that is needed."""
+    if clock is None:
+        needed = traces.clock == "host" and clock_fit(traces).is_needed
+        clock = "fitted" if needed else traces.clock
+    match = matching(traces)
+    return derived(
+        traces,
+        ("waits", clock),
+        lambda: _waits(traces, match, clock),
+        # The very same entries: others mean that kinds were told by other rules.
+        lambda known: known.match.collective is match.collective,
+    )
+
+
+def _waits(traces: TraceSet, match: Matching, clock: Clock) -> Waits:
+    number = {trace.rank: place for place, trace in enumerate(match.traces)}
+    complete = match.each((match.expected <= 0) | (match.sizes() >= match.expected))
+    return Waits(match, arrivals(traces, match, clock), clock, number, complete)
+
+
+def exposed_waits(
+    traces: TraceSet,
+    *,
+    clock: Clock | None = None,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return how long each rank waits in collectives for the last of their ranks.
+
+    A rank waits in a collective from its own arrival to that of the last rank, or to the end of
+    its own event where that is earlier; who is last is told before anything is selected, as in
+    `collectives`. The wait is *exposed* while no selected compute kernel of the rank runs, so it is
+    the part of ``exposed_communication_ns`` of `temporal_breakdown` in which no data could move
+    yet. Waits in collectives that run at once count once.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    clock : {"host", "fitted"}, optional
+        Whose times tell the last arrival. Default: those of the set, or the fitted ones where ends
+        of collectives disagree on the recorded clock by clearly more than on the fitted one.
+    selection : Selection, optional
+        The events to work on; all by default.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time; waits are clipped to it.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks. Others still count as those that came last.
+
+    Returns
+    -------
+    DataFrame
+        One row per selected rank, all int64:
+
+        - ``rank``
+        - ``collectives``: selected events of the rank that are matched with other ranks'
+        - ``wait_ns``: waiting in any of them; ``exposed_wait_ns``: and computing nothing
+        - ``exposed_communication_ns``: communicating at all and computing nothing
+
+        ``wait_ns`` and ``exposed_wait_ns`` are -1 where no communication of the rank, selected or
+        not, is matched: what it waits for is not known. ``.attrs["clock"]`` says whose times tell
+        the last arrival.
+
+    Raises
+    ------
+    TraceError
+        For an unknown clock, or a rank that is not there.
+
+    Notes
+    -----
+    HTA has no such analysis. ``exposed_wait_ns`` is what `step_times` has by step.
+
+    Examples
+    --------
+    >>> traces = hw.load("runs/job")  # doctest: +SKIP
+    >>> exposed_waits(traces, window=(0, 10_000_000))  # doctest: +SKIP
+    """
+    chosen = parts(traces, selection, window, ranks)
+    waits = waits_of(traces, clock)
+    found = list(over_ranks(chosen, _of_rank, each=waits.each(chosen.ranks)))
+    times = np.array(found, dtype=np.int64).reshape(-1, 4)
+    unknown = [
+        str(rank) for rank, wait in zip(chosen.ranks, times[:, 1].tolist(), strict=True) if wait < 0
+    ]
+    return result(
+        {
+            "rank": np.array(chosen.ranks, dtype=np.int64),
+            "collectives": times[:, 0],
+            "wait_ns": times[:, 1],
+            "exposed_wait_ns": times[:, 2],
+            "exposed_communication_ns": times[:, 3],
+        },
+        matched={**count_kinds(chosen, BUSY[:2]), "matched": int(times[:, 0].sum())},
+        note=_note(unknown, len(chosen)),
+        clock=waits.clock,
+    )
+
+
+def _note(unknown: list[str], ranks: int) -> str:
+    if not ranks:
+        return "no ranks are selected"
+    if not unknown:
+        return ""
+    where = "" if len(unknown) == ranks else f" of rank{'s' * (len(unknown) > 1)} "
+    listed = "" if len(unknown) == ranks else ", ".join(unknown)
+    return f"no communication{where}{listed} is matched with other ranks', so waits are not known"
+
+
+def waiting(part: Part, waits: RankWaits) -> tuple[npt.NDArray[np.intp], Ints, Ints]:
+    """Return the selected events in which a rank waits, and from when to when in the window."""
+    kept = part.has(waits.rows)
+    rows, begin, until = waits.rows[kept], waits.begin[kept], waits.until[kept]
+    if part.low is not None:
+        begin, until = np.maximum(begin, part.low), np.maximum(until, part.low)
+    if part.high is not None:
+        begin, until = np.minimum(begin, part.high), np.minimum(until, part.high)
+    return rows, begin, until
+
+
+def _of_rank(part: Part, waits: RankWaits) -> tuple[int, int, int, int]:
+    compute = part.covered("compute")
+    exposed = total(subtract(part.covered("communication"), compute))
+    if not len(waits.rows):
+        return 0, -1, -1, exposed
+    rows, begin, until = waiting(part, waits)
+    pieces: Intervals = union(begin, until)
+    return len(rows), total(pieces), total(subtract(pieces, compute)), exposed
+
+
 Floats = npt.NDArray[np.float64]
+
+#: What a rank does before it arrives.
+PARTS: tuple[str, ...] = ("compute", "waiting", "data_loading", "host")
+
+_DATA_LOADING = re.compile(r"data_?load|DataLoader|data_?iter|next_batch", re.IGNORECASE)
+_FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.py\(\d+\): )")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lateness:
+    """How late each entry of a `Matching` is, and what of it is the rank's own doing.
+
+    Attributes
+    ----------
+    late_ns : array of float
+        Arrival less the median of the others' arrivals.
+    own_share : array of float
+        How much of the lateness is not inherited from waiting in other groups, 0..1.
+    exposed_wait_ns : array of int
+        How much of the entry's wait its rank does not compute in.
+    excess_ns : dict of str to array of float
+        By what of `PARTS`: how much longer that took since the rank's previous collective of the
+        group than it took the others (median); NaN for a rank's first.
+    """
+
+    late_ns: Floats
+    own_share: Floats
+    exposed_wait_ns: Ints
+    excess_ns: dict[str, Floats]
+
+
+def lateness(match: Matching, times: Arrivals, step: Ints) -> Lateness:
+    """Compare each arrival, and the segment before it, with those of the collective's others.
+
+    Parameters
+    ----------
+    match : Matching
+    times : Arrivals
+    step : array of int
+        Of each entry; what a rank inherited stays with it to the end of the step.
+    """
+    late = times.arrival_ns - others_median(times.arrival_ns.astype(np.float64), match)
+    before = _before(match, times)
+    end = np.where(before >= 0, times.end_ns[before], _NEVER)
+    since = np.minimum(end, times.arrival_ns)
+    waited = _waited_elsewhere(match, times, before)
+    inherited = _inherited(match, times, step, late, waited)
+    share = np.clip(1.0 - inherited / np.maximum(late, 1.0), 0.0, 1.0)
+    spent, exposed = _spent(match, times, since)
+    spent["waiting"] = waited.astype(np.float64)
+    first = since == _NEVER
+    excess = {}
+    for part in PARTS:
+        values = spent[part]
+        apart = values - others_median(values, match)
+        apart[first] = np.nan
+        excess[part] = apart
+    return Lateness(late, np.where(late > 0, share, 1.0), exposed, excess)
+
+
+def others_median(values: Floats, match: Matching) -> Floats:
+    """Return for each entry the median of its collective's other entries."""
+    sizes = match.sizes()
+    rest()
+    order = np.lexsort((values, match.collective))
+    rest()
+    ordered = values[order]
+    count, first = match.each(sizes), match.each(match.starts)
+    place = np.empty(len(values), dtype=np.int64)
+    place[order] = np.arange(len(values)) - first
+    low, high = (count - 2) // 2, (count - 1) // 2
+    # Whoever stands before the middle moves it up by one when taken out.
+    low = low + (place <= low)
+    high = high + (place <= high)
+    found: Floats = (ordered[first + low] + ordered[first + high]) / 2
+    rest()
+    return found
+
+
+_NEVER = int(np.iinfo(np.int64).min) // 2
+
+
+def _before(match: Matching, times: Arrivals) -> Ints:
+    """Return the entry before each one in the same sequence of its rank; -1 for the first."""
+    order = np.lexsort((times.arrival_ns, match.lane, match.trace))
+    rest()
+    before = np.full(len(match), -1)
+    same = (match.trace[order][1:] == match.trace[order][:-1]) & (
+        match.lane[order][1:] == match.lane[order][:-1]
+    )
+    before[order[1:][same]] = order[:-1][same]
+    return before
+
+
+def _waited_elsewhere(match: Matching, times: Arrivals, before: Ints) -> Ints:
+    """Return how long each rank waited in other collectives since it came to the one before.
+
+    Not only since it left that one: who computes on meanwhile may wait for others there.
+    """
+    known = before >= 0
+    since = np.where(known, times.arrival_ns[before], _NEVER)
+    there = np.where(known, times.wait_ns[before], 0)
+    waited = np.zeros(len(match), dtype=np.int64)
+    for number in range(len(match.traces)):
+        mine = match.of_trace[number]
+        mine = mine[np.argsort(times.arrival_ns[mine], kind="stable")]
+        arrival = times.arrival_ns[mine]
+        total = np.concatenate(([0], np.cumsum(times.wait_ns[mine])))
+        own = np.arange(len(mine))
+        first = np.minimum(np.searchsorted(arrival, since[mine], side="left"), own)
+        waited[mine] = np.maximum(total[own] - total[first] - there[mine], 0)
+        rest()
+    return waited
+
+
+def _inherited(match: Matching, times: Arrivals, step: Ints, late: Floats, waited: Ints) -> Floats:
+    """Return how much of each lateness came of waiting in other groups.
+
+    Who computes on while a collective runs is as late to the next one, though it waited nowhere in
+    between. So what was inherited is carried on, as long as the rank is that late.
+    """
+    order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
+    rest()
+    more = np.maximum(waited - others_median(waited.astype(np.float64), match), 0.0)
+    added = np.rint(more[order]).astype(np.int64)
+    bound = np.rint(np.maximum(late[order], 0.0)).astype(np.int64)
+    keys = np.stack([match.trace[order], match.lane[order], step[order]])
+    opens = np.ones(len(order), dtype=bool)
+    opens[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
+    rest()
+    # carried[c] = min(bound[c], carried[c-1] + added[c]) is a running minimum once the sums are
+    # taken off; a step down at each new sequence lets it start afresh.
+    total = np.cumsum(added)
+    before = total - added
+    start = before[np.flatnonzero(opens)][np.cumsum(opens) - 1] if len(order) else before
+    gain = total - start
+    low = np.minimum(bound - gain, 0)
+    deep = int(-low.min(initial=0)) + 1
+    down = np.cumsum(opens) * deep
+    carried = np.minimum.accumulate(low - down) + down + gain
+    found = np.empty(len(order))
+    found[order] = carried
+    return found
+
+
+def _spent(match: Matching, times: Arrivals, since: Ints) -> tuple[dict[str, Floats], Ints]:
+    """Return what each rank did before it arrived, and how long it then waited and did nothing."""
+    spent = {part: np.zeros(len(match)) for part in ("compute", "data_loading", "host")}
+    exposed = times.wait_ns
+    each = []
+    for mine, shift in zip(match.of_trace, times.shifts_ns.tolist(), strict=True):
+        arrival = times.arrival_ns[mine] - shift
+        start = np.where(since[mine] == _NEVER, arrival, since[mine] - shift)
+        each.append((start, arrival, times.last_ns[mine] - shift))
+    found = over_ranks(match.traces, _spent_by_rank, each=each, executor=match.executor)
+    for mine, (before, computed) in zip(match.of_trace, found, strict=True):
+        for part, values in before.items():
+            spent[part][mine] = values
+        exposed[mine] -= computed
+    return spent, exposed
+
+
+def _spent_by_rank(
+    trace: Trace, start: Ints, arrival: Ints, last: Ints
+) -> tuple[dict[str, Ints], Ints]:
+    """Return how long a rank did what before it arrived, and computed from then to the last."""
+    loading, idle = _idle(trace)
+    before = {"compute": computed_between(trace, start, arrival)}
+    for part, covered in (("data_loading", loading), ("host", idle)):
+        before[part] = covered(arrival) - covered(start)
+    return before, computed_between(trace, arrival, last)
+
+
+@lru_cache(maxsize=1 << 14)
+def loads_data(name: str) -> bool:
+    """Whether an event of the host loads data, by its name without folders of Python files."""
+    return _DATA_LOADING.search(_FOLDERS.sub("", name)) is not None
+
+
+@derived_by_rules("idle_by_host")
+def _idle(trace: Trace) -> tuple[Covered, Covered]:
+    """Return when the device is idle while the host loads data, and when else it is."""
+    table = trace.table
+    end = table.start_ns + table.dur_ns
+    busy_kinds = [KINDS.index(kind) for kind in ("compute", "communication", "memory")]
+    busy = np.isin(table.kind, busy_kinds) & (table.stream >= 0)
+    whole = Intervals.none()
+    if len(table):
+        whole = union(table.start_ns[:1], end.max(keepdims=True))
+    idle = subtract(whole, union(table.start_ns[busy], end[busy]))
+    codes = [k for k, name in enumerate(table.names.values) if loads_data(name)]
+    loads = np.isin(table.name, np.array(codes, dtype=np.int32)) & (table.stream < 0)
+    loading = intersect(idle, union(table.start_ns[loads], end[loads]))
+    return Covered(*loading), Covered(*subtract(idle, loading))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ImposedWaits:
+    """The matched collectives that count, and who is charged with each.
+
+    `last` are the entries of ranks that came last; where several came at once, of the lowest.
+    """
+
+    match: Matching
+    times: Arrivals
+    late: Lateness
+    clock: Clock
+    matched: dict[str, int]
+    kept: Ints  # entries of the collectives that count
+    step: Ints  # of each entry
+    stated_steps: bool
+    last: Ints
+    alone: npt.NDArray[np.bool_]  # of each of `last`: whether no other came at once
+    imposed_ns: Ints  # of each of `last`: what the others wait
+    raw_ns: Ints  # ... and compute nothing in
+    lost_ns: Ints  # ... of which the rank did not inherit the cause
+
+
+def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> ImposedWaits:
+    """Return who comes last to collectives, and what that costs the others.
+
+    Without a `clock` it is that of the set, or the fitted one where the recorded one is skewed.
+    """
+    match = matching(traces)
+    name = clock if clock is not None else "fitted" if _is_skewed(traces) else traces.clock
+    times, step, stated, late = _of_all(traces, match, name)
+    # Collectives count whole: whom a rank keeps waiting does not depend on who is shown.
+    everyone = Selection(
+        chosen.start_ns, chosen.end_ns, None, chosen.tracks, chosen.query, chosen.ids, traces
+    )
+    selected, matched = counted(match, everyone)
+    if len(match):
+        selected = match.each(np.logical_or.reduceat(selected, match.starts))
+        imposed = match.each(np.add.reduceat(times.wait_ns, match.starts))
+        raw = match.each(np.add.reduceat(late.exposed_wait_ns, match.starts))
+        entries = np.where(times.wait_ns == 0, np.arange(len(match)), len(match))
+        last = np.minimum.reduceat(entries, match.starts)
+        last = last[selected[last]]
+    else:
+        imposed = raw = last = np.zeros(0, dtype=np.int64)
+    lost = np.rint(raw[last] * late.own_share[last]).astype(np.int64)
+    return ImposedWaits(
+        match, times, late, name, matched, np.flatnonzero(selected), step, stated, last,
+        times.is_last[last], imposed[last], raw[last], lost,
+    )  # fmt: skip
+
+
+def _of_all(
+    traces: TraceSet, match: Matching, clock: Clock
+) -> tuple[Arrivals, Ints, bool, Lateness]:
+    """Return what does not depend on the selection; it is kept with the set."""
+
+    def derive() -> tuple[Ints, tuple[Arrivals, Ints, bool, Lateness]]:
+        times = arrivals(traces, match, clock)
+        step, stated = _steps(match, times)
+        return match.collective, (times, step, stated, lateness(match, times, step))
+
+    # The very same entries: others mean that kinds were told by other rules.
+    _, found = derived(
+        traces, ("lateness", clock), derive, lambda known: known[0] is match.collective
+    )
+    return found
+
+
+def _is_skewed(traces: TraceSet) -> bool:
+    return traces.clock == "host" and clock_fit(traces).is_needed
+
+
+def median_arrival(match: Matching, times: Arrivals) -> Floats:
+    """Return for each entry the median arrival of its collective."""
+    rest()
+    order = np.lexsort((times.arrival_ns, match.collective))
+    rest()
+    ordered = times.arrival_ns[order]
+    sizes = match.sizes()
+    low, high = match.starts + (sizes - 1) // 2, match.starts + sizes // 2
+    return match.each((ordered[low] + ordered[high]) / 2)
+
+
+def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:
+    """Return each entry's step, the same for all of a collective, and whether files state it."""
+    if not len(match):
+        return np.empty(0, dtype=np.int64), True
+    step = np.maximum.reduceat(steps_of(match), match.starts)
+    if (step >= 0).any():
+        return match.each(step), True
+    content = [
+        match.events[t].content[match.events[t].content_code[p]]
+        for t, p in zip(
+            match.trace[match.starts].tolist(), match.place[match.starts].tolist(), strict=True
+        )
+    ]
+    kinds = Counter(zip(match.lane[match.starts].tolist(), content, strict=True))
+    stretches = min(kinds.values())
+    first = np.minimum.reduceat(times.arrival_ns, match.starts)
+    place = np.empty(len(first), dtype=np.int64)
+    place[np.argsort(first, kind="stable")] = np.arange(len(first))
+    return match.each(place * stretches // len(first)), False
+
+
+def companions(match: Matching, count: int) -> Ints:
+    """Return with how many others each rank shares collectives."""
+    pairs = np.unique(match.lane * count + match.trace)
+    begins = np.flatnonzero(np.diff(pairs // count, prepend=-1))
+    distinct = {members.tobytes() for members in np.split(pairs % count, begins[1:])}
+    beside = np.zeros((count, count), dtype=bool)
+    for text in distinct:
+        members = np.frombuffer(text, dtype=np.int64)
+        beside[np.ix_(members, members)] = True
+    others: Ints = np.maximum(beside.sum(axis=1) - 1, 0)
+    return others
+
+
+def step_time(work: ImposedWaits, numbers: Ints, column: Ints) -> float:
+    """Return how long a step takes, from one step's last collective to the next one's."""
+    last_end = np.full(len(numbers), np.iinfo(np.int64).min)
+    np.maximum.at(last_end, column, work.times.end_ns)
+    known = numbers >= 0
+    apart = np.diff(last_end[known]) / np.maximum(np.diff(numbers[known]), 1)
+    if len(apart) and np.median(apart) > 0:
+        return float(np.median(apart))
+    starts = [
+        trace.start_ns - trace.shift_ns + shift
+        for trace, shift in zip(work.match.traces, work.times.shifts_ns.tolist(), strict=True)
+        if len(trace)
+    ]
+    return float(max(int(last_end.max(initial=0)) - min(starts, default=0), 1))
+
+
+def step_shares(work: ImposedWaits, count: int) -> tuple[Floats, Floats]:
+    """Return what each rank costs the others, by (step, rank), as a share of their time.
+
+    The second array also counts what it inherited. NaN stands for steps that the file of the rank
+    holds only in part.
+    """
+    match = work.match
+    numbers, column = np.unique(work.step, return_inverse=True)
+    rest()
+    lost, raw, taken = np.zeros((3, len(numbers), count))
+    np.add.at(taken, (column, match.trace), 1)
+    rest()
+    at_last = (column[work.last], match.trace[work.last])
+    np.add.at(lost, at_last, work.lost_ns)
+    np.add.at(raw, at_last, work.raw_ns)
+    step_ns = step_time(work, numbers, column)
+    scale = step_ns * np.maximum(companions(match, count), 1)
+    chosen = np.zeros(len(numbers), dtype=bool)
+    chosen[np.unique(column[work.kept])] = True
+    stated = numbers >= 0
+    usual = np.median(taken[stated], axis=0) if stated.any() else np.zeros(count)
+    partial = ~(chosen & stated)[:, None] | (taken * 2 < usual) | (taken == 0)
+    return np.where(partial, np.nan, lost / scale), np.where(partial, np.nan, raw / scale)
+
+
+def mean_share(shares: Floats) -> Floats:
+    """Return the mean of each column, without what is not known."""
+    known = ~np.isnan(shares)
+    counts = known.sum(axis=0)
+    sums = np.where(known, shares, 0.0).sum(axis=0)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
 
 # Healthy ranks differ by a few percent; these tell more than that from noise.
 _COSTLY = 0.05  # of the others' time, on average over many steps
@@ -185,7 +759,7 @@ def stragglers(
     return result(
         {name: values[shown] for name, values in columns.items()},
         matched=work.matched,
-        note=_note(work, count),
+        note=_straggler_note(work, count),
         clock=work.clock,
     )
 
@@ -245,7 +819,7 @@ def stragglers_by_step(
             "lost_share": share[step, rank],
         },
         matched=work.matched,
-        note=_note(work, count),
+        note=_straggler_note(work, count),
         clock=work.clock,
         steps="ProfilerStep" if work.stated_steps else "stretches",
     )
@@ -445,7 +1019,7 @@ def _kernels(trace: Trace) -> tuple[float, float, bool]:
     return number / span, mean, bool(on_device.any())
 
 
-def _note(work: ImposedWaits, count: int) -> str:
+def _straggler_note(work: ImposedWaits, count: int) -> str:
     if count < 2:
         return "one rank keeps no other waiting: load several"
     if not len(work.match):

@@ -9,18 +9,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.text import count
-
 from hta_widgets.charts.bokeh_modules import models
-from hta_widgets.charts.canvas import add_tooltip
-from hta_widgets.charts.canvas import mixed
-from hta_widgets.charts.canvas import new_figure
-from hta_widgets.charts.canvas import plain_axis
-from hta_widgets.charts.fitting import drawn
-from hta_widgets.charts.fitting import keep_fitting
-from hta_widgets.charts.rows import Tooltip
+from hta_widgets.charts.figure import (
+    add_tooltip,
+    drawn,
+    keep_fitting,
+    mixed,
+    new_figure,
+    plain_axis,
+)
+from hta_widgets.charts.marks import Tooltip
 from hta_widgets.charts.rows import brush
 from hta_widgets.charts.theme import Theme
+from hta_widgets.text import count
 
 __all__ = ["MOST_POINTS", "Lane", "Steps", "lanes_figure", "step_lanes", "steps_of", "time_axis"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from hta_widgets.charts.bokeh_modules import models
-from hta_widgets.charts.canvas import mixed
+from hta_widgets.charts.figure import mixed
 from hta_widgets.charts.theme import Theme
 
 __all__ = [

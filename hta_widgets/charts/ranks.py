@@ -1,31 +1,803 @@
-"""How ranks communicate: by process group and by stream."""
+"""Charts of ranks and groups."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.text import count
-from hta_widgets.text import duration
-from hta_widgets.text import share
-from hta_widgets.text import size
+from hta_widgets.charts.bokeh_modules import models
+from hta_widgets.charts.data import KIND_ORDER, draws, listed, placed, ramp, require
+from hta_widgets.charts.figure import (
+    add_tooltip,
+    blank,
+    drawn,
+    keep_fitting,
+    mixed,
+    new_figure,
+    plain_axis,
+    sentences,
+    unmatched,
+)
+from hta_widgets.charts.lanes import time_axis
+from hta_widgets.charts.marks import Bars, Column, Tooltip, Whiskers
+from hta_widgets.charts.rows import (
+    NAMED_ROWS,
+    add_boxes,
+    add_rules,
+    add_words,
+    brush,
+    extremes,
+    is_sheet,
+    new_sheet,
+    nice_ticks,
+    rows_chart,
+    time_ticks,
+)
+from hta_widgets.charts.theme import FONT, Theme, theme_of
+from hta_widgets.text import UNKNOWN, count, duration, plural, share, size
 
-from hta_widgets.charts.canvas import blank
-from hta_widgets.charts.canvas import sentences
-from hta_widgets.charts.canvas import unmatched
-from hta_widgets.charts.frames import draws
-from hta_widgets.charts.frames import require
-from hta_widgets.charts.rows import Bars
-from hta_widgets.charts.rows import Column
-from hta_widgets.charts.rows import Tooltip
-from hta_widgets.charts.rows import Whiskers
-from hta_widgets.charts.rows import rows_chart
-from hta_widgets.charts.rows import time_ticks
-from hta_widgets.charts.theme import Theme
-from hta_widgets.charts.theme import theme_of
+_MOST_COLUMNS = 8
+#: Which colours follow each other: neighbours must not look alike.
+_APART = (0, 5, 4, 3, 1, 6)
+#: With a row a group, those in which ranks spend most.
+_MOST_ROWS = 40
 
-__all__ = ["communication_by_group", "communication_by_stream"]
+
+@draws("parallel_groups")
+def parallel_groups(
+    frame: pd.DataFrame,
+    *,
+    width: int | None = None,
+    theme: str | Theme = "light",
+    title: str = "Which ranks form which groups",
+) -> Any:
+    """Draw which group of each kind a rank is in, and what it spends there.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Of `hta_widgets.analysis.parallel_groups`.
+    width : int, optional
+        In CSS pixels; by default what the page gives.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        A row a rank and a column a kind, two where a rank is in two groups of it. Cells of one
+        colour are one group; in them stand the group's number, from 0 in the order of ranks, and
+        the rank's position. A question mark is on guessed kinds. At the right, what a rank spends
+        in each. Its source has the frame's rows. With more than 64 ranks a row is a group and
+        ranks go from left to right; above 40 groups the less used ones of a kind share a row.
+
+    Examples
+    --------
+    >>> charts.parallel_groups(analysis.parallel_groups(traces))  # doctest: +SKIP
+    """
+    colors = theme_of(theme)
+    if frame.empty:
+        return blank(frame, title, colors, width)
+    require(frame, "parallel_groups", "group", "rank", "ranks", "position", "size", "kind")
+    require(frame, "parallel_groups", "guessed", "time_ns", "bytes")
+    data = placed(frame)
+    # That nothing is known is no guess.
+    data["guessed"] = data["guessed"].to_numpy(bool) & (data["kind"] != "unknown").to_numpy()
+    data["fill"], data["line"] = _tints(data["number"], colors)
+    data["name"] = [
+        "all ranks" if kind == "all" else f"{kind} group {number}"
+        for kind, number in zip(data["kind"], data["number"], strict=True)
+    ]
+    data["position_text"] = [
+        "–" if at < 0 else f"{at} of {of}" if of > 0 else str(at)
+        for at, of in zip(data["position"], data["size"], strict=True)
+    ]
+    data["time_text"] = [duration(each) for each in data["time_ns"]]
+    data["bytes_text"] = [_size(each) for each in data["bytes"]]
+    data["members"] = [each or "–" for each in data["ranks"].astype(str)]
+    data["purpose"] = [
+        f"{kind}, guessed" if guess else kind
+        for kind, guess in zip(data["kind"], data["guessed"], strict=True)
+    ]
+    said = sentences(
+        _finding(data),
+        "? is a guess from what the group runs and which ranks it has"
+        if data["guessed"].any()
+        else "",
+        unmatched(frame),
+    )
+    draw = _of_groups if data["rank"].nunique() > NAMED_ROWS else _of_ranks
+    return draw(data, said, colors, width, title)
+
+
+def _of_ranks(data: pd.DataFrame, said: str, colors: Theme, width: int | None, title: str) -> Any:
+    ranks = np.unique(data["rank"])
+    spent = data.groupby("column")["time_ns"].sum().sort_values(ascending=False, kind="stable")
+    # What most is spent in has its numbers even where there is little room.
+    kept = sorted(spent.index[:_MOST_COLUMNS])
+    more = len(spent) - len(kept)
+    cells = data[data["column"].isin(kept)].reset_index(drop=True)
+    cells["row"] = np.searchsorted(ranks, cells["rank"])
+    cells["x"] = np.searchsorted(kept, cells["column"])
+    cells["left"], cells["right"] = cells["x"] + 0.03, cells["x"] + 0.97
+    cells["text"] = [
+        f"{number}{f' · {at}' if at >= 0 else ''}{' ?' if guess else ''}"
+        for number, at, guess in zip(
+            cells["number"], cells["position"], cells["guessed"], strict=True
+        )
+    ]
+    heads = _heads(cells, kept)
+    columns = []
+    for column, head in zip(kept, heads, strict=True):
+        mine = cells[cells["column"] == column].set_index("rank")
+        texts = [
+            f"{mine['time_text'][rank]} · {mine['bytes_text'][rank]}" if rank in mine.index else ""
+            for rank in ranks
+        ]
+        place = spent.index.tolist().index(column)
+        columns.append(Column(head, texts, 380 + 140 * place))
+    return rows_chart(
+        cells,
+        [f"rank {rank}" for rank in ranks],
+        [Bars("left", "right", "@fill", line="@line", text="text", text_color=colors.ink)],
+        x_end=float(len(kept)),
+        title=title,
+        subtitle=sentences(
+            "in a cell the group's number and the rank's position in it; times are of a rank and"
+            " include waits",
+            f"{plural(more, 'column')} of the least used left out" if more else "",
+            said,
+        ),
+        theme=colors,
+        width=width,
+        head=" ",
+        ticks=[(at + 0.5, head) for at, head in enumerate(heads)],
+        columns=columns,
+        tooltip=_tooltip("rank @{rank} · @{name}"),
+    )
+
+
+def _of_groups(data: pd.DataFrame, said: str, colors: Theme, width: int | None, title: str) -> Any:
+    ranks = np.unique(data["rank"])
+    places = np.searchsorted(ranks, data["rank"])
+    data = data.assign(left=places, right=places + 1)
+    groups = data.groupby("code", sort=True).agg(
+        column=("column", "first"),
+        number=("number", "first"),
+        name=("name", "first"),
+        guessed=("guessed", "first"),
+        size=("rank", "size"),
+        time_ns=("time_ns", "mean"),
+    )
+    groups["bytes"] = data[data["bytes"] >= 0].groupby("code")["bytes"].mean()
+    groups["is_shown"] = _shown(groups)
+    groups = groups.sort_values(["column", "is_shown", "number"], ascending=[True, False, True])
+    rows: list[dict[str, Any]] = []
+    row_of: dict[int, int] = {}
+    for column, own in groups.groupby("column", sort=True):
+        shown, left = own[own["is_shown"]], own[~own["is_shown"]]
+        for code, one in zip(shown.index.tolist(), shown.to_dict("records"), strict=True):
+            row_of[code] = len(rows)
+            mark = " ?" if one["guessed"] else ""
+            rows.append(
+                {**{str(key): each for key, each in one.items()}, "name": f"{one['name']}{mark}"}
+            )
+        if len(left):
+            row_of |= dict.fromkeys(left.index.tolist(), len(rows))
+            mark = " ?" if left["guessed"].any() else ""
+            kind = str(data.loc[data["column"] == column, "kind"].iloc[0])
+            rows.append(
+                {
+                    "name": f"{kind}: {count(len(left))} more{mark}",
+                    "size": left["size"].max(),
+                    "time_ns": left["time_ns"].mean(),
+                    "bytes": left["bytes"].mean(),
+                }
+            )
+    data["row"] = data["code"].map(row_of)
+    cells = _runs(data)
+    cells["alone"] = np.where(cells["code"].map(groups["is_shown"]), "yes", "no")
+    return rows_chart(
+        cells,
+        [str(one["name"]) for one in rows],
+        [
+            # One rank is hardly a pixel: no tints, and outlines where they cover no neighbour.
+            Bars("left", "right", "@line", only=("alone", "no")),
+            Bars("left", "right", "@line", line="@line", only=("alone", "yes")),
+        ],
+        x_end=float(len(ranks)),
+        title=title,
+        subtitle=sentences(
+            f"a row is a group, {count(len(ranks))} ranks go from left to right; times and bytes"
+            " are means of a group's ranks, waits included",
+            f"those of {count(len(groups))} groups in which most is spent have a row"
+            if len(rows) < len(groups)
+            else "",
+            said,
+        ),
+        theme=colors,
+        width=width,
+        head=" ",
+        ticks=[(at, f"rank {ranks[int(at)]}") for at in nice_ticks(len(ranks) - 1, 4)],
+        background=True,
+        columns=[
+            Column("time", [duration(one["time_ns"]) for one in rows]),
+            Column("bytes", [_size(one["bytes"]) for one in rows], 480),
+            Column("ranks", [count(one["size"]) for one in rows], 640),
+        ],
+        tooltip=_tooltip("@{run} · @{name}"),
+    )
+
+
+def _tooltip(heading: str) -> Tooltip:
+    return Tooltip(
+        heading,
+        [
+            ("group", "@{group}"),
+            ("for", "@{purpose}"),
+            ("its ranks", "@{members}"),
+            ("position", "@{position_text}"),
+            ("runs there", "@{time_text}"),
+            ("messages", "@{bytes_text}"),
+        ],
+    )
+
+
+def _heads(cells: pd.DataFrame, kept: Sequence[int]) -> list[str]:
+    """Return the columns' kinds; numbered where there are several of one."""
+    first = cells.drop_duplicates("column").set_index("column")
+    guessed = cells.groupby("column")["guessed"].any()
+    met: dict[str, int] = {}
+    heads = []
+    for column in kept:
+        kind = str(first["kind"][column])
+        met[kind] = met.get(kind, 0) + 1
+        number = f" {met[kind]}" if met[kind] > 1 else ""
+        heads.append(f"{kind}{number}{' ?' if guessed[column] else ''}")
+    return heads
+
+
+def _tints(numbers: pd.Series, colors: Theme) -> tuple[list[str], list[str]]:
+    lines = [colors.category[_APART[number % len(_APART)]] for number in numbers]
+    part = 0.3 if colors.name == "light" else 0.45
+    tint = {line: mixed(line, colors.bg, part) for line in set(lines)}
+    return [tint[line] for line in lines], lines
+
+
+def _shown(groups: pd.DataFrame) -> pd.Series:
+    """Return which groups have a row: the same number of each column, those with most time."""
+    columns = groups["column"].nunique()
+    if len(groups) <= _MOST_ROWS:
+        return pd.Series(True, index=groups.index)
+    most = max(1, _MOST_ROWS // columns - 1)
+    order = groups.sort_values("time_ns", ascending=False, kind="stable")
+    place = order.groupby("column").cumcount().reindex(groups.index)
+    alone = groups.groupby("column")["time_ns"].transform("size") <= most + 1
+    return (place < most) | alone
+
+
+def _runs(data: pd.DataFrame) -> pd.DataFrame:
+    """Return adjacent ranks of a group as one bar, with their times and bytes as means."""
+    data = data.sort_values(["row", "left"], kind="stable").reset_index(drop=True)
+    code, left = data["code"].to_numpy(), data["left"].to_numpy()
+    begins = np.append(True, (np.diff(code) != 0) | (np.diff(left) != 1))
+    run = np.cumsum(begins) - 1
+    found = data[begins].reset_index(drop=True)
+    grouped = data.groupby(run)
+    found["right"] = grouped["right"].max().to_numpy()
+    sizes = grouped.size().to_numpy()
+    last = grouped["rank"].max().to_numpy()
+    found["run"] = [
+        f"rank {first}" if many == 1 else f"ranks {first}–{end}"
+        for first, end, many in zip(found["rank"], last, sizes, strict=True)
+    ]
+    found["position_text"] = [
+        text if many == 1 else f"from {text}"
+        for text, many in zip(found["position_text"], sizes, strict=True)
+    ]
+    found["time_text"] = [duration(each) for each in grouped["time_ns"].mean()]
+    found["bytes_text"] = [_size(each) for each in grouped["bytes"].mean()]
+    return found
+
+
+def _size(number: float) -> str:
+    return UNKNOWN if not number >= 0 else size(number)
+
+
+def _finding(data: pd.DataFrame) -> str:
+    groups = data.drop_duplicates("code")
+    told = []
+    for kind in dict.fromkeys([*KIND_ORDER, *groups["kind"]]):
+        own = groups[groups["kind"] == kind]
+        if own.empty:
+            continue
+        sizes = sorted({int(each) for each in own["size"] if each > 0})
+        of = f" of {sizes[0]}" if len(sizes) == 1 else ""
+        of = f" of {sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else of
+        if kind == "all":
+            told.append(f"{'one' if len(own) == 1 else count(len(own))} of all ranks")
+        else:
+            told.append(plural(len(own), f"{kind} group") + of)
+    return f"{plural(len(groups), 'group')}: {', '.join(told)}"
+
+
+_MOST_CLUSTERS = 60
+#: Longer lists of ranks would be cut where there is little room.
+_LETTERS = 18
+
+# What differs is cut to the room that there is; the tooltip has it whole.
+_CUT = r"""
+if (!fig.inner_width) return;
+const pen = document.createElement("canvas").getContext("2d");
+pen.font = "11px " + family;
+const fitting = (text) => {
+  let end = text.length;
+  const shown = () => (end < text.length ? text.slice(0, end) + "…" : text);
+  while (end > 1 && pen.measureText(shown()).width > fig.inner_width - 12) end -= 1;
+  return shown();
+};
+const text = Array.from(source.data.full, fitting);
+if (text.some((each, k) => each !== source.data.text[k])) source.data = { ...source.data, text };
+"""
+
+
+@draws("rank_clusters")
+def rank_clusters(
+    frame: pd.DataFrame,
+    *,
+    width: int | None = None,
+    theme: str | Theme = "light",
+    title: str = "Which ranks behave alike",
+) -> Any:
+    """Draw one row a cluster of ranks: how their steps pass, and what sets outliers apart.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Of `hta_widgets.analysis.rank_clusters`.
+    width : int, optional
+        In CSS pixels; by default what the page gives.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        Outliers on top, then the largest first. Bars are means of a cluster's ranks, per step;
+        below them stands what differs from the most typical ranks. Its source has a row a
+        cluster with the frame's columns.
+
+    Examples
+    --------
+    >>> charts.rank_clusters(analysis.rank_clusters(traces))  # doctest: +SKIP
+    """
+    colors = theme_of(theme)
+    if frame.empty:
+        return blank(frame, title, colors, width)
+    require(frame, "rank_clusters", "rank", "cluster", "representative", "is_outlier", "why")
+    require(frame, "rank_clusters", "step_ns", "compute_ns", "idle_ns")
+    require(frame, "rank_clusters", "exposed_communication_ns", "exposed_wait_ns")
+    data = _clusters(frame)
+    shown, said = len(data), ""
+    while len(data) > 1 and _height(data[:shown]) > _MOST_CLUSTERS:
+        shown -= 1
+    if shown < len(data):
+        said = f"the first {count(shown)} of {count(len(data))} clusters"
+        data = data[:shown]
+    texts: dict[str, list[Any]] = {"row": [], "full": []}
+    names: list[str] = []
+    grounds = []
+    rows = []
+    for cluster in data.to_dict("records"):
+        first = len(names)
+        rows.append(first)
+        reasons = [each for each in str(cluster["why"]).split("; ") if each]
+        names += [str(cluster["name"]), *[""] * len(reasons)]
+        texts["row"] += range(first + 1, first + 1 + len(reasons))
+        texts["full"] += [drawn(each) for each in reasons]
+        if cluster["is_outlier"]:
+            grounds.append((first - 0.5, first + len(reasons) + 0.5))
+    data = data.assign(row=rows)
+    parts = _parts(data, colors)
+    longest = float(data["step_ns"].max()) or 1.0
+    end = max(longest, float(data[parts[-1].right].max())) * 1.02
+    by_row = dict(zip(rows, data.to_dict("records"), strict=True))
+
+    def column(word: Any) -> list[str]:
+        return [word(by_row[row]) if row in by_row else "" for row in range(len(names))]
+
+    figure = rows_chart(
+        data,
+        names,
+        parts,
+        x_end=end,
+        title=title,
+        subtitle=sentences(
+            "how a step passes on the device, mean of the cluster's ranks",
+            _cluster_finding(frame, data),
+            said,
+            f"alike: within {share(float(frame.attrs['tolerance']))} of a step"
+            if "tolerance" in frame.attrs
+            else "",
+            str(frame.attrs.get("note", "")),
+        ),
+        theme=colors,
+        width=width,
+        head=" ",
+        ticks=time_ticks(end),
+        columns=[
+            Column("ranks", column(lambda each: count(each["ranks"]))),
+            Column("step", column(lambda each: duration(each["step_ns"])), 420),
+            Column("stands for them", column(lambda each: f"rank {each['representative']}"), 620),
+        ],
+        tooltip=Tooltip(
+            "@{members}",
+            [
+                ("ranks", "@{ranks}"),
+                ("stands for them", "rank @{representative}"),
+                ("against the typical ranks", "@{why}"),
+                *((mark.name, f"@{{{mark.right}_text}}") for mark in parts),
+                ("step", "@{step_ns_text}"),
+            ],
+        ),
+    )
+    _ground(figure, grounds, colors)
+    _reasons(figure, texts, width, colors)
+    return figure
+
+
+def _height(data: pd.DataFrame) -> int:
+    return int(sum(1 + (text.count("; ") + 1 if text else 0) for text in data["why"]))
+
+
+def _clusters(frame: pd.DataFrame) -> pd.DataFrame:
+    times = [
+        name
+        for name in (
+            "step_ns",
+            "own_ns",
+            "compute_ns",
+            "idle_ns",
+            "exposed_communication_ns",
+            "exposed_wait_ns",
+            "lost_share",
+        )
+        if name in frame
+    ]
+    groups = frame.groupby("cluster", sort=True)
+    data = groups[times].mean()
+    data["representative"] = groups["representative"].first()
+    data["is_outlier"] = groups["is_outlier"].any()
+    data["ranks"] = groups.size()
+    standing = frame[frame["rank"] == frame["representative"]].set_index("cluster")["why"]
+    data["why"] = standing.reindex(data.index).fillna("").astype(str)
+    data["members"] = [listed(ranks.tolist(), 12) for _, ranks in groups["rank"]]
+    data["name"] = [
+        _name(ranks.tolist(), standing_for)
+        for (_, ranks), standing_for in zip(groups["rank"], data["representative"], strict=True)
+    ]
+    data = data.reset_index()
+    return data.sort_values(
+        ["is_outlier", "ranks", "cluster"], ascending=[False, False, True], kind="stable"
+    ).reset_index(drop=True)
+
+
+def _name(ranks: list[int], standing_for: int) -> str:
+    whole = listed(ranks, len(ranks))
+    return whole if len(whole) <= _LETTERS else f"{count(len(ranks))} like rank {standing_for}"
+
+
+def _parts(data: pd.DataFrame, colors: Theme) -> list[Bars]:
+    """Add where the parts of a step begin and end to the data; gives the bars."""
+    transfer = (data["exposed_communication_ns"] - data["exposed_wait_ns"]).clip(lower=0)
+    known = data["compute_ns"] + transfer + data["exposed_wait_ns"] + data["idle_ns"]
+    left = np.zeros(len(data))
+    marks = []
+    pieces: list[tuple[str, pd.Series, str, dict[str, Any]]] = [
+        ("compute", data["compute_ns"], colors.kind["compute"], {}),
+        ("transfer", transfer, colors.kind["communication"], {}),
+        (
+            "waits",
+            data["exposed_wait_ns"],
+            colors.wait_fill,
+            {"line": colors.wait_line, "hatch": "/", "hatch_color": colors.wait_line},
+        ),
+        ("idle", data["idle_ns"], colors.idle, {}),
+        (
+            "rest of the step",
+            (data["step_ns"] - known).clip(lower=0),
+            mixed(colors.lane, colors.bg, 0.6),
+            {},
+        ),
+    ]
+    for name, values, fill, style in pieces:
+        sizes = values.to_numpy(float)
+        if name != "compute" and not (sizes > 0).any():
+            continue
+        data[f"{name} from"], data[name] = left, left + sizes
+        data[f"{name}_text"] = [duration(each) for each in sizes]
+        # Bars of no length would show their outline.
+        data[f"{name} from"] = data[f"{name} from"].where(sizes > 0)
+        marks.append(Bars(f"{name} from", name, fill, name, **style))
+        left = left + sizes
+    data["step_ns_text"] = [duration(each) for each in data["step_ns"]]
+    return marks
+
+
+def _cluster_finding(frame: pd.DataFrame, data: pd.DataFrame) -> str:
+    outliers = frame.loc[frame["is_outlier"].to_numpy(bool), "rank"].tolist()
+    clusters = int(frame["cluster"].nunique())
+    all_of = f"{plural(len(frame), 'rank')} in {plural(clusters, 'cluster')}"
+    if not outliers:
+        return f"{all_of}, no outliers"
+    if len(outliers) == 1:
+        return f"{all_of}, {listed(outliers)} is an outlier: {data['why'].iloc[0]}"
+    return f"{all_of}, {count(len(outliers))} of them are outliers: {listed(outliers)}"
+
+
+def _ground(figure: Any, grounds: list[tuple[float, float]], colors: Theme) -> None:
+    for low, high in grounds:
+        figure.add_layout(
+            models.BoxAnnotation(
+                top=low,
+                bottom=high,
+                fill_color=colors.lane,
+                fill_alpha=1,
+                line_color=None,
+                level="underlay",
+            )
+        )
+
+
+def _reasons(figure: Any, texts: dict[str, list[Any]], width: int | None, colors: Theme) -> None:
+    if not texts["full"]:
+        return
+    letters = int(((width or 720) * 0.6) / 6.4)
+    cut = [each if len(each) <= letters else f"{each[: letters - 1]}…" for each in texts["full"]]
+    source = models.ColumnDataSource({**texts, "text": cut})
+    figure.text(
+        x=0,
+        y="row",
+        text="text",
+        source=source,
+        x_offset=4,
+        text_color=colors.ink,
+        text_baseline="middle",
+        text_font={"value": FONT},
+        text_font_size="11px",
+    )
+    figure.js_on_change(
+        "inner_width",
+        models.CustomJS(args={"fig": figure, "source": source, "family": FONT}, code=_CUT),
+    )
+
+
+Floats = npt.NDArray[np.float64]
+
+#: By metric: what it is called, what misleads, and its ramp.
+_METRICS = {
+    "busy": ("GPU busy", "busy includes waiting, so a slow rank looks least busy", "busy"),
+    "compute": ("compute", "", "busy"),
+    "communication": ("communication", "waiting included", "waiting"),
+    "exposed_communication": ("exposed communication", "that no compute hides", "waiting"),
+    "waiting": (
+        "waiting on the stream",
+        "a rank that never waits comes last",
+        "waiting",
+    ),
+    "idle": ("idle", "between a rank's first work and its last", "busy"),
+}
+_STRIP = 26
+_SHADES = 128
+
+
+@draws("rank_time_heatmap")
+def rank_time_heatmap(
+    frame: pd.DataFrame,
+    *,
+    width: int | None = None,
+    theme: str | Theme = "light",
+    title: str = "",
+) -> Any:
+    """Draw what each rank's device does over time.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Of `hta_widgets.analysis.rank_time_heatmap`.
+    width : int, optional
+        In CSS pixels; by default what the page gives.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        A row a rank and a cell a bin, above them the mean of ranks, at the right each rank's
+        total. The picture's source has columns ``share`` and ``value_ns``, each one array of ranks
+        and bins; another has a row a rank, with ``rank`` and ``total_ns``.
+
+    Examples
+    --------
+    >>> frame = analysis.rank_time_heatmap(traces, metric="waiting")  # doctest: +SKIP
+    >>> charts.rank_time_heatmap(frame)  # doctest: +SKIP
+    """
+    colors = theme_of(theme)
+    if len(frame):
+        require(frame, "rank_time_heatmap", "rank", "bin", "start_ns", "end_ns", "value_ns")
+    metric = str(frame.attrs.get("metric", "busy"))
+    words, said, shades = _METRICS.get(metric, (metric.replace("_", " "), "", "busy"))
+    title = title or f"Rank × time: {words}"
+    if frame.empty or not (frame["end_ns"] > frame["start_ns"]).any():
+        return blank(frame, title, colors, width)
+    ranks = frame["rank"].drop_duplicates().to_numpy()
+    bins = len(frame) // len(ranks)
+    value = frame["value_ns"].to_numpy(float).reshape(len(ranks), bins)
+    edges = frame[["start_ns", "end_ns"]].to_numpy(float)[:bins]
+    size = edges[:, 1] - edges[:, 0]
+    part = np.divide(value, size, out=np.zeros_like(value), where=size > 0)
+    names = [f"rank {rank}" for rank in ranks]
+    total = value.sum(axis=1)
+    start, end = float(edges[0, 0]), float(edges[-1, 1])
+    subtitle = sentences(
+        f"share of each {duration((end - start) / bins)} cell",
+        said if len(ranks) > 1 else "",
+        extremes(names, total, duration),
+        unmatched(frame),
+    )
+    if is_sheet():
+        return _sheet(colors, title, subtitle, names, part, total, start, end)
+    return _standalone(
+        colors, width, title, subtitle, ranks, part, value, total, (start, end), shades
+    )
+
+
+def _palette(colors: Theme, shades: str) -> list[str]:
+    return ramp(colors.busy if shades == "busy" else colors.waiting, _SHADES)
+
+
+def _mapper(colors: Theme, shades: str) -> Any:
+    return models.LinearColorMapper(palette=_palette(colors, shades), low=0, high=1)
+
+
+def _sheet(
+    colors: Theme,
+    title: str,
+    subtitle: str,
+    names: list[str],
+    part: Floats,
+    total: Floats,
+    start: float,
+    end: float,
+) -> Any:
+    """Return the sheet: a picture for each ramp, of which the page fills one."""
+    content = {
+        "title": title,
+        "subtitle": subtitle,
+        "names": names,
+        "x_start": start,
+        "x_end": end,
+        "share": part,
+        "mean": part.mean(axis=0),
+        "totals": [duration(each) for each in total],
+    }
+    figure = new_sheet(colors, content)
+    for shades in ("busy", "waiting"):
+        figure.image(
+            image="image",
+            x="x",
+            y="y",
+            dw="dw",
+            dh="dh",
+            # BokehJS makes arrays of two dimensions from Python's alone: the page copies its kind.
+            source=models.ColumnDataSource(
+                {"image": [np.zeros((1, 1))], "x": [0], "y": [0], "dw": [0], "dh": [0]},
+                name=f"cells_{shades}",
+            ),
+            color_mapper=_mapper(colors, shades),
+        )
+    add_rules(figure)
+    add_boxes(figure, "bars")
+    add_boxes(figure, "veils", fill_alpha=0.6)
+    add_words(figure)
+    for name, color, thick in (
+        ("halo", colors.bg, 4),
+        ("frames", colors.brush_line, 2),
+        ("late", colors.late, 1.5),
+    ):
+        add_boxes(figure, name, fill_color=None, line_color=color, line_width=thick)
+    return figure
+
+
+def _standalone(
+    colors: Theme,
+    width: int | None,
+    title: str,
+    subtitle: str,
+    ranks: Any,
+    part: Floats,
+    value: Floats,
+    total: Floats,
+    window: tuple[float, float],
+    shades: str,
+) -> Any:
+    rows, (start, end) = len(ranks), window
+    pitch = 16 if rows <= 32 else max(1, 512 // rows)
+    strip = _STRIP / pitch
+    figure = new_figure(
+        title,
+        subtitle,
+        colors,
+        width,
+        frame_height=int(rows * pitch + _STRIP + 6),
+        x_range=models.Range1d(start, end),
+        y_range=models.Range1d(rows - 0.5, -0.5 - strip - 6 / pitch),
+        tools=[models.BoxSelectTool(dimensions="height", overlay=brush(colors)), models.TapTool()],
+    )
+    time_axis(figure)
+    picture = figure.image(
+        image="share",
+        x=start,
+        y=-0.5,
+        dw=end - start,
+        dh=rows,
+        source=models.ColumnDataSource(
+            {
+                "share": [part],
+                "value_ns": [value],
+                "of_rank": [np.repeat(np.asarray(ranks)[:, None], part.shape[1], axis=1)],
+            }
+        ),
+        color_mapper=_mapper(colors, shades),
+    )
+    edges = np.linspace(start, end, part.shape[1] + 1)
+    base = -0.5 - 4 / pitch
+    figure.quad(
+        left=edges[:-1],
+        right=edges[1:],
+        top=base - part.mean(axis=0) * (strip - 4 / pitch),
+        bottom=np.full(part.shape[1], base),
+        fill_color=_palette(colors, shades)[_SHADES * 2 // 3],
+        line_color=None,
+    )
+    figure.hbar(
+        y="row",
+        left=start,
+        right=end,
+        height=0.9,
+        source=models.ColumnDataSource(
+            {"row": np.arange(rows), "rank": np.asarray(ranks), "total_ns": total}
+        ),
+        fill_alpha=0,
+        line_alpha=0,
+        selection_line_alpha=1,
+        selection_line_color=colors.brush_line,
+        nonselection_fill_alpha=0,
+        nonselection_line_alpha=0,
+    )
+    add_tooltip(figure, [picture], colors, "rank @{of_rank}", [("share", "@{share}{0 %}")])
+    every = next(each for each in (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024) if each * pitch >= 14)
+    shown = list(range(0, rows, every))
+    middle = -0.5 - strip / 2
+    ticks = [middle, *shown]
+    figure.yaxis.ticker = models.FixedTicker(ticks=ticks)
+    numbers: dict[float, str] = {row: duration(float(total[row])) for row in shown}
+    numbers[middle] = f"mean {share(float(part.mean()))}"
+    side = models.LinearAxis(ticker=models.FixedTicker(ticks=ticks), major_label_overrides=numbers)
+    plain_axis(side, colors)
+    figure.add_layout(side, "right")
+    keep_fitting(
+        figure,
+        width=width,
+        names=[(middle, "mean of ranks"), *((row, f"rank {ranks[row]}") for row in shown)],
+        columns=[(side, 0)],
+        timed=True,
+    )
+    return figure
 
 
 @draws("communication_by_group")

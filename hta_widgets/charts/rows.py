@@ -1,49 +1,223 @@
-"""Charts of rows: a name, bars or dots, and columns of numbers."""
+"""Chart definitions: rows, marks, columns, tooltip."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.text import axis_time
+from hta_widgets.charts.bokeh_modules import models, plotting
+from hta_widgets.charts.figure import (
+    add_tooltip,
+    drawn,
+    keep_fitting,
+    new_figure,
+    plain_axis,
+)
+from hta_widgets.charts.marks import (
+    Bars,
+    Column,
+    Dots,
+    Tooltip,
+    Whiskers,
+    draw_mark,
+    field_of,
+    fill_of,
+    plain_columns,
+)
+from hta_widgets.charts.theme import FONT, Theme
+from hta_widgets.text import axis_time, duration
 
-from hta_widgets.charts.bokeh_modules import models
-from hta_widgets.charts.canvas import add_tooltip
-from hta_widgets.charts.canvas import new_figure
-from hta_widgets.charts.canvas import plain_axis
-from hta_widgets.charts.fitting import drawn
-from hta_widgets.charts.fitting import keep_fitting
-from hta_widgets.charts.marks import Bars
-from hta_widgets.charts.marks import Column
-from hta_widgets.charts.marks import Dots
-from hta_widgets.charts.marks import Tooltip
-from hta_widgets.charts.marks import Whiskers
-from hta_widgets.charts.marks import draw_mark
-from hta_widgets.charts.marks import field_of
-from hta_widgets.charts.marks import fill_of
-from hta_widgets.charts.marks import plain_columns
-from hta_widgets.charts.sheet_rows import sheet_rows
-from hta_widgets.charts.sheets import is_sheet
-from hta_widgets.charts.theme import FONT
-from hta_widgets.charts.theme import Theme
+_by_page: ContextVar[bool] = ContextVar("_by_page", default=False)
+_contents: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 
-__all__ = [
-    "NAMED_ROWS",
-    "Bars",
-    "Column",
-    "Dots",
-    "Tooltip",
-    "Whiskers",
-    "brush",
-    "extremes",
-    "legend_of",
-    "nice_ticks",
-    "rows_chart",
-    "time_ticks",
-]
+
+@contextmanager
+def laid_out_by_the_page() -> Iterator[None]:
+    """Let charts made in here be sheets."""
+    token = _by_page.set(True)
+    try:
+        yield
+    finally:
+        _by_page.reset(token)
+
+
+def is_sheet() -> bool:
+    """Whether charts are made for a page that lays them out."""
+    return _by_page.get()
+
+
+def content_of(figure: Any) -> dict[str, Any]:
+    """Return what a sheet shows, before it is laid out: rows, columns, scale and words."""
+    return _contents[figure]
+
+
+def new_sheet(theme: Theme, content: Mapping[str, Any]) -> Any:
+    """Return an empty figure that is all frame, with the sources of its words.
+
+    Its ``words``, ``plates`` and ``rules`` are filled by the page.
+    """
+    figure = plotting.figure(
+        width=400,
+        height=200,
+        x_range=models.Range1d(0, 1, name="x"),
+        y_range=models.Range1d(1, 0, name="y"),
+        tools="",
+        toolbar_location=None,
+        min_border=0,
+        background_fill_color=theme.bg,
+        border_fill_color=theme.bg,
+        outline_line_color=None,
+        frame_align=False,
+        lod_threshold=None,
+        styles={"background-color": theme.bg},
+    )
+    figure.axis.visible = False
+    figure.grid.visible = False
+    _contents[figure] = dict(content)
+    return figure
+
+
+def add_rules(figure: Any) -> None:
+    """Add what lies below the marks: the lines of the scale."""
+    figure.segment(
+        x0="x0",
+        x1="x1",
+        y0="y0",
+        y1="y1",
+        line_color="color",
+        line_width=1,
+        source=_empty("rules", "x0", "x1", "y0", "y1", "color"),
+        level="underlay",
+    )
+
+
+def add_boxes(figure: Any, name: str, **style: Any) -> None:
+    """Add rectangles above the marks; the colours of their fills come with them."""
+    figure.quad(
+        left="left",
+        right="right",
+        top="top",
+        bottom="bottom",
+        source=_empty(name, "left", "right", "top", "bottom", "color"),
+        level="annotation",
+        **{"fill_color": "color", "line_color": None, **style},
+    )
+
+
+def add_words(figure: Any) -> None:
+    """Add the words, above all marks, and the plates below some of them."""
+    add_boxes(figure, "plates")
+    figure.text(
+        x="x",
+        y="y",
+        text="text",
+        text_color="color",
+        text_align="align",
+        text_font_style="style",
+        text_font_size="size",
+        text_font={"value": FONT},
+        text_baseline="middle",
+        source=_empty("words", "x", "y", "text", "color", "align", "style", "size"),
+        level="annotation",
+    )
+
+
+def add_key(figure: Any, number: int, **style: Any) -> None:
+    """Add the swatch of the mark of this number to the legend."""
+    figure.quad(
+        left="left",
+        right="right",
+        top="top",
+        bottom="bottom",
+        source=_empty(f"key{number}", "left", "right", "top", "bottom"),
+        level="annotation",
+        **style,
+    )
+
+
+def _empty(name: str, *columns: str) -> Any:
+    return models.ColumnDataSource({column: [] for column in columns}, name=name)
+
+
+def sheet_rows(
+    data: pd.DataFrame | Mapping[str, Any],
+    names: Sequence[str],
+    marks: Sequence[Bars | Whiskers | Dots],
+    *,
+    x_start: float,
+    x_end: float,
+    title: str,
+    subtitle: str,
+    theme: Theme,
+    columns: Sequence[Column],
+    ticks: Sequence[tuple[float, str]],
+    head: str,
+) -> Any:
+    """Return what `rows_chart` draws as a sheet; see there for the parameters.
+
+    The marks' source is named ``rows`` and holds the columns that they use; they are ``mark0``,
+    ``mark1`` …; the swatch of a mark that has a name is drawn from ``key`` and its number.
+    """
+    used = _used(marks)
+    whole = plain_columns(data)
+    content = {
+        "title": title,
+        "subtitle": subtitle,
+        "names": list(names),
+        "x_start": x_start,
+        "x_end": x_end,
+        "ticks": [list(tick) for tick in ticks],
+        "columns": [{"head": each.head, "texts": list(each.texts)} for each in columns],
+        "head": head,
+        "data": {name: list(whole[name]) for name in used},
+    }
+    figure = new_sheet(theme, content)
+    add_rules(figure)
+    source = models.ColumnDataSource({name: whole[name] for name in used}, name="rows")
+    for number, mark in enumerate(marks):
+        renderer = draw_mark(figure, mark, source, theme, profile=False)
+        renderer.name = f"mark{number}"
+        if isinstance(mark, Bars) and mark.name and not str(mark.fill).startswith("@"):
+            add_key(figure, number, **_swatch(mark, theme))
+    add_words(figure)
+    return figure
+
+
+def _used(marks: Sequence[Bars | Whiskers | Dots]) -> list[str]:
+    found: list[Any] = ["row"]
+    for mark in marks:
+        if isinstance(mark, Bars):
+            found += [mark.left, mark.right, mark.row, *_columns(mark.fill, mark.line, mark.hatch)]
+            found += _columns(mark.hatch_color)
+            found += [mark.only[0]] if mark.only else []
+        elif isinstance(mark, Whiskers):
+            found += [mark.left, mark.right]
+        else:
+            found += [mark.at, *_columns(mark.color), *filter(None, (mark.marker, mark.angle))]
+            found += [mark.size] if isinstance(mark.size, str) else []
+    return list(dict.fromkeys(name for name in found if isinstance(name, str)))
+
+
+def _columns(*values: str | None) -> list[str]:
+    return [field_of(value) for value in values if value is not None and value.startswith("@")]
+
+
+def _swatch(mark: Bars, theme: Theme) -> dict[str, Any]:
+    style: dict[str, Any] = {"fill_color": fill_of(mark, theme), "line_color": mark.line}
+    if mark.hatch is not None:
+        style |= {
+            "hatch_pattern": mark.hatch,
+            "hatch_color": mark.hatch_color or theme.ink2,
+            "hatch_scale": 4,
+        }
+    return style
+
 
 #: Up to this many rows each has its name; more are drawn as a profile.
 NAMED_ROWS = 64
@@ -358,3 +532,92 @@ def legend_of(figure: Any, marks: Sequence[Any], theme: Theme) -> Any:
     )
     figure.above = [legend, *figure.above]
     return legend
+
+
+#: In the order of the sheet's marks.
+INKS = (
+    "compute", "communication", "queue", "wait", "memory", "sync", "other", "cpu", "late",
+)  # fmt: skip
+
+
+def ink(name: str, colors: Theme, words: str = "") -> Bars:
+    """Return bars from column ``left_<ink>`` to ``right_<ink>``."""
+    left, right, said = f"left_{name}", f"right_{name}", words or name
+    if name == "queue":
+        return Bars(left, right, colors.idle, said, line=colors.idle_line)
+    if name == "wait":
+        return Bars(
+            left,
+            right,
+            colors.wait_fill,
+            said,
+            line=colors.wait_line,
+            hatch="/",
+            hatch_color=colors.wait_line,
+            text_color=colors.ink,
+        )
+    if name == "late":
+        return Bars(left, right, colors.late_fill, said, line=colors.late)
+    return Bars(left, right, colors.kind[name], said, text_color=colors.on_kind[name])
+
+
+def stacked(
+    data: pd.DataFrame, parts: Sequence[tuple[str, str, Any]], colors: Theme
+) -> tuple[list[Bars], list[float]]:
+    """Put parts of bars behind each other: add their columns, return the marks and the ends.
+
+    Parameters
+    ----------
+    data : DataFrame
+        Gets the columns.
+    parts : sequence of (ink, words, values)
+    """
+    marks = []
+    left = np.zeros(len(data))
+    for name, words, values in parts:
+        size = np.nan_to_num(np.asarray(values, dtype=float))
+        # Outlines of nothing would be seen.
+        data[f"left_{name}"] = np.where(size > 0, left, np.nan)
+        data[f"right_{name}"] = np.where(size > 0, left + size, np.nan)
+        left = left + size
+        if (size > 0).any():
+            marks.append(ink(name, colors, words))
+    return marks, left.tolist()
+
+
+def inks_sheet(theme: Theme) -> Any:
+    """Return the sheet of all charts of this kind: every ink, cells, and thin lines."""
+    columns: Mapping[str, Any] = {
+        "row": [0],
+        **{f"{side}_{name}": [float("nan")] for name in INKS for side in ("left", "right")},
+        "left_cell": [float("nan")],
+        "right_cell": [float("nan")],
+        "fill": [theme.lane],
+        "low": [float("nan")],
+        "high": [float("nan")],
+    }
+    return rows_chart(
+        pd.DataFrame(columns),
+        [""],
+        [
+            *(ink(name, theme) for name in INKS),
+            Bars("left_cell", "right_cell", "@fill"),
+            Whiskers("low", "high", theme.ink),
+        ],
+        x_end=1.0,
+        title="",
+        subtitle="",
+        theme=theme,
+        width=None,
+    )
+
+
+def note_of(frame: pd.DataFrame) -> str:
+    """Return what the analysis says of its frame."""
+    return str(frame.attrs.get("note", ""))
+
+
+def add_times(data: pd.DataFrame, **columns: Any) -> None:
+    """Add durations as words."""
+    for name, values in columns.items():
+        data[name] = [duration(each) for each in values]

@@ -6,14 +6,9 @@ import argparse
 import re
 
 from hta_widgets import __version__
+from hta_widgets.cli.commands import demo, diff, export, report, summary
 from hta_widgets.errors import TraceError
 from hta_widgets.text import as_ns
-
-from hta_widgets.cli.commands import demo
-from hta_widgets.cli.commands import diff
-from hta_widgets.cli.commands import export
-from hta_widgets.cli.commands import report
-from hta_widgets.cli.commands import summary
 
 __all__ = ["parse_ranks", "parse_time", "parser"]
 

@@ -6,9 +6,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from hta_widgets.errors import TraceError
-
 from hta_widgets.cli.arguments import parser
+from hta_widgets.errors import TraceError
 
 __all__ = ["main"]
 

@@ -8,18 +8,15 @@ import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hta_widgets.cli.summary import job_summary, summary_lines
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
-from hta_widgets.diff.cautions import conditions
+from hta_widgets.diff.compare import conditions
 from hta_widgets.errors import TraceError
-from hta_widgets.export.chrome import export_trace
-from hta_widgets.export.clock import refuse_unfitted
+from hta_widgets.export.trace import export_trace, refuse_unfitted
 from hta_widgets.panels.headline import headline
 from hta_widgets.readers.load import load
-
-from hta_widgets.cli.summary import job_summary
-from hta_widgets.cli.summary import summary_lines
 
 if TYPE_CHECKING:
     from hta_widgets.trace.traceset import TraceSet

@@ -10,15 +10,12 @@ import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.analysis.stragglers import judgement
-from hta_widgets.text import UNKNOWN
-from hta_widgets.text import count
-from hta_widgets.text import duration
-from hta_widgets.text import share
-from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.live.panel_engine import PanelEngine
-from hta_widgets.panels.headline import headline
+from hta_widgets.live.job import PanelEngine
+from hta_widgets.panels.catalog import offered_panels
 from hta_widgets.panels.finding import text_of
-from hta_widgets.panels.format_panels import offered_panels
+from hta_widgets.panels.headline import headline
+from hta_widgets.text import UNKNOWN, count, duration, share
+from hta_widgets.trace.traceset import TraceSet
 
 __all__ = ["job_summary", "summary_lines"]
 

@@ -15,11 +15,8 @@ traces (``common.execution_trace``), which need a package that no registry has.
 
 from hta_widgets.compat.common.trace import Trace
 from hta_widgets.compat.memory_analysis import MemoryAnalysis
-from hta_widgets.compat.trace_analysis import TimeSeriesTypes
-from hta_widgets.compat.trace_analysis import TraceAnalysis
-from hta_widgets.compat.trace_diff import DeviceType
-from hta_widgets.compat.trace_diff import LabeledTrace
-from hta_widgets.compat.trace_diff import TraceDiff
+from hta_widgets.compat.trace_analysis import TimeSeriesTypes, TraceAnalysis
+from hta_widgets.compat.trace_diff import DeviceType, LabeledTrace, TraceDiff
 
 __all__ = [
     "DeviceType",

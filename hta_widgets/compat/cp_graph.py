@@ -16,21 +16,18 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis.critical.rules import BOUNDS
-from hta_widgets.analysis.critical.rules import EDGE_TYPES
-from hta_widgets.analysis.critical.graph import CriticalPath
-from hta_widgets.analysis.critical.longest import longest_path
-from hta_widgets.analysis.critical.rules import KERNEL_KERNEL
-from hta_widgets.analysis.critical.rules import OPERATOR
-from hta_widgets.errors import TraceError
-
+from hta_widgets.analysis.critical.path import CriticalPath, longest_path
+from hta_widgets.analysis.critical.rules import (
+    BOUNDS,
+    EDGE_TYPES,
+    KERNEL_KERNEL,
+    OPERATOR,
+)
 from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
 from hta_widgets.compat.graph_views import DiGraph
-from hta_widgets.compat.hta_frame import hta_frame
-from hta_widgets.compat.hta_frame import hta_rows
-from hta_widgets.compat.hta_frame import in_us
-from hta_widgets.compat.hta_frame import symbols_of
+from hta_widgets.compat.hta_frame import hta_frame, hta_rows, in_us, symbols_of
 from hta_widgets.compat.utils.utils import shorten_name
+from hta_widgets.errors import TraceError
 
 __all__ = ["BoundType", "CPEdge", "CPEdgeType", "CPGraph", "CPNode"]
 

@@ -32,23 +32,17 @@ from typing import Any
 
 import numpy as np
 
+from hta_widgets.analysis.critical.nodes import trace_of
+from hta_widgets.analysis.critical.path import path_of
 from hta_widgets.analysis.critical.rules import HTA
-from hta_widgets.analysis.critical.graph import path_of
-from hta_widgets.analysis.critical.window import trace_of
-from hta_widgets.errors import TraceError
-from hta_widgets.export.path_overlay import write_overlay
-from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
-
 from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
 from hta_widgets.compat.configs.config import logger
-from hta_widgets.compat.cp_graph import BoundType
-from hta_widgets.compat.cp_graph import CPEdge
-from hta_widgets.compat.cp_graph import CPEdgeType
-from hta_widgets.compat.cp_graph import CPGraph
-from hta_widgets.compat.cp_graph import CPNode
-from hta_widgets.compat.scope import kept_of
-from hta_widgets.compat.scope import zero_ns_of
+from hta_widgets.compat.cp_graph import BoundType, CPEdge, CPEdgeType, CPGraph, CPNode
+from hta_widgets.compat.scope import kept_of, zero_ns_of
+from hta_widgets.errors import TraceError
+from hta_widgets.export.overlays import write_overlay
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
 
 __all__ = [
     "BoundType",

@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.cupti import CUDA_SASS_INSTRUCTION_COUNTER_FLOPS
-from hta_widgets.analysis.cupti import cupti_counters
-from hta_widgets.trace.traceset import TraceSet
-
+from hta_widgets.analysis.kernels import (
+    CUDA_SASS_INSTRUCTION_COUNTER_FLOPS,
+    cupti_counters,
+)
 from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
 from hta_widgets.compat.configs.parser_config import ParserConfig
-from hta_widgets.compat.hta_frame import first_event_ns
-from hta_widgets.compat.hta_frame import hta_frame
-from hta_widgets.compat.hta_frame import symbols_of
+from hta_widgets.compat.hta_frame import first_event_ns, hta_frame, symbols_of
+from hta_widgets.trace.traceset import TraceSet
 
 __all__ = ["CUDA_SASS_INSTRUCTION_COUNTER_FLOPS", "cupti_counter_data_with_operators"]
 

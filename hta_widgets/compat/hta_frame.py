@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.trace.table import KINDS
-from hta_widgets.trace.table import EventTable
-from hta_widgets.trace.trace import Trace
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.columns import EventTable
 from hta_widgets.trace.event_args import event_args
+from hta_widgets.trace.trace import Trace
 
 if TYPE_CHECKING:
     from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.trace.table import KINDS
+from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.trace.subset import trace_within
+from hta_widgets.trace.traceset import TraceSet, trace_within
 
 __all__ = ["without_last_step"]
 

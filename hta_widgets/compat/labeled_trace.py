@@ -12,18 +12,14 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.scope import Part
-from hta_widgets.errors import TraceError
-from hta_widgets.trace.table import KINDS
-from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
-
 from hta_widgets.compat.common.trace import Trace as HtaTrace
 from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
-from hta_widgets.compat.hta_frame import first_event_ns
-from hta_widgets.compat.hta_frame import hta_frame
-from hta_widgets.compat.hta_frame import hta_rows
-from hta_widgets.compat.hta_frame import symbols_of
+from hta_widgets.compat.hta_frame import first_event_ns, hta_frame, hta_rows, symbols_of
 from hta_widgets.compat.utils.utils import shorten_name
+from hta_widgets.errors import TraceError
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
 
 __all__ = ["DeviceType", "LabeledTrace", "Numbers"]
 

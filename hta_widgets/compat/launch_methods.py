@@ -9,8 +9,10 @@ import pandas as pd
 
 from hta_widgets.compat.analyzers.cuda_kernel_analysis import CudaKernelAnalysis
 from hta_widgets.compat.analyzers.trace_counters import TraceCounters
-from hta_widgets.compat.analyzers.trace_with_counters import TimeSeriesTypes
-from hta_widgets.compat.analyzers.trace_with_counters import write_traces_with_counters
+from hta_widgets.compat.analyzers.trace_with_counters import (
+    TimeSeriesTypes,
+    write_traces_with_counters,
+)
 from hta_widgets.compat.common.constants import CUDA_MAX_LAUNCH_QUEUE_PER_STREAM
 from hta_widgets.compat.common.trace import Trace
 from hta_widgets.compat.scope import asked_ranks

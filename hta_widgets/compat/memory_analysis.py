@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hta_widgets.analysis.memory_timeline import memory_timeline
-
+from hta_widgets.analysis.memory import memory_timeline
 from hta_widgets.compat.show import show
 
 __all__ = ["MemoryAnalysis"]

@@ -50,7 +50,7 @@ def display_figure(figure: Any) -> None:
     """Show a Bokeh figure below the cell that runs; it needs no earlier call."""
     from IPython.display import display  # noqa: PLC0415 - only there in notebooks
 
-    from hta_widgets.charts.in_notebooks import html_of  # noqa: PLC0415
+    from hta_widgets.charts.figure import html_of  # noqa: PLC0415
 
     output = {"text/html": html_of(figure), "text/plain": repr(figure)}
     display(output, raw=True)  # type: ignore[no-untyped-call]

@@ -26,17 +26,18 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from hta_widgets.trace.traceset import TraceSet
-
 from hta_widgets.compat.analyzers.cupti_counter_analysis import CuptiCounterAnalysis
 from hta_widgets.compat.analyzers.memory_events import memory_timeline_of
-from hta_widgets.compat.analyzers.straggler import find_stragglers_with_late_start_comm_kernels
+from hta_widgets.compat.analyzers.straggler import (
+    find_stragglers_with_late_start_comm_kernels,
+)
 from hta_widgets.compat.analyzers.straggler_analysis import StragglerAnalysis
 from hta_widgets.compat.analyzers.trace_with_counters import TimeSeriesTypes
 from hta_widgets.compat.breakdown_methods import BreakdownMethods
 from hta_widgets.compat.common.trace import Trace
 from hta_widgets.compat.configs.default_values import DEFAULT_TRACE_DIR
 from hta_widgets.compat.launch_methods import LaunchMethods
+from hta_widgets.trace.traceset import TraceSet
 
 if TYPE_CHECKING:  # it imports networkx where that is installed, which takes a while
     from hta_widgets.compat.analyzers.critical_path_analysis import CPGraph
@@ -175,7 +176,9 @@ class TraceAnalysis(BreakdownMethods, LaunchMethods):
         `instance_id` says which of these ranges, or from which to which. None, where no range has
         such a name. See `CPGraph` and `hta_widgets.analysis.critical_path`.
         """
-        from hta_widgets.compat.analyzers.critical_path_analysis import CriticalPathAnalysis  # noqa: PLC0415
+        from hta_widgets.compat.analyzers.critical_path_analysis import (  # noqa: PLC0415
+            CriticalPathAnalysis,
+        )
 
         return CriticalPathAnalysis.critical_path_analysis(
             self.t, rank, annotation, instance_id, data_load_events
@@ -190,7 +193,9 @@ class TraceAnalysis(BreakdownMethods, LaunchMethods):
         show_all_edges: bool = False,
     ) -> str:
         """Write ``overlaid_critical_path_<file>``, with the path's edges as arrows; return it."""
-        from hta_widgets.compat.analyzers.critical_path_analysis import CriticalPathAnalysis  # noqa: PLC0415
+        from hta_widgets.compat.analyzers.critical_path_analysis import (  # noqa: PLC0415
+            CriticalPathAnalysis,
+        )
 
         return CriticalPathAnalysis.overlay_critical_path_analysis(
             self.t,

@@ -11,15 +11,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.diff_ops import sums_by_name
-from hta_widgets.errors import TraceError
-from hta_widgets.trace.table import KINDS
-
 from hta_widgets.compat.hta_frame import in_us
-from hta_widgets.compat.labeled_trace import DeviceType
-from hta_widgets.compat.labeled_trace import LabeledTrace
-from hta_widgets.compat.labeled_trace import Numbers
+from hta_widgets.compat.labeled_trace import DeviceType, LabeledTrace, Numbers
 from hta_widgets.compat.show import show
 from hta_widgets.compat.utils.utils import shorten_name
+from hta_widgets.errors import TraceError
+from hta_widgets.taxonomy import KINDS
 
 __all__ = ["DeviceType", "LabeledTrace", "TraceDiff", "TraceDir"]
 

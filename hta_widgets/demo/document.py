@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hta_widgets.demo.program import AUTOGRAD
-from hta_widgets.demo.program import COMPUTE
-from hta_widgets.demo.program import COPY
-from hta_widgets.demo.program import DEVICE
-from hta_widgets.demo.program import GRADIENTS
-from hta_widgets.demo.program import MAIN
-from hta_widgets.demo.program import PINNER
-from hta_widgets.demo.program import TENSORS
+from hta_widgets.demo.program import (
+    AUTOGRAD,
+    COMPUTE,
+    COPY,
+    DEVICE,
+    GRADIENTS,
+    MAIN,
+    PINNER,
+    TENSORS,
+)
 
 __all__ = ["BASE_NS", "RANKS_A_HOST", "footer", "header", "host_name", "micros", "thread_ids"]
 

@@ -1,26 +1,306 @@
-"""Write a made-up MPI job, as mpitrace would have recorded it, whose truth is known."""
+"""MPI profiles and time lines."""
 
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from hta_widgets.demo.mpi_calls import Calls
-from hta_widgets.demo.mpi_calls import run_job
-from hta_widgets.demo.mpi_files import Machine
-from hta_widgets.demo.mpi_files import line_records
-from hta_widgets.demo.mpi_files import profiles
-from hta_widgets.demo.mpi_text import profile_text
+from hta_widgets.demo.mpi_calls import Calls, run_job
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.mpi.mpi_names import COLLECTIVES
-from hta_widgets.formats.mpi.mpi_names import ROOT_RECEIVES
-from hta_widgets.formats.mpi.mpi_names import ROOT_SENDS
-from hta_widgets.formats.mpi.mpi_names import ROUTINES
+from hta_widgets.formats.mpi.model import (
+    COLLECTIVES,
+    ROOT_RECEIVES,
+    ROOT_SENDS,
+    ROUTINES,
+    MpiProfile,
+    RankRow,
+    RoutineRow,
+    SizeRow,
+    Summary,
+    bin_bounds,
+)
 
-__all__ = ["write_mpi_job"]
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+#: mpitrace keeps differences of seconds since 1970, which leaves steps of a quarter microsecond.
+_EPOCH_S = 1_600_000_000.0
+_RECORD = [
+    ("begin_s", "f8"),
+    ("end_s", "f8"),
+    ("rank", "i4"),
+    ("routine", "i4"),
+    ("source", "i4"),
+    ("target", "i4"),
+    ("bytes", "i4"),
+    ("caller", "u4"),
+    ("callers_caller", "u4"),
+    ("is_io", "i4"),
+]
+_HISTOGRAM_FROM, _HISTOGRAM_BINS = 33, 15
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What ranks run on, by rank."""
+
+    host: Sequence[str]
+    cpu: Ints
+    rss_mib: Floats
+    switches: Ints
+    user_share: Floats
+    #: when each rank leaves the barrier within MPI_Init, in the job's time
+    zero_ns: Ints
+
+
+def line_records(calls: Calls, machine: Machine, *, swapped: bool) -> npt.NDArray[np.void]:
+    """Return the records of a time line, rank by rank."""
+    begin, end = _seconds(calls, machine)
+    count, ranks = begin.shape
+    order = ">" if swapped else "<"
+    found = np.zeros((ranks, count), np.dtype([(name, f"{order}{kind}") for name, kind in _RECORD]))
+    routine = np.array(calls.routine)
+    root = np.array(calls.root)
+    sends = np.isin(routine, [ROUTINES.index(name) for name in ROOT_SENDS])
+    found["begin_s"], found["end_s"] = begin.T, end.T
+    found["rank"] = np.arange(ranks)[:, None]
+    found["routine"] = routine
+    found["source"] = np.where(sends, root, -1)
+    found["target"] = np.where(sends, -1, root)
+    found["bytes"] = calls.size_bytes
+    # Programs are loaded elsewhere in each process; only differences of addresses are alike.
+    base = 0x5500_0000 + 0x1000 * np.arange(ranks)[:, None]
+    found["caller"] = base + 0x2000 + 16 * routine
+    found["callers_caller"] = base + 0x1A0
+    return found.reshape(-1)
+
+
+def _seconds(calls: Calls, machine: Machine) -> tuple[Floats, Floats]:
+    """Return when each call begins and ends by the rank's own clock, a call a row."""
+    zero = _EPOCH_S + machine.zero_ns / 1e9
+    begin = (_EPOCH_S + np.array(calls.begin_ns) / 1e9) - zero
+    return begin, (_EPOCH_S + np.array(calls.end_ns) / 1e9) - zero
+
+
+def profiles(
+    calls: Calls, machine: Machine, job: str, elapsed_ns: Ints
+) -> tuple[list[MpiProfile], Floats]:
+    """Return every rank's profile, and its time in MPI unrounded.
+
+    Parameters
+    ----------
+    calls : Calls
+    machine : Machine
+    job : str
+    elapsed_ns : array of int
+        From MPI_Init to MPI_Finalize.
+    """
+    begin, end = _seconds(calls, machine)
+    spent = end - begin
+    comm = spent.sum(axis=0)
+    elapsed = elapsed_ns / 1e9
+    rows = [_rank_row(rank, machine, comm, elapsed) for rank in range(len(comm))]
+    roles = _roles(comm)
+    summary = Summary(
+        tuple(rows),
+        _histogram(comm),
+        (),
+        tuple((float(comm[rank]), rank) for rank in _extremes(comm)),
+        (float(machine.rss_mib.max()), int(machine.rss_mib.argmax())),
+        (float(elapsed.max()), int(elapsed.argmax())),
+    )
+    found = []
+    for rank, row in enumerate(rows):
+        routines, sizes = _tables(calls, spent[:, rank])
+        found.append(
+            MpiProfile(
+                job,
+                rank,
+                len(rows),
+                ("MPI_Init()", "MPI_Finalize()"),
+                roles.get(rank, ()),
+                comm_s=float(comm[rank]),
+                elapsed_s=float(elapsed[rank]),
+                user_s=row.user_s,
+                system_s=row.system_s,
+                rss_mib=row.rss_mib,
+                routine_rows=routines,
+                size_rows=sizes,
+                summary=summary if rank == 0 else None,
+            )
+        )
+    return found, comm
+
+
+def _rank_row(rank: int, machine: Machine, comm: Floats, elapsed: Floats) -> RankRow:
+    # MPI polls, so a processor is busy while it waits.
+    busy = float(elapsed[rank])
+    share = float(machine.user_share[rank])
+    return RankRow(
+        rank,
+        machine.host[rank],
+        int(machine.cpu[rank]),
+        float(comm[rank]),
+        busy,
+        busy * share,
+        busy * (1 - share),
+        float(machine.rss_mib[rank]),
+        int(machine.switches[rank]),
+    )
+
+
+def _extremes(comm: Floats) -> tuple[int, int, int]:
+    """Return the ranks with the least, the (lower) median and the most time in MPI."""
+    order = np.argsort(comm, kind="stable")
+    return int(order[0]), int(order[(len(comm) - 1) // 2]), int(order[-1])
+
+
+def _roles(comm: Floats) -> dict[int, tuple[str, ...]]:
+    least, middle, most = _extremes(comm)
+    roles: dict[int, tuple[str, ...]] = {}
+    for rank, role in ((least, "minimum"), (most, "maximum"), (middle, "median")):
+        roles[rank] = (*roles.get(rank, ()), role)
+    return roles
+
+
+def _histogram(comm: Floats) -> tuple[tuple[float, int], ...]:
+    if len(comm) < _HISTOGRAM_FROM:
+        return ()
+    edges = np.linspace(float(comm.min()), float(comm.max()), _HISTOGRAM_BINS)
+    place = np.abs(comm[:, None] - edges[None, :]).argmin(axis=1)
+    counts = np.bincount(place, minlength=_HISTOGRAM_BINS)
+    return tuple(zip(edges.tolist(), counts.tolist(), strict=True))
+
+
+def _tables(calls: Calls, spent: Floats) -> tuple[tuple[RoutineRow, ...], tuple[SizeRow, ...]]:
+    """Add one rank's calls up by routine, and by bin where bytes were moved."""
+    routine, size = np.array(calls.routine), np.array(calls.size_bytes)
+    routines: list[RoutineRow] = []
+    sizes: list[SizeRow] = []
+    for number in np.unique(routine).tolist():
+        mine = routine == number
+        name, count = ROUTINES[number], int(mine.sum())
+        total = int(size[mine & (size > 0)].sum())
+        routines.append(RoutineRow(name, count, total / count, float(spent[mine].sum())))
+        if not total:
+            continue
+        high = np.array([bin_bounds(one)[1] for one in size.tolist()])
+        for edge in np.unique(high[mine]).tolist():
+            those = mine & (high == edge)
+            number_of = int(those.sum())
+            sizes.append(
+                SizeRow(
+                    name,
+                    number_of,
+                    int(size[those].sum()) / number_of,
+                    float(spent[those].sum()),
+                )
+            )
+    return tuple(routines), tuple(sizes)
+
+
+_WIDE, _NARROW = "-" * 71, "-" * 65
+_TEXT_HISTOGRAM_FROM = 33
+
+
+def profile_text(profile: MpiProfile) -> str:
+    """Return the file of one rank; the sections that are off by default are left out."""
+    return "".join(f"{line}\n" for line in _lines(profile))
+
+
+def _lines(of: MpiProfile) -> Iterator[str]:
+    yield f"Data for MPI rank {of.rank} of {of.ntasks}:"
+    yield f"Times from {of.region[0]} to {of.region[1]}."
+    yield _WIDE
+    yield "MPI Routine                        #calls     avg. bytes      time(sec)"
+    yield _WIDE
+    for row in of.routine_rows:
+        yield f"{row.routine:<28} {row.calls:12d}    {row.avg_bytes:11.1f}   {row.time_s:12.3f}"
+    yield _WIDE
+    for role in of.roles:
+        yield f"MPI task {of.rank} of {of.ntasks} had the {role} communication time."
+    synchronized = not math.isnan(of.sync_s)
+    if synchronized:
+        yield f"synchronization time     = {of.sync_s:.3f} seconds."
+    yield f"total communication time = {of.comm_s:.3f} seconds" + (
+        " (including synchronization)." if synchronized else "."
+    )
+    yield f"total elapsed time       = {of.elapsed_s:.3f} seconds."
+    if not math.isnan(of.exclusive_s):
+        yield f"exclusive elapsed time   = {of.exclusive_s:.3f} seconds."
+    yield f"user cpu time            = {of.user_s:.3f} seconds."
+    yield f"system time              = {of.system_s:.3f} seconds."
+    yield f"max resident set size    = {of.rss_mib:.3f} MiB."
+    if not math.isnan(of.io_s):
+        yield ""
+        yield f"total MPI-IO time = {of.io_s:.3f} seconds."
+    yield ""
+    yield _NARROW
+    yield "Message size distributions:"
+    yield ""
+    yield from _sizes(of)
+    if of.summary is not None:
+        yield from _summary(of.summary)
+
+
+def _sizes(of: MpiProfile) -> Iterator[str]:
+    shown = ""
+    for row in of.size_rows:
+        if row.routine != shown:
+            if shown:
+                yield ""
+            yield f"{row.routine:<22}    #calls    avg. bytes      time(sec)"
+            shown = row.routine
+        yield f"{'':20}{row.calls:12d}   {row.avg_bytes:11.1f}   {row.time_s:12.3f}"
+    yield ""
+
+
+def _summary(of: Summary) -> Iterator[str]:
+    yield _NARROW
+    yield ""
+    yield "Summary for all tasks:"
+    yield ""
+    rss, elapsed = of.largest_rss_mib, of.largest_elapsed_s
+    yield f"  Rank {rss[1]} reported the largest memory utilization : {rss[0]:.2f} MiB"
+    yield f"  Rank {elapsed[1]} reported the largest elapsed time : {elapsed[0]:.2f} sec"
+    yield ""
+    for name, (time_s, rank) in zip(("minimum", "median ", "maximum"), of.comm_s, strict=True):
+        yield f"  {name} communication time = {time_s:.3f} sec for task {rank}"
+    if of.io_s:
+        yield ""
+        for name, time_s in zip(("minimum", "average", "maximum"), of.io_s, strict=True):
+            yield f"  {name} MPI-IO time = {time_s:.3f} seconds"
+    yield ""
+    if of.histogram and len(of.ranks) >= _TEXT_HISTOGRAM_FROM:
+        yield "Histogram of times spent in MPI"
+        yield "    time-bin    #ranks"
+        for edge_s, ranks in of.histogram:
+            yield f"{edge_s:12.3f}  {ranks:8d}"
+    yield ""
+    yield "MPI timing summary for all ranks:"
+    width = max((len(row.host) for row in of.ranks), default=0) + 2
+    yield (
+        f"taskid {'host':>{width}}    cpu    comm(s)  elapsed(s)     user(s)   system(s)"
+        "   size(MiB)    switches"
+    )
+    for row in of.ranks:
+        yield _rank(row, width)
+
+
+def _rank(row: RankRow, width: int) -> str:
+    return (
+        f"{row.rank:6d} {row.host:>{width}} {row.cpu:6d} {row.comm_s:10.2f}  "
+        f"{row.elapsed_s:10.2f}  {row.user_s:10.2f}  {row.system_s:10.2f}  {row.rss_mib:10.2f}  "
+        f"{row.switches:10d}"
+    )
+
 
 _ROOTED = ROOT_SENDS | ROOT_RECEIVES
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.formats.mpi.mpi_names import ROUTINES
+from hta_widgets.formats.mpi.model import ROUTINES
 
 __all__ = ["Calls", "run_job"]
 

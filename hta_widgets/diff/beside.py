@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.results import result
-
-from hta_widgets.diff.sides import Comparison
+from hta_widgets.analysis.scope import result
+from hta_widgets.diff.compare import Comparison
 
 __all__ = ["beside", "of_sides"]
 

@@ -1,4 +1,4 @@
-"""What changed and is no noise: calls that come, go, move; operators slower or faster."""
+"""Added, removed, moved, replaced, slower."""
 
 from __future__ import annotations
 
@@ -9,31 +9,233 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis.results import result
-from hta_widgets.trace.derived import derived_once
-from hta_widgets.trace.frames import dtype_of
-
-from hta_widgets.diff.call_chance import chance_by_call
-from hta_widgets.diff.libraries import HOW
-from hta_widgets.diff.libraries import how_replaced
-from hta_widgets.diff.matching import Matches
-from hta_widgets.diff.matching import match
-from hta_widgets.diff.sides import Comparison
-from hta_widgets.diff.sides import RunSide
-from hta_widgets.diff.significance import either_test
-from hta_widgets.diff.steps import steps
-from hta_widgets.diff.tree_matching import STATUSES
-from hta_widgets.diff.tree_matching import Matched
-from hta_widgets.diff.trees import OPERATOR
-from hta_widgets.diff.trees import WORK
-from hta_widgets.diff.values import node_times
-from hta_widgets.diff.values import step_sums
-
-__all__ = ["CHANGES", "changes"]
+from hta_widgets.analysis.host_stack import covered_by_children
+from hta_widgets.analysis.idle import waiting_calls
+from hta_widgets.analysis.scope import joined, result
+from hta_widgets.diff.align import STEP_KINDS, kind_times, steps
+from hta_widgets.diff.compare import HOW, Comparison, RunSide, how_replaced
+from hta_widgets.diff.families import MPI
+from hta_widgets.diff.pairs import Matches, match, splits_communication
+from hta_widgets.diff.statistics import either_test, paired
+from hta_widgets.diff.trees import (
+    CALL,
+    OPERATOR,
+    STATUSES,
+    WORK,
+    Matched,
+    RankTree,
+    numbered,
+)
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.memo import derived_once
+from hta_widgets.trace.trace import dtype_of
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class NodeTimes:
+    """Times of the nodes of one tree.
+
+    Attributes
+    ----------
+    host_ns : array of int
+        Length of operators, 0 for the rest.
+    host_self_ns : array of int
+        Less what operators below cover, and less calls that wait for the device or copy.
+    device_ns : array of int
+        Length of device work, 0 for the rest; of collectives without waiting for other ranks,
+        where the files of both sides tell.
+    below_ns : array of int
+        `device_ns` of a node and all below it.
+    """
+
+    host_ns: Ints
+    host_self_ns: Ints
+    device_ns: Ints
+    below_ns: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class PathTimes:
+    """Sums by step and path of one side, means over the paired ranks: arrays (steps, paths)."""
+
+    count: Floats
+    host_ns: Floats
+    host_self_ns: Floats
+    device_ns: Floats
+
+
+@derived_once("node_times")
+def node_times(diff: Comparison) -> list[tuple[NodeTimes, NodeTimes]]:
+    """Return the times of all nodes, for each pair of ranks before and after."""
+    split = splits_communication(diff)
+    return [
+        (
+            _of_tree(diff.before, one.trees[0], split=split),
+            _of_tree(diff.after, one.trees[1], split=split),
+        )
+        for one in match(diff).ranks
+    ]
+
+
+@derived_once("path_times")
+def path_times(diff: Comparison) -> tuple[PathTimes, PathTimes]:
+    """Return the times of all paths before and after."""
+    matches = match(diff)
+    before, after = (
+        PathTimes(
+            step_sums(diff, matches, k, None),
+            *(
+                step_sums(diff, matches, k, [getattr(one[k], name) for one in node_times(diff)])
+                for name in ("host_ns", "host_self_ns", "device_ns")
+            ),
+        )
+        for k in (0, 1)
+    )
+    return before, after
+
+
+def step_sums(
+    diff: Comparison,
+    matches: Matches,
+    side: int,
+    values: list[Ints] | None,
+    chosen: list[Flags] | None = None,
+    paths: list[Ints] | None = None,
+) -> Floats:
+    """Return sums by step and path of one side, means over the paired ranks, (steps, paths).
+
+    Parameters
+    ----------
+    diff : Comparison
+    matches : Matches
+    side : int
+        0 is before, 1 after.
+    values : list of array, optional
+        Of each tree's nodes; by default nodes are counted.
+    chosen : list of array of bool, optional
+        Only these nodes of each tree.
+    paths : list of array, optional
+        Of each tree's nodes; by default their own.
+    """
+    size = len(matches.path_name)
+    sums = np.zeros(diff.step_count * size, dtype=np.int64)
+    for number, one in enumerate(matches.ranks):
+        tree = one.trees[side]
+        kept = tree.slot < diff.step_count
+        if chosen is not None:
+            kept &= chosen[number]
+        nodes = np.flatnonzero(kept)
+        path = one.path[side] if paths is None else paths[number]
+        key = tree.slot[nodes] * size + path[nodes]
+        np.add.at(sums, key, 1 if values is None else values[number][nodes])
+    return sums.reshape(diff.step_count, size) / max(len(matches.ranks), 1)
+
+
+def _of_tree(side: RunSide, tree: RankTree, *, split: bool) -> NodeTimes:
+    part = tree.part
+    length = tree.durations
+    operator, work = tree.kind == OPERATOR, tree.kind == WORK
+    host = np.where(operator, length, 0)
+    # Waiting is the device's time, not the operator's own; copies from pageable memory wait, too.
+    copies = np.array(["Memcpy" in name for name in part.table.names.values] + [False])
+    waits = np.isin(tree.rows, waiting_calls(part.trace)) | copies[part.table.name[tree.rows]]
+    waits &= tree.kind == CALL
+    nodes = np.flatnonzero(operator | waits)
+    position = np.full(len(tree) + 1, -1, dtype=np.int64)
+    position[nodes] = np.arange(len(nodes))
+    start, end = part.clipped(tree.rows[nodes])
+    alone = (end - start) - covered_by_children(position[tree.parent[nodes]], start, end)
+    own = np.zeros(len(tree), dtype=np.int64)
+    own[nodes] = alone
+    own[~operator] = 0
+    device = np.where(work, length, 0)
+    if split:
+        rows, _, until = side.waits.of(part.trace)
+        position = np.full(len(part.table), -1, dtype=np.int64)
+        position[tree.rows] = np.arange(len(tree))
+        at = position[rows]
+        at, until = at[at >= 0], until[at >= 0]
+        begin, finish = part.clipped(tree.rows[at])
+        device[at] = finish - np.clip(until, begin, finish)
+    return NodeTimes(host, own, device, tree.forest.sums(device))
+
+
+_COMMUNICATION = KINDS.index("communication")
+_NTH = 0xFFFFFFFF  # of what `numbered` returns, the place among its likes
+
+
+def chance_by_call(
+    diff: Comparison, matches: Matches, chosen: list[Flags]
+) -> tuple[Floats, Floats]:
+    """Return by path how likely device and host times of its calls differ by chance.
+
+    Ranks that communicate wait for each other: of the n-th call of a path the mean over ranks is
+    one draw. Other calls of each rank are draws of their own.
+
+    Parameters
+    ----------
+    diff : Comparison
+    matches : Matches
+    chosen : list of array of bool
+        The nodes before, all with partners, of each pair of ranks.
+
+    Returns
+    -------
+    (array of float, array of float)
+        Of the time on the device that operators launched themselves, and of their own on the host;
+        NaN where fewer than three draws tell nothing.
+    """
+    paths: list[Ints] = []
+    draws: list[Ints] = []
+    gaps: tuple[list[Ints], list[Ints]] = ([], [])
+    every = zip(matches.ranks, matches.shared_paths, node_times(diff), chosen, strict=True)
+    for number, (one, paths_of, times, kept) in enumerate(every):
+        nodes = np.flatnonzero(kept & (one.trees[0].slot < diff.step_count))
+        partner = one.partner[0][nodes]
+        # In an order that is the same with the sides turned round.
+        places = one.trees[0].order[nodes], one.trees[1].order[partner]
+        ordered = np.lexsort((np.minimum(*places), places[0] + places[1]))
+        nodes, partner = nodes[ordered], partner[ordered]
+        path = paths_of[0][nodes]
+        alone = ~_communicates(one.trees[0])[nodes]
+        paths.append(path)
+        draws.append((numbered(path) & _NTH) * len(matches.ranks) + np.where(alone, number, 0))
+        device = [_with_launched(tree, each) for tree, each in zip(one.trees, times, strict=True)]
+        for place, values in enumerate((device, [each.host_self_ns for each in times])):
+            gaps[place].append(values[1][partner] - values[0][nodes])
+    path, draw = joined(paths), joined(draws)
+    size = len(matches.path_name)
+    # Paths first, so that of each draw the first tells its path.
+    keys, first, at = np.unique(
+        path * (int(draw.max(initial=0)) + 1) + draw, return_index=True, return_inverse=True
+    )
+    many = np.maximum(np.bincount(at, minlength=len(keys)), 1)
+    found = [
+        paired(path[first], np.bincount(at, joined(gap), len(keys)) / many, size) for gap in gaps
+    ]
+    return found[0], found[1]
+
+
+def _communicates(tree: RankTree) -> Flags:
+    """Return which nodes communicate, or launched what does."""
+    found: Flags = tree.part.table.kind[tree.rows] == _COMMUNICATION
+    found &= (tree.kind != OPERATOR) | (tree.part.trace.format in MPI)
+    work = np.flatnonzero(found & (tree.parent >= 0))
+    found[tree.parent[work]] = True
+    return found
+
+
+def _with_launched(tree: RankTree, times: NodeTimes) -> Ints:
+    """Return device time of nodes: of operators that of the work that they launched themselves."""
+    found = times.device_ns.copy()
+    work = np.flatnonzero((tree.kind == WORK) & (tree.parent >= 0))
+    np.add.at(found, tree.parent[work], times.device_ns[work])
+    return found
+
 
 #: What can be told of a name, in the order of the categories of ``change``.
 CHANGES: tuple[str, ...] = ("slower", "faster", "added", "removed", "moved", "replaced")
@@ -416,3 +618,34 @@ def _frame(rows: list[_Change], tested: int, note: str) -> pd.DataFrame:
         note=note,
         tested=tested,
     )
+
+
+_PARTS_OF_STEP = 0.05  # steps of one program may differ by less
+_PARTS_OF_STEP_ALONE = 0.2  # where one step on a side tells nothing of chance
+
+
+def shifted_kinds(diff: Comparison) -> set[str]:
+    """Return the kinds of time whose share of the steps differs by more than noise.
+
+    By more than 5 % of the step and not by chance: tests as in `changes` over the shares of single
+    steps, at 1 % divided by the number of kinds that there are; with one step on a side, by more
+    than 20 %.
+
+    Examples
+    --------
+    >>> shifted_kinds(diff)  # doctest: +SKIP
+    {'communication', 'idle'}
+    """
+    times = [kind_times(diff, side).astype(np.float64) for side in diff.sides]
+    there = np.flatnonzero(times[0].any(axis=0) | times[1].any(axis=0))
+    whole = [_shares(one.sum(axis=0, keepdims=True))[0] for one in times]
+    likely = either_test(*(_shares(one) for one in times), by_step=diff.same_steps)
+    alone = np.isnan(likely)
+    moved = np.abs(whole[1] - whole[0]) > np.where(alone, _PARTS_OF_STEP_ALONE, _PARTS_OF_STEP)
+    told = moved & (alone | (likely * len(there) < _ALPHA))
+    return {STEP_KINDS[k] for k in np.flatnonzero(told).tolist()}
+
+
+def _shares(times: Floats) -> Floats:
+    found: Floats = times / np.maximum(times.sum(axis=1, keepdims=True), 1)
+    return found

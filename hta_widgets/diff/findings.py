@@ -10,31 +10,17 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.text import count
-from hta_widgets.text import duration
-from hta_widgets.text import duration_delta
-from hta_widgets.text import plural
-from hta_widgets.text import share_delta
-from hta_widgets.trace.names import short_name
-
-from hta_widgets.diff.cautions import CONDITIONS
-from hta_widgets.diff.cautions import conditions
-from hta_widgets.diff.changes import changes
-from hta_widgets.diff.composition import shifted_kinds
-from hta_widgets.diff.families import BYTEPS
-from hta_widgets.diff.families import MPI
-from hta_widgets.formats.byteps.format_findings import format_findings
-from hta_widgets.formats.byteps.format_findings import is_profiles
-from hta_widgets.formats.byteps.format_findings import kind_words
-from hta_widgets.diff.late_ranks import LateRank
-from hta_widgets.diff.late_ranks import late_ranks
-from hta_widgets.diff.libraries import libraries
-from hta_widgets.diff.moments import splits_communication
-from hta_widgets.diff.names import names
-from hta_widgets.diff.sides import Comparison
-from hta_widgets.diff.steps import ALPHA
-from hta_widgets.diff.steps import steps
+from hta_widgets.diff.align import ALPHA, steps
+from hta_widgets.diff.changes import changes, shifted_kinds
+from hta_widgets.diff.compare import CONDITIONS, Comparison, conditions, libraries
+from hta_widgets.diff.families import BYTEPS, MPI
+from hta_widgets.diff.late_ranks import LateRank, late_ranks
+from hta_widgets.diff.pairs import splits_communication
+from hta_widgets.diff.tables import names
 from hta_widgets.diff.waterfall import waterfall
+from hta_widgets.formats.byteps.diff import format_findings, is_profiles, kind_words
+from hta_widgets.text import count, duration, duration_delta, plural, share_delta
+from hta_widgets.trace.names import short_name
 
 __all__ = ["Finding", "findings"]
 

@@ -9,17 +9,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.stragglers import stragglers
-from hta_widgets.text import duration
-from hta_widgets.text import number_runs
-from hta_widgets.text import run_text
-from hta_widgets.text import share_delta
-from hta_widgets.trace.derived import derived_once
-
-from hta_widgets.diff.moments import KIND_OF
-from hta_widgets.diff.moments import moments
-from hta_widgets.diff.moments import splits_communication
-from hta_widgets.diff.sides import Comparison
-from hta_widgets.diff.sides import RunSide
+from hta_widgets.diff.compare import Comparison, RunSide
+from hta_widgets.diff.pairs import KIND_OF, moments, splits_communication
+from hta_widgets.text import duration, number_runs, run_text, share_delta
+from hta_widgets.trace.memo import derived_once
 
 __all__ = ["LateRank", "late_ranks"]
 

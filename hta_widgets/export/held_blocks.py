@@ -6,10 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from hta_widgets.live.answers import DiffAnswers
-from hta_widgets.export.blocks import Block
-from hta_widgets.export.blocks import packed
-from hta_widgets.export.page_file import ascii_json
+from hta_widgets.export.page_format import Block, ascii_json, packed
+from hta_widgets.live.comparison import DiffAnswers
 
 __all__ = ["HeldBlocks", "frames_drawn"]
 

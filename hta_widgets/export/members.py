@@ -1,7 +1,10 @@
-"""Which records of a rank's file go out: a fate for each, and rules for those not in the tables."""
+"""Which records go out."""
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,12 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Raw
 
-from hta_widgets.formats.kineto.times import nanoseconds
+from hta_widgets.formats.kineto.times import micros, nanoseconds_of_text as nanoseconds
+from hta_widgets.trace.columns import encode_fields
+from hta_widgets.trace.names import ExportPart
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.rank_scope import ExportPart
-
-__all__ = ["ASK", "DROP", "KEEP", "Members", "base_time", "members_of"]
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -274,3 +276,81 @@ def _within(members: Members, start_ns: Ints, end_ns: Ints) -> Flags:
     if members.end_ns is not None:
         kept &= start_ns < members.end_ns
     return kept
+
+
+#: Counters of one name are told apart by an id, which is in the name of the series.
+_WITH_ID = re.compile(r"(.*)\[([^\[\]]*)\]", re.DOTALL)
+
+
+def samples_of(members: Members) -> Iterator[bytes]:
+    """Yield the samples that go out; a value from before the window is told at its start."""
+    table = members.trace.counter_table
+    rows = members.samples
+    low = None if members.whole else members.start_ns
+    base_ns = members.written_zero_ns
+    for code in np.unique(table.series_id[rows]).tolist():
+        head, tail = _frame(table.series[code])
+        own = rows[table.series_id[rows] == code]
+        times, values = table.time_ns[own], table.value[own]
+        if low is not None:
+            times = np.maximum(times, low)
+        for time_ns, value in zip(times.tolist(), values.tolist(), strict=True):
+            yield head + micros(time_ns + base_ns) + tail % _number(value)
+
+
+def _frame(series: tuple[str, str, str]) -> tuple[bytes, bytes]:
+    """Return what stands before and after a sample's time."""
+    pid, name, label = series
+    found = _WITH_ID.fullmatch(name)
+    fields: dict[str, Any] = {"ph": "C", "name": name}
+    if found:
+        fields |= {"name": found[1], "id": _as_written(found[2])}
+    fields["pid"] = _as_written(pid)
+    head = json.dumps(fields, ensure_ascii=False)[:-1] + ', "ts": '
+    tail = ', "args": {' + json.dumps(label, ensure_ascii=False).replace("%", "%%") + ": %s}}"
+    return head.encode(), tail.encode()
+
+
+def _number(value: float) -> bytes:
+    return (str(int(value)) if value.is_integer() else repr(value)).encode()
+
+
+def _as_written(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
+
+
+def records_of(members: Members) -> Iterator[bytes]:
+    """Yield names of processes and threads, then the events as complete events."""
+    table = members.trace.table
+    for track in table.tracks:
+        at = {"pid": _synthetic_number(track.pid), "tid": _synthetic_number(track.tid), "ph": "M"}
+        yield _json({"name": "process_name", **at, "args": {"name": track.process}})
+        yield _json({"name": "thread_name", **at, "args": {"name": track.label}})
+    base_ns = members.written_zero_ns
+    for row in members.rows.tolist():
+        track = table.tracks[table.track[row]]
+        args = {}
+        if table.stream[row] >= 0:
+            args["stream"] = int(table.stream[row])
+        if table.correlation[row] >= 0:
+            args["correlation"] = int(table.correlation[row])
+        fields = {
+            "ph": b'"X"',
+            "cat": _json(table.categories[table.category[row]]),
+            "name": _json(table.names[table.name[row]]),
+            "pid": _json(_synthetic_number(track.pid)),
+            "tid": _json(_synthetic_number(track.tid)),
+            "ts": micros(int(table.start_ns[row]) + base_ns),
+            "dur": micros(int(table.dur_ns[row])),
+        }
+        if args:
+            fields["args"] = _json(args)
+        yield encode_fields(fields)
+
+
+def _synthetic_number(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode()

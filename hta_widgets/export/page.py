@@ -1,55 +1,336 @@
-"""A comparison as one file: it opens from a disk, without kernel, server or network."""
+"""A saved page of a job: what fits."""
 
 from __future__ import annotations
 
+import base64
+import json
+import math
 import os
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from hta_widgets.live.answers import DiffAnswers
-from hta_widgets.export.held import held
-from hta_widgets.export.blocks import packed
-from hta_widgets.export.page_file import ascii_json
-from hta_widgets.export.page_file import code_blocks
-from hta_widgets.export.page_file import footer_text
-from hta_widgets.export.page_file import host_script
-from hta_widgets.export.page_file import page_parts
-from hta_widgets.export.page_file import page_target
-from hta_widgets.export.page_file import source_files
-from hta_widgets.export.page_file import write_page
-from hta_widgets.live.tile_engine import TileEngine
+from hta_widgets.analysis.steps import phase_ranges
+from hta_widgets.export.page_data import (
+    ArgsOfRank,
+    Collectives,
+    FullRank,
+    Overview,
+    alike,
+    embed_args,
+)
+from hta_widgets.export.page_format import (
+    Block,
+    Names,
+    ascii_json,
+    code_blocks,
+    footer_text,
+    host_script,
+    packed,
+    page_parts,
+    page_target,
+    source_files,
+    version_text,
+    write_page,
+)
+from hta_widgets.live.job import TileEngine
+from hta_widgets.text import number_runs, run_text
+from hta_widgets.tiles.cells import Answer
+from hta_widgets.tiles.lanes import Budget, RankIndex
 
-__all__ = ["save_diff"]
+_LANE_BYTES = 256 << 20
+_SCREEN_CELLS = 1024
+#: Cells over the whole range, and whether all lanes are kept.
+_LADDER = (
+    (4096, True),
+    (2048, True),
+    (1024, True),
+    (512, True),
+    (2048, False),
+    (1024, False),
+    (512, False),
+    (256, False),
+)
 
-_CODE = ("diff.js", "state.js", "diff.css")
-#: Document, footer and what is around blocks.
-_FRAME_BYTES = 12_000
+
+@dataclass(slots=True)
+class Embedded:
+    """What a page holds of a job.
+
+    Attributes
+    ----------
+    document : dict
+        The page's document without scene, state and what is said of the file.
+    blocks : list of Block
+    scene : dict
+        The scene, which now says what is embedded.
+    sizes : list of (str, int)
+        What takes how many bytes.
+    """
+
+    document: dict[str, Any]
+    blocks: list[Block]
+    scene: dict[str, Any]
+    sizes: list[tuple[str, int]]
 
 
-def save_diff(
+def embed(
+    engine: TileEngine, scene: dict[str, Any], state: dict[str, Any], limit_bytes: float
+) -> Embedded:
+    """Return as much of a job as fits into so many bytes.
+
+    Parameters
+    ----------
+    engine : TileEngine
+        Of the job.
+    scene, state : dict
+        The scene of the page, and what its views share: selected ranks come first.
+    limit_bytes : float
+        Size of the blocks. The matched collectives and an overview of every rank are embedded
+        even where they need more.
+    """
+    return _Plan(engine, scene, state, limit_bytes).carry_out()
+
+
+class _Plan:
+    def __init__(
+        self, engine: TileEngine, scene: dict[str, Any], state: dict[str, Any], limit_bytes: float
+    ) -> None:
+        self.scene = scene
+        self.names = Names()
+        budget = Budget(_LANE_BYTES)
+        self.indices = {
+            rank.rank: RankIndex(rank, budget, lambda: engine.lateness) for rank in engine.job.ranks
+        }
+        self.collectives = Collectives(engine.job, lambda: engine.lateness, self.names)
+        self.alike = alike(engine)
+        self.phases = phase_ranges(engine.traces)
+        late = self.collectives.late(*scene["range"])
+        self.order = _by_importance(list(self.indices), scene, state, late)
+        fixed = _fixed_bytes(self.indices.values(), [scene, self.alike])
+        fixed += self.collectives.size_bytes
+        self.limit = limit_bytes - fixed
+
+    def carry_out(self) -> Embedded:
+        full = self._full_ranks()
+        overviews: dict[int, Overview] = {}
+        while len(full) < len(self.indices):
+            rest = [rank for rank in self.order if rank not in full]
+            overviews = self._overviews(rest, self.limit - _size(full.values()), len(full))
+            if overviews:
+                break
+            del full[list(full)[-1]]
+        args = self._args(full, self.limit - _size(full.values()) - _size(overviews.values()))
+        ranks = [
+            full[rank].header if rank in full else overviews[rank].header for rank in self.indices
+        ]
+        ranks_blocks = [
+            full[rank].block if rank in full else overviews[rank].block for rank in self.indices
+        ]
+        args_blocks = [block for one in args.values() for block in one.blocks]
+        return Embedded(
+            document={
+                **self.names.document(),
+                "ranks": ranks,
+                "collectives": self.collectives.header,
+                "alike": self.alike,
+                "phases": {"names": self.phases.names, "labels": self.phases.labels},
+            },
+            blocks=[*self.collectives.blocks, *ranks_blocks, *args_blocks],
+            scene=_with_coverage(self.scene, list(full), args, overviews),
+            sizes=[
+                ("events", _size(full.values())),
+                ("overviews", _size(overviews.values())),
+                ("collectives", self.collectives.size_bytes),
+                ("arguments", sum(one.size_bytes for one in args.values())),
+            ],
+        )
+
+    def _full_ranks(self) -> dict[int, FullRank]:
+        """Return ranks with all their events, the most important first, while they fit."""
+        full: dict[int, FullRank] = {}
+        used = 0
+        for rank in self.order:
+            made = FullRank(self.indices[rank], self.names, self.phases.of_rank[rank])
+            used += made.block.size_bytes
+            if used > self.limit:
+                break
+            full[rank] = made
+        return full
+
+    def _overviews(self, ranks: Sequence[int], room: float, full: int) -> dict[int, Overview]:
+        """Return the finest overviews that fit beside so many full ranks, or none if none fit.
+
+        A full rank gives way to overviews that show about what a screen shows of the whole job.
+        """
+        largest = max(ranks, key=lambda rank: len(self.indices[rank].rank.table))
+        made: dict[int, Overview] = {}
+        for cells, whole in _LADDER:
+            if full and not whole and cells < _SCREEN_CELLS:
+                return {}
+            last = (cells, whole) == _LADDER[-1]
+            make = self._overview(cells, whole=whole)
+            # The largest one stands for all: no rank is made twice for nothing.
+            if make(largest).block.size_bytes * len(ranks) > 1.5 * room and not (last and not full):
+                continue
+            made = {rank: make(rank) for rank in ranks}
+            if _size(made.values()) <= room:
+                return made
+        return {} if full else made
+
+    def _overview(self, cells: int, *, whole: bool) -> Callable[[int], Overview]:
+        return lambda rank: Overview(
+            self.indices[rank],
+            self.names,
+            cells,
+            whole=whole,
+            exposed_wait=self.collectives.exposed_wait(rank),
+        )
+
+    def _args(self, full: dict[int, FullRank], room: float) -> dict[int, ArgsOfRank]:
+        found: dict[int, ArgsOfRank] = {}
+        for rank, made in full.items():
+            args = embed_args(made.rank, room)
+            room -= args.size_bytes
+            made.header["args"] = args.header()
+            found[rank] = args
+        return found
+
+
+def _size(parts: Iterable[FullRank | Overview]) -> int:
+    return sum(part.block.size_bytes for part in parts)
+
+
+def _fixed_bytes(indices: Iterable[RankIndex], parts: Sequence[Any]) -> int:
+    """Return about what the document takes before any rank is in it: these parts and all names."""
+    names = {name for index in indices for name in index.rank.table.names.values}
+    text = json.dumps(parts) + json.dumps(sorted(names, key=repr))
+    return packed("document", text.encode("ascii")).size_bytes
+
+
+def _by_importance(
+    ranks: list[int], scene: dict[str, Any], state: dict[str, Any], late: Sequence[int] = ()
+) -> list[int]:
+    """Return the ranks by how much is to be seen of them.
+
+    The selected event's, the selection's, pinned ones, those that the others wait for, the steps'
+    rank, then all others.
+    """
+    wanted: list[int] = []
+    event, selection = state.get("selected_event"), state.get("selection") or {}
+    if event:
+        wanted.append(int(event[0]))
+    wanted += [int(rank) for rank in selection.get("ranks") or ()]
+    wanted += [int(rank) for rank, _ in selection.get("ids") or ()]
+    wanted += [int(pin.partition("/")[0]) for pin in state.get("pinned") or () if pin[:1].isdigit()]
+    wanted += late
+    if scene.get("steps_rank") is not None:
+        wanted.append(int(scene["steps_rank"]))
+    known = set(ranks)
+    return list(dict.fromkeys(rank for rank in (*wanted, *ranks) if rank in known))
+
+
+def _with_coverage(
+    scene: dict[str, Any],
+    full: list[int],
+    args: dict[int, ArgsOfRank],
+    overviews: dict[int, Overview],
+) -> dict[str, Any]:
+    ranks = [_rank_with_coverage(rank, overviews.get(rank["rank"])) for rank in scene["ranks"]]
+    with_args = [rank for rank, one in args.items() if one.state in {"embedded", "absent"}]
+    return {
+        **scene,
+        "ranks": ranks,
+        "embedded": {
+            "level": "partial" if overviews else "all",
+            "text": _coverage_text(sorted(full), sorted(with_args), overviews),
+            "ranks_full": sorted(full),
+            "ranks_args": sorted(with_args),
+        },
+    }
+
+
+def _rank_with_coverage(rank: dict[str, Any], overview: Overview | None) -> dict[str, Any]:
+    if overview is None:
+        return rank
+    # Rows of which nothing is known would look idle.
+    tracks = rank["tracks"] if overview.whole else []
+    return {**rank, "tracks": tracks, "overview_level": overview.grid.level}
+
+
+def _coverage_text(full: list[int], args: list[int], overviews: dict[int, Overview]) -> str:
+    if not overviews:
+        if len(args) == len(full):
+            return "All events."
+        return f"All events; arguments of {_listed(args)}." if args else "All events, no arguments."
+    if not full:
+        return "Overview only: no single events."
+    what = "all events" if len(args) == len(full) else "all events, no arguments"
+    if args and len(args) < len(full):
+        what = f"all events, arguments of {_listed(args)}"
+    return f"{_listed(full).capitalize()}: {what}. Others: overview only."
+
+
+def _listed(ranks: list[int]) -> str:
+    """Return ranks in words: ``rank 5``, ``ranks 0-3, 5``."""
+    texts = list(map(run_text, number_runs(ranks)))
+    if len(texts) > 4:
+        texts = [*texts[:3], "…", texts[-1]]
+    return f"rank{'' if len(ranks) == 1 else 's'} {', '.join(texts)}"
+
+
+_TIMELINE = ("timeline.js", "state.js", "timeline.css")
+_DASHBOARD = ("dashboard.js", "state.js", "dashboard.css")
+#: Beside code and events: the page's own words, names of a small job, blocks' frames.
+_WORDS_BYTES = 4000
+
+
+@dataclass(frozen=True)
+class DashboardPart:
+    """What a page of a dashboard holds beyond its timeline.
+
+    Parameters
+    ----------
+    traits : mapping
+        Of the dashboard's model, as JSON values: panels, figures, headline, and so on.
+    bokehjs : str
+        The module that carries BokehJS.
+    """
+
+    traits: Mapping[str, Any]
+    bokehjs: str
+
+
+def save_html(
     path: str | os.PathLike[str],
-    answers: DiffAnswers,
-    sides: Sequence[tuple[TileEngine, dict[str, Any], dict[str, Any]]],
-    traits: Mapping[str, Any],
+    engine: TileEngine,
+    scene: dict[str, Any],
+    state: dict[str, Any],
     *,
     max_mb: float = 25,
+    dashboard: DashboardPart | None = None,
 ) -> str:
-    """Write a comparison as one self-contained page.
+    """Write a timeline, or a dashboard, as one self-contained page.
 
     Parameters
     ----------
     path : path-like
         The file to write.
-    answers : DiffAnswers
-        Frames and pairs; all that fit a page are embedded.
-    sides : two of (TileEngine, scene, state)
-        Before and after.
-    traits : mapping
-        Of the widget's model.
+    engine : TileEngine
+        Of the job.
+    scene : dict
+        What the timeline shows.
+    state : dict
+        What its views share: window, selection, search, and so on.
     max_mb : float, default 25
-        How large the file may become. Single steps have a quarter of what frames and pairs leave,
-        those that changed most first, single pairs of ranks 15 %; both sides share the rest.
+        How large the file may become, in units of 1 000 000 bytes. Everything is embedded if it
+        fits. Else all events of as many ranks as fit, those of the selection first, then those
+        that the others wait for, and an overview of what is left; the page says which. Arguments
+        of events come last.
+    dashboard : DashboardPart, optional
+        Panels, charts and words to show beside the timeline.
 
     Returns
     -------
@@ -64,20 +345,192 @@ def save_diff(
     target = page_target(
         path,
         max_mb,
-        least_mb=1,
-        remedy="Code, words and frames of a page take about as much.",
+        least_mb=0.1,
+        remedy="A page without any event takes about as much, one of a dashboard 0.8.",
     )
     host = host_script()
-    code = code_blocks(_CODE)
+    code = _code(dashboard)
     code_bytes = len(host) + sum(block.size_bytes for block in code)
+    limit_bytes = max_mb * 1e6 - code_bytes - _WORDS_BYTES
+    embedded = embed(engine, scene, state, limit_bytes)
+    files = source_files(engine)
     saved_at = datetime.now(UTC)
-    found = held(
-        answers, sides, traits, max_mb * 1e6 - code_bytes - _FRAME_BYTES, saved_at=saved_at
-    )
-    files = source_files(*(engine for engine, _, _ in sides))
-    whole = [packed("document", ascii_json(found.document)), *code, *found.blocks]
-    sizes = [*found.sizes, ("code", code_bytes)]
-    footer = footer_text(saved_at, files, sizes, " ".join(found.words))
-    labels = traits["_about"]["labels"]
-    write_page(target, page_parts(" → ".join(labels), footer, host, whole), max_mb)
+    document = {
+        "version": 1,
+        "scene": embedded.scene,
+        "state": state,
+        "saved": {
+            "at": saved_at.isoformat(timespec="seconds"),
+            "by": f"hta_widgets {version_text()}",
+            "files": [{"name": name, "bytes": size} for name, size in files],
+            "embedded": embedded.sizes,
+        },
+        "origin_ns": None if engine.traces.origin_ns is None else str(engine.traces.origin_ns),
+        "widget": "timeline" if dashboard is None else "dashboard",
+        **embedded.document,
+    }
+    blocks = [packed("document", ascii_json(document)), *code, *embedded.blocks]
+    sizes = [*embedded.sizes, ("names and lanes", blocks[0].size_bytes), ("code", code_bytes)]
+    title = str(scene.get("title") or document["widget"])
+    footer = footer_text(saved_at, files, sizes, embedded.scene["embedded"]["text"])
+    write_page(target, page_parts(title, footer, host, blocks), max_mb)
     return str(target)
+
+
+def _code(dashboard: DashboardPart | None) -> list[Block]:
+    """Return the modules that a page runs; figures of a dashboard are code as well."""
+    blocks = code_blocks(_TIMELINE if dashboard is None else _DASHBOARD)
+    if dashboard is not None:
+        blocks += [
+            packed("bokeh.js", dashboard.bokehjs.encode()),
+            packed("dashboard", ascii_json(dict(dashboard.traits))),
+        ]
+    return blocks
+
+
+#: Bytes of one answer: larger messages hold up those behind them.
+CHUNK_BYTES = 4_000_000
+_MOST_MB = 25
+#: Blocks are measured as the text of a saved page, of which every four bytes carry three.
+TEXT_PER_BYTE = 4 / 3
+
+
+class OfflineData:
+    """Prepares the data of a saved page in the background, and hands it out in chunks.
+
+    Parameters
+    ----------
+    engine : TileEngine
+        Of the job.
+    scene : dict
+        What the views show.
+    state : mapping, optional
+        What they share: ranks that are selected come first, where not all fit.
+    max_mb : float, default 25
+        What the page may be given, in units of 1 000 000 bytes.
+
+    Examples
+    --------
+    >>> offline = OfflineData(engine, engine.scene())
+    >>> offline.answer({"op": "offline"})[0]["state"]  # doctest: +SKIP
+    'preparing'
+    """
+
+    def __init__(
+        self,
+        engine: TileEngine,
+        scene: dict[str, Any],
+        state: Mapping[str, Any] | None = None,
+        *,
+        max_mb: float = _MOST_MB,
+    ) -> None:
+        self._engine, self._scene, self._state = engine, scene, dict(state or {})
+        self._limit_bytes = max_mb * 1e6
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._content = b""
+        self._blocks: dict[str, tuple[int, int]] = {}
+        self._said: dict[str, Any] = {"state": "preparing"}
+
+    def answer(self, request: Mapping[str, Any]) -> Answer:
+        """Answer one request for ``offline``.
+
+        Parameters
+        ----------
+        request : mapping
+            With ``chunk``, the number of a chunk from 0 on; without it, how things stand. The
+            first one starts the work.
+
+        Returns
+        -------
+        reply : dict
+            ``state``: ``preparing``, ``ready`` or ``failed``, with ``message`` saying why. When
+            ready, ``bytes`` and ``chunks``, and ``blocks``: offset and length of each by name.
+        buffer : bytes or None
+            The chunk.
+
+        Raises
+        ------
+        ValueError
+            If there is no such chunk, or none yet.
+        """
+        self.start()
+        chunk = request.get("chunk")
+        if chunk is None:
+            return dict(self._said), None
+        number, chunks = int(chunk), int(self._said.get("chunks", 0))
+        if not 0 <= number < chunks:
+            raise ValueError(f"there is no chunk {number}: there are {chunks}")
+        start = number * CHUNK_BYTES
+        return {"chunk": number}, self._content[start : start + CHUNK_BYTES]
+
+    def start(self) -> threading.Thread:
+        """Begin with the work, unless it has begun; return the thread that does it."""
+        with self._lock:
+            if self._thread is None:
+                # A daemon: nobody waits for it where the interpreter ends.
+                self._thread = threading.Thread(
+                    target=self._prepare, name="hta-offline-data", daemon=True
+                )
+                self._thread.start()
+            return self._thread
+
+    def join(self, seconds: float | None = None) -> bool:
+        """Wait for the work; return whether it is done."""
+        thread = self.start()
+        thread.join(seconds)
+        return not thread.is_alive()
+
+    def _prepare(self) -> None:
+        try:
+            self._content, self._blocks = self._made()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the page must hear of it
+            self._said = {"state": "failed", "message": str(error) or type(error).__name__}
+            return
+        self._said = {
+            "state": "ready",
+            "bytes": len(self._content),
+            "chunks": -(-len(self._content) // CHUNK_BYTES),
+            "blocks": {name: list(place) for name, place in self._blocks.items()},
+        }
+
+    def _made(self) -> tuple[bytes, dict[str, tuple[int, int]]]:
+        limit_bytes = self._limit_bytes * TEXT_PER_BYTE
+        embedded = embed(self._engine, self._scene, self._state, limit_bytes)
+        origin_ns = self._engine.traces.origin_ns
+        document = {
+            "version": 1,
+            "scene": embedded.scene,
+            "state": {},
+            "saved": {"at": "", "by": "", "files": [], "embedded": embedded.sizes},
+            "origin_ns": None if origin_ns is None else str(origin_ns),
+            **embedded.document,
+        }
+        return joined(document, embedded.blocks)
+
+
+def joined(
+    document: Mapping[str, Any], blocks: Sequence[Block]
+) -> tuple[bytes, dict[str, tuple[int, int]]]:
+    """Return a document and blocks behind each other, and where each of them is, by name."""
+    text = json.dumps(_finite(document), separators=(",", ":"), allow_nan=False)
+    parts: list[bytes] = []
+    places: dict[str, tuple[int, int]] = {}
+    size = 0
+    for block in (packed("document", text.encode("ascii")), *blocks):
+        content = base64.b64decode(block.text)
+        places[block.name] = (size, len(content))
+        parts.append(content)
+        size += len(content)
+    return b"".join(parts), places
+
+
+def _finite(value: Any) -> Any:
+    """Return JSON values with null for the numbers that JSON cannot write."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple) and value and not isinstance(value[0], str):
+        return [_finite(one) for one in value]
+    return value

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.diff.sides import Comparison
+from hta_widgets.diff.compare import Comparison
 
 __all__ = ["CLASSES", "Codes", "EventClasses", "classes_of_pairs"]
 

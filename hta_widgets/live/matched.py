@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from hta_widgets import taxonomy
-from hta_widgets.analysis.clock_offsets import clock_fit
+from hta_widgets.analysis.clocks import clock_fit
 from hta_widgets.analysis.matching import matching
+from hta_widgets.trace.patience import Gradual
 from hta_widgets.trace.traceset import TraceSet
 from hta_widgets.trace.turns import in_turns
-from hta_widgets.trace.patience import Gradual
 
 __all__ = ["matched"]
 

@@ -1,31 +1,476 @@
-"""What each panel shows: one frame a panel, of what the analyses return.
-
-Every value is that of the analysis that `catalog.PANELS` names, called with the same selection;
-what is put together over ranks is put together here and in `by_name`.
-"""
+"""The frame of each panel, and as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet
-
-from hta_widgets.panels.by_name import durations
-from hta_widgets.panels.by_name import kernels
-from hta_widgets.panels.by_name import operators
+from hta_widgets.analysis.matching import counted, matching
+from hta_widgets.analysis.scope import narrowed, parts
+from hta_widgets.analysis.stragglers import waiting, waits_of
 from hta_widgets.formats.byteps.byteps_frames import BYTEPS_MAKERS
-from hta_widgets.panels.columns import or_null
-from hta_widgets.panels.columns import taken
-from hta_widgets.panels.members import summary
+from hta_widgets.formats.byteps.rows import requests_of, worker_rows
 from hta_widgets.formats.mpi.mpi_frames import MPI_MAKERS
-from hta_widgets.panels.steps import steps
+from hta_widgets.panels.columns import or_null, short_names, taken, texts
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import dtype_of
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.turns import rest
 
-__all__ = ["CLOCK", "MAKERS", "TOP", "TOP_DURATIONS"]
+
+def as_json(frame: pd.DataFrame) -> dict[str, Any]:
+    """Return a frame as ``{rows, columns, attrs}``; what is not known is None.
+
+    Integers stay integers; text and categories are strings.
+    """
+    return {
+        "rows": len(frame),
+        "columns": {str(name): _values(frame[name]) for name in frame},
+        "attrs": dict(frame.attrs),
+    }
+
+
+def _values(column: pd.Series[Any]) -> list[Any]:
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iub":
+        return column.to_numpy().tolist()
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind == "f":
+        values = column.to_numpy()
+        known = np.isfinite(values)
+        found = values.tolist()
+        for place in np.flatnonzero(~known).tolist():
+            found[place] = None
+        return found
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        categories = [str(value) for value in column.cat.categories]
+        return [None if code < 0 else categories[code] for code in column.cat.codes.tolist()]
+    return [None if value is None or value is pd.NA else value for value in column.tolist()]
+
+
+#: Of more rows than this a page is given none: the kernel answers then.
+MOST_ROWS = 100_000
+
+
+def base_tables(traces: TraceSet) -> dict[str, Any]:
+    """Return the rows that a page counts with, by name; None where there are too many.
+
+    Parameters
+    ----------
+    traces : TraceSet
+
+    Returns
+    -------
+    dict
+        JSON values: each table as ``{rows, columns, attrs}``.
+    """
+    formats = set(traces.formats)
+    tables: dict[str, Any] = {}
+    if formats & {"byteps", "byteps-server"}:
+        tables["files"] = as_json(_files(traces))
+    if "byteps" in formats:
+        gradients = analysis.byteps_gradients(traces)
+        names = ["rank", "tensor", "start_ns", "total_ns", "busy_ns", "queue_ns", "tail_ns"]
+        kept = gradients[[*names, "critical"]]
+        kept.attrs = {key: gradients.attrs[key] for key in ("note",) if key in gradients.attrs}
+        tables["gradients"] = _some(kept)
+        tables["stages"] = _some(_stages(traces))
+    if "byteps-server" in formats:
+        tables["requests"] = _some(_requests(traces))
+    if {"byteps", "byteps-server"} <= formats:
+        tables["byteps_clock"] = as_json(BYTEPS_MAKERS["byteps_clock"](traces, Selection(), None))
+    if formats & {"mpi-profile", "mpi-trace"}:
+        tables["routines"], tables["sizes"] = _mpi(traces)
+        for name in ("mpi_ranks", "mpi_hosts"):
+            tables[name] = as_json(MPI_MAKERS[name](traces, Selection(), None))
+    return tables
+
+
+def _some(frame: pd.DataFrame) -> Any:
+    return as_json(frame) if len(frame) <= MOST_ROWS else None
+
+
+def _files(traces: TraceSet) -> pd.DataFrame:
+    """Return what the ranks of the set are."""
+    of = list(traces.values())
+    return pd.DataFrame(
+        {
+            "rank": [trace.rank for trace in of],
+            "job": pd.Series([trace.job or "" for trace in of], dtype=object),
+            "format": pd.Series([trace.format for trace in of], dtype=object),
+            "worker": [trace.worker for trace in of],
+            "local_rank": [trace.local_rank for trace in of],
+            "server": [trace.server for trace in of],
+            "root": [trace.format == "byteps" and worker_rows(trace).is_root for trace in of],
+        }
+    )
+
+
+def _stages(traces: TraceSet) -> pd.DataFrame:
+    """Return every stage of every partition; stages in the order of `byteps_stages`."""
+    order = list(analysis.byteps_stages(traces)["stage"].cat.categories)
+    frames = []
+    for trace in traces.values():
+        if trace.format != "byteps":
+            continue
+        rows = worker_rows(trace)
+        parts = rows.parts
+        frames.append(
+            pd.DataFrame(
+                {
+                    "rank": trace.rank,
+                    "stage": np.array([order.index(name) for name in rows.stages])[parts.stage],
+                    "key": parts.key,
+                    "step": parts.step,
+                    "start_ns": parts.start_ns + trace.shift_ns,
+                    "dur_ns": parts.dur_ns,
+                    "queue_ns": np.where(parts.complete, parts.queue_ns, 0),
+                }
+            )
+        )
+    found = pd.concat(frames, ignore_index=True)
+    # They only tell partitions apart.
+    found["key"] = np.unique(found["key"], return_inverse=True)[1]
+    found.attrs = {"stages": order}
+    return found
+
+
+def _requests(traces: TraceSet) -> pd.DataFrame:
+    """Return every request, those without an end too: of these ``dur_ns`` is -1."""
+    known = analysis.byteps_requests(traces)
+    waits = known.groupby(["rank", "id"])["wait_ns"].first()
+    names = known.groupby(["rank", "key"])[["tensor", "partition"]].first()
+    frames: list[pd.DataFrame] = []
+    keys: list[list[Any]] = []
+    for trace in traces.values():
+        if trace.format != "byteps-server":
+            continue
+        requests = requests_of(trace)
+        unique, at = np.unique(requests.key, return_inverse=True)
+        meant = [
+            names.loc[(trace.rank, key)] if (trace.rank, key) in names.index else None
+            for key in unique
+        ]
+        found = pd.DataFrame(
+            {
+                "rank": trace.rank,
+                "key": at.reshape(-1) + len(keys),
+                "push": requests.push.astype(np.int64),
+                "node": requests.node,
+                "iteration": requests.iteration,
+                "start_ns": requests.start_ns + trace.shift_ns,
+                "dur_ns": np.where(requests.closed, requests.end_ns - requests.start_ns, -1),
+            }
+        )
+        place = pd.MultiIndex.from_arrays([found["rank"], requests.row])
+        found["wait_ns"] = waits.reindex(place).fillna(0).astype(np.int64).to_numpy()
+        frames.append(found)
+        keys += [
+            [
+                str(key),
+                "" if mean is None else str(mean["tensor"]),
+                -1 if mean is None else int(mean["partition"]),
+            ]
+            for key, mean in zip(unique.tolist(), meant, strict=True)
+        ]
+    whole = pd.concat(frames, ignore_index=True)
+    whole.attrs = {"keys": keys}
+    return whole
+
+
+def _mpi(traces: TraceSet) -> tuple[Any, Any]:
+    """Return routines and sizes by profiles and by time lines: either may be selected alone."""
+    routines, sizes = [], []
+    for name in ("mpi-profile", "mpi-trace"):
+        ranks = [rank for rank, trace in traces.items() if trace.format == name]
+        if ranks:
+            routines.append(analysis.mpi_routines(traces, ranks=ranks))
+            sizes.append(analysis.mpi_message_sizes(traces, ranks=ranks))
+    names = ["job", "rank", "key", "source", "routine", "calls", "bytes", "time_s"]
+    both = pd.concat(routines, ignore_index=True)[[*names, "is_io"]]
+    note = str(analysis.mpi_ranks(traces).attrs.get("note", ""))
+    both.attrs = {"note": note}
+    binned = pd.concat(sizes, ignore_index=True)[[*names, "size_lo", "size_hi"]]
+    binned.attrs = {"note": note}
+    return _some(both), _some(binned)
+
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+_COMMUNICATION = KINDS.index("communication")
+#: Of fewer ranks none can be odd.
+_LEAST_RANKS = 3
+
+
+def durations(frame: pd.DataFrame, top: int) -> pd.DataFrame:
+    """Return the kernels with most time, name by name, as long as they take on each rank.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Of `kernel_duration_by_rank`.
+    top : int
+        How many names, those with most time.
+    """
+    names = _Names(frame)
+    each, rows = names.rows_of(names.order[:top])
+    measures = ("rank", "count", "mean_ns", "min_ns", "max_ns")
+    found = pd.DataFrame(
+        {
+            **names.labels(each),
+            "kind": names.kinds(each),
+            **{name: frame[name].to_numpy()[rows] for name in measures},
+        }
+    )
+    return _about(found, frame, len(names.order))
+
+
+def kernels(
+    traces: TraceSet, selection: Selection, frame: pd.DataFrame, top: int, clock: Any
+) -> pd.DataFrame:
+    """Return what each kernel costs over all ranks, and which rank is odd.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Of `kernel_breakdown`.
+    """
+    rest()
+    names = _Names(frame)
+    rest()
+    mean, rank = frame["mean_ns"].to_numpy(np.float64), frame["rank"].to_numpy(np.int64)
+    spent, count = names.sums(frame["sum_ns"]), names.sums(frame["count"])
+    odd_rank, ratio = names.odd(mean, rank)
+    order = names.order[:top]
+    found = pd.DataFrame(
+        {
+            "kind": names.kinds(order),
+            **names.labels(order),
+            "count": count[order],
+            "sum_ns": spent[order],
+            "mean_ns": spent[order] / count[order],
+            "min_ns": names.least(frame["min_ns"])[order],
+            "max_ns": names.most(frame["max_ns"])[order],
+            "ranks": names.ranks[order],
+            "wait_ns": or_null(_waits(traces, selection, names, clock)[order]),
+            "odd_rank": or_null(odd_rank[order]),
+            "odd_ratio": ratio[order],
+        }
+    )
+    found = _about(found, frame, len(names.order))
+    found.attrs["rest_ns"] = int(spent.sum() - spent[order].sum())
+    return found
+
+
+def operators(frame: pd.DataFrame, top: int) -> pd.DataFrame:
+    """Return what each operator costs over all ranks; `frame` is of `operators`."""
+    measures = ("count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns")
+    code, values = pd.factorize(frame["name"])
+    names = values.tolist()
+    sums = {}
+    for measure in measures:
+        sums[measure] = np.zeros(len(names), dtype=np.int64)
+        np.add.at(sums[measure], code, frame[measure].to_numpy(np.int64))
+    order = np.array(
+        sorted(
+            range(len(names)),
+            key=lambda k: (-sums["device_total_ns"][k], -sums["cpu_self_ns"][k], names[k]),
+        ),
+        dtype=np.intp,
+    )
+    shown = order[:top]
+    found = pd.DataFrame(
+        {
+            "name": texts([names[place] for place in shown.tolist()]),
+            **{measure: sums[measure][shown] for measure in measures},
+        }
+    )
+    return _about(found, frame, len(names))
+
+
+def _about(found: pd.DataFrame, frame: pd.DataFrame, total: int) -> pd.DataFrame:
+    found.attrs = {key: frame.attrs[key] for key in ("matched", "note") if key in frame.attrs}
+    found.attrs["total"] = total
+    return found
+
+
+class _Names:
+    """Rows of an analysis, one a rank, kind and name, put together by kind and name.
+
+    Rows of a name are in the order of their ranks.
+    """
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        name, distinct = pd.factorize(frame["name"])
+        values = distinct.tolist()
+        kind = frame["kind"].cat.codes.to_numpy(np.int64)
+        pairs, self._code = np.unique(name * len(KINDS) + kind, return_inverse=True)
+        self.names = [values[code] for code in (pairs // len(KINDS)).tolist()]
+        self.kind = pairs % len(KINDS)
+        self.ranks = np.bincount(self._code, minlength=len(pairs))
+        self._rows = np.argsort(self._code, kind="stable")
+        self._first = np.cumsum(self.ranks) - self.ranks
+        spent, count = self.sums(frame["sum_ns"]), self.sums(frame["count"])
+        place = np.array(_places(self.names), dtype=np.int64)
+        self.order = np.lexsort((place, self.kind, -count, -spent))
+        pairs_of = zip(self.kind.tolist(), self.names, strict=True)
+        self.group = {pair: number for number, pair in enumerate(pairs_of)}
+
+    def rows_of(self, order: npt.NDArray[np.intp]) -> tuple[Any, Any]:
+        """Return the rows of some names, one name after the other, and of which name each is."""
+        count = self.ranks[order]
+        each = np.repeat(order, count)
+        place = np.arange(len(each)) - np.repeat(np.cumsum(count) - count, count)
+        return each, self._rows[self._first[each] + place]
+
+    def labels(self, order: npt.NDArray[np.intp]) -> dict[str, Any]:
+        names = [self.names[place] for place in order.tolist()]
+        return {"name": texts(names), "short": short_names(names)}
+
+    def kinds(self, order: npt.NDArray[np.intp]) -> pd.Categorical:
+        return pd.Categorical.from_codes(self.kind[order], dtype=dtype_of(KINDS))
+
+    def _by(self, how: np.ufunc, values: Any) -> Any:
+        ordered = np.asarray(values)[self._rows]
+        return how.reduceat(ordered, self._first) if len(ordered) else ordered
+
+    def sums(self, values: Any) -> Ints:
+        found: Ints = self._by(np.add, np.asarray(values, dtype=np.int64))
+        return found
+
+    def least(self, values: Any) -> Ints:
+        found: Ints = self._by(np.minimum, values)
+        return found
+
+    def most(self, values: Any) -> Ints:
+        found: Ints = self._by(np.maximum, values)
+        return found
+
+    def extreme(self, values: Floats) -> npt.NDArray[np.intp]:
+        """Return the row of the least value of each name; of equal ones the first."""
+        by_value = self._rows[np.lexsort((values[self._rows], self._code[self._rows]))]
+        found: npt.NDArray[np.intp] = by_value[self._first]
+        return found
+
+    def odd(self, mean: Floats, rank: Ints) -> tuple[Ints, Floats]:
+        """Return the rank whose mean is farthest from the median rank's, and the ratio of both."""
+        by_mean = mean[self._rows[np.lexsort((mean[self._rows], self._code[self._rows]))]]
+        low, high = (self.ranks - 1) // 2, self.ranks // 2
+        median = (by_mean[self._first + low] + by_mean[self._first + high]) / 2
+        far = self.extreme(-np.abs(mean - median[self._code]))
+        told = (self.ranks >= _LEAST_RANKS) & (self.kind != _COMMUNICATION) & (median > 0)
+        ratio = mean[far] / np.where(median > 0, median, np.nan)
+        return np.where(told, rank[far], -1), np.where(told, ratio, np.nan)
+
+
+def _places(names: list[str]) -> list[int]:
+    place = [0] * len(names)
+    for number, code in enumerate(sorted(range(len(names)), key=names.__getitem__)):
+        place[code] = number
+    return place
+
+
+def _waits(traces: TraceSet, selection: Selection, names: _Names, clock: Any) -> Ints:
+    """Return how long ranks wait in the communication of each name; -1 where that is not known."""
+    found = np.full(len(names.names), -1, dtype=np.int64)
+    if not (names.kind == _COMMUNICATION).any():
+        return found
+    waits = waits_of(traces, clock)
+    for part in parts(traces, selection):
+        rows, begin, until = waiting(part, waits.of_rank(part.rank))
+        table = part.table
+        for code in np.unique(table.name[rows]).tolist():
+            group = names.group[_COMMUNICATION, table.names[code]]
+            mine = table.name[rows] == code
+            time = int((np.maximum(until, begin) - begin)[mine].sum())
+            found[group] = max(found[group], 0) + time
+    return found
+
+
+def summary(traces: TraceSet, selection: Selection) -> pd.DataFrame:
+    """Return how many events a selection holds, and from when to when.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection : Selection
+
+    Returns
+    -------
+    DataFrame
+        One row: ``events``; ``device_events``, kernels, copies and fills of them; ``collectives``,
+        those that are matched over ranks and of which any event is selected; ``ranks``, those
+        that have any event; ``start_ns, end_ns``, first start and last end, within the window
+        (null where nothing is selected).
+    """
+    chosen = parts(traces, selection)
+    with_events = [part for part in chosen if len(part.rows)]
+    starts, ends = [], []
+    for part in with_events:
+        start, end = part.clipped(part.rows)
+        starts.append(int(start.min()) + part.trace.shift_ns)
+        ends.append(int(end.max()) + part.trace.shift_ns)
+    match = matching(traces)
+    rest()
+    kept, _ = counted(match, narrowed(traces, selection))
+    rest()
+    found = pd.DataFrame(
+        {
+            "events": [sum(len(part.rows) for part in chosen)],
+            "device_events": [sum(len(part.busy_rows()) for part in chosen)],
+            "collectives": [len(np.unique(match.collective[kept]))],
+            "ranks": [len(with_events)],
+            "start_ns": or_null([min(starts, default=-1)]),
+            "end_ns": or_null([max(ends, default=-1)]),
+        }
+    )
+    if not with_events:
+        found.attrs["note"] = "no events are selected"
+    return found
+
+
+STEP = "step"
+#: Phases that take less of all steps say little, and scatter much.
+LEAST_PCT = 1
+
+
+def steps(traces: TraceSet, selection: Selection, clock: Any) -> pd.DataFrame:
+    """Return one row per phase, step and rank: the whole step first, then its phases.
+
+    Phases are those of `phase_times` that take 1 % of the steps' time or more, as they follow each
+    other; rows are by phase, rank and step.
+    """
+    whole = analysis.step_times(traces, clock=clock, selection=selection)
+    phases = analysis.phase_times(traces, selection=selection)
+    rest()
+    name, values = pd.factorize(phases["phase"])
+    spent = np.zeros(len(values), dtype=np.int64)
+    np.add.at(spent, name, phases["dur_ns"].to_numpy(np.int64))
+    lasting = spent * 100 >= int(whole["dur_ns"].sum()) * LEAST_PCT
+    phases = phases[lasting[name]] if len(whole) and len(phases) else phases.iloc[:0]
+    rest()
+    found = pd.DataFrame(
+        {
+            "phase": texts([*[STEP] * len(whole), *phases["phase"].tolist()]),
+            **{
+                column: np.concatenate(
+                    [whole[column].to_numpy(np.int64), phases[column].to_numpy(np.int64)]
+                )
+                for column in ("step", "rank", "start_ns", "dur_ns")
+            },
+            "deviation_share": np.concatenate(
+                [whole["dur_deviation_share"], phases["deviation_share"]]
+            ),
+        }
+    )
+    found.attrs = {key: whole.attrs[key] for key in ("matched", "note") if key in whole.attrs}
+    return found
+
 
 #: Rows of tables, and of the chart of kernels' durations, unless more are asked for.
 TOP = 200

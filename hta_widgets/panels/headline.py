@@ -1,49 +1,198 @@
-"""What matters most in a job, in a sentence or three: computed, and silent where nothing is."""
+"""What matters most, in a sentence."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hta_widgets import analysis
 from hta_widgets.analysis.scope import HOST_COMMUNICATION
-from hta_widgets.analysis.stragglers import Judgement
-from hta_widgets.analysis.stragglers import judgement
-from hta_widgets.text import count
-from hta_widgets.text import duration
-from hta_widgets.text import plural
-from hta_widgets.text import share
+from hta_widgets.analysis.stragglers import Judgement, judgement
+from hta_widgets.formats.mpi.format_headline import format_headline
+from hta_widgets.panels.finding import Finding, Headline, Piece
+from hta_widgets.panels.frames import CLOCK
+from hta_widgets.text import count, duration, plural, share
+from hta_widgets.tiles.lateness import Lateness
+from hta_widgets.trace.intervals import total, union
+from hta_widgets.trace.memo import walked
+from hta_widgets.trace.names import short_name
+from hta_widgets.trace.query import Clauses
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.trace.clauses import Clauses
-from hta_widgets.trace.intervals import total
-from hta_widgets.trace.intervals import union
-from hta_widgets.trace.keeping import walked
-from hta_widgets.trace.names import short_name
 
-from hta_widgets.panels.finding import Finding
-from hta_widgets.panels.finding import Headline
-from hta_widgets.panels.finding import Piece
-from hta_widgets.formats.mpi.format_headline import format_headline
-from hta_widgets.panels.late_ranks import LateRanks
-from hta_widgets.panels.late_ranks import late_ranks
-from hta_widgets.panels.run_times import RunTimes
-from hta_widgets.panels.run_times import run_times
+#: Device work of accelerators that are no GPUs.
+_NO_GPU = {"mtia_ccp_events", "hpu_op"}
 
-__all__ = ["Finding", "Headline", "Piece", "headline"]
+
+@dataclass(frozen=True)
+class RunTimes:
+    """Times of the ranks with device work, added up.
+
+    Attributes
+    ----------
+    start_ns, run_ns : int
+        The first start of any event of the job, or of an export its window's, and the time to the
+        last end.
+    span_ns : dict of int to int
+        By rank with device work the time from its first device work to its last, as in
+        `temporal_breakdown`: what all shares are of.
+    busy_ns, compute_ns, exposed_ns, exposed_memory_ns : int
+        As in `temporal_breakdown`; ``exposed_ns`` is of communication.
+    exposed_wait_ns : int
+        Of ``exposed_ns``; 0 where it is not known.
+    idle_ns : int
+        The spans less what is busy.
+    idle_by_cause : dict of str to int
+        As in `device_idle_breakdown`; adds up to ``idle_ns``.
+    is_gpu : bool
+        Whether devices may be called GPUs.
+    """
+
+    start_ns: int
+    run_ns: int
+    span_ns: dict[int, int]
+    busy_ns: int
+    compute_ns: int
+    exposed_ns: int
+    exposed_memory_ns: int
+    exposed_wait_ns: int
+    idle_ns: int
+    idle_by_cause: dict[str, int]
+    is_gpu: bool
+
+    @property
+    def ranks(self) -> list[int]:
+        """The ranks with device work."""
+        return list(self.span_ns)
+
+    @property
+    def all_ns(self) -> int:
+        """The spans of all ranks with device work."""
+        return max(sum(self.span_ns.values()), 1)
+
+
+def run_times(traces: TraceSet) -> RunTimes:
+    """Add up how the devices of a job spend the run."""
+    frame = analysis.temporal_breakdown(traces)
+    # As the timeline and the header: with the profiler's own span, where the files have it.
+    start_ns, end_ns = traces.span_ns
+    run_ns = max(end_ns - start_ns, 1)
+    waits = analysis.exposed_waits(traces, clock=CLOCK)["exposed_wait_ns"]
+    idle = analysis.device_idle_breakdown(traces)
+    causes = idle.groupby("idle_category", observed=True)["idle_ns"].sum()
+    return RunTimes(
+        start_ns,
+        run_ns,
+        dict(zip(frame["rank"].tolist(), frame["span_ns"].tolist(), strict=True)),
+        int(frame["busy_ns"].sum()),
+        int(frame["compute_ns"].sum()),
+        int(frame["exposed_communication_ns"].sum()),
+        int(frame["exposed_memory_ns"].sum()),
+        int(waits.clip(lower=0).sum()),
+        int(frame["idle_ns"].sum()),
+        {str(cause): int(spent) for cause, spent in causes.items()},
+        all(_NO_GPU.isdisjoint(trace.table.categories.values) for trace in traces.values()),
+    )
+
+
+#: Who waits less than this share of the run for them does not count as waiting.
+LEAST_SHARE = 0.02
+#: A phase is slow from this much over the median rank on.
+LEAST_OVER = 0.02
+#: Of fewer ranks none is the median: what lies between two is half the slow one's own.
+LEAST_RANKS = 3
+
+_PHASES = {
+    "forward": "forward pass",
+    "backward": "backward pass",
+    "optimizer": "optimizer step",
+}
+
+
+@dataclass(frozen=True)
+class LateRanks:
+    """Ranks that the others wait for, in figures.
+
+    Attributes
+    ----------
+    ranks : list of int
+        Whom the others wait for, who costs most first.
+    waiting : list of int
+        Those who wait for them for 2 % of the run or more; all others if none does.
+    wait_ns : float
+        How long each of `waiting` does, on average: where one of `ranks` alone comes last, and
+        moments of several such waits once, as the timeline's ``wait_for_late``.
+    last, collectives : int
+        At how many of its collectives the first of `ranks` arrives last.
+    phase, phase_ns, phase_over
+        The phase of a step that costs the first of `ranks` most time over the median rank: its
+        name, the rank's median time for it, and how much that is more, as a share.
+    """
+
+    ranks: list[int]
+    waiting: list[int]
+    wait_ns: float
+    last: int
+    collectives: int
+    phase: str = ""
+    phase_ns: float = 0.0
+    phase_over: float = 0.0
+
+
+def late_ranks(traces: TraceSet, times: RunTimes, ranks: list[int]) -> LateRanks | None:
+    """Return what the others wait for some ranks, which `judgement` names; None if for none."""
+    if not ranks:
+        return None
+    frame = analysis.collectives(traces, clock=CLOCK)
+    lateness = Lateness(traces, frame, {})
+    run = lateness.within(times.start_ns, times.start_ns + times.run_ns)
+    waits = lateness.waited_for(ranks, times.start_ns, times.start_ns + times.run_ns)
+    by_rank = {rank: wait for rank, wait in zip(traces, waits, strict=True) if rank not in ranks}
+    long = {rank: wait for rank, wait in by_rank.items() if wait >= LEAST_SHARE * times.run_ns}
+    by_rank = long or by_rank
+    if not any(by_rank.values()):
+        return None
+    first = traces.ranks.index(ranks[0])
+    return LateRanks(
+        ranks,
+        list(by_rank),
+        sum(by_rank.values()) / max(len(by_rank), 1),
+        run["last"][first],
+        run["collectives"][first],
+        *_slow_phase(traces, ranks[0]),
+    )
+
+
+def _slow_phase(traces: TraceSet, rank: int) -> tuple[str, float, float]:
+    if len(traces) < LEAST_RANKS:
+        return "", 0.0, 0.0
+    frame = analysis.phase_times(traces)
+    frame = frame[frame["rank"] == rank]
+    if not len(frame):
+        return "", 0.0, 0.0
+    by_phase = frame.groupby("phase", sort=False)
+    lasting, apart, over = (
+        by_phase[name].median() for name in ("dur_ns", "deviation_ns", "deviation_share")
+    )
+    apart = apart[over >= LEAST_OVER]
+    if not len(apart):
+        return "", 0.0, 0.0
+    phase = str(apart.idxmax())
+    return _PHASES.get(phase, phase), float(lasting[phase]), float(over[phase])
+
 
 #: Findings below this share of all ranks' time are none.
-LEAST_SHARE = 0.02
 #: What takes less than this share of what another finding takes comes after it.
 DWARFED = 0.1
 #: A kernel stands out from this share of all device work on.
 LEAST_OF_WORK = 1 / 3
 #: A step is slow from this much over the median step on.
-LEAST_OVER = 0.1
+LEAST_OVER_SHARE = 0.1
 MOST_SENTENCES = 2
 #: From this share of the run on it is said that devices do not work before and after.
 LEAST_AROUND = 0.1
@@ -124,7 +273,7 @@ def headline(traces: TraceSet) -> Headline:
     step = _slowest_step(traces)
     if step is not None:
         ordered.append(step)
-        sentences += [step.parts] if step.share >= LEAST_OVER else []
+        sentences += [step.parts] if step.share >= LEAST_OVER_SHARE else []
     sentences = [*sentences[:MOST_SENTENCES], *_around(times)]
     return Headline(first.parts if first else _nothing(times), sentences, ordered)
 

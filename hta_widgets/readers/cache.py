@@ -22,17 +22,14 @@ from typing import NamedTuple
 import numpy as np
 
 from hta_widgets.errors import TraceError
-from hta_widgets.trace.trace import Trace
-from hta_widgets.files import cache_folder
-from hta_widgets.files import code_stamp
-from hta_widgets.store.rank_file import KeptSource
-from hta_widgets.store.opening import open_store
-from hta_widgets.store.saving import write_files
-
-from hta_widgets.formats.kineto.kept_sources import forget_nothing
-from hta_widgets.formats.kineto.kept_sources import restore
+from hta_widgets.files import cache_folder, code_stamp
+from hta_widgets.formats.kineto.kept_sources import forget_nothing, restore
 from hta_widgets.formats.kineto.record_source import FileRecords
 from hta_widgets.readers.registry import Outcome
+from hta_widgets.store.rank_file import KeptSource
+from hta_widgets.store.ranks import open_store
+from hta_widgets.store.saving import write_files
+from hta_widgets.trace.trace import Trace
 
 __all__ = [
     "PART",

@@ -5,16 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from hta_widgets.formats.kineto.chrome_json import BYTEPS
-from hta_widgets.formats.kineto.chrome_json import BYTEPS_SERVER
-from hta_widgets.formats.kineto.chrome_json import KINETO
-from hta_widgets.formats.mpi.mpi_profile import MPI_PROFILE
-from hta_widgets.formats.mpi.mpi_trace import MPI_TRACE
-from hta_widgets.readers.registry import Format
-from hta_widgets.readers.registry import Start
+from hta_widgets.formats.kineto.chrome_json import BYTEPS, BYTEPS_SERVER, KINETO
+from hta_widgets.formats.mpi.profiles import MPI_PROFILE
+from hta_widgets.formats.mpi.timelines import MPI_TRACE
+from hta_widgets.readers.registry import Format, Start
 from hta_widgets.readers.stored import STORE
-from hta_widgets.readers.streams import decompressed_size
-from hta_widgets.readers.streams import open_stream
+from hta_widgets.readers.streams import decompressed_size, open_stream
 
 __all__ = ["FORMATS", "READABLE", "WHAT_IS_READ", "Sniffed", "format_named", "remedy_for", "sniff"]
 

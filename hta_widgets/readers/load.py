@@ -1,51 +1,115 @@
-"""`load`: from whatever names traces to a `TraceSet`."""
+"""Hw.load: files to a TraceSet; which rank a file is."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import shutil
+import sys
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, as_completed
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from tqdm.auto import tqdm
+
 from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
-from hta_widgets.workers import is_elsewhere
-from hta_widgets.workers import require_executor
+from hta_widgets.files import scratch
+from hta_widgets.readers import cache as columnar
+from hta_widgets.readers.discovery import (
+    Copied,
+    Found,
+    find_files,
+    is_remote,
+    report_foreign,
+)
+from hta_widgets.readers.formats import FORMATS, READABLE, WHAT_IS_READ, format_named
+from hta_widgets.readers.parallel import as_bytes, give_back, plan_load, read_elsewhere
+from hta_widgets.readers.ranks import assign_ranks, peek_rank
+from hta_widgets.readers.registry import Outcome
+from hta_widgets.readers.stored import open_whole
+from hta_widgets.readers.streams import decompressed_size, stage
+from hta_widgets.store.rank_file import limit_columns
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.selection import as_ranks
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.store.rank_file import limit_columns
+from hta_widgets.workers import WorkerPool, is_elsewhere, require_executor
 
-from hta_widgets.readers import cache as columnar
-from hta_widgets.readers.discovery import Found
-from hta_widgets.readers.discovery import find_files
-from hta_widgets.readers.discovery import report_foreign
-from hta_widgets.readers.formats import FORMATS
-from hta_widgets.readers.formats import READABLE
-from hta_widgets.readers.formats import WHAT_IS_READ
-from hta_widgets.readers.formats import format_named
-from hta_widgets.readers.free_memory import give_back
-from hta_widgets.readers.from_workers import read_elsewhere
-from hta_widgets.readers.live import export_profiler
-from hta_widgets.readers.live import is_profiler
-from hta_widgets.readers.memory import as_bytes
-from hta_widgets.readers.memory import plan_load
-from hta_widgets.readers.pool import WorkerPool
-from hta_widgets.readers.progress import progress_bar
-from hta_widgets.readers.ranks import assign_ranks
-from hta_widgets.readers.ranks import peek_rank
-from hta_widgets.readers.registry import Outcome
-from hta_widgets.readers.remote import Copied
-from hta_widgets.readers.remote import is_remote
-from hta_widgets.readers.scratch import scratch
-from hta_widgets.readers.stages import stage
-from hta_widgets.readers.stored import open_whole
-from hta_widgets.readers.streams import decompressed_size
 
-__all__ = ["Outcome", "load", "read_trace"]
+def is_profiler(source: Any) -> bool:
+    """Whether the source is a `torch.profiler.profile`, without importing torch."""
+    return any(
+        kind.__module__.split(".")[0] == "torch" and hasattr(source, "export_chrome_trace")
+        for kind in type(source).__mro__
+    )
+
+
+class _Directory:
+    """A temporary directory that is removed when nothing refers to this any more."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="hta_widgets-"))
+        self.remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+def export_profiler(profiler: Any) -> tuple[str, object]:
+    """Write the profiler's trace to a file; it stays as long as the second value is kept."""
+    directory = _Directory()
+    path = directory.path / "live.pt.trace.json"
+    try:
+        profiler.export_chrome_trace(str(path))
+    except (AssertionError, AttributeError, RuntimeError) as cause:
+        directory.remove()
+        raise TraceError(
+            f"the profiler has no trace to export ({str(cause) or type(cause).__name__})",
+            remedy="Leave its with block, or call stop(), before loading it. "
+            "A trace that on_trace_ready has exported is loaded from its file.",
+        ) from None
+    if not path.exists() or not path.stat().st_size:
+        directory.remove()
+        raise TraceError("the profiler exported nothing", remedy="Did it record any step?")
+    return str(path), directory
+
+
+_PATIENCE_S = 0.5
+
+
+@contextmanager
+def progress_bar(total_bytes: int, files: int, *, wanted: bool) -> Iterator[Any]:
+    """Show a bar in notebooks and terminals once it is worth it; nothing anywhere else."""
+    shown = wanted and (_in_notebook() or _is_terminal(sys.stderr))
+    with tqdm(
+        total=total_bytes,
+        unit="B",
+        unit_scale=True,
+        unit_divisor=1024,
+        desc=f"Loading {files} trace{'' if files == 1 else 's'}",
+        disable=not shown,
+        delay=_PATIENCE_S,
+        leave=False,
+        file=sys.stderr,
+    ) as bar:
+        yield bar
+
+
+def _in_notebook() -> bool:
+    shell = sys.modules.get("IPython")
+    if shell is None:
+        return False
+    running = shell.get_ipython()
+    return running is not None and "IPKernelApp" in getattr(running, "config", {})
+
+
+def _is_terminal(stream: Any) -> bool:
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError):
+        return False
+
 
 #: From here on, starting processes pays.
 _PARALLEL_BYTES = 300_000_000

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hta_widgets.trace.problems import ProblemKind
-from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.problems import ProblemKind, Problems
 
 __all__ = ["Notes"]
 

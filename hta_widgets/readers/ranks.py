@@ -9,12 +9,10 @@ from pathlib import PurePath
 from typing import Any
 
 from hta_widgets.errors import TraceError
-from hta_widgets.trace.problems import Problems
-
-from hta_widgets.formats.kineto.envelope import decode_values
-from hta_widgets.formats.kineto.envelope import find_events
+from hta_widgets.formats.kineto.reader import decode_values, find_events
 from hta_widgets.readers.notes import Notes
 from hta_widgets.readers.streams import open_stream
+from hta_widgets.trace.problems import Problems
 
 __all__ = ["assign_ranks", "peek_rank", "stated_rank"]
 

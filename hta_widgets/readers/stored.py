@@ -6,15 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from hta_widgets.readers.registry import Format, Outcome, Start
+from hta_widgets.store.files import MANIFEST, begins_manifest
+from hta_widgets.store.ranks import Opened, open_store
 from hta_widgets.trace.problems import Problems
-from hta_widgets.store.manifest import MANIFEST
-from hta_widgets.store.opening import Opened
-from hta_widgets.store.manifest import begins_manifest
-from hta_widgets.store.opening import open_store
-
-from hta_widgets.readers.registry import Format
-from hta_widgets.readers.registry import Outcome
-from hta_widgets.readers.registry import Start
 
 __all__ = ["STORE", "manifest_in", "open_whole"]
 

@@ -1,28 +1,83 @@
-"""The decompressed bytes of a file, front to back, and how to come back to a place in them."""
+"""Decompressed bytes, seekable."""
 
 from __future__ import annotations
 
 import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from hta_widgets.errors import TraceError
+from hta_widgets.trace.problems import Problems
+
+_BLANK = b" \t\r\n"
+_COMMA, _CLOSE = ord(","), ord("}")
+_KEYS = re.compile(rb'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp)"\s*:')
+_MOST = 8
+_LOOK_BACK = 1 << 20
+
+
+def separators_before(text: bytes, low: int, high: int) -> Iterator[int]:
+    """Yield positions of commas that seem to separate records, from the last on, a few at most.
+
+    Commas before an object that begins with a key of trace records come first.
+    """
+    possible: list[int] = []
+    likely = 0
+    brace = high
+    floor = max(low, high - _LOOK_BACK)
+    while likely < _MOST and (brace := text.rfind(b"{", floor, brace)) >= 0:
+        comma = _last_of(text, low, brace, _COMMA)
+        if comma < 0 or _last_of(text, low, comma, _CLOSE) < 0:
+            continue
+        if _KEYS.match(text, brace):
+            likely += 1
+            yield comma
+        elif len(possible) < _MOST:
+            possible.append(comma)
+    yield from possible
+
+
+def _last_of(text: bytes, low: int, high: int, char: int) -> int:
+    """Position of the last byte before `high` that is not blank, if it is `char`, else -1."""
+    position = high - 1
+    while position >= low and text[position] in _BLANK:
+        position -= 1
+    return position if position >= low and text[position] == char else -1
+
+
+_seconds: dict[str, float] = {}
+
+
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Add the time that the block takes to `name`."""
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        _seconds[name] = _seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+def seconds() -> dict[str, float]:
+    """Return the seconds spent in each stage since `reset`."""
+    return dict(_seconds)
+
+
+def reset() -> None:
+    """Start from nothing."""
+    _seconds.clear()
+
 
 try:  # the extra `fast`
     from zlib_ng import zlib_ng as zlib
 except ImportError:
     import zlib
 
-__all__ = [
-    "GZIP_MAGIC",
-    "Checkpoints",
-    "Fault",
-    "Stream",
-    "decompressed_size",
-    "open_file",
-    "open_stream",
-]
 
 GZIP_MAGIC = b"\x1f\x8b"
 _GZIP = 31  # zlib's window size for a gzip header and trailer
@@ -247,3 +302,104 @@ def open_stream(
     with open_file(path) as file:
         is_gzip = file.read(2) == GZIP_MAGIC
     return _GzipStream(path, offset, checkpoints) if is_gzip else Stream(path, offset)
+
+
+_BLOCK = 1 << 20
+
+
+def whole_file(
+    path: str, problems: Problems, advance: Callable[[int], object] | None = None
+) -> bytes:
+    """Return the decompressed bytes of a file, as far as they can be read.
+
+    Parameters
+    ----------
+    path : str
+    problems : Problems
+        What is wrong with the compressed data is added here.
+    advance : callable, optional
+        Called with the size of each block that was read.
+    """
+    blocks = []
+    with open_stream(path) as stream:
+        while block := stream.read(_BLOCK):
+            blocks.append(block)
+            if advance is not None:
+                advance(len(block))
+        if stream.fault is not None:
+            problems.add(
+                "truncated" if stream.fault.cut else "repaired", 1, stream.fault.message, file=path
+            )
+    return b"".join(blocks)
+
+
+#: Small enough that the objects of so much text stay in the processor's cache.
+BLOCK_BYTES = 3 << 18
+
+
+class Window:
+    """Text of a stream from `at` on, and more of it when asked.
+
+    Parameters
+    ----------
+    stream : Stream
+    advance : callable, optional
+        Told with every block how many more bytes of the file were read.
+    """
+
+    def __init__(self, stream: Stream, advance: Callable[[int], object] | None = None) -> None:
+        self.stream = stream
+        self.text = b""
+        #: position in the text from where to read on
+        self.at = 0
+        self.block_bytes = BLOCK_BYTES
+        #: whether the stream has no more
+        self.ended = False
+        self._text_offset = 0
+        self._advance = advance
+        self._advanced = 0
+
+    @property
+    def offset(self) -> int:
+        """Offset in the (decompressed) bytes from where to read on."""
+        return self._text_offset + self.at
+
+    @property
+    def left(self) -> int:
+        """How many bytes of the text are not read yet."""
+        return len(self.text) - self.at
+
+    def rest(self) -> bytes:
+        """Return what of the text is not read yet."""
+        return self.text[self.at :]
+
+    def replace_rest(self, text: bytes, at: int) -> None:
+        """Go on in `text`, which begins where `rest` began and may be longer."""
+        self._text_offset, self.text, self.at = self.offset, text, at
+
+    def more(self, size: int = 0) -> bytes:
+        """Take the next block from the stream, of at least `size`; less only at its end."""
+        size = max(size, self.block_bytes)
+        with stage("read"):
+            text = self.stream.exactly(size)
+        self.ended = len(text) < size
+        if self._advance is not None:
+            self._advance(self.stream.read_bytes - self._advanced)
+            self._advanced = self.stream.read_bytes
+        return text
+
+    def fill(self, size: int = 0) -> None:
+        """Make sure of a block, of at least `size`, to read, unless the stream has no more."""
+        missing = max(size, self.block_bytes) - self.left
+        if missing > 0 and not self.ended:
+            self.replace_rest(b"".join((self.rest(), self.more(missing))), 0)
+
+    def skip(self, blanks: bytes) -> bool:
+        """Skip `blanks`; return whether anything follows."""
+        while True:
+            rest = self.rest()
+            following = rest.lstrip(blanks)
+            self.at += len(rest) - len(following)
+            if following or self.ended:
+                return bool(following)
+            self.fill()

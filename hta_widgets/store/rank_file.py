@@ -13,12 +13,8 @@ from weakref import WeakKeyDictionary
 import numpy.typing as npt
 
 from hta_widgets.errors import TraceError
+from hta_widgets.store.files import ArrowFile, Column, Damaged, Frame
 from hta_widgets.trace.trace import Trace
-
-from hta_widgets.store.arrow_file import ArrowFile
-from hta_widgets.store.arrow_file import Column
-from hta_widgets.store.arrow_file import Damaged
-from hta_widgets.store.arrow_file import Frame
 
 __all__ = ["Kept", "KeptSource", "StoredRank", "as_mapping", "limit_columns"]
 

@@ -17,15 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from hta_widgets.errors import TraceError
+from hta_widgets.store.files import MANIFEST, begins_manifest, dump_manifest
+from hta_widgets.store.ranks import KeepSource, write_trace
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-
-from hta_widgets.store.manifest import MANIFEST
-from hta_widgets.store.manifest import begins_manifest
-from hta_widgets.store.manifest import dump_manifest
-from hta_widgets.store.traces import KeepSource
-from hta_widgets.store.traces import write_trace
 
 try:
     import fcntl

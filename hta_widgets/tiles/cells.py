@@ -1,35 +1,23 @@
-"""Exact contents of the cells of a lane, and the tiles that carry them."""
+"""Exact cells and the binary tiles."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.tiles.lane_index import CounterLane
-from hta_widgets.tiles.lane_index import Kinds
-from hta_widgets.tiles.lane_index import Lane
-from hta_widgets.tiles.lane_index import Positions
-from hta_widgets.trace.spans import Ints
-
-__all__ = [
-    "CELLS",
-    "MAX_LEVEL",
-    "MAX_TILES",
-    "NO_KIND",
-    "Cells",
-    "CounterTiles",
-    "Slices",
-    "Tiles",
-    "counter_tiles",
-    "kind_times",
-    "kinds_of_tiles",
-    "longest",
-    "measure",
-    "quantise",
-    "tiles",
-]
+from hta_widgets.tiles.lane_index import CounterLane, Kinds, Lane, Positions
+from hta_widgets.tiles.lanes import OF_EVENTS, Classes, RankIndex
+from hta_widgets.tiles.layout import LaneRef
+from hta_widgets.trace.columns import Pool
+from hta_widgets.trace.intervals import Ints
+from hta_widgets.trace.names import short_name
+from hta_widgets.trace.patience import Deadline
 
 CELLS = 256
 TILE_BITS = 8
@@ -254,3 +242,346 @@ def counter_tiles(
     if not len(kept):
         return None
     return CounterTiles(kept + first, smallest[kept], largest[kept])
+
+
+Columns = Mapping[str, tuple[str, npt.ArrayLike]]
+
+NO_KIND_NIBBLE = 15
+
+#: Whole numbers that are mostly small, and the types that they may travel as, narrowest first.
+_NARROW = {
+    "count": ("u8",),
+    "slice_id": ("u16",),
+    "slice_name": ("u8", "u16"),
+    "slice_dur": ("u16", "u32"),
+}
+_MOST = {"u8": 0xFF, "u16": 0xFFFF, "u32": 0xFFFF_FFFF}
+
+
+def compacted(columns: Columns, level: int) -> dict[str, tuple[str, npt.ArrayLike]]:
+    """Return the columns of ``tiles`` as a page gets them that asks for them ``compact``.
+
+    Parameters
+    ----------
+    columns : mapping of str to (str, array)
+        As `pack` takes them.
+    level : int
+        Of the tiles.
+
+    Returns
+    -------
+    dict
+        ``kinds`` instead of ``kind``, two cells in a byte; no ``mask``; ``slice_offset`` instead of
+        ``slice_start`` where 32 bits hold the distance from the tile's start; no ``slice_flags``
+        where all are 0; and narrower types where the values allow it.
+    """
+    made: dict[str, tuple[str, npt.ArrayLike]] = {}
+    for name, (dtype, values) in columns.items():
+        array = np.asarray(values)
+        if name == "kind":
+            made["kinds"] = "u8", _nibbles(array)
+        elif name == "slice_start":
+            offset = _offsets(columns, level)
+            made |= {name: (dtype, array)} if offset is None else {"slice_offset": ("i32", offset)}
+        elif name != "mask" and not (name == "slice_flags" and not array.any()):
+            made[name] = _narrowest(name, dtype, array), array
+    return made
+
+
+def _nibbles(kind: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Two cells in a byte, the first one in the lower half; 15 stands for no kind."""
+    codes = np.where(kind.ravel() == NO_KIND, NO_KIND_NIBBLE, kind.ravel()).astype(np.uint8)
+    halves: npt.NDArray[np.uint8] = codes[0::2] | (codes[1::2] << np.uint8(4))
+    return halves
+
+
+def _offsets(columns: Columns, level: int) -> Ints | None:
+    """Return how far each slice starts from the start of its tile; None where it is too far."""
+    first = np.asarray(columns["slice_first"][1]).astype(np.int64)
+    index = np.asarray(columns["tile_index"][1]).astype(np.int64)
+    start = np.asarray(columns["slice_start"][1]).astype(np.int64)
+    offset: Ints = start - np.repeat(index * CELLS << level, np.diff(first))
+    limits = np.iinfo(np.int32)
+    fits = not len(offset) or (offset.min() >= limits.min and offset.max() <= limits.max)
+    return offset if fits else None
+
+
+def _narrowest(name: str, dtype: str, values: npt.NDArray[np.generic]) -> str:
+    most = int(values.max()) if name in _NARROW and values.size else 0
+    return next((one for one in _NARROW.get(name, ()) if most <= _MOST[one]), dtype)
+
+
+class NameKeys:
+    """Gives every short name of the job a number."""
+
+    def __init__(self) -> None:
+        self._keys: dict[str, int] = {}
+        self._texts: list[str] = []
+        #: By pool: key of each code, -1 where it was not needed yet.
+        self._of_pool: dict[int, tuple[Pool, npt.NDArray[np.int64]]] = {}
+
+    def keys(self, pool: Pool, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Return the keys of names that a rank knows by its own codes."""
+        known = self._of_pool.get(id(pool))
+        if known is None or len(known[1]) < len(pool):
+            known = (pool, np.full(len(pool), -1, np.int64))
+            self._of_pool[id(pool)] = known
+        table = known[1]
+        found: npt.NDArray[np.int64] = table[codes]
+        if (found < 0).any():
+            for code in np.unique(codes[found < 0]).tolist():
+                table[code] = self._key(short_name(pool[code]))
+            found = table[codes]
+        return found
+
+    def _key(self, text: str) -> int:
+        key = self._keys.setdefault(text, len(self._texts))
+        if key == len(self._texts):
+            self._texts.append(text)
+        return key
+
+    def texts(self, keys: npt.NDArray[np.int64]) -> dict[str, str]:
+        """Return the short names of some keys, as they travel."""
+        return {str(key): self._texts[key] for key in np.unique(keys).tolist()}
+
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "u8": np.dtype("u1"),
+    "u16": np.dtype("<u2"),
+    "u32": np.dtype("<u4"),
+    "i32": np.dtype("<i4"),
+    "f32": np.dtype("<f4"),
+    "f64": np.dtype("<f8"),
+}
+ALIGNMENT = 8
+
+#: Column → [dtype, byte offset, length].
+Header = dict[str, list[Any]]
+
+
+def pack(columns: Mapping[str, tuple[str, npt.ArrayLike]]) -> tuple[Header, bytes]:
+    """Write columns one behind the other, each at a multiple of 8 bytes.
+
+    Parameters
+    ----------
+    columns : mapping of str to (str, array)
+        Name to the dtype's name in the protocol and the values, flattened row by row.
+
+    Returns
+    -------
+    header : dict
+        Name to ``[dtype, byte offset, length]``.
+    buffer : bytes
+    """
+    header: Header = {}
+    parts: list[bytes] = []
+    size = 0
+    for name, (dtype, values) in columns.items():
+        padding = -size % ALIGNMENT
+        array = np.ascontiguousarray(values, DTYPES[dtype]).ravel()
+        header[name] = [dtype, size + padding, len(array)]
+        parts += [bytes(padding), array.tobytes()]
+        size += padding + array.nbytes
+    return header, b"".join(parts)
+
+
+def unpack(header: Mapping[str, list[Any]], buffer: bytes) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns that `pack` wrote, as views of the buffer."""
+    return {
+        name: np.frombuffer(buffer, DTYPES[dtype], length, offset)
+        for name, (dtype, offset, length) in header.items()
+    }
+
+
+TRIMMED, SPILLED = 1, 2
+
+#: What a tile takes in a compact answer at most, with classes, and a slice on average.
+TILE_BYTES, COUNTER_BYTES = 6 * CELLS, 8 * CELLS
+SLICE_BYTES = 20
+
+#: Less than that travels as fast as it is.
+LEAST_ZIPPED_BYTES = 16_384
+GZIP_WINDOW = 31
+
+Answer = tuple[dict[str, Any], bytes | None]
+OpColumns = dict[str, tuple[str, npt.ArrayLike]]
+OpSlices = dict[str, npt.NDArray[Any]]
+
+
+def answer_tiles(
+    request: Mapping[str, Any],
+    index_of: Callable[[int], RankIndex],
+    names: NameKeys,
+    classes_of: Callable[[int], Classes | None] | None = None,
+) -> Answer:
+    """Answer ``tiles``; `index_of` gives the rank of a lane, `classes_of` a class per event."""
+    level = int(request["level"])
+    if not 0 <= level <= MAX_LEVEL:
+        raise ValueError(f"level {level} is not within 0 … {MAX_LEVEL}")
+    basket = _Basket(classed=classes_of is not None)
+    deadline = Deadline.of(request)
+    most_bytes = int(request.get("most_bytes", sys.maxsize))
+    left: list[dict[str, Any]] = []
+    for part in request["parts"]:
+        lanes, first, last = part["lanes"], int(part["first"]), int(part["last"])
+        for at, number in enumerate(lanes):
+            # One lane is always answered, or the page would ask for ever.
+            if basket.asked and (deadline.has_passed or basket.bytes > most_bytes):
+                left.append({"lanes": lanes[at:], "first": first, "last": last})
+                break
+            _collect(basket, index_of(number), number, (level, first, last), names, classes_of)
+    columns = basket.columns()
+    keys = basket.of_slices("name")
+    header, buffer = pack(compacted(columns, level) if request.get("compact") else columns)
+    reply = {"level": level, "columns": header, "names": names.texts(keys)}
+    if left:
+        reply["left"] = left
+    if request.get("gzip") and len(buffer) >= LEAST_ZIPPED_BYTES:
+        return {**reply, "gzip": True}, _gzip(buffer)
+    return reply, buffer
+
+
+def _gzip(buffer: bytes) -> bytes:
+    """Pack a buffer in a tenth of the time that it took to make it."""
+    packing = zlib.compressobj(1, zlib.DEFLATED, GZIP_WINDOW)
+    return packing.compress(buffer) + packing.flush()
+
+
+def _collect(
+    basket: _Basket,
+    index: RankIndex,
+    number: int,
+    window: tuple[int, int, int],
+    names: NameKeys,
+    classes_of: Callable[[int], Classes | None] | None,
+) -> None:
+    """Put the tiles of one lane into the basket."""
+    basket.asked += 1
+    level, first, last = window
+    ref, lane = index.lane(number)
+    shift = index.rank.shift_ns
+    if isinstance(lane, CounterLane):
+        basket.add_counter(number, counter_tiles(lane, level, first, last, shift))
+        return
+    made = tiles(lane, level, first, last, shift)
+    if made is None:
+        return
+    basket.add(number, made)
+    found = _slices(index, ref, lane, made.slices.at, names)
+    if classes_of is not None:
+        classes = classes_of(index.rank.rank)
+        basket.classes.append(_cell_classes(index, number, level, made, classes))
+        if found:
+            of_events = ref.role in OF_EVENTS
+            found["class"] = _slice_classes(found["id"], classes if of_events else None)
+    basket.add_slices(found)
+
+
+def _slices(index: RankIndex, ref: LaneRef, lane: Lane, at: Positions, names: NameKeys) -> OpSlices:
+    if not len(at):
+        return {}
+    # Times are those of the index: the table's columns of them may not even be read yet.
+    named, rows = index.named(ref), lane.rows_of(at)
+    flags = lane.overlapped(at).astype(np.uint8) * TRIMMED
+    return {
+        "start": lane.spans.begins[at] + index.rank.shift_ns,
+        "dur": lane.durations(at),
+        "id": rows,
+        "name": names.keys(named.names, named.name[rows]),
+        "kind": named.kind[rows],
+        "flags": flags | np.uint8(SPILLED if ref.spilled else 0),
+    }
+
+
+def _cell_classes(
+    index: RankIndex, number: int, level: int, made: Tiles, classes: Classes | None
+) -> npt.NDArray[np.uint8]:
+    """Return the class with most time of every cell."""
+    lane = None if classes is None else index.classed(number, classes)
+    if lane is None:
+        return np.full((len(made.index), CELLS), NO_KIND, np.uint8)
+    return kinds_of_tiles(lane, level, made.index, index.rank.shift_ns)
+
+
+def _slice_classes(rows: npt.NDArray[Any], classes: Classes | None) -> npt.NDArray[np.uint8]:
+    return np.full(len(rows), NO_KIND, np.uint8) if classes is None else classes[rows]
+
+
+@dataclass(slots=True)
+class _Basket:
+    """Collects the tiles of one answer."""
+
+    classed: bool = False
+    classes: list[npt.NDArray[Any]] = field(default_factory=list)
+    lanes: list[npt.NDArray[Any]] = field(default_factory=list)
+    tiles: list[Tiles] = field(default_factory=list)
+    slice_counts: list[npt.NDArray[Any]] = field(default_factory=list)
+    slices: list[OpSlices] = field(default_factory=list)
+    counter_lanes: list[npt.NDArray[Any]] = field(default_factory=list)
+    counters: list[CounterTiles] = field(default_factory=list)
+    total: int = 0
+    #: How many lanes were asked for, and about how many bytes their answer has.
+    asked: int = 0
+    bytes: int = 0
+
+    def add(self, number: int, made: Tiles) -> None:
+        count = len(made.index)
+        self._count(count, TILE_BYTES)
+        self.lanes.append(np.full(count, number, np.uint32))
+        self.tiles.append(made)
+        self.slice_counts.append(np.bincount(made.slices.tile, minlength=count))
+
+    def add_slices(self, found: OpSlices) -> None:
+        if found:
+            self.slices.append(found)
+            self.bytes += SLICE_BYTES * len(found["id"])
+
+    def add_counter(self, number: int, made: CounterTiles | None) -> None:
+        if made is None:
+            return
+        self._count(len(made.index), COUNTER_BYTES)
+        self.counter_lanes.append(np.full(len(made.index), number, np.uint32))
+        self.counters.append(made)
+
+    def _count(self, tiles_more: int, bytes_each: int) -> None:
+        self.total += tiles_more
+        self.bytes += bytes_each * tiles_more
+        if self.total > MAX_TILES:
+            raise ValueError(f"more than {MAX_TILES} tiles in one answer; ask for fewer at once")
+
+    def columns(self) -> OpColumns:
+        first = np.concatenate([np.zeros(1, np.int64), *self.slice_counts]).cumsum()
+        return {
+            "tile_lane": ("u32", _joined(self.lanes)),
+            "tile_index": ("f64", _joined([one.index for one in self.tiles])),
+            "busy": ("u16", _joined([one.busy for one in self.tiles])),
+            "count": ("u16", _joined([one.count for one in self.tiles])),
+            "kind": ("u8", _joined([one.kind for one in self.tiles])),
+            "mask": ("u8", _joined([one.mask for one in self.tiles])),
+            "slice_first": ("u32", first),
+            "slice_start": ("f64", self.of_slices("start")),
+            "slice_dur": ("f64", self.of_slices("dur")),
+            "slice_id": ("u32", self.of_slices("id")),
+            "slice_name": ("u32", self.of_slices("name")),
+            "slice_kind": ("u8", self.of_slices("kind")),
+            "slice_flags": ("u8", self.of_slices("flags")),
+            "counter_lane": ("u32", _joined(self.counter_lanes)),
+            "counter_index": ("f64", _joined([one.index for one in self.counters])),
+            "counter_min": ("f32", _joined([one.smallest for one in self.counters])),
+            "counter_max": ("f32", _joined([one.largest for one in self.counters])),
+            **(
+                {
+                    "class": ("u8", _joined(self.classes)),
+                    "slice_class": ("u8", self.of_slices("class")),
+                }
+                if self.classed
+                else {}
+            ),
+        }
+
+    def of_slices(self, column: str) -> npt.NDArray[Any]:
+        return _joined([part[column] for part in self.slices])
+
+
+def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)

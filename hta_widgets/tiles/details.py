@@ -1,19 +1,163 @@
-"""Everything about one event: where it is, what it says of itself, what it hangs together with."""
+"""One event, one cell, next of the same name."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from hta_widgets.tiles.args_text import args_of_record
-from hta_widgets.tiles.briefs import brief
-from hta_widgets.tiles.rank_index import RankIndex
-from hta_widgets.tiles.rank_index import Rows
-from hta_widgets.tiles.same_name import duration_figures
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.tiles.cells import kind_times
+from hta_widgets.tiles.lane_index import CounterLane, Lane
+from hta_widgets.tiles.lanes import RankIndex, Rows
+from hta_widgets.tiles.layout import LaneRef
+from hta_widgets.trace.names import short_name
 
-__all__ = ["details"]
+
+class _Number(str):
+    """A number as the file writes it: no digit is lost, whatever its size."""
+
+    __slots__ = ()
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object in the file's order, repeated keys included."""
+
+    __slots__ = ()
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_Pairs,
+    parse_int=_Number,
+    parse_float=_Number,
+    parse_constant=_Number,
+    strict=False,
+)
+
+
+def args_of_record(record: bytes) -> list[tuple[str, str]]:
+    """Return key and display text of each of a record's args.
+
+    Raises
+    ------
+    ValueError
+        Where the record is no JSON.
+    """
+    event = _DECODER.decode(record.decode("utf-8", "replace").strip())
+    fields = event if isinstance(event, _Pairs) else _Pairs()
+    args = next((value for key, value in reversed(fields) if key == "args"), None)
+    if args is None:
+        return []
+    if not isinstance(args, _Pairs):
+        return [("args", display(args))]
+    return [(key, display(value)) for key, value in args]
+
+
+def display(value: Any) -> str:
+    """Return a decoded value as text: strings bare, all else as compact JSON."""
+    if isinstance(value, str):
+        return str(value)
+    return _compact(value)
+
+
+def _compact(value: Any) -> str:
+    match value:
+        case _Number():
+            return str(value)
+        case _Pairs():
+            inner = ",".join(f"{_quoted(key)}:{_compact(one)}" for key, one in value)
+            return f"{{{inner}}}"
+        case list():
+            return f"[{','.join(map(_compact, value))}]"
+        case str():
+            return _quoted(value)
+        case _:
+            return json.dumps(value)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def brief(index: RankIndex, table: Rows, row: int) -> dict[str, Any]:
+    """Return the brief of a row of one of the rank's tables."""
+    name = table.names[int(table.name[row])]
+    return {
+        "rank": index.rank.rank,
+        "table": table.table,
+        "id": row,
+        "lane": lane_of_row(index, table.table, row),
+        "name": name,
+        "short": short_name(name),
+        "kind": KINDS[int(table.kind[row])],
+        "start": int(table.start_ns[row]) + index.rank.shift_ns,
+        "dur": int(table.dur_ns[row]),
+    }
+
+
+def lane_of_row(index: RankIndex, table: str, row: int) -> int:
+    """Return the lane on which a row is drawn: of events the one of their depth."""
+    rank = index.rank
+    if table == "events":
+        return int(rank.track_lane0[rank.table.track[row]]) + int(rank.table.depth[row])
+    return int(index.side_lanes(table)[row])
+
+
+def checked_row(index: RankIndex, table: Rows, row: Any) -> int:
+    """Return `row` as a number, or say which rows there are."""
+    number = int(row)
+    if not 0 <= number < len(table.start_ns):
+        raise ValueError(
+            f"rank {index.rank.rank} has no {table.table[:-1]} {row}: "
+            f"it has {len(table.start_ns)}, counted from 0"
+        )
+    return number
+
+
+MAX_HISTOGRAM_BINS = 40
+
+#: From this ratio of longest to shortest on, equal steps would put almost all into one bin.
+_LOG_FROM = 20
+
+
+def duration_figures(durs: npt.NDArray[np.int64]) -> dict[str, Any]:
+    """Return count, sum, mean, median, min, max and a histogram of durations, which are not none.
+
+    The histogram has about as many bins as Sturges' rule asks for, doubled, and no bin narrower
+    than a nanosecond; its steps are equal, or grow by an equal factor (``scale``).
+    """
+    low, high = int(durs.min()), int(durs.max())
+    edges, scale = _edges(low, high, len(durs))
+    counts, _ = np.histogram(durs, edges)
+    return {
+        "count": len(durs),
+        "sum": int(durs.sum()),
+        "mean": float(durs.mean()),
+        "median": float(np.median(durs)),
+        "min": low,
+        "max": high,
+        "edges": edges.tolist(),
+        "counts": counts.tolist(),
+        "scale": scale,
+    }
+
+
+def _edges(low: int, high: int, count: int) -> tuple[npt.NDArray[np.float64], str]:
+    if low == high:
+        return np.array((low, low + 1), np.float64), "linear"
+    wanted = min(MAX_HISTOGRAM_BINS, 2 * (count.bit_length() + 1))
+    if low > 0 and high / low >= _LOG_FROM:
+        edges = np.geomspace(low, high, wanted + 1)
+        scale = "log"
+    else:
+        edges = np.linspace(low, high, min(wanted, high - low) + 1)
+        scale = "linear"
+    # Whatever the steps were rounded to: the ends are exact, so that nothing falls out.
+    edges[0], edges[-1] = low, high
+    return edges, scale
 
 
 def details(index: RankIndex, table: Rows, row: int) -> dict[str, Any]:
@@ -104,3 +248,76 @@ def _flows(index: RankIndex, row: int) -> Iterator[dict[str, Any]]:
                 }
             )
     yield from sorted(found, key=lambda flow: (flow["delay"], flow["brief"]["id"]))
+
+
+def cell(index: RankIndex, number: int, start: int, end: int) -> dict[str, Any]:
+    """Answer ``cell``: exact contents of a window of a lane."""
+    if end <= start:
+        raise ValueError(f"a cell must end after it starts, not {start} to {end}")
+    ref, lane = index.lane(number)
+    low, high = start - index.rank.shift_ns, end - index.rank.shift_ns
+    edges = np.array((low, high), np.int64)
+    if isinstance(lane, CounterLane):
+        smallest, largest = (float(column[0]) for column in lane.measure(edges))
+        first, last = lane.times.searchsorted(edges)
+        held = not np.isnan(smallest)
+        return {
+            "count": int(last - first),
+            "busy": 0,
+            "longest": None,
+            "kinds": {},
+            "min": smallest if held else None,
+            "max": largest if held else None,
+        }
+    covered, count = lane.spans.measure(edges)
+    # What is on lanes of waits are parts of events, of which nothing more can be told.
+    named = bool(count[0]) and ref.role not in {"wait", "late"}
+    row = _longest(index, ref, low, high) if named else None
+    return {
+        "count": int(count[0]),
+        "busy": int(covered[0]),
+        "longest": None if row is None else brief(index, index.table_of(ref), row),
+        "kinds": {KINDS[code]: time for code, time in kind_times(lane, low, high).items()},
+    }
+
+
+def _longest(index: RankIndex, ref: LaneRef, low: int, high: int) -> int:
+    """Return the row of the longest event of a window that has one, the first among equals."""
+    table, rows = index.table_of(ref), index.members(ref)
+    rows = rows[: np.searchsorted(table.start_ns[rows], high)]
+    starts, durs = table.start_ns[rows], table.dur_ns[rows]
+    inside = np.flatnonzero(np.where(durs > 0, starts + durs > low, starts >= low))
+    return int(rows[inside[durs[inside].argmax()]])
+
+
+def neighbor(index: RankIndex, table: Rows, row: int, direction: int) -> dict[str, Any] | None:
+    """Answer ``neighbor``: the next or previous event of the same lane."""
+    members = index.members(index.rank.ref(lane_of_row(index, table.table, row)))
+    # Asyncs of one start are not in the order of their rows.
+    at = int(np.flatnonzero(members == row)[0]) + (1 if direction > 0 else -1)
+    if not 0 <= at < len(members):
+        return None
+    return brief(index, table, int(members[at]))
+
+
+def snap(index: RankIndex, number: int, time: int, tolerance: int) -> int | None:
+    """Answer ``snap``: the nearest edge of an event of a lane, the earlier one among equals."""
+    _, lane = index.lane(number)
+    local = time - index.rank.shift_ns
+    near = [edge for edge in _edges_around(lane, local) if abs(edge - local) <= tolerance]
+    if not near:
+        return None
+    return min(near, key=lambda edge: (abs(edge - local), edge)) + index.rank.shift_ns
+
+
+def _edges_around(lane: Lane | CounterLane, time: int) -> list[int]:
+    """Return the last edge before and the first one after a time, of each sort of edge."""
+    if isinstance(lane, CounterLane):
+        sorts = [lane.times]
+    else:
+        sorts = [lane.spans.begins, lane.spans.finishes, lane.spans.points]
+    found = []
+    for edges in sorts:
+        at = int(edges.searchsorted(time))
+        found += edges[max(at - 1, 0) : at + 1].tolist()
+    return found

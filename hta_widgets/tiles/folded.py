@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.tiles.lane_index import Lane
-from hta_widgets.tiles.lane_index import index_lane
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.tiles.lane_index import Lane, index_lane
 from hta_widgets.tiles.layout import LaneRef
-from hta_widgets.trace.table import KINDS
-from hta_widgets.trace.table import EventTable
+from hta_widgets.trace.columns import EventTable
 
 __all__ = ["FOLDED_ROLES", "RowIds", "device_rows", "folded_lane", "folded_rows"]
 

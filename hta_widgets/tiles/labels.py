@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from hta_widgets.trace.columns import Track
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.table import Track
 
 __all__ = [
     "ProcessName",

@@ -11,11 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.trace.spans import Cover
-from hta_widgets.trace.spans import Ints
-from hta_widgets.trace.spans import Spans
-from hta_widgets.trace.spans import cover_of
-from hta_widgets.trace.spans import spans_of
+from hta_widgets.trace.intervals import Cover, Ints, Spans, cover_of, spans_of
 
 __all__ = ["CounterLane", "Kinds", "Lane", "index_counter", "index_lane"]
 

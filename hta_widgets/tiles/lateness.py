@@ -1,4 +1,4 @@
-"""Who waits for whom: the waits within collectives as lanes, and what they add up to in a view."""
+"""Waits and late arrivals in a view."""
 
 from __future__ import annotations
 
@@ -10,18 +10,86 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.trace.spans import Ints
+from hta_widgets.trace.intervals import Covered, Intervals, Ints, subtract, union
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.trace.intervals import Covered
-from hta_widgets.trace.intervals import Intervals
-from hta_widgets.trace.intervals import subtract
-from hta_widgets.trace.intervals import union
 from hta_widgets.trace.turns import rest
-from hta_widgets.tiles.waits import Pieces
-from hta_widgets.tiles.waits import pieces_of
-from hta_widgets.tiles.waits import waits_without_transfers
 
-__all__ = ["Lateness", "RankLateness"]
+
+def clusters(frame: pd.DataFrame) -> dict[str, Any]:
+    """Answer ``clusters``: groups of ranks that are alike, and the ranks that are like no other.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        What ``analysis.rank_clusters`` returned.
+
+    Returns
+    -------
+    dict
+        ``clusters`` by representative, ``outliers`` by rank, and the frame's ``note``.
+    """
+    alone = frame["is_outlier"].to_numpy(bool)
+    reason = dict(zip(frame["rank"].tolist(), frame["why"].astype(str).tolist(), strict=True))
+    groups = []
+    for _, group in frame[~alone].groupby("cluster", sort=False):
+        ranks = sorted(int(rank) for rank in group["rank"])
+        stands = int(group["representative"].iloc[0])
+        stands = stands if stands in ranks else ranks[0]
+        groups.append({"representative": stands, "ranks": ranks, "why": reason[stands]})
+    outliers = sorted(int(rank) for rank in frame["rank"][alone])
+    return {
+        "clusters": sorted(groups, key=lambda group: group["representative"]),
+        "outliers": [{"rank": rank, "why": reason[rank]} for rank in outliers],
+        "note": str(frame.attrs.get("note", "")),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Parts of communication events of one rank, in the order of a lane.
+
+    Attributes
+    ----------
+    start, dur : array of int64
+    row : array of int64
+        The event that each is of.
+    """
+
+    start: Ints
+    dur: Ints
+    row: Ints
+
+    def of_rows(self, member: npt.NDArray[np.bool_]) -> Pieces:
+        """Return those of the events for which `member`, by row, is true."""
+        kept = member[self.row]
+        return Pieces(self.start[kept], self.dur[kept], self.row[kept])
+
+
+def pieces_of(start: Ints, dur: Ints, row: Ints) -> Pieces:
+    """Return the pieces that have a length, in the order of a lane."""
+    order = np.lexsort((row, -dur, start))
+    order = order[dur[order] > 0]
+    return Pieces(start[order], dur[order], row[order])
+
+
+def waits_without_transfers(waits: Pieces, transfers: Intervals) -> Pieces:
+    """Return when a rank does nothing but wait: the union of its waits less all its transfers.
+
+    Of waits that overlap, each moment is of the one that began first; of those that began
+    together, of the longest.
+    """
+    end = waits.start + waits.dur
+    if not len(end):
+        return waits
+    # What earlier waits cover already is theirs.
+    before = np.r_[waits.start[0], np.maximum.accumulate(end)[:-1]]
+    start = np.maximum(waits.start, before)
+    own = end > start
+    start, end, row = start[own], end[own], waits.row[own]
+    left = subtract(Intervals(start, end), union(transfers.start, transfers.end))
+    of = np.searchsorted(start, left.start, side="right") - 1
+    return Pieces(left.start, left.end - left.start, row[of])
+
 
 _NUMBERS = (
     "collective",

@@ -1,19 +1,78 @@
-"""The lanes of the timeline: their numbers, their order, and what each of them holds."""
+"""Rows and lanes of the timeline."""
 
 from __future__ import annotations
 
+import heapq
+import re
 from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.tiles.asyncs import AsyncGroup
+from hta_widgets.formats.mpi.model import MPI_CATEGORY
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.tiles import labels
+from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, Pool, Track
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.table import EventTable
 
-__all__ = ["Job", "LaneRef", "LaneRole", "Rank", "SummaryRole", "SummaryRow", "TrackRow"]
+#: What does not fit into that many lanes shares the last one.
+MAX_LAYERS = 32
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True, frozen=True)
+class AsyncGroup:
+    """Asyncs of one process and category."""
+
+    pid: str
+    category: str
+    rows: npt.NDArray[np.intp]
+    layer: npt.NDArray[np.uint8]  # of each of `rows`
+
+    @property
+    def layers(self) -> int:
+        """How many lanes it takes."""
+        return int(self.layer.max()) + 1
+
+
+def async_groups(table: AsyncTable, categories: Pool) -> list[AsyncGroup]:
+    """Group the asyncs of a rank, in order of their first start, and give each a layer."""
+    keys = list(zip(table.pid, table.category.tolist(), strict=True))
+    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    of_row = np.fromiter(map(places.__getitem__, keys), np.intp, len(keys))
+    durs = np.maximum(table.dur_ns, 0)
+    groups = []
+    for (pid, category), place in places.items():
+        rows = np.flatnonzero(of_row == place)
+        rows = rows[np.lexsort((-durs[rows], table.start_ns[rows]))]
+        layer = _layers(table.start_ns[rows], durs[rows])
+        groups.append(AsyncGroup(pid, categories[category], rows, layer))
+    return groups
+
+
+def _layers(starts: Ints, durs: Ints) -> npt.NDArray[np.uint8]:
+    """Put each interval on the first layer that is free when it starts."""
+    layer = np.zeros(len(starts), np.uint8)
+    ends = starts + durs
+    if (starts[1:] >= np.maximum.accumulate(ends)[:-1]).all():
+        return layer
+    free = list(range(MAX_LAYERS - 1))
+    taken: list[tuple[int, int]] = []
+    for at, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        while taken and taken[0][0] <= start:
+            heapq.heappush(free, heapq.heappop(taken)[1])
+        if free:
+            layer[at] = heapq.heappop(free)
+            heapq.heappush(taken, (end, int(layer[at])))
+        else:
+            layer[at] = MAX_LAYERS - 1
+    return layer
+
 
 SummaryRole = Literal["gpu", "comm", "cpu"]
 LaneRole = Literal["events", "gpu", "comm", "cpu", "counter", "async", "instant", "wait", "late"]
@@ -173,3 +232,353 @@ class Job:
             return self._by_rank[number]
         except KeyError:
             raise ValueError(f"no rank {number}") from None
+
+
+_COMMUNICATION = KINDS.index("communication")
+_ANNOTATION = KINDS.index("annotation")
+_CPU = KINDS.index("cpu")
+
+#: A folded rank shows that many host threads; the last lane stands for all that are left.
+MAX_CPU_LANES = 3
+
+_SIDE_ROLES = {"counter", "async", "instant"}
+_STEP, _AUTOGRAD = 1, 2
+_STEP_NAME = re.compile(r"ProfilerStep\s*#\s*\d+")
+_AUTOGRAD_NAME = "autograd::engine::evaluate_function"
+
+
+def lay_out(traces: Mapping[int, Trace]) -> Job:
+    """Give every lane of every rank its number."""
+    ranks: list[Rank] = []
+    lane = 0
+    several = len(traces) > 1
+    for number in _drawn(traces):
+        ranks.append(_lay_out_rank(number, traces[number], lane, several=several))
+        lane += ranks[-1].lanes
+    return Job(ranks)
+
+
+def folded(table: EventTable) -> list[LaneRef]:
+    """Return what the lanes of a folded rank hold."""
+    counts, _ = _count(table)
+    return [row.ref for row in _summary(counts, _threads(counts), 0)]
+
+
+def _drawn(traces: Mapping[int, Trace]) -> list[int]:
+    """Return the ranks that there is something to draw of, or all where there is nothing at all.
+
+    MPI profiles are tables without events. Beside traces with events their rows would be empty.
+    """
+    bare = {number for number, trace in traces.items() if trace.profile and not len(trace)}
+    return sorted(traces if len(bare) == len(traces) else set(traces) - bare)
+
+
+@dataclass(slots=True, frozen=True)
+class _Counts:
+    """Events of a rank by (track, kind, flag of the name)."""
+
+    tracks: list[Track]
+    events: npt.NDArray[np.int64]
+    #: what communicates, as rows of it are called
+    library: str
+
+    def of(self, track: int) -> int:
+        return int(self.events[track].sum())
+
+    def of_kind(self, track: int, kind: int) -> int:
+        return int(self.events[track, kind].sum())
+
+    def flagged(self, track: int, flag: int) -> int:
+        return int(self.events[track, :, flag].sum())
+
+    def communicates(self, track: int) -> bool:
+        """Whether a track has communication kernels only."""
+        return self.of_kind(track, _COMMUNICATION) == self.of(track) > 0
+
+    def with_role(self, *roles: str) -> list[int]:
+        return [at for at, track in enumerate(self.tracks) if track.role in roles]
+
+
+def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> Rank:
+    table = trace.table
+    counts, steps = _count(table)
+    threads = _threads(counts)
+    summary = _summary(counts, threads, lane0)
+    asyncs = async_groups(trace.async_table, table.categories)
+    instants = _instant_groups(trace)
+    process_of = {track.pid: track.process for track in reversed(table.tracks)}
+
+    def process(pid: str) -> str:
+        # Some tools write a word where a number belongs; it is a name already.
+        return process_of.get(pid) or (f"process {pid}" if pid.lstrip("-").isdigit() else pid)
+
+    rows: list[TrackRow] = []
+    track_lane0 = np.zeros(len(table.tracks), np.int64)
+    lane = lane0 + len(summary)
+    for row in (
+        *(_track_row(counts, at, label) for at, label in threads.items()),
+        *(_track_row(counts, at) for at in _streams(counts)),
+        *_counter_rows(trace.counter_table, process),
+        *_with_asyncs(
+            [*_instant_rows(instants, process), *_other_rows(counts)],
+            list(_async_rows(asyncs, process)),
+        ),
+    ):
+        if row.role not in _SIDE_ROLES:
+            track_lane0[row.source] = lane
+        row.lane0 = lane
+        rows.append(row)
+        lane += row.lanes
+    overlays: list[LaneRef] = []
+    if several:
+        every: list[SummaryRow | TrackRow] = [*summary, *rows]
+        for one in every:
+            _overlay(one, lane, overlays)
+    _tell_keys_apart(rows)
+    return Rank(
+        rank=number,
+        trace=trace,
+        range_ns=_range(trace),
+        table=table,
+        lane0=lane0,
+        summary=summary,
+        tracks=rows,
+        steps=steps,
+        async_groups=asyncs,
+        instant_groups=list(instants.values()),
+        track_lane0=track_lane0,
+        overlays=overlays,
+    )
+
+
+def _overlay(row: SummaryRow | TrackRow, lane: int, overlays: list[LaneRef]) -> None:
+    """Give a row of communication its lanes of waits and of late arrivals, from `lane` on."""
+    sources: tuple[int, ...]
+    if isinstance(row, SummaryRow):
+        communicates, sources = row.role == "comm", ()
+    else:
+        communicates, sources = row.communication and row.role == "stream", (row.source,)
+    if communicates:
+        row.wait = lane + len(overlays)
+        row.late = row.wait + 1
+        overlays += [LaneRef("wait", sources), LaneRef("late", sources)]
+
+
+def _range(trace: Trace) -> tuple[int, int]:
+    if len(trace):
+        return trace.start_ns, trace.end_ns
+    asyncs = trace.async_table
+    times = [
+        trace.instant_table.time_ns,
+        trace.counter_table.time_ns,
+        asyncs.start_ns,
+        asyncs.start_ns + np.maximum(asyncs.dur_ns, 0),
+    ]
+    low = [int(column.min()) for column in times if len(column)]
+    high = [int(column.max()) for column in times if len(column)]
+    return min(low, default=0) + trace.shift_ns, max(high, default=0) + trace.shift_ns
+
+
+def _count(table: EventTable) -> tuple[_Counts, npt.NDArray[np.intp]]:
+    """Count the events of each track, and find the rows of steps on the host."""
+    flags = np.zeros(len(table.names), np.uint8)
+    nccl = False
+    for code, name in enumerate(table.names.values):
+        if name.startswith("ProfilerStep") and _STEP_NAME.match(name):
+            flags[code] = _STEP
+        elif name.startswith(_AUTOGRAD_NAME):
+            flags[code] = _AUTOGRAD
+        nccl = nccl or name.startswith("nccl")
+    shape = (len(table.tracks), 8, 4)
+    calls_mpi = MPI_CATEGORY in table.categories.values
+    library = "NCCL" if nccl else "MPI" if calls_mpi else "comm"
+    if not len(table):
+        return _Counts(table.tracks, np.zeros(shape, np.int64), library), np.empty(0, np.intp)
+    flag = flags[table.name]
+    cell = (table.track.astype(np.intp) << 5) | (table.kind << np.uint8(2)) | flag
+    events = np.bincount(cell, minlength=shape[0] * 32).reshape(shape)
+    steps = np.flatnonzero(flag == _STEP) if (flags == _STEP).any() else np.empty(0, np.intp)
+    on_host = np.array([track.role == "thread" for track in table.tracks])
+    return _Counts(table.tracks, events, library), steps[on_host[table.track[steps]]]
+
+
+def _threads(counts: _Counts) -> dict[int, str]:
+    """Host threads and their labels: the main one, those of the backward pass, the others.
+
+    The main thread is the one with the steps, or with most calls.
+    """
+    threads = counts.with_role("thread")
+    if not threads:
+        return {}
+    calls = {at: counts.of_kind(at, _CPU) for at in threads}
+    main = max(threads, key=lambda at: (counts.flagged(at, _STEP), calls[at], counts.of(at)))
+    backward = [at for at in threads if at != main and counts.flagged(at, _AUTOGRAD)]
+    ordered = [main, *backward, *(at for at in threads if at != main and at not in backward)]
+    named = {
+        at: labels.thread_label(
+            counts.tracks[at],
+            # A file that is no program's has no main thread.
+            main=at == main and calls[main] > 0,
+            autograd=counts.flagged(at, _AUTOGRAD) > 0,
+        )
+        for at in ordered
+    }
+    often = {label for label, times in Counter(named.values()).items() if times > 1}
+    for at, label in named.items():
+        if label in often and at not in backward:
+            named[at] = f"{label} {counts.tracks[at].tid}"
+    return dict(zip(named, labels.distinct(list(named.values())), strict=True))
+
+
+def _streams(counts: _Counts) -> list[int]:
+    """Device streams by device and number, communication last, annotations above their stream."""
+    tracks = counts.tracks
+    devices: dict[str, int] = {}
+    for track in sorted(tracks, key=lambda track: track.sort[0]):
+        devices.setdefault(track.pid, len(devices))
+    communication = {
+        (tracks[at].pid, tracks[at].stream): counts.communicates(at)
+        for at in counts.with_role("stream")
+    }
+
+    def order(at: int) -> tuple[object, ...]:
+        track = tracks[at]
+        last = communication.get((track.pid, track.stream), False)
+        return devices[track.pid], last, track.stream, track.role == "stream", track.sort
+
+    return sorted(counts.with_role("stream", "annotation"), key=order)
+
+
+def _track_row(counts: _Counts, at: int, label: str | None = None) -> TrackRow:
+    track = counts.tracks[at]
+    return TrackRow(
+        key=track.key,
+        process=track.process,
+        label=labels.track_label(track) if label is None else label,
+        role=track.role,
+        stream=track.stream,
+        lane0=0,
+        lanes=track.lanes,
+        nested=track.nested,
+        events=counts.of(at),
+        communication=counts.communicates(at),
+        source=at,
+    )
+
+
+def _counter_rows(table: CounterTable, process: labels.ProcessName) -> Iterator[TrackRow]:
+    count = len(table.series)
+    first = np.searchsorted(table.series_id, np.arange(count + 1))
+    for at, (pid, name, series) in enumerate(table.series):
+        values = table.value[first[at] : first[at + 1]]
+        label = labels.counter_label(name, series)
+        yield TrackRow(
+            key=f"{process(pid)} · {label}",
+            process=process(pid),
+            label=label,
+            role="counter",
+            lane0=0,
+            source=at,
+            events=len(values),
+            range=(float(values.min()), float(values.max())) if len(values) else (0.0, 0.0),
+            unit=labels.counter_unit(name, series),
+        )
+
+
+def _async_rows(groups: list[AsyncGroup], process: labels.ProcessName) -> Iterator[TrackRow]:
+    for at, group in enumerate(groups):
+        label = group.category or "async"
+        yield TrackRow(
+            key=f"{process(group.pid)} · {label} async",
+            process=process(group.pid),
+            label=label,
+            role="async",
+            lane0=0,
+            source=at,
+            events=len(group.rows),
+            lanes=group.layers,
+            nested=group.layers,
+        )
+
+
+def _other_rows(counts: _Counts) -> Iterator[TrackRow]:
+    return (_track_row(counts, at) for at in counts.with_role("other"))
+
+
+def _with_asyncs(rows: list[TrackRow], asyncs: list[TrackRow]) -> Iterator[TrackRow]:
+    """Put asyncs below the rows of their process, those of none of them first."""
+    last = {row.process: at for at, row in enumerate(rows) if row.role == "other"}
+    yield from (row for row in asyncs if row.process not in last)
+    below: dict[int, list[TrackRow]] = {}
+    for row in asyncs:
+        if row.process in last:
+            below.setdefault(last[row.process], []).append(row)
+    for at, row in enumerate(rows):
+        yield row
+        yield from below.get(at, ())
+
+
+def _instant_groups(trace: Trace) -> dict[str, npt.NDArray[np.intp]]:
+    pids = trace.instant_table.pid
+    places = {pid: place for place, pid in enumerate(dict.fromkeys(pids))}
+    # Profilers write tens of thousands of them, nearly all of one process.
+    of_row = np.fromiter(map(places.__getitem__, pids), np.intp, len(pids))
+    return {pid: np.flatnonzero(of_row == place) for pid, place in places.items()}
+
+
+def _instant_rows(
+    groups: Mapping[str, npt.NDArray[np.intp]], process: labels.ProcessName
+) -> Iterator[TrackRow]:
+    for at, (pid, rows) in enumerate(groups.items()):
+        yield TrackRow(
+            key=" · ".join(filter(None, (process(pid), "instants"))),
+            process=process(pid),
+            label="instants",
+            role="instant",
+            lane0=0,
+            source=at,
+            events=len(rows),
+        )
+
+
+def _tell_keys_apart(rows: list[TrackRow]) -> None:
+    """Tell repeated keys apart by a number; the table's own are unique and must stay."""
+    ordered = sorted(rows, key=lambda row: row.role in _SIDE_ROLES)
+    for row, key in zip(ordered, labels.distinct([row.key for row in ordered]), strict=True):
+        row.key = key
+
+
+def _summary(counts: _Counts, threads: Mapping[int, str], lane0: int) -> list[SummaryRow]:
+    """Lanes of the folded rank: device work, communication, a few host threads."""
+    rows: list[SummaryRow] = []
+
+    def add(
+        role: SummaryRole, label: str, tracks: Iterable[int] = (), *, annotations: bool = False
+    ) -> None:
+        rows.append(SummaryRow(lane0 + len(rows), role, label, tuple(tracks), annotations))
+
+    streams = counts.with_role("stream")
+    communication = sum(counts.of_kind(at, _COMMUNICATION) for at in streams)
+    if sum(counts.of(at) for at in streams) > communication:
+        add("gpu", "compute")
+    if communication:
+        add("comm", counts.library)
+    working = [at for at in threads if counts.of(at) > counts.of_kind(at, _ANNOTATION)]
+    # Without device work, annotations tell most of what a thread does.
+    named = not rows
+    if named and working:
+        working = [at for at in threads if counts.of(at)]
+    alone = working if len(working) <= MAX_CPU_LANES else working[: MAX_CPU_LANES - 1]
+    for at in alone:
+        add("cpu", threads[at], (at,), annotations=named)
+    if len(working) > len(alone):
+        add(
+            "cpu",
+            f"{len(working) - len(alone)} other threads",
+            working[len(alone) :],
+            annotations=named,
+        )
+    if not rows and counts.events.any():
+        # Neither device nor host work that we know: all there is, rather than an empty row.
+        add("cpu", "all events", range(len(counts.tracks)), annotations=True)
+    return rows

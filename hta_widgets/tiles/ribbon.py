@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.trace.spans import Ints
-from hta_widgets.trace.turns import rest
+from hta_widgets.tiles.cells import pack
 from hta_widgets.tiles.lateness import Lateness
-from hta_widgets.tiles.protocol import pack
+from hta_widgets.trace.intervals import Ints
+from hta_widgets.trace.turns import rest
 
 __all__ = ["Ribbon"]
 

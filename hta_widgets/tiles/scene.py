@@ -1,26 +1,187 @@
-"""The scene: all that the page needs to know before it asks for the first tile."""
+"""What the page knows before the first tile."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from hta_widgets.tiles.labels import job_title
-from hta_widgets.tiles.labels import place_label
-from hta_widgets.tiles.layout import Job
-from hta_widgets.tiles.layout import Rank
-from hta_widgets.tiles.layout import SummaryRow
-from hta_widgets.tiles.layout import TrackRow
-from hta_widgets.trace.problems import Problem
-from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.trace.set_looks import part_of_job
-from hta_widgets.trace.set_looks import ranks_of_job
-from hta_widgets.trace.table import KINDS
-from hta_widgets.tiles.strip import strip
-from hta_widgets.tiles.truth import truth
+import numpy as np
+import numpy.typing as npt
 
-__all__ = ["describe", "whole_range"]
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.tiles.labels import job_title, place_label
+from hta_widgets.tiles.layout import Job, Rank, SummaryRow, TrackRow
+from hta_widgets.trace.problems import Problem
+from hta_widgets.trace.traceset import TraceSet, part_of_job, ranks_of_job
+
+_ANNOTATION = KINDS.index("annotation")
+
+#: Shorter phases, as a share of their step, are not worth a label.
+MIN_SHARE = 0.005
+
+Rows = npt.NDArray[np.intp]
+
+
+def strip(job: Job) -> dict[str, Any]:
+    """Return ``steps_rank, steps, phases`` of the scene."""
+    rank = _median_rank(job)
+    if rank is None:
+        return {"steps_rank": None, "steps": [], "phases": []}
+    return {
+        "steps_rank": rank.rank,
+        "steps": [_span(rank, row) for row in rank.steps.tolist()],
+        "phases": [
+            {**_span(rank, row), "name": name}
+            for row in _phases(rank).tolist()
+            if (name := phase_name(rank.table.names[int(rank.table.name[row])]))
+        ],
+    }
+
+
+def phase_name(name: str) -> str:
+    """Return an annotation's name without hash signs: ``## forward ##`` is ``forward``."""
+    return name.strip("# \t").partition("#")[0].strip()
+
+
+def _median_rank(job: Job) -> Rank | None:
+    """Return the rank whose steps take the median time, or the first that has events."""
+    timed = sorted(
+        (int(rank.table.dur_ns[rank.steps].sum()), rank.rank)
+        for rank in job.ranks
+        if len(rank.steps)
+    )
+    if timed:
+        return job.of_rank(timed[(len(timed) - 1) // 2][1])
+    return next((rank for rank in job.ranks if len(rank.table)), None)
+
+
+def _phases(rank: Rank) -> Rows:
+    """Return annotations directly inside a step, or the outermost ones where there is no step."""
+    table = rank.table
+    on_host = np.array([track.role == "thread" for track in table.tracks], np.bool_)
+    rows = np.flatnonzero((table.kind == _ANNOTATION) & on_host[table.track])
+    rows = rows[~np.isin(rows, rank.steps)]
+    above = _annotation_above(rank, rows)
+    if len(rank.steps):
+        inside = np.isin(above, rank.steps)
+        whole = table.dur_ns[above]
+    else:
+        inside = above < 0
+        whole = np.full(len(rows), rank.range_ns[1] - rank.range_ns[0])
+    kept: Rows = rows[inside & (table.dur_ns[rows] >= MIN_SHARE * whole) & (table.dur_ns[rows] > 0)]
+    return kept
+
+
+def _annotation_above(rank: Rank, rows: Rows) -> Rows:
+    """Return the innermost annotation around each row, -1 for none."""
+    table = rank.table
+    above = table.parent[rows].astype(np.intp)
+    while True:
+        climbing = np.flatnonzero((above >= 0) & (table.kind[above] != _ANNOTATION))
+        if not len(climbing):
+            return above
+        above[climbing] = table.parent[above[climbing]]
+
+
+def _span(rank: Rank, row: int) -> dict[str, Any]:
+    table = rank.table
+    return {
+        "name": table.names[int(table.name[row])],
+        "start": int(table.start_ns[row]) + rank.shift_ns,
+        "dur": int(table.dur_ns[row]),
+    }
+
+
+#: What is missing, in words, by kind of problem; for one and for several.
+_WORDS = {
+    "skipped": ("record skipped", "records skipped"),
+    "truncated": ("file ends early", "files end early"),
+    "empty": ("file is empty", "files are empty"),
+    "foreign": ("file not read", "files not read"),
+    "unpaired": ("record unpaired", "records unpaired"),
+    "overflow": ("value out of range", "values out of range"),
+    "stale": ("file changed", "files changed"),
+}
+
+#: What befalls a whole file, however many records of it tell.
+_OF_FILES = frozenset({"truncated", "empty", "foreign", "stale"})
+
+MAX_LISTED = 200
+THIN = "\u202f"
+
+
+def truth(events: int, problems: Iterable[Problem], ranks: str = "") -> dict[str, Any]:
+    """Return the scene's ``truth``; `ranks`: of how many there are files, where some lack."""
+    found = list(problems)
+    missing: Counter[str] = Counter()
+    files: dict[str, set[str | None]] = {}
+    for problem in found:
+        if not problem.is_harmless:
+            missing[problem.kind] += problem.count
+            files.setdefault(problem.kind, set()).add(problem.file)
+    for kind in _OF_FILES & missing.keys():
+        missing[kind] = len(files[kind])
+    shown = f"{thin(events)} event{'' if events == 1 else 's'}"
+    if missing or ranks:
+        of_job = [one.detail.partition(";")[0] for one in found if one.kind == "part"]
+        parts = of_job + [_phrase(kind, n) for kind, n in missing.items() if kind != "part"]
+        level, text = "warn", " · ".join([*([ranks] if ranks else []), shown, *parts])
+    else:
+        level, text = "ok", f"exact: {shown}, 0 dropped"
+    listed = grouped(found)
+    if ranks:
+        detail = f"only {ranks} loaded; whom the others wait for may be missing"
+        listed.insert(
+            0, {"kind": "ranks", "count": 1, "detail": detail, "rank": None, "file": None}
+        )
+    return {"level": level, "text": text, "problems": listed}
+
+
+def grouped(problems: list[Problem]) -> list[dict[str, Any]]:
+    """Return problems as JSON; where there are very many, equal ones of several ranks as one."""
+    if len(problems) <= MAX_LISTED:
+        return [
+            {
+                "kind": problem.kind,
+                "count": problem.count,
+                "detail": problem.detail,
+                "rank": problem.rank,
+                "file": problem.file,
+            }
+            for problem in problems
+        ]
+    counts: Counter[tuple[str, str]] = Counter()
+    places: Counter[tuple[str, str]] = Counter()
+    for problem in problems:
+        counts[problem.kind, problem.detail] += problem.count
+        places[problem.kind, problem.detail] += 1
+    return [
+        {
+            "kind": kind,
+            "count": count,
+            "detail": f"{detail} ({places[kind, detail]} ranks)"
+            if places[kind, detail] > 1
+            else detail,
+            "rank": None,
+            "file": None,
+        }
+        for (kind, detail), count in counts.most_common()
+    ]
+
+
+def thin(number: int) -> str:
+    """Return a number with narrow spaces between its thousands."""
+    return f"{number:,}".replace(",", THIN)
+
+
+def _phrase(kind: str, count: int) -> str:
+    if kind == "clock":
+        return "clocks not aligned"
+    one, several = _WORDS.get(kind, (kind, kind))
+    return f"{thin(count)} {one if count == 1 else several}"
+
 
 VERSION = 1
 

@@ -8,16 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.tiles.cells import pack
 from hta_widgets.tiles.lane_index import CounterLane
-from hta_widgets.trace.spans import Cover
-from hta_widgets.trace.spans import Ints
-from hta_widgets.trace.spans import cover_of
-from hta_widgets.trace.intervals import Intervals
-from hta_widgets.trace.intervals import subtract
-from hta_widgets.trace.intervals import union
-from hta_widgets.trace.table import KINDS
-from hta_widgets.tiles.protocol import pack
-from hta_widgets.tiles.rank_index import RankIndex
+from hta_widgets.tiles.lanes import RankIndex
+from hta_widgets.trace.intervals import (
+    Cover,
+    Intervals,
+    Ints,
+    cover_of,
+    subtract,
+    union,
+)
 
 __all__ = ["DeviceTimes", "compute_of", "device_range", "minimap", "stats"]
 

@@ -10,14 +10,14 @@ import pandas as pd
 
 from hta_widgets.errors import TraceError
 from hta_widgets.text import Time
-
-from hta_widgets.trace.frames import EVENT_COLUMNS
-from hta_widgets.trace.frames import columns_in
-from hta_widgets.trace.frames import event_frame
-from hta_widgets.trace.frames import events_of
-from hta_widgets.trace.frames import run_query
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.selection import as_ranks
+from hta_widgets.trace.selection import Selection, as_ranks
+from hta_widgets.trace.trace import (
+    EVENT_COLUMNS,
+    columns_in,
+    event_frame,
+    events_of,
+    run_query,
+)
 
 if TYPE_CHECKING:
     from hta_widgets.trace.traceset import TraceSet

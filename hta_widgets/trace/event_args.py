@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.trace.derived import derived
+from hta_widgets.trace.memo import derived
 
 if TYPE_CHECKING:
     from hta_widgets.trace.trace import Trace

@@ -5,13 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.trace.ordering import dense
-from hta_widgets.trace.ordering import group_order
-from hta_widgets.trace.ordering import stable_order
+from hta_widgets.trace.columns import EventTable, FlowTable, RankColumns
+from hta_widgets.trace.grouping import dense, group_order, stable_order
 from hta_widgets.trace.problems import Problems
-from hta_widgets.trace.table import EventTable
-from hta_widgets.trace.table import FlowTable
-from hta_widgets.trace.table import RankColumns
 
 __all__ = ["Finder", "flow_table"]
 

@@ -9,16 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.trace.clauses import Clauses
-from hta_widgets.trace.clauses import read_clauses
-from hta_widgets.trace.derived import derived_by_rules
-from hta_widgets.trace.frames import columns_in
-from hta_widgets.trace.frames import event_frame
-from hta_widgets.trace.frames import run_query
-from hta_widgets.trace.intervals import Intervals
-from hta_widgets.trace.intervals import union
-from hta_widgets.trace.ordering import group_order
-from hta_widgets.trace.table import KINDS
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.grouping import group_order
+from hta_widgets.trace.intervals import Intervals, union
+from hta_widgets.trace.memo import derived_by_rules
+from hta_widgets.trace.query import Clauses, read_clauses
+from hta_widgets.trace.trace import columns_in, event_frame, run_query
 
 if TYPE_CHECKING:
     from hta_widgets.trace.selection import Selection

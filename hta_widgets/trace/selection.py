@@ -14,9 +14,8 @@ import pandas as pd
 
 from hta_widgets.errors import TraceError
 from hta_widgets.text import as_ns
-
-from hta_widgets.trace.frames import events_of
 from hta_widgets.trace.membership import member_rows
+from hta_widgets.trace.trace import events_of
 
 if TYPE_CHECKING:
     from hta_widgets.trace.trace import Trace

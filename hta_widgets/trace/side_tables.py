@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.trace.pairs import match_brackets
+from hta_widgets.trace.columns import (
+    AsyncTable,
+    CategoryCodes,
+    CounterTable,
+    InstantTable,
+    Pool,
+    RankColumns,
+)
+from hta_widgets.trace.grouping import match_brackets
 from hta_widgets.trace.problems import Problems
-from hta_widgets.trace.table import AsyncTable
-from hta_widgets.trace.table import CategoryCodes
-from hta_widgets.trace.table import CounterTable
-from hta_widgets.trace.table import InstantTable
-from hta_widgets.trace.table import Pool
-from hta_widgets.trace.table import RankColumns
 
 __all__ = ["asyncs", "category_codes", "counters", "instants"]
 

@@ -1,23 +1,311 @@
-"""Which track an event is on, and what the tracks are called."""
+"""Threads and streams, and the lane of each event."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.trace.ordering import dense
-from hta_widgets.trace.table import RankColumns
-from hta_widgets.trace.table import Track
-from hta_widgets.trace.table import TrackRole
-
-__all__ = ["Naming", "Places", "device_streams", "find_tracks", "naming"]
+from hta_widgets.trace.columns import RankColumns, Track, TrackRole
+from hta_widgets.trace.grouping import dense, group_order
 
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class Settled:
+    """What the stack said of a track."""
+
+    spilled: Ints  # events that nest nowhere, ascending
+    around: Ints  # the nested event that encloses each of these, -1 for none
+    rounded: int
+    stop: Ints  # where the subtree of each other event ends
+
+    def around_spilled(self, begin: Ints, end: Ints, low: int, parent: Ints) -> None:
+        """Write parents of spilled events, and let them be parents of what they enclose.
+
+        Rows of `parent` begin at `low`.
+        """
+        parent[self.spilled] = np.where(self.around >= 0, low + self.around, -1)
+        last = _last_until(self.spilled, end[self.spilled], np.maximum(end, begin + 1))
+        inside = np.flatnonzero(last >= 0)
+        parent[inside] = np.maximum(parent[inside], low + last[inside])
+
+
+def settle(begin: Ints, end: Ints, stop: Ints, unit: int) -> Settled:
+    """Walk the stack over what is disputed.
+
+    Parameters
+    ----------
+    begin, end : arrays of int64
+        Events by start, longest first; of several tracks behind each other in time.
+    stop : array of int64
+        The first later row that begins at an event's end or later.
+    unit : int
+    """
+    outlasted = _outlasted(end, stop)
+    ends = np.sort(end[outlasted])
+    # Whose time holds such an end.
+    holds = np.searchsorted(ends, end, "left") > np.searchsorted(ends, begin, "right")
+    rows = np.flatnonzero(outlasted | holds)
+    return _walk(rows, begin, end, stop, unit)
+
+
+def _last_until(rows: Ints, ends: Ints, until: Ints) -> Ints:
+    """Return for each event the last of `rows` before it that lasts `until` then, -1 for none."""
+    last = np.full(len(until), -1, dtype=np.int64)
+    if not len(rows):
+        return last
+    first = int(rows[0]) + 1
+    before = np.repeat(np.arange(1, len(rows) + 1), np.diff(rows, append=len(until) - 1))
+    reach = np.maximum.accumulate(ends)
+    inside = np.flatnonzero(reach[before - 1] >= until[first:])
+    until, at = until[first:][inside], before[inside]
+    # Down a doubling range maximum, past those that end too early.
+    longest = [ends]
+    while 2 << (len(longest) - 1) <= len(ends):
+        half = 1 << (len(longest) - 1)
+        longest.append(np.maximum(longest[-1][:-half], longest[-1][half:]))
+    for level in range(len(longest) - 1, -1, -1):
+        low = at - (1 << level)
+        early = (low >= 0) & (longest[level][np.maximum(low, 0)] < until)
+        at = np.where(early, low, at)
+    last[first + inside] = rows[at - 1]
+    return last
+
+
+def _outlasted(end: Ints, stop: Ints) -> Bools:
+    """Return which events one in their subtree outlasts, by a doubling range maximum."""
+    found = np.zeros(len(end), dtype=bool)
+    rows = np.flatnonzero(stop - np.arange(len(end)) > 1)
+    if not len(rows):
+        return found
+    length = stop[rows] - rows - 1
+    level = np.frexp(length.astype(np.float64))[1].astype(np.uint8) - 1
+    longest = end.copy()
+    for power in range(int(level.max()) + 1):
+        size = 1 << power
+        if power:
+            half = size >> 1
+            np.maximum(longest[:-half], longest[half:], out=longest[:-half])
+        of_size = rows[level == power]
+        latest = np.maximum(longest[of_size + 1], longest[stop[of_size] - size])
+        found[of_size[latest > end[of_size]]] = True
+    return found
+
+
+def _walk(rows: Ints, begin: Ints, end: Ints, stop: Ints, unit: int) -> Settled:
+    begins, ends = begin[rows].tolist(), end[rows].tolist()
+    numbers, gone = rows.tolist(), stop[rows].tolist()
+    open_rows: list[int] = []  # nested, innermost last
+    spilled: list[int] = []
+    around: list[int] = []
+    rounded: list[int] = []
+    for k, (start, last) in enumerate(zip(begins, ends, strict=True)):
+        while open_rows:
+            top = open_rows[-1]
+            over_by = ends[top] - start
+            if over_by > 0:
+                if over_by > unit or last <= ends[top] or start <= begins[top]:
+                    break
+                rounded.append(numbers[top])
+                gone[top] = numbers[k]
+            open_rows.pop()
+            if open_rows and gone[open_rows[-1]] < gone[top]:
+                gone[open_rows[-1]] = gone[top]
+        if open_rows and last > (limit := ends[open_rows[-1]]):
+            if last > limit + unit:
+                spilled.append(numbers[k])
+                around.append(
+                    next((numbers[o] for o in reversed(open_rows) if ends[o] >= last), -1)
+                )
+                continue
+            rounded.append(numbers[k])
+        open_rows.append(k)
+    while len(open_rows) > 1:
+        top = open_rows.pop()
+        gone[open_rows[-1]] = max(gone[open_rows[-1]], gone[top])
+    settled = stop.copy()
+    settled[rows] = gone
+    return Settled(
+        np.array(spilled, dtype=np.int64),
+        np.array(around, dtype=np.int64),
+        len(set(rounded)),
+        settled,
+    )
+
+
+_MAX_DEPTH = np.iinfo(np.int16).max
+_FEW_TRACKS = 256
+
+
+@dataclass(slots=True)
+class Lanes:
+    """Where events are drawn, and what encloses them."""
+
+    depth: npt.NDArray[np.int16]
+    parent: npt.NDArray[np.int32]  # row, -1 for none
+    nested: Ints  # by track: lanes of properly nested events
+    lanes: Ints  # by track: all lanes
+    overlaps: int  # events put into spill lanes
+    rounded: int  # events that nest only within the resolution
+    too_deep: int  # events below the deepest lane that can be told
+
+
+def assign_lanes(
+    start: Ints, dur: Ints, track: npt.NDArray[np.int32], tracks: int, resolution_ns: int
+) -> Lanes:
+    """Return lanes of events that are sorted by (start, longest first, file order).
+
+    Parameters
+    ----------
+    start, dur : arrays of int64
+        Starts are not negative.
+    track : array of int32
+        The track of each event, 0 .. `tracks`-1.
+    resolution_ns : int
+        Edges that miss each other by at most this much are taken as equal.
+    """
+    count = len(start)
+    if not count:
+        none = np.zeros(tracks, dtype=np.int64)
+        return Lanes(np.empty(0, np.int16), np.empty(0, np.int32), none, none.copy(), 0, 0, 0)
+    order = group_order(track, tracks)
+    first = np.concatenate(([0], np.cumsum(np.bincount(track, minlength=tracks))))
+    begin, end = start[order], (start + dur)[order]
+
+    stop = _subtree_ends(begin, end, first)
+    depth, parent, crossing = _nest(end, stop)
+    overlaps, rounded = np.empty(0, dtype=np.int64), 0
+    if crossing.any():
+        touched = np.unique(track[order[crossing]]).tolist()
+        spilled = []
+        for low, high in ((int(first[number]), int(first[number + 1])) for number in touched):
+            found = settle(begin[low:high], end[low:high], stop[low:high] - low, resolution_ns)
+            kept = np.delete(np.arange(high - low), found.spilled)
+            place = np.zeros(high - low + 1, dtype=np.int64)
+            place[kept + 1] = 1
+            np.cumsum(place, out=place)
+            level = _depth(place[found.stop[kept]])
+            above = _parents(level)
+            depth[low + kept] = level
+            parent[low + kept] = np.where(above >= 0, low + kept[above], -1)
+            found.around_spilled(begin[low:high], end[low:high], low, parent[low:high])
+            spilled.append(low + found.spilled)
+            rounded += found.rounded
+        overlaps = np.concatenate(spilled)
+
+    nested, lanes = _count_lanes(depth, overlaps, first)
+    _spill(begin, end, depth, overlaps, first, nested, lanes)
+    too_deep = int((depth > _MAX_DEPTH).sum())
+
+    result_depth = np.empty(count, dtype=np.int16)
+    result_depth[order] = np.minimum(depth, _MAX_DEPTH) if too_deep else depth
+    result_parent = np.empty(count, dtype=np.int32)
+    # Of the last event where there is no parent: overwritten next.
+    result_parent[order] = order[parent]
+    result_parent[order[parent < 0]] = -1
+    return Lanes(result_depth, result_parent, nested, lanes, len(overlaps), rounded, too_deep)
+
+
+def _subtree_ends(begin: Ints, end: Ints, first: Ints) -> Ints:
+    """Return for each event the first later one of its track that begins at its end or later."""
+    sizes = np.diff(first)
+    span = int(end.max()) + 1
+    if len(sizes) > _FEW_TRACKS and span.bit_length() + len(sizes).bit_length() <= 62:
+        # The tracks behind each other in time, so that one search serves all of them.
+        offset = np.repeat(np.arange(len(sizes)) * span, sizes)
+        return _subtree_ends_of_one(begin + offset, end + offset)
+    stop = np.empty(len(begin), dtype=np.int64)
+    for low, high in pairwise(first.tolist()):
+        if low < high:
+            np.add(_subtree_ends_of_one(begin[low:high], end[low:high]), low, out=stop[low:high])
+    return stop
+
+
+def _subtree_ends_of_one(begin: Ints, end: Ints) -> Ints:
+    stop = np.arange(1, len(begin) + 1)
+    # Most events are over before the next one starts.
+    open_rows = np.flatnonzero(end[:-1] > begin[1:])
+    stop[open_rows] = np.searchsorted(begin, end[open_rows], side="left")
+    return stop
+
+
+def _depth(stop: Ints) -> Ints:
+    """Return how many subtrees each event lies in."""
+    count = len(stop)
+    closed = np.bincount(stop, minlength=count + 1)[:count]
+    np.cumsum(closed, out=closed)
+    depth: Ints = np.subtract(np.arange(count), closed, out=closed)
+    return depth
+
+
+def _parents(depth: Ints) -> Ints:
+    """Return the enclosing event: the one before a first child, and shared by siblings."""
+    count = len(depth)
+    parent = np.full(count, -1, dtype=np.int64)
+    deepest = int(depth.max())
+    if not deepest:
+        return parent
+    by_depth = group_order(depth, deepest + 1)
+    deeper = np.zeros(count, dtype=bool)
+    deeper[1:] = depth[1:] > depth[:-1]
+    # Depth by depth, the siblings of a first child follow it.
+    first_child = np.flatnonzero(deeper[by_depth])
+    siblings = np.diff(first_child, append=count)
+    parent[by_depth[first_child[0] :]] = np.repeat(by_depth[first_child] - 1, siblings)
+    return parent
+
+
+def _nest(end: Ints, stop: Ints) -> tuple[Ints, Ints, Bools]:
+    """Return depth and parent where all subtrees nest, and which events do not lie in theirs."""
+    depth = _depth(stop)
+    parent = _parents(depth)
+    crossing = (stop > stop[parent]) | (end > end[parent])
+    crossing &= parent >= 0
+    return depth, parent, crossing
+
+
+def _count_lanes(depth: Ints, spilled: Ints, first: Ints) -> tuple[Ints, Ints]:
+    proper = depth + 1
+    proper[spilled] = 0
+    sizes = np.diff(first)
+    nested = np.zeros(len(sizes), dtype=np.int64)
+    filled = np.flatnonzero(sizes)
+    nested[filled] = np.maximum.reduceat(proper, first[:-1][filled])
+    return nested, nested.copy()
+
+
+def _spill(
+    begin: Ints, end: Ints, depth: Ints, spilled: Ints, first: Ints, nested: Ints, lanes: Ints
+) -> None:
+    """Put each spilled event into the first spill lane of its track that is free."""
+    track_of = np.searchsorted(first, spilled, side="right") - 1
+    for track in np.unique(track_of).tolist():
+        rows = spilled[track_of == track]
+        busy: list[tuple[int, int]] = []  # (end, lane)
+        free: list[int] = []
+        used = 0
+        for row, start, stop in zip(
+            rows.tolist(), begin[rows].tolist(), end[rows].tolist(), strict=True
+        ):
+            while busy and busy[0][0] <= start:
+                heappush(free, heappop(busy)[1])
+            if free:
+                lane = heappop(free)
+            else:
+                lane, used = used, used + 1
+            heappush(busy, (stop, lane))
+            depth[row] = nested[track] + lane
+        lanes[track] += used
+
 
 _STREAM_TID = re.compile(r"(?:stream\s*)?(\d+)\s*", re.IGNORECASE)
 _SPANS = {"Spans", "Traces"}

@@ -9,15 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from hta_widgets.text import MINUS
-from hta_widgets.text import THIN
-from hta_widgets.text import count
-from hta_widgets.text import plural
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.clauses import conjuncts
-from hta_widgets.trace.clauses import read_clauses
-from hta_widgets.trace.clauses import read_text
+from hta_widgets.text import MINUS, THIN, count, plural
 from hta_widgets.trace.names import short_name
+from hta_widgets.trace.query import conjuncts, read_clauses, read_text
+from hta_widgets.trace.selection import Selection
 
 __all__ = ["EVERYTHING", "selection_words", "window_words"]
 

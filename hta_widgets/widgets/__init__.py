@@ -1,8 +1,8 @@
 """The widgets: thin classes that connect tiles and analyses to the page."""
 
 from hta_widgets.widgets.dashboard import Dashboard
-from hta_widgets.widgets.state import State
 from hta_widgets.widgets.timeline import Timeline
 from hta_widgets.widgets.trace_diff import TraceDiff
+from hta_widgets.widgets.view import State
 
 __all__ = ["Dashboard", "State", "Timeline", "TraceDiff"]

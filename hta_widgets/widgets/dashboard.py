@@ -1,53 +1,156 @@
-"""Timeline, charts, tables and words of one job, linked."""
+"""Dashboard."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import anywidget
 import pandas as pd
 import traitlets as t
 
 from hta_widgets import charts
-from hta_widgets.analysis.rank_time_heatmap import HEATMAP_METRICS
+from hta_widgets.analysis.clusters import HEATMAP_METRICS
 from hta_widgets.errors import TraceError
-from hta_widgets.export.live import OfflineData
-from hta_widgets.export.html import DashboardPart
-from hta_widgets.export.html import save_html
+from hta_widgets.export.page import DashboardPart, OfflineData, save_html
+from hta_widgets.files import (
+    cache_folder,
+    code_stamp,
+    table_bytes,
+    write_table,
+    written_whole,
+)
+from hta_widgets.live.job import PanelEngine, TileEngine
+from hta_widgets.live.operations import Answer
+from hta_widgets.panels.catalog import (
+    CHARTS,
+    PANELS,
+    chosen_panels,
+    empty_panels,
+    offered_panels,
+    panel_of,
+)
+from hta_widgets.panels.frames import base_tables
+from hta_widgets.trace.patience import PENDING, Deadline
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.panels.catalog import PANELS
-from hta_widgets.live.panel_engine import PanelEngine
-from hta_widgets.panels.base_tables import base_tables
-from hta_widgets.panels.catalog import panel_of
-from hta_widgets.panels.format_panels import empty_panels
-from hta_widgets.panels.format_panels import offered_panels
-from hta_widgets.live.tile_engine import TileEngine
-from hta_widgets.trace.patience import PENDING
-from hta_widgets.trace.patience import Deadline
 from hta_widgets.widgets.assets import asset
-from hta_widgets.widgets.bokeh_asset import bokeh_asset
-from hta_widgets.widgets.bokeh_asset import bokeh_module
-from hta_widgets.widgets.figure_items import figure_items
-from hta_widgets.widgets.following import Following
-from hta_widgets.widgets.following import UnknownNameError
-from hta_widgets.widgets.hosts import in_marimo
-from hta_widgets.widgets.linked import MOST_UNFOLDED
-from hta_widgets.widgets.linked import LinkedView
-from hta_widgets.widgets.linked import as_traces
-from hta_widgets.panels.panel_choice import CHARTS
-from hta_widgets.panels.panel_choice import chosen_panels
-from hta_widgets.live.rpc import Answer
-from hta_widgets.widgets.tables import table_bytes
-from hta_widgets.widgets.tables import write_table
 from hta_widgets.widgets.timeline import Timeline
+from hta_widgets.widgets.view import (
+    MOST_UNFOLDED,
+    LinkedView,
+    as_traces,
+    bokeh_asset,
+    bokeh_module,
+    in_marimo,
+)
 
-__all__ = ["Dashboard"]
+
+@cache
+def figure_items(panel: str) -> dict[str, Any]:
+    """Return a panel's sheet as ``{"light": item, "dark": item}``; empty if it is no chart."""
+    kept = _place(panel)
+    with contextlib.suppress(OSError, ValueError):
+        items = json.loads(kept.read_text("utf-8"))
+        if isinstance(items, dict) and set(items) == {"light", "dark"}:
+            return items
+    from hta_widgets.live.operations import panel_items  # noqa: PLC0415 - imports all of Bokeh
+
+    try:
+        text = json.dumps(panel_items(panel), separators=(",", ":"))
+    except ValueError:
+        return {}
+    _keep(kept, text)
+    return dict(json.loads(text))
+
+
+def _place(panel: str) -> Path:
+    told = hashlib.sha256(repr((panel, _made_by())).encode()).hexdigest()[:40]
+    return cache_folder() / "charts" / f"{told}.json"
+
+
+@cache
+def _made_by() -> tuple[object, ...]:
+    """What tells that an item was made by this very code and this very Bokeh."""
+    return code_stamp("bokeh", "*.py", "charts/*.py")
+
+
+def _keep(place: Path, text: str) -> None:
+    """Write an item aside and rename it: who reads never sees half of one."""
+    with contextlib.suppress(OSError):
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with written_whole(place) as file:
+            file.write(text.encode())
+
+
+T = TypeVar("T")
+
+
+class UnknownNameError(TraceError, KeyError):
+    """There is nothing of this name: an error of this package, and of a mapping."""
+
+    # A KeyError shows its message in quotes.
+    __str__ = Exception.__str__
+
+
+class Following(Mapping[str, T], Generic[T]):
+    """Values by name, made when they are asked for and kept until the selection changes.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The names that iteration gives.
+    make : callable
+        Makes the value of a name.
+    canonical : callable
+        Gives the name under which a value is kept; raises `UnknownNameError`, saying which names
+        there are.
+    """
+
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        make: Callable[[str], T],
+        canonical: Callable[[str], str],
+    ) -> None:
+        self._names = names
+        self._make = make
+        self._canonical = canonical
+        self._kept: dict[str, T] = {}
+
+    def __getitem__(self, name: str) -> T:
+        key = self._canonical(name)
+        if key not in self._kept:
+            self._kept[key] = self._make(key)
+        return self._kept[key]
+
+    def __contains__(self, name: object) -> bool:
+        try:
+            self._canonical(str(name))
+        except KeyError:
+            return False
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __repr__(self) -> str:
+        return f"<of the current selection: {', '.join(self._names)}>"
+
+    def forget(self) -> None:
+        """Make everything anew when it is asked for next."""
+        self._kept.clear()
+
 
 #: What formats are called where people read.
 _FORMATS = {

@@ -10,18 +10,20 @@ from typing import Any
 import traitlets as t
 
 from hta_widgets.errors import TraceError
-from hta_widgets.export.html import save_html
+from hta_widgets.export.page import save_html
+from hta_widgets.live.job import TileEngine
 from hta_widgets.text import Time
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.live.tile_engine import TileEngine
 from hta_widgets.widgets.assets import asset
-from hta_widgets.widgets.exports import write_svg
-from hta_widgets.widgets.linked import MOST_UNFOLDED
-from hta_widgets.widgets.linked import LinkedView
-from hta_widgets.widgets.linked import as_traces
-from hta_widgets.widgets.state import State
+from hta_widgets.widgets.view import (
+    MOST_UNFOLDED,
+    LinkedView,
+    State,
+    as_traces,
+    write_svg,
+)
 
 __all__ = ["Timeline"]
 

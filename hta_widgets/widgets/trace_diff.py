@@ -1,53 +1,287 @@
-"""Two runs side by side: aligned, matched, explained."""
+"""TraceDiff."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Protocol
 
 import anywidget
+import numpy as np
 import pandas as pd
 import traitlets as t
 
 from hta_widgets import diff
 from hta_widgets.analysis.diff_ops import Side
-from hta_widgets.diff.sides import Comparison
+from hta_widgets.diff.compare import Comparison, Pairing, RunSide
 from hta_widgets.diff.findings import Finding
-from hta_widgets.diff.sides import Pairing
 from hta_widgets.diff.tables import makers
 from hta_widgets.errors import TraceError
-from hta_widgets.export.chrome import ExportReport
-from hta_widgets.live.answers import DiffAnswers
-from hta_widgets.export.offline import DiffOffline
-from hta_widgets.export.page import save_diff
-from hta_widgets.export.pair import export_pair
+from hta_widgets.export.page_diff import DiffOffline, save_diff
+from hta_widgets.export.svg.drawing import LEAST_BESIDE_PX, side_width, stacked_svg
+from hta_widgets.export.svg.picture import timeline_svg
+from hta_widgets.export.trace import ExportReport, export_pair
+from hta_widgets.live.comparison import DiffAnswers, answer_ahead
+from hta_widgets.live.operations import Answer, serve
 from hta_widgets.text import Time
 from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
 from hta_widgets.widgets.assets import asset
-from hta_widgets.live.diff_ahead import answer_ahead
-from hta_widgets.widgets.diff_picture import diff_svg
-from hta_widgets.widgets.diff_sides import SIDES
-from hta_widgets.widgets.diff_sides import SideName
-from hta_widgets.widgets.diff_sides import SideTimeline
-from hta_widgets.widgets.diff_sides import beside
-from hta_widgets.widgets.diff_sides import first_window
-from hta_widgets.widgets.diff_sides import frame_of
-from hta_widgets.widgets.diff_sides import known_word
-from hta_widgets.widgets.diff_sides import place_of
-from hta_widgets.widgets.diff_sides import turned
-from hta_widgets.widgets.diff_sides import whole_selection
-from hta_widgets.widgets.exports import write_text
-from hta_widgets.widgets.following import Following
-from hta_widgets.widgets.linked import LinkedView
-from hta_widgets.widgets.linked import shown_window
-from hta_widgets.widgets.pair_history import PairHistory
-from hta_widgets.live.rpc import Answer
-from hta_widgets.live.rpc import serve
+from hta_widgets.widgets.dashboard import Following
 from hta_widgets.widgets.timeline import Timeline
+from hta_widgets.widgets.view import (
+    LinkedView,
+    known_or_loaded,
+    shown_window,
+    write_text,
+)
 
-__all__ = ["TraceDiff"]
+SideName = Literal["before", "after"]
+SIDES: tuple[SideName, SideName] = ("before", "after")
+
+
+def known_word(what: str, word: str, known: Sequence[str]) -> None:
+    """Refuse a word that is none of those known."""
+    if word not in known:
+        raise TraceError(f"there is no {what} {word!r}", remedy=f"They are {', '.join(known)}.")
+
+
+class SideTimeline(Timeline):
+    """The timeline of one run: it goes to a page only where somebody shows it by itself.
+
+    The page of a comparison draws both runs, and needs no more of these than their states.
+    """
+
+    def open(self) -> None:
+        """Wait until somebody asks which model this is."""
+
+    @property
+    def model_id(self) -> str:
+        """What a page that shows this timeline calls it."""
+        super().open()
+        found: str = super().model_id
+        return found
+
+
+def place_of(side: str) -> int:
+    """Return 0 for before and 1 for after."""
+    if side not in SIDES:
+        raise TraceError(f"there is no side {side!r}", remedy='Give "before" or "after".')
+    return 0 if side == "before" else 1
+
+
+def whole_selection(source: Any) -> Selection:
+    """Return a side as a selection, which still knows the other ranks of its set."""
+    found = known_or_loaded(source, "TraceDiff")
+    if isinstance(found, Selection):
+        return found.owner.select(found)
+    return (TraceSet([found], like=TraceSet([])) if isinstance(found, Trace) else found).select()
+
+
+def turned(both: Comparison, sources: tuple[Selection, Selection]) -> Comparison:
+    """Return a comparison the other way round."""
+    steps = None
+    if both.before.has_steps:
+        steps = dict(zip(both.after.steps.tolist(), both.before.steps.tolist(), strict=True))
+    return diff.compare(
+        sources[1],
+        sources[0],
+        ranks="auto" if both.by_rank_means else {b: a for a, b in both.rank_pairs},
+        steps=steps or "auto",
+        labels=(both.after.label, both.before.label),
+    )
+
+
+def first_window(
+    side: RunSide, source: Selection, whole: tuple[int, int]
+) -> tuple[int, int] | None:
+    """Return the window that a side is shown with at first; None for the whole."""
+    low, high = side.envelope()
+    window = int(low.min()), max(int(high.max()), int(low.min()) + 1)
+    is_cut = source.start_ns is not None or source.end_ns is not None
+    is_small = 2 * (window[1] - window[0]) < whole[1] - whole[0]
+    return window if is_cut or is_small else None
+
+
+def beside(both: Comparison, base: str, lead: int, window: tuple[int, int]) -> tuple[int, int]:
+    """Return the window of the other side that lies beside one of side `lead`, as long as it."""
+    line = diff.align(both, base)  # type: ignore[arg-type]
+    maps: tuple[Any, Any] = (line.before, line.after)
+    middle = np.array([(window[0] + window[1]) // 2], np.int64)
+    there = int(maps[1 - lead].to_own(maps[lead].to_common(middle))[0])
+    moved = there - int(middle[0])
+    return window[0] + moved, window[1] + moved
+
+
+def frame_of(both: Comparison, name: str, base: Any) -> pd.DataFrame:
+    """Return a frame that every comparison of events has, by its name."""
+    if name.startswith("waterfall"):
+        level: Any = name.removeprefix("waterfall").lstrip("_") or "kind"
+        return diff.waterfall(both, level)
+    if name == "operators":
+        return diff.operators_diff(both)
+    if name == "slots":
+        return diff.align(both, base).slots
+    found: pd.DataFrame = getattr(diff, name)(both)
+    return found
+
+
+def diff_svg(
+    sides: Sequence[Timeline],
+    answers: DiffAnswers,
+    *,
+    color: str,
+    arrange: str,
+    pair: int | None,
+    width: float,
+    theme: str,
+) -> str:
+    """Return the picture, arranged and coloured as a page is that shows these timelines.
+
+    Parameters
+    ----------
+    sides : two of Timeline
+        Before and after.
+    answers : DiffAnswers
+    color, arrange, pair
+        As of `TraceDiff`.
+    width : float
+        Of the picture, in px; too narrow for both beside each other, they are stacked.
+    theme : {"light", "dark"}
+    """
+    both = answers.both
+    ranks = None if pair is None else both.rank_pairs[pair]
+    is_beside = arrange == "beside" and width >= LEAST_BESIDE_PX
+    drawn = [
+        timeline_svg(
+            view.engine,
+            {**view.scene, "title": f"{word}: {side.label}"},
+            {**view.state.snapshot(), "color": color},
+            width=side_width(width) if is_beside else width,
+            height=view.height,
+            theme=theme,
+            folded=view.folded,
+            only=None if ranks is None else [ranks[place]],
+            classed=answers.classed(place, theme) if color == "change" else None,
+        )
+        for place, (view, word, side) in enumerate(zip(sides, SIDES, both.sides, strict=True))
+    ]
+    return stacked_svg(drawn, beside=is_beside)
+
+
+class _View(Protocol):
+    state: Any
+
+    def undo(self) -> bool: ...
+
+    def redo(self) -> bool: ...
+
+
+class PairHistory:
+    """The order of the changes of several views, each of which keeps its own values.
+
+    Whatever changes or undoes them, here or in a page, their histories tell: this one only keeps
+    whose turn it is. `js/src/compare/pair_history.ts` does the same for the page's buttons.
+
+    Parameters
+    ----------
+    views : sequence of Timeline
+    """
+
+    def __init__(self, views: Sequence[_View]) -> None:
+        self._views = views
+        self._past: list[tuple[int, ...]] = []
+        self._future: list[tuple[int, ...]] = []
+        self._group: list[int] | None = None
+        self._together: str | None = None
+        #: what is left of an entry that somebody else has begun to undo or redo
+        self._rest: tuple[int, ...] | None = None
+        for place, view in enumerate(views):
+            view.state.observe(
+                lambda change, place=place: self._heard(place, change["old"], change["new"]),
+                names="_history",
+            )
+
+    @contextmanager
+    def one_change(self) -> Iterator[None]:
+        """Group what changes meanwhile, on whichever side, into one step."""
+        self._group = []
+        try:
+            yield
+        finally:
+            group, self._group = self._group, None
+            if group:
+                self._push(tuple(dict.fromkeys(group)))
+
+    def undo(self) -> bool:
+        """Go back one step; False if there is none."""
+        return self._step(self._past, self._future, "undo")
+
+    def redo(self) -> bool:
+        """Take back one `undo`; False if there is none."""
+        return self._step(self._future, self._past, "redo")
+
+    def _step(self, source: list[tuple[int, ...]], target: list[tuple[int, ...]], way: str) -> bool:
+        while source:
+            places = source.pop()
+            self._together = self._rest = None
+            self._group = []
+            try:
+                done = [place for place in places if getattr(self._views[place], way)()]
+            finally:
+                self._group = None
+            if done:
+                target.append(tuple(done))
+                return True
+        return False
+
+    def _heard(self, place: int, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        past = len(new["past"]) - len(old["past"])
+        future = len(new["future"]) - len(old["future"])
+        if self._group is not None:
+            self._group.append(place)
+        elif past < 0 < future:
+            self._turn(place, self._past, self._future)
+        # A change forgets what was undone: where one was, a redo looks like it.
+        elif future < 0 < past and new["future"]:
+            self._turn(place, self._future, self._past)
+        # A full history grows no more: its last entry is another one.
+        elif not new["future"] and new["past"] and (past > 0 or new["past"] != old["past"]):
+            self._changed(place, new.get("together"))
+
+    def _changed(self, place: int, together: str | None) -> None:
+        """Count a change; what the page changed on both sides in one act arrives one by one."""
+        if together and together == self._together and place not in self._past[-1]:
+            self._past[-1] = (*self._past[-1], place)
+        else:
+            self._push((place,))
+            self._together = together
+
+    def _push(self, places: tuple[int, ...]) -> None:
+        self._past.append(places)
+        self._future.clear()
+        self._together = self._rest = None
+
+    def _turn(
+        self, place: int, source: list[tuple[int, ...]], target: list[tuple[int, ...]]
+    ) -> None:
+        """Somebody else undid or redid on one side; of an entry of both, one by one."""
+        for at in reversed(range(len(source))):
+            entry = source[at]
+            if place in entry:
+                rest = tuple(one for one in entry if one != place)
+                source[at : at + 1] = [rest] if rest else []
+                if entry is self._rest and target:
+                    target[-1] = (*target[-1], place)
+                else:
+                    target.append((place,))
+                self._rest = rest or None
+                return
+
 
 #: What `frames` has of every pair of runs with events.
 _FRAMES = ("waterfall", "waterfall_cause", "waterfall_operator", "waterfall_kernel", "steps",

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any
 
 import hta_widgets as hw
-from hta_widgets.live.tile_engine import TileEngine
+from hta_widgets.live.job import TileEngine
 
 
 def framed(reply: dict[str, Any], buffer: bytes | None) -> bytes:

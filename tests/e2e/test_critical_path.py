@@ -4,8 +4,8 @@ import pytest
 from playwright.sync_api import expect
 
 import hta_widgets as hw
-from hta_widgets.analysis.critical.graph import path_of
-from hta_widgets.export.path_overlay import export_critical_path
+from hta_widgets.analysis.critical.path import path_of
+from hta_widgets.export.overlays import export_critical_path
 
 JOB = "traces/hta_tests/trace_diff__control"
 

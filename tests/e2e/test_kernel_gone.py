@@ -12,10 +12,9 @@ CELL = """
 import os, signal, threading, time
 import anywidget
 import hta_widgets as hw
-from hta_widgets.export.embed import OfflineData
-from hta_widgets.panels import PanelEngine
-from hta_widgets.tiles import TileEngine
-from hta_widgets.widgets.rpc import serve
+from hta_widgets.export.page import OfflineData
+from hta_widgets.live.job import PanelEngine, TileEngine
+from hta_widgets.live.operations import serve
 
 traces = hw.load({job!r}, progress=False, cache=False)
 tiles, panels = TileEngine(traces), PanelEngine(traces)

@@ -11,8 +11,8 @@ from playwright.sync_api import Locator, Page, expect
 from support.browser import Guard, click, drag, wheel
 
 import hta_widgets as hw
-from hta_widgets.export.html import save_html
-from hta_widgets.live.tile_engine import TileEngine
+from hta_widgets.export.page import save_html
+from hta_widgets.live.job import TileEngine
 
 GUTTER, MARGIN = 164, 128
 LAST_RANKS = 32 + 4 + 20 + 16 + 8  # the middle of the row that says who comes last

@@ -7,8 +7,7 @@ from playwright.sync_api import expect
 from support.browser import wheel
 
 import hta_widgets as hw
-from hta_widgets import cli
-from hta_widgets import diff
+from hta_widgets import cli, diff
 from hta_widgets.demo.job import write_demo
 
 
@@ -306,7 +305,7 @@ def test_a_page_of_many_steps_says_which_can_be_chosen(
     view = hw.TraceDiff(*sides)
     page = context.new_page()
     for most, name in ((14, "all"), (3, "some")):
-        monkeypatch.setattr("hta_widgets.export.step_blocks._MOST_STEPS", most)
+        monkeypatch.setattr("hta_widgets.export.page_diff._MOST_STEPS", most)
         path = tmp_path / f"{name}.html"
         view.save_html(path)
         page.goto(f"file://{path}")

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 import hta_widgets as hw
-from hta_widgets.analysis import clock_offsets
-from hta_widgets.analysis import collectives
-from hta_widgets.analysis import stragglers
+from hta_widgets.analysis import clock_offsets, collectives, stragglers
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,7 @@ import pytest
 from support import golden
 from support.hta_rounding import rounded_trace
 
-from hta_widgets import analysis
-from hta_widgets import taxonomy
+from hta_widgets import analysis, taxonomy
 from hta_widgets.trace.traceset import TraceSet
 
 pytestmark = pytest.mark.skipif(not golden.names(), reason=golden.MISSING)

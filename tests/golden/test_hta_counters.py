@@ -18,9 +18,9 @@ from support import golden
 import hta_widgets as hw
 from hta_widgets import analysis
 from hta_widgets.analysis.copies import bandwidth_steps
-from hta_widgets.analysis.queue_steps import queue_steps
+from hta_widgets.analysis.launches import queue_steps
 from hta_widgets.analysis.scope import parts
-from hta_widgets.export.counters import add_counters
+from hta_widgets.export.overlays import add_counters
 
 pytestmark = pytest.mark.skipif(not golden.names(), reason=golden.MISSING)
 

@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 
 from hta_widgets import TraceError
+from hta_widgets.analysis.critical.nodes import stretch_of
+from hta_widgets.analysis.critical.path import build, path_of
 from hta_widgets.analysis.critical.rules import HTA
-from hta_widgets.analysis.critical.graph import build
-from hta_widgets.analysis.critical.graph import path_of
-from hta_widgets.analysis.critical.window import stretch_of
-from hta_widgets.compat.critical_path import CPGraph
-from hta_widgets.compat.critical_path import critical_path_analysis
+from hta_widgets.compat.critical_path import CPGraph, critical_path_analysis
 from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.subset import trace_within
+from hta_widgets.trace.traceset import trace_within
 from tests.support import golden
 
 FORWARD = "[param|pytorch.model.alex_net|0|0|0|measure|forward]"

@@ -6,9 +6,11 @@ import pandas as pd
 import pytest
 from support import golden
 
-from hta_widgets.analysis.cupti import cupti_counters
-from hta_widgets.compat.cupti_counter_analysis import CUDA_SASS_INSTRUCTION_COUNTER_FLOPS
-from hta_widgets.compat.cupti_counter_analysis import cupti_counter_data_with_operators
+from hta_widgets.analysis.kernels import cupti_counters
+from hta_widgets.compat.cupti_counter_analysis import (
+    CUDA_SASS_INSTRUCTION_COUNTER_FLOPS,
+    cupti_counter_data_with_operators,
+)
 
 #: What HTA 0.6.1's frame has too, whose values no kernel has.
 SINCE_0_6_VALUES = {

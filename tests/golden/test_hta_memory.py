@@ -6,8 +6,7 @@ import subprocess
 
 import pytest
 
-from hta_widgets.analysis.memory_timeline import MEMORY_CATEGORIES
-from hta_widgets.analysis.memory_timeline import memory_timeline
+from hta_widgets.analysis.memory import MEMORY_CATEGORIES, memory_timeline
 from hta_widgets.compat.memory_analysis import MemoryAnalysis
 
 ASK_HTA = """

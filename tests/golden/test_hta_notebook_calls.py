@@ -11,26 +11,21 @@ from support import golden
 import hta_widgets as hw
 from hta_widgets.compat.analyzers.counters_analysis import CUDA_SASS_INSTRUCTION_COUNTER_FLOPS
 from hta_widgets.compat.analyzers.timeline import plot_timeline_gpu_kernels
-from hta_widgets.compat.common.timeline import PlotFormat
-from hta_widgets.compat.common.timeline import Timeline
-from hta_widgets.compat.common.timeline import align_module_with_kernels
-from hta_widgets.compat.common.trace import Trace
-from hta_widgets.compat.common.trace import TraceSymbolTable
+from hta_widgets.compat.common.timeline import PlotFormat, Timeline, align_module_with_kernels
+from hta_widgets.compat.common.trace import Trace, TraceSymbolTable
 from hta_widgets.compat.common.trace_call_graph import CallGraph
-from hta_widgets.compat.common.trace_filter import CompositeFilter
-from hta_widgets.compat.common.trace_filter import Filter
-from hta_widgets.compat.common.trace_filter import GPUKernelFilter
-from hta_widgets.compat.common.trace_filter import IterationIndexFilter
-from hta_widgets.compat.common.trace_filter import NameFilter
-from hta_widgets.compat.common.trace_filter import TimeRangeFilter
+from hta_widgets.compat.common.trace_filter import (
+    CompositeFilter,
+    Filter,
+    GPUKernelFilter,
+    IterationIndexFilter,
+    NameFilter,
+    TimeRangeFilter,
+)
 from hta_widgets.compat.configs.config import logger
-from hta_widgets.compat.configs.parser_config import AVAILABLE_ARGS
-from hta_widgets.compat.configs.parser_config import ParserConfig
-from hta_widgets.compat.trace_analysis import TimeSeriesTypes
-from hta_widgets.compat.trace_analysis import TraceAnalysis
-from hta_widgets.compat.trace_diff import DeviceType
-from hta_widgets.compat.trace_diff import LabeledTrace
-from hta_widgets.compat.trace_diff import TraceDiff
+from hta_widgets.compat.configs.parser_config import AVAILABLE_ARGS, ParserConfig
+from hta_widgets.compat.trace_analysis import TimeSeriesTypes, TraceAnalysis
+from hta_widgets.compat.trace_diff import DeviceType, LabeledTrace, TraceDiff
 from hta_widgets.demo.job import write_demo
 
 STEPS = 3

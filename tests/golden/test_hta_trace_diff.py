@@ -11,9 +11,7 @@ import hta_widgets as hw
 from hta_widgets.analysis.diff_ops import diff_ops
 from hta_widgets.compat.common.trace import Trace
 from hta_widgets.compat.trace_analysis import TraceAnalysis
-from hta_widgets.compat.trace_diff import DeviceType
-from hta_widgets.compat.trace_diff import LabeledTrace
-from hta_widgets.compat.trace_diff import TraceDiff
+from hta_widgets.compat.trace_diff import DeviceType, LabeledTrace, TraceDiff
 
 PAIRS = golden.GOLDEN / "trace_diff"
 

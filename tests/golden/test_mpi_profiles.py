@@ -7,15 +7,17 @@ import pytest
 from support.golden import GOLDEN, MISSING, SHARED
 
 import hta_widgets as hw
-from hta_widgets.analysis import mpi_call_stacks
-from hta_widgets.analysis import mpi_compare
-from hta_widgets.analysis import mpi_imbalance
-from hta_widgets.analysis import mpi_message_sizes
-from hta_widgets.analysis import mpi_negotiation
-from hta_widgets.analysis import mpi_ranks
-from hta_widgets.analysis import mpi_routines
-from hta_widgets.demo.mpi_text import profile_text
-from hta_widgets.formats.mpi.mpi_profile_text import parse_profiles
+from hta_widgets.analysis import (
+    mpi_call_stacks,
+    mpi_compare,
+    mpi_imbalance,
+    mpi_message_sizes,
+    mpi_negotiation,
+    mpi_ranks,
+    mpi_routines,
+)
+from hta_widgets.demo.mpi import profile_text
+from hta_widgets.formats.mpi.profiles import parse_profiles
 
 FOLDER = SHARED / "traces/mpitrace"
 REFERENCES = sorted(

@@ -5,12 +5,14 @@ import pytest
 from support.golden import MISSING, SHARED
 
 import hta_widgets as hw
-from hta_widgets.analysis import clock_offsets
-from hta_widgets.analysis import collectives
-from hta_widgets.analysis import mpi_imbalance
-from hta_widgets.analysis import mpi_message_sizes
-from hta_widgets.analysis import mpi_routines
-from hta_widgets.analysis import stragglers
+from hta_widgets.analysis import (
+    clock_offsets,
+    collectives,
+    mpi_imbalance,
+    mpi_message_sizes,
+    mpi_routines,
+    stragglers,
+)
 
 FOLDER = SHARED / "traces/mpitrace/np8_straggler_trace"
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=MISSING)

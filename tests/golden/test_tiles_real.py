@@ -7,9 +7,9 @@ import random
 import numpy as np
 import pytest
 
+from hta_widgets.live.job import TileEngine
 from hta_widgets.readers.load import load
-from hta_widgets.live.tile_engine import TileEngine
-from hta_widgets.tiles.protocol import unpack
+from hta_widgets.tiles.cells import unpack
 
 FILES = [
     "made/ddp_8rank/rank-5.json.gz",

@@ -3,7 +3,7 @@
 import pytest
 from support.page_engine import NO_STATE, PageEngine
 
-from hta_widgets.export.html import save_html
+from hta_widgets.export.page import save_html
 
 
 @pytest.fixture(scope="session")

@@ -6,17 +6,19 @@ import pytest
 from hypothesis import given, strategies as st
 from support.small import call, copy, event, kernel, load, nccl
 
-from hta_widgets.analysis import comm_comp_overlap
-from hta_widgets.analysis import communication_by_stream
-from hta_widgets.analysis import device_idle_breakdown
-from hta_widgets.analysis import device_idle_gaps
-from hta_widgets.analysis import exposed_waits
-from hta_widgets.analysis import idle_time_breakdown
-from hta_widgets.analysis import kernel_breakdown
-from hta_widgets.analysis import kernel_type_breakdown
-from hta_widgets.analysis import rank_time_heatmap
-from hta_widgets.analysis import temporal_breakdown
-from hta_widgets.analysis.totals import totals_by_name
+from hta_widgets.analysis import (
+    comm_comp_overlap,
+    communication_by_stream,
+    device_idle_breakdown,
+    device_idle_gaps,
+    exposed_waits,
+    idle_time_breakdown,
+    kernel_breakdown,
+    kernel_type_breakdown,
+    rank_time_heatmap,
+    temporal_breakdown,
+)
+from hta_widgets.analysis.busy import totals_by_name
 
 MAKE = {"compute": kernel, "communication": nccl, "memory": copy}
 WORDS = {"compute": "COMPUTATION", "communication": "COMMUNICATION", "memory": "MEMORY"}

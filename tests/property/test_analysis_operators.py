@@ -10,9 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 import hta_widgets as hw
 from hta_widgets.analysis import operators
-from hta_widgets.analysis.host_stack import covered_by_children
-from hta_widgets.analysis.host_stack import forest_of
-from hta_widgets.analysis.host_stack import nearest
+from hta_widgets.analysis.host_stack import covered_by_children, forest_of, nearest
 
 #: A call: its kind, its name, its children. Device work hangs on launches.
 CATEGORIES = ("cpu_op", "python_function", "user_annotation", "launch")

@@ -5,12 +5,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from support.small import call, copy, kernel, load
 
-from hta_widgets.analysis import launch_stats
-from hta_widgets.analysis import memory_bandwidth
-from hta_widgets.analysis import memory_bandwidth_summary
-from hta_widgets.analysis import queue_length
-from hta_widgets.analysis import queue_length_summary
-from hta_widgets.analysis import time_blocked_on_full_queue
+from hta_widgets.analysis import (
+    launch_stats,
+    memory_bandwidth,
+    memory_bandwidth_summary,
+    queue_length,
+    queue_length_summary,
+    time_blocked_on_full_queue,
+)
 
 RATE = "memory bandwidth (GB/s)"
 TIMES = st.integers(0, 60)

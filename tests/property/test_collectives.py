@@ -9,11 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hta_widgets as hw
-from hta_widgets.analysis import clock_offsets
-from hta_widgets.analysis import collectives
-from hta_widgets.analysis import stragglers
-from hta_widgets.analysis.alignment import MISSING
-from hta_widgets.analysis.alignment import aligned
+from hta_widgets.analysis import clock_offsets, collectives, stragglers
+from hta_widgets.analysis.matching import MISSING, aligned
 from hta_widgets.demo.job import write_demo
 
 jobs = st.fixed_dictionaries(

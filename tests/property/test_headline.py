@@ -11,12 +11,9 @@ from support import random_job, small
 
 import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
-from hta_widgets.text import duration
-from hta_widgets.text import share
-from hta_widgets.live.panel_engine import PanelEngine
-from hta_widgets.panels.headline import headline
-from hta_widgets.panels.run_times import run_times
-from hta_widgets.live.tile_engine import TileEngine
+from hta_widgets.live.job import PanelEngine, TileEngine
+from hta_widgets.panels.headline import headline, run_times
+from hta_widgets.text import duration, share
 
 #: What holds no trace.
 EMPTY = {"memory_analysis", "real_pslite_server_tiny"}

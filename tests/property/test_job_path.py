@@ -7,9 +7,7 @@ import numpy as np
 from hypothesis import assume, given, settings, strategies as st
 
 import hta_widgets as hw
-from hta_widgets.analysis import collectives
-from hta_widgets.analysis import job_critical_path
-from hta_widgets.analysis import job_path_summary
+from hta_widgets.analysis import collectives, job_critical_path, job_path_summary
 from tests.support.random_job import write_job
 from tests.support.small import call, event, kernel, load, nccl
 

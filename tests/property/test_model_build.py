@@ -3,11 +3,10 @@
 import numpy as np
 from hypothesis import given, strategies as st
 
-from hta_widgets.trace.table import Pool
-from hta_widgets.trace.problems import Problems
-from hta_widgets.trace.table import RankColumns
-from hta_widgets.trace.traceset import TraceSet
 from hta_widgets.trace.build import build_trace
+from hta_widgets.trace.columns import Pool, RankColumns
+from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.traceset import TraceSet
 
 PHASES = "XXXBEbensSTFtfiIRCMNv"
 

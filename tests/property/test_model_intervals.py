@@ -3,14 +3,8 @@
 import numpy as np
 from hypothesis import given, strategies as st
 
-from hta_widgets.trace.intervals import Covered
-from hta_widgets.trace.intervals import Intervals
-from hta_widgets.trace.intervals import clip
-from hta_widgets.trace.intervals import intersect
-from hta_widgets.trace.intervals import subtract
-from hta_widgets.trace.intervals import total
-from hta_widgets.trace.intervals import union
-from hta_widgets.trace.pairs import match_brackets
+from hta_widgets.trace.grouping import match_brackets
+from hta_widgets.trace.intervals import Covered, Intervals, clip, intersect, subtract, total, union
 
 PIECES = st.lists(st.tuples(st.integers(-20, 40), st.integers(0, 12)), max_size=25)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from hta_widgets.trace.lanes import assign_lanes
-from hta_widgets.trace.ordering import event_order
+from hta_widgets.trace.grouping import event_order
+from hta_widgets.trace.tracks import assign_lanes
 
 TIMES = st.tuples(st.integers(0, 40), st.integers(0, 15))
 

@@ -8,14 +8,16 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import hta_widgets as hw
-from hta_widgets.analysis import clock_offsets
-from hta_widgets.analysis import collectives
-from hta_widgets.analysis import mpi_imbalance
-from hta_widgets.analysis import mpi_message_sizes
-from hta_widgets.analysis import mpi_ranks
-from hta_widgets.analysis import mpi_routines
+from hta_widgets.analysis import (
+    clock_offsets,
+    collectives,
+    mpi_imbalance,
+    mpi_message_sizes,
+    mpi_ranks,
+    mpi_routines,
+)
 from hta_widgets.demo.mpi import write_mpi_job
-from hta_widgets.formats.mpi.mpi_profile_text import parse_profiles
+from hta_widgets.formats.mpi.profiles import parse_profiles
 
 jobs = st.fixed_dictionaries(
     {

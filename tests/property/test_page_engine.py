@@ -11,8 +11,8 @@ from support.random_job import NAMES, write_job
 
 import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
-from hta_widgets.live.tile_engine import TileEngine
-from hta_widgets.tiles.protocol import unpack
+from hta_widgets.live.job import TileEngine
+from hta_widgets.tiles.cells import unpack
 
 JOBS = {"two ranks": 1, "many overlaps": 2, "three ranks": 3, "host only": 4, "no host": 5}
 

@@ -9,11 +9,10 @@ from support.page_engine import NO_STATE
 from support.random_job import write_job
 
 import hta_widgets as hw
-from hta_widgets.analysis.rank_time_heatmap import HEATMAP_METRICS
+from hta_widgets.analysis.clusters import HEATMAP_METRICS
 from hta_widgets.demo.job import write_demo
+from hta_widgets.live.job import PanelEngine, TileEngine
 from hta_widgets.panels.catalog import PANELS
-from hta_widgets.live.panel_engine import PanelEngine
-from hta_widgets.live.tile_engine import TileEngine
 
 #: Those of jobs with devices.
 IDS = [name for name in PANELS if name != "heatmap" and not name.startswith(("byteps_", "mpi_"))]

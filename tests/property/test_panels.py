@@ -16,9 +16,9 @@ import hta_widgets as hw
 from hta_widgets import analysis
 from hta_widgets.analysis import scope
 from hta_widgets.analysis.operators import _Involved
-from hta_widgets.trace.selection import Selection
+from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.catalog import PANELS
-from hta_widgets.live.panel_engine import PanelEngine
+from hta_widgets.trace.selection import Selection
 
 SHARED = ("hta_tests/cpu_only", "hta_tests/amd_trace", "hta_tests/mtia_inference_trace",
           "hta_tests/trace_diff__test", "made/ddp_8rank")  # fmt: skip
@@ -126,7 +126,7 @@ def frames_of(traces: hw.TraceSet, selection: Selection) -> dict[str, pd.DataFra
 def compare(traces: hw.TraceSet, selection: Selection) -> None:
     fast = frames_of(traces, selection)
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("scope", "over_ranks", "step_times"):
+        for name in ("scope", "steps"):
             patch.setattr(module(name), "part_of", looking_at_all)
         patch.setattr(module("operators"), "_involved", all_operators)
         traces.memo.clear()

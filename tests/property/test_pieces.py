@@ -10,8 +10,7 @@ from hypothesis import example, given, settings, strategies as st
 from support.same_sets import assert_same
 
 import hta_widgets as hw
-from hta_widgets.readers import streams
-from hta_widgets.readers import window
+from hta_widgets.readers import streams, streams as window
 
 TRICKY = 'a "q" \\ }, {"ph": [ ] é \u2028 😀 \\u007b'
 

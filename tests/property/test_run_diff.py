@@ -14,10 +14,9 @@ from support.turned import assert_mirrored
 import hta_widgets as hw
 from hta_widgets import diff as hd
 from hta_widgets.demo.job import write_demo
-from hta_widgets.demo.changes import CHANGES
-from hta_widgets.diff.alignment import TimeMap
-from hta_widgets.diff.sequences import aligned_places
-from hta_widgets.diff.trees import mixed
+from hta_widgets.demo.program import CHANGES
+from hta_widgets.diff.align import TimeMap
+from hta_widgets.diff.trees import aligned_places, mixed
 
 LEVELS = ("kind", "cause", "operator", "kernel")
 

@@ -10,7 +10,7 @@ from support.random_job import write_job
 from support.same_sets import assert_same, assert_same_analyses, assert_same_exports
 
 import hta_widgets as hw
-from hta_widgets.live.tile_engine import TileEngine
+from hta_widgets.live.job import TileEngine
 
 
 @settings(max_examples=8)

@@ -8,15 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from hta_widgets.tiles.lane_index import index_counter
-from hta_widgets.tiles.lane_index import index_lane
-from hta_widgets.tiles.cells import CELLS
-from hta_widgets.tiles.cells import NO_KIND
-from hta_widgets.tiles.cells import kind_times
-from hta_widgets.tiles.cells import longest
-from hta_widgets.tiles.cells import measure
-from hta_widgets.tiles.cells import quantise
-from hta_widgets.tiles.cells import tiles
+from hta_widgets.tiles.cells import CELLS, NO_KIND, kind_times, longest, measure, quantise, tiles
+from hta_widgets.tiles.lane_index import index_counter, index_lane
 
 KIND_COUNT = 7
 

@@ -10,8 +10,8 @@ from playwright.sync_api import Locator, Page, expect
 from support.browser import click, drag
 
 import hta_widgets as hw
+from hta_widgets.live.job import PanelEngine
 from hta_widgets.trace.selection import Selection
-from hta_widgets.live.panel_engine import PanelEngine
 
 #: Panels whose numbers are compared; the heatmap has a test of its own.
 PANELS = (

@@ -4,9 +4,9 @@ from dataclasses import fields, replace
 
 import numpy as np
 
+from hta_widgets.trace.columns import EventTable
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.trace.table import EventTable
 
 __all__ = ["rounded", "rounded_trace"]
 

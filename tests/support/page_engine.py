@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from hta_widgets.tiles.protocol import unpack
+from hta_widgets.tiles.cells import unpack
 
 #: What views share where nobody has touched them.
 NO_STATE = {"view": None, "selection": None, "selected_event": None}

@@ -9,7 +9,7 @@ from support.golden import SHARED
 
 import hta_widgets as hw
 from hta_widgets.analysis import rank_time_heatmap
-from hta_widgets.live.panel_engine import PanelEngine
+from hta_widgets.live.job import PanelEngine
 
 JOB = SHARED / "traces/made/ddp_8rank"
 PANELS = ("breakdown", "overlap", "idle", "queue", "kernel_types", "kernel_durations", "steps")

@@ -4,10 +4,9 @@ from dataclasses import fields, is_dataclass
 
 import numpy as np
 
-from hta_widgets.tiles.folded import device_rows
-from hta_widgets.tiles.folded import folded_lane
-from hta_widgets.tiles.kept import kept_lanes
-from hta_widgets.tiles.lay_out import folded
+from hta_widgets.tiles.folded import device_rows, folded_lane
+from hta_widgets.tiles.lanes import kept_lanes
+from hta_widgets.tiles.layout import folded
 
 
 def assert_same_lane(one, other, place="lane"):

@@ -11,11 +11,10 @@ import pytest
 from support.chart_reading import words_of
 
 import hta_widgets as hw
-from hta_widgets import analysis
-from hta_widgets import taxonomy
+from hta_widgets import analysis, taxonomy
 from hta_widgets.demo.job import write_demo
-from hta_widgets.panels.headline import headline
 from hta_widgets.panels.finding import text_of
+from hta_widgets.panels.headline import headline
 
 PAGES = [
     "README.md",

@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 import hta_widgets as hw
-from hta_widgets.analysis import critical_path
-from hta_widgets.analysis import with_critical_path
-from hta_widgets.compat.critical_path import critical_path_analysis
-from hta_widgets.compat.critical_path import overlay_critical_path_analysis
-from hta_widgets.compat.critical_path import restore_cpgraph
+from hta_widgets.analysis import critical_path, with_critical_path
+from hta_widgets.compat.critical_path import (
+    critical_path_analysis,
+    overlay_critical_path_analysis,
+    restore_cpgraph,
+)
 from hta_widgets.compat.graph_views import DiGraph
 from hta_widgets.errors import TraceError
-from hta_widgets.export.path_overlay import export_critical_path
+from hta_widgets.export.overlays import export_critical_path
 from tests.support.small import call, event, kernel, load
 
 

@@ -1,92 +1,530 @@
-"""Edges: which instant has to wait for which, and how much of the time between is accounted for."""
+"""What waits for what."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.analysis.critical.nodes import Nodes
+from hta_widgets.analysis.critical.nodes import EdgeList, Ends, Nodes, busy_rows
+from hta_widgets.analysis.critical.rules import (
+    DEPENDENCY,
+    KERNEL_KERNEL,
+    LAUNCH,
+    OPERATOR,
+    SYNC,
+    Rules,
+    copies,
+    named,
+    synchronizes,
+)
+from hta_widgets.analysis.idle import STREAM_WAITS
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.event_args import event_args, numbers_of
+from hta_widgets.trace.grouping import stable_order
+from hta_widgets.trace.trace import Trace
 
-__all__ = ["EdgeList", "Edges"]
+Rows = npt.NDArray[np.intp]
+
+#: The launching calls that HTA counts.
+_COUNTED = frozenset(
+    {
+        "cudaLaunchKernel",
+        "cudaLaunchKernelExC",
+        "cuLaunchKernel",
+        "cudaMemcpyAsync",
+        "cudaMemsetAsync",
+        "hipLaunchKernel",
+        "hipExtModuleLaunchKernel",
+        "hipMemcpyAsync",
+        "hipMemsetAsync",
+        "hipMemcpyWithStream",
+        "runFunction - job_prep_and_submit_for_execution",
+    }
+)
+
+
+def found_empty(trace: Trace, rows: Rows) -> npt.NDArray[np.bool_]:
+    """Return of which device rows the queue held only them at their call, and none at their start.
+
+    HTA counts the launches of its list that were called less those that have started, stream by
+    stream over the whole rank; a queue of unknown length is not empty.
+    """
+    table = trace.table
+    device = np.flatnonzero(table.stream >= 0)
+    call = trace.launch_of[device]
+    device, call = device[call >= 0], call[call >= 0]
+    counted = named(trace, call, _COUNTED.__contains__)
+    device, call = device[counted], call[counted]
+    count = len(device)
+    time = np.concatenate((table.start_ns[call], table.start_ns[device]))
+    step = np.repeat((1, -1), count)
+    stream = np.tile(table.stream[device], 2)
+    order = np.lexsort((-step, time, stream))
+    running = np.cumsum(step[order])
+    # Each stream adds up to zero.
+    length = np.empty(2 * count, dtype=np.int64)
+    length[order] = running
+    empty = np.zeros(len(trace) + 1, dtype=bool)
+    empty[device] = (length[:count] == 1) & (length[count:] == 0)
+    return empty[rows]
+
 
 Ints = npt.NDArray[np.int64]
 
+#: Stands for "never" among ends.
+_NEVER = np.iinfo(np.int64).min
+
+
+def add_device_work(
+    edges: EdgeList, nodes: Nodes, kernel_waits: tuple[Ints, Ints], rules: Rules
+) -> int:
+    """Join device work to its launches, to what runs before it, and to what it waits for.
+
+    A kernel can start when it is launched, when the one before it on its stream has ended, and
+    when what its stream waits for has ended. The last of these bound it, so the time from there
+    on counts: from the start of the launching call, or from the end of the kernel before.
+
+    Parameters
+    ----------
+    kernel_waits : (awaited, waiting)
+        Ids of device events.
+
+    Returns
+    -------
+    int
+        How many launches of analysed calls there are.
+    """
+    table, rows = nodes.trace.table, nodes.device
+    edges.add(nodes.of_start[rows], nodes.of_end[rows], OPERATOR, rows, counts=True)
+    end = table.start_ns + table.dur_ns
+    previous = _previous(nodes, rules)
+    previous_end = np.where(previous >= 0, end[previous], _NEVER)
+
+    awaited, waiting = kernel_waits
+    known = nodes.of_end[awaited] >= 0
+    awaited, waiting = awaited[known], waiting[known]
+    edges.add(nodes.of_end[awaited], nodes.of_start[waiting], SYNC, waiting, counts=False)
+    latest = np.full(len(nodes.trace), _NEVER, dtype=np.int64)
+    np.maximum.at(latest, waiting, end[awaited])
+    awaited_end = latest[rows]
+
+    call = nodes.trace.launch_of[rows]
+    called = np.where(call >= 0, table.start_ns[call], _NEVER)
+    if not rules.as_hta:
+        # A call that returned before the kernel started may have taken until then to launch it.
+        returned = np.where(call >= 0, end[call], _NEVER)
+        called = np.where(returned <= table.start_ns[rows], returned, called)
+    by_launch = (call >= 0) & (previous_end < called) & (awaited_end < called)
+    if rules.as_hta:
+        by_launch &= found_empty(nodes.trace, rows)
+    by_previous = ~by_launch & (previous >= 0) & (awaited_end < previous_end)
+    launches = call >= 0 if not rules.as_hta else by_launch
+    launched = edges.add(
+        nodes.of_start[call[launches]],
+        nodes.of_start[rows[launches]],
+        LAUNCH,
+        rows[launches],
+        counts=by_launch[launches],
+    )
+    edges.add(
+        nodes.of_end[previous[by_previous]],
+        nodes.of_start[rows[by_previous]],
+        KERNEL_KERNEL,
+        previous[by_previous],
+        counts=True,
+    )
+    return launched
+
+
+def _previous(nodes: Nodes, rules: Rules) -> Ints:
+    """Return for each piece of device work the one before it on its stream, -1 for none."""
+    table, rows = nodes.trace.table, nodes.device
+    if not rules.as_hta:
+        # Also what is not analysed may keep a stream busy.
+        return Ends.of_work(nodes.trace).before(table.track[rows], table.start_ns[rows], rows)
+    order = np.argsort(table.track[rows], kind="stable")
+    sorted_rows = rows[order]
+    first = np.ones(len(rows), dtype=bool)
+    first[1:] = table.track[sorted_rows[1:]] != table.track[sorted_rows[:-1]]
+    before = np.concatenate(([-1], sorted_rows[:-1]))
+    previous = np.empty(len(rows), dtype=np.int64)
+    previous[order] = np.where(first, -1, before[: len(rows)])
+    return previous
+
+
+Mask = npt.NDArray[np.bool_]
+
+#: Operators that only run in a backward pass.
+_BACKWARD = re.compile(r"^autograd::engine|Backward\d*$")
+
+
+class _Chains:
+    """The host's nodes thread by thread, each in order, and how many events are open after."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        host = np.flatnonzero(nodes.on_host)
+        track = nodes.trace.table.track[nodes.row[host]].astype(np.int64)
+        order = stable_order(track)
+        self.node: Ints = host[order]
+        self.track: Ints = track[order]
+        self.is_start = nodes.is_start[self.node]
+        # What a thread opens it closes, so each thread begins at 0.
+        self.depth: Ints = np.cumsum(np.where(self.is_start, 1, -1))
+
+
+def add_threads(edges: EdgeList, nodes: Nodes, blocked: Mask) -> None:
+    """Join what follows on a thread.
+
+    Within an operator all time counts, as that of the innermost event; between operators none.
+    Neither does the time before the end of a call that was `blocked` (by row).
+    """
+    chains = _Chains(nodes)
+    same = chains.track[1:] == chains.track[:-1]
+    source, target = chains.node[:-1][same], chains.node[1:][same]
+    within = chains.depth[:-1][same] > 0
+    parent = nodes.trace.table.parent
+    source_row, target_row = nodes.row[source], nodes.row[target]
+    innermost = np.where(
+        nodes.is_start[source],
+        source_row,
+        np.where(nodes.is_start[target], parent[source_row], target_row),
+    )
+    waited = ~nodes.is_start[target] & blocked[target_row]
+    edges.add(
+        source,
+        target,
+        np.where(within, OPERATOR, DEPENDENCY),
+        np.where(within, innermost, parent[target_row]),
+        counts=within & ~waited,
+    )
+
+
+def add_hand_overs(edges: EdgeList, nodes: Nodes) -> int:
+    """Join threads of which one runs the backward pass of the other; return how many edges.
+
+    While the backward pass runs, the thread that asked for it waits. So where an outermost
+    operator of one of them is the next to start after one of the other has ended, it depends on
+    it. Operators that overlap in time are left alone.
+    """
+    chains = _Chains(nodes)
+    count = 0
+    outermost = np.flatnonzero(chains.depth == chains.is_start)
+    for pair in _backward_threads(nodes):
+        both = outermost[np.isin(chains.track[outermost], pair)]
+        both = both[np.argsort(chains.node[both], kind="stable")]
+        before, after = both[:-1], both[1:]
+        over = (chains.track[before] != chains.track[after]) & ~chains.is_start[before]
+        over &= chains.is_start[after]
+        before, after = chains.node[before[over]], chains.node[after[over]]
+        count += edges.add(before, after, DEPENDENCY, counts=False)
+    return count
+
+
+def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
+    """Return pairs of tracks: of forward operators, and of their backward pass."""
+    trace = nodes.trace
+    table, flows = trace.table, trace.flow_table
+    if "fwdbwd" in flows.kinds:
+        arrows = flows.kind == flows.kinds.index("fwdbwd")
+        pairs = np.column_stack(
+            (table.track[flows.source[arrows]], table.track[flows.target[arrows]])
+        )
+        pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
+        if len(pairs):
+            return [(int(forward), int(backward)) for forward, backward in pairs]
+    # Without arrows: what the autograd engine runs, apart from the thread with most operators.
+    track = table.track[nodes.host].astype(np.int64)
+    backward = np.unique(track[named(trace, nodes.host, _BACKWARD.search)])
+    if not len(backward) or len(np.unique(track)) < 2:
+        return []
+    others = track[~np.isin(track, backward)]
+    if not len(others):
+        return []
+    forward = int(np.bincount(others).argmax())
+    return [(forward, int(thread)) for thread in backward.tolist()]
+
+
+#: A kernel that was held back starts within this time after what held it has ended.
+_LATENCY_NS: Final = 10_000
+#: How many pieces of work that ended within it are looked at.
+_MOST: Final = 16
+
+
+def inferred_kernel_waits(nodes: Nodes) -> tuple[Ints, Ints]:
+    """Return pairs of work that was awaited and of the kernel that waited.
+
+    A kernel is taken to have waited where all of this holds: its stream was idle although it had
+    been launched; since the launch before it into its stream, the host had called for a stream to
+    wait for an event; and work of another stream of the device, launched before that call, had
+    ended just before it started.
+    """
+    trace, rows = nodes.trace, nodes.device
+    table = trace.table
+    rows = rows[trace.launch_of[rows] >= 0].astype(np.int64)
+    none = np.empty(0, dtype=np.int64)
+    if not len(rows):
+        return none, none
+    call = trace.launch_of[rows]
+    asked_ns = _asked_to_wait(nodes, rows, call)
+    start = table.start_ns[rows]
+    previous = Ends.of_work(trace).before(table.track[rows], start, rows)
+    idle_from = np.where(previous >= 0, table.end_ns[previous], -1)
+    ready = np.maximum(idle_from, table.start_ns[call])
+    candidate = np.flatnonzero((asked_ns >= 0) & (start > ready))
+    if not len(candidate):
+        return none, none
+    rows, start, ready = rows[candidate], start[candidate], ready[candidate]
+    return _awaited(nodes, rows, np.maximum(ready, start - _LATENCY_NS), asked_ns[candidate]), rows
+
+
+def _asked_to_wait(nodes: Nodes, rows: Ints, call: Ints) -> Ints:
+    """Return when the host last asked for a wait before each launch, -1: not since the one before.
+
+    Whichever thread asked: a backward pass leaves the wait to what comes after it.
+    """
+    trace = nodes.trace
+    table = trace.table
+    called = table.start_ns[call]
+    order = np.lexsort((rows, called, table.track[rows]))
+    before = np.full(len(rows), -1, dtype=np.int64)
+    same = table.track[rows[order[1:]]] == table.track[rows[order[:-1]]]
+    before[order[1:]] = np.where(same, called[order[:-1]], -1)
+    waits = nodes.host[named(trace, nodes.host, STREAM_WAITS.fullmatch)]
+    if not len(waits):
+        return np.full(len(rows), -1, dtype=np.int64)
+    asked_ns = table.start_ns[waits]
+    place = np.searchsorted(asked_ns, called, side="right") - 1
+    asked = np.where(place >= 0, asked_ns[np.maximum(place, 0)], -1)
+    return np.where(asked > before, asked, -1)
+
+
+def _awaited(nodes: Nodes, rows: Ints, after: Ints, asked_ns: Ints) -> Ints:
+    """Return the last work of other streams to end in ``(after, start]``, -1 for none."""
+    trace = nodes.trace
+    table, tracks = trace.table, trace.tracks
+    processes = {track.pid: k for k, track in enumerate(tracks)}
+    device_of = np.array([processes[track.pid] for track in tracks], dtype=np.int64)
+    work = busy_rows(trace)
+    work = work[trace.launch_of[work] >= 0]
+    end = table.start_ns[work] + table.dur_ns[work]
+    order = np.argsort(end, kind="stable")
+    work, end = work[order].astype(np.int64), end[order]
+    called = table.start_ns[trace.launch_of[work]]
+
+    found = np.full(len(rows), -1, dtype=np.int64)
+    place = np.searchsorted(end, table.start_ns[rows], side="right") - 1
+    for _ in range(_MOST):
+        open_ = np.flatnonzero((found < 0) & (place >= 0))
+        open_ = open_[end[place[open_]] > after[open_]]
+        if not len(open_):
+            break
+        other, own = place[open_], rows[open_]
+        fits = table.track[work[other]] != table.track[own]
+        fits &= device_of[table.track[work[other]]] == device_of[table.track[own]]
+        fits &= called[other] < asked_ns[open_]
+        found[open_[fits]] = work[other[fits]]
+        place[open_] -= 1
+    return found
+
+
+_SYNC = KINDS.index("sync")
+_ARGS = ("wait_on_stream", "wait_on_cuda_event_record_corr_id")
+
 
 @dataclass(frozen=True, eq=False)
-class Edges:
-    """Dependencies, sorted by target; `source` < `target` always.
+class Waits:
+    """Pairs of what was awaited (device events) and who waited.
 
     Attributes
     ----------
-    source, target : arrays of int64
-        Numbers of nodes.
-    weight_ns : array of int64
-        The time that counts for the length of a path: all that passes, or none.
-    type : array of uint8
-        Codes into `rules.EDGE_TYPES`.
-    event : array of int64
-        Id of the event that the time belongs to, -1 for none.
+    work, call : arrays of int
+        Calls that returned only after the work had ended.
+    awaited, waiting : arrays of int
+        Device events that could start only after others had ended.
+    recorded, inferred : int
+        How many pairs with calls the file records, and how many follow from calls that block.
     """
 
-    source: Ints
-    target: Ints
-    weight_ns: Ints
-    type: npt.NDArray[np.uint8]
-    event: Ints
-
-    def __len__(self) -> int:
-        return len(self.source)
+    work: Ints
+    call: Ints
+    awaited: Ints
+    waiting: Ints
+    recorded: int
+    inferred: int
 
 
-@dataclass(eq=False)
-class EdgeList:
-    """Collects edges; those that would go back in time are left out and counted."""
+def find_waits(nodes: Nodes, rules: Rules) -> Waits:
+    """Return the waits that the file records, and, unless as HTA, those that calls imply."""
+    trace = nodes.trace
+    rows = _sync_rows(trace)
+    call = trace.launch_of[rows]
+    rows, call = rows[call >= 0], call[call >= 0]
+    kernel_to_kernel = named(trace, rows, "Stream Wait Event".__eq__)
+    event = named(trace, rows, "Event Sync".__eq__)
+    stream = named(trace, rows, "Stream Sync".__eq__)
+    context = named(trace, rows, {"Context Sync", "Device Sync"}.__contains__)
+    recorded = _recorded_work(trace, rows[kernel_to_kernel | event])
+    work_of = np.full(len(trace) + 1, -1, dtype=np.int64)
+    work_of[rows[kernel_to_kernel | event]] = recorded
 
-    nodes: Nodes
-    backward: int = 0
-    _parts: list[tuple[Ints, Ints, Ints, npt.NDArray[np.uint8], Ints]] = field(default_factory=list)
+    pairs = [
+        (work_of[rows[event]], call[event]),
+        _on_own_stream(trace, rows[stream], call[stream]),
+        _on_all_streams(trace, rows[context], call[context]),
+    ]
+    known = len(pairs)
+    if not rules.as_hta:
+        recorded_calls = np.concatenate([calls for _, calls in pairs])
+        pairs.append(_last_before_return(nodes, recorded_calls))
+        pairs.append(_own_copies(nodes, recorded_calls))
+    pairs = [(work[work >= 0], calls[work >= 0]) for work, calls in pairs]
+    waiting = _next_work(trace, rows[kernel_to_kernel], call[kernel_to_kernel])
+    awaited = work_of[rows[kernel_to_kernel]]
+    if not rules.as_hta and not kernel_to_kernel.any():
+        awaited, waiting = inferred_kernel_waits(nodes)
+    both = (awaited >= 0) & (waiting >= 0) & (awaited != waiting)
+    return Waits(
+        np.concatenate([work for work, _ in pairs]),
+        np.concatenate([calls for _, calls in pairs]),
+        awaited[both],
+        waiting[both],
+        sum(len(work) for work, _ in pairs[:known]),
+        sum(len(work) for work, _ in pairs[known:]),
+    )
 
-    def add(
-        self,
-        source: Ints,
-        target: Ints,
-        type: npt.NDArray[np.uint8] | int,  # noqa: A002 - the field's term
-        event: Ints | int = -1,
-        *,
-        counts: npt.NDArray[np.bool_] | bool,
-    ) -> int:
-        """Add edges between nodes (-1: not analysed); return how many there are.
 
-        `counts` says of which edges the time between is their weight; of others it is 0.
-        """
-        there = (source >= 0) & (target >= 0)
-        forward = there & (source < target)
-        self.backward += int((there & ~forward).sum())
-        kept = np.flatnonzero(forward)
-        source, target = source[kept], target[kept]
-        time = self.nodes.time_ns
-        shape = forward.shape
-        weight = np.where(np.broadcast_to(counts, shape)[kept], time[target] - time[source], 0)
-        self._parts.append(
-            (
-                source,
-                target,
-                weight,
-                np.broadcast_to(np.asarray(type, dtype=np.uint8), shape)[kept],
-                np.broadcast_to(np.asarray(event, dtype=np.int64), shape)[kept],
-            )
-        )
-        return len(kept)
+def _sync_rows(trace: Trace) -> Rows:
+    table = trace.table
+    categories = np.array([name.lower().endswith("_sync") for name in table.categories.values])
+    if not categories.any():
+        return np.empty(0, dtype=np.intp)
+    return np.flatnonzero((table.kind == _SYNC) & categories[table.category])
 
-    def finish(self) -> Edges:
-        """Return all edges, by target; of several into one the one from the latest source first."""
-        if not self._parts:
-            none = np.empty(0, dtype=np.int64)
-            return Edges(none, none, none, none.astype(np.uint8), none)
-        source, target, weight, kind, event = (
-            np.concatenate(column) for column in zip(*self._parts, strict=True)
-        )
-        order = np.lexsort((-source, target))
-        return Edges(source[order], target[order], weight[order], kind[order], event[order])
+
+def _on_own_stream(trace: Trace, rows: Rows, call: Ints) -> tuple[Ints, Ints]:
+    """What a stream had last done when the call that waits for the stream returned."""
+    table = trace.table
+    ends = Ends.of_work(trace)
+    return ends.before(table.track[rows], table.end_ns[call]), call
+
+
+def _on_all_streams(trace: Trace, rows: Rows, call: Ints) -> tuple[Ints, Ints]:
+    """What each stream of the device had last done when the call returned."""
+    table, tracks = trace.table, trace.tracks
+    ends = Ends.of_work(trace)
+    work, calls = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    for number, track in enumerate(tracks):
+        if track.role != "stream":
+            continue
+        same = np.array([tracks[k].pid == track.pid for k in table.track[rows].tolist()], bool)
+        asked = call[same]
+        work.append(ends.before(np.full(len(asked), number, np.int32), table.end_ns[asked]))
+        calls.append(asked)
+    return np.concatenate(work), np.concatenate(calls)
+
+
+def _recorded_work(trace: Trace, rows: Rows) -> Ints:
+    """Return what was launched last into the stream of an event before the event was recorded."""
+    table, tracks = trace.table, trace.tracks
+    if not len(rows):
+        return np.empty(0, dtype=np.int64)
+    args = event_args(trace, rows, _ARGS)
+    stream, recorded_by = (numbers_of(args[key]) for key in _ARGS)
+    host = np.flatnonzero((table.stream < 0) & (table.correlation >= 0))
+    records = host[named(trace, host, lambda name: "EventRecord" in name)]
+    # Ids may be used again: the last record before the wait is meant, and rows are in time order.
+    record_of = dict(zip(table.correlation[records].tolist(), records.tolist(), strict=True))
+    number = {
+        (track.pid, track.stream): k
+        for k, track in reversed(list(enumerate(tracks)))
+        if track.role == "stream"
+    }
+    track = np.array(
+        [
+            number.get((tracks[own].pid, value), -1)
+            for own, value in zip(table.track[rows].tolist(), stream.tolist(), strict=True)
+        ],
+        dtype=np.int64,
+    )
+    record = np.array([record_of.get(key, -1) for key in recorded_by.tolist()], dtype=np.int64)
+    found = np.full(len(rows), -1, dtype=np.int64)
+    known = (track >= 0) & (record >= 0)
+    launches = _Launches(trace)
+    found[known] = launches.last_before(track[known], table.start_ns[record[known]])
+    return found
+
+
+def _next_work(trace: Trace, rows: Rows, call: Ints) -> Ints:
+    """Return what is launched next into the stream of a wait."""
+    table = trace.table
+    return _Launches(trace).next_after(table.track[rows].astype(np.int64), table.start_ns[call])
+
+
+class _Launches:
+    """Device work in the order in which it was put into its stream."""
+
+    def __init__(self, trace: Trace) -> None:
+        table = trace.table
+        rows = np.flatnonzero((table.stream >= 0) & (trace.launch_of >= 0) & (table.kind != _SYNC))
+        called = table.start_ns[trace.launch_of[rows]]
+        self._width = int(called.max(initial=0)) + 2
+        key = table.track[rows].astype(np.int64) * self._width + called
+        order = np.argsort(key, kind="stable")
+        self._key, self._row = key[order], rows[order]
+        self._track = table.track[self._row]
+
+    def last_before(self, track: Ints, time: Ints) -> Ints:
+        return self._at(np.searchsorted(self._key, self._asked(track, time)) - 1, track)
+
+    def next_after(self, track: Ints, time: Ints) -> Ints:
+        return self._at(np.searchsorted(self._key, self._asked(track, time)), track)
+
+    def _asked(self, track: Ints, time: Ints) -> Ints:
+        return track * self._width + np.clip(time, -1, self._width - 1)
+
+    def _at(self, place: Ints, track: Ints) -> Ints:
+        if not len(self._row):
+            return np.full(len(place), -1, dtype=np.int64)
+        inside = (place >= 0) & (place < len(self._row))
+        place = np.where(inside, place, 0)
+        return np.where(inside & (self._track[place] == track), self._row[place], -1)
+
+
+def _last_before_return(nodes: Nodes, recorded: Ints) -> tuple[Ints, Ints]:
+    """Return what calls that synchronise must have waited for, where no sync row says it.
+
+    Such a call returns after work has ended. The last work of any stream that was called for
+    before and ended while the call ran is what kept it.
+    """
+    trace = nodes.trace
+    table = trace.table
+    calls = nodes.host[named(trace, nodes.host, synchronizes)]
+    calls = np.setdiff1d(calls, recorded).astype(np.int64)
+    work = np.flatnonzero((table.stream >= 0) & (trace.launch_of >= 0) & (table.kind != _SYNC))
+    if not len(calls) or not len(work):
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    end = table.start_ns[work] + table.dur_ns[work]
+    order = np.argsort(end, kind="stable")
+    work, end = work[order], end[order]
+    start_of_call, end_of_call = table.start_ns[calls], table.end_ns[calls]
+    place = np.searchsorted(end, end_of_call, side="right") - 1
+    last = work[np.maximum(place, 0)]
+    launched = table.start_ns[trace.launch_of[last]] <= start_of_call
+    found = (place >= 0) & (end[np.maximum(place, 0)] > start_of_call) & launched
+    return np.where(found, last, -1), calls
+
+
+def _own_copies(nodes: Nodes, recorded: Ints) -> tuple[Ints, Ints]:
+    """Return copies that had ended when the call that launched them returned: it waited."""
+    trace = nodes.trace
+    table = trace.table
+    work = np.flatnonzero((table.stream >= 0) & (trace.launch_of >= 0) & (table.kind != _SYNC))
+    call = trace.launch_of[work]
+    kept = (nodes.of_end[call] >= 0) & (table.end_ns[work] <= table.end_ns[call])
+    work, call = work[kept], call[kept]
+    kept = named(trace, call, copies) & ~np.isin(call, recorded)
+    return work[kept].astype(np.int64), call[kept]

@@ -1,27 +1,132 @@
-"""The nodes of the graph: the start and the end of each host call and of each piece of device work.
-
-Nodes are numbered in an order in which time never goes back and every dependency goes forward, so
-the number of a node is its place in a topological order.
-"""
+"""Instants of one rank."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.trace.table import KINDS
+from hta_widgets.analysis.critical.rules import Rules, named, patterns_of
+from hta_widgets.errors import TraceError
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.memo import derived
 from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
 
-from hta_widgets.analysis.critical.rules import Rules
-from hta_widgets.analysis.critical.rules import named
-from hta_widgets.analysis.critical.rules import patterns_of
-from hta_widgets.analysis.critical.window import Stretch
 
-__all__ = ["Nodes", "busy_rows", "find_nodes"]
+@dataclass(frozen=True)
+class Stretch:
+    """Host events that start within it are analysed, and what they launched.
+
+    Attributes
+    ----------
+    start_ns, end_ns : int or None
+        On the clock of the rank's table; None is open.
+    rows : array of int
+        The instances of the range, none for the whole rank.
+    closed : bool
+        Whether what starts at the very end belongs to it, as in HTA, and what lasts longer is
+        taken whole. Else that is of the next range, and cut.
+    """
+
+    start_ns: int | None
+    end_ns: int | None
+    rows: npt.NDArray[np.intp]
+    closed: bool = False
+
+    def holds(self, time: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Return which instants lie in it."""
+        inside = np.ones(len(time), dtype=bool)
+        if self.start_ns is not None:
+            inside &= time >= self.start_ns
+        if self.end_ns is not None:
+            inside &= time <= self.end_ns if self.closed else time < self.end_ns
+        return inside
+
+    def cut(self, time: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return ends of host events, at most that of the stretch."""
+        if self.closed or self.end_ns is None:
+            return time
+        return np.minimum(time, self.end_ns)
+
+
+def trace_of(traces: TraceSet, rank: int) -> Trace:
+    """Return one rank of a set.
+
+    Raises
+    ------
+    TraceError
+        Where it is not there, or `traces` is no set.
+    """
+    if isinstance(traces, Trace):
+        raise TraceError(
+            "analyses work on sets of traces, not on one rank of a set",
+            remedy=f"Give the set, and rank={traces.rank}.",
+        )
+    if rank not in traces:
+        raise TraceError(
+            f"there is no rank {rank!r}", remedy=f"The ranks are {', '.join(map(str, traces))}."
+        )
+    return traces[rank]
+
+
+def stretch_of(
+    trace: Trace,
+    annotation: str,
+    instance: int | tuple[int, int] | None,
+    *,
+    closed: bool = False,
+) -> Stretch | None:
+    """Return the stretch of some instances of a range, None where the rank has no such range.
+
+    Raises
+    ------
+    TraceError
+        Where there are fewer instances.
+    """
+    first, last = _numbers(instance)
+    if annotation == "":
+        return Stretch(None, None, np.empty(0, dtype=np.intp), closed)
+    table = trace.table
+    host = np.flatnonzero(table.stream < 0)
+    rows = host[named(trace, host, lambda name: annotation in name)]
+    if not len(rows):
+        return None
+    if last >= len(rows):
+        raise TraceError(
+            f"rank {trace.rank} has no instance {last} of {annotation!r}",
+            path=trace.path,
+            remedy=f"It has {len(rows)}, numbered from 0"
+            f" ({_shown([table.names[code] for code in table.name[rows].tolist()])}).",
+        )
+    chosen = rows[first : last + 1]
+    start, end = int(table.start_ns[chosen].min()), int(table.end_ns[chosen].max())
+    return Stretch(start, end, chosen, closed)
+
+
+def _numbers(instance: int | tuple[int, int] | None) -> tuple[int, int]:
+    if instance is None:
+        return 0, 0
+    if isinstance(instance, (int, np.integer)) and not isinstance(instance, bool):
+        pair = (int(instance), int(instance))
+    elif isinstance(instance, (tuple, list)) and len(instance) == 2:
+        pair = (int(instance[0]), int(instance[1]))
+    else:
+        pair = (-1, -1)
+    if not 0 <= pair[0] <= pair[1]:
+        raise TraceError(
+            f"{instance!r} names no instances of a range",
+            remedy="Give a number from 0 on, or the first and the last as a pair.",
+        )
+    return pair
+
+
+def _shown(names: list[str], most: int = 5) -> str:
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
+
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
@@ -159,3 +264,127 @@ def _ordered(trace: Trace, host: Rows, device: Rows, stretch: Stretch) -> Nodes:
         order < len(rows),
         np.concatenate((on_host, on_host))[order],
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """Dependencies, sorted by target; `source` < `target` always.
+
+    Attributes
+    ----------
+    source, target : arrays of int64
+        Numbers of nodes.
+    weight_ns : array of int64
+        The time that counts for the length of a path: all that passes, or none.
+    type : array of uint8
+        Codes into `rules.EDGE_TYPES`.
+    event : array of int64
+        Id of the event that the time belongs to, -1 for none.
+    """
+
+    source: Ints
+    target: Ints
+    weight_ns: Ints
+    type: npt.NDArray[np.uint8]
+    event: Ints
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+@dataclass(eq=False)
+class EdgeList:
+    """Collects edges; those that would go back in time are left out and counted."""
+
+    nodes: Nodes
+    backward: int = 0
+    _parts: list[tuple[Ints, Ints, Ints, npt.NDArray[np.uint8], Ints]] = field(default_factory=list)
+
+    def add(
+        self,
+        source: Ints,
+        target: Ints,
+        type: npt.NDArray[np.uint8] | int,  # noqa: A002 - the field's term
+        event: Ints | int = -1,
+        *,
+        counts: npt.NDArray[np.bool_] | bool,
+    ) -> int:
+        """Add edges between nodes (-1: not analysed); return how many there are.
+
+        `counts` says of which edges the time between is their weight; of others it is 0.
+        """
+        there = (source >= 0) & (target >= 0)
+        forward = there & (source < target)
+        self.backward += int((there & ~forward).sum())
+        kept = np.flatnonzero(forward)
+        source, target = source[kept], target[kept]
+        time = self.nodes.time_ns
+        shape = forward.shape
+        weight = np.where(np.broadcast_to(counts, shape)[kept], time[target] - time[source], 0)
+        self._parts.append(
+            (
+                source,
+                target,
+                weight,
+                np.broadcast_to(np.asarray(type, dtype=np.uint8), shape)[kept],
+                np.broadcast_to(np.asarray(event, dtype=np.int64), shape)[kept],
+            )
+        )
+        return len(kept)
+
+    def finish(self) -> Edges:
+        """Return all edges, by target; of several into one the one from the latest source first."""
+        if not self._parts:
+            none = np.empty(0, dtype=np.int64)
+            return Edges(none, none, none, none.astype(np.uint8), none)
+        source, target, weight, kind, event = (
+            np.concatenate(column) for column in zip(*self._parts, strict=True)
+        )
+        order = np.lexsort((-source, target))
+        return Edges(source[order], target[order], weight[order], kind[order], event[order])
+
+
+class Ends:
+    """Device work by stream and end.
+
+    Parameters
+    ----------
+    trace : Trace
+    rows : array of int
+        The device work.
+    """
+
+    def __init__(self, trace: Trace, rows: Rows) -> None:
+        table = trace.table
+        end = table.start_ns[rows] + table.dur_ns[rows]
+        #: Longer than any time, so a stream and a time fit into one number.
+        self._width = int(end.max(initial=0)) + 2
+        key = table.track[rows].astype(np.int64) * self._width + end
+        order = np.argsort(key, kind="stable")
+        self._key, self._row = key[order], rows[order]
+        self._track = table.track[self._row]
+
+    @classmethod
+    def of_work(cls, trace: Trace) -> Ends:
+        """Return the ends of all work of the rank's devices, kept with the trace."""
+        key = ("ends of device work", hash(trace.table.kind.tobytes()))
+        return derived(trace, key, lambda: cls(trace, busy_rows(trace)))
+
+    def before(self, track: npt.NDArray[np.int32], time: Ints, below: Rows | None = None) -> Ints:
+        """Return the row of the last to end at or before `time` on `track`, -1 for none.
+
+        `below` leaves out rows from that number on, for pieces of work that ask for the one
+        before themselves.
+        """
+        if not len(self._row):
+            return np.full(len(time), -1, dtype=np.int64)
+        asked = track.astype(np.int64) * self._width + np.clip(time, -1, self._width - 1)
+        place = np.searchsorted(self._key, asked, side="right") - 1
+        while below is not None:
+            # Work without duration ends where it starts, and so may the next.
+            later = (place >= 0) & (self._row[place] >= below) & (self._track[place] == track)
+            if not later.any():
+                break
+            place[later] -= 1
+        found = np.where((place >= 0) & (self._track[place] == track), self._row[place], -1)
+        return found.astype(np.int64)

@@ -1,29 +1,330 @@
-"""The critical path of a rank as a table: segments, one after another, and their shares."""
+"""The longest path, as a frame."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis.results import categorical
-from hta_widgets.analysis.results import result
-from hta_widgets.trace.table import KINDS
+from hta_widgets.analysis.critical.edges import (
+    add_device_work,
+    add_hand_overs,
+    add_threads,
+    find_waits,
+)
+from hta_widgets.analysis.critical.nodes import (
+    EdgeList,
+    Edges,
+    Nodes,
+    Stretch,
+    find_nodes,
+    stretch_of,
+    trace_of,
+)
+from hta_widgets.analysis.critical.rules import (
+    BOUNDS,
+    EDGE_TYPES,
+    EXACT,
+    KERNEL_KERNEL,
+    LAUNCH,
+    LEAD,
+    OPERATOR,
+    SYNC,
+    Rules,
+    is_blocking_in_hta,
+    named,
+    patterns_of,
+)
+from hta_widgets.analysis.scope import categorical, result
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.columns import FlowTable
 from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-from hta_widgets.analysis.critical.graph import CriticalPath
-from hta_widgets.analysis.critical.graph import path_of
-from hta_widgets.analysis.critical.rules import BOUNDS
-from hta_widgets.analysis.critical.rules import EDGE_TYPES
-from hta_widgets.analysis.critical.rules import LEAD
-from hta_widgets.analysis.critical.window import trace_of
-
-__all__ = ["critical_path", "critical_path_summary", "path_selection", "segments"]
-
 Ints = npt.NDArray[np.int64]
+
+
+def longest_path(count: int, edges: Edges, *, first: bool = False) -> Ints:
+    """Return the edges of the path of the greatest total weight, in order.
+
+    Among equals a path goes back along the edge from the latest node, and ends at the latest.
+
+    Parameters
+    ----------
+    count : int
+        How many nodes there are.
+    edges : Edges
+        Sorted by target; every edge goes from a lower number to a higher.
+    first : bool, default False
+        End at the first node of the greatest length instead of the latest, as HTA does.
+    """
+    if not len(edges):
+        return np.empty(0, dtype=np.int64)
+    best = [0] * count
+    via = [-1] * count
+    # Sources are settled before they are read: all their own edges come earlier.
+    for edge, (source, target, weight) in enumerate(
+        zip(edges.source.tolist(), edges.target.tolist(), edges.weight_ns.tolist(), strict=True)
+    ):
+        length = best[source] + weight
+        if via[target] < 0 or length > best[target]:
+            best[target] = length
+            via[target] = edge
+    longest = np.array(best, dtype=np.int64)
+    node = int(np.flatnonzero(longest == longest.max())[0 if first else -1])
+    path = []
+    sources = edges.source
+    while via[node] >= 0:
+        path.append(via[node])
+        node = int(sources[via[node]])
+    return np.array(path[::-1], dtype=np.int64)
+
+
+Codes = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, eq=False)
+class CriticalPath:
+    """Dependencies between the events of one rank, and the longest path through them.
+
+    Times are those of the rank's table; add ``trace.shift_ns`` for those that users see.
+
+    Attributes
+    ----------
+    trace : Trace
+    stretch : Stretch
+        What was asked for.
+    nodes : Nodes
+        Starts and ends of events, in topological order.
+    edges : Edges
+        What waits for what.
+    on_path : array of int64
+        Positions in `edges` of the path, in order.
+    blocked : array of bool
+        By id: calls whose own time does not count, as they wait for the device.
+    rules : Rules
+    matched : dict of str to int
+        How many events and dependencies each class matched.
+    """
+
+    trace: Trace
+    stretch: Stretch
+    nodes: Nodes
+    edges: Edges
+    on_path: Ints
+    blocked: npt.NDArray[np.bool_]
+    rules: Rules
+    matched: dict[str, int]
+
+    @cached_property
+    def path_nodes(self) -> Ints:
+        """The nodes of the path, in order."""
+        if not len(self.on_path):
+            return np.empty(0, dtype=np.int64)
+        return np.concatenate(
+            (self.edges.source[self.on_path[:1]], self.edges.target[self.on_path])
+        )
+
+    @cached_property
+    def path_events(self) -> Ints:
+        """Ids of the events that start or end on the path, ascending."""
+        return np.unique(self.nodes.row[self.path_nodes]).astype(np.int64)
+
+    @cached_property
+    def length_ns(self) -> int:
+        """The total weight of the path: its time without what is only waited for."""
+        return int(self.edges.weight_ns[self.on_path].sum())
+
+    @cached_property
+    def span_ns(self) -> tuple[int, int]:
+        """What is analysed: the stretch, and what lasts longer than it."""
+        times = self.nodes.time_ns
+        first = int(times[0]) if len(times) else 0
+        start = first if self.stretch.start_ns is None else self.stretch.start_ns
+        end = int(times[-1]) if len(times) else start
+        return start, end if self.stretch.end_ns is None else max(end, self.stretch.end_ns)
+
+    def bound_by(self, positions: Ints) -> Codes:
+        """Return codes into `rules.BOUNDS`: what bounds the time along some edges."""
+        edges, table = self.edges, self.trace.table
+        kind, event = edges.type[positions], edges.event[positions]
+        free = edges.weight_ns[positions] == 0
+        bound = np.full(len(positions), _code("cpu_outside_operators"), dtype=np.uint8)
+        bound[kind == KERNEL_KERNEL] = _code("gpu_kernel_kernel_overhead")
+        bound[kind == LAUNCH] = _code("gpu_kernel_launch_overhead")
+        bound[(kind == LAUNCH) & free] = _code("gpu_queue_wait")
+        bound[kind == SYNC] = _code("sync_overhead")
+        operator = np.flatnonzero(kind == OPERATOR)
+        rows = event[operator]
+        of_kind = np.full(len(KINDS), _code("gpu_compute_bound"), dtype=np.uint8)
+        of_kind[KINDS.index("communication")] = _code("gpu_communication_bound")
+        if not self.rules.as_hta:
+            of_kind[KINDS.index("memory")] = _code("gpu_memory_bound")
+        on_host = self.nodes.on_host[edges.source[positions[operator]]]
+        host = np.where(self._loads_data(rows), _code("data_loading"), _code("cpu_bound"))
+        host = np.where(free[operator], _code("cpu_blocked"), host)
+        bound[operator] = np.where(on_host, host, of_kind[table.kind[rows]])
+        return bound
+
+    def _loads_data(self, rows: Ints) -> npt.NDArray[np.bool_]:
+        """Return which events, or what encloses them, load data; HTA looks at the event alone."""
+        if not self.rules.data_loading:
+            return np.zeros(len(rows), dtype=bool)
+        wanted = patterns_of(self.rules.data_loading)
+        parent = self.trace.table.parent
+        found = np.zeros(len(rows), dtype=bool)
+        at = np.arange(len(rows))[rows >= 0]
+        above = rows[at]
+        while len(at):
+            says = named(self.trace, above, wanted)
+            found[at[says]] = True
+            if self.rules.as_hta:
+                break
+            up = ~says & (parent[above] >= 0)
+            at, above = at[up], parent[above[up]].astype(np.int64)
+        return found
+
+
+def build(trace: Trace, stretch: Stretch, rules: Rules) -> CriticalPath:
+    """Return the graph of a stretch of one rank, with its longest path."""
+    nodes = find_nodes(trace, stretch, rules)
+    edges = EdgeList(nodes)
+    waits = find_waits(nodes, rules)
+    table = trace.table
+    blocked = np.zeros(len(trace) + 1, dtype=bool)
+    if rules.as_hta:
+        blocked[nodes.host[named(trace, nodes.host, is_blocking_in_hta)]] = True
+    else:
+        end = table.start_ns[waits.work] + table.dur_ns[waits.work]
+        kept = (end > table.start_ns[waits.call]) & (end <= table.end_ns[waits.call])
+        kept &= nodes.of_end[waits.work] >= 0
+        blocked[waits.call[kept]] = True
+    add_threads(edges, nodes, blocked)
+    hand_overs = 0 if rules.as_hta else add_hand_overs(edges, nodes)
+    launches = add_device_work(edges, nodes, (waits.awaited, waits.waiting), rules)
+    calls = edges.add(
+        nodes.of_end[waits.work], nodes.of_end[waits.call], SYNC, waits.call, counts=False
+    )
+    found = edges.finish()
+    return CriticalPath(
+        trace,
+        stretch,
+        nodes,
+        found,
+        longest_path(len(nodes), found, first=rules.as_hta),
+        blocked,
+        rules,
+        {
+            "host_events": len(nodes.host),
+            "device_events": len(nodes.device),
+            "launches": launches,
+            "waits_of_calls": calls,
+            "recorded_waits": waits.recorded,
+            "inferred_waits": waits.inferred,
+            "waits_of_kernels": len(waits.awaited),
+            "hand_overs": hand_overs,
+            "backward_in_time": edges.backward,
+        },
+    )
+
+
+def path_of(
+    trace: Trace,
+    annotation: str = "ProfilerStep",
+    instance: int | tuple[int, int] | None = 0,
+    *,
+    data_load_events: Iterable[str] | None = None,
+    rules: Rules = EXACT,
+) -> CriticalPath | None:
+    """Return the graph and path of one rank, None where the rank has no such range."""
+    if data_load_events is not None:
+        texts = [data_load_events] if isinstance(data_load_events, str) else data_load_events
+        rules = replace(rules, data_loading=tuple(texts))
+    patterns_of(rules.data_loading)
+    stretch = stretch_of(trace, annotation, instance, closed=rules.as_hta)
+    return None if stretch is None else build(trace, stretch, rules)
+
+
+def _code(bound: str) -> int:
+    return BOUNDS.index(bound)
+
+
+_KIND = "critical_path"
+
+
+def with_critical_path(
+    traces: TraceSet,
+    rank: int,
+    annotation: str = "ProfilerStep",
+    instance: int | tuple[int, int] | None = 0,
+    *,
+    data_load_events: Iterable[str] | None = None,
+) -> TraceSet:
+    """Return the set with the steps of a critical path as arrows of kind ``critical_path``.
+
+    A timeline of the result shows, for an event on the path that is selected, where the path
+    comes from and where it goes on; its keys that follow arrows walk along the path. Arrows lead
+    from event to event wherever the path leaves one: launches, waits, the next kernel, the next
+    operator. They are in `Trace.flows` beside the file's own.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    rank, annotation, instance, data_load_events
+        As in `critical_path`.
+
+    Returns
+    -------
+    TraceSet
+        Of the same ranks and events; as it is where the rank has no such range.
+
+    Raises
+    ------
+    TraceError
+        Where the set has no such rank, or the range has fewer instances.
+
+    Examples
+    --------
+    >>> traces = hw.load("runs/job")  # doctest: +SKIP
+    >>> view = hw.Timeline(hw.analysis.with_critical_path(traces, rank=0))  # doctest: +SKIP
+    >>> path = hw.analysis.critical_path(traces, rank=0)  # doctest: +SKIP
+    >>> view.select(hw.analysis.path_selection(path, traces))  # doctest: +SKIP
+    """
+    path = path_of(trace_of(traces, rank), annotation, instance, data_load_events=data_load_events)
+    if path is None:
+        return traces
+    arrows = _with_arrows(path)
+    return TraceSet(
+        [
+            trace.replace(flow_table=arrows) if trace.rank == rank else trace
+            for trace in traces.values()
+        ],
+        like=traces,
+        problems=traces.found,
+    )
+
+
+def _with_arrows(path: CriticalPath) -> FlowTable:
+    edges, flows = path.edges, path.trace.flow_table
+    leaving = path.on_path[edges.type[path.on_path] != OPERATOR]
+    row = path.nodes.row.astype(np.int64)
+    source, target = row[edges.source[leaving]], row[edges.target[leaving]]
+    kinds = [*flows.kinds] if _KIND in flows.kinds else [*flows.kinds, _KIND]
+    none = np.full(len(leaving), -1, dtype=np.int64)
+    return FlowTable(
+        np.concatenate((flows.kind, np.full(len(leaving), kinds.index(_KIND), dtype=np.uint8))),
+        np.concatenate((flows.source, source)),
+        np.concatenate((flows.target, target)),
+        kinds,
+        np.concatenate((flows.source_record, none)),
+        np.concatenate((flows.target_record, none)),
+    )
+
 
 _OUTSIDE = BOUNDS.index("outside_path")
 _BETWEEN = BOUNDS.index("cpu_outside_operators")

@@ -8,17 +8,13 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
+from hta_widgets.compat.analyzers.top_names import statistics_us, top_names
 from hta_widgets.compat.common.trace import Trace
 from hta_widgets.compat.common.trace_symbol_table import decode_symbol_id_to_symbol_name
 from hta_widgets.compat.configs.config import logger
 from hta_widgets.compat.hta_frame import hta_frame
-from hta_widgets.compat.scope import kept_of
-from hta_widgets.compat.scope import with_attrs_of
-from hta_widgets.compat.scope import zero_ns_of
+from hta_widgets.compat.scope import kept_of, with_attrs_of, zero_ns_of
 from hta_widgets.compat.show import show
-
-from hta_widgets.compat.analyzers.top_names import statistics_us
-from hta_widgets.compat.analyzers.top_names import top_names
 
 __all__ = ["AnnotationAnalysis"]
 

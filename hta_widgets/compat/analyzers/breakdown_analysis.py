@@ -9,17 +9,13 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
+from hta_widgets.compat.analyzers.annotation_analysis import AnnotationAnalysis
+from hta_widgets.compat.analyzers.top_names import statistics_us, top_names
 from hta_widgets.compat.hta_frame import in_us
-from hta_widgets.compat.scope import kept_of
-from hta_widgets.compat.scope import with_attrs_of
-from hta_widgets.compat.show import in_notebook
-from hta_widgets.compat.show import show
+from hta_widgets.compat.scope import kept_of, with_attrs_of
+from hta_widgets.compat.show import in_notebook, show
 from hta_widgets.compat.utils.utils import KERNEL_TYPE_OF_KIND
 from hta_widgets.trace.traceset import TraceSet
-
-from hta_widgets.compat.analyzers.annotation_analysis import AnnotationAnalysis
-from hta_widgets.compat.analyzers.top_names import statistics_us
-from hta_widgets.compat.analyzers.top_names import top_names
 
 __all__ = ["BreakdownAnalysis"]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.compat.scope import kept_of
-from hta_widgets.compat.scope import with_attrs_of
+from hta_widgets.compat.scope import kept_of, with_attrs_of
 from hta_widgets.compat.show import show
 from hta_widgets.trace.traceset import TraceSet
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hta_widgets.compat.common.trace import Trace
-from hta_widgets.compat.critical_path import BoundType
-from hta_widgets.compat.critical_path import CPEdge
-from hta_widgets.compat.critical_path import CPEdgeType
-from hta_widgets.compat.critical_path import CPGraph
-from hta_widgets.compat.critical_path import CPNode
-from hta_widgets.compat.critical_path import critical_path_analysis
-from hta_widgets.compat.critical_path import overlay_critical_path_analysis
-from hta_widgets.compat.critical_path import restore_cpgraph
+from hta_widgets.compat.critical_path import (
+    BoundType,
+    CPEdge,
+    CPEdgeType,
+    CPGraph,
+    CPNode,
+    critical_path_analysis,
+    overlay_critical_path_analysis,
+    restore_cpgraph,
+)
 from hta_widgets.trace.traceset import TraceSet
 
 __all__ = [

@@ -10,11 +10,9 @@ import pandas as pd
 from hta_widgets import analysis
 from hta_widgets.compat.common.trace import Trace
 from hta_widgets.compat.hta_frame import in_us
-from hta_widgets.compat.scope import asked_ranks
-from hta_widgets.compat.scope import kept_of
-from hta_widgets.compat.scope import with_attrs_of
+from hta_widgets.compat.scope import asked_ranks, kept_of, with_attrs_of
 from hta_widgets.compat.show import show
-from hta_widgets.export.pattern_overlay import export_patterns
+from hta_widgets.export.overlays import export_patterns
 from hta_widgets.trace.traceset import TraceSet
 
 __all__ = ["CudaKernelAnalysis"]

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from hta_widgets.compat.cupti_counter_analysis import CUDA_SASS_INSTRUCTION_COUNTER_FLOPS
-from hta_widgets.compat.cupti_counter_analysis import cupti_counter_data_with_operators
-from hta_widgets.compat.scope import asked_ranks
-from hta_widgets.compat.scope import kept_of
+from hta_widgets.compat.cupti_counter_analysis import (
+    CUDA_SASS_INSTRUCTION_COUNTER_FLOPS,
+    cupti_counter_data_with_operators,
+)
+from hta_widgets.compat.scope import asked_ranks, kept_of
 from hta_widgets.trace.traceset import TraceSet
 
 __all__ = ["CUDA_SASS_INSTRUCTION_COUNTER_FLOPS", "CuptiCounterAnalysis"]

@@ -7,10 +7,7 @@ import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.compat.hta_frame import in_us
-from hta_widgets.compat.scope import asked_ranks
-from hta_widgets.compat.scope import kept_of
-from hta_widgets.compat.scope import with_attrs_of
-from hta_widgets.compat.scope import zero_ns_of
+from hta_widgets.compat.scope import asked_ranks, kept_of, with_attrs_of, zero_ns_of
 from hta_widgets.trace.traceset import TraceSet
 
 __all__ = ["memory_timeline_of"]

@@ -10,16 +10,14 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
+from hta_widgets.compat.analyzers.straggler import (
+    find_stragglers_with_late_start_comm_kernels,
+    step_number,
+)
 from hta_widgets.compat.common.trace import Trace
-from hta_widgets.compat.hta_frame import hta_frame
-from hta_widgets.compat.hta_frame import hta_rows
-from hta_widgets.compat.show import in_notebook
-from hta_widgets.compat.show import say_where_figures_are
-from hta_widgets.compat.show import show
+from hta_widgets.compat.hta_frame import hta_frame, hta_rows
+from hta_widgets.compat.show import in_notebook, say_where_figures_are, show
 from hta_widgets.errors import TraceError
-
-from hta_widgets.compat.analyzers.straggler import find_stragglers_with_late_start_comm_kernels
-from hta_widgets.compat.analyzers.straggler import step_number
 
 __all__ = ["StragglerAnalysis"]
 

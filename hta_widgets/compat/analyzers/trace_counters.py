@@ -10,19 +10,13 @@ import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.analysis.copies import bandwidth_steps
-from hta_widgets.analysis.queue_steps import queue_steps
-from hta_widgets.analysis.results import joined
-from hta_widgets.analysis.scope import parts
-from hta_widgets.analysis.step_series import STATISTICS
-from hta_widgets.analysis.step_series import describe
+from hta_widgets.analysis.launches import queue_steps
+from hta_widgets.analysis.scope import joined, parts
+from hta_widgets.analysis.steps import STATISTICS, describe
 from hta_widgets.compat.common.constants import CUDA_MAX_LAUNCH_QUEUE_PER_STREAM
 from hta_widgets.compat.common.trace import Trace
-from hta_widgets.compat.hta_frame import in_us
-from hta_widgets.compat.hta_frame import number_or_text
-from hta_widgets.compat.scope import asked_ranks
-from hta_widgets.compat.scope import kept_of
-from hta_widgets.compat.scope import with_attrs_of
-from hta_widgets.compat.scope import zero_ns_of
+from hta_widgets.compat.hta_frame import in_us, number_or_text
+from hta_widgets.compat.scope import asked_ranks, kept_of, with_attrs_of, zero_ns_of
 from hta_widgets.trace.traceset import TraceSet
 
 __all__ = ["TraceCounters"]

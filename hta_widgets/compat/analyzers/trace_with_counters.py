@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from hta_widgets.compat.scope import kept_of
-from hta_widgets.export.counters import add_counters
+from hta_widgets.export.overlays import add_counters
 from hta_widgets.trace.traceset import TraceSet
 
 __all__ = ["TimeSeriesTypes", "write_traces_with_counters"]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.trace.lanes import assign_lanes
+from hta_widgets.trace.tracks import assign_lanes
 
 __all__ = ["STACK_COLUMNS", "Forest", "Threads", "forest_of_frame", "threads_of"]
 

@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hta_widgets.compat.common.trace import Trace, owner_of
+from hta_widgets.compat.common.trace_df import (
+    find_events_by_name_patterns_using_decoded_names,
+    find_events_by_name_patterns_using_symbol_table,
+)
+from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
 from hta_widgets.compat.show import in_notebook
 from hta_widgets.errors import TraceError
 from hta_widgets.trace.selection import Selection
 from hta_widgets.widgets.timeline import Timeline as TraceTimeline
-
-from hta_widgets.compat.common.trace import Trace
-from hta_widgets.compat.common.trace import owner_of
-from hta_widgets.compat.common.trace_df import find_events_by_name_patterns_using_decoded_names
-from hta_widgets.compat.common.trace_df import find_events_by_name_patterns_using_symbol_table
-from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
 
 __all__ = [
     "EventType",

@@ -13,32 +13,30 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.compat.common.frames import REMEDY
-from hta_widgets.compat.common.frames import Frames
+from hta_widgets.compat.common.frames import REMEDY, Frames
+from hta_widgets.compat.common.trace_file import (
+    create_rank_to_trace_dict,
+    patterns_of,
+    read_trace,
+    trace_files_in,
+    warn_of_ranks,
+)
+from hta_widgets.compat.common.trace_symbol_table import (
+    TraceSymbolTable,
+    decode_symbol_id_to_symbol_name,
+)
 from hta_widgets.compat.configs.config import logger
 from hta_widgets.compat.configs.default_values import DEFAULT_TRACE_DIR
 from hta_widgets.compat.configs.parser_config import ParserConfig
-from hta_widgets.compat.hta_frame import first_event_ns
-from hta_widgets.compat.hta_frame import hta_frame
-from hta_widgets.compat.hta_frame import hta_rows
-from hta_widgets.compat.hta_frame import symbols_of
+from hta_widgets.compat.hta_frame import first_event_ns, hta_frame, hta_rows, symbols_of
 from hta_widgets.compat.kept_steps import without_last_step
 from hta_widgets.compat.utils.utils import normalize_path
 from hta_widgets.errors import TraceError
+from hta_widgets.readers.discovery import find_files
+from hta_widgets.readers.load import load
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.trace.subset import trace_within
-from hta_widgets.readers.load import load
-from hta_widgets.readers.discovery import find_files
-
-from hta_widgets.compat.common.trace_file import create_rank_to_trace_dict
-from hta_widgets.compat.common.trace_file import patterns_of
-from hta_widgets.compat.common.trace_file import read_trace
-from hta_widgets.compat.common.trace_file import trace_files_in
-from hta_widgets.compat.common.trace_file import warn_of_ranks
-from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
-from hta_widgets.compat.common.trace_symbol_table import decode_symbol_id_to_symbol_name
+from hta_widgets.trace.traceset import TraceSet, trace_within
 
 __all__ = ["Trace", "TraceSymbolTable", "get_cpu_gpu_correlation", "owner_of"]
 

@@ -10,20 +10,22 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets import taxonomy
-from hta_widgets.errors import TraceError
-
-from hta_widgets.compat.common.stack_columns import STACK_COLUMNS
-from hta_widgets.compat.common.stack_columns import Forest
-from hta_widgets.compat.common.stack_columns import Threads
-from hta_widgets.compat.common.stack_columns import forest_of_frame
-from hta_widgets.compat.common.stack_columns import threads_of
-from hta_widgets.compat.common.trace import Trace
-from hta_widgets.compat.common.trace import get_cpu_gpu_correlation
-from hta_widgets.compat.common.trace_call_stack import CallStackGraph
-from hta_widgets.compat.common.trace_call_stack import CallStackIdentity
-from hta_widgets.compat.common.trace_call_stack import CallStackNode
-from hta_widgets.compat.common.trace_call_stack import Nodes
+from hta_widgets.compat.common.stack_columns import (
+    STACK_COLUMNS,
+    Forest,
+    Threads,
+    forest_of_frame,
+    threads_of,
+)
+from hta_widgets.compat.common.trace import Trace, get_cpu_gpu_correlation
+from hta_widgets.compat.common.trace_call_stack import (
+    CallStackGraph,
+    CallStackIdentity,
+    CallStackNode,
+    Nodes,
+)
 from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
+from hta_widgets.errors import TraceError
 
 __all__ = ["CallGraph", "CallStackGraph", "CallStackIdentity", "CallStackNode"]
 

@@ -10,16 +10,16 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from hta_widgets.compat.common.stack_columns import (
+    STACK_COLUMNS,
+    Forest,
+    Threads,
+    forest_of_frame,
+)
+from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
+from hta_widgets.compat.common.types import DeviceType, infer_device_type
 from hta_widgets.compat.configs.config import logger
 from hta_widgets.errors import TraceError
-
-from hta_widgets.compat.common.stack_columns import STACK_COLUMNS
-from hta_widgets.compat.common.stack_columns import Forest
-from hta_widgets.compat.common.stack_columns import Threads
-from hta_widgets.compat.common.stack_columns import forest_of_frame
-from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
-from hta_widgets.compat.common.types import DeviceType
-from hta_widgets.compat.common.types import infer_device_type
 
 __all__ = ["CallStackGraph", "CallStackIdentity", "CallStackNode", "Nodes"]
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from hta_widgets.compat.utils.utils import get_symbol_column_names
-
 from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
+from hta_widgets.compat.utils.utils import get_symbol_column_names
 
 __all__ = [
     "CPUOperatorFilter",

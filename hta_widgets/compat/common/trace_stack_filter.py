@@ -9,13 +9,11 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
+from hta_widgets.compat.common.trace_df import find_op_occurrence
+from hta_widgets.compat.common.trace_filter import Filter, FirstIterationFilter
+from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
 from hta_widgets.compat.utils.utils import get_symbol_column_names
 from hta_widgets.errors import TraceError
-
-from hta_widgets.compat.common.trace_df import find_op_occurrence
-from hta_widgets.compat.common.trace_filter import Filter
-from hta_widgets.compat.common.trace_filter import FirstIterationFilter
-from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
 
 __all__ = [
     "AfterOperatorFilter",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hta_widgets.compat.configs.default_values import AttributeSpec
-from hta_widgets.compat.configs.default_values import ValueType
+from hta_widgets.compat.configs.default_values import AttributeSpec, ValueType
 
 __all__ = ["AVAILABLE_ARGS", "args_named"]
 

@@ -17,11 +17,12 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from hta_widgets.compat.configs.default_values import AttributeSpec
-from hta_widgets.compat.configs.default_values import ValueType
-from hta_widgets.compat.configs.default_values import YamlVersion
-from hta_widgets.compat.configs.event_args import AVAILABLE_ARGS
-from hta_widgets.compat.configs.event_args import args_named
+from hta_widgets.compat.configs.default_values import (
+    AttributeSpec,
+    ValueType,
+    YamlVersion,
+)
+from hta_widgets.compat.configs.event_args import AVAILABLE_ARGS, args_named
 
 __all__ = [
     "AVAILABLE_ARGS",

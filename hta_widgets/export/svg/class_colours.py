@@ -9,10 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.charts.theme import Theme
-from hta_widgets.export.svg.colours import Colours
-from hta_widgets.export.svg.colours import hatch
-from hta_widgets.export.svg.colours import luminance
-from hta_widgets.export.svg.drawing import mixed
+from hta_widgets.export.svg.drawing import Colours, hatch, luminance, mixed
 from hta_widgets.export.svg.rows import Form
 
 __all__ = ["ClassColours", "ClassParts", "Classed", "Look"]

@@ -1,19 +1,78 @@
-"""Shapes and text as SVG, as few characters as say the same."""
+"""Shapes, text and colours."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.export.svg.fonts import FAMILY
-from hta_widgets.export.svg.fonts import SIZE_PX
+from hta_widgets.charts.theme import Theme
+from hta_widgets.export.svg.rows import Form
 
-__all__ = ["Drawing", "Numbers", "mixed", "number"]
+FAMILY = (
+    "Inter, system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', "
+    "'DejaVu Sans Condensed', 'DejaVu Sans', sans-serif"
+)
+SIZE_PX = 11
+
+ELLIPSIS = "…"
+#: A cut label must keep this many characters, else it says nothing.
+FEWEST = 4
+
+#: Advances of the characters from space to ~ in thousandths of the font's size. Of the widest
+#: font that is likely to be used, so that no label is wider than what was kept free for it.
+_PLAIN = (
+    *(318, 401, 460, 838, 636, 950, 780, 275, 390, 390, 500, 838, 318, 361, 318, 337),
+    *(636, 636, 636, 636, 636, 636, 636, 636, 636, 636, 337, 337, 838, 838, 838, 531),
+    *(1000, 684, 686, 698, 770, 632, 575, 775, 752, 295, 295, 656, 557, 863, 748, 787),
+    *(603, 787, 695, 635, 611, 732, 684, 989, 685, 611, 685, 390, 337, 390, 838, 500),
+    *(500, 613, 635, 550, 635, 615, 352, 635, 634, 278, 278, 579, 278, 974, 634, 612),
+    *(635, 635, 411, 521, 392, 634, 592, 818, 592, 592, 525, 636, 337, 636, 838),
+)
+_OTHER = {"…": 1000, "·": 318, "–": 500, "\u2039": 400, "\u203a": 400, "µ": 636, "−": 838, "×": 838}
+_THIN = {"\u2009": 200, "\u202f": 200}
+#: Letters of alphabets beyond ASCII, most of which are no wider.
+_UNKNOWN = 1000
+#: Bold letters are wider by about so much.
+_BOLD = 1.12
+
+
+def text_width(text: str, *, bold: bool = False, size: float = SIZE_PX) -> float:
+    """Return the width of a text in px."""
+    units = sum(map(_advance, text))
+    return units * size / 1000 * (_BOLD if bold else 1)
+
+
+def _advance(character: str) -> int:
+    place = ord(character) - 32
+    if 0 <= place < len(_PLAIN):
+        return _PLAIN[place]
+    return _OTHER.get(character) or _THIN.get(character) or _UNKNOWN
+
+
+def fitted(text: str, room: float, *, bold: bool = False) -> str:
+    """Return the longest form of a text that fits: whole, cut with an ellipsis, or nothing."""
+    if text_width(text, bold=bold) <= room:
+        return text
+    left = room - text_width(ELLIPSIS, bold=bold)
+    kept = 0
+    for character in text:
+        left -= text_width(character, bold=bold)
+        if left < 0:
+            break
+        kept += 1
+    return "" if kept < FEWEST else text[:kept].rstrip() + ELLIPSIS
+
+
+def first_fit(texts: Sequence[str], room: float, *, bold: bool = False) -> str:
+    """Return the first text that fits whole: a number is dropped rather than cut."""
+    return next((text for text in texts if text_width(text, bold=bold) <= room), "")
+
 
 Anchor = Literal["start", "end", "middle"]
 Numbers = npt.NDArray[np.float64]
@@ -170,3 +229,250 @@ class Drawing:
 def clean(text: str) -> str:
     """Return a text as XML may hold it."""
     return escape(_NO_XML.sub("\ufffd", text), quote=False)
+
+
+_PALE_COLUMN, _BAR = 0.55, 0.75
+#: Of the late colour over the row of a rank that the others wait for.
+_LATE_TINT = 0.07
+_RAMP_STEPS = 8
+
+_TINTS = {"light": (0.13, 0.10), "dark": (0.30, 0.20)}
+#: The kind and two steps of the same hue; the first is the kind's own colour.
+_SHADES: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "light": {
+        "compute": ("#136cb3", "#0062a8"),
+        "communication": ("#d45a00", "#ba5923"),
+        "memory": ("#238e84", "#088077"),
+        "sync": ("#8e051d", "#78151e"),
+        "cpu": ("#414652", "#383c49"),
+        "annotation": ("#510074", "#42065e"),
+        "other": ("#616957", "#575f4e"),
+    },
+    "dark": {
+        "compute": ("#4b9afc", "#68a7f7"),
+        "communication": ("#f39655", "#ffa161"),
+        "memory": ("#6fbb98", "#7ac6a3"),
+        "sync": ("#e8575f", "#f56269"),
+        "cpu": ("#878c9b", "#9297a6"),
+        "annotation": ("#eac4f1", "#f6cffd"),
+        "other": ("#dbe9b2", "#e7f5bd"),
+    },
+}
+
+
+class Colours:
+    """Colours by kind's code, form and shade."""
+
+    def __init__(self, theme: Theme, kinds: Sequence[str]) -> None:
+        self.theme = theme
+        self.kinds = kinds
+        self.wait_pattern = f"url(#hta-wait-{theme.name})"
+        self.no_data_pattern = f"url(#hta-none-{theme.name})"
+        self.late_ground = mixed(theme.late, theme.bg, _LATE_TINT)
+        ink = theme.ink2
+        self.counter_fill = mixed(ink, theme.lane, 0.2)
+        self.counter_line = mixed(ink, theme.lane, 0.8)
+
+    @property
+    def patterns(self) -> list[str]:
+        """What `wait_pattern` and `no_data_pattern` name."""
+        theme = self.theme
+        return [
+            hatch(f"hta-wait-{theme.name}", theme.wait_fill, theme.wait_line),
+            hatch(f"hta-none-{theme.name}", theme.bg, mixed(theme.rule_strong, theme.bg, 0.32)),
+        ]
+
+    def ground(self, form: Form) -> str:
+        """Return what is behind the marks: idle time of a device has a colour of its own."""
+        return self.theme.lane if form in {"solid", "counter"} else self.theme.bg
+
+    def is_pale(self, kind: int) -> bool:
+        """Return whether a kind is drawn as a tint with an edge even among device events."""
+        return self.kinds[kind] in {"cpu", "annotation"}
+
+    def edge_px(self, kind: int) -> float:
+        """Return the width of a pale mark's left edge."""
+        return 2 if self.kinds[kind] == "annotation" else 1.5
+
+    def column(self, kind: int, form: Form) -> str:
+        """Return the colour of a column of cells."""
+        share = 1.0
+        if form == "bar":
+            share = _BAR
+        elif form == "pale" or self.is_pale(kind):
+            share = _PALE_COLUMN
+        return mixed(self.solid(kind), self.ground(form), share)
+
+    def solid(self, kind: int, shade: int = 0) -> str:
+        """Return the colour of a rectangle."""
+        name = self.kinds[kind]
+        return self.theme.kind[name] if not shade else _SHADES[self.theme.name][name][shade - 1]
+
+    def tint(self, kind: int, shade: int = 0) -> str:
+        """Return the ground of a pale rectangle."""
+        share = _TINTS[self.theme.name][self.kinds[kind] == "annotation"]
+        return mixed(self.solid(kind, shade), self.theme.bg, share)
+
+    def text_on(self, kind: int, shade: int = 0) -> str:
+        """Return the colour of text on a rectangle: the one that is easier to read."""
+        if not shade:
+            return self.theme.on_kind[self.kinds[kind]]
+        dark = self.theme.on_kind["compute"] if self.theme.name == "dark" else self.theme.ink
+        ground = luminance(self.solid(kind, shade))
+        return dark if (ground + 0.05) ** 2 > 1.05 * (luminance(dark) + 0.05) else "#ffffff"
+
+    @staticmethod
+    def shade(name: str) -> int:
+        """Return the shade of a short name: the same in every rank, run and language."""
+        value = 0x811C9DC5
+        for byte in name.encode("utf-8", "surrogatepass"):
+            value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
+        return value % 3
+
+    def waiting(self, share: float) -> str:
+        """Return the colour of so much lateness, 0 … 1."""
+        stops = self.theme.waiting
+        steps = (len(stops) - 1) * _RAMP_STEPS
+        at = 0 if share <= 0 else max(1, -int(-share * steps // 1))
+        stop = min(at // _RAMP_STEPS, len(stops) - 2)
+        return mixed(stops[stop + 1], stops[stop], at / _RAMP_STEPS - stop)
+
+
+def hatch(name: str, ground: str, line: str) -> str:
+    """Return a pattern of diagonal lines over a ground."""
+    return (
+        f'<pattern id="{name}" width="5" height="5" patternUnits="userSpaceOnUse">'
+        f'<path d="M0 0h5v5h-5z" fill="{ground}"/>'
+        f'<path d="M-1 1L1 -1M0 5L5 0M4 6L6 4" stroke="{line}" fill="none"/></pattern>'
+    )
+
+
+def luminance(colour: str) -> float:
+    """Return the relative luminance of WCAG, 0 … 1."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+_GUTTER, _NARROW_GUTTER, _MARGIN = 164, 104, 128
+_GUTTER_FROM, _MARGIN_FROM = 760, 900
+
+
+@dataclass(frozen=True)
+class Place:
+    """The window of time and the columns of a picture, in px."""
+
+    width: float
+    start: int
+    end: int
+
+    @property
+    def narrow(self) -> bool:
+        """Whether there is no room for the names of lanes."""
+        return self.width < _GUTTER_FROM
+
+    @property
+    def left(self) -> float:
+        """Left edge of the lanes; names stand left of it."""
+        return _NARROW_GUTTER if self.narrow else _GUTTER
+
+    @property
+    def margin(self) -> float:
+        """Width of the totals on the right, 0 for none."""
+        return _MARGIN if self.width >= _MARGIN_FROM else 0
+
+    @property
+    def right(self) -> float:
+        """Right edge of the lanes."""
+        return self.width - self.margin
+
+    @property
+    def across(self) -> float:
+        """Width of the lanes."""
+        return self.right - self.left
+
+    @property
+    def span(self) -> int:
+        """Length of the window in ns."""
+        return self.end - self.start
+
+    @property
+    def ns_per_px(self) -> float:
+        """Time that a px stands for."""
+        return self.span / self.across
+
+    def x(self, time: float) -> float:
+        """Return where a time lies, kept within the lanes."""
+        return min(max(self.free_x(time), self.left), self.right)
+
+    def free_x(self, time: float) -> float:
+        """Return where a time lies or would lie."""
+        return self.left + (time - self.start) / self.span * self.across
+
+    def xs(self, times: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """Return where times lie, kept within the lanes."""
+        found = self.left + (times - self.start) / self.span * self.across
+        return np.clip(found, self.left, self.right)
+
+    @property
+    def edges(self) -> npt.NDArray[np.int64]:
+        """Times between neighbouring cells: one cell a px, but none shorter than a ns."""
+        cells = max(1, min(int(self.across), self.span))
+        at = np.arange(cells + 1, dtype=np.int64)
+        # In two steps: the product of a long window and a px would leave int64.
+        whole, rest = divmod(self.span, cells)
+        return self.start + whole * at + rest * at // cells
+
+
+_GAP_PX = 12
+#: Narrower than this, two pictures beside each other would leave no room for their lanes.
+LEAST_BESIDE_PX = 900
+_SIZE = re.compile(r'<svg[^>]*?\swidth="([\d.]+)"[^>]*?\sheight="([\d.]+)"')
+_ID = re.compile(r'\bid="([^"]+)"')
+
+
+def side_width(width: float) -> float:
+    """Return how wide each of two pictures is that are beside each other in `width` px."""
+    return (width - _GAP_PX) / 2
+
+
+def stacked_svg(pictures: Sequence[str], *, beside: bool = False) -> str:
+    """Return SVG pictures as one, one above the other.
+
+    Parameters
+    ----------
+    pictures : sequence of str
+        Each with its ``width`` and ``height`` in px.
+    beside : bool
+        Beside each other instead.
+    """
+    sizes = [[float(one) for one in _size_of(text)] for text in pictures]
+    along = 0 if beside else 1
+    whole = [max(lengths) for lengths in zip(*sizes, strict=True)]
+    whole[along] = sum(size[along] for size in sizes) + _GAP_PX * (len(sizes) - 1)
+    width, height = whole
+    parts, at = [], 0.0
+    for number, (text, size) in enumerate(zip(pictures, sizes, strict=True)):
+        inner = _with_own_ids(text[text.index("<svg") :], f"p{number}-")
+        parts.append(inner.replace("<svg", f'<svg {"xy"[along]}="{at:g}"', 1))
+        at += size[along] + _GAP_PX
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
+        f'viewBox="0 0 {width:g} {height:g}">{"".join(parts)}</svg>'
+    )
+
+
+def _size_of(text: str) -> tuple[str, str]:
+    found = _SIZE.search(text)
+    if found is None:
+        raise ValueError("a picture without width and height")
+    return found[1], found[2]
+
+
+def _with_own_ids(text: str, prefix: str) -> str:
+    """Return the text with ids, and what refers to them, that no other picture has."""
+    for name in set(_ID.findall(text)):
+        text = text.replace(f'id="{name}"', f'id="{prefix}{name}"')
+        text = text.replace(f"url(#{name})", f"url(#{prefix}{name})")
+        text = text.replace(f'href="#{name}"', f'href="#{prefix}{name}"')
+    return text

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hta_widgets.live.event_classes import CLASSES
 from hta_widgets.export.svg.class_colours import Look
+from hta_widgets.live.event_classes import CLASSES
 
 __all__ = ["COLOURS", "GROUPS", "looks"]
 

@@ -1,37 +1,901 @@
-"""A view of a timeline as one SVG."""
+"""A view as SVG."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from hta_widgets.charts.theme import theme_of
+from hta_widgets.charts.theme import Theme, theme_of
 from hta_widgets.errors import TraceError
-from hta_widgets.export.svg.class_colours import ClassColours
-from hta_widgets.export.svg.class_colours import Classed
-from hta_widgets.export.svg.colours import Colours
-from hta_widgets.export.svg.drawing import Drawing
-from hta_widgets.export.svg.fonts import first_fit
-from hta_widgets.export.svg.fonts import fitted
-from hta_widgets.export.svg.fonts import text_width
-from hta_widgets.export.svg.head import Head
-from hta_widgets.export.svg.lanes import Lanes
-from hta_widgets.export.svg.place import Place
-from hta_widgets.export.svg.rows import Row
-from hta_widgets.export.svg.rows import lay_rows
-from hta_widgets.export.svg.sides import Figures
-from hta_widgets.export.svg.sides import Sides
-from hta_widgets.text import duration
-from hta_widgets.text import plural
-from hta_widgets.text import share
-from hta_widgets.live.tile_engine import TileEngine
-from hta_widgets.tiles.protocol import unpack
-from hta_widgets.tiles.rank_index import Budget
-from hta_widgets.tiles.rank_index import RankIndex
+from hta_widgets.export.svg.class_colours import ClassColours, Classed, ClassParts
+from hta_widgets.export.svg.drawing import (
+    Colours,
+    Drawing,
+    Numbers,
+    Place,
+    first_fit,
+    fitted,
+    mixed,
+    number,
+    text_width,
+)
+from hta_widgets.export.svg.rows import Band, Form, Row, lay_rows
+from hta_widgets.live.job import TileEngine
+from hta_widgets.text import axis_time, count, duration, plural, share, value
+from hta_widgets.tiles.cells import NO_KIND, Cells, measure, unpack
+from hta_widgets.tiles.lane_index import CounterLane, Lane
+from hta_widgets.tiles.lanes import OF_EVENTS, Budget, RankIndex, Rows
+from hta_widgets.trace.intervals import spans_of
+from hta_widgets.trace.names import short_name
 
-__all__ = ["timeline_svg"]
+_MINIMAP = 29
+_MARK_PX = 2
+_WEAKEST = 0.18
+_STEP_LINES_FROM_PX = 16
+_SCALE_PX = 120
+#: Of what begins before the window, or ends after it.
+_BEFORE, _AFTER = "\u2039", "\u203a"
+
+Step = Mapping[str, Any]
+
+
+def nice_step(least: float) -> float:
+    """Return the smallest of 1, 2 or 5 times a power of ten that is at least so much."""
+    power = 10.0 ** math.floor(math.log10(least) + 1e-12)
+    return next(f * power for f in (1, 2, 5, 10) if f * power >= least * (1 - 1e-9))
+
+
+def ticks(place: Place) -> tuple[list[float], float]:
+    """Return round times, nine at most, fewer where labels would touch; and their step."""
+    step = max(nice_step(place.span / 9), 1e-3)
+    for _ in range(6):
+        label = axis_time(max(abs(place.start), abs(place.end)), step)
+        if step / place.span * place.across >= text_width(label) + 20:
+            break
+        step = nice_step(step * 1.5)
+    first = math.ceil(place.start / step - 1e-9)
+    last = math.floor(place.end / step + 1e-9)
+    return [at * step for at in range(first, last + 1)], step
+
+
+class Head:
+    """Draws what all rows share.
+
+    Parameters
+    ----------
+    drawing, place, colours
+        Where, and with what.
+    scene : mapping
+        The engine's.
+    late : set of int
+        The ranks that the others wait for.
+    """
+
+    def __init__(
+        self,
+        drawing: Drawing,
+        place: Place,
+        colours: Colours,
+        scene: Mapping[str, Any],
+        late: frozenset[int],
+    ) -> None:
+        self.drawing = drawing
+        self.place = place
+        self.colours = colours
+        self.theme = colours.theme
+        self.scene = scene
+        self.late = late
+
+    def minimap(
+        self,
+        reply: Mapping[str, Any],
+        columns: Mapping[str, Any],
+        y: float,
+        classed: Classed | None = None,
+    ) -> None:
+        """Draw the whole job, by kinds or by classes, and which part of it is shown."""
+        place, theme, drawing = self.place, self.theme, self.drawing
+        start, end = self.scene["range"]
+        length = duration(end - start)
+        drawing.text(place.left - 10, y + 17, length, theme.ink2, anchor="end")
+        room = place.left - 10 - text_width(length) - 20
+        drawing.text(12, y + 17, fitted("whole job", room), theme.ink3)
+        drawing.rect(place.left, y, place.across, _MINIMAP, theme.lane)
+        bins = int(reply["bins"])
+        x = place.left + np.arange(bins + 1) / bins * place.across
+        total = np.zeros(bins)
+        layers = []
+        for name, colour in (
+            ("compute", theme.kind["compute"]),
+            ("exposed", theme.kind["communication"]),
+            ("memory", theme.kind["memory"]),
+            ("cpu", mixed(theme.kind["cpu"], theme.lane, 0.6)),
+        ):
+            if name in columns:
+                total = total + columns[name]
+                layers.append((total, colour))
+        if classed is not None and classed.parts is not None:
+            layers = self._class_layers(total, (start, end), classed.parts)
+        for heights, colour in reversed(layers):
+            drawing.path(_steps(x, np.round(heights * (_MINIMAP - 2)), y + _MINIMAP), colour)
+
+        def at(time: float) -> float:
+            share = float((time - start) / max(end - start, 1))
+            return place.left + min(1.0, max(0.0, share)) * place.across
+
+        x0, x1 = at(place.start), at(place.end)
+        if x1 - x0 > place.across - 1:
+            return
+        veil = f'{theme.bg}" fill-opacity="0.72'
+        drawing.rect(place.left, y, x0 - place.left, _MINIMAP, veil)
+        drawing.rect(x1, y, place.right - x1, _MINIMAP, veil)
+        width = max(x1 - x0, 3)
+        left = min(x0, place.right - width)
+        drawing.frame(left, y, width, _MINIMAP, theme.brush_line, 1.5)
+
+    def _class_layers(
+        self, busy: Any, job: tuple[int, int], parts: ClassParts
+    ) -> list[tuple[Any, str]]:
+        """Return the busy time parted as the device work of its classes is."""
+        bins = len(busy)
+        times = job[0] + (np.arange(bins) + 0.5) / bins * (job[1] - job[0])
+        layers, below = [], np.zeros(bins)
+        for code, part in parts.at(times):
+            below = below + busy * part
+            layers.append((below, self.colours.column(code, "solid")))
+        return layers
+
+    def axis(self, y: float) -> list[float]:
+        """Draw the axis down to `y`; return the x of its ticks."""
+        place, theme, drawing = self.place, self.theme, self.drawing
+        times, step = ticks(place)
+        found: list[float] = []
+        for time in times:
+            x = round(place.x(time))
+            found.append(x)
+            drawing.vertical(x, y - 4, y, theme.rule_strong)
+            label = axis_time(time, step)
+            if x + 4 + text_width(label) <= place.right:
+                drawing.text(x + 4, y - 7, label, theme.ink2)
+        return found
+
+    def strip(self, ribbon: tuple[Mapping[str, Any], Mapping[str, Any]] | None, y: float) -> float:
+        """Draw steps, phases and who comes last; return where they end."""
+        scene, place, theme = self.scene, self.place, self.theme
+        rows: list[str] = []
+        if scene["steps"]:
+            several = len(scene["ranks"]) > 1 and not place.narrow
+            rows.append("steps, median rank" if several else "steps")
+            self._steps(y)
+        if scene["phases"]:
+            self._phases(y + 16 * len(rows))
+            rows.append("phases")
+        if ribbon is not None:
+            self._job_ribbon(*ribbon, y + 16 * len(rows))
+            rows.append("comes last" if place.narrow else "who comes last")
+        for at, name in enumerate(rows):
+            room = place.left - 20
+            self.drawing.text(12, y + 16 * at + 11, fitted(name, room), theme.ink3)
+        return y + 16 * len(rows) + 2
+
+    def lines(self, found: Sequence[float], top: float, bottom: float) -> None:
+        """Draw ticks and beginnings of steps through all rows."""
+        place, drawing = self.place, self.drawing
+        grid = f'{self.theme.rule_strong}" fill-opacity="0.19'
+        for x in found:
+            if x > place.left:
+                drawing.vertical(x, top, bottom, grid)
+        last = -math.inf
+        for step in self.scene["steps"]:
+            if not place.start < step["start"] < place.end:
+                continue
+            x = round(place.x(step["start"]))
+            if x - last >= _STEP_LINES_FROM_PX:
+                drawing.dashed(x, top, bottom, self.theme.kind["annotation"])
+                last = x
+
+    def scale_bar(self, y: float) -> None:
+        """Draw how long a stretch of the picture is."""
+        place, theme, drawing = self.place, self.theme, self.drawing
+        least = nice_step(max(_SCALE_PX * place.ns_per_px / 2.5, 1))
+        wide = least / place.ns_per_px
+        x = place.left
+        drawing.rect(x, y, wide, 2, theme.ink)
+        drawing.rect(x, y - 3, 1, 8, theme.ink)
+        drawing.rect(x + wide - 1, y - 3, 1, 8, theme.ink)
+        drawing.text(x + wide + 6, y + 5, duration(least), theme.ink)
+
+    # --- rows of the strip ------------------------------------------------------------------------
+
+    def _in_view(self, steps: Sequence[Step]) -> list[Step]:
+        place = self.place
+        return [
+            step
+            for step in steps
+            if step["start"] < place.end and step["start"] + step["dur"] > place.start
+        ]
+
+    def _steps(self, y: float) -> None:
+        place, theme, drawing = self.place, self.theme, self.drawing
+        dark = theme.name == "dark"
+        tint = mixed(theme.kind["annotation"], theme.bg, 0.2 if dark else 0.1)
+        last = -math.inf
+        for step in self._in_view(self.scene["steps"]):
+            x0, x1 = place.x(step["start"]), place.x(step["start"] + step["dur"])
+            begun, goes_on = step["start"] < place.start, step["start"] + step["dur"] > place.end
+            drawing.rect(x0, y, max(x1 - x0 - (0 if goes_on else 1), 1), 15, tint)
+            if not begun and x0 - last >= 4:
+                drawing.rect(x0, y, 2, 15, theme.kind["annotation"])
+                last = x0
+            name = f"{_BEFORE} {step['name']}" if begun else step["name"]
+            brief = "#" + name.rpartition("#")[2] if "#" in name else name
+            label = first_fit([name, brief], x1 - x0 - 10, bold=True)
+            if not label:
+                continue
+            drawing.text(x0 + 6, y + 11, label, theme.ink, bold=True)
+            end = _AFTER if goes_on else duration(step["dur"])
+            room = x1 - x0 - text_width(label, bold=True) - 24
+            if (not begun or goes_on) and text_width(end) <= room:
+                drawing.text(x1 - 6, y + 11, end, theme.ink2, anchor="end")
+
+    def _phases(self, y: float) -> None:
+        place, theme, drawing = self.place, self.theme, self.drawing
+        reached = -math.inf
+        for phase in self._in_view(self.scene["phases"]):
+            x0, x1 = place.x(phase["start"]), place.x(phase["start"] + phase["dur"])
+            begun = phase["start"] < place.start
+            if x1 - reached < 3:
+                continue
+            if not begun:
+                drawing.vertical(round(x0), y, y + 14, theme.rule_strong)
+            left = max(x0, reached)
+            name = f"{_BEFORE} {phase['name']}" if begun else phase["name"]
+            if x1 - left >= 26:
+                drawing.text(left + 5, y + 11, fitted(name, x1 - left - 9), theme.ink2)
+            reached = x1
+
+    def _job_ribbon(self, reply: Mapping[str, Any], columns: Mapping[str, Any], y: float) -> None:
+        place, theme, drawing = self.place, self.theme, self.drawing
+        if not reply["of"]:
+            drawing.text(place.left + 6, y + 11, "no collectives matched", theme.ink3)
+            return
+        x = place.left + (columns["job_bin"] + 0.5) / reply["bins"] * place.across
+        following = np.append(x[1:], place.right)
+        wait, ranks = columns["job_wait"], columns["job_rank"].tolist()
+        drawn = np.flatnonzero(wait > 0)
+        width = np.clip(following - x, 1, _MARK_PX)
+        left = np.minimum(x, place.right - width)
+        for at in drawn.tolist():
+            share = math.sqrt(min(1, wait[at] / max(reply["job_most"], 1)))
+            colour = mixed(self._ink(ranks[at]), theme.bg, _WEAKEST + (1 - _WEAKEST) * share)
+            drawing.rect(float(left[at]), y + 1, float(width[at]), 13, colour)
+        # Who costs most is named first, before or behind its tick: each gap is used once.
+        used: set[int] = set()
+        for at in drawn[np.argsort(-wait[drawn], kind="stable")].tolist():
+            begin, end = float(left[at]), float(left[at] + width[at])
+            before = float(left[at - 1]) + _MARK_PX if at else place.left
+            places: tuple[tuple[int, float, float, Literal["start", "end"]], ...] = (
+                (at, end + 2, float(following[at]) - end - 6, "start"),
+                (at - 1, begin - 2, begin - 6 - before, "end"),
+            )
+            for gap, edge, room, anchor in places:
+                label = first_fit([f"rank {ranks[at]}", str(ranks[at])], room)
+                if ranks[at] < 0 or gap in used or not label:
+                    continue
+                drawing.text(edge, y + 11, label, self._ink(ranks[at]), anchor=anchor)
+                used.add(gap)
+                break
+
+    def _ink(self, rank: int) -> str:
+        return self.theme.late if rank in self.late else self.theme.ink3
+
+
+def _steps(x: Any, heights: Any, base: float) -> str:
+    """Return the area under steps that stand on `base`."""
+    first = np.flatnonzero(np.diff(heights, prepend=-1.0))
+    last = np.append(first[1:], len(heights))
+    parts = [f"M{number(x[0])} {number(base)}"]
+    for low, high in zip(first.tolist(), last.tolist(), strict=True):
+        parts.append(f"V{number(base - heights[low])}H{number(x[high])}")
+    return "".join([*parts, f"V{number(base)}z"])
+
+
+#: Rectangles begin at this width; shorter events are columns of cells.
+_RECT_PX = 2
+_GAP_FROM_PX = 3
+_LATE_FILLED_FROM_PX = 4
+_LAST_TINT = 0.12
+_LABEL_FROM_PX = 26
+_LABEL_FROM_HEIGHT = 12
+#: Heights of columns are told apart in so many steps a px: neighbours of equal height are one.
+_STEPS = 4
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Slices:
+    """Events long enough for a rectangle, in lane order; times as the page sees them."""
+
+    start: Ints
+    dur: Ints
+    row: npt.NDArray[np.int32]
+
+    @property
+    def end(self) -> Ints:
+        return self.start + self.dur
+
+
+class Lanes:
+    """Draws lanes, from the rank's events themselves.
+
+    Parameters
+    ----------
+    drawing : Drawing
+    place : Place
+    colours : Colours
+    by_name : bool
+        Give each name a shade of its kind's colour.
+    classed : Classed, optional
+        Colour by these classes instead of kinds.
+    """
+
+    def __init__(
+        self,
+        drawing: Drawing,
+        place: Place,
+        colours: Colours,
+        *,
+        by_name: bool,
+        classed: Classed | None = None,
+    ) -> None:
+        self.drawing = drawing
+        self.place = place
+        self.colours = colours
+        self.theme: Theme = colours.theme
+        self.by_name = by_name and classed is None
+        self.classed = classed
+        self.edges = place.edges
+        self.x = place.xs(self.edges)
+
+    def draw(self, index: RankIndex, band: Band, y: float, *, waits: bool, named: bool) -> None:
+        """Draw one lane with its ground.
+
+        `waits`: also what lies over it; `named`: the rank is one that the others wait for.
+        """
+        self._ground(index, band.form, y, band.height)
+        ref, lane = index.lane(band.lane)
+        if isinstance(lane, CounterLane):
+            self._counter(lane, index.rank.shift_ns, band, y)
+            return
+        over = waits and band.wait >= 0
+        if over:
+            self._late(index, band, y, named=named)
+        slices = self._slices(lane, index.rank.shift_ns)
+        cells = self._cells(index, band.lane, lane)
+        self._columns(cells, slices, index.rank.shift_ns, band, y)
+        table = index.table_of(ref)
+        codes = self._codes(index, ref.role, table, slices.row)
+        self._rects(slices, codes, table, band, y, disjoint=lane.spans.disjoint)
+        waiting = self._waits(index, band.wait, y, band.height) if over else None
+        if band.height >= _LABEL_FROM_HEIGHT and band.form in {"solid", "pale"}:
+            self._labels(slices, codes, waiting, table, band, y)
+
+    # --- what is behind ---------------------------------------------------------------------------
+
+    def _ground(self, index: RankIndex, form: Form, y: float, height: float) -> None:
+        low, high = index.rank.range_ns
+        x0, x1 = self.place.x(low), self.place.x(high)
+        self.drawing.rect(x0, y, x1 - x0, height, self.colours.ground(form))
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def _slices(self, lane: Lane, shift: int) -> _Slices:
+        least = max(1, math.ceil(_RECT_PX * self.place.ns_per_px))
+        at = lane.long_events(self.place.start - shift, self.place.end - shift, least)
+        if not len(at):
+            none = np.empty(0, np.int64)
+            return _Slices(none, none, np.empty(0, np.int32))
+        return _Slices(lane.spans.begins[at] + shift, lane.durations(at), lane.rows_of(at))
+
+    def _cells(self, index: RankIndex, number_: int, lane: Lane) -> Cells:
+        """Return what lies in each px, with the kind of most of it, or the class."""
+        edges = self.edges - index.rank.shift_ns
+        if self.classed is None:
+            return measure(lane, edges)
+        classes = self.classed.classes_of(index.rank.rank)
+        by_class = None if classes is None else index.classed(number_, classes)
+        if by_class is not None:
+            return measure(by_class, edges)
+        cells = measure(lane, edges)
+        unknown = np.uint8(len(self.classed.looks) - 1)
+        return replace(cells, kind=np.where(cells.kind == NO_KIND, cells.kind, unknown))
+
+    def _codes(self, index: RankIndex, role: str, table: Rows, rows: npt.NDArray[np.int32]) -> Ints:
+        """Return the kind of each rectangle, or the class."""
+        if self.classed is None:
+            return table.kind[rows].astype(np.int64)
+        classes = self.classed.classes_of(index.rank.rank)
+        if classes is None or role not in OF_EVENTS:
+            return np.full(len(rows), len(self.classed.looks) - 1, np.int64)
+        return classes[rows].astype(np.int64)
+
+    def _columns(self, cells: Cells, slices: _Slices, shift: int, band: Band, y: float) -> None:
+        """Draw what is too short for a rectangle: as high as the share of time that it takes."""
+        edges = self.edges - shift
+        covered, count = cells.covered, cells.count
+        if len(slices.start):
+            long, longs = spans_of(slices.start - shift, slices.dur).measure(edges)
+            covered, count = covered - long, count - longs
+        size = covered / np.diff(edges) * band.height
+        size = np.where((count > 0) & (size < 1), min(1.0, band.height), size)
+        size = np.round(np.minimum(size, band.height) * _STEPS) / _STEPS
+        size[(count <= 0) | (cells.kind == NO_KIND)] = 0
+        for code in np.unique(cells.kind[size > 0]).tolist():
+            of_kind = np.where(cells.kind == code, size, 0)
+            self.drawing.path(
+                self._skyline(of_kind, y + band.height), self.colours.column(code, band.form)
+            )
+
+    def _skyline(self, size: Numbers, base: float) -> str:
+        """Return the outline of columns that stand on `base`; equal neighbours are one step."""
+        steps = np.flatnonzero(np.diff(size, prepend=-1.0))
+        ends = np.append(steps[1:], len(size))
+        foot = number(base)
+        parts: list[str] = []
+        within = False
+        for first, last in zip(steps.tolist(), ends.tolist(), strict=True):
+            height = float(size[first])
+            if height <= 0:
+                parts.append("z" if within else "")
+                within = False
+                continue
+            if not within:
+                parts.append(f"M{number(self.x[first])} {foot}")
+            parts.append(f"V{number(base - height)}H{number(self.x[last])}")
+            # A step down to nothing, or the end: back to the foot.
+            if last == len(size) or size[last] <= 0:
+                parts.append(f"V{foot}")
+            within = True
+        return "".join(parts) + ("z" if within else "")
+
+    def _rects(
+        self,
+        slices: _Slices,
+        kinds: Ints,
+        table: Rows,
+        band: Band,
+        y: float,
+        *,
+        disjoint: bool,
+    ) -> None:
+        if not len(slices.start):
+            return
+        left, right = self.place.xs(slices.start), self.place.xs(slices.end)
+        shown = np.where(right - left >= _GAP_FROM_PX, right - 1, right)
+        shades = self._shades(slices, table) if self.by_name else np.zeros(len(kinds), np.int64)
+        codes = kinds * 3 + shades
+        for code, at in _runs(codes, whole=disjoint):
+            kind, shade = divmod(code, 3)
+            if band.form != "pale" and not self.colours.is_pale(kind):
+                colour = self.colours.solid(kind, shade)
+                self.drawing.rects(left[at], shown[at], y, band.height, colour)
+                continue
+            edge = self.colours.edge_px(kind)
+            widths = np.minimum(
+                np.where(right[at] - left[at] <= 8, 1.0, edge), shown[at] - left[at]
+            )
+            begun = slices.start[at] < self.place.start
+            inner = left[at] + np.where(begun, 0, widths)
+            tint = self.colours.tint(kind, shade)
+            self.drawing.rects(inner, shown[at], y, band.height, tint)
+            here = at[~begun]
+            self.drawing.rects(
+                left[here],
+                left[here] + widths[~begun],
+                y,
+                band.height,
+                self.colours.solid(kind, shade),
+            )
+
+    def _shades(self, slices: _Slices, table: Rows) -> Ints:
+        codes, inverse = np.unique(table.name[slices.row], return_inverse=True)
+        shades = [self.colours.shade(short_name(table.names[int(code)])) for code in codes]
+        return np.array(shades, np.int64)[inverse]
+
+    def _labels(
+        self,
+        slices: _Slices,
+        kinds: Ints,
+        waits: _Slices | None,
+        table: Rows,
+        band: Band,
+        y: float,
+    ) -> None:
+        place = self.place
+        baseline = round(y + band.height / 2 + 4)
+        least = _LABEL_FROM_PX * place.ns_per_px
+        for at in np.flatnonzero(slices.dur >= least).tolist():
+            low = max(int(slices.start[at]), place.start)
+            high = min(int(slices.end[at]), place.end)
+            low, high = _widest_free(low, high, slices, at + 1)
+            if waits is not None:
+                # Letters over the hatch of a wait would be hard to read.
+                low, high = _widest_free(low, high, waits, 0)
+            x0, x1 = place.x(low), place.x(high)
+            if x1 - x0 < _LABEL_FROM_PX:
+                continue
+            row = int(slices.row[at])
+            kind = int(kinds[at])
+            pale = band.form == "pale" or self.colours.is_pale(kind)
+            name = short_name(table.names[int(table.name[row])])
+            label = fitted(name, x1 - x0 - 8)
+            colour = self.theme.ink if pale else self._text_on(kind, name)
+            self.drawing.text(x0 + (5 if pale else 4), baseline, label, colour)
+
+    def _text_on(self, kind: int, name: str) -> str:
+        return self.colours.text_on(kind, self.colours.shade(name) if self.by_name else 0)
+
+    # --- waits and late arrivals ------------------------------------------------------------------
+
+    def _over(self, index: RankIndex, number_: int, height: float) -> tuple[_Slices, Numbers]:
+        """Return rectangles of a lane of waits, and heights of the columns of what is left."""
+        lane = index.lane(number_)[1]
+        shift = index.rank.shift_ns
+        if isinstance(lane, CounterLane) or not len(lane.spans):
+            none = np.empty(0, np.int64)
+            return _Slices(none, none, np.empty(0, np.int32)), np.empty(0)
+        slices = self._slices(lane, shift)
+        edges = self.edges - shift
+        covered = lane.spans.measure(edges)[0]
+        if len(slices.start):
+            covered = covered - spans_of(slices.start - shift, slices.dur).measure(edges)[0]
+        size = np.minimum(covered / np.diff(edges), 1) * height
+        return slices, np.round(size)
+
+    def _waits(self, index: RankIndex, lane: int, y: float, height: float) -> _Slices:
+        slices, columns = self._over(index, lane, height)
+        if len(columns):
+            self.drawing.path(self._skyline(columns, y + height), self.colours.wait_pattern)
+        left, right = self.place.xs(slices.start), self.place.xs(slices.end)
+        self.drawing.rects(left, right, y, height, self.colours.wait_pattern)
+        self.drawing.frames(left, right, y, height, self.theme.wait_line)
+        return slices
+
+    def _late(self, index: RankIndex, band: Band, y: float, *, named: bool) -> None:
+        theme, height = self.theme, band.height
+        line = theme.late if named else theme.ink3
+        fill = theme.late_fill if named else mixed(theme.ink3, theme.bg, _LAST_TINT)
+        slices, columns = self._over(index, band.late, height)
+        if len(columns):
+            self.drawing.path(self._skyline(columns, y + height), line)
+        left, right = self.place.xs(slices.start), self.place.xs(slices.end)
+        filled = right - left >= _LATE_FILLED_FROM_PX
+        self.drawing.rects(left[filled], right[filled], y, height, fill)
+        self.drawing.frames(left, right, y, height, line)
+
+    # --- counters ---------------------------------------------------------------------------------
+
+    def _counter(self, lane: CounterLane, shift: int, band: Band, y: float) -> None:
+        if not len(lane.times):
+            return
+        smallest, largest = lane.measure(self.edges - shift)
+        low, high = band.range or (0.0, 1.0)
+        floor = min(0.0, low)
+        scale = (band.height - 1) / (high - floor) if high > floor else 0.0
+        known = ~np.isnan(largest)
+        top = np.where(known, np.round((np.nan_to_num(largest) - floor) * scale) + 1, 0)
+        bottom = np.where(known, np.round((np.nan_to_num(smallest) - floor) * scale), 0)
+        base = y + band.height
+        self.drawing.path(self._skyline(top, base), self.colours.counter_line)
+        self.drawing.path(
+            self._skyline(np.minimum(bottom, top - 1).clip(0), base), self.colours.counter_fill
+        )
+
+
+def _runs(codes: Ints, *, whole: bool) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:
+    """Yield codes with their places: each once, or, to keep the order, run by run."""
+    if whole:
+        for code in np.unique(codes).tolist():
+            yield code, np.flatnonzero(codes == code)
+        return
+    first = np.flatnonzero(np.diff(codes, prepend=-1))
+    for low, high in zip(first.tolist(), [*first[1:].tolist(), len(codes)], strict=True):
+        yield int(codes[low]), np.arange(low, high)
+
+
+def _widest_free(low: int, high: int, over: _Slices, first: int) -> tuple[int, int]:
+    """Return the longest part of a stretch over which none of these lies."""
+    start, end = over.start[first:], over.end[first:]
+    near = (start < high) & (end > low)
+    cursor, widest = low, (low, low)
+    for begin, stop in zip(start[near].tolist(), end[near].tolist(), strict=True):
+        if begin - cursor > widest[1] - widest[0]:
+            widest = (cursor, begin)
+        cursor = max(cursor, stop)
+    return (cursor, high) if high - cursor > widest[1] - widest[0] else widest
+
+
+_BASELINE = 4
+_CLOSE, _LINE = 9, 11
+_PAD = 12
+#: From so many collectives on it is said how often a rank comes last.
+_LEAST_COLLECTIVES = 4
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What adds up in the window, by rank: the engine's ``stats`` and ``lateness``."""
+
+    stats: Mapping[int, Mapping[str, int]]
+    lateness: Mapping[int, Mapping[str, int]] | None
+    late: frozenset[int]
+
+    @classmethod
+    def of(cls, stats: Mapping[str, Any], lateness: Mapping[str, Any] | None) -> Figures:
+        """Return the figures of two replies."""
+        return cls(
+            _by_rank(stats),
+            None if lateness is None else _by_rank(lateness),
+            frozenset(() if lateness is None else lateness["late"]),
+        )
+
+    def exposed_wait(self, rank: int) -> int:
+        """Return what a rank waits while it computes nothing; 0 where that is not known."""
+        return 0 if self.lateness is None else self.lateness[rank]["exposed_wait"]
+
+
+def _by_rank(reply: Mapping[str, Any]) -> dict[int, dict[str, int]]:
+    ranks = reply["ranks"]
+    columns = {
+        name: values
+        for name, values in reply.items()
+        if isinstance(values, list) and len(values) == len(ranks) and name != "late"
+    }
+    return {
+        rank: {name: values[at] for name, values in columns.items()}
+        for at, rank in enumerate(ranks)
+    }
+
+
+@dataclass(frozen=True)
+class _Fact:
+    """The words, then what may stand instead of them where there is less room."""
+
+    texts: tuple[str, ...]
+    look: Literal["plain", "warn", "late"] = "plain"
+
+
+class Sides:
+    """Draws the columns of a picture.
+
+    Parameters
+    ----------
+    drawing, place, colours
+        Where, and with what.
+    figures : Figures
+    """
+
+    def __init__(self, drawing: Drawing, place: Place, colours: Colours, figures: Figures) -> None:
+        self.drawing = drawing
+        self.place = place
+        self.colours = colours
+        self.theme = colours.theme
+        self.figures = figures
+
+    # --- names ------------------------------------------------------------------------------------
+
+    def names(self, row: Row, y: float) -> None:
+        """Draw what a row is called, and the one thing worth saying of a rank."""
+        if row.track is not None:
+            self._track_names(row, y)
+            return
+        theme, drawing, place = self.theme, self.drawing, self.place
+        fact = self._fact(row)
+        late = fact.look == "late"
+        if late:
+            drawing.rect(0, y, place.left, row.height, self.colours.late_ground)
+        drawing.horizontal(y, 0, place.left, theme.rule)
+        if late:
+            drawing.rect(0, y + 1, 4, row.height - 1, theme.late)
+        ink = {"plain": theme.ink2, "late": theme.late, "warn": "#744600"}[fact.look]
+        right = place.left - 8
+        if not row.open and row.height >= 34:
+            lanes = [] if place.narrow else [band for band in row.bands if band.label]
+            for baseline, texts, bold, colour in (
+                (14, row.names, True, theme.ink),
+                (28, fact.texts, late, ink),
+            ):
+                room = right - 12 - _beside(lanes, row.height, baseline)
+                label = first_fit(texts, room, bold=bold)
+                if not label and baseline == 14:
+                    label = fitted(row.names[-1], room, bold=True)
+                drawing.text(12, y + baseline, label, colour, bold=bold)
+            for band in lanes:
+                at = y + _name_baseline(band, row.height)
+                drawing.text(right, at, band.label, theme.ink3, anchor="end")
+            return
+        middle = y + round(row.height / 2) + _BASELINE
+        room = right - 12
+        label = first_fit(row.names, room, bold=row.open)
+        label = label or fitted(row.names[-1], room, bold=row.open)
+        drawing.text(12, middle, label, theme.ink, bold=row.open)
+        room -= text_width(label, bold=row.open) + 8
+        said = first_fit(fact.texts, room, bold=late)
+        drawing.text(right, middle, said, ink, anchor="end", bold=late)
+
+    def _track_names(self, row: Row, y: float) -> None:
+        theme, drawing = self.theme, self.drawing
+        right = self.place.left - 8
+        room = right - 10
+        spill = next((band for band in row.bands[1:] if band.label), None)
+        low = y + (row.height - 4 if spill is None else spill.top)
+        middle = (y + low) / 2 + _BASELINE
+        name = row.names[0]
+        if self.place.narrow:
+            name = re.sub(r"^(CPU|GPU) {2}", "", name)
+        limits = row.track.get("range") if row.track is not None else None
+        if limits is not None and low - y >= 28:
+            unit = row.track.get("unit", "") if row.track is not None else ""
+            lowest, highest = (value(number, unit) for number in limits)
+            drawing.text(right, middle - 7, fitted(name, room), theme.ink2, anchor="end")
+            said = first_fit([f"{lowest} – {highest}", highest], room)
+            drawing.text(right, middle + 7, said, theme.ink3, anchor="end")
+        elif low - y >= 11:
+            drawing.text(right, middle, fitted(name, room), theme.ink2, anchor="end")
+        for band in row.bands[1:]:
+            if band.label and band.height >= 11:
+                at = y + band.top + band.height / 2 + _BASELINE
+                drawing.text(right, at, band.label, theme.ink3, anchor="end")
+
+    def _fact(self, row: Row) -> _Fact:
+        own = self._own_fact(row.rank)
+        reason = row.why.partition(";")[0]
+        if not reason or own.look == "warn":
+            return own
+        return _Fact((reason, *own.texts), own.look)
+
+    def _own_fact(self, rank: Mapping[str, Any]) -> _Fact:
+        number = rank["rank"]
+        if rank["truncated"] is not None:
+            at = f"{rank['range'][1] / 1e6:.3f}\u2009ms"
+            return _Fact((f"ends at {at}", at), "warn")
+        if all(row["role"] == "cpu" for row in rank["summary"]):
+            return _Fact((rank["host"] or "CPU only",))
+        if self.figures.lateness is not None:
+            lateness = self.figures.lateness[number]
+            if number in self.figures.late:
+                last, whole = count(lateness["last"]), count(lateness["collectives"])
+                texts = (f"last in {last} of {whole}", f"last {last}/{whole}", "last")
+                return _Fact(texts, "late")
+            came, of = lateness["last"], lateness["collectives"]
+            if of >= _LEAST_COLLECTIVES and 2 * came > of:
+                return _fact("last", share(came / of))
+            if lateness["wait"] > 0:
+                time = duration(lateness["wait"])
+                # The margin has what of it is exposed.
+                return _Fact((f"waits {time} in all", f"waits {time}", time))
+        stats = self.figures.stats.get(number)
+        if stats is None:
+            return _Fact(())
+        if stats["data"] <= 0:
+            return _Fact(("no data here",))
+        if not self.place.margin:
+            return _fact("idle", share(stats["idle"] / max(stats["span"], 1)))
+        if stats["exposed"] > 0:
+            return _fact("exposed", duration(stats["exposed"]))
+        return _fact("busy", duration(stats["span"] - stats["idle"]))
+
+    # --- totals -----------------------------------------------------------------------------------
+
+    def title(self, rows: Sequence[Row], y: float, lines: int) -> None:
+        """Say what the column on the right is of."""
+        device = any(part["role"] != "cpu" for row in rows for part in row.rank["summary"])
+        if not self.place.margin or not lines or not device:
+            return
+        x = self.place.right + _PAD
+        room = self.place.margin - _PAD - 4
+        mpi = all(_is_mpi(row.rank) for row in rows)
+        said = f"{'MPI' if mpi else 'GPU'} time in view"
+        self.drawing.text(x, y + 11, fitted(said, room), self.theme.ink3)
+        if lines > 1:
+            word = "comm" if self.figures.lateness is None else "wait"
+            keys = [f"exposed {word} · idle", f"exp. {word} · idle"]
+            if mpi:
+                keys = [f"{word} · other"]
+            self.drawing.text(x, y + 27, first_fit(keys, room), self.theme.ink3)
+
+    def totals(self, row: Row, y: float) -> None:
+        """Draw where a rank's device time goes in this window."""
+        place, theme, drawing = self.place, self.theme, self.drawing
+        if not place.margin or row.track is not None:
+            return
+        number = row.rank["rank"]
+        late = number in self.figures.late
+        if late:
+            drawing.rect(place.right, y, place.margin, row.height, self.colours.late_ground)
+        drawing.horizontal(y, place.right, place.width, theme.rule)
+        stats = self.figures.stats.get(number)
+        if stats is None or all(part["role"] == "cpu" for part in row.rank["summary"]):
+            return
+        whole = stats["span"]
+        left, width = place.right + _PAD, place.margin - 2 * _PAD
+        compact, tall = row.height < 24, row.height >= 36
+        height: float = 11 if tall else 8
+        top = y + (round((row.height - height) / 2) if compact else 3 if tall else 4)
+        wait = self.figures.exposed_wait(number)
+        at: float = left
+        for ns, colour in (
+            (stats["compute"], theme.kind["compute"]),
+            (stats["exposed"] - wait, theme.kind["communication"]),
+            (wait, self.colours.wait_pattern),
+            (stats["memory"], theme.kind["memory"]),
+        ):
+            to = at + (ns / whole * width if whole > 0 else 0)
+            drawing.rect(at, top, to - at, height, colour)
+            if colour == self.colours.wait_pattern:
+                drawing.frame(at, top, to - at, height, theme.wait_line)
+            at = to
+        drawing.frame(left, top, width, height, theme.idle_line)
+        if compact:
+            return
+        baseline = top + height + (14 if tall else 12)
+        if whole <= 0:
+            said = "no GPU work" if stats["data"] > 0 else "no data"
+            drawing.text(left, baseline, said, theme.ink3)
+        elif row.rank["truncated"] is not None:
+            drawing.text(left, baseline, "file cut off", "#744600")
+        elif late:
+            drawing.text(left, baseline, "causes the wait", theme.late, bold=True)
+        else:
+            known = self.figures.lateness is not None
+            part = (wait if known else stats["exposed"]) / whole
+            word = "wait" if known else "comm"
+            said = f"{word} {share(part)}" if part > 0 else ""
+            rest = "other" if _is_mpi(row.rank) else "idle"
+            numbers = said, rest, share(stats["idle"] / whole)
+            self._pair(left, baseline, width, *numbers)
+
+    def _pair(self, x: float, y: float, width: float, exposed: str, rest: str, idle: str) -> None:
+        """Write the exposed share left, the rest right; without room only the numbers."""
+        bare = exposed.partition(" ")[2]
+        for left, right in ((exposed, f"{rest} {idle}"), (bare, f"{rest} {idle}"), (bare, idle)):
+            if text_width(left) + text_width(right) + 8 <= width:
+                self.drawing.text(x, y, left, self.theme.ink2)
+                self.drawing.text(x + width, y, right, self.theme.ink3, anchor="end")
+                return
+
+
+def _is_mpi(rank: Mapping[str, Any]) -> bool:
+    """Return whether the rank's calls of MPI stand where others have device work."""
+    rows = [row for row in rank["summary"] if row["role"] != "cpu"]
+    return bool(rows) and all(row["label"] == "MPI" for row in rows)
+
+
+def _fact(word: str, number: str) -> _Fact:
+    return _Fact((f"{word} {number}", number))
+
+
+def _name_baseline(band: Band, row_height: float) -> float:
+    beside = band.top + (3 if band.height < 8 else band.height / 2) + _BASELINE
+    return min(beside, row_height - 3)
+
+
+def _beside(lanes: Sequence[Band], row_height: float, baseline: float) -> float:
+    """Return the room that names of lanes on the same line take."""
+    widths = [
+        text_width(band.label) + 8
+        for band in lanes
+        if abs(_name_baseline(band, row_height) - baseline) < _CLOSE
+    ]
+    return max(widths, default=0)
+
 
 _LEAST_WIDTH = 320
 _LANE_BYTES = 256 << 20

@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from hta_widgets.text import number_runs
-from hta_widgets.text import run_text
+from hta_widgets.text import number_runs, run_text
 
 __all__ = ["Band", "Form", "Row", "lay_rows"]
 

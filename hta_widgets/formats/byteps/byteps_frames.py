@@ -12,11 +12,10 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
+from hta_widgets.formats.byteps.rows import node_label
+from hta_widgets.panels.columns import taken
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.formats.byteps.byteps_requests import node_label
-
-from hta_widgets.panels.columns import taken
 
 __all__ = [
     "BYTEPS_MAKERS",

@@ -6,20 +6,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.formats.byteps.byteps_gradients import byteps_gradients
-from hta_widgets.formats.byteps.byteps_pull_blame import byteps_pull_blame
-from hta_widgets.formats.byteps.requests import byteps_servers
-from hta_widgets.formats.byteps.byteps_worker_lag import byteps_worker_lag
-from hta_widgets.analysis.results import result
-from hta_widgets.formats.byteps.byteps import STAGES
-from hta_widgets.formats.byteps.byteps import worker_rows
-from hta_widgets.trace.derived import derived_once
-
-from hta_widgets.diff.beside import beside
-from hta_widgets.diff.beside import of_sides
-from hta_widgets.diff.sides import Comparison
-from hta_widgets.diff.sides import RunSide
-from hta_widgets.diff.significance import welch
+from hta_widgets.analysis.scope import result
+from hta_widgets.diff.beside import beside, of_sides
+from hta_widgets.diff.compare import Comparison, RunSide
+from hta_widgets.diff.statistics import welch
+from hta_widgets.formats.byteps.rows import STAGES, worker_rows
+from hta_widgets.formats.byteps.servers import byteps_servers, byteps_worker_lag
+from hta_widgets.formats.byteps.workers import byteps_gradients, byteps_pull_blame
+from hta_widgets.trace.memo import derived_once
 
 __all__ = ["byteps_lag", "byteps_server_times", "byteps_stages", "byteps_tensors", "byteps_workers"]
 

@@ -6,26 +6,23 @@ import re
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from hta_widgets.trace.build import build_trace
-from hta_widgets.trace.problems import Problems
-from hta_widgets.trace.table import RankColumns
-from hta_widgets.trace.table import RecordSource
-from hta_widgets.trace.trace import Trace
-
-from hta_widgets.formats.byteps.byteps_places import place_servers
-from hta_widgets.formats.byteps.byteps_places import place_workers
-from hta_widgets.formats.byteps.byteps_server import build_server
-from hta_widgets.formats.byteps.byteps_server import is_server
-from hta_widgets.formats.byteps.byteps_worker import build_worker
-from hta_widgets.formats.byteps.byteps_worker import is_worker
-from hta_widgets.formats.kineto.kineto import FileContents
-from hta_widgets.formats.kineto.kineto import read_file
-from hta_widgets.formats.kineto.merged import split_merged
+from hta_widgets.formats.byteps.reader import (
+    build_server,
+    build_worker,
+    is_server,
+    is_worker,
+    place_servers,
+    place_workers,
+)
+from hta_widgets.formats.kineto.reader import FileContents, read_file
+from hta_widgets.formats.kineto.records import split_merged
 from hta_widgets.readers.ranks import stated_rank
-from hta_widgets.readers.registry import Format
-from hta_widgets.readers.registry import Outcome
-from hta_widgets.readers.registry import Start
-from hta_widgets.readers.stages import stage
+from hta_widgets.readers.registry import Format, Outcome, Start
+from hta_widgets.readers.streams import stage
+from hta_widgets.trace.build import build_trace
+from hta_widgets.trace.columns import RankColumns, RecordSource
+from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.trace import Trace
 
 __all__ = ["BYTEPS", "BYTEPS_SERVER", "KINETO"]
 

@@ -7,14 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.trace.table import RecordSource
+from hta_widgets.formats.kineto.record_source import FileRecords, FileState, SliceIndex
+from hta_widgets.formats.kineto.records import MergedRecords
+from hta_widgets.formats.mpi.timelines import TimeLineRecords
 from hta_widgets.store.rank_file import Kept
-
-from hta_widgets.formats.kineto.merged import MergedRecords
-from hta_widgets.formats.mpi.mpi_records import TimeLineRecords
-from hta_widgets.formats.kineto.record_source import FileRecords
-from hta_widgets.formats.kineto.record_source import FileState
-from hta_widgets.formats.kineto.record_source import SliceIndex
+from hta_widgets.trace.columns import RecordSource
 
 __all__ = ["forget_nothing", "restore"]
 

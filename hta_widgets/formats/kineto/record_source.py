@@ -11,14 +11,10 @@ import msgspec
 import numpy as np
 
 from hta_widgets.errors import TraceError
-from hta_widgets.trace.numbered_records import NumberedRecords
-from hta_widgets.trace.table import Ints
-
 from hta_widgets.formats.kineto.records import decode_bodies
-from hta_widgets.readers.streams import Checkpoints
-from hta_widgets.readers.streams import Stream
-from hta_widgets.readers.streams import open_stream
 from hta_widgets.formats.kineto.tolerant import tidied
+from hta_widgets.readers.streams import Checkpoints, Stream, open_stream
+from hta_widgets.trace.columns import Ints, NumberedRecords
 
 __all__ = ["FileRecords", "FileState", "SliceIndex"]
 

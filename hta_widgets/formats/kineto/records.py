@@ -1,27 +1,295 @@
-"""What is decoded of a record, and how one that the strict decoder refuses is understood."""
+"""A record's own bytes, also of merged files."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 from msgspec import Raw, Struct
 
-__all__ = [
-    "Args",
-    "Record",
-    "decode_bodies",
-    "decode_records",
-    "end_of_value",
-    "loads_loosely",
-    "plain_json",
-    "record_of",
-    "with_backslashes_escaped",
-]
+from hta_widgets.errors import TraceError
+from hta_widgets.formats.kineto.times import resolution
+from hta_widgets.trace.columns import (
+    CopyTable,
+    Fields,
+    Ints,
+    Pool,
+    RankColumns,
+    RecordSource,
+    decode_fields,
+    encode_fields,
+    shifted,
+)
+from hta_widgets.trace.names import (
+    ID_ARGS,
+    ID_FIELDS,
+    ID_STRIDE,
+    MARK,
+    PID_STRIDE,
+    original_id,
+)
+from hta_widgets.trace.problems import Problems
+
+Rows = npt.NDArray[np.intp]
+
+_VERSION = 1
+_M = ord("M")
+
+
+class Part(NamedTuple):
+    """One rank of a merged file."""
+
+    rank: int
+    columns: RankColumns
+    metadata: dict[str, Any]
+    source: MergedRecords
+
+
+def split_merged(
+    columns: RankColumns,
+    metadata: Mapping[str, Any],
+    source: RecordSource,
+    path: str,
+    problems: Problems,
+) -> list[Part] | None:
+    """Split a file's columns by rank; None if it is not a merged file.
+
+    Parameters
+    ----------
+    columns, metadata, source
+        What was read from the file.
+    path : str
+    problems : Problems
+        Takes records that belong to none of the ranks.
+
+    Raises
+    ------
+    TraceError
+        Where the file was written by a later version.
+    """
+    head = metadata.get(MARK)
+    if not isinstance(head, dict) or "merged" not in head:
+        return None
+    if head["merged"] != _VERSION:
+        raise TraceError(
+            f"holds merged ranks in version {head['merged']} of the format",
+            path=path,
+            remedy=f"This version of hta_widgets reads version {_VERSION}; install a newer one.",
+        )
+    told, generated = _introductions(columns)
+    rank_of_pid = np.array(
+        [
+            told.get(code, (_rank_of(columns.pids[code]), None))[0]
+            for code in range(len(columns.pids))
+        ],
+        np.int64,
+    )
+    rank_of_row = rank_of_pid[columns.pid] if len(rank_of_pid) else np.empty(0, np.int64)
+    ours = np.ones(len(rank_of_row), np.bool_)
+    ours[generated] = False
+    parts = []
+    for entry in head.get("ranks", []):
+        rank = int(entry["rank"])
+        rows = np.flatnonzero(ours & (rank_of_row == rank))
+        pids = {columns.pids[code]: pid for code, (owner, pid) in told.items() if owner == rank}
+        records = MergedRecords(
+            source, columns.record[rows], rank, int(entry.get("shift_ns", 0)), pids,
+            {key: json.dumps(value).encode() for key, value in entry["metadata"].items()},
+        )  # fmt: skip
+        parts.append(Part(rank, _own(columns, rows, rank, pids), entry["metadata"], records))
+        ours[rows] = False
+    problems.add("skipped", int(ours.sum()), "records of no rank of the merged file", file=path)
+    return parts
+
+
+def _introductions(columns: RankColumns) -> tuple[dict[int, tuple[int, bytes]], list[int]]:
+    """Find whose process is whose: pid code → rank and own pid; and rows that only say so."""
+    told: dict[int, tuple[int, bytes]] = {}
+    generated: list[int] = []
+    for row in np.flatnonzero(columns.phase == _M).tolist():
+        args = columns.small_args.get(int(columns.record[row]), {})
+        if columns.names[columns.name[row]] == MARK and "rank" in args:
+            pid = json.dumps(args["pid"]).encode() if "pid" in args else b""
+            told[int(columns.pid[row])] = (int(args["rank"]), pid)
+            generated.append(row)
+        elif MARK in args and args[MARK] is None:
+            generated.append(row)
+    return told, generated
+
+
+def _rank_of(pid: str) -> int:
+    """Return the rank that a process's number tells, where no record does."""
+    return (int(pid) - 1) // PID_STRIDE if pid.isdecimal() and int(pid) else -1
+
+
+def _own(columns: RankColumns, rows: Rows, rank: int, pids: Mapping[str, bytes]) -> RankColumns:
+    """Return a rank's rows as its own file would have given them."""
+    codes, pid = np.unique(columns.pid[rows], return_inverse=True)
+    names = [_pid_text(columns.pids[code], pids) for code in codes]
+    low = rank * ID_STRIDE
+    correlation = columns.correlation[rows].astype(np.int64)
+    scoped = (correlation >= low) & (correlation < low + ID_STRIDE)
+    numbers = columns.record[rows].tolist()
+    small_args = {
+        position: _own_args(columns.small_args[number], rank)
+        for position, number in enumerate(numbers)
+        if number in columns.small_args
+    }
+    at_next = np.searchsorted(rows, columns.ends_at_next)
+    at_next = at_next[np.isin(columns.ends_at_next, rows)]
+    place = {int(row): position for position, row in enumerate(rows)} if columns.scope else {}
+    taken = ("phase", "start_ns", "dur_ns", "timed", "name", "category", "tid", "stream")
+    own = {name: getattr(columns, name)[rows] for name in taken}
+    flow = columns.flow[rows]
+    flow_codes, flow[flow >= 0] = np.unique(flow[flow >= 0], return_inverse=True)
+    timed = own["timed"]
+    stated = timed & (own["dur_ns"] >= 0)
+    place_of = np.searchsorted(columns.record[rows], columns.copies.record)
+    copied = np.flatnonzero(np.isin(columns.copies.record, columns.record[rows]))
+    return replace(
+        columns,
+        **own,
+        flow=flow,
+        flow_ids=_OwnIds(columns.flow_ids, flow_codes, rank),
+        resolution_ns=resolution(own["start_ns"][timed], own["dur_ns"][stated]),
+        pid=pid.astype(np.int32),
+        pids=Pool(names),
+        correlation=np.where(scoped, correlation - low, correlation),
+        small_args=small_args,
+        record=np.arange(len(rows), dtype=np.int64),
+        ends_at_next=at_next.astype(np.int64),
+        scope={place[row]: scope for row, scope in columns.scope.items() if row in place},
+        copies=CopyTable(
+            place_of[copied].astype(np.int64),
+            columns.copies.gb_per_s[copied],
+            columns.copies.size_bytes[copied],
+        ),
+    )
+
+
+def _pid_text(pid: str, pids: Mapping[str, bytes]) -> str:
+    own = pids.get(pid, pid.encode())
+    return "" if not own else str(json.loads(own)) if own[:1] == b'"' else own.decode()
+
+
+def _own_args(args: dict[str, Any], rank: int) -> dict[str, Any]:
+    if MARK in args:
+        return dict(args[MARK])
+    return {
+        key: json.loads(original_id(json.dumps(value).encode(), rank)) if key in ID_ARGS else value
+        for key, value in args.items()
+    }
+
+
+class _OwnIds(Pool):
+    """Ids as they were before they were scoped; made when they are asked for."""
+
+    __slots__ = ("_codes_there", "_pool", "_rank")
+
+    def __init__(self, pool: Pool, codes: npt.NDArray[np.int32], rank: int) -> None:
+        self._pool, self._codes_there, self._rank = pool, codes, rank
+
+    def __len__(self) -> int:
+        return len(self._codes_there)
+
+    def __getitem__(self, code: int) -> str:
+        return original_id(self._pool[self._codes_there[code]].encode(), self._rank).decode()
+
+    @property
+    def values(self) -> list[str]:  # type: ignore[override]
+        return [self[code] for code in range(len(self))]
+
+    def add(self, value: str) -> int:
+        raise TypeError(f"ids are read-only; cannot add {value!r}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_OwnIds, (self._pool, self._codes_there, self._rank))
+
+
+class MergedRecords:
+    """Gives back the records of one rank as they were before they were merged.
+
+    Parameters
+    ----------
+    source : RecordSource
+        Of the merged file.
+    numbers : array of int
+        The rank's records in it.
+    rank : int
+    shift_ns : int
+        What was added to the rank's times.
+    pids : mapping of str to bytes
+        Process in the merged file → JSON text of the own one, empty if the records had none.
+    metadata_text : dict
+        The rank's own top-level keys, as JSON.
+    """
+
+    def __init__(
+        self,
+        source: RecordSource,
+        numbers: Ints,
+        rank: int,
+        shift_ns: int,
+        pids: Mapping[str, bytes],
+        metadata_text: dict[str, bytes],
+    ) -> None:
+        self.path = source.path
+        self.metadata_text = metadata_text
+        self._source, self._numbers = source, numbers
+        self._rank, self._shift_ns, self._pids = rank, shift_ns, dict(pids)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def record(self, index: int) -> bytes:
+        """Return the JSON object of one record."""
+        return self._own(self._source.record(int(self._numbers[index])))
+
+    def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:
+        """Yield ``(index, JSON object)`` of the records asked for, in file order."""
+        wanted = np.unique(np.asarray(indices, dtype=np.int64))
+        for place, (_, text) in zip(
+            wanted.tolist(), self._source.records(self._numbers[wanted]), strict=True
+        ):
+            yield place, self._own(text)
+
+    def _own(self, text: bytes) -> bytes:
+        fields = decode_fields(text)
+        if fields is None:
+            return text
+        own = self._pids.get(fields.get("pid", b"").strip(b'"').decode(), b"")
+        if own:
+            fields["pid"] = own
+        else:
+            fields.pop("pid", None)
+        for name in ID_FIELDS:
+            if name in fields:
+                fields[name] = original_id(fields[name], self._rank)
+        for name, ids in (("id2", ("local", "global")), ("args", (*ID_ARGS, MARK))):
+            self._restore(fields, name, ids)
+        if self._shift_ns and "ts" in fields:
+            fields["ts"] = shifted(fields["ts"], -self._shift_ns)
+        return encode_fields(fields)
+
+    def _restore(self, fields: Fields, name: str, ids: tuple[str, ...]) -> None:
+        members = decode_fields(fields[name]) if name in fields else None
+        found = [key for key in ids if key in members] if members else []
+        if members is None or not found:
+            return
+        if MARK in found:
+            fields[name] = members[MARK]
+            return
+        for key in found:
+            members[key] = original_id(members[key], self._rank)
+        fields[name] = encode_fields(members)
+
 
 _INT64 = 1 << 63
 _BANDWIDTH = "memory bandwidth (GB/s)"

@@ -14,12 +14,14 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec import Raw
 
+from hta_widgets.formats.kineto.records import (
+    Record,
+    loads_loosely,
+    plain_json,
+    record_of,
+    with_backslashes_escaped,
+)
 from hta_widgets.readers.notes import Notes
-from hta_widgets.formats.kineto.records import Record
-from hta_widgets.formats.kineto.records import loads_loosely
-from hta_widgets.formats.kineto.records import plain_json
-from hta_widgets.formats.kineto.records import record_of
-from hta_widgets.formats.kineto.records import with_backslashes_escaped
 
 __all__ = [
     "Reading",

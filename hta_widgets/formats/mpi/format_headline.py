@@ -8,18 +8,12 @@ import numpy as np
 
 from hta_widgets import analysis
 from hta_widgets.analysis.stragglers import mpi_stragglers
-from hta_widgets.text import count
-from hta_widgets.text import duration
-from hta_widgets.text import share
-from hta_widgets.text import size_range
+from hta_widgets.formats.byteps.byteps_frames import by_tensor
+from hta_widgets.formats.mpi.mpi_frames import keys_of_ranks
+from hta_widgets.panels.finding import Finding, Headline, Piece
+from hta_widgets.text import count, duration, share, size_range
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
-
-from hta_widgets.formats.byteps.byteps_frames import by_tensor
-from hta_widgets.panels.finding import Finding
-from hta_widgets.panels.finding import Headline
-from hta_widgets.panels.finding import Piece
-from hta_widgets.formats.mpi.mpi_frames import keys_of_ranks
 
 __all__ = ["format_headline"]
 

@@ -8,19 +8,17 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.collectives import collectives
-from hta_widgets.formats.mpi.mpi_compare import mpi_compare
-from hta_widgets.formats.mpi.mpi_imbalance import mpi_imbalance
-from hta_widgets.formats.mpi.mpi_message_sizes import mpi_negotiation
-from hta_widgets.formats.mpi.mpi_ranks import mpi_ranks
-from hta_widgets.formats.mpi.mpi_tables import MpiRank
-from hta_widgets.formats.mpi.mpi_tables import mpi_scope
-from hta_widgets.analysis.results import result
-
-from hta_widgets.diff.beside import beside
-from hta_widgets.diff.beside import of_sides
-from hta_widgets.diff.means import mean_parts
-from hta_widgets.diff.sides import Comparison
-from hta_widgets.diff.sides import RunSide
+from hta_widgets.analysis.scope import result
+from hta_widgets.diff.beside import beside, of_sides
+from hta_widgets.diff.compare import Comparison, RunSide
+from hta_widgets.diff.statistics import mean_parts
+from hta_widgets.formats.mpi.ranks import mpi_imbalance, mpi_ranks
+from hta_widgets.formats.mpi.routines import (
+    MpiRank,
+    mpi_compare,
+    mpi_negotiation,
+    mpi_scope,
+)
 
 __all__ = [
     "mpi_imbalances",

@@ -13,12 +13,11 @@ import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.analysis.stragglers import mpi_stragglers
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.trace.clauses import read_clauses
-
 from hta_widgets.formats.byteps.byteps_frames import of_format
 from hta_widgets.panels.columns import taken
+from hta_widgets.trace.query import read_clauses
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
 
 __all__ = ["MPI_MAKERS", "by_routine", "by_size", "keys_of_ranks", "with_stragglers"]
 

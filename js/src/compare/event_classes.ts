@@ -5,7 +5,7 @@ import type { Classes, ClassLook } from "../draw/class_paints";
 import type { ClassParts } from "../draw/class_parts";
 import type { Frame } from "./frames";
 
-/** By code, the same as in `hta_widgets/export/diff_page/event_classes.py`. */
+/** By code, the same as in `hta_widgets/live/event_classes.py`. */
 export const CLASSES = [
   "same",
   "slower_1",

@@ -16,7 +16,7 @@ export const TOGETHER_MS = 50;
 
 /**
  * Whatever changes or undoes, in this page or in Python, the histories of the sides tell; this
- * one keeps their order. `hta_widgets/widgets/pair_history.py` does the same.
+ * one keeps their order. `hta_widgets/widgets/trace_diff.py` does the same.
  */
 export class PairHistory {
   private past: Entry[] = [];

@@ -2,7 +2,7 @@
  * The names and kinds that a query asks for, apart from whatever else it says.
  *
  * Charts choose names and kinds by conjuncts of exactly the form `name in ['a', 'b']`, quoted as
- * Python's `repr` does. `hta_widgets/panels/clauses.py` does the same; both are tested with
+ * Python's `repr` does. `hta_widgets/trace/query.py` does the same; both are tested with
  * `tests/vectors/clauses.json`.
  */
 

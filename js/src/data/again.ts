@@ -2,7 +2,7 @@
 
 import type { Reply, Source } from "../contract";
 
-/** What `hta_widgets/widgets/rpc.py` says of a question that was stopped. */
+/** What `hta_widgets/live/operations.py` says of a question that was stopped. */
 export const INTERRUPTED = "Interrupted.";
 /** How long to wait before each further try; what is stopped after the last one has failed. */
 export const PAUSES_MS: readonly number[] = [300, 600, 1200, 2400, 4800];

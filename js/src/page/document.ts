@@ -1,4 +1,4 @@
-/** What lies in a saved page, as `hta_widgets/export/embed.py` writes it. */
+/** What lies in a saved page, as `hta_widgets/export/page.py` writes it. */
 
 import type { Scene, SharedState } from "../contract";
 import type { ColumnSpec } from "./columns";

@@ -5,9 +5,7 @@ import pytest
 from support.small import call, copy, event, kernel, load, nccl
 
 from hta_widgets import taxonomy
-from hta_widgets.analysis import comm_comp_overlap
-from hta_widgets.analysis import kernel_type_breakdown
-from hta_widgets.analysis import temporal_breakdown
+from hta_widgets.analysis import comm_comp_overlap, kernel_type_breakdown, temporal_breakdown
 
 
 @pytest.fixture

@@ -6,9 +6,8 @@ from support.collective_job import US, collective
 from support.small import load
 
 import hta_widgets as hw
-from hta_widgets.analysis import clock_offsets
-from hta_widgets.analysis import collectives
-from hta_widgets.analysis.clock_offsets import clock_fit
+from hta_widgets.analysis import clock_offsets, collectives
+from hta_widgets.analysis.clocks import clock_fit
 
 
 def job(tmp_path, groups, skew_us, *, count=9, noise_us=0, seed=0, start_us=1000):

@@ -7,8 +7,7 @@ from support.collective_job import US, collective
 from support.small import ORIGIN, call, event, kernel, load, nccl
 
 import hta_widgets as hw
-from hta_widgets.analysis import collectives
-from hta_widgets.analysis import parallel_groups
+from hta_widgets.analysis import collectives, parallel_groups
 
 PLAIN = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)"
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from support.small import call, kernel, load, nccl
 
-from hta_widgets.analysis import communication_by_group
-from hta_widgets.analysis import communication_by_stream
+from hta_widgets.analysis import communication_by_group, communication_by_stream
 
 
 def collective(name, elements, dtype, group, out=None, ranks="[0, 1]", what="fsdp"):

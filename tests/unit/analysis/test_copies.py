@@ -7,10 +7,8 @@ import pytest
 from support.small import call, copy, kernel, load
 
 import hta_widgets as hw
-from hta_widgets.analysis import memory_bandwidth
-from hta_widgets.analysis import memory_bandwidth_summary
-from hta_widgets.analysis.copies import bandwidth_steps
-from hta_widgets.analysis.copies import copy_kind
+from hta_widgets.analysis import memory_bandwidth, memory_bandwidth_summary
+from hta_widgets.analysis.copies import bandwidth_steps, copy_kind
 from hta_widgets.analysis.scope import parts
 
 RATE = "memory bandwidth (GB/s)"

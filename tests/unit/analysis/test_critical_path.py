@@ -5,9 +5,7 @@ import pandas as pd
 import pytest
 
 import hta_widgets as hw
-from hta_widgets.analysis import critical_path
-from hta_widgets.analysis import critical_path_summary
-from hta_widgets.analysis import path_selection
+from hta_widgets.analysis import critical_path, critical_path_summary, path_selection
 from tests.support.small import NCCL, call, copy, event, kernel, load
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import hta_widgets as hw
-from hta_widgets.analysis.cupti import cupti_counters
+from hta_widgets.analysis.kernels import cupti_counters
 
 
 def event(name, ts, dur, category="cpu_op", tid=1, **args):

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 from support.small import call, copy, event, kernel, load, nccl
 
-from hta_widgets.analysis import device_idle_breakdown
-from hta_widgets.analysis import device_idle_gaps
-from hta_widgets.analysis import idle_interval_stats
-from hta_widgets.analysis import idle_time_breakdown
-from hta_widgets.analysis import temporal_breakdown
+from hta_widgets.analysis import (
+    device_idle_breakdown,
+    device_idle_gaps,
+    idle_interval_stats,
+    idle_time_breakdown,
+    temporal_breakdown,
+)
 
 
 def cells(frame, value):

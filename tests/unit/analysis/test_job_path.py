@@ -5,9 +5,7 @@ import pytest
 from support.small import call, event, kernel, load, nccl
 
 import hta_widgets as hw
-from hta_widgets.analysis import collectives
-from hta_widgets.analysis import job_critical_path
-from hta_widgets.analysis import job_path_summary
+from hta_widgets.analysis import collectives, job_critical_path, job_path_summary
 from hta_widgets.analysis.critical.path import path_selection
 from hta_widgets.demo.job import write_demo
 from hta_widgets.errors import TraceError

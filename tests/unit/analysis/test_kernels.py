@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from support.small import NCCL, call, copy, kernel, load, nccl
 
-from hta_widgets.analysis import kernel_breakdown
-from hta_widgets.analysis import kernel_duration_by_rank
+from hta_widgets.analysis import kernel_breakdown, kernel_duration_by_rank
 
 
 @pytest.fixture

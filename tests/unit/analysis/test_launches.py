@@ -4,8 +4,7 @@ import pytest
 from support.small import NCCL, call, copy, event, kernel, load, nccl
 
 from hta_widgets import analysis
-from hta_widgets.analysis import launch_outliers
-from hta_widgets.analysis import launch_stats
+from hta_widgets.analysis import launch_outliers, launch_stats
 
 COLUMNS = [
     "rank", "correlation", "kernel", "kind", "launch", "stream", "cpu_dur_ns", "gpu_dur_ns",

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 import hta_widgets as hw
-from hta_widgets.analysis.memory_events import memory_events
-from hta_widgets.analysis.memory_timeline import MEMORY_CATEGORIES
-from hta_widgets.analysis.memory_timeline import memory_timeline
+from hta_widgets.analysis.memory import MEMORY_CATEGORIES, memory_events, memory_timeline
 
 PREEXISTING, CREATE, INCREMENT, DESTROY = 1, 2, 3, 4
 PARAMETER, INPUT, TEMPORARY, ACTIVATION, UNKNOWN = 0, 2, 3, 4, 7
@@ -308,7 +306,7 @@ def test_what_pytorch_traces_hold_adds_up(recorded):
 
 def test_devices_have_pytorch_s_numbers():
     autograd = pytest.importorskip("torch._C._autograd")
-    from hta_widgets.analysis.memory_events import _DEVICES  # noqa: PLC0415
+    from hta_widgets.analysis.memory import _DEVICES  # noqa: PLC0415
 
     numbers = {member.lower(): int(value) for member, value in _members(autograd.DeviceType)}
     assert len(_DEVICES) == 21

@@ -8,22 +8,19 @@ from support.small import kernel, load as load_events
 
 import hta_widgets as hw
 from hta_widgets import analysis
-from hta_widgets.analysis import collectives
-from hta_widgets.analysis import mpi_compare
-from hta_widgets.analysis import mpi_hosts
-from hta_widgets.analysis import mpi_imbalance
-from hta_widgets.analysis import mpi_message_sizes
-from hta_widgets.analysis import mpi_negotiation
-from hta_widgets.analysis import mpi_ranks
-from hta_widgets.analysis import mpi_routines
-from hta_widgets.analysis import stragglers
-from hta_widgets.demo.mpi import write_mpi_job
-from hta_widgets.demo.mpi_text import profile_text
-from hta_widgets.formats.mpi.mpi_tables_model import MpiProfile
-from hta_widgets.formats.mpi.mpi_tables_model import RankRow
-from hta_widgets.formats.mpi.mpi_tables_model import RoutineRow
-from hta_widgets.formats.mpi.mpi_tables_model import SizeRow
-from hta_widgets.formats.mpi.mpi_tables_model import Summary
+from hta_widgets.analysis import (
+    collectives,
+    mpi_compare,
+    mpi_hosts,
+    mpi_imbalance,
+    mpi_message_sizes,
+    mpi_negotiation,
+    mpi_ranks,
+    mpi_routines,
+    stragglers,
+)
+from hta_widgets.demo.mpi import profile_text, write_mpi_job
+from hta_widgets.formats.mpi.model import MpiProfile, RankRow, RoutineRow, SizeRow, Summary
 
 BARRIER, ALLREDUCE, BCAST, GATHER = 35, 39, 33, 45
 NAMES = [name for name in analysis.__all__ if name.startswith("mpi_")]

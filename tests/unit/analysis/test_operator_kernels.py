@@ -3,8 +3,7 @@
 import pytest
 from support.small import call, copy, event, kernel, load
 
-from hta_widgets.analysis import operator_kernels
-from hta_widgets.analysis import operator_launch_delays
+from hta_widgets.analysis import operator_kernels, operator_launch_delays
 
 
 def op(name, start, end, *, tid=1, cat="cpu_op", **args):

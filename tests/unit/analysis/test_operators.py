@@ -3,10 +3,8 @@
 import pytest
 from support.small import call, copy, event, kernel, load
 
-from hta_widgets.analysis import kernels_by_annotation
-from hta_widgets.analysis import operator_kernels
-from hta_widgets.analysis import operators
-from hta_widgets.analysis.call_tree import call_tree
+from hta_widgets.analysis import kernels_by_annotation, operator_kernels, operators
+from hta_widgets.analysis.operators import call_tree
 
 
 def op(name, start, end, *, tid=1, cat="cpu_op", **args):

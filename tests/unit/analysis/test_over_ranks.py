@@ -11,16 +11,13 @@ from support import small
 from support.collective_job import collective
 
 import hta_widgets as hw
-from hta_widgets import analysis
-from hta_widgets import taxonomy
-from hta_widgets.analysis.over_ranks import over_ranks
-from hta_widgets.analysis.scope import parts
+from hta_widgets import analysis, taxonomy
+from hta_widgets.analysis.scope import over_ranks, parts
 from hta_widgets.demo.job import write_demo
-from hta_widgets.trace import keeping
-from hta_widgets.trace.event_args import COMMUNICATION_KEYS
-from hta_widgets.trace.event_args import event_args
 from hta_widgets.store.rank_file import StoredRank
-from hta_widgets.store.traces import StoredTrace
+from hta_widgets.store.ranks import StoredTrace
+from hta_widgets.trace import memo as keeping
+from hta_widgets.trace.event_args import COMMUNICATION_KEYS, event_args
 
 RANKS = 6
 ANALYSES = [

@@ -7,7 +7,7 @@ from support.small import ORIGIN, kernel, load, nccl
 
 import hta_widgets as hw
 from hta_widgets.analysis import parallel_groups
-from hta_widgets.analysis.parallel_groups import stage_of
+from hta_widgets.analysis.collectives import stage_of
 from hta_widgets.demo.job import write_demo
 
 

@@ -4,7 +4,7 @@ import pytest
 from support import small
 
 from hta_widgets import analysis
-from hta_widgets.analysis.phase_times import phase_label
+from hta_widgets.analysis.steps import phase_label
 
 
 def mark(name, start, end, *, tid=1):

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 from support.small import call, copy, event, kernel, load
 
-from hta_widgets.analysis import queue_length
-from hta_widgets.analysis import queue_length_summary
-from hta_widgets.analysis import time_blocked_on_full_queue
-from hta_widgets.analysis.queue_steps import queue_steps
+from hta_widgets.analysis import queue_length, queue_length_summary, time_blocked_on_full_queue
+from hta_widgets.analysis.launches import queue_steps
 from hta_widgets.analysis.scope import parts
 
 

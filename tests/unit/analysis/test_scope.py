@@ -5,8 +5,7 @@ from support.random_job import write_job
 
 import hta_widgets as hw
 from hta_widgets import analysis
-from hta_widgets.analysis.scope import narrowed
-from hta_widgets.analysis.scope import parts
+from hta_widgets.analysis.scope import narrowed, parts
 
 
 @pytest.fixture(scope="module")

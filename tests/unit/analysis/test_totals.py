@@ -4,9 +4,7 @@ import json
 
 import pytest
 
-from hta_widgets.analysis.totals import totals
-from hta_widgets.analysis.totals import totals_by_kind
-from hta_widgets.analysis.totals import totals_by_name
+from hta_widgets.analysis.busy import totals, totals_by_kind, totals_by_name
 
 
 @pytest.fixture(scope="module")

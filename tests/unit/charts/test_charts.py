@@ -24,11 +24,10 @@ from support.chart_reading import bars_of, data_of, plots, right_of, words_of
 from support.random_job import write_job
 
 import hta_widgets as hw
-from hta_widgets import analysis
-from hta_widgets import charts
+from hta_widgets import analysis, charts
 from hta_widgets.charts.lanes import steps_of
 from hta_widgets.errors import TraceError
-from hta_widgets.live.panel_engine import PanelEngine
+from hta_widgets.live.job import PanelEngine
 
 CASES = sorted(frames.ALL)
 
@@ -387,7 +386,7 @@ def test_the_critical_path_is_drawn_whole_and_by_cause():
 
 
 def test_many_segments_are_joined_without_losing_time(monkeypatch):
-    monkeypatch.setattr("hta_widgets.charts.critical._MOST_SEGMENTS", 10)
+    monkeypatch.setattr("hta_widgets.charts.paths._MOST_SEGMENTS", 10)
     count = 100
     frame = pd.DataFrame(
         {"rank": 0, "start_ns": np.arange(count) * 10, "dur_ns": 10, "id": 1, "name": "k",

@@ -7,7 +7,7 @@ from support import chart_frames as frames
 from support.chart_reading import data_of, right_of, words_of
 
 from hta_widgets import charts
-from hta_widgets.charts.rank_groups import groups_of_ranks
+from hta_widgets.charts.data import groups_of_ranks
 
 
 def many_groups(ranks: int, wide: int) -> pd.DataFrame:

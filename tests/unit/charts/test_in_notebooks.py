@@ -4,7 +4,7 @@ import pytest
 from support import chart_frames as frames
 
 from hta_widgets import charts
-from hta_widgets.charts import in_notebooks
+from hta_widgets.charts import figure as in_notebooks
 
 
 @pytest.mark.parametrize("name", frames.ALL)

@@ -1,6 +1,6 @@
 """How rows with the same short name are told apart."""
 
-from hta_widgets.charts.labels import told_apart
+from hta_widgets.charts.data import told_apart
 
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<{}>, {}>(int)"
 

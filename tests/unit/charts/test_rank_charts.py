@@ -10,10 +10,7 @@ from support import chart_frames as frames
 from support.chart_reading import data_of, right_of, words_of
 
 from hta_widgets import charts
-from hta_widgets.charts.across_ranks import last_often
-from hta_widgets.charts.across_ranks import listed
-from hta_widgets.charts.across_ranks import median_of
-from hta_widgets.charts.across_ranks import thinned
+from hta_widgets.charts.data import last_often, listed, median_of, thinned
 
 LIGHT = charts.LIGHT
 
@@ -339,7 +336,7 @@ def test_the_path_has_a_lane_a_rank_and_lines_where_it_changes():
 
 
 def test_paths_over_many_ranks_share_a_lane_and_lose_no_time(monkeypatch):
-    monkeypatch.setattr("hta_widgets.charts.job_path._MOST_SEGMENTS", 50)
+    monkeypatch.setattr("hta_widgets.charts.paths._MOST_SEGMENTS", 50)
     count = 100
     frame = pd.DataFrame(
         {

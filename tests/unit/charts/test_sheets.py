@@ -11,9 +11,9 @@ from support import chart_frames as frames, chart_vectors, panel_frames
 from support.chart_reading import data_of
 
 from hta_widgets import charts
-from hta_widgets.live.panels import CHART_PANELS
-from hta_widgets.charts.sheets import content_of
-from hta_widgets.widgets import bokeh_asset
+from hta_widgets.charts.rows import content_of
+from hta_widgets.live.operations import CHART_PANELS
+from hta_widgets.widgets import view as bokeh_asset
 
 WRITTEN = json.loads(chart_vectors.PATH.read_text("utf-8"))["cases"]
 

@@ -4,9 +4,8 @@ import re
 
 import pytest
 
-from hta_widgets.charts import DARK
-from hta_widgets.charts import LIGHT
-from hta_widgets.charts.canvas import mixed
+from hta_widgets.charts import DARK, LIGHT
+from hta_widgets.charts.figure import mixed
 from hta_widgets.charts.theme import theme_of
 
 

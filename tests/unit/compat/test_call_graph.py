@@ -4,9 +4,11 @@ import pandas as pd
 import pytest
 
 from hta_widgets.compat.common.trace_call_graph import CallGraph
-from hta_widgets.compat.common.trace_call_stack import CallStackGraph
-from hta_widgets.compat.common.trace_call_stack import CallStackIdentity
-from hta_widgets.compat.common.trace_call_stack import CallStackNode
+from hta_widgets.compat.common.trace_call_stack import (
+    CallStackGraph,
+    CallStackIdentity,
+    CallStackNode,
+)
 from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
 from hta_widgets.compat.common.types import DeviceType
 

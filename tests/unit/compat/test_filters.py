@@ -4,28 +4,34 @@ import pandas as pd
 import pytest
 
 from hta_widgets.compat.common.timeline import align_module_with_kernels
-from hta_widgets.compat.common.trace_df import find_events_by_name_patterns_using_decoded_names
-from hta_widgets.compat.common.trace_df import find_events_by_name_patterns_using_symbol_table
-from hta_widgets.compat.common.trace_df import find_op_occurrence
-from hta_widgets.compat.common.trace_df import get_iterations
-from hta_widgets.compat.common.trace_filter import CompositeFilter
-from hta_widgets.compat.common.trace_filter import CPUOperatorFilter
-from hta_widgets.compat.common.trace_filter import FirstIterationFilter
-from hta_widgets.compat.common.trace_filter import GPUKernelFilter
-from hta_widgets.compat.common.trace_filter import IterationFilter
-from hta_widgets.compat.common.trace_filter import IterationIndexFilter
-from hta_widgets.compat.common.trace_filter import MemCopyEventFilter
-from hta_widgets.compat.common.trace_filter import NameFilter
-from hta_widgets.compat.common.trace_filter import QueryFilter
-from hta_widgets.compat.common.trace_filter import RankFilter
-from hta_widgets.compat.common.trace_filter import TimeRangeFilter
-from hta_widgets.compat.common.trace_filter import ZeroDurationFilter
-from hta_widgets.compat.common.trace_stack_filter import AfterOperatorFilter
-from hta_widgets.compat.common.trace_stack_filter import BeforeOperatorFilter
-from hta_widgets.compat.common.trace_stack_filter import CombinedOperatorFilter
-from hta_widgets.compat.common.trace_stack_filter import OperatorFilter
-from hta_widgets.compat.common.trace_stack_filter import OperatorFilterMethod
-from hta_widgets.compat.common.trace_stack_filter import UnderOperatorFilter
+from hta_widgets.compat.common.trace_df import (
+    find_events_by_name_patterns_using_decoded_names,
+    find_events_by_name_patterns_using_symbol_table,
+    find_op_occurrence,
+    get_iterations,
+)
+from hta_widgets.compat.common.trace_filter import (
+    CompositeFilter,
+    CPUOperatorFilter,
+    FirstIterationFilter,
+    GPUKernelFilter,
+    IterationFilter,
+    IterationIndexFilter,
+    MemCopyEventFilter,
+    NameFilter,
+    QueryFilter,
+    RankFilter,
+    TimeRangeFilter,
+    ZeroDurationFilter,
+)
+from hta_widgets.compat.common.trace_stack_filter import (
+    AfterOperatorFilter,
+    BeforeOperatorFilter,
+    CombinedOperatorFilter,
+    OperatorFilter,
+    OperatorFilterMethod,
+    UnderOperatorFilter,
+)
 from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
 
 # index, s_name, s_cat, ts, dur, stream, correlation, index_correlation, iteration

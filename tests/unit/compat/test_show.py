@@ -9,12 +9,10 @@ import pandas as pd
 import pytest
 
 import hta_widgets as hw
-from hta_widgets import analysis
-from hta_widgets import charts
-from hta_widgets.charts import in_notebooks
+from hta_widgets import analysis, charts
+from hta_widgets.charts import figure as in_notebooks
 from hta_widgets.compat import show
-from hta_widgets.compat.analyzers import breakdown_analysis
-from hta_widgets.compat.analyzers import straggler_analysis
+from hta_widgets.compat.analyzers import breakdown_analysis, straggler_analysis
 from hta_widgets.demo.job import write_demo
 
 

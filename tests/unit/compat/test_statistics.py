@@ -12,14 +12,15 @@ import hta_widgets as hw
 from hta_widgets.compat.analyzers.straggler import find_stragglers_with_late_start_comm_kernels
 from hta_widgets.compat.analyzers.top_names import top_names
 from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
-from hta_widgets.compat.hta_frame import in_us
-from hta_widgets.compat.hta_frame import number_or_text
+from hta_widgets.compat.hta_frame import in_us, number_or_text
 from hta_widgets.compat.utils.checker import is_valid_directory
-from hta_widgets.compat.utils.utils import flatten_column_names
-from hta_widgets.compat.utils.utils import get_kernel_type
-from hta_widgets.compat.utils.utils import get_memory_kernel_type
-from hta_widgets.compat.utils.utils import merge_kernel_intervals
-from hta_widgets.compat.utils.utils import shorten_name
+from hta_widgets.compat.utils.utils import (
+    flatten_column_names,
+    get_kernel_type,
+    get_memory_kernel_type,
+    merge_kernel_intervals,
+    shorten_name,
+)
 
 
 def by_name(durations):

@@ -10,9 +10,9 @@ from support.small import call, copy, event, kernel, load
 import hta_widgets as hw
 from hta_widgets import diff as hd
 from hta_widgets.demo.job import write_demo
-from hta_widgets.demo.changes import CHANGES
-from hta_widgets.diff.libraries import how_replaced
-from hta_widgets.diff.moments import moments
+from hta_widgets.demo.program import CHANGES
+from hta_widgets.diff.compare import how_replaced
+from hta_widgets.diff.pairs import moments
 
 
 def told(diff):

@@ -11,15 +11,12 @@ from support import mortal
 from support.same_sets import assert_same
 
 import hta_widgets as hw
-from hta_widgets import analysis
-from hta_widgets import taxonomy
-from hta_widgets.analysis.over_ranks import over_ranks
-from hta_widgets.analysis.scope import parts
+from hta_widgets import analysis, taxonomy
+from hta_widgets.analysis.scope import over_ranks, parts
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
-from hta_widgets.live.panel_engine import PanelEngine
-from hta_widgets.live.tile_engine import TileEngine
+from hta_widgets.live.job import PanelEngine, TileEngine
 
 module = importlib.import_module("hta_widgets.readers.load")  # the package shows its function
 distributed = pytest.importorskip("distributed", reason="Dask is not installed")

@@ -2,12 +2,10 @@
 
 import pytest
 
-from hta_widgets.analysis import memory_bandwidth
-from hta_widgets.analysis import queue_length
-from hta_widgets.analysis import with_counters
+from hta_widgets.analysis import memory_bandwidth, queue_length, with_counters
 from hta_widgets.errors import TraceError
-from hta_widgets.export.counters import add_counters
-from hta_widgets.export.chrome import export_trace
+from hta_widgets.export.overlays import add_counters
+from hta_widgets.export.trace import export_trace
 
 RATE = "memory bandwidth (GB/s)"
 OWN = {"ph": "C", "name": "memory", "pid": 10, "ts": 12, "args": {"used": 5}}

@@ -11,17 +11,11 @@ from support.random_job import write_job
 
 import hta_widgets as hw
 from hta_widgets.errors import TraceError
-from hta_widgets.export.plan import embed
-from hta_widgets.export.blocks import ColumnWriter
-from hta_widgets.export.blocks import packed
-from hta_widgets.export.overview import Grid
-from hta_widgets.export.plan import _by_importance
-from hta_widgets.export.plan import _fixed_bytes
-from hta_widgets.export.plan import _listed
-from hta_widgets.export.html import save_html
-from hta_widgets.live.tile_engine import TileEngine
-from hta_widgets.tiles.rank_index import Budget
-from hta_widgets.tiles.rank_index import RankIndex
+from hta_widgets.export.page import _by_importance, _fixed_bytes, _listed, embed, save_html
+from hta_widgets.export.page_data import Grid
+from hta_widgets.export.page_format import ColumnWriter, packed
+from hta_widgets.live.job import TileEngine
+from hta_widgets.tiles.lanes import Budget, RankIndex
 
 DELTA, ZIGZAG, FLOAT = 1, 2, 4
 
@@ -178,7 +172,7 @@ def front_end(tmp_path, monkeypatch):
     folder.mkdir()
     for name in ("page.js", "timeline.js", "state.js", "timeline.css"):
         (folder / name).write_text(f"/* {name} */ '</script>'")
-    monkeypatch.setattr("hta_widgets.export.page_file._STATIC", folder)
+    monkeypatch.setattr("hta_widgets.export.page_format._STATIC", folder)
     return folder
 
 
@@ -215,7 +209,7 @@ def test_a_page_replaces_the_one_before_or_leaves_it(engine, front_end, tmp_path
     path = tmp_path / "page.html"
     path.write_text("before")
     with monkeypatch.context() as patch:
-        patch.setattr("hta_widgets.export.html.page_parts", lambda *_: ["half", 1])
+        patch.setattr("hta_widgets.export.page.page_parts", lambda *_: ["half", 1])
         with pytest.raises(TypeError):
             save_html(path, engine, engine.scene(), {})
     assert path.read_text() == "before"

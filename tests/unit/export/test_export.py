@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from hta_widgets.errors import TraceError
-from hta_widgets.export.chrome import export_trace
+from hta_widgets.export.trace import export_trace
 
 HOST = {"pid": 1, "tid": 1}
 GPU = {"pid": 0, "tid": 7}

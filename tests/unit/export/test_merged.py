@@ -8,9 +8,8 @@ import pytest
 import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
 from hta_widgets.errors import TraceError
-from hta_widgets.export.chrome import export_trace
-from hta_widgets.trace.rank_scope import original_id
-from hta_widgets.trace.rank_scope import scoped_id
+from hta_widgets.export.trace import export_trace
+from hta_widgets.trace.names import original_id, scoped_id
 
 PID = 100_000
 ID = 10**12

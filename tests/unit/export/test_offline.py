@@ -10,11 +10,9 @@ import pytest
 from support.random_job import write_job
 
 import hta_widgets as hw
-from hta_widgets.export.live import OfflineData
-from hta_widgets.export.plan import embed
-from hta_widgets.export import live
-from hta_widgets.live.panel_engine import PanelEngine
-from hta_widgets.live.tile_engine import TileEngine
+from hta_widgets.export import page as live
+from hta_widgets.export.page import OfflineData, embed
+from hta_widgets.live.job import PanelEngine, TileEngine
 
 
 @pytest.fixture

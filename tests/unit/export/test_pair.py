@@ -7,11 +7,10 @@ import pytest
 
 import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
-from hta_widgets.diff.sides import compare
+from hta_widgets.diff.compare import compare
 from hta_widgets.diff.pairs import pairs
 from hta_widgets.diff.waterfall import waterfall
-from hta_widgets.export.pair import export_pair
-from hta_widgets.export.chrome import export_trace
+from hta_widgets.export.trace import export_pair, export_trace
 
 
 @pytest.fixture(scope="module")

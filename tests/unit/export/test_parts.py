@@ -6,7 +6,7 @@ from support.small import call, event, kernel, load
 
 import hta_widgets as hw
 from hta_widgets import analysis
-from hta_widgets.live.tile_engine import TileEngine
+from hta_widgets.live.job import TileEngine
 
 #: A step around all, and device work with gaps that the window's edges lie in, or cut.
 EVENTS = [

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hta_widgets.export.chrome import export_trace
+from hta_widgets.export.trace import export_trace
 
 SECRETS = [
     "alice",

@@ -9,7 +9,7 @@ from support.small import call, copy, event, kernel, load
 
 import hta_widgets as hw
 from hta_widgets.export.svg.picture import timeline_svg
-from hta_widgets.live.tile_engine import TileEngine
+from hta_widgets.live.job import TileEngine
 
 SVG = "{http://www.w3.org/2000/svg}"
 COMPUTE, MEMORY = "#1f77c0", "#2b968c"

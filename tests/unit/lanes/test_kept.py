@@ -14,12 +14,11 @@ from support.same_sets import assert_same
 import hta_widgets as hw
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.mpi import write_mpi_job
-from hta_widgets.tiles import kept
-from hta_widgets.tiles.kept import kept_columns
-from hta_widgets.tiles.kept import kept_lanes
+from hta_widgets.live.job import TileEngine
 from hta_widgets.readers import cache
-from hta_widgets.store import traces as stored_traces
-from hta_widgets.live.tile_engine import TileEngine
+from hta_widgets.store import ranks as stored_traces
+from hta_widgets.tiles import lanes as kept
+from hta_widgets.tiles.lanes import kept_columns, kept_lanes
 
 loading = importlib.import_module("hta_widgets.readers.load")  # the package shows its function
 
@@ -107,8 +106,8 @@ def test_a_set_that_came_from_a_store_keeps_it_as_well(traces, store, tmp_path):
 
 
 def test_lanes_that_make_room_come_back(traces, store, monkeypatch):
-    monkeypatch.setattr("hta_widgets.live.tile_engine.LEAST_BYTES", 1)
-    monkeypatch.setattr("hta_widgets.live.tile_engine.BYTES_PER_EVENT", 0)
+    monkeypatch.setattr("hta_widgets.live.job.LEAST_BYTES", 1)
+    monkeypatch.setattr("hta_widgets.live.job.BYTES_PER_EVENT", 0)
     assert every_tile(hw.load(store)) == every_tile(traces)
 
 

@@ -5,10 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from hta_widgets.trace.table import Pool
-from hta_widgets.trace.problems import Problems
-from hta_widgets.trace.table import RankColumns
 from hta_widgets.trace.build import build_trace
+from hta_widgets.trace.columns import Pool, RankColumns
+from hta_widgets.trace.problems import Problems
 
 
 class Source:

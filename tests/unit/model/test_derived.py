@@ -3,9 +3,7 @@
 from typing import Any
 
 from hta_widgets import taxonomy
-from hta_widgets.trace.derived import derived
-from hta_widgets.trace.derived import derived_by_rules
-from hta_widgets.trace.derived import derived_once
+from hta_widgets.trace.memo import derived, derived_by_rules, derived_once
 
 
 class Owner:

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from hta_widgets.trace.lanes import assign_lanes
-from hta_widgets.trace.ordering import event_order
+from hta_widgets.trace.grouping import event_order
+from hta_widgets.trace.tracks import assign_lanes
 
 
 def lanes(events, unit=1, tracks=None):

@@ -1,7 +1,6 @@
 import pytest
 
-from hta_widgets.trace.problems import PROBLEM_KINDS
-from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.problems import PROBLEM_KINDS, Problems
 
 
 def test_kinds_are_those_of_the_public_surface():

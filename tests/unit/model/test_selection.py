@@ -5,9 +5,9 @@ import pickle
 import pytest
 
 from hta_widgets.errors import TraceError
+from hta_widgets.trace import selection as room
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.trace import selection as room
 
 
 @pytest.fixture

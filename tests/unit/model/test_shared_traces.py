@@ -9,10 +9,7 @@ import numpy as np
 import pytest
 
 import hta_widgets as hw
-from hta_widgets.trace.intervals import intersect
-from hta_widgets.trace.intervals import subtract
-from hta_widgets.trace.intervals import total
-from hta_widgets.trace.intervals import union
+from hta_widgets.trace.intervals import intersect, subtract, total, union
 
 FILES = [
     "hta_tests/amd_trace/mi250_minitoy_train_ROCm6_2_kineto.json.gz",
@@ -183,7 +180,7 @@ def test_time_by_kind_is_htas_where_times_are_whole_microseconds(shared, path, g
         name: union(
             table.start_ns[kept & (table.kind == code)], table.end_ns[kept & (table.kind == code)]
         )
-        for code, name in enumerate(hw.model.KINDS)
+        for code, name in enumerate(hw.taxonomy.KINDS)
     }
     compute, communication, memory = cover["compute"], cover["communication"], cover["memory"]
     both = intersect(compute, communication)

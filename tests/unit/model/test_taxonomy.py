@@ -5,7 +5,7 @@ import pytest
 
 from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
-from hta_widgets.trace.table import KINDS
+from hta_widgets.taxonomy import KINDS
 
 COMMUNICATION = [
     "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)",

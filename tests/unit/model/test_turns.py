@@ -8,8 +8,7 @@ from functools import cached_property
 import pytest
 
 from hta_widgets.trace import turns
-from hta_widgets.trace.turns import in_turns
-from hta_widgets.trace.turns import rest
+from hta_widgets.trace.turns import in_turns, rest
 
 
 @pytest.fixture(autouse=True)

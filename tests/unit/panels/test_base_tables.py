@@ -8,11 +8,10 @@ import pytest
 import hta_widgets as hw
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.mpi import write_mpi_job
+from hta_widgets.live.job import PanelEngine
+from hta_widgets.panels.catalog import offered_panels
+from hta_widgets.panels.frames import as_json, base_tables
 from hta_widgets.trace.selection import Selection
-from hta_widgets.live.panel_engine import PanelEngine
-from hta_widgets.panels.base_tables import base_tables
-from hta_widgets.panels.format_panels import offered_panels
-from hta_widgets.panels.reply import as_json
 
 
 def frames_of(node, repo, traces, brushes):

@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, strategies as st
 
-from hta_widgets.trace.clauses import Clauses
-from hta_widgets.trace.clauses import read_clauses
+from hta_widgets.trace.query import Clauses, read_clauses
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/clauses.json").read_text("utf-8"))
 

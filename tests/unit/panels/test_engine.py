@@ -13,12 +13,11 @@ from support import random_job, small
 import hta_widgets as hw
 from hta_widgets import analysis
 from hta_widgets.errors import TraceError
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace import turns
+from hta_widgets.live.job import PanelEngine, TileEngine
 from hta_widgets.panels.catalog import PANELS
-from hta_widgets.live.panel_engine import PanelEngine
-from hta_widgets.live.tile_engine import TileEngine
+from hta_widgets.trace import turns
 from hta_widgets.trace.patience import Deadline
+from hta_widgets.trace.selection import Selection
 
 COMPARED = {
     "breakdown": ("temporal_breakdown", ["rank"]),

@@ -9,7 +9,7 @@ from support.collective_job import US, collective
 import hta_widgets as hw
 from hta_widgets.analysis import temporal_breakdown
 from hta_widgets.demo.job import write_demo
-from hta_widgets.live.panel_engine import PanelEngine
+from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.headline import headline
 
 THIN = "\u2009"

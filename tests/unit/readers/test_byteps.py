@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 
 import hta_widgets as hw
-from hta_widgets import analysis
-from hta_widgets import taxonomy
+from hta_widgets import analysis, taxonomy
 from hta_widgets.demo.byteps import write_byteps_job
-from hta_widgets.formats.byteps.byteps import worker_rows
-from hta_widgets.formats.byteps.byteps_requests import servers_of_keys
-from hta_widgets.formats.byteps.byteps_server import first_in_first_out
-from hta_widgets.live.tile_engine import TileEngine
+from hta_widgets.formats.byteps.reader import first_in_first_out
+from hta_widgets.formats.byteps.rows import servers_of_keys, worker_rows
+from hta_widgets.live.job import TileEngine
 
 from .conftest import event
 

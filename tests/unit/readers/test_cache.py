@@ -15,7 +15,7 @@ import pytest
 import hta_widgets as hw
 from hta_widgets import taxonomy
 from hta_widgets.readers import cache
-from hta_widgets.store.traces import StoredTrace
+from hta_widgets.store.ranks import StoredTrace
 
 from .conftest import event
 
@@ -275,7 +275,7 @@ def test_a_full_disk_keeps_nothing_and_loses_nothing(write, reads, monkeypatch, 
         raise OSError(errno.ENOSPC, "No space left on device")
 
     path = write([event(f"op {i}", i) for i in range(10)])
-    place = "hta_widgets.store.traces" if step == "write_columns" else "hta_widgets.store.saving"
+    place = "hta_widgets.store.ranks" if step == "write_columns" else "hta_widgets.store.saving"
     with monkeypatch.context() as patch:
         patch.setattr(f"{place}.{step}", full)
         same_as_without(path)
@@ -320,7 +320,7 @@ def test_a_folder_of_others_that_may_only_be_read(write, reads, monkeypatch):
 def test_copies_of_another_version_of_the_form_are_replaced(write, reads, monkeypatch, version):
     path = write([event(args={"i": 7})])
     with monkeypatch.context() as patch:
-        patch.setattr("hta_widgets.store.manifest.VERSION", version)
+        patch.setattr("hta_widgets.store.files.VERSION", version)
         hw.load(path)
     before = cache.info().rebuilt
     assert same_as_without(path)[0].args(0) == {"i": 7}

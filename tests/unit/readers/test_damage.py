@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hta_widgets as hw
-from hta_widgets.formats.kineto import record_list
-from hta_widgets.readers import window
+from hta_widgets.formats.kineto import reader as record_list
+from hta_widgets.readers import streams as window
 
 from .conftest import event
 

@@ -6,16 +6,18 @@ import numpy as np
 import pytest
 from hypothesis import example, given, strategies as st
 
-from hta_widgets.formats.kineto.exact_time import BAD
-from hta_widgets.formats.kineto.exact_time import MISSING
-from hta_widgets.formats.kineto.exact_time import OK
-from hta_widgets.formats.kineto.exact_time import TOO_LARGE
-from hta_widgets.formats.kineto.exact_time import joined_texts
-from hta_widgets.formats.kineto.exact_time import nanoseconds
-from hta_widgets.formats.kineto.exact_time import nanoseconds_of_doubles
-from hta_widgets.formats.kineto.exact_time import nanoseconds_of_integers
-from hta_widgets.formats.kineto.exact_time import plain_integers
-from hta_widgets.formats.kineto.exact_time import resolution
+from hta_widgets.formats.kineto.times import (
+    BAD,
+    MISSING,
+    OK,
+    TOO_LARGE,
+    joined_texts,
+    nanoseconds,
+    nanoseconds_of_doubles,
+    nanoseconds_of_integers,
+    plain_integers,
+    resolution,
+)
 
 
 def parsed(texts):

@@ -13,14 +13,11 @@ from support.random_job import write_job
 from support.same_sets import assert_same
 
 import hta_widgets as hw
-from hta_widgets import analysis
-from hta_widgets import taxonomy
-from hta_widgets import workers as calls
-from hta_widgets.readers import cache
-from hta_widgets.readers import from_workers
+from hta_widgets import analysis, taxonomy, workers as calls
+from hta_widgets.readers import cache, parallel as from_workers
 from hta_widgets.readers.discovery import Found
 from hta_widgets.readers.load import read_trace
-from hta_widgets.readers.pool import WorkerPool
+from hta_widgets.workers import WorkerPool
 
 
 @pytest.fixture
@@ -126,7 +123,7 @@ def test_workers_take_no_modules_from_where_the_user_works(job, tmp_path):
     # As in notebooks, where that folder comes first on the path.
     script = (
         "import hta_widgets, sys; sys.path.insert(0, '')\n"
-        "from hta_widgets.readers.pool import WorkerPool\n"
+        "from hta_widgets.workers import WorkerPool\n"
         "with WorkerPool(1) as pool: print(pool.submit(len, 'abc').result())"
     )
     command = [sys.executable, "-P", "-c", script]

@@ -12,9 +12,9 @@ import textwrap
 import pytest
 
 import hta_widgets as hw
-from hta_widgets.formats.kineto import kineto
-from hta_widgets.readers import stages
-from hta_widgets.readers.pool import WorkerPool
+from hta_widgets.formats.kineto import reader as kineto
+from hta_widgets.readers import streams as stages
+from hta_widgets.workers import WorkerPool
 
 from .conftest import event
 

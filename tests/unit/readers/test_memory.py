@@ -7,8 +7,8 @@ from support.random_job import write_job
 from support.same_sets import assert_same
 
 import hta_widgets as hw
-from hta_widgets.readers import memory
-from hta_widgets.store.traces import StoredTrace
+from hta_widgets.readers import parallel as memory
+from hta_widgets.store.ranks import StoredTrace
 
 from .conftest import event
 

@@ -5,9 +5,7 @@ import gzip
 import pytest
 
 import hta_widgets as hw
-from hta_widgets.analysis import mpi_imbalance
-from hta_widgets.analysis import mpi_ranks
-from hta_widgets.analysis import mpi_routines
+from hta_widgets.analysis import mpi_imbalance, mpi_ranks, mpi_routines
 from hta_widgets.demo.mpi import write_mpi_job
 
 #: The form of about 2013: no jobs in names, kilobytes, and a table in order of time.

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import hta_widgets as hw
-from hta_widgets.analysis import collectives
-from hta_widgets.analysis import mpi_routines
+from hta_widgets.analysis import collectives, mpi_routines
 from hta_widgets.demo.mpi import write_mpi_job
 
 BCAST, ALLREDUCE, SEND, RECV, WRITE_AT, SEEK = 33, 39, 2, 15, 138, 130

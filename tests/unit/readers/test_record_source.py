@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import hta_widgets as hw
-from hta_widgets.readers import streams
-from hta_widgets.readers import window
+from hta_widgets.readers import streams, streams as window
 
 from .conftest import event
 

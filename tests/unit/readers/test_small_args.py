@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hta_widgets.formats.kineto.small_args import SmallArgs
+from hta_widgets.formats.kineto.columns import SmallArgs
 
 from .conftest import event
 

@@ -24,7 +24,7 @@ KILL_AT_EACH_STEP = """
 import os, shutil, signal, sys
 from pathlib import Path
 import hta_widgets as hw
-import hta_widgets.store.traces as traces_module
+import hta_widgets.store.ranks as traces_module
 import importlib
 importlib.import_module("hta_widgets.readers.load")._CACHED_BYTES = 0
 

@@ -18,8 +18,7 @@ from support.same_sets import assert_same
 import hta_widgets as hw
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.mpi import write_mpi_job
-from hta_widgets.store import manifest as manifest_module
-from hta_widgets.store import saving
+from hta_widgets.store import files as manifest_module, saving
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from hta_widgets.live.job import TileEngine
 from hta_widgets.readers.load import load
-from hta_widgets.live.tile_engine import TileEngine
-from hta_widgets.tiles.protocol import unpack
+from hta_widgets.tiles.cells import unpack
 
 KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>()"
 REDUCE = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long)"

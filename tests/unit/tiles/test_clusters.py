@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 import hta_widgets.analysis
-from hta_widgets.tiles.clusters import clusters
+from hta_widgets.tiles.lateness import clusters
 
 
 def frame(rows, note=""):

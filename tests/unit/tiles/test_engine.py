@@ -9,12 +9,11 @@ import threading
 import numpy as np
 import pytest
 
+from hta_widgets.live.job import TileEngine
+from hta_widgets.readers.load import load
+from hta_widgets.tiles.cells import tiles, unpack
 from hta_widgets.tiles.lane_index import index_lane
 from hta_widgets.trace import turns
-from hta_widgets.readers.load import load
-from hta_widgets.live.tile_engine import TileEngine
-from hta_widgets.tiles.protocol import unpack
-from hta_widgets.tiles.cells import tiles
 
 KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>()"
 REDUCE = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long)"

@@ -5,20 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hta_widgets.tiles.asyncs import MAX_LAYERS
-from hta_widgets.tiles.asyncs import async_groups
+from hta_widgets.tiles.cells import NameKeys, measure, tiles
+from hta_widgets.tiles.details import MAX_HISTOGRAM_BINS, args_of_record, duration_figures
 from hta_widgets.tiles.lane_index import index_lane
-from hta_widgets.trace.table import AsyncTable
-from hta_widgets.trace.table import Pool
-from hta_widgets.tiles.args_text import args_of_record
-from hta_widgets.tiles.cells import measure
-from hta_widgets.tiles.cells import tiles
-from hta_widgets.tiles.names import NameKeys
-from hta_widgets.tiles.rank_index import MOST_TABLES
-from hta_widgets.tiles.rank_index import Budget
-from hta_widgets.tiles.rank_index import RankIndex
-from hta_widgets.tiles.same_name import MAX_HISTOGRAM_BINS
-from hta_widgets.tiles.same_name import duration_figures
+from hta_widgets.tiles.lanes import MOST_TABLES, Budget, RankIndex
+from hta_widgets.tiles.layout import MAX_LAYERS, async_groups
+from hta_widgets.trace.columns import AsyncTable, Pool
 
 
 def a_lane(starts, durs, kinds=0, *, slices=True):

@@ -8,12 +8,12 @@ import pytest
 from support import small
 
 from hta_widgets import analysis
-from hta_widgets.trace.intervals import Intervals
-from hta_widgets.trace.table import KINDS
+from hta_widgets.live.job import TileEngine
 from hta_widgets.readers.load import load
-from hta_widgets.live.tile_engine import TileEngine
-from hta_widgets.tiles.protocol import unpack
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.tiles.cells import unpack
 from hta_widgets.tiles.lateness import Lateness
+from hta_widgets.trace.intervals import Intervals
 
 # Three ranks, two calls, in ns. Call 0: rank 2 comes 40 after the median of the others (5), at 50.
 # Call 1: ranks 1 and 2 come together, nobody is last alone.

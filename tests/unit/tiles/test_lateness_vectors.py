@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hta_widgets.trace.intervals import union
 from hta_widgets.tiles.lateness import Lateness
+from hta_widgets.trace.intervals import union
 
 CASES = json.loads((Path(__file__).parents[2] / "vectors/lateness.json").read_text("utf-8"))[
     "cases"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hta_widgets.tiles import matching
-from hta_widgets.tiles.matching import match_names
+from hta_widgets.tiles import search as matching
+from hta_widgets.tiles.search import match_names
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/search.json").read_text("utf-8"))
 

@@ -2,11 +2,10 @@
 
 import hta_widgets as hw
 from hta_widgets.demo.mpi import write_mpi_job
-from hta_widgets.trace.selection import Selection
-from hta_widgets.live.panel_engine import PanelEngine
+from hta_widgets.live.job import PanelEngine, TileEngine
 from hta_widgets.panels.headline import headline
-from hta_widgets.live.tile_engine import TileEngine
-from hta_widgets.tiles.protocol import unpack
+from hta_widgets.tiles.cells import unpack
+from hta_widgets.trace.selection import Selection
 
 
 def test_calls_are_communication_and_profiles_beside_them_have_no_rows(tmp_path):

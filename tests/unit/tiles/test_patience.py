@@ -6,9 +6,7 @@ import threading
 
 import pytest
 
-from hta_widgets.trace.patience import Deadline
-from hta_widgets.trace.patience import Gradual
-from hta_widgets.trace.patience import Recent
+from hta_widgets.trace.patience import Deadline, Gradual, Recent
 
 
 def test_one_step_at_a_time_and_only_once():

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from hta_widgets.tiles.cells import unpack
 from hta_widgets.tiles.lateness import Lateness
-from hta_widgets.tiles.protocol import unpack
 from hta_widgets.tiles.ribbon import Ribbon
 
 CASES = json.loads((Path(__file__).parents[2] / "vectors/ribbon.json").read_text("utf-8"))["cases"]

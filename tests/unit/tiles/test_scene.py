@@ -7,17 +7,13 @@ import json
 import pytest
 
 from hta_widgets.demo.job import write_demo
-from hta_widgets.export.chrome import export_trace
-from hta_widgets.tiles.labels import counter_label
-from hta_widgets.tiles.labels import counter_unit
-from hta_widgets.tiles.labels import job_title
-from hta_widgets.trace.problems import Problem
-from hta_widgets.trace.problems import Problems
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.export.trace import export_trace
+from hta_widgets.live.job import TileEngine
 from hta_widgets.readers.load import load
-from hta_widgets.live.tile_engine import TileEngine
-from hta_widgets.tiles.strip import phase_name
-from hta_widgets.tiles.truth import truth
+from hta_widgets.tiles.labels import counter_label, counter_unit, job_title
+from hta_widgets.tiles.scene import phase_name, truth
+from hta_widgets.trace.problems import Problem, Problems
+from hta_widgets.trace.traceset import TraceSet
 
 
 def tracks(scene, rank=0):

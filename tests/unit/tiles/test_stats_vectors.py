@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hta_widgets.trace.table import KINDS
+from hta_widgets.live.job import TileEngine
 from hta_widgets.readers.load import load
-from hta_widgets.live.tile_engine import TileEngine
-from hta_widgets.tiles.protocol import unpack
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.tiles.cells import unpack
 
 CASES = json.loads((Path(__file__).parents[2] / "vectors/stats.json").read_text("utf-8"))["cases"]
 

@@ -10,16 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hta_widgets.tiles.lane_index import index_counter
-from hta_widgets.tiles.lane_index import index_lane
-from hta_widgets.tiles.cells import CELLS
-from hta_widgets.tiles.cells import counter_tiles
-from hta_widgets.tiles.cells import longest
-from hta_widgets.tiles.cells import measure
-from hta_widgets.tiles.cells import tiles
-from hta_widgets.tiles.compact import compacted
-from hta_widgets.tiles.protocol import pack
-from hta_widgets.tiles.protocol import unpack
+from hta_widgets.tiles.cells import (
+    CELLS,
+    compacted,
+    counter_tiles,
+    longest,
+    measure,
+    pack,
+    tiles,
+    unpack,
+)
+from hta_widgets.tiles.lane_index import index_counter, index_lane
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 

@@ -8,9 +8,8 @@ import pytest
 import hta_widgets as hw
 from hta_widgets import diff
 from hta_widgets.demo.job import write_demo
-from hta_widgets.live import answers as answers_module
-from hta_widgets.live import diff_ahead
-from hta_widgets.live.diff_ahead import first_answers
+from hta_widgets.live import comparison as answers_module, comparison as diff_ahead
+from hta_widgets.live.comparison import first_answers
 
 FIRST = (
     "segments:steps", "slots:steps", "waterfall:kind", "steps", "lanes", "names", "changes",

@@ -8,9 +8,8 @@ import hta_widgets as hw
 from hta_widgets import diff
 from hta_widgets.demo.job import write_demo
 from hta_widgets.live.change_events import rows_of_change
-from hta_widgets.live.event_classes import CLASSES
-from hta_widgets.live.event_classes import classes_of_pairs
-from hta_widgets.tiles.protocol import unpack
+from hta_widgets.live.event_classes import CLASSES, classes_of_pairs
+from hta_widgets.tiles.cells import unpack
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,9 @@ import pytest
 
 import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
-from hta_widgets.live.class_overview import BINS
-from hta_widgets.live.class_overview import class_parts
+from hta_widgets.export.svg.event_looks import COLOURS, GROUPS
+from hta_widgets.live.comparison import BINS, class_parts
 from hta_widgets.live.event_classes import CLASSES
-from hta_widgets.export.svg.event_looks import COLOURS
-from hta_widgets.export.svg.event_looks import GROUPS
 
 SVG = "{http://www.w3.org/2000/svg}"
 SLOWER = [COLOURS["light"][f"slower_{size}"] for size in (1, 2, 3)]

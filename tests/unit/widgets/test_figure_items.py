@@ -3,7 +3,7 @@
 import pytest
 
 from hta_widgets.readers import cache
-from hta_widgets.widgets import figure_items as module
+from hta_widgets.widgets import dashboard as module
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def again(panel):
 def test_made_once_and_read_after(kept, monkeypatch):
     made = again("overlap")
     assert set(made) == {"light", "dark"}
-    monkeypatch.setattr("hta_widgets.live.panels.panel_items", pytest.fail)
+    monkeypatch.setattr("hta_widgets.live.operations.panel_items", pytest.fail)
     assert again("overlap") == made
 
 

@@ -4,8 +4,7 @@ import pytest
 from support.random_job import write_job
 
 from hta_widgets.readers.load import load
-from hta_widgets.widgets.timeline import Timeline
-from hta_widgets.widgets.timeline import MOST_UNFOLDED
+from hta_widgets.widgets.timeline import MOST_UNFOLDED, Timeline
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +17,7 @@ def traces(tmp_path_factory):
 def no_front_end(tmp_path, monkeypatch):
     """Python's side works the same whether the front end is built or not."""
     (tmp_path / "empty").write_text("export default {}")
-    for room in ("timeline", "state"):
+    for room in ("timeline", "view"):
         monkeypatch.setattr(f"hta_widgets.widgets.{room}.asset", lambda _: tmp_path / "empty")
 
 

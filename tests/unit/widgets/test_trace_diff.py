@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 
 import hta_widgets as hw
-from hta_widgets import cli
-from hta_widgets import diff
+from hta_widgets import cli, diff
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
-from hta_widgets.diff.lanes import LANES
-from hta_widgets.diff.lanes import lanes
-from hta_widgets.live.pair_table import PairTable
-from hta_widgets.export.step_blocks import HeldSteps
+from hta_widgets.diff.align import LANES, lanes
+from hta_widgets.export.page_diff import HeldSteps
+from hta_widgets.live.comparison import PairTable
 
 
 @pytest.fixture(scope="module")

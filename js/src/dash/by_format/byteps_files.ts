@@ -48,7 +48,7 @@ export function chosenFiles(
   return new Map(own.length > 0 ? own : all);
 }
 
-/** Who is last this often is late by more than chance: `analysis/byteps_files.py` in Python. */
+/** Who is last this often is late by more than chance: `formats/byteps/workers.py` in Python. */
 export const CONSISTENT_SHARE = 0.8;
 export const NO_WORKERS = "no BytePS worker traces (comm.json) among what was loaded";
 export const NO_SERVERS = "no BytePS server profiles (server_profile.json) among what was loaded";

@@ -1,4 +1,4 @@
-/** Charts of BytePS's servers, and who is late: as `charts/byteps_servers.py` draws them. */
+/** Charts of BytePS's servers, and who is late: as `formats/byteps/views.py` draws them. */
 
 import { formatCount, formatDuration, plural } from "../../draw/format";
 import type { Theme } from "../../draw/theme";

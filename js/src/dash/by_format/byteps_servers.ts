@@ -1,6 +1,6 @@
 /**
  * Panels of BytePS's servers, and who is late by theirs or the workers' account, from the rows that
- * the page holds: as `panels/byteps_frames.py` makes them of the analyses.
+ * the page holds: as `formats/byteps/byteps_frames.py` makes them of the analyses.
  */
 
 import type { SelectionJson } from "../../contract";

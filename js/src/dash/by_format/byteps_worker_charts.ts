@@ -1,4 +1,4 @@
-/** Charts of BytePS's workers: as `charts/byteps_workers.py` draws them. */
+/** Charts of BytePS's workers: as `formats/byteps/views.py` draws them. */
 
 import { formatCount, formatDuration, formatShare, plural } from "../../draw/format";
 import { numbers, type RowsContent, texts } from "../charts/content";

@@ -1,5 +1,5 @@
 /**
- * Panels of BytePS's workers from the rows that the page holds, as `panels/byteps_frames.py` makes
+ * Panels of BytePS's workers from the rows that the page holds, as `formats/byteps/byteps_frames.py` makes
  * them of the analyses. Ranks narrow files of their own kind alone.
  */
 

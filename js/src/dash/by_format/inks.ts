@@ -1,4 +1,4 @@
-/** The marks of these charts: all are one sheet (`charts/inks.py`), and get its columns here. */
+/** The marks of these charts: all are one sheet (`charts/rows.py`), and get its columns here. */
 
 import { formatAxis } from "../../draw/format";
 import type { Column } from "../charts/bokeh";

@@ -1,4 +1,4 @@
-/** MPI's charts: as `charts/mpi.py` draws them. */
+/** MPI's charts: as `formats/mpi/views.py` draws them. */
 
 import { formatBytes, formatCount, formatDuration, formatShare, plural } from "../../draw/format";
 import type { Theme } from "../../draw/theme";

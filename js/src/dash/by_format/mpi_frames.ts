@@ -1,5 +1,5 @@
 /**
- * MPI's panels from the rows that the page holds: what `panels/mpi_frames.py` makes of the
+ * MPI's panels from the rows that the page holds: what `formats/mpi/mpi_frames.py` makes of the
  * analyses. Profiles are totals of a run, so windows do not apply.
  */
 

@@ -1,4 +1,4 @@
-/** What a chart of rows shows before it is laid out: the same in Python (`charts/sheet_rows.py`). */
+/** What a chart of rows shows before it is laid out: the same in Python (`charts/rows.py`). */
 
 import type { Theme } from "../../draw/theme";
 import type { Chosen, PanelFrame } from "../types";

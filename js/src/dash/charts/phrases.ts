@@ -1,4 +1,4 @@
-/** The words below titles: the same as Python's charts have (`charts/canvas.py`, `charts/rows.py`). */
+/** The words below titles: the same as Python's charts have (`charts/figure.py`, `charts/rows.py`). */
 
 import { formatCount } from "../../draw/format";
 import type { PanelFrame } from "../types";

@@ -1,4 +1,4 @@
-/** Short names of rows, told apart where several are the same: as Python's `charts/labels.py`. */
+/** Short names of rows, told apart where several are the same: as Python's `charts/data.py`. */
 
 /** Longer parts of names say nothing at a glance; such rows are numbered. */
 const LONGEST = 28;

@@ -1,0 +1,398 @@
+"""One clock from collectives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.analysis.comm_events import OPERATIONS
+from hta_widgets.analysis.matching import (
+    Matching,
+    counted,
+    matching,
+    recorded_shift,
+    split,
+)
+from hta_widgets.analysis.scope import narrowed, result
+from hta_widgets.formats.byteps.servers import byteps_offsets
+from hta_widgets.trace.memo import derived_by_rules
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.turns import rest
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+#: Collectives that no rank can leave before all have arrived.
+_TOGETHER = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier")
+_ROUNDS = 12
+_TELLING = 3
+_FLOOR_NS = 100.0  # no pair of clocks is known better than this
+_LONG_NS = 1_000_000_000  # drift shows only in traces longer than this
+_ENOUGH = 12  # and with more collectives than this
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClockFit:
+    """What is to be subtracted from each rank's recorded times; arrays go by position in the set.
+
+    Attributes
+    ----------
+    offset_ns : array of int
+    residual_ns : array of int
+        -1 where nothing is known.
+    collectives : array of int
+        How many the rank was fitted from.
+    part : array of int
+        Ranks of one number are connected by collectives, directly or through others.
+    drift_ppm : array of float
+    recorded_residual_ns : array of int
+        The same as `residual_ns` on the recorded clock.
+    lift_ns : int
+        What is to be added to all times on the fitted clock, so that none is negative.
+    """
+
+    offset_ns: Ints
+    residual_ns: Ints
+    collectives: Ints
+    part: Ints
+    drift_ppm: Floats
+    recorded_residual_ns: Ints
+    lift_ns: int
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether a recorded clock is off by clearly more than what the fit leaves."""
+        # A clock that few collectives tell of always fits them well.
+        told = self.collectives >= _TELLING
+        return bool((told & (self.recorded_residual_ns > 2 * self.residual_ns + 1_000)).any())
+
+
+def clock_offsets(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: tuple[int, int] | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return how far each rank's clock is off, fitted from collectives.
+
+    All ranks leave a collective together, so the clocks of two ranks differ by the median over
+    their collectives of how much the ends differ. Ranks that share no process group are compared
+    through ranks that do: the differences found within all groups are solved for together, those
+    that scatter least counting most. Of ranks that no chain of collectives connects nothing is
+    known; each such part keeps the recorded time of its lowest rank, ``part`` numbers it, and the
+    note says so.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection : Selection, optional
+        Only collectives of which an event is selected count.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time.
+    ranks : iterable of int, optional
+        Only these ranks are returned; the fit uses all.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank. ``rank``; ``offset_ns`` (int64), to be subtracted from the rank's
+        recorded times, 0 for the lowest rank of each part; ``residual_ns`` (int64), how far the
+        rank's ends then typically (median) are from the others', -1 where nothing is known;
+        ``recorded_residual_ns`` (int64), the same on the recorded clock;
+        ``collectives`` (int64), how many were used; ``part`` (int64); ``drift_ppm`` (float64), by
+        how much the clock runs fast against the others' (NaN where the trace is shorter than a
+        second or has few collectives), which is stated and not corrected for.
+
+    See Also
+    --------
+    TraceSet.with_clock
+
+    Examples
+    --------
+    >>> traces = hw.load("runs/job")  # doctest: +SKIP
+    >>> clock_offsets(traces)[["rank", "offset_ns", "residual_ns"]]  # doctest: +SKIP
+    """
+    chosen = narrowed(traces, selection, window, ranks)
+    match = matching(traces)
+    fit = clock_fit(traces)
+    if not _is_all(chosen):
+        fit = _fit(match, _touched(match, chosen))
+    shown = np.array(
+        [chosen.ranks is None or rank in chosen.ranks for rank in traces.ranks], dtype=bool
+    )
+    return result(
+        {
+            "rank": np.array(traces.ranks, dtype=np.int64)[shown],
+            "offset_ns": fit.offset_ns[shown],
+            "residual_ns": fit.residual_ns[shown],
+            "recorded_residual_ns": fit.recorded_residual_ns[shown],
+            "collectives": fit.collectives[shown],
+            "part": fit.part[shown],
+            "drift_ppm": fit.drift_ppm[shown],
+        },
+        matched=counted(match, chosen)[1],
+        note=_note(traces, fit, found=len(match) > 0),
+    )
+
+
+@derived_by_rules("clock_fit")
+def clock_fit(traces: TraceSet) -> ClockFit:
+    """Return the fit from all collectives of the set, whatever clock the set lies on."""
+    match = matching(traces)
+    return _fit(match, np.ones(len(match), dtype=bool))
+
+
+def _is_all(chosen: Selection) -> bool:
+    return all(
+        part is None
+        for part in (chosen.start_ns, chosen.end_ns, chosen.tracks, chosen.query, chosen.ids)
+    )
+
+
+def _touched(match: Matching, chosen: Selection) -> npt.NDArray[np.bool_]:
+    """Return the entries of collectives of which an event is selected."""
+    member, _ = counted(match, chosen)
+    if not len(match):
+        return member
+    return match.each(np.logical_or.reduceat(member, match.starts))
+
+
+def _note(traces: TraceSet, fit: ClockFit, *, found: bool) -> str:
+    if not len(traces):
+        return "no ranks are loaded"
+    parts = np.unique(fit.part)
+    if not fit.collectives.any() and found:
+        return (
+            "the selection or window holds none of the collectives that are on two ranks, so"
+            " clocks are not compared"
+        )
+    if not fit.collectives.any():
+        return "no collective is found on two ranks, so clocks cannot be compared"
+    if len(parts) > 1:
+        listed = "; ".join(
+            ", ".join(
+                str(rank) for rank, p in zip(traces.ranks, fit.part, strict=True) if p == part
+            )
+            for part in parts[:8].tolist()
+        )
+        return f"no collectives connect these parts, so their clocks are not compared: {listed}" + (
+            "; …" if len(parts) > 8 else ""
+        )
+    return ""
+
+
+# --- the fit --------------------------------------------------------------------------------------
+
+
+def _fit(match: Matching, used: npt.NDArray[np.bool_]) -> ClockFit:
+    count = len(match.traces)
+    ends = match.taken("end_ns")
+    shifts = np.array([recorded_shift(trace) for trace in match.traces], dtype=np.int64)
+    ends += shifts[match.trace]
+    used = used & _telling(match)
+    collective, trace = match.collective[used], match.trace[used]
+    end, group = ends[used], match.group[used]
+    offset, part = _solved(count, collective, trace, end, group)
+    off = _from_common(collective, end - offset[trace], len(match.starts))
+    raw = _from_common(collective, end, len(match.starts))
+    residual, recorded = np.full((2, count), -1, dtype=np.int64)
+    drift = np.full(count, np.nan)
+    sums = np.bincount(trace, minlength=count)
+    starts = [
+        one.start_ns + one.clock_offset_ns - int(offset[number])
+        for number, one in enumerate(match.traces)
+        if len(one)
+    ]
+    entries = split(trace, count)
+    for rank in np.flatnonzero(sums).tolist():
+        mine = entries[rank]
+        residual[rank] = round(float(np.median(np.abs(off[mine]))))
+        recorded[rank] = round(float(np.median(np.abs(raw[mine]))))
+        drift[rank] = _drift_ppm(end[mine], off[mine])
+        rest()
+    return ClockFit(
+        offset,
+        residual,
+        sums,
+        part,
+        drift,
+        recorded,
+        max(0, -min(starts, default=0)),
+    )
+
+
+def _telling(match: Matching) -> npt.NDArray[np.bool_]:
+    """Return the entries to fit from: collectives that end together, or all in groups without."""
+    together = np.isin(match.taken("operation"), [OPERATIONS.index(name) for name in _TOGETHER])
+    has = np.zeros(len(match.groups), dtype=bool)
+    has[match.group[together]] = True
+    telling: npt.NDArray[np.bool_] = together | (~has[match.group] & (match.taken("early") == 0))
+    return telling
+
+
+def _from_common(collective: Ints, end: Ints, total: int) -> Floats:
+    """Return how far each end is from the median of the collective's others."""
+    rest()
+    middle, sizes = _middles(collective, end.astype(np.float64), total)
+    rest()
+    # A rank's own end pulls the median towards itself, most in pairs.
+    weight = sizes / np.maximum(sizes - 1, 1)
+    return (end - middle[collective]) * weight[collective]
+
+
+def _middles(collective: Ints, values: Floats, total: int) -> tuple[Floats, Ints]:
+    """Return the median of each collective's values, and how many it has."""
+    order = np.lexsort((values, collective))
+    ordered = values[order]
+    sizes = np.bincount(collective, minlength=total)
+    first = np.cumsum(sizes) - sizes
+    low = first + np.maximum(sizes - 1, 0) // 2
+    high = first + sizes // 2
+    middle = np.zeros(total)
+    there = sizes > 0
+    middle[there] = (ordered[low[there]] + ordered[high[there]]) / 2
+    return middle, sizes
+
+
+def _solved(count: int, collective: Ints, trace: Ints, end: Ints, group: Ints) -> tuple[Ints, Ints]:
+    """Return each rank's offset, and the number of the connected part that it is in."""
+    left, right, apart, weight = _pairs(collective, trace, end, group)
+    part = _parts(count, left, right)
+    offset = np.zeros(count)
+    for number in np.unique(part[left]).tolist() if len(left) else []:
+        members = np.flatnonzero(part == number)
+        mine = part[left] == number
+        place = np.zeros(count, dtype=np.int64)
+        place[members] = np.arange(len(members))
+        found = _least_squares(
+            len(members), place[left[mine]], place[right[mine]], apart[mine], weight[mine]
+        )
+        offset[members] = found - found[0]
+    return np.rint(offset).astype(np.int64), part
+
+
+def _pairs(
+    collective: Ints, trace: Ints, end: Ints, group: Ints
+) -> tuple[Ints, Ints, Floats, Floats]:
+    """Compare each rank of a group with one of the group: medians of how far ends are apart."""
+    found: list[tuple[npt.NDArray[Any], ...]] = []
+    for mine in split(group, int(group.max(initial=-1)) + 1):
+        if not len(mine):
+            continue
+        members, column = np.unique(trace[mine], return_inverse=True)
+        distinct, row = np.unique(collective[mine], return_inverse=True)
+        table = np.full((len(distinct), len(members)), np.nan)
+        table[row, column] = end[mine] - int(end[mine].min())
+        hub, other, apart, weight = _against_hubs(table)
+        found.append((members[hub], members[other], apart, weight))
+        rest()
+    left, right, apart, weight = (
+        np.concatenate([part[k] for part in found]) if found else np.empty(0) for k in range(4)
+    )
+    return left.astype(np.int64), right.astype(np.int64), apart, weight
+
+
+def _against_hubs(table: Floats) -> tuple[Ints, Ints, Floats, Floats]:
+    """Compare the columns with one that most have rows in common with, or through others."""
+    there = ~np.isnan(table)
+    hubs = [int(there.sum(axis=0).argmax())]
+    left = [column for column in range(table.shape[1]) if column != hubs[0]]
+    pairs: list[tuple[int, int]] = []
+    apart: list[float] = []
+    weights: list[float] = []
+    while left and hubs:
+        hub = hubs.pop(0)
+        common = there & there[:, [hub]]
+        for other in [column for column in left if common[:, column].any()]:
+            rows = common[:, other]
+            differences = table[rows, other] - table[rows, hub]
+            middle = float(np.median(differences))
+            scatter = 1.4826 * float(np.median(np.abs(differences - middle)))
+            # Few samples say little of how much they scatter.
+            scatter += _FLOOR_NS + 10_000.0 / len(differences)
+            pairs.append((hub, other))
+            apart.append(middle)
+            weights.append(len(differences) / scatter**2)
+            left.remove(other)
+            hubs.append(other)
+            rest()
+    hub_of, other_of = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    return hub_of, other_of, np.array(apart), np.array(weights)
+
+
+def _parts(count: int, left: Ints, right: Ints) -> Ints:
+    """Number the connected parts by their lowest rank."""
+    part = np.arange(count, dtype=np.int64)
+    while len(left):
+        low = np.minimum(part[left], part[right])
+        before = part.copy()
+        np.minimum.at(part, left, low)
+        np.minimum.at(part, right, low)
+        part = part[part]
+        if np.array_equal(before, part):
+            break
+    return np.unique(part, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def _least_squares(count: int, left: Ints, right: Ints, apart: Floats, weight: Floats) -> Floats:
+    """Solve ``x[right] - x[left] = apart``; pairs that fit badly lose their weight."""
+    now = weight.copy()
+    found = np.zeros(count)
+    for _ in range(_ROUNDS):
+        matrix = np.zeros((count, count))
+        np.add.at(matrix, (left, left), now)
+        np.add.at(matrix, (right, right), now)
+        np.add.at(matrix, (left, right), -now)
+        np.add.at(matrix, (right, left), -now)
+        side = np.zeros(count)
+        np.add.at(side, right, now * apart)
+        np.add.at(side, left, -now * apart)
+        solved = np.zeros(count)
+        # The first rank's clock is the measure.
+        solved[1:] = np.linalg.solve(matrix[1:, 1:], side[1:])
+        rest()
+        settled = np.abs(solved - found).max(initial=0.0) < 0.5
+        found = solved
+        if settled or len(apart) < count:
+            break
+        miss = np.abs(found[right] - found[left] - apart)
+        now = weight / np.maximum(1.0, miss / (3 * np.sqrt(1 / weight) + _FLOOR_NS))
+    return found
+
+
+def _drift_ppm(end: Ints, off: Floats) -> float:
+    """Return the slope of what the fit leaves over, between early and late collectives."""
+    if len(end) < _ENOUGH or int(end.max() - end.min()) < _LONG_NS:
+        return float("nan")
+    order = np.argsort(end, kind="stable")
+    third = len(order) // 3
+    early, late = order[:third], order[-third:]
+    span = float(np.median(end[late]) - np.median(end[early]))
+    if span <= 0:
+        return float("nan")
+    return float(np.median(off[late]) - np.median(off[early])) / span * 1e6
+
+
+def fitted_offsets(traces: TraceSet) -> tuple[list[int], int]:
+    """Return what to subtract from each rank's times, and how much of it brings all above 0.
+
+    BytePS's requests tell clocks of workers and servers apart; of other files collectives do.
+    """
+    if {"byteps", "byteps-server"} <= set(traces.formats):
+        known = byteps_offsets(traces)
+        offsets = [known.get(rank, 0) for rank in traces]
+        starts = [
+            trace.start_ns + trace.clock_offset_ns - offset
+            for trace, offset in zip(traces.values(), offsets, strict=True)
+        ]
+        lift = max(-min(starts), 0)
+        return [offset - lift for offset in offsets], lift
+    fit = clock_fit(traces)
+    return (fit.offset_ns - fit.lift_ns).tolist(), fit.lift_ns

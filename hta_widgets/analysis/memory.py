@@ -1,0 +1,483 @@
+"""Allocations."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import zlib
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.analysis.host_stack import operator_tree
+from hta_widgets.analysis.scope import Window, categorical, joined, parts, result
+from hta_widgets.errors import TraceError
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+
+Ints = npt.NDArray[np.int64]
+
+#: PyTorch's devices, by the numbers of ``c10::DeviceType``.
+_DEVICES = (
+    *("cpu", "cuda", "mkldnn", "opengl", "opencl", "ideep", "hip", "fpga", "maia", "xla"),
+    *("vulkan", "metal", "xpu", "mps", "meta", "hpu", "ve", "lazy", "ipu", "mtia"),
+    "privateuseone",
+)
+
+
+def memory_events(
+    traces: TraceSet, *, window: Window | None = None, ranks: Iterable[int] | None = None
+) -> pd.DataFrame:
+    """Return the allocations and releases of memory that traces hold.
+
+    Traces recorded with ``profile_memory=True`` hold one instant event called ``[memory]`` for
+    each allocation (bytes > 0) and release (bytes < 0) of PyTorch's allocators.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    window : (start_ns, end_ns), optional
+        Only events within it.
+    ranks : iterable of int, optional
+        Only these ranks.
+
+    Returns
+    -------
+    DataFrame
+        One row per event, by rank and time:
+
+        ``rank``, ``time_ns``
+            int64
+        ``device``
+            category: ``cpu``, ``cuda:0``, … (PyTorch calls AMD's devices ``cuda`` as well)
+        ``bytes``
+            int64, allocated, or released where negative
+        ``total_allocated_bytes, total_reserved_bytes``
+            int64, what the device's allocator had handed out, and held, after the event; -1 where
+            the file does not say (before PyTorch 1.10)
+        ``running_bytes``
+            int64, the sum of ``bytes`` on the rank and device since the recording began
+        ``address``
+            int64, -1 where the file does not say
+        ``operator_id``
+            int64, id of the innermost operator that runs on the thread then, -1 for none
+        ``operator``
+            category: its name, empty for none
+        ``pid, tid``
+            category: the thread, as in the file
+
+    Notes
+    -----
+    What the memory view of TensorBoard's profiler plugin was drawn from.
+
+    Examples
+    --------
+    >>> memory = memory_events(hw.load("runs/job"))  # doctest: +SKIP
+    >>> memory.groupby(["rank", "device"])["running_bytes"].max()  # doctest: +SKIP
+    >>> memory[memory["bytes"] > 0].groupby("operator")["bytes"].sum()  # doctest: +SKIP
+    """
+    columns: dict[str, list[npt.NDArray[Any]]] = {
+        key: []
+        for key in ("rank", "time", "device", "bytes", "allocated", "reserved", "address", "id")
+    }
+    operators: list[str] = []
+    running: list[Ints] = []
+    threads: dict[str, list[str]] = {"pid": [], "tid": []}
+    devices: dict[str, int] = {}
+    for part in parts(traces, None, window, ranks):
+        trace = part.trace
+        rows = _memory_rows(trace)
+        if not len(rows):
+            continue
+        table = trace.instant_table
+        values = _memory_args(trace, table.record[rows])
+        codes = [
+            devices.setdefault(_device(kind, number), len(devices))
+            for kind, number in zip(
+                values["Device Type"].tolist(), values["Device Id"].tolist(), strict=True
+            )
+        ]
+        device = np.array(codes, dtype=np.int64)
+        time = table.time_ns[rows]
+        so_far = np.empty(len(rows), dtype=np.int64)
+        for code in np.unique(device):
+            so_far[device == code] = np.cumsum(values["Bytes"][device == code])
+        # Sums run from the beginning of the recording, wherever the window begins.
+        seen = np.ones(len(rows), dtype=bool)
+        if part.low is not None:
+            seen &= time >= part.low
+        if part.high is not None:
+            seen &= time < part.high
+        columns["rank"].append(np.full(int(seen.sum()), trace.rank))
+        columns["time"].append(time[seen] + trace.shift_ns)
+        columns["device"].append(device[seen])
+        columns["bytes"].append(values["Bytes"][seen])
+        columns["allocated"].append(values["Total Allocated"][seen])
+        columns["reserved"].append(values["Total Reserved"][seen])
+        columns["address"].append(values["Addr"][seen])
+        running.append(so_far[seen])
+        rows, time = rows[seen], time[seen]
+        operator = _operator_at(trace, rows, time)
+        columns["id"].append(operator)
+        names, name = trace.table.names, trace.table.name
+        operators += [names[name[row]] if row >= 0 else "" for row in operator.tolist()]
+        for key, texts in (("pid", table.pid), ("tid", table.tid)):
+            threads[key] += [texts[row] for row in rows.tolist()]
+    amounts = joined(columns["bytes"])
+    return result(
+        {
+            "rank": joined(columns["rank"]),
+            "time_ns": joined(columns["time"]),
+            "device": categorical(joined(columns["device"]), list(devices)),
+            "bytes": amounts,
+            "total_allocated_bytes": joined(columns["allocated"]),
+            "total_reserved_bytes": joined(columns["reserved"]),
+            "running_bytes": joined(running),
+            "address": joined(columns["address"]),
+            "operator_id": joined(columns["id"]),
+            "operator": pd.Categorical(pd.Series(operators, dtype=str)),
+            **{key: pd.Categorical(pd.Series(texts, dtype=str)) for key, texts in threads.items()},
+        },
+        matched={
+            "allocations": int((amounts > 0).sum()),
+            "releases": int((amounts < 0).sum()),
+        },
+        note="" if len(amounts) else "no [memory] events: record with profile_memory=True",
+    )
+
+
+class _MemoryArgs(msgspec.Struct, gc=False):
+    kind: Any = msgspec.field(name="Device Type", default=-1)
+    number: Any = msgspec.field(name="Device Id", default=-1)
+    amount: Any = msgspec.field(name="Bytes", default=0)
+    allocated: Any = msgspec.field(name="Total Allocated", default=-1)
+    reserved: Any = msgspec.field(name="Total Reserved", default=-1)
+    address: Any = msgspec.field(name="Addr", default=-1)
+
+
+class _MemoryRecord(msgspec.Struct, gc=False):
+    args: _MemoryArgs | None = None
+
+
+_decode = msgspec.json.Decoder(_MemoryRecord).decode
+_KEYS = ("Device Type", "Device Id", "Bytes", "Total Allocated", "Total Reserved", "Addr")
+_NOTHING = (-1, -1, 0, -1, -1, -1)
+
+
+def _memory_rows(trace: Trace) -> npt.NDArray[np.intp]:
+    """Return the rows of the instants that tell of memory, by time."""
+    names = trace.table.names.values
+    codes = [code for code, text in enumerate(names) if text == "[memory]"]
+    return np.flatnonzero(np.isin(trace.instant_table.name, codes))
+
+
+def _memory_args(trace: Trace, records: Ints) -> dict[str, Ints]:
+    found: dict[int, tuple[Any, ...]] = {}
+    if trace.source is not None:
+        for record, body in trace.source.records(records):
+            found[record] = _values(body)
+    rows = [found.get(record, _NOTHING) for record in records.tolist()]
+    return {
+        key: _whole([row[column] for row in rows], _NOTHING[column])
+        for column, key in enumerate(_KEYS)
+    }
+
+
+def _values(body: bytes) -> tuple[Any, ...]:
+    try:
+        args = _decode(body).args
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        # What the strict decoder refuses: control characters, or args that are no object.
+        try:
+            event = json.loads(body.decode("utf-8", "replace"), strict=False)
+        except ValueError:
+            return _NOTHING
+        loose = event.get("args") if isinstance(event, dict) else None
+        if not isinstance(loose, dict):
+            return _NOTHING
+        return tuple(loose.get(key, missing) for key, missing in zip(_KEYS, _NOTHING, strict=True))
+    if args is None:
+        return _NOTHING
+    return (args.kind, args.number, args.amount, args.allocated, args.reserved, args.address)
+
+
+def _whole(values: list[Any], missing: int) -> Ints:
+    try:
+        return np.array(values, dtype=np.int64)
+    except (TypeError, ValueError, OverflowError):
+        return np.array(
+            [
+                value if type(value) is int and -(1 << 63) <= value < 1 << 63 else missing
+                for value in values
+            ],
+            dtype=np.int64,
+        )
+
+
+def _device(kind: int, number: int) -> str:
+    name = _DEVICES[kind] if 0 <= kind < len(_DEVICES) else "unknown"
+    return name if number < 0 else f"{name}:{number}"
+
+
+def _operator_at(trace: Trace, rows: npt.NDArray[np.intp], time: Ints) -> Ints:
+    """Return the innermost operator that runs on each instant's thread then, -1 for none."""
+    table, instants = trace.table, trace.instant_table
+    tree = operator_tree(trace)
+    on_track = {
+        (track.pid, track.tid): number
+        for number, track in enumerate(table.tracks)
+        if track.role == "thread"
+    }
+    track = np.array(
+        [on_track.get((instants.pid[row], instants.tid[row]), -1) for row in rows.tolist()],
+        dtype=np.int64,
+    )
+    found = np.full(len(rows), -1, dtype=np.int64)
+    start, end = table.start_ns[tree.rows], table.end_ns[tree.rows]
+    for number in np.unique(track[track >= 0]).tolist():
+        here = np.flatnonzero(track == number)
+        operators = np.flatnonzero(table.track[tree.rows] == number)
+        if not len(operators):
+            continue
+        # The last that started may be over; then one of those around it may still run.
+        last = np.searchsorted(start[operators], time[here], side="right") - 1
+        at = np.where(last >= 0, operators[last], -1)
+        while (over := (at >= 0) & (end[at] <= time[here])).any():
+            at[over] = tree.forest.parent[at[over]]
+        found[here] = np.where(at >= 0, tree.rows[at], -1)
+    return found
+
+
+#: What memory is for, in the order of the numbers by which PyTorch writes it.
+MEMORY_CATEGORIES: tuple[str, ...] = (
+    "Parameter",
+    "Optimizer state",
+    "Input",
+    "Temporary",
+    "Activation",
+    "Gradient",
+    "Autograd",
+    "Unknown",
+)
+
+#: What happens to memory, by the numbers of PyTorch's ``Action``.
+_ACTIONS = {1: "preexisting", 2: "create", 3: "increment_version", 4: "destroy"}
+
+#: What is most often given, decoded without a list per event.
+_Event = tuple[int, int, int, int]
+_decode_events = msgspec.json.Decoder(list[_Event]).decode
+
+_EXPORT = 'prof.export_memory_timeline("memory.raw.json.gz", device="cuda:0")'
+_REMEDY = f"Write it with {_EXPORT}."
+
+
+def memory_timeline(path: str | Path) -> pd.DataFrame:
+    """Return the memory in use over time, by what it is for.
+
+    Parameters
+    ----------
+    path : path-like
+        What ``torch.profiler.profile.export_memory_timeline`` wrote, for one device: the single
+        events (``.raw.json.gz``), or the sums by category (``.json``, ``.json.gz``). Which of
+        them it is shows in the content; whether it is compressed as well.
+
+    Returns
+    -------
+    DataFrame
+        One row per instant of change, by time:
+
+        ``time_ns``
+            int64, since the first event; of whole microseconds in files of sums
+        ``Parameter, Optimizer state, Input, Temporary, Activation, Gradient, Autograd, Unknown``
+            int64, bytes in use after all changes at that instant
+
+        ``.attrs`` has ``origin_ns``, the epoch time of the first event (None: all memory was there
+        before); ``peak_bytes``, the most memory of each category; ``peak_total_bytes``,
+        ``peak_time_ns`` and ``at_peak_bytes``: the most memory in all, when that was, and what it
+        was for; ``preexisting_bytes``, what was there before the first event (empty in files of
+        sums, which do not tell). ``matched`` counts events by action, or ``instants``.
+
+    Raises
+    ------
+    TraceError
+        Where the file is no such export: what is wrong with it, where, and what to do.
+
+    Notes
+    -----
+    Sums and categories are those of HTA's ``MemoryAnalysis`` and of PyTorch's own plot. Memory
+    that was there before the first event counts from that event on; HTA has a row of its own for
+    it, with the same time.
+
+    Examples
+    --------
+    >>> memory = memory_timeline("memory.raw.json.gz")  # doctest: +SKIP
+    >>> memory.set_index("time_ns").sum(axis=1).max() / 2**30  # doctest: +SKIP
+    """
+    value = _decoded(Path(path))
+    if _holds_sums(value):
+        return _of_sums(value, path)
+    return _of_events(value, path)
+
+
+def _decoded(path: Path) -> Any:
+    try:
+        data = path.read_bytes()
+    except OSError as cause:
+        raise TraceError(
+            f"cannot be read ({cause.strerror or cause})", path=path, remedy="Check the path."
+        ) from None
+    if data[:2] == b"\x1f\x8b":
+        try:
+            data = gzip.decompress(data)
+        except (EOFError, zlib.error, OSError) as cause:
+            raise TraceError(
+                f"the compressed data is damaged ({cause})",
+                path=path,
+                remedy="Copy the file again, or export it again.",
+            ) from None
+    if data.lstrip()[:1] == b"<":
+        raise TraceError(
+            "is a picture of the timeline, without its numbers", path=path, remedy=_REMEDY
+        )
+    try:
+        with contextlib.suppress(msgspec.ValidationError):
+            return _decode_events(data)
+        # Sums, or no export at all.
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+        raise TraceError(
+            f"is no memory timeline ({cause})",
+            path=path,
+            remedy="Snapshots of torch.cuda.memory are another format. " + _REMEDY
+            if data[:1] == b"\x80"
+            else _REMEDY,
+        ) from None
+
+
+def _holds_sums(value: Any) -> bool:
+    """Tell ``[times, sizes]`` from a list of events, which are lists of four numbers."""
+    if not isinstance(value, list) or len(value) != 2 or not all(type(v) is list for v in value):
+        return False
+    return not value[1] or type(value[1][0]) is list
+
+
+def _of_events(value: Any, path: str | Path) -> pd.DataFrame:
+    events = _checked(value, list[_Event], path)
+    table = _numbers(events, 4, path)
+    time, action, amount, category = table.T
+    wrong = np.flatnonzero((category < 0) | (category >= len(MEMORY_CATEGORIES)))
+    if len(wrong):
+        raise TraceError(
+            f"there is no category {category[wrong[0]]}",
+            path=path,
+            place=f"event {wrong[0]}",
+            remedy=f"They go from 0 to {len(MEMORY_CATEGORIES) - 1}. {_REMEDY}",
+        )
+    before = time < 0
+    origin = int(time[~before].min()) if not before.all() else None
+    order = np.argsort(np.where(before, origin or 0, time), kind="stable")
+    # What was there before comes first, wherever the file has it.
+    order = np.concatenate((order[before[order]], order[~before[order]]))
+    amounts = np.where(category[:, None] == np.arange(len(MEMORY_CATEGORIES)), amount[:, None], 0)
+    sizes = np.cumsum(amounts[order], axis=0)
+    matched = {word: int((action == code).sum()) for code, word in _ACTIONS.items()}
+    return _frame(
+        np.where(before, origin or 0, time)[order],
+        sizes,
+        origin,
+        matched,
+        amounts[before].sum(axis=0),
+    )
+
+
+def _of_sums(value: Any, path: str | Path) -> pd.DataFrame:
+    times, sizes = _checked(value, tuple[list[int], list[list[int]]], path)
+    columns = len(MEMORY_CATEGORIES)
+    if len(times) != len(sizes):
+        raise TraceError(
+            f"{len(times)} times but {len(sizes)} rows of sizes", path=path, remedy=_REMEDY
+        )
+    # The first size of a row is 0: from there on areas are stacked.
+    for row, one in enumerate(sizes):
+        if len(one) != columns + 1:
+            raise TraceError(
+                f"{len(one)} sizes instead of {columns + 1}",
+                path=path,
+                place=f"row {row}",
+                remedy=_REMEDY,
+            )
+    time = _numbers([times], len(times), path)[0]
+    known = time[time >= 0]
+    origin = int(known.min()) if len(known) else None
+    time = np.where(time < 0, origin or 0, time)
+    table = _numbers(sizes, columns + 1, path)[:, 1:]
+    order = np.argsort(time, kind="stable")
+    return _frame(
+        time[order] * 1000,
+        table[order],
+        None if origin is None else origin * 1000,
+        {"instants": len(time)},
+        None,
+    )
+
+
+def _checked(value: Any, expected: Any, path: str | Path) -> Any:
+    try:
+        return msgspec.convert(value, expected)
+    except msgspec.ValidationError as cause:
+        reason, _, place = str(cause).partition(" - at ")
+        kind = "is a trace" if isinstance(value, dict) and "traceEvents" in value else ""
+        raise TraceError(
+            f"{kind or 'is no memory timeline'} ({reason[:1].lower()}{reason[1:]})",
+            path=path,
+            place=place.strip("`") or None,
+            remedy="Give memory_events what hw.load returns for it." if kind else _REMEDY,
+        ) from None
+
+
+def _numbers(rows: Sequence[Sequence[int]], width: int, path: str | Path) -> Ints:
+    try:
+        flat = np.fromiter(chain.from_iterable(rows), np.int64, width * len(rows))
+    except OverflowError:
+        raise TraceError(
+            "a number is too large for 64 bits", path=path, remedy="Is the file damaged?"
+        ) from None
+    return flat.reshape(len(rows), width)
+
+
+def _frame(
+    time: Ints,
+    sizes: Ints,
+    origin: int | None,
+    matched: dict[str, int],
+    preexisting: Ints | None,
+) -> pd.DataFrame:
+    """Return one row per instant: the last of those at the same time."""
+    last = np.append(np.flatnonzero(time[1:] != time[:-1]), len(time) - 1)[: len(time)]
+    time, sizes = time[last] - (origin or 0), sizes[last]
+    total = sizes.sum(axis=1)
+    peak = int(total.argmax()) if len(total) else -1
+
+    def by_category(values: Ints | None) -> dict[str, int]:
+        if values is None:
+            return {}
+        return dict(zip(MEMORY_CATEGORIES, map(int, values), strict=True))
+
+    return result(
+        {"time_ns": time, **dict(zip(MEMORY_CATEGORIES, sizes.T, strict=True))},
+        matched=matched,
+        note="" if len(time) else "the file holds no events: did the device allocate memory?",
+        origin_ns=origin,
+        peak_bytes=by_category(sizes.max(axis=0, initial=0)),
+        peak_total_bytes=int(total[peak]) if len(total) else 0,
+        peak_time_ns=int(time[peak]) if len(total) else -1,
+        at_peak_bytes=by_category(sizes[peak]) if len(total) else {},
+        preexisting_bytes=by_category(preexisting),
+    )

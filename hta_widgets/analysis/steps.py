@@ -1,0 +1,670 @@
+"""Steps and phases."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.analysis.collectives import Clock
+from hta_widgets.analysis.host_stack import nearest
+from hta_widgets.analysis.scope import (
+    Part,
+    Window,
+    count_kinds,
+    joined,
+    over_ranks,
+    part_of,
+    parts,
+    result,
+)
+from hta_widgets.analysis.stragglers import RankWaits, waits_of
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.grouping import group_order, stable_order
+from hta_widgets.trace.intervals import Intervals, subtract, union
+from hta_widgets.trace.memo import derived, derived_by_rules, walked
+from hta_widgets.trace.names import short_name
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.turns import rest
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.intp]
+Flags = npt.NDArray[np.bool_]
+
+_STEP = re.compile(r"ProfilerStep\s*#\s*(\d{1,18})")
+
+#: What `device_times` returns, in this order.
+DEVICE_TIMES: tuple[str, ...] = (
+    "device_start_ns",
+    "device_span_ns",
+    "busy_ns",
+    "idle_ns",
+    "compute_ns",
+    "communication_ns",
+    "exposed_communication_ns",
+    "wait_ns",
+    "exposed_wait_ns",
+    "unmatched_exposed_ns",
+)
+
+
+def step_times(
+    traces: TraceSet,
+    *,
+    clock: Clock | None = None,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return how long each rank takes for each step, and what its device does in that time.
+
+    Ranks that wait for each other in collectives take equally long for a step, so step time alone
+    hides the slow rank: its step is as long as that of the others, who wait. What tells is
+    ``own_ns``, the step less the time that the rank waited in collectives and computed nothing; the
+    slow rank has most of it.
+
+    A step is the host's range ``ProfilerStep#n``. Device work belongs to the step that launched it,
+    also where it runs on after the range has ended, so ``device_span_ns`` may be longer than
+    ``dur_ns``. A rank waits from its arrival at a collective to that of the last rank, as in
+    `collectives`.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    clock : {"host", "fitted"}, optional
+        Whose times tell the last arrival. Default: those of the set, or the fitted ones where ends
+        of collectives disagree on the recorded clock by clearly more than on the fitted one.
+    selection : Selection, optional
+        The events to work on; all by default.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time; steps and device work are clipped to it.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks; deviations are from their median.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank and step, in that order. ``rank``; ``step``, n of ``ProfilerStep#n``;
+        ``start_ns, dur_ns`` of the range on the host; of the device work that it launched, over all
+        streams:
+
+        - ``device_start_ns`` (-1 for none), ``device_span_ns``: from the first start to the last
+          end; ``busy_ns``: any work; ``idle_ns``: the rest of the span
+        - ``compute_ns, communication_ns``: any of that kind, whatever else runs;
+          ``exposed_communication_ns``: communicating and not computing
+        - ``wait_ns``: in a collective that has not all its ranks yet; ``exposed_wait_ns``: and
+          computing nothing
+        - ``unmatched_exposed_ns``: communicating and not computing, in collectives of which the
+          files lack other ranks' events, so that what of it is waiting is known in part at best
+        - ``own_ns``: ``dur_ns - exposed_wait_ns``
+
+        All int64. ``dur_deviation_ns, own_deviation_ns`` (float64): ``dur_ns`` and ``own_ns`` less
+        the median over the ranks of that step; ``dur_deviation_share, own_deviation_share``
+        (float64): the same as a share of that median, NaN where it is 0.
+
+        ``.attrs["clock"]`` says whose times tell the last arrival.
+
+    Raises
+    ------
+    TraceError
+        For an unknown clock, or a rank that is not there.
+
+    Examples
+    --------
+    >>> traces = hw.load("runs/job")  # doctest: +SKIP
+    >>> steps = step_times(traces)  # doctest: +SKIP
+    >>> steps.groupby("rank")["own_deviation_share"].mean()  # doctest: +SKIP
+    """
+    chosen = parts(traces, selection, window, ranks)
+    waits = waits_of(traces, clock)
+    found = list(over_ranks(chosen, _of_rank, each=waits.each(chosen.ranks)))
+    column = {
+        name: joined([one[name] for one in found])
+        for name in ("rank", "step", "start_ns", "dur_ns", *DEVICE_TIMES)
+    }
+    column["own_ns"] = column["dur_ns"] - column["exposed_wait_ns"]
+    deviations = {}
+    for name in ("dur", "own"):
+        apart, share = from_median(column["step"], column[f"{name}_ns"])
+        deviations[f"{name}_deviation_ns"] = apart
+        deviations[f"{name}_deviation_share"] = share
+    without = [
+        trace for trace, one in zip(chosen.traces, found, strict=True) if not len(one["step"])
+    ]
+    return result(
+        {**column, **deviations},
+        matched={"steps": len(column["step"]), **count_kinds(chosen)},
+        note=_note(without, len(chosen)),
+        clock=waits.clock,
+    )
+
+
+def _note(without: list[Trace], ranks: int) -> str:
+    if not ranks:
+        return "no ranks are selected"
+    known = sum(_steps_of(trace) for trace in walked(without))
+    if len(without) == ranks:
+        if known:
+            return (
+                "the selection or window holds no range ProfilerStep#n of the host, of which"
+                f" there are {known}: select them too"
+            )
+        return "no ProfilerStep is in the trace: call the profiler's step() once an iteration"
+    selected = " selected" if known else ""
+    listed = ", ".join(str(trace.rank) for trace in without)
+    return f"no ProfilerStep{selected} on ranks {listed}" if without else ""
+
+
+def _steps_of(trace: Trace) -> int:
+    """Return how many steps a rank has, selected or not."""
+    part = part_of(trace, Selection())
+    return part.once("steps", lambda: len(host_steps(part)[0]))
+
+
+def _of_rank(part: Part, waits: RankWaits) -> dict[str, Ints]:
+    numbers, start, end = host_steps(part)
+    trace = part.trace
+    code = np.empty(0, dtype=np.int64)
+    if len(numbers):
+        at = np.minimum(np.searchsorted(numbers, trace.table.step), len(numbers) - 1)
+        code = np.where(numbers[at] == trace.table.step, at, -1)
+    times = device_times(part, code, len(numbers), waits)
+    known = times["device_start_ns"] >= 0
+    times["device_start_ns"] = np.where(known, times["device_start_ns"] + trace.shift_ns, -1)
+    return {
+        "rank": np.full(len(numbers), part.rank, dtype=np.int64),
+        "step": numbers,
+        "start_ns": start + trace.shift_ns,
+        "dur_ns": end - start,
+        **times,
+    }
+
+
+def host_steps(part: Part) -> tuple[Ints, Ints, Ints]:
+    """Return the numbers of a rank's steps, ascending, and their starts and ends on the host."""
+    table = part.table
+    number_of = step_numbers(part.trace)
+    rows = part.rows[number_of[table.name[part.rows]] >= 0]
+    rows = rows[table.stream[rows] < 0]
+    numbers, inverse = np.unique(number_of[table.name[rows]], return_inverse=True)
+    start, end = part.clipped(rows)
+    first = np.full(len(numbers), np.iinfo(np.int64).max)
+    last = np.full(len(numbers), np.iinfo(np.int64).min)
+    np.minimum.at(first, inverse, start)
+    np.maximum.at(last, inverse, end)
+    return numbers.astype(np.int64), first, last
+
+
+def step_numbers(trace: Trace) -> Ints:
+    """Return for each name of a rank which step it is of, -1 for names that are no step's."""
+    names = trace.table.names
+    return derived(
+        trace,
+        "step_numbers",
+        lambda: _step_numbers(names.values),
+        lambda known: len(known) == len(names),
+    )
+
+
+def _step_numbers(names: Sequence[str]) -> Ints:
+    numbers = np.full(len(names), -1, dtype=np.int64)
+    for code, text in enumerate(names):
+        if text.startswith("ProfilerStep") and (found := _STEP.match(text)):
+            numbers[code] = int(found[1])
+    return numbers
+
+
+def from_median(step: Ints, value: Ints) -> tuple[Floats, Floats]:
+    """Return how far values are from the median of their step, and that as a share of it."""
+    middle = np.zeros(len(value))
+    if len(value):
+        order = np.lexsort((value, step))
+        ordered = value[order].astype(np.float64)
+        first = np.flatnonzero(np.diff(step[order], prepend=step[order][0] - 1))
+        sizes = np.diff(np.append(first, len(value)))
+        median = (ordered[first + (sizes - 1) // 2] + ordered[first + sizes // 2]) / 2
+        middle[order] = np.repeat(median, sizes)
+    apart = value - middle
+    return apart, apart / np.where(middle != 0, middle, np.nan)
+
+
+# --- the device -----------------------------------------------------------------------------------
+
+
+def device_times(part: Part, code: Ints, count: int, waits: RankWaits) -> dict[str, Ints]:
+    """Return `DEVICE_TIMES` of a rank's work, stretch by stretch.
+
+    Parameters
+    ----------
+    part : Part
+    code : array of int
+        By id: which of the stretches 0 .. `count` - 1 an event belongs to, -1 for none.
+    count : int
+    waits : RankWaits
+    """
+    if not count:
+        return {name: np.empty(0, dtype=np.int64) for name in DEVICE_TIMES}
+    rows = part.whole.busy_rows()
+    rows = rows[code[rows] >= 0]
+    first = np.full(count, np.iinfo(np.int64).max)
+    last = np.full(count, np.iinfo(np.int64).min)
+    np.minimum.at(first, code[rows], part.table.start_ns[rows])
+    np.maximum.at(last, code[rows], part.table.end_ns[rows])
+    # A window in which the device idles all the time is a part of the step as any other.
+    first, last = part.clipped_edges(first, last)
+    rows = part.busy_rows()
+    rows = rows[code[rows] >= 0]
+    start, end = part.clipped(rows)
+    there = last > first
+    there[code[rows]] = True
+    apart = _Apart(int(start.min(initial=0)), int(end.max(initial=0)), count)
+    busy = apart.pieces(code[rows], start, end)
+    kinds = {}
+    for kind in ("compute", "communication"):
+        mine = part.of_kinds(kind)
+        mine = mine[(code[mine] >= 0) & (part.table.stream[mine] >= 0)]
+        kinds[kind] = apart.pieces(code[mine], *part.clipped(mine))
+    selected = np.zeros(len(part.trace), dtype=bool)
+    selected[rows] = True
+    kept = selected[waits.rows]
+    waiting, begin, until = waits.rows[kept], waits.begin[kept], waits.until[kept]
+    if part.low is not None:
+        begin = np.maximum(begin, part.low)
+    if part.high is not None:
+        until = np.minimum(until, part.high)
+    wait = apart.pieces(code[waiting], begin, until)
+    unmatched = waits.unmatched[selected[waits.unmatched]]
+    unknown = apart.pieces(code[unmatched], *part.clipped(unmatched))
+    span = np.where(there, last - np.where(there, first, 0), 0)
+    spent = apart.lengths(busy)
+    return {
+        "device_start_ns": np.where(there, first, -1),
+        "device_span_ns": span,
+        "busy_ns": spent,
+        "idle_ns": span - spent,
+        "compute_ns": apart.lengths(kinds["compute"]),
+        "communication_ns": apart.lengths(kinds["communication"]),
+        "exposed_communication_ns": apart.lengths(
+            subtract(kinds["communication"], kinds["compute"])
+        ),
+        "wait_ns": apart.lengths(wait),
+        "exposed_wait_ns": apart.lengths(subtract(wait, kinds["compute"])),
+        "unmatched_exposed_ns": apart.lengths(subtract(unknown, kinds["compute"])),
+    }
+
+
+class _Apart:
+    """Lays stretches, which may overlap, one behind the other, so that one union serves all."""
+
+    def __init__(self, first: int, last: int, count: int) -> None:
+        self._first, self._count = first, count
+        # One more than anything lasts: what ends one stretch does not touch the next.
+        self._width = last - first + 1
+
+    def pieces(self, code: Ints, start: Ints, end: Ints) -> Intervals:
+        moved = code * self._width - self._first
+        return union(start + moved, end + moved)
+
+    def lengths(self, pieces: Intervals) -> Ints:
+        """Return the covered time of each stretch."""
+        found = np.zeros(self._count, dtype=np.int64)
+        np.add.at(found, pieces.start // self._width, pieces.end - pieces.start)
+        return found
+
+
+_LOADING = re.compile(r"enumerate\(DataLoader\)|^data_?load(ing|er)?$", re.IGNORECASE)
+#: Of libraries, not of the program's own course.
+_NOT_A_PHASE = re.compile(r"(nccl|gloo|mpi|ucc|c10d|rccl):", re.IGNORECASE)
+_LABELS = (
+    (re.compile(r"Optimizer\.step#|.*\boptimizer[._ ]?step\b", re.IGNORECASE), "optimizer"),
+    (re.compile(r"Optimizer\.zero_grad#|zero_grad$", re.IGNORECASE), "zero grad"),
+    (re.compile(r"(.*[.:])?forward$", re.IGNORECASE), "forward"),
+    (re.compile(r"(.*[.:])?backward$", re.IGNORECASE), "backward"),
+    (_LOADING, "data loading"),
+)
+_FRAMED = re.compile(r"#+ *(.*?) *#+")
+
+
+def phase_times(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return how long each rank's host takes for each phase of a step, against the other ranks.
+
+    Step time alone hides the slow rank, as all wait for it at the end of a step: its forward pass
+    takes longer than the others', and its backward pass, in which they wait, shorter.
+
+    Phases are ranges of the host (`record_function` and what PyTorch marks itself: the forward
+    pass of DDP, the optimizer, the DataLoader) that lie on the thread of ``ProfilerStep``, within a
+    step and within no other such range; of these, the names that occur exactly once in more than
+    half of all steps of all ranks, whatever is selected. Ranges of communication libraries are
+    none. Where the host runs ahead of its device, a phase is the time in which its work is
+    launched.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection : Selection, optional
+        The events to work on; all by default.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time; phases are clipped to it.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks; deviations are from their median.
+
+    Returns
+    -------
+    DataFrame
+        One row per phase, rank and step, in that order, phases as they follow each other:
+
+        - ``phase`` (text): ``forward``, ``backward``, ``optimizer``, ``zero grad``,
+          ``data loading``, or the name without its decoration; ``name`` (text): as in the file
+        - ``rank, step`` (int64)
+        - ``start_ns, dur_ns`` (int64): first start; all its ranges in this step together
+        - ``deviation_ns, deviation_share`` (float64): ``dur_ns`` less the median over the ranks of
+          that phase and step, and that as a share of the median, NaN where it is 0
+
+    Notes
+    -----
+    HTA has no such analysis. `step_times` has whole steps and what devices do in them.
+
+    Examples
+    --------
+    >>> traces = hw.load("runs/job")  # doctest: +SKIP
+    >>> phases = phase_times(traces)  # doctest: +SKIP
+    >>> phases.groupby(["phase", "rank"])["deviation_share"].median()  # doctest: +SKIP
+    """
+    chosen = parts(traces, selection, window, ranks)
+    phases = _phases(traces)
+    place = {name: number for number, name in enumerate(phases)}
+    found = list(over_ranks(chosen, _phases_of_rank, place))
+    column = {key: joined([one[key] for one in found]) for key in ("phase", "rank", "step")}
+    times = {key: joined([one[key] for one in found]) for key in ("start_ns", "dur_ns")}
+    position = {rank: number for number, rank in enumerate(chosen.ranks)}
+    at = np.array([position[rank] for rank in column["rank"].tolist()], dtype=np.int64)
+    order = np.lexsort((column["step"], at, column["phase"]))
+    pairs = np.stack([column["phase"], column["step"]])
+    together = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
+    apart, share = from_median(together, times["dur_ns"])
+    labels = _labels(phases)
+    codes = column["phase"][order].tolist()
+    rest()
+    return result(
+        {
+            "phase": pd.array([labels[code] for code in codes], dtype="str"),
+            "name": pd.array([phases[code] for code in codes], dtype="str"),
+            "rank": column["rank"][order],
+            "step": column["step"][order],
+            "start_ns": times["start_ns"][order],
+            "dur_ns": times["dur_ns"][order],
+            "deviation_ns": apart[order],
+            "deviation_share": share[order],
+        },
+        matched={"phases": len(phases), "ranges": sum(one["ranges"] for one in found)},
+        note="" if len(order) else _phase_note(traces, phases, chosen),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseRanges:
+    """Which ranges are phases of steps, whatever is selected.
+
+    Attributes
+    ----------
+    names, labels : list of str
+        Of the phases, as they follow each other.
+    of_rank : dict
+        Of each rank: ids of ranges, ascending, their steps, and the place of each in `names`.
+    """
+
+    names: list[str]
+    labels: list[str]
+    of_rank: dict[int, tuple[Rows, Ints, Ints]]
+
+
+def phase_ranges(traces: TraceSet) -> PhaseRanges:
+    """Return the ranges that `phase_times` adds up."""
+    names = _phases(traces)
+    place = {name: number for number, name in enumerate(names)}
+    found = over_ranks(traces, _ranges_of_phases, place)
+    of_rank = dict(zip(traces.ranks, found, strict=True))
+    return PhaseRanges(names, _labels(names), of_rank)
+
+
+def _ranges_of_phases(trace: Trace, place: dict[str, int]) -> tuple[Rows, Ints, Ints]:
+    ranges = _in_steps(trace)
+    phase = _places(trace, ranges, place)
+    known = phase >= 0
+    return ranges.rows[known], ranges.step[known], phase[known]
+
+
+def phase_label(name: str) -> str:
+    """Return what a phase is called: ``Optimizer.step#SGD.step`` is the ``optimizer``."""
+    framed = _FRAMED.fullmatch(name)
+    plain = framed[1] if framed and framed[1] else name
+    for pattern, label in _LABELS:
+        if pattern.match(plain):
+            return label
+    return plain if framed else short_name(plain)
+
+
+def _labels(names: Sequence[str]) -> list[str]:
+    """Return one label per phase; where several have the same, the later ones keep their name."""
+    labels: list[str] = []
+    for name in names:
+        label = phase_label(name)
+        labels.append(label if label not in labels else name)
+    return labels
+
+
+def _phase_note(traces: TraceSet, phases: Sequence[str], chosen: Sequence[Part]) -> str:
+    if not chosen:
+        return "no ranks are selected"
+    if phases:
+        return "the selection or window holds no phase of a step"
+    if not any(len(_in_steps(trace).steps) for trace in walked(traces.values())):
+        return "no ProfilerStep is in the trace: call the profiler's step() once an iteration"
+    return "no range occurs once in most steps: mark phases with torch.profiler.record_function"
+
+
+@dataclass(frozen=True, slots=True)
+class _InSteps:
+    """The outermost ranges within a rank's steps."""
+
+    rows: Rows
+    step: Ints  # of each
+    steps: Ints  # the rank's
+
+
+@derived_by_rules("ranges_in_steps")
+def _in_steps(trace: Trace) -> _InSteps:
+    table = trace.table
+    number = step_numbers(trace)
+    on_host = table.stream < 0
+    is_step = (number[table.name] >= 0) & on_host
+    steps = np.flatnonzero(is_step)
+    loads, others = np.zeros((2, len(table.names)), dtype=bool)
+    for code in np.unique(table.name[on_host]).tolist():
+        text = table.names[code]
+        loads[code] = _LOADING.search(text) is not None
+        others[code] = _NOT_A_PHASE.match(text) is not None
+    range_kind = table.kind == KINDS.index("annotation")
+    is_range = (range_kind | loads[table.name]) & ~others[table.name] & on_host & ~is_step
+    rows = np.flatnonzero(is_range & np.isin(table.track, np.unique(table.track[steps])))
+    # What encloses each, a range or a step; those that only another range encloses are parts of it.
+    above = nearest(table.parent, is_range | is_step)[table.parent[rows]]
+    direct = (above >= 0) & is_step[above]
+    rows = rows[direct]
+    return _InSteps(rows, number[table.name[above[direct]]], np.unique(number[table.name[steps]]))
+
+
+@derived_by_rules("phases")
+def _phases(traces: TraceSet) -> list[str]:
+    """Return the names of phases, as they follow each other."""
+    once: Counter[str] = Counter()
+    offset: dict[str, list[int]] = {}
+    total = 0
+    for steps, alone in over_ranks(traces, _alone_in_steps):
+        total += steps
+        for text, apart in alone:
+            once[text] += 1
+            offset.setdefault(text, []).append(apart)
+    names_of = [name for name, count in once.items() if 2 * count > total]
+    return sorted(names_of, key=lambda name: (sorted(offset[name])[len(offset[name]) // 2], name))
+
+
+def _alone_in_steps(trace: Trace) -> tuple[int, list[tuple[str, int]]]:
+    """Return how many steps a rank has, and what occurs once in a step, how long after its first.
+
+    The first is the first range of the step.
+    """
+    found = _in_steps(trace)
+    table = trace.table
+    names = table.name[found.rows]
+    pairs, first, counts = np.unique(
+        np.stack([names, found.step]), axis=1, return_index=True, return_counts=True
+    )
+    begin = {
+        int(step): int(start)
+        for step, start in zip(
+            found.step[::-1].tolist(), table.start_ns[found.rows][::-1].tolist(), strict=True
+        )
+    }
+    alone = [
+        (table.names[name], int(table.start_ns[row]) - begin[step])
+        for (name, step), row, count in zip(
+            pairs.T.tolist(), found.rows[first].tolist(), counts.tolist(), strict=True
+        )
+        if count == 1
+    ]
+    return len(found.steps), alone
+
+
+def _places(trace: Trace, ranges: _InSteps, place: dict[str, int]) -> Ints:
+    """Return which phase each range is of, -1 for none."""
+    table = trace.table
+    codes = {code: place.get(table.names[code], -1) for code in np.unique(table.name[ranges.rows])}
+    return np.array([codes[code] for code in table.name[ranges.rows].tolist()], dtype=np.int64)
+
+
+def _phases_of_rank(part: Part, place: dict[str, int]) -> dict[str, Any]:
+    trace = part.trace
+    ranges = _in_steps(trace)
+    phase = _places(trace, ranges, place)
+    kept = part.has(ranges.rows) & (phase >= 0)
+    rows, step, phase = ranges.rows[kept], ranges.step[kept], phase[kept]
+    start, end = part.clipped(rows)
+    pairs, first, inverse = np.unique(
+        np.stack([phase, step]), axis=1, return_index=True, return_inverse=True
+    )
+    lasting = np.zeros(len(first), dtype=np.int64)
+    np.add.at(lasting, inverse.reshape(-1), end - start)
+    return {
+        "phase": pairs[0],
+        "step": pairs[1],
+        "rank": np.full(len(first), part.rank, dtype=np.int64),
+        "start_ns": start[first] + trace.shift_ns,
+        "dur_ns": lasting,
+        "ranges": len(rows),
+    }
+
+
+#: Names of the statistics, as pandas' ``describe`` has them.
+STATISTICS = ("count", "mean", "std", "min", "25%", "50%", "75%", "max")
+
+_QUARTILES = (0.25, 0.5, 0.75)
+
+
+def in_order(group: npt.NDArray[Any], groups: int, time_ns: Ints) -> Rows:
+    """Return the order by group and time; what falls together stays in its order."""
+    if not len(time_ns):
+        return np.empty(0, dtype=np.intp)
+    by_time = stable_order(time_ns - time_ns.min())
+    return by_time[group_order(group[by_time], groups)]
+
+
+def running_total(group: npt.NDArray[Any], change: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the sum of the changes of the group so far; rows must be sorted by group.
+
+    Examples
+    --------
+    >>> running_total(np.array([0, 0, 1, 1]), np.array([2, -1, 5, 1]))
+    array([2, 1, 5, 6])
+    """
+    total = np.cumsum(change)
+    if not len(total):
+        return total
+    first = _first_of_group(group)
+    before = np.repeat((total - change)[first], np.diff(np.append(first, len(total))))
+    total -= before
+    return total
+
+
+def settled(group: npt.NDArray[Any], time_ns: Ints) -> Flags:
+    """Return which changes are the last of their group at their instant."""
+    last = np.ones(len(time_ns), dtype=bool)
+    last[:-1] = (group[1:] != group[:-1]) | (time_ns[1:] != time_ns[:-1])
+    return last
+
+
+def held_ns(
+    group: npt.NDArray[Any], time_ns: Ints, low: int | None = None, high: int | None = None
+) -> Ints:
+    """Return how long each value holds within the window; the last of a group holds no time."""
+    if not len(time_ns):
+        return np.empty(0, dtype=np.int64)
+    until = np.append(time_ns[1:], time_ns[-1])
+    ends = np.append(group[1:] != group[:-1], True)
+    until[ends] = time_ns[ends]
+    start = time_ns if low is None else np.maximum(time_ns, low)
+    until = until if high is None else np.minimum(until, high)
+    held: Ints = np.maximum(until - start, 0)
+    return held
+
+
+def weighted(
+    group: npt.NDArray[Any], groups: int, value: npt.NDArray[Any], held: Ints
+) -> tuple[Floats, Floats]:
+    """Return of each group the value times the time that it holds, and that time."""
+    time = held.astype(np.float64)
+    area = np.bincount(group, weights=value * time, minlength=groups)
+    return area.astype(np.float64), np.bincount(group, weights=time, minlength=groups).astype(
+        np.float64
+    )
+
+
+def describe(group: npt.NDArray[Any], groups: int, value: npt.NDArray[Any]) -> dict[str, Any]:
+    """Return statistics of the values of each group; NaN of groups without any.
+
+    The same as pandas' ``describe``: standard deviation of a sample, quartiles between values.
+    """
+    found = np.full((groups, len(STATISTICS)), np.nan)
+    order = group_order(group, groups)
+    first = np.searchsorted(group[order], np.arange(groups + 1))
+    for code in range(groups):
+        values = value[order[first[code] : first[code + 1]]].astype(np.float64)
+        found[code, 0] = len(values)
+        if not len(values):
+            continue
+        std = values.std(ddof=1) if len(values) > 1 else np.nan
+        quartiles = np.quantile(values, _QUARTILES)
+        found[code, 1:] = (values.mean(), std, values.min(), *quartiles, values.max())
+    columns: dict[str, Any] = dict(zip(STATISTICS, found.T, strict=True))
+    columns["count"] = columns["count"].astype(np.int64)
+    return columns
+
+
+def _first_of_group(group: npt.NDArray[Any]) -> Rows:
+    """Return where each group begins; rows must be sorted by group."""
+    return np.flatnonzero(np.append(True, group[1:] != group[:-1]))

@@ -1,0 +1,1128 @@
+"""Charts of collectives and stragglers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.charts.bokeh_modules import models
+from hta_widgets.charts.data import (
+    are_whole,
+    columns_of,
+    draws,
+    last_often,
+    listed,
+    median_of,
+    ramp,
+    require,
+    require_measure,
+    thinned,
+)
+from hta_widgets.charts.figure import (
+    add_tooltip,
+    blank,
+    keep_fitting,
+    mixed,
+    new_figure,
+    plain_axis,
+    sentences,
+    unmatched,
+)
+from hta_widgets.charts.lanes import time_axis
+from hta_widgets.charts.marks import Bars, Column, Dots, Tooltip, Whiskers
+from hta_widgets.charts.rows import (
+    NAMED_ROWS,
+    brush,
+    extremes,
+    legend_of,
+    nice_ticks,
+    rows_chart,
+    time_ticks,
+)
+from hta_widgets.charts.theme import FONT, Theme, theme_of
+from hta_widgets.text import (
+    MINUS,
+    axis_time,
+    count,
+    duration,
+    duration_delta,
+    plural,
+    rate,
+    share,
+    size,
+)
+
+#: More dots than this are drawn as the latest of each cell of a grid.
+_MOST_DOTS = 20_000
+_COLUMNS, _ROWS = 200, 48
+_HEIGHT = 200
+
+
+@draws("collectives")
+def arrivals(
+    frame: pd.DataFrame,
+    *,
+    late: Iterable[int] | None = None,
+    width: int | None = None,
+    theme: str | Theme = "light",
+    title: str = "How late each rank arrives",
+) -> Any:
+    """Draw over time how late ranks come to collectives, against the median of each collective.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Of `hta_widgets.analysis.collectives`; on a clock that ranks share, or the spread is that
+        of the clocks.
+    late : iterable of int, optional
+        Ranks to draw in red, such as those that `hta_widgets.analysis.stragglers` names. By default
+        dark, as that is no judgement: a rank that comes last, alone, to more than half of its
+        collectives and for which more than half of all the waiting is done.
+    width : int, optional
+        In CSS pixels; by default what the page gives.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        A dot a collective and rank; its source has the frame's rows and ``late_ns``. Above 20 000
+        dots one of each cell of a fine grid is kept, and the latest at any time; the chart says so.
+
+    Examples
+    --------
+    >>> charts.arrivals(analysis.collectives(traces))  # doctest: +SKIP
+    """
+    colors = theme_of(theme)
+    if frame.empty:
+        return blank(frame, title, colors, width)
+    needed = ("rank", "collective", "arrival_ns", "wait_ns", "last_rank")
+    require(frame, "collectives", *needed)
+    data = frame.reset_index(drop=True)
+    data["late_ns"] = data["arrival_ns"] - median_of(data["arrival_ns"], data["collective"])
+    marked = last_often(data, late)
+    data["is_late"] = data["rank"].isin(marked).to_numpy()
+    data["arrivals"] = 1
+    spread = data.groupby("collective")["arrival_ns"].agg(np.ptp)
+    said = ""
+    if len(data) > _MOST_DOTS:
+        kept, stands_for = thinned(
+            data["arrival_ns"], data["late_ns"], data["is_late"], columns=_COLUMNS, rows=_ROWS
+        )
+        said = (
+            f"{count(len(data))} arrivals, drawn as {count(len(kept))},"
+            " the latest at any time among them"
+        )
+        data = data.iloc[kept].assign(arrivals=stands_for)
+    # What is late lies on top.
+    data = data.sort_values(["is_late", "arrival_ns"], kind="stable").reset_index(drop=True)
+    # What these rows alone say is no judgement.
+    ink = colors.ink if late is None else colors.late
+    data["fill"] = np.where(data["is_late"], ink, colors.rule_strong)
+    data["size"] = np.where(data["is_late"], 5, 4)
+    for name in ("late_ns", "wait_ns", "arrival_ns"):
+        words = duration_delta if name == "late_ns" else duration
+        data[f"{name}_text"] = [words(each) for each in data[name]]
+    data["last_text"] = ["several" if each < 0 else f"rank {each}" for each in data["last_rank"]]
+    low, high = float(data["late_ns"].min()), float(data["late_ns"].max())
+    room = max(high - low, 1_000.0) * 0.06
+    start, end = float(frame["arrival_ns"].min()), float(frame["arrival_ns"].max())
+    beside = max(end - start, 1_000.0) * 0.01
+    figure = new_figure(
+        title,
+        sentences(
+            "a dot is a rank's arrival at a collective, against the median of its ranks",
+            f"first and last lie {duration(float(spread.median()))} apart in the median,"
+            f" at most {duration(float(spread.max()))}",
+            said,
+            unmatched(frame),
+        ),
+        colors,
+        width,
+        frame_height=_HEIGHT,
+        x_range=models.Range1d(start - beside, end + beside, bounds="auto"),
+        y_range=models.Range1d(low - room, high + room),
+        tools=_tools(colors),
+    )
+    if len(figure.toolbar.tools) > 2:
+        figure.toolbar.active_scroll = figure.toolbar.tools[2]
+    time_axis(figure)
+    figure.xgrid.grid_line_color = colors.rule
+    ticks = nice_ticks(high, 3, low)
+    figure.yaxis.ticker = models.FixedTicker(ticks=ticks)
+    figure.ygrid.ticker = figure.yaxis[0].ticker
+    figure.ygrid.grid_line_color = colors.rule
+    figure.segment(
+        x0=[start - beside], x1=[end + beside], y0=[0], y1=[0], line_color=colors.rule_strong
+    )
+    source = models.ColumnDataSource(columns_of(data))
+    dots = figure.scatter(
+        x="arrival_ns",
+        y="late_ns",
+        size="size",
+        marker="circle",
+        source=source,
+        fill_color="fill",
+        fill_alpha=0.75,
+        line_color=None,
+        selection_fill_alpha=1,
+        nonselection_fill_alpha=0.15,
+    )
+    add_tooltip(
+        figure,
+        [dots],
+        colors,
+        "rank @{rank} · @{name}",
+        [
+            ("against the median", "@{late_ns_text}"),
+            ("waits", "@{wait_ns_text}"),
+            ("last", "@{last_text}"),
+            ("collective", "@{collective}"),
+            ("at", "@{arrival_ns_text}"),
+            *([("arrivals in this spot", "@{arrivals}")] if said else []),
+        ],
+    )
+    keys = [Dots("x", colors.rule_strong, 6, "other ranks" if marked else "a rank")]
+    if marked:
+        keys = [Dots("x", ink, 6, _last_words(frame, marked, late)), *keys]
+    legend = legend_of(figure, keys, colors)
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else max(high, 1.0)
+    keep_fitting(
+        figure,
+        width=width,
+        names=[(at, _signed(at, step)) for at in ticks],
+        legend=legend,
+        timed=True,
+    )
+    return figure
+
+
+def _last_words(frame: pd.DataFrame, marked: list[int], late: Iterable[int] | None) -> str:
+    if len(marked) > 1 or late is not None:
+        return listed(marked)
+    mine = frame[frame["rank"] == marked[0]]
+    last = int((mine["last_rank"] == marked[0]).sum())
+    return f"rank {marked[0]}, last in {count(last)} of {count(len(mine))}"
+
+
+def _signed(at: float, step: float) -> str:
+    if at == 0:
+        return "median"
+    return f"{'+' if at > 0 else MINUS}{axis_time(abs(at), step)}"
+
+
+def _tools(colors: Theme) -> list[Any]:
+    tools = [models.BoxSelectTool(dimensions="both", overlay=brush(colors)), models.TapTool()]
+    if "modifiers" in models.WheelZoomTool.properties():
+        # As in the timeline; the plain wheel scrolls the page.
+        tools.append(models.WheelZoomTool(dimensions="width", modifiers={"ctrl": True}))
+    return tools
+
+
+@draws("clock_offsets")
+def clock_offsets(
+    frame: pd.DataFrame,
+    *,
+    width: int | None = None,
+    theme: str | Theme = "light",
+    title: str = "How far clocks are off",
+) -> Any:
+    """Draw each rank's clock offset, and how far ends of collectives disagree before and after.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Of `hta_widgets.analysis.clock_offsets`.
+    width : int, optional
+        In CSS pixels; by default what the page gives.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        A dot a rank at its offset in µs, with its residuals on the recorded clock (pale) and on
+        the fitted one (line) to both sides; its source has the frame's rows.
+
+    Examples
+    --------
+    >>> charts.clock_offsets(analysis.clock_offsets(traces))  # doctest: +SKIP
+    """
+    colors = theme_of(theme)
+    if frame.empty:
+        return blank(frame, title, colors, width)
+    needed = ("rank", "offset_ns", "residual_ns", "recorded_residual_ns", "collectives")
+    require(frame, "clock_offsets", *needed)
+    data = frame.reset_index(drop=True)
+    data["row"] = np.arange(len(data))
+    data["offset_us"] = data["offset_ns"] / 1e3
+    known = (data["residual_ns"] >= 0).to_numpy()
+    for name in ("residual", "recorded_residual"):
+        apart = data[f"{name}_ns"].clip(lower=0) / 1e3
+        data[f"{name}_from_us"] = data["offset_us"] - apart
+        data[f"{name}_to_us"] = data["offset_us"] + apart
+        data[f"{name}_text"] = [_residual(each) for each in data[f"{name}_ns"]]
+    data["fill"] = np.where(known, colors.kind["compute"], colors.idle_line)
+    data["offset_text"] = [
+        duration_delta(each) if told else "–"
+        for each, told in zip(data["offset_ns"], known, strict=True)
+    ]
+    if "drift_ppm" in data:
+        data["drift_text"] = [
+            "–" if not np.isfinite(each) else f"{each:+.2f} ppm".replace("-", MINUS)
+            for each in data["drift_ppm"]
+        ]
+    parts = data["part"].nunique() if "part" in data else 1
+    names = [
+        f"rank {rank}" if parts == 1 else f"rank {rank} · part {part}"
+        for rank, part in zip(data["rank"], data.get("part", data["rank"]), strict=True)
+    ]
+    low = float(data["recorded_residual_from_us"].min())
+    high = float(data["recorded_residual_to_us"].max())
+    room = max((high - low) * 0.04, 0.05)
+    ticks = nice_ticks(high, 3, low)
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else max(high, 1.0)
+    profile = len(data) > NAMED_ROWS
+    pale = Bars(
+        "recorded_residual_from_us",
+        "recorded_residual_to_us",
+        colors.idle,
+        "± how far ends of collectives disagree as recorded",
+        height=0.5,
+    )
+    spread: list[Bars | Whiskers] = [pale]
+    spread.append(
+        Bars("residual_from_us", "residual_to_us", colors.ink)
+        if profile
+        else Whiskers("residual_from_us", "residual_to_us", colors.ink)
+    )
+    told = data[known]
+    return rows_chart(
+        data,
+        names,
+        [*spread, Dots("offset_us", "@fill", 3 if profile else 7)],
+        x_start=low - room,
+        x_end=high + room,
+        title=title,
+        subtitle=sentences(
+            "what is subtracted from a rank's times so that ranks leave collectives together",
+            f"ends then lie {duration(float(told['residual_ns'].median()))} apart in the median,"
+            f" as recorded {duration(float(told['recorded_residual_ns'].median()))}"
+            if len(told)
+            else "",
+            f"nothing is known of {plural(int((~known).sum()), 'rank')}" if not known.all() else "",
+            f"{parts} parts, between which nothing is known" if parts > 1 else "",
+            str(frame.attrs.get("note", "")),
+        ),
+        theme=colors,
+        width=width,
+        head=" ",
+        ticks=[(at, _signed_us(at, step)) for at in ticks],
+        zero_line=True,
+        columns=[
+            Column("offset", list(data["offset_text"])),
+            Column("fitted", list(data["residual_text"]), 420),
+            Column("recorded", list(data["recorded_residual_text"]), 560),
+            Column("collectives", [count(each) for each in data["collectives"]], 700),
+        ],
+        legend=[pale],
+        tooltip=Tooltip(
+            "rank @{rank}",
+            [
+                ("offset", "@{offset_text}"),
+                ("ends of collectives, fitted", "@{residual_text}"),
+                ("as recorded", "@{recorded_residual_text}"),
+                ("collectives", "@{collectives}"),
+                *([("drift", "@{drift_text}")] if "drift_text" in data else []),
+            ],
+        ),
+    )
+
+
+def _residual(residual_ns: float) -> str:
+    return "–" if residual_ns < 0 else f"±{duration(residual_ns)}"
+
+
+def _signed_us(at: float, step: float) -> str:
+    if at == 0:
+        return "0"
+    return f"{'+' if at > 0 else MINUS}{axis_time(abs(at) * 1e3, step * 1e3)}"
+
+
+Ints = npt.NDArray[np.int64]
+
+#: More collectives than this share cells.
+_MOST_COLUMNS = 400
+#: More cells than this are drawn as one image.
+_MOST_CELLS = 12_000
+#: Up to this many collectives cells are wide enough for an outline.
+_OUTLINED = 80
+_SHADES = 64
+
+_WORDS = {
+    "wait": ("Who waits at which collective", "from a rank's arrival to that of the last"),
+    "lateness": ("Who is late to which collective", "arrival after the median of its ranks"),
+}
+
+
+@draws("collectives")
+def collectives(
+    frame: pd.DataFrame,
+    *,
+    measure: Literal["wait", "lateness"] = "wait",
+    late: Iterable[int] | None = None,
+    width: int | None = None,
+    theme: str | Theme = "light",
+    title: str = "",
+) -> Any:
+    """Draw how long each rank waits at each collective, or how late it comes.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Of `hta_widgets.analysis.collectives`.
+    measure : {"wait", "lateness"}, default "wait"
+        Wait for the last rank, or arrival after the median of the collective's ranks; who comes
+        before that counts as 0.
+    late : iterable of int, optional
+        Ranks to mark, as in `arrivals`.
+    width : int, optional
+        In CSS pixels; by default what the page gives.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        A row a rank and a cell a collective, in order of time; its source has the frame's rows.
+        With more than 400 collectives each cell is the longest of several. With more than 12 000
+        cells they are one image, and the source has a row a rank.
+
+    Raises
+    ------
+    ValueError
+        For an unknown measure.
+
+    Examples
+    --------
+    >>> charts.collectives(analysis.collectives(traces))  # doctest: +SKIP
+    """
+    require_measure(measure, _WORDS)
+    colors = theme_of(theme)
+    title = title or _WORDS[measure][0]
+    if frame.empty:
+        return blank(frame, title, colors, width)
+    needed = ("rank", "collective", "name", "size_bytes", "last_rank", "busbw_gb_s")
+    require(frame, "collectives", *needed, "arrival_ns", "wait_ns", "transfer_ns")
+    grid = _Grid(frame, measure, late)
+    if len(grid.cells) > _MOST_CELLS or len(grid.ranks) > NAMED_ROWS:
+        return _image(frame, grid, colors, width, title)
+    return _cells(frame, grid, colors, width, title)
+
+
+class _Grid:
+    """The rows of a frame by rank and cell."""
+
+    def __init__(self, frame: pd.DataFrame, measure: str, late: Iterable[int] | None) -> None:
+        data = frame.reset_index(drop=True)
+        data["late_ns"] = data["arrival_ns"] - median_of(data["arrival_ns"], data["collective"])
+        self.measure = "wait_ns" if measure == "wait" else "late_ns"
+        self.defined = _WORDS[measure][1]
+        self.ranks = np.unique(data["rank"])
+        self.marked = last_often(data, late)
+        #: What these rows alone say is no judgement.
+        self.is_judged = late is not None
+        numbers = np.unique(data["collective"])
+        self.count = len(numbers)
+        self.fold = max(1, -(-self.count // _MOST_COLUMNS))
+        self.columns = -(-self.count // self.fold)
+        data["row"] = np.searchsorted(self.ranks, data["rank"])
+        data["left"] = np.searchsorted(numbers, data["collective"]) // self.fold * self.fold
+        data["shown_ns"] = data[self.measure].clip(lower=0)
+        self.spread = data.groupby("collective")["arrival_ns"].agg(np.ptp)
+        self.total = data.groupby("row")["shown_ns"].sum().to_numpy()
+        self.most = data.groupby("row")["shown_ns"].max().to_numpy()
+        self.all = data
+        if self.fold > 1:
+            # The row of the longest stands for its cell.
+            order = np.lexsort((data["shown_ns"], data["left"], data["row"]))
+            at = data[["row", "left"]].to_numpy()[order]
+            longest = np.append((np.diff(at, axis=0) != 0).any(axis=1), True)
+            data = data.iloc[order[longest]].reset_index(drop=True)
+        self.cells = data
+        shown = data["shown_ns"].to_numpy(float)
+        self.darkest = float(np.quantile(shown, 0.98)) or float(shown.max()) or 1.0
+
+    @property
+    def verb(self) -> str:
+        return "waits" if self.measure == "wait_ns" else "late by"
+
+    def names(self) -> list[str]:
+        return [f"rank {rank}" for rank in self.ranks]
+
+    def subtitle(self, frame: pd.DataFrame) -> str:
+        names = self.names()
+        each = f"each cell the longest of {count(self.fold)}" if self.fold > 1 else ""
+        rest = f"{count(self.count)} collectives in order of time"
+        return sentences(
+            f"{self.defined}, {rest}" + (f", {each}" if each else ""),
+            f"first and last lie {duration(float(self.spread.median()))} apart in the median,"
+            f" at most {duration(float(self.spread.max()))}",
+            _prefixed("in all ", extremes(names, self.total, duration)),
+            unmatched(frame),
+        )
+
+    def ticks(self) -> list[tuple[float, str]]:
+        return [(at, count(at)) for at in nice_ticks(float(self.count), 4) if at == int(at)]
+
+    def end(self) -> float:
+        return float(self.columns * self.fold)
+
+
+def _prefixed(prefix: str, text: str) -> str:
+    return prefix + text if text else ""
+
+
+def _key(grid: _Grid, colors: Theme) -> list[Bars]:
+    """Return what the colours mean; nothing where there is nothing to see."""
+    if not grid.total.any():
+        return []
+    verb = grid.verb
+    return [
+        Bars(0.0, "", colors.waiting[-2], f"{verb} {duration(grid.darkest)} or more"),
+        Bars(0.0, "", colors.waiting[2], "less", line=colors.waiting[2]),
+        Bars(0.0, "", colors.lane, "nothing", line=colors.rule),
+    ]
+
+
+def _cells(frame: pd.DataFrame, grid: _Grid, colors: Theme, width: int | None, title: str) -> Any:
+    data = grid.cells
+    data["right"] = data["left"] + grid.fold
+    shades = np.array(ramp(colors.waiting, _SHADES))
+    depth = np.clip(data["shown_ns"].to_numpy(float) / grid.darkest, 0, 1)
+    data["fill"] = shades[np.ceil(depth * (len(shades) - 1)).astype(int)]
+    data["is_last"] = (data["last_rank"] == data["rank"]) & are_whole(data) & (grid.fold == 1)
+    outlined = grid.columns <= _OUTLINED and bool(grid.total.any())
+    flagged = data["is_last"].to_numpy(bool) & outlined
+    data["line"] = np.where(flagged, colors.late, data["fill"])
+    if grid.measure == "wait_ns":
+        data.loc[flagged, "fill"] = colors.late_fill
+    if outlined:
+        # Outlines lie over the cells beside them.
+        data = data.sort_values("is_last", kind="stable").reset_index(drop=True)
+    spread = grid.spread
+    for name in ("wait_ns", "transfer_ns", "late_ns"):
+        data[f"{name}_text"] = [duration(each) for each in data[name]]
+    data["spread_text"] = [duration(spread[number]) for number in data["collective"]]
+    data["size_text"] = ["–" if each < 0 else size(each) for each in data["size_bytes"]]
+    data["bandwidth_text"] = [rate(each) for each in data["busbw_gb_s"]]
+    data["last_text"] = ["several" if each < 0 else f"rank {each}" for each in data["last_rank"]]
+    data["name"] = data["name"].astype(str)
+    names = grid.names()
+    key = _key(grid, colors)
+    if flagged.any() and key:
+        key.append(Bars(0.0, "", colors.late_fill, "arrives last", line=colors.late))
+    figure = rows_chart(
+        data,
+        names,
+        [Bars("left", "right", "@fill", line="@line")],
+        x_end=grid.end(),
+        title=title,
+        subtitle=grid.subtitle(frame),
+        theme=colors,
+        width=width,
+        head=" ",
+        ticks=grid.ticks(),
+        columns=[Column("in all", [duration(each) for each in grid.total])],
+        legend=key,
+        tooltip=Tooltip(
+            "rank @{rank} · @{name}",
+            [
+                ("waits", "@{wait_ns_text}"),
+                ("against the median", "@{late_ns_text}"),
+                ("last", "@{last_text}"),
+                ("first to last arrival", "@{spread_text}"),
+                ("collective", "@{collective}"),
+                ("transfer", "@{transfer_ns_text}"),
+                ("size", "@{size_text}"),
+                ("bus bandwidth", "@{bandwidth_text}"),
+            ],
+        ),
+    )
+    if not outlined:
+        _mark_rows(figure, grid, colors, 0.4)
+    return figure
+
+
+def _mark_rows(figure: Any, grid: _Grid, colors: Theme, half: float) -> None:
+    """Outline the rows of late ranks, where single cells have no room for an outline."""
+    rows = np.searchsorted(grid.ranks, grid.marked)
+    ink = colors.late if grid.is_judged else colors.ink
+    for color, thick in ((colors.bg, 3.5), (ink, 1.5)):
+        if len(rows):
+            figure.quad(
+                left=[0.0] * len(rows),
+                right=[grid.end()] * len(rows),
+                top=(rows - half).tolist(),
+                bottom=(rows + half).tolist(),
+                fill_color=None,
+                line_color=color,
+                line_width=thick,
+            )
+
+
+def _image(frame: pd.DataFrame, grid: _Grid, colors: Theme, width: int | None, title: str) -> Any:
+    rows = len(grid.ranks)
+    pitch = 14 if rows <= NAMED_ROWS else max(1, 640 // rows)
+    # Names reach above the first row.
+    above = 8
+    figure = new_figure(
+        title,
+        grid.subtitle(frame),
+        colors,
+        width,
+        frame_height=rows * pitch + above,
+        x_range=models.Range1d(0, grid.end()),
+        y_range=models.Range1d(rows - 0.5, -0.5 - above / pitch),
+        tools=[models.BoxSelectTool(dimensions="height", overlay=brush(colors)), models.TapTool()],
+    )
+    axis = figure.xaxis[0]
+    axis.ticker = models.FixedTicker(ticks=[at for at, _ in grid.ticks()])
+    axis.major_label_overrides = dict(grid.ticks())
+    figure.add_layout(
+        models.BoxAnnotation(
+            left=0,
+            right=grid.end(),
+            top=-0.5,
+            bottom=rows - 0.5,
+            fill_color=colors.lane,
+            fill_alpha=1,
+            line_color=None,
+            level="underlay",
+        )
+    )
+    shown = np.full((rows, grid.columns), np.nan, dtype=np.float32)
+    cells = grid.cells
+    at = cells["row"].to_numpy(), cells["left"].to_numpy() // grid.fold
+    shown[at] = cells["shown_ns"] / 1e3
+    last = np.full((rows, grid.columns), -1, dtype=np.int32)
+    last[at] = cells["last_rank"]
+    which = np.full((rows, grid.columns), -1, dtype=np.int32)
+    which[at] = cells["collective"]
+    rank = np.repeat(grid.ranks.astype(np.int32)[:, None], grid.columns, axis=1)
+    picture = figure.image(
+        image="shown_us",
+        x=0,
+        y=-0.5,
+        dw=grid.end(),
+        dh=rows,
+        source=models.ColumnDataSource(
+            {"shown_us": [shown], "of_rank": [rank], "last": [last], "which": [which]}
+        ),
+        color_mapper=models.LinearColorMapper(
+            palette=ramp(colors.waiting, 256),
+            low=0,
+            high=grid.darkest / 1e3,
+            nan_color="rgba(0, 0, 0, 0)",
+        ),
+    )
+    _per_rank(figure, grid, colors)
+    add_tooltip(
+        figure,
+        [picture],
+        colors,
+        "rank @{of_rank} · collective @{which}",
+        [(grid.verb, "@{shown_us}{0,0.0} µs"), ("last", "rank @{last}")],
+    )
+    _mark_rows(figure, grid, colors, max(0.5, 2 / pitch))
+    legend = legend_of(figure, _key(grid, colors), colors)
+    named, numbers = _names(grid, pitch)
+    figure.yaxis.ticker = models.FixedTicker(ticks=[row for row, _ in named])
+    figure.yaxis.major_label_text_font = FONT
+    side = models.LinearAxis(
+        ticker=models.FixedTicker(ticks=[row for row, _ in named]),
+        major_label_overrides=numbers,
+    )
+    plain_axis(side, colors)
+    figure.add_layout(side, "right")
+    keep_fitting(figure, width=width, names=named, columns=[(side, 0)], legend=legend)
+    return figure
+
+
+def _per_rank(figure: Any, grid: _Grid, colors: Theme) -> None:
+    """Add what taps and brushes select: a row a rank, seen only where it is selected."""
+    data = pd.DataFrame(
+        {
+            "rank": grid.ranks,
+            "row": np.arange(len(grid.ranks)),
+            "collectives": grid.all.groupby("row").size().to_numpy(),
+            "wait_ns": grid.all.groupby("row")["wait_ns"].sum().to_numpy(),
+            "last": (grid.all["last_rank"] == grid.all["rank"])
+            .groupby(grid.all["row"])
+            .sum()
+            .to_numpy(),
+        }
+    )
+    figure.hbar(
+        y="row",
+        left=0,
+        right=grid.end(),
+        # Less than a row, so that a tap is on one alone.
+        height=0.9,
+        source=models.ColumnDataSource(columns_of(data)),
+        fill_alpha=0,
+        line_alpha=0,
+        selection_line_alpha=1,
+        selection_line_color=colors.brush_line,
+        nonselection_fill_alpha=0,
+        nonselection_line_alpha=0,
+    )
+
+
+def _names(grid: _Grid, pitch: int) -> tuple[list[tuple[float, str]], dict[float, str]]:
+    """Return the names that have room, late ranks first, and what those ranks wait in all."""
+    rows = len(grid.ranks)
+    step = next(s for s in (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096) if s * pitch >= 14)
+    marked = np.searchsorted(grid.ranks, grid.marked).tolist()
+    room = 14 / pitch
+    shown = [
+        row for row in range(0, rows, step) if all(abs(row - other) >= room for other in marked)
+    ]
+    rows_shown = sorted([*shown, *marked])
+    return (
+        [(row, f"rank {grid.ranks[row]}") for row in rows_shown],
+        {row: duration(float(grid.total[row])) for row in rows_shown},
+    )
+
+
+#: With more ranks than this only those that cost most have a row.
+_MOST_ROWS = 24
+_TOP = 16
+
+
+@draws("stragglers")
+def stragglers(
+    frame: pd.DataFrame,
+    *,
+    width: int | None = None,
+    theme: str | Theme = "light",
+    title: str = "Who keeps the others waiting",
+) -> Any:
+    """Draw how long the others wait for each rank, and why it is late.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Of `hta_widgets.analysis.stragglers`.
+    width : int, optional
+        In CSS pixels; by default what the page gives.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        One bar a rank, the most imposed wait first; its source has the frame's rows. With more
+        than 24 ranks, the 16 first and all stragglers; the others share a row.
+
+    Examples
+    --------
+    >>> charts.stragglers(analysis.stragglers(traces))  # doctest: +SKIP
+    """
+    colors = theme_of(theme)
+    if frame.empty:
+        return blank(frame, title, colors, width)
+    require(frame, "stragglers", "rank", "score", "late_ns_mean", "imposed_wait_ns")
+    every = frame.reset_index(drop=True)
+    # Frames of fewer columns are drawn, too; nothing is judged from them.
+    for name, missing in (
+        ("is_straggler", False),
+        ("lost_ns", 0),
+        ("lost_share", np.nan),
+        ("cause", ""),
+        ("pattern", ""),
+        ("host", ""),
+    ):
+        if name not in every:
+            every[name] = missing
+    every = every.sort_values(
+        ["imposed_wait_ns", "lost_ns", "rank"], ascending=[False, False, True], kind="stable"
+    ).reset_index(drop=True)
+    data, left = every, every.iloc[:0]
+    if len(every) > _MOST_ROWS:
+        shown = every["is_straggler"].to_numpy(bool) | (np.arange(len(every)) < _TOP)
+        data, left = every[shown].reset_index(drop=True), every[~shown]
+    names = [f"rank {rank}" for rank in data["rank"]]
+    if len(left):
+        names.append(plural(len(left), "other rank"))
+        data = pd.concat([data, _together(left)], ignore_index=True)
+    data["row"] = np.arange(len(data))
+    culprit = data["is_straggler"].to_numpy(bool)
+    data["fill"] = np.where(culprit, colors.late_fill, colors.idle)
+    data["line"] = np.where(culprit, colors.late, colors.idle_line)
+    # Bars of no length would show their outline.
+    data["imposed_to_ns"] = data["imposed_wait_ns"].where(data["imposed_wait_ns"] > 0)
+    data["lost_to_ns"] = data["lost_ns"].where(data["lost_ns"] > 0)
+    data["imposed_wait_ns_text"] = [duration(each) for each in data["imposed_wait_ns"]]
+    data["lost_ns_text"] = [duration(each) for each in data["lost_ns"]]
+    data["score_text"] = [share(each) for each in data["score"]]
+    data["lost_share_text"] = [share(each) for each in data["lost_share"]]
+    data["late_ns_mean_text"] = [
+        duration(each) if not each < 0 else f"{duration(-each)} early"
+        for each in data["late_ns_mean"]
+    ]
+    data["why"] = [
+        _why(str(cause), str(pattern), guilty=guilty)
+        for cause, pattern, guilty in zip(data["cause"], data["pattern"], culprit, strict=True)
+    ]
+    most = float(data["imposed_wait_ns"].max()) or 1.0
+    known = "lost_ns" in frame
+    return rows_chart(
+        data,
+        names,
+        [
+            Bars(0.0, "imposed_to_ns", "@fill", line="@line"),
+            *(
+                [
+                    Bars(
+                        0.0,
+                        "lost_to_ns",
+                        colors.wait_fill,
+                        "",
+                        line=colors.wait_line,
+                        hatch="/",
+                        hatch_color=colors.wait_line,
+                        height=0.4,
+                    )
+                ]
+                if known
+                else []
+            ),
+        ],
+        x_end=most * 1.02,
+        title=title,
+        subtitle=sentences(
+            "how long the other ranks wait in collectives for the rank that comes last, added up",
+            _finding(every),
+            unmatched(frame),
+        ),
+        theme=colors,
+        width=width,
+        head=" ",
+        ticks=time_ticks(most),
+        legend=[
+            *(
+                [Bars(0.0, "", colors.late_fill, "straggler", line=colors.late)]
+                * int(culprit.any())
+            ),
+            Bars(0.0, "", colors.idle, "rank", line=colors.idle_line),
+            *(
+                [
+                    Bars(
+                        0.0,
+                        "",
+                        colors.wait_fill,
+                        "computing nothing",
+                        line=colors.wait_line,
+                        hatch="/",
+                        hatch_color=colors.wait_line,
+                    )
+                ]
+                if known
+                else []
+            ),
+        ],
+        columns=[
+            Column("because of", list(data["why"])),
+            Column("the others wait", list(data["imposed_wait_ns_text"]), 560),
+            Column("last in", list(data["score_text"]), 680),
+            Column("costs the others", list(data["lost_share_text"]), 800),
+        ],
+        tooltip=Tooltip(
+            "rank @{rank}",
+            [
+                ("why", "@{why}"),
+                ("the others wait", "@{imposed_wait_ns_text}"),
+                ("and compute nothing", "@{lost_ns_text}"),
+                ("of their time", "@{lost_share_text}"),
+                ("last in", "@{score_text}"),
+                ("mean lateness against the median", "@{late_ns_mean_text}"),
+                ("host", "@{host}"),
+            ],
+        ),
+    )
+
+
+def _together(left: pd.DataFrame) -> pd.DataFrame:
+    """Return one row for many ranks: what they impose is added up, the rest is their mean."""
+    added = {"imposed_wait_ns", "lost_ns", "wait_ns"}
+    row: dict[str, Any] = {
+        str(name): (values.sum() if name in added else values.mean())
+        if values.dtype.kind in "iuf"
+        else ""
+        for name, values in left.items()
+    }
+    row |= {"rank": -1, "is_straggler": False, "host": "", "cause": "", "pattern": ""}
+    return pd.DataFrame([row])
+
+
+def _why(cause: str, pattern: str, *, guilty: bool) -> str:
+    if cause and not guilty:
+        # What it inherited is not its fault.
+        return f"({cause})"
+    often = {"occasional": ", at times"}
+    return f"{cause}{often.get(pattern, '')}"
+
+
+def _finding(every: pd.DataFrame) -> str:
+    found = every[every["is_straggler"].to_numpy(bool)]
+    if found.empty:
+        return f"none of {plural(len(every), 'rank')} is a straggler"
+    first = found.iloc[0]
+    if len(found) > 1:
+        return f"{listed(found['rank'].tolist())} are stragglers"
+    often = "at times" if first["pattern"] == "occasional" else "all along"
+    return (
+        f"rank {first['rank']} is late {often}, {first['cause'] or 'why is not known'}:"
+        f" the others wait {duration(first['imposed_wait_ns'])} together"
+        f" and lose {share(first['lost_share'])} of their time"
+    )
+
+
+#: With more ranks than have a name, only those that cost most have a row.
+_MOST_TOP = 40
+#: More steps than this share cells.
+_MOST_STEPS = 300
+#: What `hta_widgets.analysis.stragglers` calls costly.
+_COSTLY = 0.05
+#: A stall: every share from here on has the darkest colour, whatever the other steps cost.
+_STALL = 0.25
+
+_CAUSE_WORDS = {
+    "lost_share": (
+        "lost_share",
+        "When each rank delays the others",
+        "share of their time that the others lose, computing nothing, while they wait for the rank",
+    ),
+    "imposed_wait": (
+        "imposed_wait_ns",
+        "How long each rank keeps the others waiting, and when",
+        "how long the others wait in collectives for the rank that comes last, added up",
+    ),
+}
+
+
+@draws("stragglers_by_step")
+def stragglers_by_step(
+    frame: pd.DataFrame,
+    *,
+    measure: Literal["lost_share", "imposed_wait"] = "lost_share",
+    width: int | None = None,
+    theme: str | Theme = "light",
+    title: str = "",
+) -> Any:
+    """Draw what each rank costs the others in each step.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Of `hta_widgets.analysis.stragglers_by_step`.
+    measure : {"lost_share", "imposed_wait"}, default "lost_share"
+        Share of the step that the others lose, or all of their waiting for the rank, of which a
+        part is hidden behind computing.
+    width : int, optional
+        In CSS pixels; by default what the page gives.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        A row a rank and a cell a step: a rank that is always slow is a coloured row, one that was
+        slow once a single cell. Costly is 5 % of a step. The source has the frame's rows. With
+        more than 64 ranks those that cost most have a row, and the others share one; with more
+        than 300 steps each cell is the costliest of several.
+
+    Raises
+    ------
+    ValueError
+        For an unknown measure.
+
+    Examples
+    --------
+    >>> charts.stragglers_by_step(analysis.stragglers_by_step(traces))  # doctest: +SKIP
+    """
+    require_measure(measure, _CAUSE_WORDS)
+    colors = theme_of(theme)
+    column, named, defined = _CAUSE_WORDS[measure]
+    title = title or named
+    if frame.empty:
+        return blank(frame, title, colors, width)
+    require(frame, "stragglers_by_step", "rank", "step", "imposed_wait_ns", "lost_ns", "lost_share")
+    every = frame.reset_index(drop=True)
+    every["shown"] = every[column].fillna(0.0).astype(float)
+    every["is_costly"] = every["lost_share"].fillna(0.0) >= _COSTLY
+    steps = np.unique(every["step"])
+    names, cells, by_row = _rows(every)
+    fold = max(1, -(-len(steps) // _MOST_STEPS))
+    cells["left"] = np.searchsorted(steps, cells["step"]) // fold * fold
+    data = _costliest(cells)
+    data["right"] = np.minimum(data["left"] + fold, len(steps))
+    key = _paint(data, colors, measure)
+    kind = "step" if str(frame.attrs.get("steps", "ProfilerStep")) == "ProfilerStep" else "stretch"
+    total = by_row["lost_ns"] if measure == "lost_share" else by_row["imposed_wait_ns"]
+    head = "lost" if measure == "lost_share" else "in all"
+    often = [
+        f"{count(bad)} of {count(met)}" if bad else ""
+        for bad, met in zip(by_row["bad"], by_row["met"], strict=True)
+    ]
+    return rows_chart(
+        data,
+        names,
+        [Bars("left", "right", "@fill", line="@fill")],
+        x_end=float(len(steps)),
+        title=title,
+        subtitle=sentences(
+            f"{defined}; {_counted(len(steps), kind)} from left to right",
+            f"each cell the costliest of {count(fold)}" if fold > 1 else "",
+            _steps_finding(every, kind),
+            unmatched(frame),
+        ),
+        theme=colors,
+        width=width,
+        head=" ",
+        ticks=_ticks(steps),
+        columns=[
+            Column(f"costly {kind}s" if kind == "step" else "costly", often),
+            Column(head, [duration(each) for each in total], 520),
+        ],
+        legend=key,
+        tooltip=Tooltip(
+            f"rank @{{rank}} · {kind} @{{step}}",
+            [
+                ("the others lose", "@{lost_text}"),
+                ("the others wait", "@{imposed_text}"),
+                *([("last in", "@{score_text} of collectives")] if "score" in data else []),
+                *([("collectives", "@{collectives}")] if "collectives" in data else []),
+            ],
+        ),
+    )
+
+
+def _rows(every: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.DataFrame]:
+    """Return the names of the rows, the cells with their row, and the rows' sums."""
+    ranks = np.unique(every["rank"])
+    groups = every.groupby("rank", sort=True)
+    sums = groups[["lost_ns", "imposed_wait_ns", "shown"]].sum()
+    sums["bad"] = groups["is_costly"].sum()
+    sums["met"] = groups.size()
+    shown = ranks
+    if len(ranks) > NAMED_ROWS:
+        order = sums.sort_values(["bad", "shown"], ascending=False, kind="stable").index
+        kept = max(_TOP, min(_MOST_TOP, int((sums["bad"] > 0).sum())))
+        shown = np.sort(order[:kept].to_numpy())
+    others = ~np.isin(ranks, shown)
+    cells = every.copy()
+    at = np.searchsorted(shown, cells["rank"])
+    cells["row"] = np.where(np.isin(cells["rank"], shown), at, len(shown))
+    names = [f"rank {rank}" for rank in shown]
+    by_row = sums.loc[shown].reset_index(drop=True)
+    if others.any():
+        names.append(plural(int(others.sum()), "other rank"))
+        left = sums.loc[ranks[others]].sum().to_frame().T
+        # Of several ranks it would be no number of steps.
+        left["bad"] = 0
+        by_row = pd.concat([by_row, left], ignore_index=True)
+    return names, cells, by_row
+
+
+def _costliest(cells: pd.DataFrame) -> pd.DataFrame:
+    """Return one row for each cell: that which costs most."""
+    order = np.lexsort((cells["shown"], cells["left"], cells["row"]))
+    at = cells[["row", "left"]].to_numpy()[order]
+    most = np.append((np.diff(at, axis=0) != 0).any(axis=1), True)
+    found: pd.DataFrame = cells.iloc[order[most]].reset_index(drop=True)
+    return found
+
+
+def _paint(data: pd.DataFrame, colors: Theme, measure: str) -> list[Bars]:
+    """Add colours and words to the cells; return what the colours mean."""
+    shown = data["shown"].to_numpy(float)
+    late, pale = colors.late, mixed(colors.late_fill, colors.lane, 0.7)
+    if measure == "lost_share":
+        # What is costly begins with a step in colour, so that it shows without an outline.
+        costly = mixed(late, colors.late_fill, 0.4)
+        below = np.array(ramp((colors.lane, pale), _SHADES))
+        above = np.array(ramp((costly, late), _SHADES))
+        low = np.clip(shown / _COSTLY, 0, 1)
+        high = np.clip((shown - _COSTLY) / (_STALL - _COSTLY), 0, 1)
+        data["fill"] = np.where(
+            data["is_costly"],
+            above[(high * (_SHADES - 1)).astype(int)],
+            below[(low * (_SHADES - 1)).astype(int)],
+        )
+        key = [
+            Bars(0.0, "", late, f"{_pct(_STALL)} or more"),
+            Bars(0.0, "", costly, f"{_pct(_COSTLY)} or more, costly"),
+            Bars(0.0, "", pale, "less", line=colors.rule),
+        ]
+    else:
+        most = float(shown.max()) or 1.0
+        shades = np.array(ramp((colors.lane, pale, late), _SHADES))
+        data["fill"] = shades[np.ceil(shown / most * (_SHADES - 1)).astype(int)]
+        key = [
+            Bars(0.0, "", late, duration(most)),
+            Bars(0.0, "", mixed(late, colors.late_fill, 0.4), "less"),
+            Bars(0.0, "", colors.lane, "nothing", line=colors.rule),
+        ]
+    data["lost_text"] = [
+        f"{duration(lost)} · {share(part)}"
+        for lost, part in zip(data["lost_ns"], data["lost_share"], strict=True)
+    ]
+    data["imposed_text"] = [duration(each) for each in data["imposed_wait_ns"]]
+    if "score" in data:
+        data["score_text"] = [share(each) for each in data["score"]]
+    return key
+
+
+def _pct(part: float) -> str:
+    return f"{round(part * 100)}\u2009%"
+
+
+def _ticks(steps: Any) -> list[tuple[float, str]]:
+    """Name cells at their middle by the step's number."""
+    every = max(1, -(-len(steps) // 10))
+    return [(at + 0.5, str(steps[at])) for at in range(0, len(steps), every)]
+
+
+def _counted(number: int, kind: str) -> str:
+    return plural(number, kind) if kind == "step" or number == 1 else f"{count(number)} stretches"
+
+
+def _steps_finding(every: pd.DataFrame, kind: str) -> str:
+    costly = every[every["is_costly"]]
+    if costly.empty:
+        return f"none costs {_pct(_COSTLY)} of a {kind} or more"
+    each = costly.groupby("rank").size().sort_values(ascending=False, kind="stable")
+    first = int(each.index[0])
+    met = int((every["rank"] == first).sum())
+    if len(each) == 1:
+        own = costly["step"].tolist()
+        where = f"in {kind} {own[0]} alone" if len(own) == 1 < met else ""
+        where = where or (
+            f"in each of {_counted(met, kind)}"
+            if len(own) == met
+            else f"in {count(len(own))} of {_counted(met, kind)}"
+        )
+        return f"rank {first} costs {_pct(_COSTLY)} or more {where}"
+    often = each[each > every.groupby("rank").size().reindex(each.index) / 2]
+    if len(often):
+        verb = "costs" if len(often) == 1 else "cost"
+        rest = each.index.difference(often.index).tolist()
+        at_times = f", {listed(rest)} at times" if rest else ""
+        return f"{listed(often.index.tolist())} {verb} {_pct(_COSTLY)} or more in most{at_times}"
+    return f"{listed(each.index.tolist())} cost {_pct(_COSTLY)} or more at times, none in most"

@@ -1,0 +1,490 @@
+"""Frames to rows: top, medians, thinning."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets import analysis
+from hta_widgets.errors import TraceError
+from hta_widgets.live.job import PanelEngine
+from hta_widgets.text import count, number_runs, plural, run_text
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+#: Fewer collectives than this tell nothing of a rank.
+_TELLING = 4
+
+
+def median_of(values: Any, groups: Any) -> npt.NDArray[np.float64]:
+    """Return for each value the median of its group."""
+    numbers = np.asarray(values, dtype=float)
+    _, group = np.unique(np.asarray(groups), return_inverse=True)
+    order = np.lexsort((numbers, group))
+    ordered = numbers[order]
+    sizes = np.bincount(group)
+    first = np.cumsum(sizes) - sizes
+    middle = (ordered[first + (sizes - 1) // 2] + ordered[first + sizes // 2]) / 2
+    found: npt.NDArray[np.float64] = middle[group]
+    return found
+
+
+def are_whole(frame: pd.DataFrame) -> Flags:
+    """Return of which rows of `collectives` all ranks' events are there, as far as one knows.
+
+    Where some are missing, who comes last of the others need not be the last.
+    """
+    found = np.ones(len(frame), dtype=bool)
+    if {"ranks", "group_size"} <= set(frame.columns):
+        found = (frame["ranks"] >= frame["group_size"]).to_numpy()
+    return found
+
+
+def late_ranks(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[int]:
+    """Return the ranks to mark in red: those given, else those that the headline names."""
+    return [int(rank) for rank in (frame.attrs.get("late_ranks", ()) if late is None else late)]
+
+
+def last_often(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[int]:
+    """Return the ranks to mark as late: those given, or whoever keeps the others waiting most.
+
+    That is a rank that comes last, alone, to more than half of its collectives, at least four, and
+    for which more than half of all the waiting is done; only collectives count of which no rank's
+    event is missing. It is a reading of these rows alone; `hta_widgets.analysis.stragglers` judges.
+    """
+    if late is not None:
+        wanted = set(late)
+        return [int(rank) for rank in np.unique(frame["rank"]) if rank in wanted]
+    frame = frame[are_whole(frame)]
+    ranks, row = np.unique(frame["rank"].to_numpy(), return_inverse=True)
+    last = frame["last_rank"].to_numpy() == frame["rank"].to_numpy()
+    met = np.bincount(row, minlength=len(ranks))
+    share = np.bincount(row, last, minlength=len(ranks)) / np.maximum(met, 1)
+    wait = frame["wait_ns"].to_numpy(float)
+    culprit = frame["last_rank"].to_numpy()
+    owed = np.array([wait[culprit == rank].sum() for rank in ranks[share > 0.5]])
+    marked = ranks[share > 0.5][(met[share > 0.5] >= _TELLING) & (owed > wait.sum() / 2)]
+    return [int(rank) for rank in marked]
+
+
+def thinned(
+    x: Any, y: Any, kept_apart: Any, *, columns: int, rows: int
+) -> tuple[npt.NDArray[np.intp], Ints]:
+    """Return one point for each cell of a grid over all, and how many it stands for.
+
+    Of the cells of a column the highest point of all is kept; of a cell else its first, which
+    unlike the highest leaves no pattern.
+
+    Parameters
+    ----------
+    x, y : array of float
+    kept_apart : array of int
+        Points of different numbers are never put together.
+    columns, rows : int
+        Of the grid.
+    """
+    across, up = (
+        _places(np.asarray(values, dtype=float), cells)
+        for values, cells in ((x, columns), (y, rows))
+    )
+    apart = np.asarray(kept_apart, dtype=np.int64)
+    column = apart * columns + across
+    cell = column * rows + up
+    height = np.asarray(y, dtype=float)
+    order = np.lexsort((-height, column))
+    highest = np.zeros(len(height), dtype=bool)
+    highest[order[np.flatnonzero(np.diff(column[order], prepend=-1))]] = True
+    order = np.lexsort((~highest, cell))
+    first = np.flatnonzero(np.diff(cell[order], prepend=-1))
+    return order[first], np.diff(np.append(first, len(order)))
+
+
+def _places(values: npt.NDArray[np.float64], cells: int) -> Ints:
+    low, high = float(values.min()), float(values.max())
+    found = (values - low) / max(high - low, 1e-300) * cells
+    return np.minimum(found, cells - 1).astype(np.int64)
+
+
+def listed(ranks: Sequence[int] | Ints, most: int = 3) -> str:
+    """``rank 5``, ``ranks 0–4, 6, 7``, ``ranks 0–3, 8–11 and 24 more``."""
+    numbers = sorted(int(rank) for rank in ranks)
+    shown = number_runs(numbers)[:most]
+    words = map(run_text, shown)
+    left = len(numbers) - sum(map(len, shown))
+    more = f" and {count(left)} more" if left else ""
+    return f"rank{'' if len(numbers) == 1 else 's'} {', '.join(words)}{more}"
+
+
+def ramp(stops: Sequence[str], steps: int) -> list[str]:
+    """Return colours between the stops, evenly spaced."""
+    known = np.array([[int(each[at : at + 2], 16) for at in (1, 3, 5)] for each in stops])
+    wanted = np.linspace(0, len(stops) - 1, steps)
+    mixed = [np.interp(wanted, np.arange(len(stops)), known[:, channel]) for channel in range(3)]
+    return [
+        "#{:02x}{:02x}{:02x}".format(*(round(float(part)) for part in parts))
+        for parts in zip(*mixed, strict=True)
+    ]
+
+
+def columns_of(data: pd.DataFrame) -> dict[str, Any]:
+    """Return a frame's columns as a source takes them: numbers as arrays, all else as text."""
+    return {
+        str(name): values.to_numpy() if values.dtype.kind in "iufb" else [str(v) for v in values]
+        for name, values in data.items()
+    }
+
+
+Draw = Callable[..., Any]
+
+
+def draws(name: str, *, of: str = "") -> Callable[[Draw], Draw]:
+    """Let a chart take traces as well as the frame of an analysis, which is then run on them.
+
+    Arguments that the chart does not have are the analysis's, such as ``window=``. An analysis
+    that works on the frame of another one names that as `of`.
+    """
+    run = getattr(analysis, of or name)
+    known = inspect.signature(run).parameters
+
+    def frame_of(source: Any, options: dict[str, Any]) -> pd.DataFrame:
+        traces = source
+        if isinstance(source, Selection):
+            traces = source.owner
+            if "selection" in known:
+                options.setdefault("selection", source)
+            else:
+                traces = traces.subset(source.ranks, source.start_ns, source.end_ns)
+        if "rank" in known and len(traces) == 1:
+            options.setdefault("rank", traces.ranks[0])
+        try:
+            inspect.signature(run).bind(traces, **options)
+        except TypeError as error:
+            raise TypeError(f"{error} of analysis.{of or name}, which this chart runs") from None
+        frame: pd.DataFrame = run(traces, **options)
+        if of:
+            frame = getattr(analysis, name)(frame)
+        return frame
+
+    return _taking(f"hta_widgets.analysis.{name}", frame_of)
+
+
+def draws_panel(panel: str) -> Callable[[Draw], Draw]:
+    """As `draws`, of what a dashboard's panel shows."""
+
+    def frame_of(source: Any, options: dict[str, Any]) -> pd.DataFrame:
+        selection = source if isinstance(source, Selection) else None
+        traces = source if selection is None else selection.owner
+        return PanelEngine(traces).frame(panel, selection, **options)
+
+    return _taking(f'a Dashboard\'s panel_frame("{panel}")', frame_of)
+
+
+def draws_only(what: str) -> Callable[[Draw], Draw]:
+    """Let a chart refuse everything but a frame, which `what` returns: no set of traces has it."""
+    return _taking(what, None)
+
+
+def _taking(
+    what: str, frame_of: Callable[[Any, dict[str, Any]], pd.DataFrame] | None
+) -> Callable[[Draw], Draw]:
+    def decorate(draw: Draw) -> Draw:
+        own = inspect.signature(draw).parameters
+
+        @wraps(draw)
+        def drawn(frame: Any, *places: Any, **options: Any) -> Any:
+            if frame_of is not None and isinstance(frame, (TraceSet, Trace, Selection)):
+                theirs = {name: options.pop(name) for name in [*options] if name not in own}
+                source = TraceSet([frame]) if isinstance(frame, Trace) else frame
+                frame = frame_of(source, theirs)
+            if not isinstance(frame, pd.DataFrame):
+                others = ", or runs it on a TraceSet, a Trace or a Selection" if frame_of else ""
+                load = " Load files first: traces = hw.load(path)." if frame_of else ""
+                raise TypeError(
+                    f"charts.{draw.__name__} draws the DataFrame of {what}{others}; it was given"
+                    f" a {type(frame).__name__}.{load}"
+                )
+            return draw(frame, *places, **options)
+
+        return drawn
+
+    return decorate
+
+
+def require(frame: pd.DataFrame, analysis: str, *columns: str) -> None:
+    """Raise a `TraceError` where columns are missing: it names them and the frame's analysis."""
+    _require(frame, f"Give the frame of hta_widgets.analysis.{analysis}.", columns)
+
+
+def require_diff(frame: pd.DataFrame, table: str, *columns: str) -> None:
+    """As `require`, of a frame that compares two runs."""
+    _require(frame, f"Give the frame of hta_widgets.diff.{table}.", columns)
+
+
+def require_panel(frame: pd.DataFrame, panel: str, *columns: str) -> None:
+    """As `require`, of a frame that a dashboard's panel shows."""
+    _require(frame, f'Give what a Dashboard\'s panel_frame("{panel}") returns.', columns)
+
+
+def require_measure(measure: str, known: Collection[str]) -> None:
+    """Raise a `ValueError` for a measure that is not one of the `known`."""
+    if measure not in known:
+        raise ValueError(f"no measure {measure!r}: there are {', '.join(known)}")
+
+
+def _require(frame: pd.DataFrame, remedy: str, columns: tuple[str, ...]) -> None:
+    missing = [name for name in columns if name not in frame]
+    if missing:
+        named = ", ".join(f"'{name}'" for name in missing)
+        raise TraceError(
+            f"the frame to draw has no column{'s' if len(missing) > 1 else ''} {named}",
+            remedy=remedy,
+        )
+
+
+#: Longer parts of names say nothing at a glance; such rows are numbered.
+_LONGEST = 28
+_WORDS = re.compile(r"(?:\w+::)*(\w+)")
+
+
+def told_apart(
+    labels: Sequence[str], names: Sequence[str], kinds: Sequence[str] | None = None
+) -> list[str]:
+    """Return the labels, with what tells rows apart appended to those that are the same.
+
+    That is their kind; of one kind the first word in which their full names differ, such as a
+    template's type; else a number.
+
+    Parameters
+    ----------
+    labels, names : sequence of str
+        The short and the full name of each row.
+    kinds : sequence of str, optional
+        Kinds of the rows; an empty one says nothing.
+
+    Examples
+    --------
+    >>> told_apart(["add", "add", "mul"], ["k<Add<float>>", "k<Add<Half>>", "mul"])
+    ['add (float)', 'add (Half)', 'mul']
+    """
+    told, tags = list(labels), [""] * len(labels)
+    if kinds is not None:
+        for rows in _same(told):
+            if len({kinds[row] for row in rows}) > 1:
+                for row in rows:
+                    tags[row] = kinds[row]
+                    told[row] = _with(labels[row], tags[row])
+    for rows in _same(told):
+        for row, word in zip(rows, _differences([names[row] for row in rows]), strict=True):
+            tags[row] = ", ".join(filter(None, (tags[row], word)))
+            told[row] = _with(labels[row], tags[row])
+    taken = set(told)
+    for rows in _same(told):
+        number = 1
+        for row in rows[1:]:
+            plain = told[row]
+            while told[row] in taken:
+                number += 1
+                told[row] = f"{plain} ({number})"
+            taken.add(told[row])
+    return told
+
+
+def _same(labels: Sequence[str]) -> Iterable[list[int]]:
+    rows: dict[str, list[int]] = {}
+    for row, label in enumerate(labels):
+        rows.setdefault(label, []).append(row)
+    return [each for each in rows.values() if len(each) > 1]
+
+
+def _with(label: str, word: str) -> str:
+    return f"{label} ({word})" if word else label
+
+
+def _differences(names: Sequence[str]) -> list[str]:
+    """Return of each name the words in which it differs from the others, as few as needed."""
+    words = [_WORDS.findall(name) for name in names]
+    chosen = [""] * len(names)
+    for place in range(max(map(len, words))):
+        groups: dict[str, list[int]] = {}
+        for row, text in enumerate(chosen):
+            groups.setdefault(text, []).append(row)
+        open_groups = [rows for rows in groups.values() if len(rows) > 1]
+        if not open_groups:
+            break
+        for rows in open_groups:
+            here = {row: (words[row][place : place + 1] or [""])[0] for row in rows}
+            if len(set(here.values())) > 1:
+                for row, word in here.items():
+                    more = ", ".join(filter(None, (chosen[row], word)))
+                    chosen[row] = more if len(more) <= _LONGEST else chosen[row]
+    return chosen
+
+
+#: Neighbours first, as ranks are usually numbered; what has no purpose last.
+KIND_ORDER = ("tensor", "context", "expert", "pipeline", "data", "all", "unknown")
+
+
+def placed(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with their column, the group's number in it and its code.
+
+    Groups of one kind share a column unless a rank is in several of them.
+    """
+    data = frame.reset_index(drop=True)
+    data["kind"] = data["kind"].astype(str)
+    described = data["description"] if "description" in data else pd.Series("", index=data.index)
+    data["described"] = described.astype(str)
+    data["code"] = pd.factorize(data["group"].astype(str))[0]
+    known = {kind: at for at, kind in enumerate(KIND_ORDER)}
+    groups = (
+        data.groupby("code")
+        .agg(
+            kind=("kind", "first"),
+            described=("described", "first"),
+            first=("rank", "min"),
+            size=("rank", "size"),
+            members=("rank", frozenset),
+        )
+        .assign(order=lambda each: each["kind"].map(known).fillna(len(known)))
+        .sort_values(["order", "kind", "described", "first", "size"], kind="stable")
+    )
+    columns: list[dict[str, Any]] = []
+    column_of, number_of = {}, {}
+    for code, one in groups.iterrows():
+        free = [
+            at
+            for at, column in enumerate(columns)
+            if column["kind"] == one["kind"] and not column["members"] & one["members"]
+        ]
+        same = [at for at in free if columns[at]["described"] == one["described"]]
+        if not free:
+            free = [len(columns)]
+            columns.append(
+                {
+                    "kind": one["kind"],
+                    "described": one["described"],
+                    "members": set(),
+                    "groups": 0,
+                }
+            )
+        at = (same or free)[0]
+        column_of[code], number_of[code] = at, columns[at]["groups"]
+        columns[at]["members"] |= one["members"]
+        columns[at]["groups"] += 1
+    data["column"] = data["code"].map(column_of)
+    data["number"] = data["code"].map(number_of)
+    return data
+
+
+def groups_of_ranks(frame: pd.DataFrame, ranks: Any) -> tuple[list[str], Any]:
+    """Return names of the groups of one kind, and for each of `ranks` the number of its group.
+
+    That is the first kind in `KIND_ORDER` that has several groups, else the first; -1 is a rank
+    in none.
+    """
+    data = placed(frame)
+    if data.empty:
+        return [], np.full(len(ranks), -1)
+    several = data.groupby("column")["number"].max() > 0
+    column = several.index[several][0] if several.any() else data["column"].min()
+    own = data[data["column"] == column].drop_duplicates("rank")
+    kind = own["kind"].iloc[0]
+    numbers = own.set_index("rank")["number"].reindex(np.asarray(ranks)).fillna(-1)
+    return [f"{kind} {each}" for each in range(own["number"].max() + 1)], numbers.to_numpy(int)
+
+
+def top_rows(
+    data: pd.DataFrame, by: str, top: int, noun: str, label: Callable[[str], str]
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return the rows with most, the others added up in a last one, and the rows' labels.
+
+    Parameters
+    ----------
+    data : DataFrame
+        With a column ``name``.
+    by : str
+        The column that decides.
+    top : int
+        How many rows; where only one more is left, it is shown too.
+    noun : str
+        What a row is, to say how many others there are.
+    label : callable
+        From a name to what the chart shows of it.
+
+    Returns
+    -------
+    DataFrame
+        With ``row`` and ``names``, how many names the row stands for.
+    list of str
+    """
+    ordered = data.sort_values(by, ascending=False, kind="stable", ignore_index=True)
+    ordered["name"] = ordered["name"].astype(str)
+    ordered["names"] = 1
+    if len(ordered) <= top + 1:
+        kept = ordered
+        labels = [label(name) for name in kept["name"]]
+    else:
+        kept, rest = ordered.iloc[:top], ordered.iloc[top:]
+        others = {
+            column: _whole(rest[column], column)
+            for column in rest.columns
+            if pd.api.types.is_numeric_dtype(rest[column].dtype)
+        }
+        words = plural(len(rest), f"other {noun}")
+        text = {column: "" for column in rest.columns if column not in others}
+        row = pd.DataFrame([{**text, **others, "name": words, "names": len(rest)}])
+        plain = kept.astype(dict.fromkeys(text, object))
+        kept = pd.concat([plain, row[list(plain.columns)]], ignore_index=True)
+        labels = [*(label(name) for name in kept["name"][:-1]), words]
+    kept = kept.reset_index(drop=True)
+    kept["row"] = range(len(kept))
+    return kept, labels
+
+
+def spread_over_ranks(frame: pd.DataFrame, kept: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Return the rows of `top_rows` with ``least_ns`` and ``most_ns`` of a rank.
+
+    That is the sum of a row's ``sum_ns`` on the rank with least and with most; a rank that has
+    none of a row has 0 of it. The last row's sums are of all names that it stands for.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        What the rows were added up from, with ``rank``, ``sum_ns`` and the `keys`.
+    kept : DataFrame
+        Of `top_rows`.
+    keys : list of str
+        Columns that together tell rows apart.
+    """
+    group = frame.groupby(keys, observed=True, sort=False).ngroup().to_numpy()
+    groups, first = np.unique(group, return_index=True)
+    named = kept[kept["names"] == 1]
+    row_of = {
+        tuple(map(str, key)): row
+        for *key, row in named[[*keys, "row"]].itertuples(index=False, name=None)
+    }
+    rows = np.full(len(groups), len(kept) - 1)
+    for number, key in enumerate(frame[keys].iloc[first].itertuples(index=False, name=None)):
+        rows[number] = row_of.get(tuple(map(str, key)), len(kept) - 1)
+    rank, ranks = pd.factorize(frame["rank"])
+    place = rows[np.searchsorted(groups, group)] * len(ranks) + rank
+    sums = np.bincount(
+        place, weights=frame["sum_ns"].to_numpy(float), minlength=len(kept) * len(ranks)
+    ).reshape(len(kept), len(ranks))
+    return kept.assign(least_ns=sums.min(axis=1), most_ns=sums.max(axis=1))
+
+
+def _whole(values: pd.Series, column: str) -> float:
+    if column == "min_ns":
+        return float(values.min())
+    return float(values.max() if column == "max_ns" else values.sum())

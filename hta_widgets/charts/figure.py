@@ -1,0 +1,683 @@
+"""A definition as a Bokeh figure; to_html."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from hta_widgets.charts.bokeh_modules import embed, models, plotting, resources
+from hta_widgets.charts.data import listed
+from hta_widgets.charts.theme import FONT, Theme, theme_of
+from hta_widgets.text import count
+
+#: BokehJS is large: one cell's output brings it along, and the others wait for it. By script: the
+#: cell, and the run of it.
+_brought_by: dict[str, tuple[str | None, str | None]] = {}
+
+
+def shows_itself(chart: Any) -> Any:
+    """Let notebooks draw a chart where it is a cell's value; Bokeh lists its properties there."""
+
+    def bundle(**_: Any) -> dict[str, str]:
+        return {"text/html": html_of(chart), "text/plain": repr(chart)}
+
+    chart._repr_mimebundle_ = bundle
+    return chart
+
+
+def html_of(chart: Any) -> str:
+    """Return a chart as HTML that needs no network and no earlier call.
+
+    The first chart of a kernel brings BokehJS along; the others use it once it is there, in
+    whatever order a page runs them.
+    """
+    from bokeh.core.json_encoder import serialize_json  # noqa: PLC0415 - takes a while
+    from bokeh.core.types import ID  # noqa: PLC0415
+    from bokeh.embed.bundle import bundle_for_objs_and_resources  # noqa: PLC0415
+    from bokeh.util.serialization import make_globally_unique_id  # noqa: PLC0415
+
+    place = f"hta-chart-{make_globally_unique_id()}"
+    item = _script_safe(str(serialize_json(embed.json_item(chart, ID(place)))))
+    cell, run = _running()
+    scripts = []
+    for script in bundle_for_objs_and_resources([chart], resources.INLINE).js_raw:
+        # A cell that runs again loses its output, so what that brought must come again.
+        known = _brought_by.get(script)
+        if known is None or (cell is not None and known[0] == cell and known[1] != run):
+            _brought_by[script] = cell, run
+            scripts.append(script)
+    library = "".join(f"<script>{script}</script>" for script in scripts)
+    return (
+        f'{library}<div id="{escape(place)}"></div><script>(function () {{'
+        f"const item = {item}; let tries = 0;"
+        "(function draw() {"
+        "if (window.Bokeh && window.Bokeh.embed) { window.Bokeh.embed.embed_item(item); return; }"
+        "if (++tries < 100) { setTimeout(draw, 100); return; }"
+        f'document.getElementById("{place}").textContent = '
+        '"BokehJS is missing, which the first chart brings: restart and run the notebook again.";'
+        "})(); })();</script>"
+    )
+
+
+def _running() -> tuple[str | None, str | None]:
+    """Return which cell runs, and which run of it this is, as far as the front end says."""
+    from IPython.core.getipython import get_ipython  # noqa: PLC0415 - absent from plain Python
+
+    kernel = getattr(get_ipython(), "kernel", None)
+    if kernel is None:
+        return None, None
+    parent = kernel.get_parent("shell")
+    return parent.get("metadata", {}).get("cellId"), parent.get("header", {}).get("msg_id")
+
+
+def _script_safe(text: str) -> str:
+    return text.replace("</", "<\\/")
+
+
+_SPACING_PX = 8
+
+
+def row(*charts: Any) -> Any:
+    """Place charts beside each other; together they take the width that the page gives.
+
+    Parameters
+    ----------
+    *charts : bokeh model
+        Charts, or rows and columns of them.
+
+    Returns
+    -------
+    bokeh.models.Row
+        Shows itself as the value of a notebook's cell, and `to_html` writes it, as a chart.
+
+    Examples
+    --------
+    >>> charts.row(charts.operators(ops), charts.kernel_breakdown(kernels))  # doctest: +SKIP
+    """
+    return _shown(models.Row, charts)
+
+
+def column(*charts: Any) -> Any:
+    """Place charts below each other; parameters and result as of `row`.
+
+    Returns
+    -------
+    bokeh.models.Column
+    """
+    return _shown(models.Column, charts)
+
+
+def _shown(layout: Any, charts: tuple[Any, ...]) -> Any:
+    children = list(charts)
+    return shows_itself(layout(children=children, spacing=_SPACING_PX, sizing_mode="stretch_width"))
+
+
+#: Width to lay out for where the page decides; the browser lays out again for the true one.
+_ASSUMED = 720
+_LETTER = 6.4
+
+# Width of the window that shows the chart decides how its words break, how much of its names is
+# shown, which of its columns of numbers there is room for, and which bars can carry their number.
+_FIT = r"""
+const width = fig.outer_width;
+if (!width) return;
+const pen = document.createElement("canvas").getContext("2d");
+const wide = (text, css) => { pen.font = css; return pen.measureText(text).width; };
+const small = "11px " + family;
+const wrap = (text, room, css) => {
+  const lines = [];
+  let line = "";
+  for (let word of text.split(" ")) {
+    if (line !== "" && wide(line + " " + word, css) > room) { lines.push(line); line = ""; }
+    while (wide(word, css) > room && word.length > 1) {
+      let end = word.length - 1;
+      while (end > 1 && wide(word.slice(0, end), css) > room) end -= 1;
+      lines.push(word.slice(0, end));
+      word = word.slice(end);
+    }
+    line = line === "" ? word : line + " " + word;
+  }
+  lines.push(line);
+  return lines.join("\n");
+};
+const cut = (text, room) => {
+  const letters = Array.from(text);
+  let kept = letters.length;
+  const shorter = () => {
+    const head = Math.ceil(kept * 0.6);
+    const tail = letters.slice(letters.length - kept + head);
+    return letters.slice(0, head).join("") + "…" + tail.join("");
+  };
+  if (wide(text, small) <= room) return text;
+  do kept -= 1; while (kept > 2 && wide(shorter(), small) > room);
+  return shorter();
+};
+let gutter = fig.min_border_left;
+if (timed) gutter = width < 760 ? 104 : 164;
+else if (names.length > 0) {
+  const most = Math.max(...names.map(([, text]) => wide(text, small)));
+  gutter = Math.ceil(Math.min(most + 14, Math.max(72, width * 0.36)));
+}
+if (names.length > 0) {
+  // Two lines only where one has no room.
+  const joined = (text) => {
+    const one = text.replace("\n", " · ");
+    return wide(one, small) <= gutter - 12 ? one : text;
+  };
+  const lines = (text, end = "") => joined(text).split("\n").map((line, k, all) => (
+    k + 1 === all.length && end ? cut(line, gutter - 12 - wide(end, small)) + end
+      : cut(line, gutter - 12)
+  )).join("\n");
+  // Names that differ only where they are cut are numbered.
+  const met = new Map();
+  const entries = names.map(([at, text]) => {
+    const short = lines(text);
+    const count = (met.get(short) ?? 0) + 1;
+    met.set(short, count);
+    return [at, count > 1 && short.includes("…") ? lines(text, ` (${count})`) : short];
+  });
+  const told = JSON.stringify(entries);
+  if (axis.tags[0] !== told) {
+    axis.tags = [told];
+    axis.major_label_overrides = new Map(entries);
+  }
+}
+const place = () => {
+  for (const [title] of words) if (title.offset !== 4 - gutter) title.offset = 4 - gutter;
+  if (legend != null && legend.location[0] !== 4 - gutter) {
+    legend.location = [4 - gutter, legend.location[1]];
+  }
+};
+// Words move before the gutter narrows and after it widens: else they would reach beyond the
+// canvas in between, whose first column Bokeh does not wipe.
+const wider = gutter > fig.min_border_left;
+if (!wider) place();
+if (fig.min_border_left !== gutter) fig.min_border_left = gutter;
+if (wider) setTimeout(place, 50);
+if (timed) {
+  const margin = width < 900 ? 8 : 128;
+  if (fig.min_border_right !== margin) fig.min_border_right = margin;
+  const ticker = fig.below[0].ticker;
+  const most = Math.max(2, Math.min(7, Math.floor((fig.inner_width ?? width / 2) / 80)));
+  if (ticker.desired_num_ticks !== most) ticker.desired_num_ticks = most;
+}
+for (const [title, text, css] of words) {
+  const lines = wrap(text, width - 12, css + family);
+  if (title.text !== lines) title.text = lines;
+}
+for (const [column, least] of columns) {
+  const shown = width >= least;
+  if (column.visible !== shown) column.visible = shown;
+}
+if (legend != null) {
+  const most = Math.max(...legend.items.map((item) => wide(item.label.value ?? "", small) + 26));
+  const ncols = Math.max(1, Math.min(legend.items.length, Math.floor((width - 12) / most)));
+  if (legend.ncols !== ncols) legend.ncols = ncols;
+}
+if (ticks.length > 1 && fig.inner_width) {
+  const least = 56 * Math.abs(fig.x_range.end - fig.x_range.start) / fig.inner_width;
+  const apart = Math.min(...ticks.slice(1).map((at, k) => at - ticks[k]));
+  const every = Math.max(1, Math.ceil(least / apart));
+  const zero = Math.max(0, ticks.indexOf(0));
+  const kept = ticks.filter((_, k) => (k - zero) % every === 0);
+  const ticker = fig.below[0].ticker;
+  if (ticker.ticks.length !== kept.length) ticker.ticks = kept;
+}
+if (labels != null && fig.inner_width) {
+  const scale = fig.inner_width / Math.abs(fig.x_range.end - fig.x_range.start);
+  const { full, span, text } = labels.data;
+  const shown = Array.from(full, (each, k) => wide(each, small) + 8 <= span[k] * scale ? each : "");
+  if (shown.some((each, k) => each !== text[k])) labels.data = { ...labels.data, text: shown };
+}
+"""
+
+# Thin spaces, which keep numbers together, are none of them.
+_BREAKS = re.compile(r"[\x00-\x20\x7f\x85\u2028\u2029]+")
+_MATH = re.compile(r"\$(?=\$)|\\(?=[\[\](){}])")
+
+
+def drawn(text: str) -> str:
+    """Return a text that Bokeh draws as it is, and takes for no formula."""
+    flat = _BREAKS.sub(" ", str(text)).strip(" ")
+    return _MATH.sub(lambda match: match[0] + "\u200b", flat)
+
+
+def keep_fitting(
+    figure: Any,
+    *,
+    width: int | None,
+    names: Sequence[tuple[float, str]] = (),
+    columns: Sequence[tuple[Any, int]] = (),
+    labels: Any = None,
+    legend: Any = None,
+    timed: bool = False,
+) -> None:
+    """Fit the figure's words to its width, now as well as one can tell and later in the browser.
+
+    Parameters
+    ----------
+    names : sequence of (position, str)
+        Labels of the axis on the left; the longer ones are cut.
+    columns : sequence of (Axis, int)
+        Columns of numbers on the right, and the width from which each is shown.
+    labels : ColumnDataSource, optional
+        Texts inside of marks: ``full`` is shown as ``text`` where it fits into ``span``.
+    legend : Legend, optional
+    timed : bool, default False
+        The left and right border are those of the timeline, so that both line up.
+    """
+    room = width or _ASSUMED
+    longest = max((len(text) for _, text in names), default=0)
+    gutter = 4
+    if timed:
+        gutter = 104 if room < 760 else 164
+        figure.min_border_right = 8 if room < 900 else 128
+    elif names:
+        gutter = int(min(longest * _LETTER + 14, max(72, room * 0.36)))
+    figure.min_border_left = gutter
+    axis = figure.yaxis[0] if len(figure.yaxis) else None
+    if axis is not None and names:
+        letters = max(2, int((gutter - 12) / _LETTER))
+        axis.major_label_overrides = _labels(names, letters)
+    words = [each for each in figure.above if isinstance(each, models.Title)] + [figure.title]
+    told = [
+        (title, title.text, "bold 13px " if title is figure.title else f"{title.text_font_size} ")
+        for title in words
+    ]
+    for title, text, _ in told:
+        title.offset = 4 - gutter
+        title.text = _wrapped(text, int((room - 12) / _LETTER))
+    for column, least in columns:
+        column.visible = room >= least
+    if legend is not None:
+        most = max(len(item.label.value or "") for item in legend.items) * _LETTER + 26
+        legend.ncols = int(max(1, min(len(legend.items), (room - 12) // most)))
+        legend.location = (4 - gutter, 0)
+    if labels is not None and len(labels.data["full"]):
+        inner = max(40.0, room - gutter - 60.0 * len(columns))
+        scale = inner / abs(figure.x_range.end - figure.x_range.start)
+        labels.data["text"] = [
+            text if len(text) * _LETTER + 8 <= span * scale else ""
+            for text, span in zip(labels.data["full"], labels.data["span"], strict=True)
+        ]
+    fit = models.CustomJS(
+        args={
+            "fig": figure,
+            "axis": axis,
+            "names": [[at, "\n".join(map(drawn, text.split("\n")))] for at, text in names],
+            "words": [list(entry) for entry in told],
+            "columns": [list(entry) for entry in columns],
+            "labels": labels,
+            "legend": legend,
+            "timed": timed,
+            "ticks": sorted(getattr(figure.xaxis[0].ticker, "ticks", None) or []),
+            "family": FONT,
+        },
+        # What changes while Bokeh lays out is not always drawn.
+        code=f"setTimeout(() => {{{_FIT}}}, 0);",
+    )
+    figure.js_on_change("outer_width", fit)
+    figure.js_on_change("inner_width", fit)
+
+
+def _labels(names: Sequence[tuple[float, str]], letters: int) -> dict[float, str]:
+    """Return the names as they fit; those that differ only where they are cut are numbered."""
+    met: dict[str, int] = {}
+    labels = {}
+    for at, text in names:
+        *first, last = [drawn(line) for line in _lines(text, letters)]
+        head = [_cut(line, letters) for line in first]
+        label = "\n".join([*head, _cut(last, letters)])
+        met[label] = met.get(label, 0) + 1
+        end = f" ({met[label]})" if met[label] > 1 and "…" in label else ""
+        labels[at] = "\n".join([*head, _cut(last, letters - len(end)) + end])
+    return labels
+
+
+def _lines(text: str, letters: int) -> list[str]:
+    """Return two lines only where one has no room."""
+    joined = text.replace("\n", " · ")
+    return [joined] if len(joined) <= letters else text.split("\n")
+
+
+def _cut(text: str, letters: int) -> str:
+    """Leave the middle out: the names of matrix products differ at their ends."""
+    if len(text) <= letters:
+        return text
+    head = -(-letters * 6 // 10)
+    return f"{text[:head]}…{text[len(text) - (letters - 1 - head) :]}"
+
+
+def _wrapped(text: str, letters: int) -> str:
+    lines, line = [], ""
+    for word in text.split(" "):
+        if line and len(line) + 1 + len(word) > letters:
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}" if line else word
+    return "\n".join([*lines, line])
+
+
+def mixed(color: str, ground: str, part: float) -> str:
+    """Return a colour as it looks where `part` of it covers a ground.
+
+    Marks that are drawn through each other's edges would show seams.
+    """
+    channels = [(int(color[at : at + 2], 16), int(ground[at : at + 2], 16)) for at in (1, 3, 5)]
+    return "#" + "".join(f"{round(part * a + (1 - part) * b):02x}" for a, b in channels)
+
+
+def sentences(*parts: str) -> str:
+    """Join what is said below the title."""
+    return " · ".join(part for part in parts if part)
+
+
+def unmatched(
+    frame: pd.DataFrame, kinds: Iterable[str] = ("compute", "communication", "memory")
+) -> str:
+    """Say which kinds of events matched none, which ranks are not there, and what else is noted."""
+    matched = frame.attrs.get("matched", {})
+    none = [key for key, found in matched.items() if found == 0 and key in kinds]
+    said = [f"no {' and no '.join(key.replace('_', ' ') for key in none)} events matched"]
+    missing = [int(rank) for rank in frame.attrs.get("missing_ranks", [])]
+    nothing = f"nothing on {listed(missing)}" if missing else ""
+    return sentences(*(said if none else []), nothing, str(frame.attrs.get("note", "")))
+
+
+def new_figure(
+    title: str,
+    subtitle: str,
+    theme: Theme,
+    width: int | None,
+    *,
+    frame_height: int,
+    x_range: Any,
+    y_range: Any,
+    tools: Sequence[Any] = (),
+    toolbar: bool = False,
+) -> Any:
+    """Return a figure with its words above, and nothing in it.
+
+    Parameters
+    ----------
+    title, subtitle : str
+        What the chart is about; how its measure is defined, and what must be known of it.
+    theme : Theme
+    width : int or None
+        In CSS pixels; None takes what the page gives.
+    frame_height : int
+        Height of the marks' area.
+    x_range, y_range : Range
+    tools : sequence of Tool
+        The first is active.
+    toolbar : bool, default False
+        Shown while the pointer is over the chart.
+    """
+    sizing = {"width": int(width)} if width else {"sizing_mode": "stretch_width", "min_width": 240}
+    figure = plotting.figure(
+        height=None,
+        frame_height=int(frame_height),
+        x_range=x_range,
+        y_range=y_range,
+        tools=list(tools),
+        toolbar_location="right" if toolbar else None,
+        background_fill_color=theme.bg,
+        border_fill_color=theme.bg,
+        outline_line_color=None,
+        min_border=4,
+        frame_align=False,
+        lod_threshold=None,
+        # The page would shine through the seams between the frame and its borders.
+        styles={"background-color": theme.bg},
+        **sizing,
+    )
+    figure.toolbar.logo = None
+    figure.toolbar.autohide = True
+    figure.title = models.Title(
+        text=drawn(title),
+        text_font=FONT,
+        text_font_size="13px",
+        text_font_style="bold",
+        text_color=theme.ink,
+        text_line_height=1.3,
+        standoff=4,
+    )
+    if subtitle:
+        figure.add_layout(_small(subtitle, theme), "above")
+    for axis in figure.axis:
+        plain_axis(axis, theme)
+    figure.grid.grid_line_color = None
+    return shows_itself(figure)
+
+
+def _small(text: str, theme: Theme, size: str = "11px", **style: Any) -> Any:
+    return models.Title(
+        text=drawn(text),
+        text_font=FONT,
+        text_font_size=size,
+        text_font_style="normal",
+        text_color=theme.ink3,
+        text_line_height=1.3,
+        standoff=6,
+        **style,
+    )
+
+
+def plain_axis(axis: Any, theme: Theme) -> None:
+    """Draw an axis as labels alone."""
+    axis.update(
+        axis_line_color=None,
+        major_tick_line_color=None,
+        minor_tick_line_color=None,
+        major_tick_in=0,
+        major_tick_out=0,
+        major_label_standoff=6,
+        major_label_text_font=FONT,
+        major_label_text_font_size="11px",
+        major_label_text_color=theme.ink2,
+    )
+
+
+def add_tooltip(
+    figure: Any,
+    renderers: Sequence[Any],
+    theme: Theme,
+    heading: str,
+    rows: Sequence[tuple[str, str]],
+) -> None:
+    """Show what is under the pointer.
+
+    Values come from the source as text: Bokeh escapes them, so names of events are never markup.
+
+    Parameters
+    ----------
+    heading : str
+        Such as ``@{name}``.
+    rows : sequence of (str, str)
+        What, and a template such as ``@{sum_ns_text}``.
+    """
+    cells = "".join(
+        f'<div style="color:{theme.ink3}">{what}</div>'
+        f'<div style="text-align:right">{template}</div>'
+        for what, template in rows
+    )
+    html = (
+        f'<div style="background:{theme.bg};color:{theme.ink};font:11px/14px {FONT};margin:-6px;'
+        'padding:8px;max-width:340px;overflow-wrap:anywhere;font-variant-numeric:tabular-nums">'
+        f'<div style="font-weight:600;margin-bottom:4px;max-height:140px;overflow:hidden">{heading}'
+        '</div><div style="display:grid;grid-template-columns:auto auto;column-gap:12px">'
+        f"{cells}</div></div>"
+    ).replace("\n", " ")
+    figure.add_tools(
+        models.HoverTool(
+            renderers=list(renderers),
+            tooltips=html,
+            point_policy="follow_mouse",
+            attachment="horizontal",
+        )
+    )
+
+
+def blank(
+    frame: pd.DataFrame, title: str, theme: Theme, width: int | None, *, note: str = ""
+) -> Any:
+    """Return a figure that says why there is nothing to draw."""
+    said = note or str(frame.attrs.get("note", "")) or "nothing to draw"
+    matched = frame.attrs.get("matched", {})
+    counts = ", ".join(f"{count(found)} {key.replace('_', ' ')}" for key, found in matched.items())
+    figure = new_figure(
+        title,
+        sentences(said[:1].upper() + said[1:], f"matched: {counts}" if counts else ""),
+        theme,
+        width,
+        frame_height=8,
+        x_range=models.Range1d(0, 1),
+        y_range=models.Range1d(0, 1),
+    )
+    figure.axis.visible = False
+    columns: dict[str, list[Any]] = {str(column): [] for column in frame.columns}
+    source = models.ColumnDataSource({"x": [], **columns})
+    figure.text(x="x", y=0, text="x", source=source)
+    keep_fitting(figure, width=width)
+    return figure
+
+
+def to_html(
+    chart: Any, path: str | PathLike[str], *, title: str = "", theme: str | Theme = "light"
+) -> Path:
+    """Write a chart, or a layout of charts, as one file that needs no network.
+
+    Parameters
+    ----------
+    chart : bokeh model
+    path : str or PathLike
+        What is there is replaced.
+    title : str, optional
+        Of the page.
+    theme : {"light", "dark"} or Theme, default "light"
+        For the ground around the chart.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> charts.to_html(charts.operators(frame), "operators.html")  # doctest: +SKIP
+    """
+    colors = theme_of(theme)
+    page = embed.file_html(chart, resources.INLINE, html.escape(title or "Chart"))
+    ground = f"<style>html,body{{background:{colors.bg};margin:0;padding:8px}}</style>"
+    target = Path(path)
+    target.write_text(page.replace("</head>", f"{ground}</head>", 1), encoding="utf-8")
+    return target
+
+
+# Only the browser knows how much time a pixel is, and it changes with width and zoom. A browser
+# that draws each segment by itself would blend neighbours, or widen what is too short to be seen.
+_PIXELS = r"""
+// Bokeh draws half a pixel beside the grid, which leaves one whole pixel less, and two halves.
+const inner = fig.inner_width ?? 0;
+const wide = Math.round(inner) - 1;
+const { start: from, end: to } = fig.x_range;
+if (wide <= 0 || !(to > from)) return;
+const { start_ns, end_ns, dur_ns, row } = segments.data;
+const scale = wide / (to - from);
+const lanes = causes.map(([lane, name]) => (
+  { lane, name, took: new Float64Array(wide), seen: new Uint8Array(wide) }
+));
+const lane_at = new Map(lanes.map((each) => [each.lane, each]));
+for (let k = 0; k < row.length; k += 1) {
+  const since = (Number(start_ns[k]) - from) * scale;
+  const until = (Number(end_ns[k]) - from) * scale;
+  if (until <= 0 || since >= wide || until <= since) continue;
+  const { took, seen } = lane_at.get(Number(row[k]));
+  // Segments that were put together take less than the time from their first to their last.
+  const dense = Number(dur_ns[k]) * scale / (until - since);
+  const beyond = Math.min(wide, Math.ceil(until));
+  for (let at = Math.max(0, Math.floor(since)); at < beyond; at += 1) {
+    took[at] += (Math.min(until, at + 1) - Math.max(since, at)) * dense;
+  }
+  let first = Math.round(since);
+  let last = Math.round(until);
+  if (last <= first) {
+    first = Math.min(wide - 1, Math.floor((since + until) / 2));
+    last = first + 1;
+  }
+  seen.fill(1, Math.max(0, first), Math.min(wide, last));
+}
+const drawn = { left: [], right: [], row: [], bound_by: [], thin: [] };
+const time = (pixel) => from + (pixel + 0.5) * (to - from) / inner;
+const draw = (row, name, first, last) => {
+  drawn.left.push(time(first));
+  drawn.right.push(time(last));
+  drawn.row.push(row);
+  drawn.bound_by.push(name);
+  drawn.thin.push(last - first < 3 ? name : "");
+};
+const runs = (row, name_at) => {
+  let first = 0;
+  for (let at = 1; at <= wide; at += 1) {
+    if (at < wide && name_at[at] === name_at[first]) continue;
+    if (name_at[first] !== "") draw(row, name_at[first], first, at);
+    first = at;
+  }
+};
+const most = Array.from({ length: wide }, (_, at) => {
+  let best = "";
+  let size = 1 - lanes.reduce((sum, { took }) => sum + took[at], 0);
+  for (const { name, took } of lanes) if (took[at] > size) [best, size] = [name, took[at]];
+  return best;
+});
+runs(0, most);
+for (const { lane, name, seen } of lanes) runs(lane, Array.from(seen, (one) => one ? name : ""));
+pixels.data = drawn;
+"""
+
+
+def keep_dominant(figure: Any, segments: Any, causes: Mapping[int, str]) -> Any:
+    """Return a source of whole pixels to draw instead of segments, kept up to date while zooming.
+
+    Row 0 has for each pixel the cause that takes most of its time, and none where nothing takes
+    more; the others have all of one cause's segments, none narrower than a pixel.
+
+    Parameters
+    ----------
+    figure : Figure
+        Its horizontal range is time.
+    segments : ColumnDataSource
+        With ``start_ns``, ``end_ns``, ``dur_ns`` and ``row``.
+    causes : mapping
+        From row to name.
+
+    Returns
+    -------
+    ColumnDataSource
+        ``left``, ``right``, ``row`` and ``bound_by``, and in ``thin`` once more the cause, where
+        less than three pixels have it.
+    """
+    columns: dict[str, list[Any]] = {
+        name: [] for name in ("left", "right", "row", "bound_by", "thin")
+    }
+    pixels = models.ColumnDataSource(columns)
+    arguments = {
+        "fig": figure,
+        "segments": segments,
+        "pixels": pixels,
+        "causes": [list(entry) for entry in causes.items()],
+    }
+    # What changes while Bokeh lays out is not always drawn.
+    later = models.CustomJS(args=arguments, code=f"setTimeout(() => {{{_PIXELS}}}, 0);")
+    figure.js_on_change("inner_width", later)
+    now = models.CustomJS(args=arguments, code=_PIXELS)
+    figure.x_range.js_on_change("start", now)
+    figure.x_range.js_on_change("end", now)
+    return pixels

@@ -1,0 +1,964 @@
+"""Charts of operators, steps, counters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.charts.bokeh_modules import models
+from hta_widgets.charts.data import (
+    draws,
+    draws_only,
+    draws_panel,
+    groups_of_ranks,
+    late_ranks,
+    listed,
+    median_of,
+    require,
+    require_measure,
+    require_panel,
+    spread_over_ranks,
+    thinned,
+    told_apart,
+    top_rows,
+)
+from hta_widgets.charts.figure import add_tooltip, blank, sentences, unmatched
+from hta_widgets.charts.lanes import MOST_POINTS, Lane, lanes_figure, step_lanes
+from hta_widgets.charts.marks import Bars, Column, Dots, Tooltip, Whiskers
+from hta_widgets.charts.rows import (
+    NAMED_ROWS,
+    legend_of,
+    nice_ticks,
+    rows_chart,
+    time_ticks,
+)
+from hta_widgets.charts.theme import Theme, theme_of
+from hta_widgets.text import (
+    axis_time,
+    count,
+    duration,
+    duration_delta,
+    plural,
+    rate,
+    share_delta,
+    size,
+    value,
+)
+from hta_widgets.trace.names import short_name
+
+
+@draws("queue_length")
+def queue_length(
+    frame: pd.DataFrame,
+    *,
+    top: int = 12,
+    width: int | None = None,
+    theme: str | Theme = "light",
+    title: str = "Launched and not yet started",
+) -> Any:
+    """Draw how much work waits on each stream, over time.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Of `hta_widgets.analysis.queue_length`.
+    top : int, default 12
+        How many streams, those with the longest queues.
+    width : int, optional
+        In CSS pixels; by default what the page gives.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        One lane a stream. Its source has the frame's columns and ``until_ns``, the next change.
+        Above 20 000 changes it holds the least and most (``queue_length``, ``most``) of slices of
+        time instead, which the chart says.
+
+    Examples
+    --------
+    >>> charts.queue_length(analysis.queue_length(traces))  # doctest: +SKIP
+    """
+    colors = theme_of(theme)
+    if frame.empty:
+        return blank(frame, title, colors, width)
+    require(frame, "queue_length", "rank", "stream", "time_ns", "queue_length")
+    blocked = int(frame["queue_length"].max()) >= 1024
+    return _series(
+        frame,
+        ["rank", "stream"],
+        "queue_length",
+        top,
+        "launches on a stream that wait for their start, scaled to each row's peak"
+        + (" · from 1 024 on a launch blocks its thread" if blocked else ""),
+        value,
+        "stream",
+        colors.kind["compute"],
+        title,
+        colors,
+        width,
+    )
+
+
+@draws("memory_bandwidth")
+def memory_bandwidth(
+    frame: pd.DataFrame,
+    *,
+    top: int = 12,
+    width: int | None = None,
+    theme: str | Theme = "light",
+    title: str = "Bandwidth of copies",
+) -> Any:
+    """Draw the bandwidth of copies, by their kind, over time.
+
+    Parameters and result as of `queue_length`, with one lane a rank and kind of copy; `frame` is
+    of `hta_widgets.analysis.memory_bandwidth`.
+
+    Examples
+    --------
+    >>> charts.memory_bandwidth(analysis.memory_bandwidth(traces))  # doctest: +SKIP
+    """
+    colors = theme_of(theme)
+    if frame.empty:
+        return blank(frame, title, colors, width)
+    require(frame, "memory_bandwidth", "rank", "copy_kind", "time_ns", "gb_per_s")
+    return _series(
+        frame,
+        ["rank", "copy_kind"],
+        "gb_per_s",
+        top,
+        "as the trace states it, added over copies that run at once, scaled to each row's peak",
+        rate,
+        "kind",
+        colors.kind["memory"],
+        title,
+        colors,
+        width,
+    )
+
+
+def _series(
+    frame: pd.DataFrame,
+    keys: Sequence[str],
+    measure: str,
+    top: int,
+    said: str,
+    words: Any,
+    noun: str,
+    color: str,
+    title: str,
+    colors: Theme,
+    width: int | None,
+) -> Any:
+    end = float(frame["time_ns"].max())
+    parts: dict[Any, pd.DataFrame] = dict(list(frame.groupby(list(keys), observed=True)))
+    peaks = {key: float(part[measure].max()) for key, part in parts.items()}
+    # First the highest of each stream or kind of copy, then their second ones, and so on.
+    highest = sorted(parts, key=lambda key: -peaks[key])
+    place = {key: sum(one[1] == key[1] for one in highest[:at]) for at, key in enumerate(highest)}
+    chosen = sorted(highest, key=lambda key: place[key])[:top]
+    drawn = [key for key in parts if key in set(chosen)]
+    several = len(frame["rank"].unique()) > 1
+    series = []
+    for rank, other in drawn:
+        part = parts[rank, other].sort_values("time_ns", kind="stable")
+        name = f"stream {other}" if noun == "stream" else str(other)
+        lane = Lane(f"rank {rank}\n{name}" if several else name, words(peaks[rank, other]))
+        fixed = {keys[0]: int(rank), keys[1]: other if noun != "stream" else int(other)}
+        series.append((lane, fixed, part["time_ns"].to_numpy(), part[measure].to_numpy()))
+    left = len(parts) - len(drawn)
+    rest = f"{plural(left, 'more row')} with lower peaks not drawn" if left else ""
+    return step_lanes(
+        series,
+        value_name=measure,
+        end_ns=end,
+        color=color,
+        words=words,
+        title=title,
+        subtitle=sentences(said, rest, unmatched(frame)),
+        theme=colors,
+        width=width,
+        heads=("", "peak"),
+        pitch=40 if len(series) <= 6 else 34,
+        tooltip=Tooltip(
+            "rank @{rank} · " + ("stream @{stream}" if noun == "stream" else f"@{{{keys[1]}}}"),
+            [
+                ("length" if noun == "stream" else "bandwidth", "@{value_text}"),
+                ("from", "@{time_ns}{0,0} ns"),
+                ("until", "@{until_ns}{0,0} ns"),
+            ],
+        ),
+    )
+
+
+@draws_only("hta_widgets.analysis.memory_timeline(path)")
+def memory_timeline(
+    frame: pd.DataFrame,
+    *,
+    width: int | None = None,
+    theme: str | Theme = "light",
+    title: str = "Device memory by use",
+) -> Any:
+    """Draw what device memory is used for, over time, stacked.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Of `hta_widgets.analysis.memory_timeline`: ``time_ns`` and a column of bytes per category.
+    width : int, optional
+        In CSS pixels; by default what the page gives.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        Stacked steps. Its source has the frame's columns, and where each category's area begins
+        and ends. Above 20 000 instants it holds the frame's rows at which all memory is least and
+        most in each slice of time, which the chart says.
+
+    Examples
+    --------
+    >>> charts.memory_timeline(analysis.memory_timeline(traces, rank=0))  # doctest: +SKIP
+    """
+    colors = theme_of(theme)
+    categories = [
+        str(name)
+        for name in frame.columns
+        if name not in {"time_ns", "rank", "total"} and pd.api.types.is_numeric_dtype(frame[name])
+    ]
+    if frame.empty or not categories:
+        return blank(frame, title, colors, width)
+    require(frame, "memory_timeline", "time_ns")
+    data = frame.reset_index(drop=True)
+    total = data[categories].sum(axis=1).to_numpy(float)
+    kept = _turns(data["time_ns"].to_numpy(float), total, MOST_POINTS)
+    thinned = len(kept) < len(data)
+    peak_at = int(total.argmax())
+    peak, names = float(total.max()) or 1.0, len(data)
+    peak_ns = float(data["time_ns"].iloc[peak_at])
+    data = data.iloc[kept].reset_index(drop=True)
+    used = [name for name in categories if (data[name] != 0).any()]
+    times = data["time_ns"].to_numpy(float)
+    columns: dict[str, Any] = {name: data[name].to_numpy() for name in data.columns}
+    columns["until_ns"] = np.append(times[1:], times[-1])
+    level = np.zeros(len(data))
+    for name in used:
+        columns[f"{name} begin"] = 1 - level / peak
+        level = level + data[name].to_numpy(float)
+        columns[f"{name} end"] = 1 - level / peak
+    columns["total_text"] = [size(each) for each in level]
+    for name in used:
+        columns[f"{name} text"] = [size(each) for each in data[name]]
+    figure, finish = lanes_figure(
+        [Lane(size(0)), Lane(size(peak))],
+        start_ns=float(times[0]),
+        end_ns=float(times[-1]),
+        pitch=100,
+        title=title,
+        subtitle=sentences(
+            f"allocated bytes, peak {size(peak)} at {duration(peak_ns)}",
+            f"{plural(names, 'change')}, drawn as least and most of slices of time"
+            if thinned
+            else "",
+            f"never used: {', '.join(each for each in categories if each not in used)}"
+            if len(used) < len(categories)
+            else "",
+            unmatched(frame),
+        ),
+        theme=colors,
+        width=width,
+    )
+    figure.y_range.update(start=1.0, end=-0.08)
+    figure.yaxis[0].ticker = models.FixedTicker(ticks=[0, 0.5, 1])
+    figure.ygrid.ticker = figure.yaxis[0].ticker
+    source = models.ColumnDataSource(columns)
+    keys = []
+    for number, name in enumerate(used):
+        color = colors.category[number % len(colors.category)]
+        figure.varea_step(
+            x="time_ns",
+            y1=f"{name} begin",
+            y2=f"{name} end",
+            source=source,
+            step_mode="after",
+            fill_color=color,
+        )
+        keys.append(Bars(0.0, "", color, name))
+    whole = figure.quad(
+        left="time_ns",
+        right="until_ns",
+        top=0,
+        bottom=1,
+        source=source,
+        fill_color=colors.brush_line,
+        fill_alpha=0,
+        line_color=None,
+        selection_fill_alpha=0.2,
+        nonselection_fill_alpha=0,
+    )
+    add_tooltip(
+        figure,
+        [whole],
+        colors,
+        "@{total_text}",
+        [*((name, f"@{{{name} text}}") for name in reversed(used)), ("from", "@{time_ns}{0,0} ns")],
+    )
+    finish(
+        legend_of(figure, keys, colors),
+        names=[(0.0, size(peak)), (0.5, size(peak / 2)), (1.0, size(0))],
+    )
+    return figure
+
+
+def _turns(times: Any, total: Any, most: int) -> Any:
+    """Return the rows to draw: all, or those of the least and most of each slice of time."""
+    if len(times) <= most:
+        return np.arange(len(times))
+    edges = np.linspace(times[0], times[-1], most // 2 + 1)
+    slices = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, most // 2 - 1)
+    order = np.lexsort((total, slices))
+    starts = np.flatnonzero(np.r_[True, np.diff(slices[order]) != 0])
+    ends = np.r_[starts[1:], len(order)] - 1
+    return np.unique(np.r_[order[starts], order[ends], 0, len(times) - 1])
+
+
+@draws("operators")
+def operators(
+    frame: pd.DataFrame,
+    *,
+    top: int = 12,
+    width: int | None = None,
+    theme: str | Theme = "light",
+    title: str = "Top operators",
+) -> Any:
+    """Draw the operators with most time of their own, on the device and on the host.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Of `hta_widgets.analysis.operators`.
+    top : int, default 12
+        How many operators; the others are one row that says how many they are.
+    width : int, optional
+        In CSS pixels; by default what the page gives.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        Two bars an operator; its source has the frame's columns, means of ranks.
+
+    Examples
+    --------
+    >>> charts.operators(analysis.operators(traces))  # doctest: +SKIP
+    """
+    colors = theme_of(theme)
+    if frame.empty:
+        return blank(frame, title, colors, width)
+    require(frame, "operators", "rank", "name", "count", "cpu_self_ns", "device_self_ns")
+    require(frame, "operators", "cpu_total_ns", "device_total_ns")
+    measures = ["cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns"]
+    ranks = frame["rank"].nunique()
+    keys = [key for key in ("name", "input_shapes", "call_stack") if key in frame]
+    data = frame.groupby(keys, observed=True)[["count", *measures]].sum().reset_index()
+    data[measures] = data[measures] / ranks
+    on_device = bool(data["device_self_ns"].sum())
+    by = "device_self_ns" if on_device else "cpu_self_ns"
+    data, names = top_rows(data, by, top, "operator", short_name)
+    if "input_shapes" in keys:
+        names = [
+            f"{name} {shapes}" if shapes else name
+            for name, shapes in zip(names, data["input_shapes"].astype(str), strict=True)
+        ]
+    names = told_apart(names, list(data["name"]))
+    for each in measures:
+        data[f"{each}_text"] = [duration(value) for value in data[each]]
+    data["count_text"] = [count(each) for each in data["count"]]
+    data["upper"], data["lower"] = data["row"] - 0.2, data["row"] + 0.2
+    most = float(data[["device_self_ns", "cpu_self_ns"]].to_numpy().max()) or 1.0
+    cpu = colors.kind["cpu"]
+    device = Bars(0.0, "device_self_ns", colors.kind["compute"], "device", row="upper", height=0.4)
+    host = Bars(
+        0.0,
+        "cpu_self_ns",
+        cpu,
+        "host",
+        line=cpu,
+        alpha=0.3,
+        row="lower",
+        height=0.36,
+    )
+    bars = [device, host] if on_device else [Bars(0.0, "cpu_self_ns", cpu, "host", cpu, alpha=0.3)]
+    mean = "mean of ranks" if ranks > 1 else ""
+    return rows_chart(
+        data,
+        names,
+        bars,
+        x_end=most * 1.02,
+        title=title,
+        subtitle=sentences(
+            "time of an operator itself, without the operators that it calls",
+            mean,
+            "" if on_device else "no device work is linked to operators",
+            unmatched(frame),
+        ),
+        theme=colors,
+        width=width,
+        head="operator",
+        ticks=time_ticks(most),
+        columns=[
+            *([Column("device", list(data["device_self_ns_text"]))] if on_device else []),
+            Column("host", list(data["cpu_self_ns_text"]), 420 if on_device else 0),
+            Column("calls", list(data["count_text"]), 560),
+        ],
+        tooltip=Tooltip(
+            "@{name}",
+            [
+                *([("shapes", "@{input_shapes}")] if "input_shapes" in keys else []),
+                ("device, itself", "@{device_self_ns_text}"),
+                ("device, with what it calls", "@{device_total_ns_text}"),
+                ("host, itself", "@{cpu_self_ns_text}"),
+                ("host, with what it calls", "@{cpu_total_ns_text}"),
+                ("calls, all ranks", "@{count_text}"),
+            ],
+        ),
+    )
+
+
+@draws("user_annotation_breakdown")
+def user_annotation_breakdown(
+    frame: pd.DataFrame,
+    *,
+    top: int = 12,
+    width: int | None = None,
+    theme: str | Theme = "light",
+    title: str = "Time in annotated ranges",
+) -> Any:
+    """Draw the annotations with most time.
+
+    Parameters as of `operators`; `frame` is of
+    `hta_widgets.analysis.user_annotation_breakdown`.
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        One bar an annotation; its source has the frame's columns over all ranks.
+
+    Examples
+    --------
+    >>> frame = analysis.user_annotation_breakdown(traces)  # doctest: +SKIP
+    >>> charts.user_annotation_breakdown(frame)  # doctest: +SKIP
+    """
+    colors = theme_of(theme)
+    if frame.empty:
+        return blank(frame, title, colors, width)
+    by = "annotation" if "annotation" in frame else "name"
+    require(frame, "user_annotation_breakdown", by, "sum_ns")
+    ranks = frame["rank"].nunique() if "rank" in frame else 1
+    named = frame if "name" in frame else frame.rename(columns={"annotation": "name"})
+    columns = {"sum_ns": "sum", "min_ns": "min", "max_ns": "max", "count": "sum"}
+    known = {key: how for key, how in columns.items() if key in named}
+    data = named.groupby("name", observed=True, sort=False).agg(known).reset_index()
+    data, names = top_rows(data, "sum_ns", top, "annotation", str)
+    if ranks > 1:
+        data = spread_over_ranks(named, data, ["name"])
+    data["per_rank_ns"] = data["sum_ns"] / ranks
+    times = [key for key in data.columns if str(key).endswith("_ns")]
+    for each in times:
+        data[f"{each}_text"] = [duration(value) for value in data[each]]
+    most = float(max(data["per_rank_ns"].max(), data["most_ns"].max() if ranks > 1 else 0)) or 1.0
+    counts = [count(each) for each in data["count"]] if "count" in data else []
+    whiskers = [Whiskers("least_ns", "most_ns", colors.ink2)] if ranks > 1 else []
+    return rows_chart(
+        data,
+        names,
+        [Bars(0.0, "per_rank_ns", colors.kind["annotation"]), *whiskers],
+        x_end=most * 1.02,
+        title=title,
+        subtitle=sentences(
+            "summed durations by name; ranges inside of others count for both",
+            "mean of ranks, line: least to most of a rank" if ranks > 1 else "",
+            unmatched(frame),
+        ),
+        theme=colors,
+        width=width,
+        head="annotation",
+        ticks=time_ticks(most),
+        columns=[
+            Column("total", list(data["per_rank_ns_text"])),
+            *([Column("count", counts, 480)] if counts else []),
+        ],
+        tooltip=Tooltip(
+            "@{name}",
+            [
+                ("total a rank", "@{per_rank_ns_text}"),
+                *([("count, all ranks", "@{count}")] if counts else []),
+                *([("shortest", "@{min_ns_text}")] if "min_ns" in data else []),
+                *([("longest", "@{max_ns_text}")] if "max_ns" in data else []),
+            ],
+        ),
+    )
+
+
+@draws("frequent_kernel_sequences")
+def frequent_kernel_sequences(
+    frame: pd.DataFrame,
+    *,
+    top: int = 10,
+    width: int | None = None,
+    theme: str | Theme = "light",
+    title: str = "Frequent sequences of kernels",
+) -> Any:
+    """Draw the sequences of kernels that occur most often.
+
+    Parameters as of `operators`; `frame` is of
+    `hta_widgets.analysis.frequent_kernel_sequences`.
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        Two bars a sequence; its source has the frame's columns over all ranks.
+
+    Examples
+    --------
+    >>> frame = analysis.frequent_kernel_sequences(traces, "aten::linear")  # doctest: +SKIP
+    >>> charts.frequent_kernel_sequences(frame)  # doctest: +SKIP
+    """
+    colors = theme_of(theme)
+    if frame.empty:
+        return blank(frame, title, colors, width)
+    measures = ["count", "kernel_ns", "operator_ns"]
+    require(frame, "frequent_kernel_sequences", "pattern", *measures)
+    data = frame.groupby("pattern", observed=True, sort=False)[measures].sum().reset_index()
+    data = data.rename(columns={"pattern": "name"})
+    of_one = len({str(name).partition("|")[0] for name in data["name"]}) == 1
+    data, names = top_rows(data, "count", top, "sequence", _kernels if of_one else _sequence)
+    names = told_apart(names, list(data["name"]))
+    operator = short_name(str(data["name"].iloc[0]).partition("|")[0])
+    data["pattern"] = data["name"]
+    data["upper"], data["lower"] = data["row"] - 0.2, data["row"] + 0.2
+    for each in ("kernel_ns", "operator_ns"):
+        data[f"{each}_text"] = [duration(value) for value in data[each]]
+    most = float(data[["kernel_ns", "operator_ns"]].to_numpy().max()) or 1.0
+    cpu = colors.kind["cpu"]
+    return rows_chart(
+        data,
+        names,
+        [
+            Bars(0.0, "kernel_ns", colors.kind["compute"], "kernels", row="upper", height=0.4),
+            Bars(
+                0.0,
+                "operator_ns",
+                cpu,
+                "operator on the host",
+                cpu,
+                alpha=0.3,
+                row="lower",
+                height=0.36,
+            ),
+        ],
+        x_end=most * 1.02,
+        title=f"{title}: {operator}" if of_one else title,
+        subtitle=sentences(
+            "the kernels that one call of the operator launches, most frequent first",
+            f"{plural(int(data['names'].sum()), 'sequence')}, time of all occurrences",
+            unmatched(frame),
+        ),
+        theme=colors,
+        width=width,
+        head="kernels" if of_one else "operator: kernels",
+        ticks=time_ticks(most),
+        columns=[
+            Column("count", [count(each) for each in data["count"]]),
+            Column("kernels", list(data["kernel_ns_text"]), 480),
+        ],
+        tooltip=Tooltip(
+            "@{pattern}",
+            [
+                ("count", "@{count}"),
+                ("kernels", "@{kernel_ns_text}"),
+                ("operator", "@{operator_ns_text}"),
+            ],
+        ),
+    )
+
+
+def _sequence(pattern: str) -> str:
+    """Return the short names of the operator and of its kernels."""
+    operator, *_ = pattern.split("|")
+    return f"{short_name(operator)}: {_kernels(pattern)}"
+
+
+def _kernels(pattern: str) -> str:
+    return " → ".join(short_name(kernel) for kernel in pattern.split("|")[1:])
+
+
+#: A rank stands out where it takes this share longer than the median rank …
+_LONGER = 0.05
+#: … this many times as far from it as ranks usually are …
+_STANDS_OUT = 4.0
+#: … and this share of a whole step: what is far off in per cent may cost next to nothing.
+_OF_STEP = 0.02
+#: The scale goes this share of a step to either side, or farther.
+_NEAREST = 0.05
+#: Part of a row over which the steps are spread.
+_SPREAD = 0.56
+_PITCH = 44.0
+
+
+@draws_panel("steps")
+def step_phases(
+    frame: pd.DataFrame,
+    *,
+    late: Iterable[int] | None = None,
+    width: int | None = None,
+    theme: str | Theme = "light",
+    title: str = "",
+) -> Any:
+    """Draw how far each rank's steps, and the phases within them, are from the median rank's.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        One row per phase, step and rank: ``phase, step, rank, start_ns, dur_ns, deviation_share``,
+        the last against the median rank of that step and phase.
+    late : iterable of int, optional
+        Ranks to draw in red, such as those that are stragglers; by default those that the
+        headline names, which frames of a dashboard have as ``.attrs["late_ranks"]``.
+    width : int, optional
+        In CSS pixels; by default what the page gives.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        A row a phase, in it a line of dots a step, and in that a dot a rank, as far from the
+        median rank in time. Dark are ranks that stand out in a phase and are not `late`: 5 %
+        longer than the median rank, four times the usual deviation, and 2 % of a step. On one
+        rank: a dot a step, against the median step.
+
+    Examples
+    --------
+    >>> charts.step_phases(dash.panel_frame("steps"))  # doctest: +SKIP
+    """
+    colors = theme_of(theme)
+    if len(frame):
+        needed = ("phase", "step", "rank", "start_ns", "dur_ns", "deviation_share")
+        require_panel(frame, "steps", *needed)
+    alone = len(frame) > 0 and bool((frame["rank"] == frame["rank"].iloc[0]).all())
+    title = title or f"Step and phase times against the median {'step' if alone else 'rank'}"
+    if frame.empty:
+        return blank(frame, title, colors, width)
+    data = frame.reset_index(drop=True)
+    data["phase"] = data["phase"].astype(str)
+    phases = list(dict.fromkeys(data["phase"]))
+    data["of_phase"] = data["phase"].map({phase: row for row, phase in enumerate(phases)})
+    steps, step = np.unique(data["step"], return_inverse=True)
+    time = data["dur_ns"].to_numpy(float)
+    same = data["of_phase"] if alone else data["of_phase"] * len(steps) + step
+    middle = median_of(time, same)
+    data["at"] = time - middle
+    data["apart"] = np.divide(time - middle, middle, out=np.zeros(len(time)), where=middle > 0)
+    place = step - (len(steps) - 1) / 2
+    data["row"] = data["of_phase"] + place * (_SPREAD / max(len(steps) - 1, 1))
+    usual = [float(data.loc[data["phase"] == phase, "dur_ns"].median()) for phase in phases]
+    whole = max(usual)
+    reach = max(float(data["at"].abs().max()) * 1.08, _NEAREST * whole, 1.0)
+    by_rank = data.groupby(["of_phase", "rank"], sort=True)[["at", "apart"]].median()
+    odd = np.zeros(len(by_rank), dtype=bool) if alone else _stands_out(by_rank, whole)
+    keys = pd.MultiIndex.from_frame(data[["of_phase", "rank"]])
+    is_late = data["rank"].isin([] if alone else late_ranks(frame, late)).to_numpy()
+    is_odd = odd[by_rank.index.get_indexer(keys)]
+    data["color"] = np.select(
+        [is_late, is_odd], [colors.late, colors.ink], default=colors.rule_strong
+    )
+    # What is marked is drawn last, over the others.
+    data["order"] = np.select([is_late, is_odd], [2, 1], default=0)
+    data = data.sort_values("order", kind="stable").reset_index(drop=True)
+    data["dur_ns_text"] = [duration(each) for each in data["dur_ns"]]
+    data["apart_text"] = [
+        f"{duration_delta(ns)} · {share_delta(part)}"
+        for ns, part in zip(data["at"], data["apart"], strict=True)
+    ]
+    marked = nice_ticks(reach, 2, -reach)
+    what = "median step" if alone else "median rank"
+    told = [] if alone else _farthest(by_rank)
+    return rows_chart(
+        data,
+        phases,
+        [Dots("at", "@color", 7 if len(steps) <= 8 else 4)],
+        x_start=-reach * 1.04,
+        x_end=reach * 1.04,
+        title=title,
+        subtitle=sentences(
+            f"one dot per {'step' if alone else 'rank and step'}",
+            plural(len(steps), "step"),
+            ""
+            if alone or len(phases) < 2
+            else "steps look even where ranks wait for each other: see the phases",
+            unmatched(frame, ()),
+        ),
+        theme=colors,
+        width=width,
+        head=" ",
+        ticks=[(at, _signed(at, marked)) for at in marked],
+        zero_line=True,
+        pitch=_PITCH,
+        columns=[
+            *told,
+            Column("median", [duration(each) for each in usual], 520),
+        ],
+        tooltip=Tooltip(
+            "rank @{rank} · @{phase} of step @{step}",
+            [("takes", "@{dur_ns_text}"), (f"against the {what}", "@{apart_text}")],
+        ),
+    )
+
+
+def _stands_out(by_rank: pd.DataFrame, whole_ns: float) -> npt.NDArray[np.bool_]:
+    """Say of each phase and rank if it takes longer than others, and enough to matter."""
+    apart = by_rank["at"].to_numpy(float)
+    usual = median_of(np.abs(apart), by_rank.index.get_level_values("of_phase"))
+    longer = by_rank["apart"].to_numpy(float) >= _LONGER
+    found: npt.NDArray[np.bool_] = (
+        longer & (apart >= _STANDS_OUT * usual) & (apart >= _OF_STEP * whole_ns)
+    )
+    return found
+
+
+def _farthest(by_rank: pd.DataFrame) -> list[Column]:
+    """Return for each phase the rank that is farthest, in time, in the median of its steps."""
+    far = by_rank["at"].abs().groupby(level="of_phase", sort=True).idxmax()
+    found = by_rank.loc[far]
+    words = [
+        f"rank {rank} {duration_delta(ns)}"
+        for rank, ns in zip(found.index.get_level_values("rank"), found["at"], strict=True)
+    ]
+    return [
+        Column("farthest", words),
+        Column("", [share_delta(each) for each in found["apart"]], 440),
+    ]
+
+
+def _signed(at: float, ticks: list[float]) -> str:
+    if at == 0:
+        return "median"
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else abs(at)
+    return f"{'+' if at > 0 else ''}{axis_time(at, step)}"
+
+
+#: An outlier takes this share longer than the median rank …
+#: … and is this many times as far from it as ranks usually are.
+_MOST_DOTS = 20_000
+
+_WORDS = {
+    "own": ("Own work per step", "a step less the time that the rank waits for others"),
+    "dur": ("Time per step", "from begin to end on the host, waits included"),
+}
+
+
+@draws("step_times")
+def step_times(
+    frame: pd.DataFrame,
+    *,
+    measure: Literal["own", "dur"] = "own",
+    groups: pd.DataFrame | None = None,
+    late: Iterable[int] | None = None,
+    width: int | None = None,
+    theme: str | Theme = "light",
+    title: str = "",
+) -> Any:
+    """Draw how far each rank's steps are from those of the median rank.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Of `hta_widgets.analysis.step_times`.
+    measure : {"own", "dur"}, default "own"
+        What is compared: ``own_ns`` or ``dur_ns``. Ranks that wait for each other take equally
+        long, so the second hides who is slow.
+    groups : DataFrame, optional
+        Of `hta_widgets.analysis.parallel_groups`: steps have a row for each group of one kind,
+        one group after the other. That is the first kind of tensor, context, expert, pipeline and
+        data of which there are several groups; give the rows of another kind alone for that.
+    late : iterable of int, optional
+        Ranks to draw in red, such as those that are stragglers.
+    width : int, optional
+        In CSS pixels; by default what the page gives.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        A row a step, or one for a group's step, and a dot a rank; with more than 64 such rows a
+        group has one. Its source has the frame's rows. Dark is who takes 5 % longer than the
+        median rank and four times the usual (median) deviation of the step. Above 20 000 dots one
+        of each spot is drawn, outliers all, which the chart says.
+
+    Raises
+    ------
+    ValueError
+        For an unknown measure.
+
+    Examples
+    --------
+    >>> charts.step_times(analysis.step_times(traces))  # doctest: +SKIP
+
+    Row by row the ranks of one data-parallel group:
+
+    >>> groups = analysis.parallel_groups(traces)  # doctest: +SKIP
+    >>> data = groups[groups["kind"] == "data"]  # doctest: +SKIP
+    >>> charts.step_times(analysis.step_times(traces), groups=data)  # doctest: +SKIP
+    """
+    require_measure(measure, _WORDS)
+    colors = theme_of(theme)
+    title = title or _WORDS[measure][0]
+    if frame.empty:
+        return blank(frame, title, colors, width)
+    deviations = (f"{measure}_deviation_ns", f"{measure}_deviation_share")
+    require(frame, "step_times", "rank", "step", f"{measure}_ns", *deviations)
+    every = frame.reset_index(drop=True)
+    steps = np.unique(every["step"])
+    every["row"] = np.searchsorted(steps, every["step"])
+    every["apart"] = every[f"{measure}_deviation_share"].fillna(0.0)
+    every["is_outlier"] = _outliers(every)
+    every["median_ns"] = every[f"{measure}_ns"] - every[f"{measure}_deviation_ns"]
+    names = [f"step {step}" for step in steps]
+    if groups is not None:
+        require(groups, "parallel_groups", "group", "rank", "kind")
+        names = _by_group(every, groups, names)
+    median = every.groupby("row")["median_ns"].median()
+    furthest = _furthest(every, len(names))
+    said = ""
+    data = every
+    if len(every) > _MOST_DOTS:
+        # Outliers each have a number of their own, so that none is put together with another.
+        apart = np.where(every["is_outlier"], 1 + np.arange(len(every)), 0)
+        rows = max(1, min(len(names), _MOST_DOTS // 100))
+        kept, _ = thinned(every["apart"], every["row"], apart, columns=100, rows=rows)
+        data = every.iloc[kept]
+        said = f"{count(len(every))} dots, drawn as {count(len(kept))}, outliers all"
+    marked = late_ranks(frame, late)
+    is_late = data["rank"].isin(marked)
+    data["order"] = np.select([is_late, data["is_outlier"]], [2, 1], default=0)
+    data = data.sort_values("order", kind="stable").reset_index(drop=True)
+    data["fill"] = np.array([colors.rule_strong, colors.ink, colors.late])[data["order"]]
+    data["deviation_text"] = [
+        f"{duration_delta(each)} · {share_delta(part)}"
+        for each, part in zip(data[f"{measure}_deviation_ns"], data["apart"], strict=True)
+    ]
+    told = [
+        (name, words)
+        for name, words in (
+            ("dur_ns", "step"),
+            ("own_ns", "own work"),
+            ("compute_ns", "computes"),
+            ("exposed_wait_ns", "waits, computing nothing"),
+            ("idle_ns", "idle"),
+        )
+        if name in data
+    ]
+    for name, _ in told:
+        data[f"{name}_text"] = [duration(each) for each in data[name]]
+    low, high = min(float(every["apart"].min()), 0.0), max(float(every["apart"].max()), 0.01)
+    room = (high - low) * 0.05
+    return rows_chart(
+        data,
+        names,
+        [Dots("apart", "@fill", 7 if len(names) <= NAMED_ROWS else 4)],
+        x_start=low - room,
+        x_end=high + room,
+        title=title,
+        subtitle=sentences(
+            f"a dot is a rank's step against the median rank's; {_WORDS[measure][1]}",
+            _finding(every, len(steps)),
+            said,
+            unmatched(frame),
+        ),
+        theme=colors,
+        width=width,
+        head=" ",
+        ticks=[(at, _signed_step_times(at)) for at in nice_ticks(high, 3, low)],
+        zero_line=True,
+        columns=[
+            Column("stands out", furthest),
+            Column("median rank", [duration(each) for each in median], 520),
+        ],
+        legend=[
+            *([Dots("x", colors.late, 7, listed(marked))] if is_late.any() else []),
+            *([Dots("x", colors.ink, 7, "stands out")] if (data["order"] == 1).any() else []),
+            Dots("x", colors.rule_strong, 7, "a rank"),
+        ],
+        tooltip=Tooltip(
+            "rank @{rank} · step @{step}" + ("" if groups is None else " · @{of_group}"),
+            [
+                ("against the median rank", "@{deviation_text}"),
+                *((words, f"@{{{name}_text}}") for name, words in told),
+            ],
+        ),
+    )
+
+
+def _by_group(every: pd.DataFrame, groups: pd.DataFrame, steps: list[str]) -> list[str]:
+    """Give each group a row a step, or one row where these were too many; return their names."""
+    kinds, number = groups_of_ranks(groups, every["rank"])
+    if (number < 0).any():
+        kinds.append("no group")
+        number = np.where(number < 0, len(kinds) - 1, number)
+    every["of_group"] = np.array(kinds, dtype=object)[number]
+    # Ranks of the frame need not be in all of the groups.
+    present, number = np.unique(number, return_inverse=True)
+    kinds = [kinds[each] for each in present]
+    if len(kinds) * len(steps) > NAMED_ROWS:
+        every["row"] = number
+        return kinds
+    every["row"] += number * len(steps)
+    return [f"{kind} · {step}" for kind in kinds for step in steps]
+
+
+def _signed_step_times(at: float) -> str:
+    if abs(at) < 1e-9:
+        return "median"
+    return share_delta(at)
+
+
+def _outliers(data: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    usual = data["apart"].abs().groupby(data["row"]).transform("median").to_numpy()
+    apart = data["apart"].to_numpy()
+    found: npt.NDArray[np.bool_] = (apart >= _LONGER) & (apart >= _STANDS_OUT * usual)
+    return found
+
+
+def _furthest(data: pd.DataFrame, steps: int) -> list[str]:
+    """Return for each step who stands out most, and by how much."""
+    found = [""] * steps
+    late = data[data["is_outlier"]].sort_values("apart", kind="stable")
+    late = late.drop_duplicates(["row", "rank"], keep="last")
+    several = late.groupby("row").size()
+    for one in late.drop_duplicates("row", keep="last").to_dict("records"):
+        row = int(one["row"])
+        more = int(several[row]) - 1
+        also = f", {count(more)} more" if more else ""
+        found[row] = f"rank {one['rank']} {share_delta(one['apart'])}{also}"
+    return found
+
+
+def _finding(data: pd.DataFrame, steps: int) -> str:
+    late = data[data["is_outlier"]]
+    if late.empty:
+        return "no rank stands out"
+    each = late.groupby("rank").size()
+    often = each[each > steps / 2]
+    if len(often):
+        verb = "stands" if len(often) == 1 else "stand"
+        return f"{listed(often.index.tolist())} {verb} out in most of {count(steps)} steps"
+    return f"{listed(each.index.tolist())} in single steps"

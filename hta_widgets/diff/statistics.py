@@ -1,0 +1,216 @@
+"""Means that add up; paired tests."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+
+
+def mean_parts(sums: Ints, count: int) -> Ints:
+    """Return each of `sums` by `count`, such that they add up to the sum of all by `count`.
+
+    What is left over when all are rounded down goes, one each, to those that lost most by it; the
+    total is rounded half up.
+
+    Examples
+    --------
+    >>> mean_parts(np.array([10, 10, 11]), 3)
+    array([3, 3, 4])
+    """
+    whole, rest = np.divmod(sums.astype(np.int64), count)
+    total = (2 * int(sums.sum()) + count) // (2 * count)
+    left = total - int(whole.sum())
+    order = np.argsort(-rest, kind="stable")
+    whole[order[:left]] += 1
+    return whole
+
+
+Floats = npt.NDArray[np.float64]
+
+_lgamma = np.vectorize(math.lgamma, otypes=[np.float64])
+_ROUNDS = 200
+_TINY = 1e-300
+
+#: Fewer differences than these tell nothing of how differences spread.
+LEAST_PAIRS = 3
+
+
+def welch(before: Floats, after: Floats) -> Floats:
+    """Return how likely means differ as much as they do by chance alone, two-sided.
+
+    Welch's t-test, which lets the two sides spread differently: values of steps of one run are
+    taken for independent draws.
+
+    Parameters
+    ----------
+    before, after : array of float, (steps, values)
+        The numbers of steps may differ.
+
+    Returns
+    -------
+    array of float
+        One per column. NaN where a side has fewer than two steps, for then nothing is known of the
+        spread; 0 where nothing spreads and the means differ, 1 where they do not.
+
+    Examples
+    --------
+    >>> welch(np.array([[1.0], [2], [3]]), np.array([[2.0], [3], [4]])).round(4)
+    array([0.2879])
+    """
+    counts = len(before), len(after)
+    columns = before.shape[1]
+    if min(counts) < 2:
+        return np.full(columns, np.nan)
+    gap = after.mean(axis=0) - before.mean(axis=0)
+    errors = [side.var(axis=0, ddof=1) / len(side) for side in (before, after)]
+    error = errors[0] + errors[1]
+    # Rounding of means must not count as spread.
+    still = error <= (1e-12 * np.maximum(np.abs(gap), 1e-12)) ** 2
+    safe = np.where(still, 1.0, error)
+    freedom = safe**2 / np.maximum(
+        errors[0] ** 2 / (counts[0] - 1) + errors[1] ** 2 / (counts[1] - 1), _TINY
+    )
+    freedom = np.where(still, 1.0, freedom)
+    likely = _beta(freedom / 2, 0.5, freedom / (freedom + gap**2 / safe))
+    found: Floats = np.where(still, np.where(np.abs(gap) > 0, 0.0, 1.0), likely)
+    return found
+
+
+def paired_steps(before: Floats, after: Floats) -> Floats:
+    """Return how likely values of steps differ by chance alone, each step with its own partner.
+
+    Student's t-test of the logarithms of ratios: steps that differ by nature differ so on both
+    sides, and a change by one factor is as large in each of them.
+
+    Parameters
+    ----------
+    before, after : array of float, (steps, values)
+        Of as many steps.
+
+    Returns
+    -------
+    array of float
+        One per column. NaN with fewer than `LEAST_PAIRS` steps, and where a value is 0.
+
+    Examples
+    --------
+    >>> paired_steps(np.array([[12.2], [10], [8.6]]), np.array([[13.3], [10.5], [9.2]])).round(3)
+    array([0.027])
+    """
+    count, columns = before.shape
+    known = (before > 0).all(axis=0) & (after > 0).all(axis=0)
+    ratio = np.log(np.where(known, after, 1.0) / np.where(known, before, 1.0))
+    group = np.tile(np.arange(columns), count)
+    likely: Floats = np.where(known, paired(group, ratio.ravel(), columns), np.nan)
+    return likely
+
+
+def either_test(
+    before: Floats, after: Floats, *, by_step: bool, factors: tuple[float, float] = (1, 10)
+) -> Floats:
+    """Return how likely means differ by chance alone, by the test that tells more.
+
+    Welch's test, and where the steps are the same on both sides also `paired_steps`: the smaller
+    of the two, each times its factor, as two tests err more often than one. Of many values the
+    first decides, and both err at most a tenth more often.
+
+    Parameters
+    ----------
+    before, after : array of float, (steps, values)
+    by_step : bool
+        Whether steps have the same number on both sides.
+    factors : (float, float)
+        Of Welch's and of the paired test; with ``(2, 2)`` both err as often as one.
+    """
+    found = welch(before, after)
+    if by_step and len(before) >= LEAST_PAIRS:
+        found = np.fmin(factors[0] * found, factors[1] * paired_steps(before, after))
+    return np.minimum(found, 1.0)
+
+
+def paired(group: Ints, difference: Floats, size: int) -> Floats:
+    """Return how likely the mean difference of each group is not 0 by chance alone, two-sided.
+
+    Student's t-test of paired values: for calls that find partners within one step, where no other
+    steps tell how much they spread.
+
+    Parameters
+    ----------
+    group : array of int
+        Of each difference, from 0.
+    difference : array of float
+    size : int
+        How many groups there are.
+
+    Returns
+    -------
+    array of float
+        One per group. NaN with fewer than `LEAST_PAIRS` differences; 0 where all differ by the
+        same, 1 where all are 0.
+
+    Examples
+    --------
+    >>> paired(np.array([0, 0, 0, 1]), np.array([1.0, 2.0, 3.0, 9.0]), 2).round(4)
+    array([0.0742,    nan])
+    """
+    count = np.bincount(group, minlength=size).astype(np.float64)
+    enough = count >= LEAST_PAIRS
+    mean = np.bincount(group, difference, size) / np.maximum(count, 1)
+    spread = np.bincount(group, (difference - mean[group]) ** 2, size)
+    freedom = np.maximum(count - 1, 1)
+    error = spread / freedom / np.maximum(count, 1)
+    still = error <= (1e-12 * np.maximum(np.abs(mean), 1e-12)) ** 2
+    safe = np.where(still, 1.0, error)
+    likely = _beta(freedom / 2, 0.5, freedom / (freedom + mean**2 / safe))
+    likely = np.where(still, np.where(np.abs(mean) > 0, 0.0, 1.0), likely)
+    found: Floats = np.where(enough, likely, np.nan)
+    return found
+
+
+def _beta(a: Floats, b: float, x: Floats) -> Floats:
+    """Return the regularised incomplete beta function, by its continued fraction."""
+    x = np.clip(x, 0.0, 1.0)
+    swap = x > (a + 1) / (a + b + 2)
+    one, two = np.where(swap, b, a), np.where(swap, a, b)
+    at = np.where(swap, 1 - x, x)
+    inside = (at > 0) & (at < 1)
+    safe = np.where(inside, at, 0.5)
+    front = np.exp(
+        _lgamma(one + two) - _lgamma(one) - _lgamma(two)
+        + one * np.log(safe) + two * np.log1p(-safe)
+    ) / one  # fmt: skip
+    value = front * _fraction(one, two, safe)
+    value = np.where(inside, value, np.where(at <= 0, 0.0, 1.0))
+    found: Floats = np.where(swap, 1 - value, value)
+    return found
+
+
+def _fraction(a: Floats, b: Floats, x: Floats) -> Floats:
+    """Evaluate the continued fraction of the incomplete beta function (Lentz's way)."""
+    c = np.ones_like(x)
+    d = _away(1 - (a + b) * x / (a + 1))
+    d = 1 / d
+    value = d.copy()
+    for m in range(1, _ROUNDS):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        d = 1 / _away(1 + even * d)
+        c = _away(1 + even / c)
+        value = value * d * c
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        d = 1 / _away(1 + odd * d)
+        c = _away(1 + odd / c)
+        step = d * c
+        value = value * step
+        if np.all(np.abs(step - 1) < 1e-14):
+            break
+    return value
+
+
+def _away(values: Floats) -> Floats:
+    """Keep from dividing by zero."""
+    found: Floats = np.where(np.abs(values) < _TINY, _TINY, values)
+    return found

@@ -1,1 +1,0 @@
-"""What the page of a comparison asks for, from a kernel or from a saved file."""

@@ -1,0 +1,294 @@
+"""Clip, scrub, flows of a record."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets.export.members import KEEP, Members
+from hta_widgets.formats.kineto.times import micros, nanoseconds_of_text as nanoseconds
+from hta_widgets.trace.columns import Fields, decode_fields, encode_fields
+
+_CLIPPED = "hta_clipped"
+_ARROW = (b'"s"', b'"t"', b'"f"')
+
+
+class Clip:
+    """Cuts what crosses the edge of a rank's window.
+
+    A cut event says in ``args["hta_clipped"]`` what its record stated before: ``ts``, ``dur``.
+
+    Parameters
+    ----------
+    members : Members
+        Its window must have two sides.
+    """
+
+    def __init__(self, members: Members) -> None:
+        trace = members.trace
+        self._low = 0 if members.start_ns is None else members.start_ns
+        self._high = np.iinfo(np.int64).max if members.end_ns is None else members.end_ns
+        #: nanoseconds from a record's own time to one since the trace's first event
+        self._base_ns = members.written_zero_ns
+        rows = members.rows
+        start_ns, end_ns = trace.table.start_ns[rows], trace.table.end_ns[rows]
+        out = (start_ns < self._low) | (end_ns > self._high)
+        cut = rows[out]
+        records = trace.table.record[cut].tolist()
+        self._complete = dict(zip(records, cut.tolist(), strict=True))
+        self._table = trace.table
+        ends = trace.table.end_record
+        self._ends = {ends[row]: row for row in cut.tolist() if row in ends}
+        self._moved = _moved(members, self._low, self._high)
+
+    def __call__(self, number: int, text: bytes) -> bytes:
+        """Return the record, cut where that is needed."""
+        if number in self._complete:
+            return self._cut(text, self._complete[number])
+        if number in self._ends:
+            return self._cut_end(text, self._ends[number])
+        return self.settle(text) if number in self._moved else text
+
+    def _cut(self, text: bytes, row: int) -> bytes:
+        fields = decode_fields(text)
+        if fields is None:
+            return text
+        start_ns = int(self._table.start_ns[row])
+        end_ns = start_ns + int(self._table.dur_ns[row])
+        first, last = max(start_ns, self._low), min(end_ns, self._high)
+        was = {}
+        if first != start_ns:
+            was["ts"] = fields["ts"]
+            fields["ts"] = micros(first + self._base_ns)
+        if "dur" in fields:
+            was["dur"] = fields["dur"]
+            fields["dur"] = micros(last - first)
+        if was:
+            _mark(fields, was)
+        return encode_fields(fields)
+
+    def _cut_end(self, text: bytes, row: int) -> bytes:
+        fields = decode_fields(text)
+        end_ns = int(self._table.start_ns[row] + self._table.dur_ns[row])
+        if fields is None or end_ns <= self._high:
+            return text
+        was = {"ts": fields["ts"]}
+        fields["ts"] = micros(self._high + self._base_ns)
+        _mark(fields, was)
+        return encode_fields(fields)
+
+    def settle(self, text: bytes) -> bytes:
+        """Take an end of an arrow, or of an async interval, along into the window."""
+        fields = decode_fields(text)
+        time_ns = None if fields is None else nanoseconds(fields.get("ts", b""))
+        if fields is None or time_ns is None:
+            return text
+        # An arrow has to end inside of its event, which ends at the window's edge.
+        last = self._high - (fields.get("ph") in _ARROW)
+        inside_ns = max(min(time_ns - self._base_ns, last), self._low)
+        if inside_ns == time_ns - self._base_ns:
+            return text
+        fields["ts"] = micros(inside_ns + self._base_ns)
+        return encode_fields(fields)
+
+
+def _mark(fields: Fields, was: dict[str, bytes]) -> None:
+    args = decode_fields(fields.get("args", b"{}"))
+    if args is not None:
+        args[_CLIPPED] = encode_fields(was)
+        fields["args"] = encode_fields(args)
+
+
+def _moved(members: Members, low: int, high: int) -> frozenset[int]:
+    """Return the flow records and async records whose time may lie beyond the window's edge."""
+    trace = members.trace
+    flows, table = trace.flow_table, trace.table
+    moved: list[npt.NDArray[np.int64]] = []
+    for rows, records in (
+        (flows.source, flows.source_record),
+        (flows.target, flows.target_record),
+    ):
+        out = (table.start_ns[rows] < low) | (table.end_ns[rows] > high)
+        moved.append(records[out & (records >= 0)])
+    asyncs = trace.async_table
+    moved.append(asyncs.record[(asyncs.start_ns < low) & (asyncs.record >= 0)])
+    return frozenset(np.concatenate(moved).tolist())
+
+
+_THREAD = ("pid", "tid")
+
+
+class FlowThreads:
+    """Adapts flow records.
+
+    Parameters
+    ----------
+    members : Members
+        Whose kept flows are meant.
+    """
+
+    def __init__(self, members: Members) -> None:
+        trace, fate = members.trace, members.fate
+        flows, table = trace.flow_table, trace.table
+        self._track: dict[int, int] = {}
+        self._own: dict[int, dict[str, bytes]] = {}
+        if trace.source is None or not members.flows:
+            return
+        for rows, records in (
+            (flows.source, flows.source_record),
+            (flows.target, flows.target_record),
+        ):
+            kept = records >= 0
+            kept[kept] = fate[records[kept]] == KEEP
+            self._track.update(
+                zip(records[kept].tolist(), table.track[rows[kept]].tolist(), strict=True)
+            )
+        tracks, first = np.unique(table.track[members.rows], return_index=True)
+        examples = table.record[members.rows[first]]
+        track_of = dict(zip(examples.tolist(), tracks.tolist(), strict=True))
+        for number, text in trace.source.records(examples):
+            fields = decode_fields(text) or {}
+            self._own[track_of[number]] = {key: fields[key] for key in _THREAD if key in fields}
+
+    def __call__(self, number: int, text: bytes) -> bytes:
+        """Return the record, with its event's own way of writing the thread."""
+        own = self._own.get(self._track.get(number, -1))
+        if own is None:
+            return text
+        fields = decode_fields(text)
+        if fields is None or all(fields.get(key) == value for key, value in own.items()):
+            return text
+        # Only if it is the same thread: an arrow may start beside its event.
+        if any(_plain(fields.get(key, b"")) != _plain(value) for key, value in own.items()):
+            return text
+        return encode_fields({**fields, **own})
+
+
+def _plain(raw: bytes) -> bytes:
+    return raw.strip(b'"')
+
+
+#: Top-level keys that say nothing of that kind; all others go.
+_HARMLESS = {
+    "schemaVersion",
+    "deviceProperties",
+    "distributedInfo",
+    "displayTimeUnit",
+    "baseTimeNanoseconds",
+    "record_shapes",
+    "profile_memory",
+    "with_stack",
+    "with_flops",
+    "with_modules",
+    "cuda_runtime_version",
+    "cuda_driver_version",
+    "hip_runtime_version",
+    "hip_driver_version",
+    "cupti_version",
+}
+_TELLING = re.compile(
+    r"host|user|environ|(?:^|[ _-])env(?:$|[ _-])|cwd|path|(?<![a-z])file|argv|command|cmd|login"
+    r"|mail|home|(?:^|[ _-])ip(?:$|[ _-])|address$|working.dir",
+    re.IGNORECASE,
+)
+_WORD = rb'[^"\s/\\:;,()<>|*?\[\]{}\']+'
+#: A directory in JSON text: /a/b/, ~/a/, ../a/, C:\\a\\, \\\\host\\share\\, file:///a/.
+_DIRECTORY = re.compile(
+    rb"(?:file:(?:\\?/){2}|(?<![\w.:/\\-])(?:[A-Za-z]:(?=\\\\|\\?/)|~[\w.-]*(?=\\?/)|\.{1,2}(?=\\?/))?)"
+    rb"(?:(?:\\\\){1,2}|\\?/)(?:" + _WORD + rb"(?:\\\\|\\?/))+"
+)
+_SUSPECT = re.compile(rb"/|\\\\|@")
+_HOME = re.compile(rb"(?:home|Users|usr\\?/people)(?:\\\\|\\?/)(" + _WORD + rb")(?:\\\\|\\?/)")
+_MAIL = re.compile(rb"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_GONE = b"scrubbed"
+
+
+class Scrub:
+    """Scrubs one rank's file.
+
+    Directories of absolute paths go, names of files stay; so do stack frames without their
+    directories. Names of users and hosts that the file's own keys tell go wherever they stand.
+
+    Parameters
+    ----------
+    metadata : mapping
+        The file's top-level keys, decoded.
+    """
+
+    def __init__(self, metadata: Mapping[str, Any]) -> None:
+        words = {word for word in _tokens(metadata) if len(word) > 2}
+        escaped = sorted((re.escape(word).encode() for word in words), key=len, reverse=True)
+        pattern = rb"(?<![\w-])(?:" + b"|".join(escaped) + rb")(?![\w-])"
+        self._words = re.compile(pattern) if escaped else None
+
+    def top_level(self, values: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Return the top-level keys that may stay."""
+        return {
+            key: self._text(_without_telling(raw))
+            for key, raw in values.items()
+            if key in _HARMLESS
+        }
+
+    def record(self, text: bytes) -> bytes:
+        """Return a record without what tells."""
+        fields = decode_fields(text)
+        if fields is None:
+            return self._text(text)
+        args = decode_fields(fields.get("args", b""))
+        if args is not None and any(_TELLING.search(key) for key in args):
+            kept = {key: raw for key, raw in args.items() if not _TELLING.search(key)}
+            fields["args"] = encode_fields(kept)
+            text = encode_fields(fields)
+        if fields.get("name") == b'"process_name"' and fields.get("ph") == b'"M"':
+            text = self._program_only(fields)
+        return self._text(text)
+
+    def _program_only(self, fields: dict[str, bytes]) -> bytes:
+        """Keep the program of a command line."""
+        args = decode_fields(fields.get("args", b"")) or {}
+        name = args.get("name", b"")
+        if name[:1] == b'"':
+            words = str(json.loads(name)).split()
+            program = re.split(r"[/\\]", words[0])[-1] if words else ""
+            args["name"] = json.dumps(program).encode()
+            fields["args"] = encode_fields(args)
+        return encode_fields(fields)
+
+    def _text(self, text: bytes) -> bytes:
+        if _SUSPECT.search(text):
+            text = _DIRECTORY.sub(b"", text)
+            text = _MAIL.sub(_GONE, text)
+        return text if self._words is None else self._words.sub(_GONE, text)
+
+
+def _without_telling(raw: bytes) -> bytes:
+    """Drop telling keys at any depth."""
+
+    def clean(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: clean(v) for k, v in value.items() if not _TELLING.search(k)}
+        return [clean(item) for item in value] if isinstance(value, list) else value
+
+    if raw[:1] not in (b"{", b"["):
+        return raw
+    return json.dumps(clean(json.loads(raw)), ensure_ascii=False).encode()
+
+
+def _tokens(value: Any, key: str = "") -> Iterable[str]:
+    """Names of hosts and users among the top-level values."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _tokens(item, str(name))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _tokens(item, key)
+    elif isinstance(value, str):
+        for found in _HOME.findall(value.encode()):
+            yield found.decode(errors="replace")
+        if re.search(r"host|user|login", key, re.IGNORECASE) and not re.search(r"\s", value):
+            yield value

@@ -1,0 +1,533 @@
+"""HTA's overlaid traces and counters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets.analysis.copies import COUNTER_KINDS, CounterKind, with_counters
+from hta_widgets.analysis.critical.nodes import trace_of
+from hta_widgets.analysis.critical.path import CriticalPath, path_of
+from hta_widgets.analysis.critical.rules import DEPENDENCY, EDGE_TYPES, LAUNCH, SYNC
+from hta_widgets.analysis.operator_kernels import Patterns, find_patterns
+from hta_widgets.analysis.scope import parts
+from hta_widgets.errors import TraceError
+from hta_widgets.export.members import Members, base_time, records_of
+from hta_widgets.export.trace import ExportReport, export_trace
+from hta_widgets.files import Target
+from hta_widgets.formats.kineto.times import micros
+from hta_widgets.trace.columns import RecordSource, decode_fields, encode_fields
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+
+
+def add_counters(
+    traces: TraceSet | Trace,
+    path: str | Path,
+    *,
+    kinds: CounterKind | Iterable[CounterKind] = COUNTER_KINDS,
+    ranks: Iterable[int] | None = None,
+    selection: Selection | None = None,
+    scrub: bool = False,
+) -> ExportReport:
+    """Write traces with the length of their queues and the bandwidth of their copies as counters.
+
+    The rank's records are written as `export_trace` writes them, and after them the counters:
+    ``Queue Length`` with the stream as its id, and ``Memcpy HtoD``, ``Memset``, … with their rate
+    as ``Memcpy BW``, in GB/s. These are HTA's names, so what reads its files reads these. Unlike
+    HTA, which writes beside its input, where the next look finds the rank twice, this writes where
+    it is told, and over no input.
+
+    Parameters
+    ----------
+    traces : TraceSet or Trace
+    path : path-like
+        As in `export_trace`: a file, or a directory of one file a rank.
+    kinds : iterable of str
+        ``"queue_length"``, ``"memory_bandwidth"``; see `hta_widgets.analysis.with_counters`.
+    ranks : iterable of int, optional
+        The ranks to write; all by default.
+    selection : Selection, optional
+        The events to write; counters are of all events, cut to its window.
+    scrub : bool, default False
+        Leave out host names, users, environment and directories.
+
+    Returns
+    -------
+    ExportReport
+        Its ``samples`` says how many samples were added.
+
+    Raises
+    ------
+    TraceError
+        Where the path is that of a file which the traces were read from, or cannot be written.
+
+    Examples
+    --------
+    >>> traces = hw.load("runs/job")  # doctest: +SKIP
+    >>> add_counters(traces, "with_counters.json.gz", ranks=[0])  # doctest: +SKIP
+    """
+    if isinstance(traces, Trace):
+        traces = TraceSet([traces])
+    chosen = traces.select(selection, ranks=ranks)
+    written = traces.ranks if chosen.ranks is None else list(chosen.ranks)
+    _refuse_inputs(traces, Path(path).expanduser(), written)
+    return export_trace(
+        with_counters(traces, kinds, ranks=written), path, chosen, counters="own", scrub=scrub
+    )
+
+
+def _refuse_inputs(traces: TraceSet, path: Path, ranks: Iterable[int]) -> None:
+    inputs = {Path(trace.path).resolve() for trace in traces.values() if trace.path}
+    targets = [path, *(path / f"rank-{rank}.json.gz" for rank in ranks)]
+    for target in targets:
+        if target.resolve() in inputs:
+            raise TraceError(
+                "is a file that the traces were read from",
+                path=target,
+                remedy="Choose another place; the input stays as it is.",
+            )
+
+
+Ints = npt.NDArray[np.int64]
+
+#: Name and category of the arrows, as in HTA's files.
+_ARROW = b'"critical_path"'
+#: What stays whole where only the path is written: what the program named, and Python.
+_FRAME_OF_PATH = ("user_annotation", "python_function")
+#: Edges that are drawn where not all are.
+_DRAWN = (DEPENDENCY, LAUNCH, SYNC)
+
+
+class _Head(msgspec.Struct, gc=False):
+    """As much of a record as tells whether it goes out."""
+
+    ph: str = ""
+    cat: str | None = ""
+
+
+_head = msgspec.json.Decoder(_Head).decode
+
+
+def export_critical_path(
+    traces: TraceSet,
+    path: str | Path,
+    rank: int,
+    annotation: str = "ProfilerStep",
+    instance: int | tuple[int, int] | None = 0,
+    *,
+    data_load_events: Iterable[str] | None = None,
+    only_path: bool = True,
+    all_edges: bool = False,
+    replace_input: bool = False,
+) -> ExportReport:
+    """Write a rank's trace with its critical path marked.
+
+    Events of the path get ``"critical": 1`` in their args, and arrows named ``critical_path``
+    lead along its edges, with ``weight`` (µs), ``critical`` and ``type`` in their args. All other
+    records are copied as they stand.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    path : path-like
+        The file to write, ``.json`` or ``.json.gz``.
+    rank, annotation, instance, data_load_events
+        As in `hta_widgets.analysis.critical_path`.
+    only_path : bool, default True
+        Leave out complete events that are not on the path, except ranges that the program names
+        and Python functions; and the file's arrows that would lead to them.
+    all_edges : bool, default False
+        Draw every edge of the graph, not only the path's launches, waits and steps between
+        operators; not together with `only_path`, which has no ends for them.
+    replace_input : bool, default False
+        Whether the file that the rank was read from may be replaced.
+
+    Returns
+    -------
+    ExportReport
+        ``events`` counts complete events, ``flows`` the arrows that were drawn.
+
+    Raises
+    ------
+    TraceError
+        Where there is no such range, or the file cannot be written.
+
+    Examples
+    --------
+    >>> export_critical_path(traces, "path.json.gz", rank=0)  # doctest: +SKIP
+    """
+    graph = path_of(trace_of(traces, rank), annotation, instance, data_load_events=data_load_events)
+    if graph is None:
+        raise TraceError(
+            f"no event of rank {rank} has {annotation!r} in its name",
+            path=traces[rank].path,
+            remedy='Give part of the name of a range, or "" for the whole rank.',
+        )
+    return write_overlay(
+        graph, path, only_path=only_path, all_edges=all_edges, replace_input=replace_input
+    )
+
+
+def write_overlay(
+    graph: CriticalPath,
+    path: str | Path,
+    *,
+    only_path: bool = True,
+    all_edges: bool = False,
+    replace_input: bool = False,
+) -> ExportReport:
+    """Write the trace of a path that was found already; see `export_critical_path`."""
+    trace = graph.trace
+    target = Target.of(path)
+    if target.is_directory:
+        raise TraceError(
+            "is not the name of a trace file",
+            path=target.path,
+            remedy="End it with .json or .json.gz.",
+        )
+    own = Path(trace.path).resolve() if trace.path else None
+    if not replace_input and target.path.resolve() == own:
+        raise TraceError(
+            "is the file that the rank was read from",
+            path=target.path,
+            remedy="Choose another name, or say replace_input=True.",
+        )
+    drawn = _edges_to_draw(graph, every=all_edges and not only_path)
+    overlay = _Overlay(graph, drawn, only_path=only_path)
+    with target.file() as out:
+        out.write(b"{\n")
+        for key, raw in _top_level(trace).items():
+            out.write(_json(key) + b": " + raw + b",\n")
+        out.write(b'"traceEvents": [\n')
+        out.write_list(overlay.records())
+        out.write_list(overlay.arrows())
+        out.write(b"\n]\n}\n")
+    return ExportReport(
+        path=target.path,
+        events=overlay.events,
+        flows=overlay.flows,
+        dropped=overlay.dropped,
+        bytes=target.written_bytes,
+        ranks=(trace.rank,),
+        left_out={"events": overlay.dropped} if overlay.dropped else {},
+    )
+
+
+def _edges_to_draw(graph: CriticalPath, *, every: bool) -> Ints:
+    edges = graph.edges
+    if not every:
+        return graph.on_path[np.isin(edges.type[graph.on_path], _DRAWN)]
+    # A launch that did not bind its kernel says nothing.
+    kept = (edges.type != LAUNCH) | (edges.weight_ns > 0)
+    kept[graph.on_path] = True
+    return np.flatnonzero(kept)
+
+
+class _Overlay:
+    """The records of the file, marked, and the arrows between them."""
+
+    def __init__(self, graph: CriticalPath, drawn: Ints, *, only_path: bool) -> None:
+        self.events = self.flows = self.dropped = 0
+        self._graph, self._drawn, self._only_path = graph, drawn, only_path
+        edges, rows = graph.edges, graph.nodes.row
+        record = graph.trace.table.record
+        self._critical = set(record[graph.path_events].tolist())
+        ends = np.concatenate((rows[edges.source[drawn]], rows[edges.target[drawn]]))
+        self._wanted = set(record[np.unique(ends)].tolist())
+        self._flows = self._flows_within() if only_path else frozenset()
+        #: process and thread of the ends of arrows, as the file writes them
+        self._place: dict[int, tuple[bytes, bytes]] = {}
+
+    def records(self) -> Iterator[bytes]:
+        for number, text in self._all():
+            try:
+                head = _head(text)
+            except msgspec.DecodeError:
+                yield text
+                continue
+            if head.ph == "X":
+                on_path = number in self._critical
+                if self._only_path and not on_path and head.cat not in _FRAME_OF_PATH:
+                    self.dropped += 1
+                    continue
+                self.events += 1
+            elif self._only_path and head.ph in ("s", "t", "f") and number not in self._flows:
+                continue
+            yield self._marked(number, text)
+
+    def _flows_within(self) -> frozenset[int]:
+        """Records of the file's own arrows between events that stay."""
+        trace = self._graph.trace
+        table, flows = trace.table, trace.flow_table
+        stays = np.array([name in _FRAME_OF_PATH for name in table.categories.values], dtype=bool)
+        kept = stays[table.category] if len(stays) else np.zeros(len(table), dtype=bool)
+        kept[self._graph.path_events] = True
+        both = kept[flows.source] & kept[flows.target] & (flows.source_record >= 0)
+        ends = np.concatenate((flows.source_record[both], flows.target_record[both]))
+        return frozenset(ends.tolist())
+
+    def _all(self) -> Iterator[tuple[int, bytes]]:
+        trace = self._graph.trace
+        if trace.source is not None:
+            yield from trace.source.records(np.arange(len(trace.source), dtype=np.int64))
+            return
+        # Without a file, records are made from the columns, names first and then row by row.
+        rows = np.arange(len(trace), dtype=np.int64)
+        nothing = np.empty(0, dtype=np.uint8)
+        made = records_of(Members(trace, rows, nothing, True, None, None, 0))
+        names = 2 * len(trace.tracks)
+        record = trace.table.record.tolist()
+        for place, text in enumerate(made):
+            yield (record[place - names] if place >= names else -1), text
+
+    def _marked(self, number: int, text: bytes) -> bytes:
+        if number not in self._critical and number not in self._wanted:
+            return text
+        fields = decode_fields(text) or {}
+        self._place[number] = (fields.get("pid", b"0"), fields.get("tid", b"0"))
+        if number not in self._critical:
+            return text
+        args = fields.get("args", b"{}").strip()
+        inner = args[1:-1].strip() if args.startswith(b"{") else b'"args": ' + args
+        fields["args"] = b'{"critical": 1' + (b", " + inner if inner else b"") + b"}"
+        return encode_fields(fields)
+
+    def arrows(self) -> Iterator[bytes]:
+        graph = self._graph
+        edges = graph.edges
+        on_path = np.zeros(len(edges), dtype=bool)
+        on_path[graph.on_path] = True
+        for number, edge in enumerate(self._drawn.tolist()):
+            args = _json(
+                {
+                    "weight": int(edges.weight_ns[edge]) // 1000,
+                    "critical": bool(on_path[edge]),
+                    "type": f"critical_path_{EDGE_TYPES[edges.type[edge]]}",
+                }
+            )
+            self.flows += 1
+            yield self._end(int(edges.source[edge]), b'"s"', number, args)
+            yield self._end(int(edges.target[edge]), b'"f"', number, args)
+
+    def _end(self, node: int, phase: bytes, number: int, args: bytes) -> bytes:
+        graph = self._graph
+        trace, row = graph.trace, int(graph.nodes.row[node])
+        table = trace.table
+        time = int(graph.nodes.time_ns[node])
+        if not graph.nodes.is_start[node] and table.dur_ns[row] > 0:
+            time -= 1  # an event's end is no longer part of it
+        pid, tid = self._place[int(table.record[row])]
+        fields = {
+            "ph": phase,
+            "id": str(number).encode(),
+            "pid": pid,
+            "tid": tid,
+            "ts": micros(time + trace.zero_ns - base_time(trace)),
+            "cat": _ARROW,
+            "name": _ARROW,
+            "args": args,
+        }
+        if phase == b'"f"':
+            fields["bp"] = b'"e"'
+        return encode_fields(fields)
+
+
+def _top_level(trace: Trace) -> dict[str, bytes]:
+    own: dict[str, Any] = getattr(trace.source, "metadata_text", None) or {
+        key: _json(value) for key, value in trace.metadata.items()
+    }
+    return {key: bytes(raw) for key, raw in own.items() if key != "traceEvents"}
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode()
+
+
+_PREFIX = "overlaid_"
+_PATTERNS = "Patterns"
+_SUFFIXES = (".json", ".json.gz", ".gz")
+
+
+def export_patterns(
+    traces: TraceSet | Trace,
+    operator_name: str,
+    folder: str | Path,
+    *,
+    rank: int | None = None,
+    min_pattern_len: int = 3,
+    top_k: int = 5,
+    every_depth: bool = False,
+    compress_other_kernels: bool = False,
+    beside_input: bool = False,
+) -> ExportReport:
+    """Write a rank's trace with the frequent kernel sequences of an operator marked.
+
+    Each occurrence's operator, what lies below it on the host and what it launched get
+    ``args["Patterns"]``: the pattern, and how often it occurs. Search for ``Patterns``, or for a
+    kernel's name, in the viewer. Everything else stays as it is in the file.
+
+    Parameters
+    ----------
+    traces : TraceSet or Trace
+    operator_name : str
+        What the operators' names contain; see `frequent_kernel_sequences`.
+    folder : path-like
+        Where to write ``overlaid_<name of the trace's file>``.
+    rank : int, optional
+        The rank to write; the first by default.
+    min_pattern_len : int, default 3
+        How many device events an occurrence has at least.
+    top_k : int, default 5
+        How many patterns are marked, the most frequent.
+    every_depth : bool, default False
+        As in `frequent_kernel_sequences`.
+    compress_other_kernels : bool, default False
+        Leave out the args of complete events that are in no pattern, and write numbers for their
+        names; the record ``PyTorch Profiler``, where the file has it, says which number is which
+        name. HTA does so by default.
+    beside_input : bool, default False
+        Allow `folder` to be the one that the trace was read from, where the next look into the
+        folder finds the rank twice.
+
+    Returns
+    -------
+    ExportReport
+
+    Raises
+    ------
+    TraceError
+        Where nothing recurs under such an operator, the trace has no file, or the folder is not
+        there or is the trace's own.
+
+    Examples
+    --------
+    >>> traces = hw.load("runs/job")  # doctest: +SKIP
+    >>> export_patterns(traces, "aten::linear", "patterns/", rank=0)  # doctest: +SKIP
+    """
+    if isinstance(traces, Trace):
+        traces = TraceSet([traces])
+    trace = traces[traces.ranks[0] if rank is None else rank]
+    if trace.source is None:
+        raise TraceError(
+            f"rank {trace.rank} has no file to mark patterns in",
+            remedy="Choose a rank that was read from a trace file.",
+        )
+    path = _target(trace, Path(folder).expanduser(), beside_input=beside_input)
+    part = parts(traces, ranks=[trace.rank])[0]
+    found = find_patterns(
+        part, operator_name, min_pattern_len, top_k=top_k, every_depth=every_depth
+    )
+    if not found.texts:
+        raise TraceError(
+            f"nothing to mark: no {operator_name!r} on rank {trace.rank} launched"
+            f" {min_pattern_len} or more device events",
+            path=trace.path,
+            remedy="Give another operator, or a smaller min_pattern_len.",
+        )
+    marked = _Marked(trace.source, _marks(trace, found))
+    source = _Compressed(marked, trace) if compress_other_kernels else marked
+    overlaid = TraceSet([trace.replace(source=source)], like=traces)
+    return export_trace(overlaid, path, counters="own")
+
+
+def _target(trace: Trace, folder: Path, *, beside_input: bool) -> Path:
+    if not folder.is_dir():
+        raise TraceError("the folder does not exist", path=folder, remedy="Create it first.")
+    own = Path(trace.path).resolve()
+    if not beside_input and folder.resolve() == own.parent:
+        raise TraceError(
+            "is the folder that the trace was read from",
+            path=folder,
+            remedy="Choose another one, or give beside_input=True.",
+        )
+    suffix = "" if own.name.lower().endswith(_SUFFIXES) else ".json"
+    return folder / f"{_PREFIX}{own.name}{suffix}"
+
+
+def _marks(trace: Trace, found: Patterns) -> dict[int, bytes]:
+    """Return the JSON text of ``Patterns`` by record."""
+    texts = [
+        json.dumps({text: count}, ensure_ascii=False).encode()
+        for text, count in zip(found.texts, found.count.tolist(), strict=True)
+    ]
+    pattern = np.append(found.pattern, -1)[found.below]
+    rows = np.flatnonzero(pattern >= 0)
+    records = trace.table.record[rows].tolist()
+    return {
+        record: texts[place] for record, place in zip(records, pattern[rows].tolist(), strict=True)
+    }
+
+
+class _Marked:
+    """Gives a file's records with the marks of patterns in their args."""
+
+    def __init__(self, source: RecordSource, marks: dict[int, bytes]) -> None:
+        self.path = source.path
+        self.metadata_text = getattr(source, "metadata_text", None)
+        self.marks = marks
+        self._source = source
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def record(self, index: int) -> bytes:
+        return self._mark(index, self._source.record(index))
+
+    def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:
+        for number, text in self._source.records(indices):
+            yield number, self._mark(number, text)
+
+    def _mark(self, number: int, text: bytes) -> bytes:
+        mark = self.marks.get(number)
+        fields = None if mark is None else decode_fields(text)
+        if mark is None or fields is None:
+            return text
+        args = decode_fields(fields.get("args", b"{}")) or {}
+        fields["args"] = encode_fields({**args, _PATTERNS: mark})
+        return encode_fields(fields)
+
+
+class _Compressed:
+    """Gives the records of events that carry no mark without args, and numbers for their names."""
+
+    def __init__(self, source: _Marked, trace: Trace) -> None:
+        self.path = source.path
+        self.metadata_text = source.metadata_text
+        self._source = source
+        table = trace.table
+        known = {name: number for number, name in enumerate(table.names.values)}
+        self._numbers = {name: json.dumps(str(number)).encode() for name, number in known.items()}
+        names = {str(number): name for name, number in known.items()}
+        self._legend = json.dumps(names, ensure_ascii=False).encode()
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def record(self, index: int) -> bytes:
+        return self._compress(index, self._source.record(index))
+
+    def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:
+        for number, text in self._source.records(indices):
+            yield number, self._compress(number, text)
+
+    def _compress(self, number: int, text: bytes) -> bytes:
+        if number in self._source.marks:
+            return text
+        fields = decode_fields(text)
+        if fields is None or fields.get("ph") != b'"X"' or "name" not in fields:
+            return text
+        name = json.loads(fields["name"])
+        if "PyTorch Profiler" in str(name):
+            fields["args"] = self._legend
+        else:
+            fields["args"] = b"{}"
+            fields["name"] = self._numbers.get(name, fields["name"])
+        return encode_fields(fields)

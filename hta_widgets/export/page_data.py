@@ -1,0 +1,787 @@
+"""A job's columns in a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.analysis.host_stack import nested_parents
+from hta_widgets.export.page_format import Block, ColumnWriter, Names, Types, packed
+from hta_widgets.live.job import TileEngine
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.tiles.cells import NO_KIND, measure
+from hta_widgets.tiles.details import args_of_record
+from hta_widgets.tiles.lane_index import CounterLane, Lane
+from hta_widgets.tiles.lanes import RankIndex
+from hta_widgets.tiles.lateness import Lateness
+from hta_widgets.tiles.layout import Job, LaneRef, Rank
+from hta_widgets.tiles.stats import device_range
+from hta_widgets.trace.columns import Pool
+from hta_widgets.trace.intervals import Covered, Spans, spans_of
+from hta_widgets.trace.trace import Trace
+
+#: Of fewer ranks nothing is folded.
+_LEAST_RANKS = 3
+
+
+def alike(engine: TileEngine) -> dict[str, Any] | None:
+    """Return the answer to ``clusters``.
+
+    Parameters
+    ----------
+    engine : TileEngine
+        Of the job.
+
+    Returns
+    -------
+    dict or None
+        None where there is nothing to fold, or where it cannot be found out any more.
+    """
+    if len(engine.traces) < _LEAST_RANKS:
+        return None
+    try:
+        return engine.answer({"op": "clusters"})[0]
+    except (OSError, ValueError, LookupError):
+        # Arguments are read from the files, which may be gone by now.
+        return None
+
+
+_BLOCK_BYTES = 256 << 10
+#: So many records tell what the rest will need.
+_SAMPLE = 4000
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class ArgsOfRank:
+    """What became of a rank's arguments.
+
+    Parameters
+    ----------
+    state : str
+        ``embedded``; ``absent``: the file has none; ``left out``: they did not fit;
+        ``unreadable``: see `reason`.
+    """
+
+    state: str
+    reason: str = ""
+    blocks: list[Block] = field(default_factory=list)
+    columns: dict[str, list[int]] = field(default_factory=dict)
+
+    @property
+    def size_bytes(self) -> int:
+        """What they add to the page."""
+        return sum(block.size_bytes for block in self.blocks)
+
+    def header(self) -> dict[str, Any]:
+        """Return what the page's document says of them."""
+        return {
+            "state": self.state,
+            "reason": self.reason,
+            "blocks": max(len(self.blocks) - 1, 0),
+            "columns": self.columns,
+        }
+
+
+def embed_args(rank: Rank, limit_bytes: float) -> ArgsOfRank:
+    """Return a rank's arguments, all of them or, if they need more than `limit_bytes`, none."""
+    trace = rank.trace
+    if trace.source is None:
+        return ArgsOfRank("absent")
+    records, places = _records(rank)
+    if not len(records):
+        return ArgsOfRank("absent")
+    try:
+        if _estimate(trace, records) > 2 * limit_bytes:
+            return ArgsOfRank("left out")
+        return _written(rank, records, places, limit_bytes)
+    except (OSError, ValueError, LookupError, RecursionError) as error:
+        return ArgsOfRank("unreadable", str(error) or type(error).__name__)
+
+
+def _records(rank: Rank) -> tuple[Ints, Ints]:
+    """Return the records that have something to say, and whose rows they are.
+
+    Rows of asyncs count on from the last event, those of instants from the last async.
+    """
+    table, asyncs, instants = rank.table, rank.trace.async_table, rank.trace.instant_table
+    ends = np.array([*table.end_record.items()], np.int64).reshape(-1, 2)
+    side = len(table) + np.arange(len(asyncs) + len(instants))
+    records = np.concatenate([table.record, ends[:, 1], asyncs.record, instants.record])
+    places = np.concatenate([np.arange(len(table)), ends[:, 0], side])
+    known = records >= 0
+    order = np.argsort(records[known], kind="stable")
+    return records[known][order].astype(np.int64), places[known][order].astype(np.int64)
+
+
+def _texts(trace: Trace, records: Ints) -> Iterator[tuple[int, bytes]]:
+    """Yield position in `records` and text of the args, of records that have some."""
+    if trace.source is None:
+        return
+    wanted, first, times = np.unique(records, return_index=True, return_counts=True)
+    repeated = set(first[times > 1].tolist())
+    for at, (_, record) in zip(first.tolist(), trace.source.records(wanted), strict=True):
+        text = _args_of(record)
+        if not text:
+            continue
+        yield at, text
+        if at in repeated:
+            yield from ((at + k, text) for k in range(1, int(times[first == at][0])))
+
+
+def _args_of(record: bytes) -> bytes:
+    """Return the text of a record's args; nothing where it has none."""
+    if b'"args"' not in record:
+        return b""
+    try:
+        text = bytes(_decode(record).args)
+    except msgspec.DecodeError:
+        # Not strict JSON, but nothing of it is to be lost: text that says the same.
+        pairs = args_of_record(record)
+        inner = ",".join(f"{_quoted(key)}:{_quoted(text)}" for key, text in pairs)
+        return f"{{{inner}}}".encode("ascii") if pairs else b""
+    return b"" if text in (b"null", b"{}") else text
+
+
+class _Record(msgspec.Struct, gc=False):
+    args: msgspec.Raw = msgspec.Raw(b"")
+
+
+_decode = msgspec.json.Decoder(_Record).decode
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=True)
+
+
+def _estimate(trace: Trace, records: Ints) -> float:
+    sample = records[:_SAMPLE]
+    text = b"".join(text for _, text in _texts(trace, sample))
+    return packed("", text).size_bytes * len(records) / len(sample)
+
+
+def _written(rank: Rank, records: Ints, places: Ints, limit_bytes: float) -> ArgsOfRank:
+    trace = rank.trace
+    made = ArgsOfRank("embedded")
+    rows: list[int] = []
+    sizes: list[int] = []
+    counts: list[int] = []
+    waiting: list[bytes] = []
+    bytes_waiting = used = 0
+
+    def close() -> None:
+        nonlocal used, bytes_waiting
+        block = packed(f"args-{trace.rank}-{len(counts)}", b"".join(waiting))
+        made.blocks.append(block)
+        used += block.size_bytes
+        counts.append(len(waiting))
+        waiting.clear()
+        bytes_waiting = 0
+
+    place_of = places.tolist()
+    for at, text in _texts(trace, records):
+        rows.append(place_of[at])
+        sizes.append(len(text))
+        waiting.append(text)
+        bytes_waiting += len(text)
+        if bytes_waiting >= _BLOCK_BYTES:
+            close()
+            if used > limit_bytes:
+                return ArgsOfRank("left out")
+    if waiting:
+        close()
+    if not counts:
+        return ArgsOfRank("absent")
+    writer = ColumnWriter()
+    writer.ints("row", rows, delta=True)
+    writer.ints("size", sizes)
+    writer.ints("block", counts)
+    # Of a pair, what was said at the beginning comes first, wherever it stands in the file.
+    table = rank.table
+    swapped = [row for row, end in table.end_record.items() if end < table.record[row]]
+    writer.ints("swapped", sorted(swapped), delta=True)
+    made.blocks.append(writer.block(f"args-{trace.rank}-0-directory"))
+    made.columns = writer.specs
+    return made if made.size_bytes <= limit_bytes else ArgsOfRank("left out")
+
+
+#: Differences of larger numbers may leave the range in which pages count exactly.
+_WIDE = 1 << 50
+_SIDE_ROLES = {"counter", "async", "instant"}
+
+
+class FullRank:
+    """A rank with all its events: its header in the page's document, and its block.
+
+    Parameters
+    ----------
+    index : RankIndex
+    names : Names
+        Takes up the rank's strings.
+    phases : (rows, steps, phases), optional
+        Its ranges that are phases of steps, as `analysis.phase_times` finds them.
+    """
+
+    def __init__(
+        self, index: RankIndex, names: Names, phases: tuple[Ints, Ints, Ints] | None = None
+    ) -> None:
+        rank = index.rank
+        self.rank = rank
+        types = Types(index, names)
+        writer = ColumnWriter()
+        _events(writer, rank, types)
+        _asyncs(writer, index, types)
+        _instants(writer, index, types)
+        _flows(writer, rank)
+        series = _counters(writer, rank)
+        if phases is not None:
+            _phases(writer, *phases)
+        self.header: dict[str, Any] = {
+            **rank_header(rank),
+            "detail": "full",
+            "device_range": device_range(index),
+            "types": types.listed,
+            "flow_kinds": list(rank.trace.flow_table.kinds),
+            "counters": series,
+            "columns": writer.specs,
+            "args": {"state": "absent", "reason": "", "blocks": 0, "columns": {}},
+        }
+        self.block: Block = writer.block(f"rank-{rank.rank}")
+
+
+def rank_header(rank: Rank) -> dict[str, Any]:
+    """Return what a page says of a rank's lanes, whatever it holds of them."""
+    return {
+        "rank": rank.rank,
+        "range": list(rank.range_ns),
+        "work": _work_of_job(rank.trace),
+        "lane0": rank.lane0,
+        "lanes": rank.lanes,
+        "summary": [
+            {
+                "lane": row.lane,
+                "role": row.role,
+                "tracks": [place_of_track(rank, track) for track in row.tracks],
+                "annotations": row.annotations,
+            }
+            for row in rank.summary
+        ],
+        "tracks": [_track(rank, at) for at in range(len(rank.tracks))],
+        "overlays": [_overlay(rank, ref) for ref in rank.overlays],
+    }
+
+
+def _work_of_job(trace: Trace) -> list[int] | None:
+    """Return when the device works in the job that a rank is an export of; None: not told."""
+    stated = trace.stated_work_ns
+    return None if stated is None else [edge + trace.shift_ns for edge in stated]
+
+
+def place_of_track(rank: Rank, track: int) -> int:
+    """Return where a track of the table stands among the rank's rows."""
+    lane0 = int(rank.track_lane0[track])
+    return next(at for at, row in enumerate(rank.tracks) if row.lane0 == lane0)
+
+
+def _overlay(rank: Rank, ref: LaneRef) -> dict[str, Any]:
+    """Return what one of the rank's last lanes holds; track -1 stands for all tracks."""
+    return {
+        "role": ref.role,
+        "track": place_of_track(rank, ref.sources[0]) if ref.sources else -1,
+    }
+
+
+def _track(rank: Rank, at: int) -> dict[str, Any]:
+    row = rank.tracks[at]
+    header = {
+        "key": row.key,
+        "process": row.process,
+        "role": row.role,
+        "lane0": row.lane0,
+        "lanes": row.lanes,
+        "nested": row.nested,
+        "stream": row.stream,
+        "pid": "",
+        "tid": "",
+        "label": row.label,
+        "counter_name": "",
+        "counter_series": "",
+    }
+    if row.role not in _SIDE_ROLES:
+        track = rank.table.tracks[row.source]
+        return {**header, "pid": track.pid, "tid": track.tid, "label": track.label}
+    if row.role == "counter":
+        pid, name, series = rank.trace.counter_table.series[row.source]
+        return {**header, "pid": pid, "counter_name": name, "counter_series": series}
+    return header
+
+
+def _events(writer: ColumnWriter, rank: Rank, types: Types) -> None:
+    table = rank.table
+    lane = rank.track_lane0[table.track] + table.depth
+    stream = np.array([track.stream for track in table.tracks], np.int64)[table.track]
+    writer.ints("events_start", table.start_ns + rank.shift_ns, delta=True)
+    writer.ints("events_dur", table.dur_ns)
+    writer.ints("events_type", types.codes["events"])
+    writer.ints("events_lane", lane - rank.lane0)
+    _exceptions(writer, "parent", _parents_by_lane(rank, lane), table.parent)
+    _exceptions(writer, "nested", table.parent, nested_parents(rank.trace))
+    _exceptions(writer, "stream", stream, table.stream)
+    writer.ints("step", _by_track(table.step, table.track))
+    if len(table) and np.abs(table.correlation).max() >= _WIDE:
+        # As JSON would: no page counts that far.
+        writer.floats("correlation_wide", table.correlation)
+    else:
+        writer.ints("correlation", _by_track(table.correlation, table.track, none=-1))
+    writer.ints("phase_row", np.flatnonzero(table.phase), delta=True)
+
+
+def _parents_by_lane(rank: Rank, lane: Ints) -> Ints:
+    """Return the row of the latest event on the lane above, as the page will guess the parent."""
+    parents = np.full(len(lane), -1, np.int64)
+    order = np.argsort(lane, kind="stable")
+    first = np.searchsorted(lane[order], np.arange(rank.lane0, rank.lane0 + rank.lanes + 1))
+    for track in rank.tracks:
+        if track.role in _SIDE_ROLES:
+            continue
+        for depth in range(1, track.lanes):
+            at = track.lane0 + depth - rank.lane0
+            above, own = order[first[at - 1] : first[at]], order[first[at] : first[at + 1]]
+            before = np.searchsorted(above, own) - 1
+            known = before >= 0
+            parents[own[known]] = above[before[known]]
+    return parents
+
+
+def _exceptions(
+    writer: ColumnWriter, name: str, guessed: npt.ArrayLike, right: npt.NDArray[Any]
+) -> None:
+    """Write the values, plus one, of the rows where the page would guess wrongly."""
+    rows = np.flatnonzero(np.asarray(guessed) != right)
+    writer.ints(f"{name}_row", rows, delta=True)
+    writer.ints(name, right[rows].astype(np.int64) + 1)
+
+
+def _by_track(
+    values: npt.NDArray[Any], track: npt.NDArray[np.int32], none: int | None = None
+) -> Ints:
+    """Return differences along each track, folded to natural numbers.
+
+    With `none`, that value is written as 0, and the others from 1 on.
+    """
+    out = np.zeros(len(values), np.int64)
+    rows = np.arange(len(values)) if none is None else np.flatnonzero(values != none)
+    order = rows[np.argsort(track[rows], kind="stable")]
+    same = np.concatenate(([False], track[order][1:] == track[order][:-1]))[: len(order)]
+    chosen: Ints = values[order].astype(np.int64)
+    before = np.concatenate((np.zeros(1, np.int64), chosen[:-1]))[: len(chosen)]
+    steps = chosen - np.where(same, before, 0)
+    out[order] = ((steps << 1) ^ (steps >> 63)) + (none is not None)
+    return out
+
+
+def _asyncs(writer: ColumnWriter, index: RankIndex, types: Types) -> None:
+    rows, rank = index.asyncs, index.rank
+    writer.ints("asyncs_start", rows.start_ns + rank.shift_ns, delta=True)
+    writer.ints("asyncs_dur", rows.dur_ns)
+    writer.ints("asyncs_type", types.codes["asyncs"])
+    writer.ints("asyncs_lane", index.side_lanes("asyncs") - rank.lane0)
+
+
+def _instants(writer: ColumnWriter, index: RankIndex, types: Types) -> None:
+    rows, rank = index.instants, index.rank
+    writer.ints("instants_start", rows.start_ns + rank.shift_ns, delta=True)
+    writer.ints("instants_type", types.codes["instants"])
+    writer.ints("instants_lane", index.side_lanes("instants") - rank.lane0)
+
+
+def _flows(writer: ColumnWriter, rank: Rank) -> None:
+    flows = rank.trace.flow_table
+    stated = (flows.source_record >= 0) & (flows.target_record >= 0)
+    writer.ints("flow_kind", flows.kind)
+    writer.ints("flow_stated", stated if len(stated) == len(flows) else np.zeros(len(flows)))
+    writer.ints("flow_source", flows.source, delta=True)
+    writer.ints("flow_target", flows.target - flows.source)
+
+
+def _phases(writer: ColumnWriter, rows: Ints, steps: Ints, phases: Ints) -> None:
+    writer.ints("range_row", rows, delta=True)
+    writer.ints("range_step", steps, delta=True)
+    writer.ints("range_phase", phases)
+
+
+def _counters(writer: ColumnWriter, rank: Rank) -> list[int]:
+    """Write the samples of all series; return how many each counter track has, in their order."""
+    table = rank.trace.counter_table
+    first = np.searchsorted(table.series_id, np.arange(len(table.series) + 1))
+    sources = [row.source for row in rank.tracks if row.role == "counter"]
+    rows = [np.arange(first[at], first[at + 1]) for at in sources]
+    chosen = np.concatenate(rows) if rows else np.empty(0, np.int64)
+    writer.ints("counter_time", table.time_ns[chosen] + rank.shift_ns, delta=True)
+    writer.floats("counter_value", table.value[chosen])
+    return [len(part) for part in rows]
+
+
+#: Pages count no further than this.
+_LARGEST = (1 << 53) - 1
+#: Bandwidths of the algorithm and of the bus differ by simple fractions: the last digit is noise.
+_DIGITS = 15
+
+
+class Collectives:
+    """Which events wait for which, in the page's document and in a block of their own.
+
+    Parameters
+    ----------
+    job : Job
+    lateness : callable
+        Gives the matched collectives; called where there are lanes of them.
+    names : Names
+        Takes up the events' names.
+
+    Attributes
+    ----------
+    header : dict
+        What the page's document says of them.
+    blocks : list of Block
+        Empty where nothing is matched.
+    lateness : Lateness or None
+        Where anything is.
+    """
+
+    def __init__(self, job: Job, lateness: Callable[[], Lateness], names: Names) -> None:
+        self.lateness: Lateness | None = None
+        self.blocks: list[Block] = []
+        self.header: dict[str, Any] = {"note": "", "columns": {}}
+        try:
+            found = lateness()
+        except (OSError, ValueError, LookupError) as error:
+            # Arguments are read from the files, which may be gone by now.
+            self.header["note"] = str(error) or type(error).__name__
+            return
+        self.header["note"] = found.note
+        frame = found.frame
+        if not len(frame):
+            return
+        self.lateness = found
+        self.header["late"] = found.late
+        writer = ColumnWriter()
+        _entries(writer, job, frame, names)
+        self.header |= _calls(writer, frame)
+        ranks = frame["rank"].to_numpy()
+        self.header["counts"] = [int((ranks == rank.rank).sum()) for rank in job.ranks]
+        self.header["columns"] = writer.specs
+        self.blocks.append(writer.block("collectives"))
+
+    @property
+    def size_bytes(self) -> int:
+        """What the block adds to the page."""
+        return sum(block.size_bytes for block in self.blocks)
+
+    def late(self, start: int, end: int) -> list[int]:
+        """Return the ranks that the others wait for in a window."""
+        return [] if self.lateness is None else self.lateness.within(start, end)["late"]
+
+    def exposed_wait(self, rank: int) -> Covered | None:
+        """Return when a rank waits and computes nothing, as users see times; None if never."""
+        return None if self.lateness is None else self.lateness.rank(rank).exposed
+
+
+def _entries(writer: ColumnWriter, job: Job, frame: pd.DataFrame, names: Names) -> None:
+    """Write one entry per event, by rank and start."""
+
+    def column(name: str) -> Ints:
+        values: Ints = frame[name].to_numpy(np.int64)
+        return values
+
+    track, name = np.empty(len(frame), np.int64), np.empty(len(frame), np.int64)
+    ranks, rows = column("rank"), column("id")
+    for rank in job.ranks:
+        mine = np.flatnonzero(ranks == rank.rank)
+        table = rank.table
+        track[mine] = _mapped(table.track[rows[mine]], partial(place_of_track, rank))
+        name[mine] = _mapped(table.name[rows[mine]], partial(_pooled, names, table.names))
+    size = column("size_bytes")
+    writer.ints("call", column("call"), delta=True)
+    writer.ints("id", rows, delta=True)
+    writer.ints("start", column("start_ns"), delta=True)
+    writer.ints("dur", column("dur_ns"))
+    writer.ints("wait", column("wait_ns"))
+    writer.ints("transfer_added", column("transfer_ns") - column("dur_ns") + column("wait_ns"))
+    # On the clock that collectives were matched by, which differs by a constant.
+    writer.ints("clock", column("arrival_ns") - column("start_ns"), delta=True)
+    writer.ints("late", column("late_ns"))
+    writer.ints("imposed", column("imposed_ns"))
+    writer.ints("size", np.where(size <= _LARGEST, size, -1))
+    writer.ints("track", track)
+    writer.ints("name", name)
+
+
+def _pooled(names: Names, own: Pool, code: int) -> int:
+    return names.names.add(own[code])
+
+
+def _mapped(values: npt.NDArray[Any], what: Callable[[int], int]) -> Ints:
+    """Return `what` of each value, asked once for each that there is."""
+    distinct, inverse = np.unique(values, return_inverse=True)
+    return np.array([what(value) for value in distinct.tolist()], np.int64)[inverse]
+
+
+def _calls(writer: ColumnWriter, frame: pd.DataFrame) -> dict[str, Any]:
+    """Write what all members of a collective share; return the names that it refers to."""
+    # Members are in order of their ranks: the first of each speaks for all, as in `Lateness`.
+    row_of_call = frame.drop_duplicates("call").sort_values("call").index.to_numpy()
+    header: dict[str, Any] = {}
+    place: dict[str, Ints] = {}
+    for column, plural in (("name", "names"), ("group", "groups")):
+        # Sorted, as the answers of `Ribbon` name them.
+        codes, texts = pd.factorize(frame[column].astype(str), sort=True)
+        place[column] = codes.astype(np.int64)
+        writer.ints(f"call_{column}", place[column][row_of_call])
+        header[plural] = [str(text) for text in texts]
+    # Ranks may name one call differently; nearly always these are zeros.
+    shared = place["name"][row_of_call][frame["call"].to_numpy(np.int64)]
+    writer.ints("call_name_added", place["name"] - shared)
+    first = frame.iloc[row_of_call]
+    writer.ints("call_last_rank", first["last_rank"].to_numpy(np.int64))
+    factor = frame["busbw_gb_s"] / frame["algbw_gb_s"]
+    of_call = factor.groupby(frame["call"]).max()
+    writer.floats("call_bus_factor", np.round(of_call.to_numpy(np.float64), _DIGITS))
+    return header
+
+
+_COMPUTE, _COMMUNICATION, _MEMORY = (
+    KINDS.index(kind) for kind in ("compute", "communication", "memory")
+)
+#: The unions of device work that figures of a window are made of.
+_UNIONS = {
+    "compute": (_COMPUTE,),
+    "communication": (_COMMUNICATION,),
+    "memory": (_MEMORY,),
+    "both": (_COMPUTE, _COMMUNICATION),
+    "busy": (_COMPUTE, _COMMUNICATION, _MEMORY),
+}
+_TRIMMED, _SPILLED = 1, 2
+
+
+@dataclass(slots=True, frozen=True)
+class Grid:
+    """Cells of ``2**level`` ns, from `first` on."""
+
+    level: int
+    first: int
+    cells: int
+
+    @classmethod
+    def over(cls, start_ns: int, end_ns: int, most_cells: int) -> Grid:
+        """Return the finest grid of at most so many cells over a range."""
+        level = 0
+        while (max(end_ns - 1, start_ns) >> level) - (start_ns >> level) >= most_cells:
+            level += 1
+        first = start_ns >> level
+        return cls(level, first, (max(end_ns - 1, start_ns) >> level) - first + 1)
+
+    @property
+    def edges(self) -> Ints:
+        """Where the cells begin, and where the last one ends."""
+        return (self.first + np.arange(self.cells + 1, dtype=np.int64)) << self.level
+
+
+@dataclass(slots=True)
+class _Columns:
+    """What is collected of all lanes."""
+
+    covered: list[Ints] = field(default_factory=list)
+    count: list[Ints] = field(default_factory=list)
+    starts: list[Ints] = field(default_factory=list)
+    low: list[npt.NDArray[np.float64]] = field(default_factory=list)
+    high: list[npt.NDArray[np.float64]] = field(default_factory=list)
+    instants: list[Ints] = field(default_factory=list)
+    slices: list[Ints] = field(default_factory=list)
+
+    def add(self, spans: Spans, edges: Ints) -> tuple[Ints, Ints]:
+        """Add one set of events; return its time and number of events per cell."""
+        covered, count = spans.measure(edges)
+        begun = np.diff(spans.begins.searchsorted(edges))
+        if len(spans.points):
+            begun = begun + np.diff(spans.points.searchsorted(edges))
+        self.covered.append(covered)
+        self.count.append(count)
+        self.starts.append(begun)
+        return covered, count
+
+
+class Overview:
+    """A rank in brief: its header in the page's document, and its block.
+
+    Parameters
+    ----------
+    index : RankIndex
+    names : Names
+        Takes up the rank's strings.
+    most_cells : int
+        How fine the grid is.
+    whole : bool
+        Whether all lanes are kept, or those of the folded rank only.
+    """
+
+    def __init__(
+        self,
+        index: RankIndex,
+        names: Names,
+        most_cells: int,
+        *,
+        whole: bool,
+        exposed_wait: Covered | None = None,
+    ) -> None:
+        rank = index.rank
+        self.rank, self.whole = rank, whole
+        types = Types(index, names)
+        lanes = list(_lanes(index, whole=whole))
+        self.grid = _grid(index, [lane for _, _, lane in lanes], most_cells)
+        edges = self.grid.edges - rank.shift_ns
+        columns, kept = _Columns(), []
+        for at, (number, ref, lane) in enumerate(lanes):
+            if isinstance(lane, CounterLane):
+                smallest, largest = lane.measure(edges)
+                columns.low.append(smallest)
+                columns.high.append(largest)
+                kept.append({"lane": number, "kinds": [], "counter": True})
+            else:
+                kinds = _add_lane(columns, index, ref, lane, at, edges)
+                kept.append({"lane": number, "kinds": kinds, "counter": False})
+                _add_slices(columns, index, types, ref, lane, at, self.grid)
+        writer = ColumnWriter()
+        _write(writer, columns)
+        _write_device(writer, index, edges)
+        if exposed_wait is not None:
+            writer.ints("device_exposed_wait", np.diff(exposed_wait(self.grid.edges)))
+        header = rank_header(rank)
+        self.header: dict[str, Any] = {
+            **header,
+            "detail": "overview",
+            "types": types.listed,
+            "counts": types.counts,
+            "level": self.grid.level,
+            "first": self.grid.first,
+            "cells": self.grid.cells,
+            "lanes_kept": kept,
+            "has_device": bool(len(index.device_rows)),
+            "device_range": device_range(index),
+            "columns": writer.specs,
+        }
+        self.block: Block = writer.block(f"rank-{rank.rank}")
+
+
+def _lanes(index: RankIndex, *, whole: bool) -> Iterator[tuple[int, LaneRef, Lane | CounterLane]]:
+    rank = index.rank
+    numbers = [row.lane for row in rank.summary]
+    if whole:
+        numbers += [row.lane0 + depth for row in rank.tracks for depth in range(row.lanes)]
+    for number in numbers:
+        yield number, *index.lane(number)
+
+
+def _grid(index: RankIndex, lanes: list[Lane | CounterLane], most_cells: int) -> Grid:
+    """Return a grid over all that the lanes hold."""
+    bounds = [index.rank.range_ns]
+    shift = index.rank.shift_ns
+    for lane in lanes:
+        if isinstance(lane, CounterLane):
+            if len(lane.times):
+                bounds.append((int(lane.times[0]) + shift, lane.end + shift))
+        elif len(lane.spans):
+            low, high = lane.spans.extent
+            bounds.append((low + shift, high + shift))
+    return Grid.over(
+        min(low for low, _ in bounds), max(high for _, high in bounds), max(most_cells, 2)
+    )
+
+
+def _add_lane(
+    columns: _Columns, index: RankIndex, ref: LaneRef, lane: Lane, at: int, edges: Ints
+) -> list[int]:
+    """Add the whole of a lane, then each of its kinds if there are several; return the kinds."""
+    columns.add(lane.spans, edges)
+    if lane.kinds is None:
+        return [lane.kind]
+    table, rows = index.table_of(ref), index.members(ref)
+    kind = table.kind[rows]
+    codes: list[int] = np.unique(kind).tolist()
+    covered = np.zeros(len(edges) - 1, np.int64)
+    lowest = np.full(len(edges) - 1, NO_KIND, np.int64)
+    for code in codes:
+        of_kind = rows[kind == code]
+        part, count = columns.add(spans_of(table.start_ns[of_kind], table.dur_ns[of_kind]), edges)
+        np.maximum(covered, part, out=covered)
+        lowest[(count > 0) & (lowest == NO_KIND)] = code
+    # Where there are instants only, the first decides, which need not be of the lowest kind.
+    first = measure(lane, edges).kind
+    odd = np.flatnonzero((covered == 0) & (first != NO_KIND) & (first != lowest))
+    columns.instants.append(np.stack([np.full(len(odd), at), odd, first[odd]]))
+    return codes
+
+
+def _add_slices(
+    columns: _Columns,
+    index: RankIndex,
+    types: Types,
+    ref: LaneRef,
+    lane: Lane,
+    at: int,
+    grid: Grid,
+) -> None:
+    if lane.rows is None or not len(lane.spans):
+        return
+    low, high = lane.spans.extent
+    positions = lane.long_events(low, high, 2 << grid.level)
+    if not len(positions):
+        return
+    table, rows = index.table_of(ref), lane.rows_of(positions)
+    flags = lane.overlapped(positions).astype(np.int64) * _TRIMMED
+    columns.slices.append(
+        np.stack(
+            [
+                np.full(len(rows), at, np.int64),
+                table.start_ns[rows] + index.rank.shift_ns,
+                table.dur_ns[rows],
+                rows.astype(np.int64),
+                types.codes[table.table][rows],
+                flags | (_SPILLED if ref.spilled else 0),
+            ]
+        )
+    )
+
+
+def _write(writer: ColumnWriter, columns: _Columns) -> None:
+    for name in ("covered", "count", "starts"):
+        parts = getattr(columns, name)
+        writer.ints(name, np.concatenate(parts) if parts else ())
+    for name in ("low", "high"):
+        parts = getattr(columns, name)
+        writer.floats(name, np.concatenate(parts) if parts else np.empty(0), "<f4")
+    for prefix, fields, parts in (
+        ("instant", ("lane", "cell", "kind"), columns.instants),
+        ("slice", ("lane", "start", "dur", "id", "type", "flags"), columns.slices),
+    ):
+        whole = np.concatenate(parts, axis=1) if parts else np.empty((len(fields), 0), np.int64)
+        for name, values in zip(fields, whole, strict=True):
+            writer.ints(f"{prefix}_{name}", values, delta=name in {"start", "id", "lane", "cell"})
+
+
+def _write_device(writer: ColumnWriter, index: RankIndex, edges: Ints) -> None:
+    table, rows = index.rank.table, index.device_rows
+    kind = table.kind[rows]
+    for name, kinds in _UNIONS.items():
+        of_kind = rows[np.isin(kind, kinds)]
+        cover = spans_of(table.start_ns[of_kind], table.dur_ns[of_kind]).cover
+        writer.ints(f"device_{name}", np.diff(cover.before(edges)[1]))

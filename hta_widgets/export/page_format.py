@@ -1,0 +1,339 @@
+"""A page's blocks and columns."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import os
+import warnings
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from html import escape
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets.errors import TraceError
+from hta_widgets.files import written_whole
+from hta_widgets.live.job import TileEngine
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.tiles.lanes import RankIndex
+from hta_widgets.trace.columns import Pool
+from hta_widgets.trace.names import short_name
+
+_DELTA, _ZIGZAG, _FLOAT = 1, 2, 4
+_GZIP = 31
+_LEVEL = 6
+
+#: ``[offset, length, bytes of an item, flags]``.
+Spec = list[int]
+
+
+@dataclass(slots=True, frozen=True)
+class Block:
+    """A named part of a page: a gzip stream, as base64 text."""
+
+    name: str
+    text: str
+
+    @property
+    def size_bytes(self) -> int:
+        """What it adds to the page."""
+        return len(self.text) + len(self.name) + 60
+
+
+def packed(name: str, content: bytes) -> Block:
+    """Return content as a block."""
+    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
+    compressed = packer.compress(content) + packer.flush()
+    return Block(name, base64.b64encode(compressed).decode("ascii"))
+
+
+class ColumnWriter:
+    """Lays columns one behind the other.
+
+    Numbers are written as planes, all lowest bytes first, then the next higher ones: small
+    numbers leave planes of zeros, which compress to nothing.
+    """
+
+    def __init__(self) -> None:
+        self.specs: dict[str, Spec] = {}
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def ints(self, name: str, values: npt.ArrayLike, *, delta: bool = False) -> None:
+        """Add integers below 2^53; `delta` where neighbours are alike."""
+        numbers = np.asarray(values, np.int64)
+        flags = 0
+        if delta and len(numbers):
+            numbers = np.diff(numbers, prepend=0)
+            flags |= _DELTA
+        if len(numbers) and numbers.min() < 0:
+            numbers = (numbers << 1) ^ (numbers >> 63)
+            flags |= _ZIGZAG
+        largest = int(numbers.max()) if len(numbers) else 0
+        if largest >= 1 << 53:
+            raise TraceError(
+                f"a page cannot hold {name} exactly: it has numbers of {largest.bit_length()} bits",
+                remedy="Save a part without the events that carry them: traces.subset(...).",
+            )
+        width = max(1, -(-largest.bit_length() // 8))
+        self._add(name, numbers.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width], flags)
+
+    def floats(self, name: str, values: npt.NDArray[Any], dtype: str = "<f8") -> None:
+        """Add floating point numbers."""
+        numbers = np.ascontiguousarray(values, dtype)
+        planes = numbers.view(np.uint8).reshape(-1, numbers.itemsize)
+        self._add(name, planes, _FLOAT)
+
+    def _add(self, name: str, items: npt.NDArray[np.uint8], flags: int) -> None:
+        length, width = items.shape
+        self.specs[name] = [self._size, length, width, flags]
+        self._parts.append(items.T.tobytes())
+        self._size += length * width
+
+    def block(self, name: str) -> Block:
+        """Return all columns as one block."""
+        return packed(name, b"".join(self._parts))
+
+
+TABLES = ("events", "asyncs", "instants")
+
+Ints = npt.NDArray[np.int64]
+
+
+class Names:
+    """Strings that the ranks of a page share."""
+
+    def __init__(self) -> None:
+        self.names = Pool()
+        self.categories = Pool()
+
+    def document(self) -> dict[str, Any]:
+        """Return all strings as the page's document states them."""
+        shorts = Pool()
+        short_of = [shorts.add(short_name(name)) for name in self.names.values]
+        return {
+            "names": self.names.values,
+            "shorts": shorts.values,
+            "short_of": short_of,
+            "categories": self.categories.values,
+        }
+
+
+class Types:
+    """The distinct (name, category, kind) of a rank's events, asyncs and instants.
+
+    They are ordered as the kernel meets them: by name in the rank's own order, then kind.
+
+    Attributes
+    ----------
+    listed : list of [int, int, int]
+        Positions in `Names`, and the code of the kind.
+    codes : dict of str to array
+        By table: position in `listed` of each row.
+    counts : list of int
+        Rows of each type, of all tables.
+    """
+
+    def __init__(self, index: RankIndex, names: Names) -> None:
+        tables = [index.rows(name) for name in TABLES]
+        kinds, categories = len(KINDS), max(len(index.rank.table.categories), 1)
+        keys = np.concatenate(
+            [
+                (one.name.astype(np.int64) * kinds + one.kind) * categories + one.category
+                for one in tables
+            ]
+        )
+        found, codes, counts = np.unique(keys, return_inverse=True, return_counts=True)
+        own = index.rank.table
+        self.listed = [
+            [
+                names.names.add(own.names[key // categories // kinds]),
+                names.categories.add(own.categories[key % categories]),
+                key // categories % kinds,
+            ]
+            for key in found.tolist()
+        ]
+        self.counts: list[int] = counts.tolist()
+        ends = np.cumsum([len(one.name) for one in tables])
+        parts = np.split(codes.ravel(), ends[:-1])
+        self.codes = dict(zip(TABLES, parts, strict=True))
+
+
+_STATIC = Path(__file__).parent.parent / "static"
+
+#: Nothing may be loaded from anywhere, whatever the page's data says.
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; "
+    "img-src data: blob:; base-uri 'none'; form-action 'none'"
+)
+
+_STYLE = """
+:root { color-scheme: light dark; --bg: #ffffff; --ink: #12171e; --ink2: #4b5563; --rule: #d9dde3 }
+@media (prefers-color-scheme: dark) {
+  :root { --bg: #14181f; --ink: #eef1f5; --ink2: #b8c0cb; --rule: #323a46 }
+}
+html, body { margin: 0; background: var(--bg); color: var(--ink) }
+body { padding: 8px 12px; font: 12px/16px Inter, system-ui, sans-serif }
+#hta-view { min-height: 320px }
+footer { margin-top: 8px; color: var(--ink2); font-variant-numeric: tabular-nums }
+footer summary { cursor: pointer }
+footer table { border-collapse: collapse; margin: 4px 0 8px }
+footer td { padding: 0 16px 0 0; border-bottom: 1px solid var(--rule) }
+footer td + td { text-align: right }
+"""
+
+
+def page_target(
+    path: str | os.PathLike[str], max_mb: float, *, least_mb: float, remedy: str
+) -> Path:
+    """Return where a page is to be written, where `max_mb` leaves room for its code."""
+    if not max_mb >= least_mb:
+        raise TraceError(f"max_mb must be at least {least_mb}, not {max_mb}", remedy=remedy)
+    return Path(os.fspath(path)).expanduser()
+
+
+def ascii_json(value: Any) -> bytes:
+    """Return JSON without NaN, and ASCII only: names may hold what is no valid Unicode."""
+    text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
+    return text.encode("ascii")
+
+
+def _finite(value: Any) -> Any:
+    """Return JSON values with null for the numbers that JSON cannot write."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple) and value and not isinstance(value[0], str):
+        return [_finite(one) for one in value]
+    return value
+
+
+def _built_text(name: str) -> str:
+    """Return a built file of the front end."""
+    path = _STATIC / name
+    if not path.exists():
+        raise FileNotFoundError(
+            f"{path} is missing: the front end of this checkout is not built. Run `make build`."
+        )
+    return path.read_text("utf-8")
+
+
+def host_script() -> str:
+    """Return the page's own script, which stands in it as it is."""
+    script = _built_text("page.js").replace("</script", "<\\/script")
+    if "<!--" in script:
+        raise ValueError("page.js holds <!--, which a page would take for a comment")
+    return script
+
+
+def code_blocks(names: Iterable[str]) -> list[Block]:
+    """Return built files of the front end as blocks of a page."""
+    return [packed(name, _built_text(name).encode()) for name in names]
+
+
+def version_text() -> str:
+    """Return which version writes."""
+    try:
+        return version("hta-widgets")
+    except PackageNotFoundError:
+        return "of this checkout"
+
+
+def source_files(*engines: TileEngine) -> list[tuple[str, int | None]]:
+    """Return name and size of each file that the jobs were read from."""
+    sizes: dict[str, int | None] = {}
+    for trace in (trace for engine in engines for trace in engine.traces.values()):
+        try:
+            sizes[trace.path] = Path(trace.path).stat().st_size
+        except OSError:
+            sizes[trace.path] = None
+    return [(Path(path).name, size) for path, size in sizes.items()]
+
+
+def page_parts(title: str, footer: str, host: str, blocks: Iterable[Block]) -> list[str]:
+    """Return the text of a page: words, blocks, and the script that unpacks them."""
+    head = (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{_text(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        "<noscript>This page draws traces with JavaScript, which is switched off here. "
+        "Nothing is loaded from a network.</noscript>\n"
+        '<main id="hta-view">Unpacking…</main>\n'
+        f"{footer}\n"
+    )
+    parts = [head]
+    # Scripts of an unknown type are plain text to a browser, and base64 holds nothing else.
+    for block in blocks:
+        parts += [
+            f'<script type="application/x-hta-block" id="hta-{block.name}">',
+            block.text,
+            "</script>\n",
+        ]
+    return [*parts, f'<script type="module">{host}</script>\n</body>\n</html>\n']
+
+
+def footer_text(
+    saved_at: datetime,
+    files: Sequence[tuple[str, int | None]],
+    sizes: Sequence[tuple[str, int]],
+    embedded: str,
+) -> str:
+    """Return the line below the view, which unfolds into files and parts with their sizes."""
+    known = [size for _, size in files if size is not None]
+    count = f"{len(files)} file{'' if len(files) == 1 else 's'}"
+    whole = f" ({_size_text(sum(known))})" if known else ""
+    said = (
+        f"Saved {saved_at:%Y-%m-%d %H:%M} UTC from {count}{whole} by hta_widgets {version_text()}. "
+        f"{embedded}"
+    )
+    rows = [(name, "missing" if size is None else _size_text(size)) for name, size in files]
+    inside = [(f"in this page: {name}", _size_text(size)) for name, size in sizes if size]
+    cells = "".join(
+        f"<tr><td>{_text(name)}</td><td>{_text(size)}</td></tr>" for name, size in (*rows, *inside)
+    )
+    details = f"<summary>{_text(said)}</summary><table>{cells}</table>"
+    return f"<footer><details>{details}</details></footer>"
+
+
+def _text(value: str) -> str:
+    return escape(value.encode("utf-8", "replace").decode("utf-8"))
+
+
+def _size_text(size: int) -> str:
+    if size >= 1e6:
+        return f"{size / 1e6:.1f} MB"
+    return f"{size / 1e3:.1f} kB" if size >= 1e3 else f"{size} B"
+
+
+def write_page(target: Path, parts: list[str], max_mb: float) -> None:
+    """Write the file at once: whoever opens the path sees a whole page or the one before.
+
+    It warns of a page that is larger than asked for.
+    """
+
+    def refused(cause: OSError) -> TraceError:
+        return TraceError(
+            f"cannot be written ({cause.strerror})",
+            path=str(target),
+            remedy="Is the folder there, and may you write to it?",
+        )
+
+    with written_whole(target, refused) as file:
+        file.writelines(map(str.encode, parts))
+    written = target.stat().st_size
+    if written > max_mb * 1e6:
+        warnings.warn(
+            f"{target} takes {written / 1e6:.1f} MB, more than max_mb={max_mb}: "
+            "a page holds at least an overview of every rank",
+            stacklevel=3,
+        )

@@ -1,0 +1,846 @@
+"""Export_trace: a selection, several ranks or two runs as one file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.analysis.clocks import clock_fit
+from hta_widgets.analysis.copies import with_counters
+from hta_widgets.analysis.diff_ops import Side
+from hta_widgets.analysis.scope import part_of
+from hta_widgets.diff.compare import Comparison, compare
+from hta_widgets.errors import TraceError
+from hta_widgets.export.edits import Clip, FlowThreads, Scrub
+from hta_widgets.export.members import (
+    ASK,
+    DROP,
+    Members,
+    base_time,
+    members_of,
+    records_of,
+    samples_of,
+)
+from hta_widgets.files import Output, Target
+from hta_widgets.formats.kineto.times import later
+from hta_widgets.trace import selection as selections
+from hta_widgets.trace.columns import Fields, decode_fields, encode_fields, shifted
+from hta_widgets.trace.names import (
+    ID_ARGS,
+    ID_FIELDS,
+    IDENTITY,
+    MARK,
+    PID_STRIDE,
+    ExportPart,
+    part_in,
+    scoped_id,
+)
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+
+ExportClock = Literal["recorded", "set"]
+
+
+def clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]:
+    """Return what is to be added to the times of each rank's records; nothing: as recorded.
+
+    Parameters
+    ----------
+    traces : TraceSet or Trace
+    clock : {"recorded", "set"}
+
+    Raises
+    ------
+    TraceError
+        For an unknown clock, and where nothing was fitted.
+    """
+    if clock not in ("recorded", "set"):
+        raise TraceError(
+            f"there is no clock {clock!r} to export",
+            remedy='The clocks are "recorded", and "set": the one that the traces are on.',
+        )
+    if clock == "recorded":
+        return {}
+    if isinstance(traces, Trace):
+        if traces.clock_offset_ns:
+            raise TraceError(
+                "a rank on its own does not say what its clock was fitted to",
+                path=traces.path,
+                remedy=f"Export traces.subset(ranks=[{traces.rank}]) instead.",
+            )
+        return {}
+    if traces.clock != "fitted":
+        return {}
+    if len(traces) > 1 and not any(trace.clock_offset_ns for trace in traces.values()):
+        refuse_unfitted(traces)
+    return _moves(traces)
+
+
+def refuse_unfitted(traces: TraceSet) -> None:
+    """Raise a `TraceError` where no collective tells how far the ranks' clocks are apart."""
+    if not clock_fit(traces).collectives.any():
+        raise TraceError(
+            "no clock is fitted: no collective is found on two ranks"
+            if len(traces) > 1
+            else "no clock is fitted: that takes two ranks or more",
+            remedy="Export the recorded times.",
+        )
+
+
+def _moves(traces: TraceSet) -> dict[int, int]:
+    # Where its own clock, as recorded, says instant 0: ranks differ only if their clocks have
+    # nothing in common, and are then brought onto one, or the next reader lines them up anew.
+    zeros = {
+        rank: trace.zero_ns - trace.shift_ns - trace.clock_offset_ns
+        for rank, trace in traces.items()
+        if len(trace)
+    }
+    if traces.origin_ns is not None:
+        zero, lift = traces.origin_ns + traces.lift_ns, traces.lift_ns
+    else:
+        # Since nobody knows what instant 0 is, it may stay; viewers drop times below it.
+        zero, lift = max(Counter(zeros.values()).items(), key=_most, default=(0, 0))[0], 0
+    return {
+        rank: zero - zeros.get(rank, zero) - trace.clock_offset_ns - lift
+        for rank, trace in traces.items()
+    }
+
+
+def _most(counted: tuple[int, int]) -> tuple[int, int]:
+    zero, count = counted
+    return count, zero
+
+
+def clock_note(metadata: Mapping[str, Any], move_ns: int | None) -> dict[str, Any] | None:
+    """Return what a file says of its clock; None where its times are those recorded.
+
+    Parameters
+    ----------
+    metadata : mapping
+        The file's top-level keys: its times may have been moved before.
+    move_ns : int, optional
+        What is added to its times now, if they go out on the fitted clock.
+    """
+    told = metadata.get(MARK)
+    before = told.get("offset_ns") if isinstance(told, Mapping) else None
+    if not isinstance(before, int):
+        return None if move_ns is None else {"clock": "fitted", "offset_ns": -move_ns}
+    return {"clock": "fitted", "offset_ns": before - (move_ns or 0)}
+
+
+def moved_record(text: bytes, move_ns: int) -> bytes:
+    """Return the record with its time moved; metadata records have none that means anything."""
+    fields = decode_fields(text)
+    if fields is None or "ts" not in fields or fields.get("ph") == b'"M"':
+        return text
+    fields["ts"] = later(fields["ts"], move_ns)
+    return encode_fields(fields)
+
+
+class Scope:
+    """Rewrites the records of one rank for a merged file.
+
+    Parameters
+    ----------
+    rank : int
+    position : int
+        Place of the rank among those of the file.
+    metadata : iterable of bytes
+        The rank's metadata records, which tell which of its processes have a name and their order.
+    shift_ns : int
+        What has to be added to the rank's times, because its file had another base time.
+    title : str, optional
+        What processes are called by; ``rank <rank>`` by default.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        position: int,
+        metadata: Iterable[bytes],
+        shift_ns: int = 0,
+        title: str | None = None,
+    ) -> None:
+        self.rank, self.shift_ns = rank, shift_ns
+        self._whose = title or f"rank {rank}"
+        self._first_sort = 1000 * position
+        self._pids: dict[bytes, bytes] = {}
+        self._numbers: dict[str | None, int] = {}
+        self._names, self._labels, order = _processes(metadata)
+        ordered = sorted(order, key=lambda key: (order[key], key or ""))
+        self._sorts = {key: place for place, key in enumerate(ordered)}
+
+    def __call__(self, text: bytes) -> bytes:
+        """Return the record as it stands in the merged file, after records that introduce it."""
+        fields = decode_fields(text)
+        if fields is None:
+            return text
+        own = fields.get("pid", b"")
+        introduction = b"" if own in self._pids else self._introduce(own)
+        fields["pid"] = self._pids[own]
+        for name in ID_FIELDS:
+            if name in fields:
+                fields[name] = scoped_id(fields[name], self.rank)
+        if "id2" in fields:
+            self._scope_members(fields, "id2", ("local", "global"))
+        if "args" in fields:
+            self._scope_members(fields, "args", ID_ARGS)
+        if self.shift_ns and "ts" in fields:
+            fields["ts"] = shifted(fields["ts"], self.shift_ns)
+        if fields.get("ph") == b'"M"':
+            self._label(fields, process_key(own))
+        return introduction + encode_fields(fields)
+
+    def _scope_members(self, fields: Fields, name: str, ids: Iterable[str]) -> None:
+        members = decode_fields(fields[name])
+        if members is None:
+            return
+        found = [key for key in ids if key in members]
+        for key in found:
+            members[key] = scoped_id(members[key], self.rank)
+        if found:
+            fields[name] = encode_fields(members)
+
+    def _label(self, fields: Fields, key: str | None) -> None:
+        """Tell whose process it is; what the file says itself is kept beside."""
+        args = decode_fields(fields.get("args", b""))
+        if args is None:
+            return
+        own = encode_fields(args)
+        record = fields.get("name")
+        if record == b'"process_name"' and "name" in args:
+            args["name"] = _json(self._title(key, _string(args["name"])))
+        elif record == b'"process_sort_index"' and "sort_index" in args:
+            args["sort_index"] = _json(self._first_sort + self._sorts.get(key, 0))
+        else:
+            return
+        args[MARK] = own
+        fields["args"] = encode_fields(args)
+
+    def _title(self, key: str | None, name: str) -> str:
+        label = self._labels.get(key)
+        return f"{self._whose} · {name} [{label}]" if label else f"{self._whose} · {name}"
+
+    def _introduce(self, own: bytes) -> bytes:
+        """Give a process its number; return records that tell which it was, and what to call it."""
+        key = process_key(own)
+        known = key in self._numbers
+        pid = self._numbers.setdefault(key, self.rank * PID_STRIDE + len(self._numbers) + 1)
+        self._pids[own] = str(pid).encode()
+        if known:  # the same process, stated once as a number and once as a string
+            return b""
+        says: dict[str, Any] = {"rank": self.rank}
+        if own:
+            says["pid"] = json.loads(own)
+        records = [_metadata(MARK, pid, says)]
+        if key not in self._names:
+            name = self._title(key, key or "process")
+            records.append(_metadata("process_name", pid, {"name": name, MARK: None}))
+        if key not in self._sorts:
+            last = {"sort_index": self._first_sort + 999, MARK: None}
+            records.append(_metadata("process_sort_index", pid, last))
+        return b"".join(record + b",\n" for record in records)
+
+
+def process_key(raw: bytes) -> str | None:
+    """Return a process id as text: numbers and strings of the same digits mean the same process."""
+    return _string(raw) if raw else None
+
+
+def _processes(
+    metadata: Iterable[bytes],
+) -> tuple[set[str | None], dict[str | None, str], dict[str | None, float]]:
+    """Return which processes have a name, their labels, and their places in the order."""
+    named: set[str | None] = set()
+    labels: dict[str | None, str] = {}
+    order: dict[str | None, float] = {}
+    for text in metadata:
+        fields = decode_fields(text)
+        args = None if fields is None else decode_fields(fields.get("args", b""))
+        if fields is None or args is None:
+            continue
+        key = process_key(fields.get("pid", b""))
+        record = fields.get("name")
+        if record == b'"process_name"' and "name" in args:
+            named.add(key)
+        elif record == b'"process_labels"' and "labels" in args:
+            labels[key] = _string(args["labels"])
+        elif record == b'"process_sort_index"' and "sort_index" in args:
+            with suppress(ValueError):
+                order[key] = float(args["sort_index"])
+    return named, labels, order
+
+
+def _metadata(name: str, pid: int, args: dict[str, Any]) -> bytes:
+    record = {"name": name, "ph": "M", "pid": pid, "tid": 0, "args": args}
+    return json.dumps(record, ensure_ascii=False).encode()
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode()
+
+
+def _string(raw: bytes) -> str:
+    value = json.loads(raw)
+    return value if isinstance(value, str) else raw.decode()
+
+
+_RANK_WITH_SPACE = re.compile(rb'"rank":\s+\d')
+_FIRST = (MARK, "schemaVersion", "deviceProperties", "distributedInfo")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportReport:
+    """What an export wrote.
+
+    Attributes
+    ----------
+    path : Path
+        The file, or the directory.
+    events : int
+        Complete events and begin/end pairs.
+    flows : int
+        Arrows whose two ends are both in the file.
+    dropped : int
+        What was left out although it touches the selection: arrows of which one end is not
+        selected or not in the file, and samples of counters.
+    bytes : int
+        Size on disk.
+    ranks : tuple of int
+    left_out : dict
+        `dropped` by what it was: ``"flows"``, ``"counters"``, ``"others"``.
+    samples : int
+        Samples of counters that no file holds: derived ones, those of the window.
+    clock : {"recorded", "fitted"}
+        Of the times written.
+    """
+
+    path: Path
+    events: int
+    flows: int
+    dropped: int
+    bytes: int
+    ranks: tuple[int, ...] = ()
+    left_out: dict[str, int] = field(default_factory=dict)
+    samples: int = 0
+    clock: Literal["recorded", "fitted"] = "recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """How records are written; see `export_trace`."""
+
+    clip: bool
+    keep_parents: bool
+    counters: bool
+    scrub: bool
+    moves_ns: Mapping[int, int]
+
+
+def export_trace(
+    traces: TraceSet | Trace,
+    path: str | Path,
+    selection: Selection | pd.DataFrame | str | None = None,
+    *,
+    clip: bool = False,
+    keep_parents: bool = True,
+    counters: bool | Literal["own"] = False,
+    scrub: bool = False,
+    clock: ExportClock = "recorded",
+) -> ExportReport:
+    """Write selected events as a trace file that Perfetto, HTA and this package open.
+
+    Records are copied as they stand in their files. Of the rest, what belongs to the events goes
+    with them: metadata, the files' own top-level keys, flows of which both ends are selected, and
+    the instants and async intervals of the window. Where a part is written of a file that gives a
+    thread's id now as a number and now as a string, flows use the one that their events use.
+
+    Parameters
+    ----------
+    traces : TraceSet or Trace
+    path : path-like
+        ``.json`` or ``.json.gz``: one file, which holds several ranks merged if the selection has
+        events of several; ids and processes are then scoped by rank. Without a suffix: a directory
+        of one file a rank.
+    selection : Selection, DataFrame or str, optional
+        What to write, as `TraceSet.select` takes it; everything if left out.
+    clip : bool, default False
+        Cut events at the edges of the selection's window, to the nanosecond, instead of writing
+        them whole. A cut event says in ``args["hta_clipped"]`` what its record stated. Perfetto
+        reads times as floating-point numbers; of two events that are cut at one edge, it may take
+        the inner one to end later than the outer one, and leave it out.
+    keep_parents : bool, default True
+        Also write the events that enclose a selected one.
+    counters : bool or "own", default False
+        Also write samples of counters: those of the set, and those that its events tell, the
+        length of queues and the bandwidth of copies (`hta_widgets.analysis.with_counters`). With
+        ``"own"`` those of the set alone.
+    scrub : bool, default False
+        Leave out host names, users, environment and directories.
+    clock : {"recorded", "set"}, default "recorded"
+        Whose times are written: those of the files, or those of the clock that `traces` are on.
+        After ``traces.with_clock("fitted")`` that moves all timed records of a rank by one offset,
+        exactly; the file says so under ``"hta_widgets"``: ``"clock": "fitted"``, and as
+        ``offset_ns`` what was subtracted from the rank's recorded times. Offsets differ from those
+        of `hta_widgets.analysis.clock_offsets` by one number for all ranks where files do not
+        count from the epoch and a time would be negative, and for ranks whose clocks have nothing
+        in common with the others' (see `TraceSet.problems`). Windows are in the times of `traces`
+        either way.
+
+    Returns
+    -------
+    ExportReport
+
+    Raises
+    ------
+    TraceError
+        If nothing is selected, the place cannot be written, or no clock could be fitted.
+
+    Examples
+    --------
+    >>> window = traces.select(start_ns=12_000_000, end_ns=18_000_000, ranks=[0, 5])
+    >>> hw.export_trace(traces, "window.json.gz", window).events
+    4711
+    >>> hw.export_trace(traces.with_clock("fitted"), "one-clock.json.gz", clock="set").clock
+    'fitted'
+    """
+    if not isinstance(traces, (TraceSet, Trace)):
+        raise TraceError(
+            f"export_trace writes a TraceSet or a Trace, not a {type(traces).__name__}",
+            remedy="Load it first: traces = hw.load(path).",
+        )
+    moves_ns = clock_moves(traces, clock)
+    if isinstance(traces, Trace):
+        traces = TraceSet([traces])
+    if not isinstance(selection, Selection):
+        selection = Selection() if selection is None else traces.select(selection)
+    if counters not in (False, True, "own"):
+        raise TraceError(f"counters are False, True or 'own', not {counters!r}")
+    if counters is True:
+        traces = with_counters(traces, ranks=selection.ranks)
+    options = ExportOptions(clip, keep_parents, bool(counters), scrub, moves_ns)
+    target = Target.of(path)
+    ranks = [
+        members
+        for trace in traces.values()
+        if (members := _members(trace, selection, options, len(traces))) is not None
+    ]
+    if not ranks:
+        raise TraceError(
+            "nothing to export: the selection holds no events",
+            remedy="Widen its window, or loosen its query.",
+        )
+    if target.is_directory:
+        names = {f"rank-{members.trace.rank}.json.gz": members for members in ranks}
+        with target.directory(names):
+            for name, members in names.items():
+                with target.file(name) as out:
+                    _write_rank(out, members, options, several=len(ranks) > 1)
+    else:
+        with target.file() as out:
+            if len(ranks) == 1:
+                _write_rank(out, ranks[0], options, several=False)
+            else:
+                _write_merged(out, ranks, options)
+    left_out: dict[str, int] = {}
+    for members in ranks:
+        for what, count in members.left_out.items():
+            left_out[what] = left_out.get(what, 0) + count
+    return ExportReport(
+        path=target.path,
+        events=sum(len(members.rows) for members in ranks),
+        flows=sum(members.flows for members in ranks),
+        dropped=sum(left_out.values()),
+        bytes=target.written_bytes,
+        ranks=tuple(members.trace.rank for members in ranks),
+        left_out=left_out,
+        samples=sum(len(members.samples) for members in ranks),
+        clock="fitted" if moves_ns else "recorded",
+    )
+
+
+def _members(
+    trace: Trace, selection: Selection, options: ExportOptions, job_ranks: int
+) -> Members | None:
+    members = members_of(
+        trace,
+        selection,
+        keep_parents=options.keep_parents,
+        counters=options.counters,
+    )
+    if members is not None:
+        members.move_ns = options.moves_ns.get(trace.rank, 0)
+        members.part = _part(members, selection, job_ranks)
+    return members
+
+
+def _part(members: Members, selection: Selection, job_ranks: int) -> ExportPart | None:
+    """Say of what part of the job this is an export; None where that is all of it."""
+    trace, table, rows = members.trace, members.trace.table, members.rows
+    chosen = job_ranks if selection.ranks is None else len(set(selection.ranks))
+    if not len(rows) or (members.whole and chosen >= job_ranks):
+        return None
+    before = part_in(trace.metadata)
+    # Absolute, as recorded.
+    first, last = table.first_ns + trace.zero_ns, table.last_ns + trace.zero_ns
+    low, high = first, last
+    if before is not None:
+        low, high = before.start_ns, before.end_ns
+    if members.start_ns is not None:
+        low = max(low, members.start_ns + trace.zero_ns)
+    if members.end_ns is not None:
+        high = min(high, members.end_ns + trace.zero_ns)
+    start_ns, end_ns = table.start_ns[rows] + trace.zero_ns, table.end_ns[rows] + trace.zero_ns
+    work = part_of(trace, Selection()).edges
+    moved_ns = trace.zero_ns + members.move_ns
+    return ExportPart(
+        start_ns=low + members.move_ns,
+        end_ns=high + members.move_ns,
+        work_start_ns=0 if work is None else work[0] + moved_ns,
+        work_end_ns=0 if work is None else work[1] + moved_ns,
+        cut_events=int(((start_ns < low) | (end_ns > high)).sum()),
+        all_time=low <= first and high >= last and (before is None or before.all_time),
+        all_events=(selection.query, selection.ids, selection.tracks) == (None, None, None)
+        and (before is None or before.all_events),
+        job_ranks=max(job_ranks, 0 if before is None else before.job_ranks),
+    )
+
+
+# --- one rank -----------------------------------------------------------------------------------
+
+
+def _write_rank(out: Output, members: Members, options: ExportOptions, *, several: bool) -> None:
+    trace = members.trace
+    values = top_level(trace, options, state_rank=several, part=members.part)
+    out.write(b"{\n")
+    for key, raw in values.items():
+        out.write(_json(key) + b": " + raw + b",\n")
+    out.write(b'"traceEvents": [\n')
+    out.write_list(records_of_members(members, options))
+    out.write(b"\n]\n}\n")
+
+
+def top_level(
+    trace: Trace, options: ExportOptions, *, state_rank: bool, part: ExportPart | None = None
+) -> dict[str, bytes]:
+    """Return the file's own keys, as JSON; what names the rank comes early."""
+    own: Mapping[str, bytes] = getattr(trace.source, "metadata_text", None) or {
+        key: _json(value) for key, value in trace.metadata.items()
+    }
+    values = Scrub(trace.metadata).top_level(own) if options.scrub else dict(own)
+    values.pop("traceEvents", None)
+    note = clock_note(trace.metadata, options.moves_ns.get(trace.rank)) or {}
+    note |= _identity(trace, scrub=options.scrub)
+    if part is not None:
+        note |= part.mark()
+    if note and (options.moves_ns or part is not None or MARK not in values):
+        told = trace.metadata.get(MARK)
+        values[MARK] = _json({**(told if isinstance(told, Mapping) else {}), **note})
+    info = values.get("distributedInfo")
+    if info is not None and b'"rank"' in info and not _RANK_WITH_SPACE.search(info):
+        values["distributedInfo"] = _json(json.loads(info))  # HTA looks for "rank": 0, with a space
+    elif state_rank and (info is None or b'"rank"' not in info):
+        stated = json.loads(info) if info is not None else {}
+        values["distributedInfo"] = _json({**stated, "rank": trace.rank})
+    first = {key: values.pop(key) for key in _FIRST if key in values}
+    return first | values
+
+
+def _identity(trace: Trace, *, scrub: bool) -> dict[str, Any]:
+    """Say whose file it is where only its folder told: that of a worker's GPU, or of a server."""
+    numbers = {"worker": trace.worker, "local_rank": trace.local_rank, "server": trace.server}
+    known: dict[str, Any] = {name: number for name, number in numbers.items() if number >= 0}
+    if known and trace.job and not scrub:
+        known["job"] = trace.job
+    return {IDENTITY: known} if known else {}
+
+
+def records_of_members(members: Members, options: ExportOptions) -> Iterator[bytes]:
+    """Yield the records that go out, in the file's order."""
+    trace = members.trace
+    if trace.source is None:
+        yield from records_of(members)
+        yield from samples_of(members)
+        return
+    clip = Clip(members) if options.clip and not members.whole else None
+    threads = None if members.whole else FlowThreads(members)
+    scrub = Scrub(trace.metadata) if options.scrub else None
+    fate, move_ns = members.fate, members.move_ns
+    for number, text in trace.source.records(np.flatnonzero(fate != DROP)):
+        record = text
+        if fate[number] == ASK:
+            if not members.wants(record):
+                continue
+            if move_ns:
+                record = moved_record(record, move_ns)
+            if clip is not None:
+                record = clip.settle(record)
+        else:
+            if threads is not None:
+                record = threads(number, record)
+            if move_ns:
+                record = moved_record(record, move_ns)
+            if clip is not None:
+                record = clip(number, record)
+        yield record if scrub is None else scrub.record(record)
+    yield from samples_of(members)
+
+
+# --- several ranks in one file --------------------------------------------------------------------
+
+
+def _write_merged(out: Output, ranks: list[Members], options: ExportOptions) -> None:
+    bases = [base_time(members.trace) for members in ranks]
+    # Files of one job share their base, as a rule; else the earliest serves for all.
+    base_ns = min((base for base in bases if base), default=0)
+    head: dict[str, Any] = {"merged": 1, "ranks": []}
+    for members, own_ns in zip(ranks, bases, strict=True):
+        trace = members.trace
+        texts = top_level(trace, options, state_rank=False, part=members.part)
+        head["ranks"].append(
+            {
+                "rank": trace.rank,
+                "file": f"rank-{trace.rank}" if options.scrub else Path(trace.path).name,
+                "shift_ns": own_ns - base_ns,
+                "metadata": {key: json.loads(raw) for key, raw in texts.items()},
+            }
+        )
+    out.write(b"{\n" + _json(MARK) + b": " + _json(head) + b",\n")
+    out.write(b'"schemaVersion": 1,\n"displayTimeUnit": "ms",\n')
+    if base_ns:
+        out.write(f'"baseTimeNanoseconds": {base_ns},\n'.encode())
+    out.write(b'"traceEvents": [\n')
+    for position, (members, own_ns) in enumerate(zip(ranks, bases, strict=True)):
+        scope = Scope(members.trace.rank, position, metadata_records(members), own_ns - base_ns)
+        out.write_list(map(scope, records_of_members(members, options)))
+    out.write(b"\n]\n}\n")
+
+
+def metadata_records(members: Members) -> Iterator[bytes]:
+    """Yield the rank's metadata records."""
+    trace = members.trace
+    if trace.source is None:
+        return
+    for _, text in trace.source.records(np.flatnonzero(members.fate == ASK)):
+        if b'"M"' in text:
+            yield text
+
+
+# `Selection.export` lives in a room below this one.
+selections.exporter = export_trace
+
+
+#: What is added to the ranks of the side after; more where the side before has such ranks.
+AFTER_RANKS = 1000
+
+_BASE = "baseTimeNanoseconds"
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One rank in the making: what goes out, under which number and name, moved by how much."""
+
+    members: Members
+    side: str
+    label: str
+    own_rank: int
+    move_ns: int
+
+    @property
+    def base_ns(self) -> int:
+        """What the rank's own times count from, once they are moved."""
+        return base_time(self.members.trace) + self.move_ns
+
+
+def export_pair(
+    before: Side,
+    after: Side,
+    path: str | Path,
+    *,
+    labels: tuple[str, str] | None = None,
+    base: Literal["first_step", "absolute"] = "first_step",
+    clip: bool = False,
+    counters: bool = False,
+    scrub: bool = False,
+) -> ExportReport:
+    """Write two runs as one merged trace, which Perfetto and this package open.
+
+    Ranks of the side after get other numbers, 1000 and more (a further zero where before has
+    such ranks), and processes are called by their side: ``before · rank 3 · python``.
+
+    Parameters
+    ----------
+    before, after : TraceSet, Trace or Selection
+        Of a selection what it selects.
+    path : path-like
+        ``.json`` or ``.json.gz``.
+    labels : (str, str), optional
+        Names of the sides; see `hta_widgets.diff.compare`.
+    base : {"first_step", "absolute"}, default "first_step"
+        ``"first_step"``: the side after is moved, so that the first steps that belong together
+        start at once. ``"absolute"``: the times that the files state.
+    clip, counters, scrub
+        As in `export_trace`; counters are those that the files hold.
+
+    Returns
+    -------
+    ExportReport
+
+    Raises
+    ------
+    TraceError
+        If a side has no events, or the place cannot be written.
+
+    Notes
+    -----
+    The file is as docs/merged-format.md says. Each rank's ``metadata`` also holds, under
+    ``"hta_widgets"``, its ``side, label``, its own ``rank``, and ``moved_ns``, what was added to
+    its recorded times; its ``baseTimeNanoseconds`` has that added too.
+
+    Examples
+    --------
+    >>> export_pair(before, after, "pair.json.gz").ranks  # doctest: +SKIP
+    (3, 1001)
+    """
+    target = Target.of(path)
+    if target.is_directory:
+        raise TraceError(
+            "a pair is one file", path=path, remedy="End the name with .json or .json.gz."
+        )
+    if base not in {"first_step", "absolute"}:
+        raise TraceError(f"a pair has no base {base!r}", remedy='Say "first_step" or "absolute".')
+    options = ExportOptions(clip, True, bool(counters), scrub, {})
+    diff = compare(before, after, labels=labels)
+    moves = _moves_of_pair(diff) if base == "first_step" else (0, 0)
+    entries = [
+        *_entries("before", diff.before.label, before, 0, moves[0], options),
+        *_entries("after", diff.after.label, after, _offset(before), moves[1], options),
+    ]
+    for side in ("before", "after"):
+        if not any(entry.side == side for entry in entries):
+            raise TraceError(
+                f"nothing to export: no events {side}", remedy="Widen what is selected."
+            )
+    with target.file() as out:
+        _write(out, entries, options)
+    left_out: dict[str, int] = {}
+    for entry in entries:
+        for what, count in entry.members.left_out.items():
+            left_out[what] = left_out.get(what, 0) + count
+    return ExportReport(
+        path=target.path,
+        events=sum(len(entry.members.rows) for entry in entries),
+        flows=sum(entry.members.flows for entry in entries),
+        dropped=sum(left_out.values()),
+        bytes=target.written_bytes,
+        ranks=tuple(entry.members.trace.rank for entry in entries),
+        left_out=left_out,
+        samples=sum(len(entry.members.samples) for entry in entries),
+    )
+
+
+def _traces(source: Side) -> tuple[list[Trace], Selection]:
+    if isinstance(source, Trace):
+        return [source], Selection()
+    if isinstance(source, Selection):
+        return list(source.traces.values()) if source.traces is not None else [], source
+    return list(source.values()), Selection()
+
+
+def _offset(before: Side) -> int:
+    highest = max((trace.rank for trace in _traces(before)[0]), default=0)
+    offset = AFTER_RANKS
+    while highest >= offset:
+        offset *= 10
+    return offset
+
+
+def _moves_of_pair(diff: Comparison) -> tuple[int, int]:
+    """Return what is added to recorded times, so that the first steps start at once.
+
+    Both sides move where a time would be negative otherwise.
+    """
+    starts = []
+    for side in diff.sides:
+        rank, windows = min(side.windows.items(), key=lambda item: int(item[1][0, 0]))
+        trace = side.parts[rank].trace
+        starts.append(int(windows[0, 0]) - trace.shift_ns + trace.zero_ns)
+    move = starts[0] - starts[1]
+    earliest = min(
+        (
+            part.trace.zero_ns + (move if side is diff.after else 0)
+            for side in diff.sides
+            for part in side.parts.values()
+        ),
+    )
+    lift = max(0, -earliest)
+    return lift, move + lift
+
+
+def _entries(
+    side: str, label: str, source: Side, offset: int, move_ns: int, options: ExportOptions
+) -> Iterable[_Entry]:
+    traces, selection = _traces(source)
+    for trace in traces:
+        members = members_of(
+            trace, selection, keep_parents=options.keep_parents, counters=options.counters
+        )
+        if members is not None:
+            members.trace = trace.replace(rank=trace.rank + offset)
+            yield _Entry(members, side, label, trace.rank, move_ns)
+
+
+def _write(out: Output, entries: list[_Entry], options: ExportOptions) -> None:
+    bases = [base_time(entry.members.trace) for entry in entries if entry.side == "before"]
+    base_ns = max(0, min(bases))
+    head: dict[str, Any] = {"merged": 1, "ranks": []}
+    for entry in entries:
+        trace = entry.members.trace
+        texts = top_level(trace, options, state_rank=False)
+        metadata = {key: json.loads(raw) for key, raw in texts.items()}
+        metadata[MARK] = {
+            "side": entry.side,
+            "label": entry.label,
+            "rank": entry.own_rank,
+            "moved_ns": entry.move_ns,
+        }
+        if entry.base_ns or _BASE in metadata:
+            metadata[_BASE] = entry.base_ns
+        head["ranks"].append(
+            {
+                "rank": trace.rank,
+                "file": f"rank-{trace.rank}" if options.scrub else Path(trace.path).name,
+                "shift_ns": entry.base_ns - base_ns,
+                "metadata": metadata,
+            }
+        )
+    out.write(b"{\n" + _json(MARK) + b": " + _json(head) + b",\n")
+    out.write(b'"schemaVersion": 1,\n"displayTimeUnit": "ms",\n')
+    if base_ns:
+        out.write(f'"{_BASE}": {base_ns},\n'.encode())
+    out.write(b'"traceEvents": [\n')
+    for position, entry in enumerate(entries):
+        members = entry.members
+        scope = Scope(
+            members.trace.rank,
+            position,
+            metadata_records(members),
+            entry.base_ns - base_ns,
+            f"{_whose(entry)} · rank {entry.own_rank}",
+        )
+        out.write_list(map(scope, records_of_members(members, options)))
+    out.write(b"\n]\n}\n")
+
+
+def _whose(entry: _Entry) -> str:
+    return entry.side if entry.label == entry.side else f"{entry.side} {entry.label}"

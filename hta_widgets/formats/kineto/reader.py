@@ -1,0 +1,580 @@
+"""Chrome trace JSON, slice by slice."""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+from msgspec import Raw
+
+from hta_widgets.errors import TraceError
+from hta_widgets.formats.kineto.columns import Columns, SliceTimes
+from hta_widgets.formats.kineto.record_source import FileRecords, FileState, SliceIndex
+from hta_widgets.formats.kineto.records import (
+    NO_INTEGER,
+    Record,
+    decode_bodies,
+    decode_records,
+    decode_timed,
+    end_of_value,
+)
+from hta_widgets.formats.kineto.times import (
+    LARGEST_DOUBLE,
+    joined_texts,
+    nanoseconds_of_doubles,
+    nanoseconds_of_integers,
+)
+from hta_widgets.formats.kineto.tolerant import (
+    Reading,
+    is_utf8,
+    read_records,
+    read_top_level,
+    starts_record,
+)
+from hta_widgets.readers.notes import Notes
+from hta_widgets.readers.streams import (
+    Checkpoints,
+    Window,
+    decompressed_size,
+    open_stream,
+    separators_before,
+    stage,
+)
+from hta_widgets.trace.columns import RankColumns
+from hta_widgets.trace.problems import Problems
+
+_decode = msgspec.json.Decoder(dict[str, Raw]).decode
+_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
+_BLANKS = re.compile(rb"[ \t\r\n]*")
+_LONGEST_HEAD = 1 << 28
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(slots=True)
+class Head:
+    """Where the events begin."""
+
+    #: position behind the list's opening bracket
+    start: int
+    #: whether the list stands in an object
+    enclosed: bool
+    values: dict[str, bytes]
+
+
+def find_events(
+    text: bytes, more: Callable[[int], bytes], path: str, notes: Notes
+) -> tuple[Head, bytes]:
+    """Find the list of events at the top level of a JSON text.
+
+    Parameters
+    ----------
+    text : bytes
+        The first bytes, or none yet.
+    more : callable
+        Gives the next so many bytes or more, fewer at the end.
+    path : str
+    notes : Notes
+
+    Returns
+    -------
+    Head, bytes
+        The head, and all bytes from the beginning that were taken so far.
+    """
+    text = text or more(0)
+    start = len(_BOM) if text.startswith(_BOM) else 0
+    start = _BLANKS.match(text, start).end()  # type: ignore[union-attr]
+    opener = text[start : start + 1]
+    if opener == b"[":
+        return Head(start + 1, enclosed=False, values={}), text
+    if opener != b"{":
+        raise TraceError(
+            "is not a JSON trace",
+            path=path,
+            place=f"byte {start:,}",
+            remedy="A trace begins with { or [.",
+        )
+    searched = start
+    while True:
+        for match in _EVENTS.finditer(text, searched):
+            values = _values_before(text[start : match.start()])
+            if values is not None:
+                return Head(match.end(), enclosed=True, values=values), text
+        searched = max(start, len(text) - 256)
+        block = more(len(text)) if len(text) < _LONGEST_HEAD else b""
+        if not block:
+            break
+        text += block
+    unproven = _EVENTS.search(text, start)
+    if unproven is not None:
+        notes.add("skipped", "top-level keys before traceEvents that cannot be read", start)
+        return Head(unproven.end(), enclosed=True, values={}), text
+    raise TraceError(
+        "holds no trace events",
+        path=path,
+        remedy='A trace is a JSON object with "traceEvents", or a list of events.',
+    )
+
+
+def _values_before(text: bytes) -> dict[str, bytes] | None:
+    """Values of the keys in ``{"key": value, …,``; None if that is not what `text` is."""
+    strict = _strict(text + b'"":0}')
+    if strict is not None:
+        strict.pop("", None)
+        return strict
+    loose = read_top_level(text + b"}", 1)
+    return loose.values if loose.complete and loose.end == len(text) + 1 else None
+
+
+def _strict(text: bytes) -> dict[str, bytes] | None:
+    if not is_utf8(text):
+        return None
+    try:
+        return {key: bytes(raw) for key, raw in _decode(text).items()}
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def read_tail(
+    text: bytes, more: Callable[[int], bytes]
+) -> tuple[dict[str, bytes], bytes, int | None]:
+    """Read the keys behind the list of events.
+
+    Returns
+    -------
+    dict, bytes, int or None
+        The keys; the text with what was taken to it; and the position behind the closing brace.
+    """
+    while True:
+        trimmed = text.lstrip(b" \t\r\n,")
+        trimmed_size = len(text) - len(trimmed)
+        values, end = _strict_object(b"{" + trimmed)
+        if values is not None:
+            return values, text, trimmed_size + end - 1
+        block = more(len(text))
+        if not block:
+            loose = read_top_level(text, trimmed_size)
+            return loose.values, text, loose.end if loose.complete else None
+        text += block
+
+
+def _strict_object(text: bytes) -> tuple[dict[str, bytes] | None, int]:
+    """Read the object that `text` begins with; return also where it ends."""
+    try:
+        _decode(text)
+    except msgspec.DecodeError as error:
+        end = end_of_value(error)
+        if end is None:
+            return None, 0
+        text = text[:end]
+    except (RecursionError, UnicodeDecodeError):
+        return None, 0
+    return _strict(text), len(text)
+
+
+def decode_values(values: dict[str, bytes]) -> dict[str, Any]:
+    """Decode top-level values for users to read."""
+    decoded: dict[str, Any] = {}
+    for key, text in values.items():
+        try:
+            decoded[key] = json.loads(text)
+        except (ValueError, RecursionError):
+            try:
+                decoded[key] = json.loads(text.decode("utf-8", "replace"), strict=False)
+            except (ValueError, RecursionError):
+                decoded[key] = text.decode("utf-8", "replace")
+    return decoded
+
+
+#: Around damage, stretches of this size are tried before single records.
+_PIECE_BYTES = 1 << 16
+_LONGEST_RECORD = 1 << 26
+_PEEKED_BYTES = 1 << 10
+_LIST_BLANKS = b" \t\r\n"
+#: A bare list of so many entries without one trace record is something else.
+_ENOUGH_ENTRIES = 1000
+#: After so many slices with times unlike those of the first one, times are decoded as text.
+_ENOUGH_FAILURES = 3
+
+#: What came of a stretch of text: its records and maybe the list's end, or why not.
+Taken = Literal["open", "closed", "unbalanced", "broken"]
+
+
+class RecordList:
+    """Reads lists of records into columns.
+
+    Attributes
+    ----------
+    columns : Columns
+    index : SliceIndex
+        Where the records lie.
+    entries : int
+        How many there were, events or not.
+    """
+
+    def __init__(self, window: Window, notes: Notes) -> None:
+        self.window = window
+        self.notes = notes
+        self.columns = Columns(notes)
+        self.index = SliceIndex()
+        self.entries = 0
+        self.enclosed = False
+        self._timed_decoder: Callable[[bytes], list[Any]] | Literal["unknown"] | None = "unknown"
+        self._timed_failures = 0
+        self._size_bytes = decompressed_size(window.stream.path)
+
+    def read(self, *, enclosed: bool) -> bool:
+        """Read until the list ends, which stands in an object or not; return whether it did."""
+        self.enclosed = enclosed
+        wanted = 0
+        while True:
+            self.window.fill(wanted)
+            wanted = 0
+            taken = self._take_slice()
+            closed = taken == "closed"
+            if taken in {"unbalanced", "broken"}:
+                before = self.window.offset
+                closed = self._take_tolerantly()
+                if self.window.offset == before:
+                    wanted = 2 * self.window.left + self.window.block_bytes
+                self._refuse_other_lists()
+            if closed and self._drop_stray_bracket():
+                continue
+            if closed or (self.window.ended and self.window.at >= len(self.window.text)):
+                return closed
+
+    def _drop_stray_bracket(self) -> bool:
+        """Whether the list only seems to end, because a bracket got between its records."""
+        self.window.fill(_PEEKED_BYTES)
+        at = self.window.at
+        rest = self.window.text[at : at + _PEEKED_BYTES].lstrip(_LIST_BLANKS)
+        following = rest.removeprefix(b",").lstrip(_LIST_BLANKS)
+        if self.enclosed:
+            ends = (
+                not rest or rest.startswith(b"}") or (rest != following and following[:1] == b'"')
+            )
+        else:
+            ends = not starts_record(following) and following[:1] != b'"'
+        if ends or not following:
+            return False
+        self.notes.add("repaired", "brackets between records", self.window.offset - 1)
+        text = self.window.rest()
+        self.window.at += len(text) - len(text.lstrip(_LIST_BLANKS).removeprefix(b","))
+        return True
+
+    def _refuse_other_lists(self) -> None:
+        if not self.enclosed and self.entries >= _ENOUGH_ENTRIES and not self.columns.rows:
+            raise TraceError(
+                f"none of its first {self.entries:,} entries is a trace event",
+                path=self.window.stream.path,
+                remedy="Is the file a trace?",
+            )
+
+    def _take_slice(self) -> Taken:
+        """Take all whole records of the window."""
+        if self.window.ended:
+            return self._take_strictly(len(self.window.text), open_ended=True)
+        taken: Taken = "unbalanced"
+        for cut in separators_before(self.window.text, self.window.at, len(self.window.text)):
+            taken = self._take_strictly(cut)
+            if taken != "unbalanced":
+                break
+        return taken
+
+    def _take_strictly(self, cut: int, *, open_ended: bool = False) -> Taken:
+        """Take the records up to the comma at `cut`, or none.
+
+        Parameters
+        ----------
+        cut : int
+        open_ended : bool
+            Whether the end of the list, not a comma, is expected before `cut`.
+        """
+        body = self.window.text[self.window.at : cut]
+        text = b"".join((b"[", body, b"" if open_ended else b"]"))
+        if not is_utf8(text):
+            return "broken"
+        closed = open_ended
+        if not open_ended and self._take_timed(text):
+            self.window.at += len(body) + 1
+            return "open"
+        try:
+            with stage("decode"):
+                records = decode_records(text)
+        except msgspec.DecodeError as error:
+            end = end_of_value(error)
+            if end is None:
+                return "unbalanced" if "truncated" in str(error) else "broken"
+            text = text[:end]
+            closed = True
+            records = decode_records(text)
+        except RecursionError:
+            return "broken"
+        if self._timed_decoder == "unknown" and records:
+            self._timed_decoder = _timed_decoder_for(records)
+        self._append(records, text)
+        self.window.at += len(text) - 1 if closed else len(body) + 1
+        return "closed" if closed else "open"
+
+    def _take_timed(self, text: bytes) -> bool:
+        """Take a slice's records with times decoded as numbers, if these are exact."""
+        if self._timed_decoder is None or self._timed_decoder == "unknown":
+            return False
+        try:
+            with stage("decode"):
+                records = self._timed_decoder(text)
+            with stage("columns"):
+                times = _exact_times(records)
+        except (msgspec.DecodeError, RecursionError):
+            times = None
+        if times is None:
+            self._timed_failures += 1
+            if self._timed_failures > _ENOUGH_FAILURES:
+                self._timed_decoder = None
+            return False
+        self._append(records, text, times)
+        return True
+
+    def _append(
+        self,
+        records: list[Record],
+        text: bytes,
+        times: tuple[SliceTimes, SliceTimes] | None = None,
+    ) -> None:
+        """Take over the records of a list's text."""
+        count = len(records)
+        start = self.window.offset
+        if not self.columns.started:
+            self.columns = Columns(self.notes, self._expected(count, len(text)))
+        self.index.add(start, start + len(text.rstrip()) - 2, self.entries)
+        with stage("columns"):
+            self.columns.append(
+                records,
+                np.arange(self.entries, self.entries + count),
+                lambda: decode_bodies(text),
+                lambda row: start - 1 + _position(text, row),
+                times,
+            )
+        self.entries += count
+
+    def _expected(self, count: int, size: int) -> int:
+        """How many records there will be, from how many the first slice held."""
+        return count if self.window.ended else int(1.05 * count * self._size_bytes / size)
+
+    def _take_tolerantly(self) -> bool:
+        """Take the window piece by piece; return whether the list ended in it."""
+        extent = 2 * _PIECE_BYTES
+        while (size := self.window.left) > 0:
+            near = self.window.at + min(_PIECE_BYTES, size)
+            cut = next(separators_before(self.window.text, self.window.at, near), -1)
+            if cut > self.window.at and size > _PIECE_BYTES:
+                taken = self._take_strictly(cut)
+                if taken == "closed":
+                    return True
+                if taken == "open":
+                    continue
+            text = self.window.text[self.window.at : self.window.at + extent]
+            last = (self.window.ended and extent >= size) or size > _LONGEST_RECORD
+            with stage("repair"):
+                reading = read_records(
+                    text, 0, near - self.window.at, self.notes, self.window.offset, last=last
+                )
+            self._append_reading(reading, text)
+            self.window.at += reading.end
+            if reading.outcome == "closed":
+                return True
+            if reading.outcome == "starved" and not reading.end:
+                if extent >= size:
+                    return False
+                extent *= 2
+                continue
+            extent = 2 * _PIECE_BYTES
+        return False
+
+    def _append_reading(self, reading: Reading, text: bytes) -> None:
+        if not reading.entries:
+            return
+        start = self.window.offset
+        spans = np.zeros((reading.entries, 2), np.int64)
+        if reading.places:
+            spans[reading.places] = reading.spans
+        self.index.add(start, start + reading.end, self.entries, spans)
+        self.columns.append(
+            reading.records,
+            np.array(reading.places, np.int64) + self.entries,
+            lambda: [text[begin:end] for begin, end in reading.spans],
+            lambda row: start + reading.spans[row][0],
+        )
+        self.entries += reading.entries
+
+
+def _timed_decoder_for(records: list[Record]) -> Callable[[bytes], list[Any]] | None:
+    """Return the decoder for files with starts like those of `records`; None for none."""
+    texts = [bytes(record.ts) for record in records if record.ts]
+    if texts and all(text.isdigit() and len(text) <= 18 for text in texts):
+        return decode_timed[int]
+    try:
+        largest = max((abs(float(text)) for text in texts), default=0.0)
+    except ValueError:
+        return None
+    return decode_timed[float if largest < LARGEST_DOUBLE / 2 else Raw]
+
+
+def _exact_times(records: list[Any]) -> tuple[SliceTimes, SliceTimes] | None:
+    """Return starts and durations of timed records; None where they may be inexact."""
+    count = len(records)
+    if not count:
+        return None
+    durations = np.fromiter([record.dur for record in records], np.float64, count)
+    dur = nanoseconds_of_doubles(durations)
+    if dur is None:
+        return None
+    starts = [record.ts for record in records]
+    start: SliceTimes | None
+    if isinstance(starts[0], int):
+        start = nanoseconds_of_integers(starts, missing=NO_INTEGER)
+    elif isinstance(starts[0], float):
+        start = nanoseconds_of_doubles(np.fromiter(starts, np.float64, count))
+    else:
+        start = joined_texts(starts), count
+    return None if start is None else (start, dur)
+
+
+def _position(text: bytes, row: int) -> int:
+    position = 0
+    for body in decode_bodies(text)[: row + 1]:
+        found = bytes(body)
+        position = text.index(found, position)
+        start, position = position, position + len(found)
+    return start
+
+
+class FileContents(NamedTuple):
+    """All that a file says."""
+
+    columns: RankColumns
+    metadata: dict[str, Any]
+    source: FileRecords
+    problems: Problems
+
+
+def read_file(
+    path: str | Path, *, advance: Callable[[int], object] | None = None, keepalive: Any = None
+) -> FileContents:
+    """Read the columns of one trace file.
+
+    Parameters
+    ----------
+    path : path-like
+    advance : callable, optional
+        Told now and then how many more bytes of the file were read.
+    keepalive : object, optional
+        Kept as long as the trace, for example the temporary directory that holds the file.
+
+    Raises
+    ------
+    TraceError
+        Where the file holds no trace events that can be read.
+    """
+    path = str(path)
+    notes = Notes()
+    checkpoints = Checkpoints()
+    with _collector_paused(), open_stream(path, 0, checkpoints) as stream:
+        state = FileState.of(path)
+        documents = _Documents(Window(stream, advance), notes)
+        values = documents.read()
+        records = documents.list
+        if stream.fault is not None:
+            notes.add("truncated" if stream.fault.cut else "repaired", stream.fault.message, None)
+        if not records.columns.rows:
+            _refuse_if_no_trace(path, records.entries, enclosed=documents.enclosed, notes=notes)
+        with stage("columns"):
+            columns = records.columns.finish()
+    problems = Problems()
+    notes.into(problems, path)
+    source = FileRecords(
+        path, records.index, records.entries, values, state, checkpoints, keepalive
+    )
+    return FileContents(columns, decode_values(values), source, problems)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Nothing that is decoded can form cycles; looking for them doubles the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _refuse_if_no_trace(path: str, entries: int, *, enclosed: bool, notes: Notes) -> None:
+    if enclosed and not entries and not notes.count("truncated"):
+        notes.add("empty", "its list of events is empty", None)
+        return
+    raise TraceError(
+        f"none of its {entries:,} entries is a trace event" if entries else "holds no trace events",
+        path=path,
+        remedy="Was the file cut off, or is it not a trace?",
+    )
+
+
+class _Documents:
+    """The documents of a file: one, or by mistake several, one after another."""
+
+    def __init__(self, window: Window, notes: Notes) -> None:
+        self.window = window
+        self.notes = notes
+        self.list = RecordList(window, notes)
+        self.enclosed = False
+
+    def read(self) -> dict[str, bytes]:
+        """Read all of them into one list; return the top-level values."""
+        values = self._read_document()
+        while self.window.skip(b" \t\r\n\0,"):
+            start = self.window.offset
+            try:
+                further = self._read_document()
+            except TraceError:
+                self.notes.add("skipped", "text after the end of the trace", start)
+                break
+            self.notes.add("repaired", "traces one after another in one file", start)
+            values = {**further, **values}
+        return values
+
+    def _read_document(self) -> dict[str, bytes]:
+        window, notes = self.window, self.notes
+        head, text = find_events(window.rest(), window.more, window.stream.path, notes)
+        window.replace_rest(text, head.start)
+        self.enclosed = head.enclosed
+        closed = self.list.read(enclosed=head.enclosed)
+        values = head.values
+        if not closed:
+            if not notes.count("truncated"):
+                notes.add("truncated", "the list of events does not end", None)
+        elif head.enclosed:
+            tail, text, end = read_tail(window.rest(), window.more)
+            values = {**values, **tail}
+            if end is None:
+                notes.add("truncated", "what follows the list of events is cut off", None)
+            window.replace_rest(text, len(text) if end is None else end)
+        self.list.columns.add_base(_base_ns(values))
+        return values
+
+
+def _base_ns(values: dict[str, bytes]) -> int:
+    text = values.get("baseTimeNanoseconds")
+    try:
+        return int(Decimal(text.decode().strip('"'))) if text else 0
+    except (InvalidOperation, ValueError, OverflowError):
+        return 0

@@ -1,0 +1,409 @@
+"""Ranks, routines, bins of a job."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any, NamedTuple, get_type_hints
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.trace.trace import Trace
+
+#: Of MPI calls as events, also in trace files that were exported from time lines.
+MPI_CATEGORY = "mpi"
+MPI_IO_CATEGORY = "mpi_io"
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(f"MPI_{name}" for name in text.split())
+
+
+#: Name of each routine by its number; those that work on files come last.
+ROUTINES = _names(
+    """
+    Comm_rank Comm_size Send Ssend Rsend Bsend Isend Issend Irsend Ibsend
+    Send_init Ssend_init Rsend_init Bsend_init Recv_init Recv Irecv Sendrecv
+    Sendrecv_replace Buffer_attach Buffer_detach Probe Iprobe Test Testany Testall Testsome
+    Wait Waitany Waitall Waitsome Start Startall Bcast Ibcast
+    Barrier Ibarrier Reduce Ireduce Allreduce Iallreduce Reduce_scatter Ireduce_scatter
+    Reduce_scatter_block Ireduce_scatter_block Gather Igather Gatherv Igatherv
+    Scan Iscan Exscan Iexscan Allgather Neighbor_allgather Iallgather Ineighbor_allgather
+    Allgatherv Neighbor_allgatherv Iallgatherv Ineighbor_allgatherv Scatter Iscatter
+    Scatterv Iscatterv Alltoall Neighbor_alltoall Ialltoall Ineighbor_alltoall
+    Alltoallv Neighbor_alltoallv Ialltoallv Ineighbor_alltoallv Alltoallw
+    Neighbor_alltoallw Ialltoallw Ineighbor_alltoallw Accumulate Fetch_and_op Get
+    Get_accumulate Put Raccumulate Rget Rget_accumulate Rput Win_allocate
+    Win_allocate_shared Win_attach Win_complete Win_create Win_create_dynamic Win_detach
+    Win_fence Win_flush Win_flush_all Win_flush_local Win_flush_local_all Win_free Win_lock
+    Win_lock_all Win_post Win_start Win_sync Win_test Win_unlock Win_unlock_all Win_wait
+    File_close File_delete File_iread File_iread_at File_iread_shared File_iwrite
+    File_iwrite_at File_iwrite_shared File_open File_preallocate File_read File_read_all
+    File_read_all_begin File_read_all_end File_read_at File_read_at_all
+    File_read_at_all_begin File_read_at_all_end File_read_ordered File_read_ordered_begin
+    File_read_ordered_end File_read_shared File_seek File_seek_shared File_set_view
+    File_sync File_write File_write_all File_write_all_begin File_write_all_end
+    File_write_at File_write_at_all File_write_at_all_begin File_write_at_all_end
+    File_write_ordered File_write_ordered_begin File_write_ordered_end File_write_shared
+    """
+)
+
+#: From this number on routines work on files.
+IO_FROM = ROUTINES.index("MPI_File_close")
+
+#: Rooted collectives by what their root does, of which time lines record the root.
+ROOT_SENDS = frozenset(_names("Bcast Ibcast Scatter Iscatter Scatterv Iscatterv"))
+ROOT_RECEIVES = frozenset(_names("Reduce Ireduce Gather Igather Gatherv Igatherv"))
+
+#: Calls in which all ranks of a communicator meet before they go on. Those that return at once
+#: (I…) and those among neighbours are none.
+COLLECTIVES = frozenset(
+    _names(
+        """
+        Bcast Barrier Reduce Allreduce Reduce_scatter Reduce_scatter_block Gather Gatherv Scan
+        Exscan Allgather Allgatherv Scatter Scatterv Alltoall Alltoallv Alltoallw
+        """
+    )
+)
+
+_LAST_BIN = 30
+
+
+def is_io(routine: str) -> bool:
+    """Whether a routine works on files; its time is not communication."""
+    return routine.startswith("MPI_File_")
+
+
+def bin_bounds(avg_bytes: float) -> tuple[int, int]:
+    """Return the smallest and the largest size of the bin that an average lies in.
+
+    Profiles do not print bounds. Sizes are binned by powers of two: 0, 1-4, 5-8, 9-16 …
+
+    Examples
+    --------
+    >>> bin_bounds(8.0), bin_bounds(0.0), bin_bounds(4719155.9)
+    ((5, 8), (0, 0), (4194305, 8388608))
+    """
+    if not avg_bytes > 0:
+        return 0, 0
+    low, high = 1, 4
+    # Averages are printed to one digit.
+    while high < avg_bytes - 0.05 and high < 4 << (_LAST_BIN - 1):
+        low, high = high + 1, high * 2
+    return low, min(high, (1 << 31) - 1)
+
+
+def size_class(size_bytes: float) -> str:
+    """Return ``small`` (up to 8 bytes), ``medium`` (up to 64 KiB) or ``large``."""
+    return "small" if size_bytes <= 8 else "medium" if size_bytes <= 1 << 16 else "large"
+
+
+_NAN = float("nan")
+_DTYPES: dict[type, Any] = {int: np.int64, float: np.float64, str: object}
+
+
+class RoutineRow(NamedTuple):
+    """A routine's calls; `avg_bytes` is NaN in call stacks, which print none."""
+
+    routine: str
+    calls: int
+    avg_bytes: float
+    time_s: float
+
+
+class SizeRow(NamedTuple):
+    """A routine's calls of one bin of message sizes."""
+
+    routine: str
+    calls: int
+    avg_bytes: float
+    time_s: float
+
+
+class StackFrame(NamedTuple):
+    """One level of a call stack; only offsets are the same on all ranks."""
+
+    file: str
+    address: str
+    offset: str
+    function: str = ""
+    source: str = ""
+
+
+class RankRow(NamedTuple):
+    """A rank's line in the table that rank 0's file ends with; NaN and -1 for what it lacks."""
+
+    rank: int
+    host: str
+    cpu: int
+    comm_s: float
+    elapsed_s: float
+    user_s: float
+    system_s: float
+    rss_mib: float
+    switches: int
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What happened within one context that the program named."""
+
+    name: str
+    call_count: int
+    comm_s: float = _NAN
+    elapsed_s: float = _NAN
+    routines: tuple[RoutineRow, ...] = ()
+    sizes: tuple[SizeRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CommunicatorBin:
+    """Calls in communicators of `size_lo` to `size_hi` ranks."""
+
+    size_lo: int
+    size_hi: int
+    mean_size: float
+    time_s: float = _NAN
+    routines: tuple[RoutineRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallStack:
+    """Calls from one place of the program; `frames` go from the inside out."""
+
+    index: int
+    time_s: float
+    frames: tuple[StackFrame, ...] = ()
+    routines: tuple[RoutineRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What rank 0's file says of all ranks.
+
+    Attributes
+    ----------
+    ranks : tuple of RankRow
+    histogram : tuple of (float, int)
+        Seconds spent in MPI, and how many ranks fall into the bin; of more than 32 ranks only.
+    io_s : tuple of float
+        Least, mean and most time in MPI-IO; empty without.
+    comm_s : tuple of (float, int)
+        Least, median and most time in MPI, and the ranks that have it. The rank with the most
+        waits for others; it is not the slow one.
+    largest_rss_mib, largest_elapsed_s : (float, int)
+        And the ranks; NaN and -1 where a file does not say.
+    """
+
+    ranks: tuple[RankRow, ...] = ()
+    histogram: tuple[tuple[float, int], ...] = ()
+    io_s: tuple[float, ...] = ()
+    comm_s: tuple[tuple[float, int], ...] = ()
+    largest_rss_mib: tuple[float, int] = (_NAN, -1)
+    largest_elapsed_s: tuple[float, int] = (_NAN, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class MpiProfile:
+    """One rank's profile.
+
+    Times are wall seconds as printed, to the millisecond. NaN stands for what is not printed.
+
+    Attributes
+    ----------
+    job : str
+        From the file's name: the batch job, with the time of the run where the name has it.
+    rank, ntasks : int
+    region : (str, str)
+        Between which calls was measured, such as ``("MPI_Init()", "MPI_Finalize()")``.
+    roles : tuple of str
+        ``minimum``, ``maximum``, ``median`` where this rank's communication time is that.
+    comm_s : float
+        Time in MPI, without MPI-IO; includes `sync_s`.
+    sync_s : float
+        Time in the barriers that mpitrace puts before collectives if asked to.
+    elapsed_s, exclusive_s : float
+        From the first start to the last stop, and the sum of the measured periods.
+    io_s : float
+        Time in MPI-IO.
+    user_s, system_s : float
+        Time on processors.
+    rss_mib : float
+        Largest resident set.
+    summary : Summary or None
+        In rank 0's file.
+    stale : bool
+        Whether rank 0's file contradicts it: it was left over by another run.
+    """
+
+    job: str
+    rank: int
+    ntasks: int
+    region: tuple[str, str] = ("", "")
+    roles: tuple[str, ...] = ()
+    comm_s: float = _NAN
+    sync_s: float = _NAN
+    elapsed_s: float = _NAN
+    exclusive_s: float = _NAN
+    io_s: float = _NAN
+    user_s: float = _NAN
+    system_s: float = _NAN
+    rss_mib: float = _NAN
+    routine_rows: tuple[RoutineRow, ...] = ()
+    size_rows: tuple[SizeRow, ...] = ()
+    contexts: tuple[Context, ...] = ()
+    communicator_bins: tuple[CommunicatorBin, ...] = ()
+    call_stacks: tuple[CallStack, ...] = ()
+    summary: Summary | None = None
+    stale: bool = field(default=False, compare=False)
+
+    @property
+    def routines(self) -> pd.DataFrame:
+        """The table of routines: ``routine, calls, avg_bytes, time_s``."""
+        return _frame(RoutineRow, self.routine_rows)
+
+    @property
+    def sizes(self) -> pd.DataFrame:
+        """Message sizes: ``routine, size_lo, size_hi, calls, avg_bytes, time_s``.
+
+        Bounds are not printed; they are those of the bin that the average lies in.
+        """
+        frame = _frame(SizeRow, self.size_rows)
+        bounds = [bin_bounds(row.avg_bytes) for row in self.size_rows]
+        frame.insert(1, "size_lo", np.array([low for low, _ in bounds], dtype=np.int64))
+        frame.insert(2, "size_hi", np.array([high for _, high in bounds], dtype=np.int64))
+        return frame
+
+    @property
+    def ranks(self) -> pd.DataFrame:
+        """Rank 0's table of all ranks; empty in other ranks' files."""
+        return _frame(RankRow, () if self.summary is None else self.summary.ranks)
+
+    @property
+    def histogram(self) -> pd.DataFrame:
+        """How many ranks spent how long in MPI: ``comm_s, ranks``."""
+        rows = () if self.summary is None else self.summary.histogram
+        return pd.DataFrame(
+            {
+                "comm_s": np.array([row[0] for row in rows], dtype=np.float64),
+                "ranks": np.array([row[1] for row in rows], dtype=np.int64),
+            }
+        )
+
+    def communication(self) -> tuple[RoutineRow, ...]:
+        """Return the rows of routines that do not work on files."""
+        return tuple(row for row in self.routine_rows if not is_io(row.routine))
+
+    def __repr__(self) -> str:
+        return (
+            f"<MpiProfile rank {self.rank} of {self.ntasks}, job {self.job}: "
+            f"{self.comm_s:,.3f} s of {self.elapsed_s:,.3f} s in MPI, "
+            f"{len(self.routine_rows)} routines>"
+        )
+
+
+def _frame(kind: Any, rows: Sequence[Iterable[Any]]) -> pd.DataFrame:
+    """Return named tuples as a frame with the dtypes of their fields."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(kind._fields)
+    return pd.DataFrame(
+        {
+            name: pd.Series(list(values), dtype=_DTYPES[get_type_hints(kind)[name]])
+            for name, values in zip(kind._fields, columns, strict=True)
+        }
+    )
+
+
+MPI_FORMATS = ("mpi-profile", "mpi-trace")
+
+#: Rank 0's table prints two digits, and the files three.
+_ROUNDING = 0.0056
+
+
+@dataclass(frozen=True, slots=True)
+class MpiJob:
+    """The profiles and time lines of one run.
+
+    Attributes
+    ----------
+    name : str
+        The job as files state it, with the folder in front where several have the same.
+    profiles : tuple of Trace
+        Those with a text profile, by MPI rank.
+    lines : tuple of Trace
+        Those with a time line, by MPI rank.
+    """
+
+    name: str
+    profiles: tuple[Trace, ...]
+    lines: tuple[Trace, ...]
+
+    @property
+    def head(self) -> MpiProfile | None:
+        """Rank 0's profile, which lists all ranks."""
+        for trace in self.profiles:
+            if trace.profile.summary is not None and trace.profile.summary.ranks:
+                found: MpiProfile = trace.profile
+                return found
+        return None
+
+    @property
+    def ntasks(self) -> int:
+        """How many ranks the job has; of time lines alone, how many there are."""
+        head = self.head
+        if head is not None:
+            return head.ntasks
+        return max((trace.profile.ntasks for trace in self.profiles), default=len(self.lines))
+
+
+def mpi_jobs(traces: Iterable[Trace]) -> list[MpiJob]:
+    """Group MPI profiles and time lines by the run that they are of, in order of their files."""
+    runs: dict[tuple[str, str], list[Trace]] = {}
+    for trace in traces:
+        if trace.format in MPI_FORMATS or MPI_CATEGORY in trace.table.categories.values:
+            folder = str(PurePath(trace.path).parent)
+            runs.setdefault((folder, trace.job or ""), []).append(trace)
+    seen = Counter(job for _, job in runs)
+    return [
+        MpiJob(
+            job if seen[job] == 1 else f"{PurePath(folder).name}/{job}",
+            _by_rank(trace for trace in members if trace.profile is not None),
+            _by_rank(trace for trace in members if trace.profile is None),
+        )
+        for (folder, job), members in runs.items()
+    ]
+
+
+def _by_rank(traces: Iterable[Trace]) -> tuple[Trace, ...]:
+    def rank(trace: Trace) -> tuple[int, int]:
+        return (-1 if trace.stated_rank is None else trace.stated_rank, trace.rank)
+
+    return tuple(sorted(traces, key=rank))
+
+
+def is_stale(profile: MpiProfile, head: MpiProfile) -> str:
+    """Return what of a rank's profile contradicts rank 0's table; empty if nothing does.
+
+    Runs within one batch job write files of the same names, but not for the same ranks.
+    """
+    if head.summary is None or profile.summary is not None:
+        return ""
+    if profile.ntasks != head.ntasks:
+        return f"it is of {profile.ntasks} ranks, rank 0's of {head.ntasks}"
+    row = _row(head.summary.ranks, profile.rank)
+    if row is None:
+        return "rank 0's table does not list it"
+    for what, own, told, unit in (
+        ("communication time", profile.comm_s, row.comm_s, "s"),
+        ("elapsed time", profile.elapsed_s, row.elapsed_s, "s"),
+        ("resident set", profile.rss_mib, row.rss_mib, "MiB"),
+    ):
+        if abs(own - told) > _ROUNDING:
+            return f"its {what} is {own:.3f} {unit}, rank 0's table says {told:.2f} {unit}"
+    return ""
+
+
+def _row(rows: Sequence[RankRow], rank: int) -> RankRow | None:
+    return next((row for row in rows if row.rank == rank), None)

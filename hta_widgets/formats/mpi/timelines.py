@@ -1,0 +1,565 @@
+""".trc time lines."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets.analysis.comm_events import OPERATIONS, CommEvents, GroupName
+from hta_widgets.errors import TraceError
+from hta_widgets.formats.kineto.record_source import FileState
+from hta_widgets.formats.mpi.model import (
+    COLLECTIVES,
+    IO_FROM,
+    MPI_CATEGORY,
+    MPI_IO_CATEGORY,
+    ROOT_RECEIVES,
+    ROOT_SENDS,
+    ROUTINES,
+)
+from hta_widgets.readers.registry import Format, Outcome, Start
+from hta_widgets.readers.streams import open_stream, whole_file
+from hta_widgets.trace.build import build_trace
+from hta_widgets.trace.columns import NumberedRecords, Pool, RankColumns
+from hta_widgets.trace.event_args import event_args, numbers_of
+from hta_widgets.trace.memo import derived_once
+from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.trace import Trace
+
+Ints = npt.NDArray[np.int64]
+
+_OPERATIONS = {
+    "MPI_Bcast": "broadcast",
+    "MPI_Barrier": "barrier",
+    "MPI_Reduce": "reduce",
+    "MPI_Allreduce": "all_reduce",
+    "MPI_Reduce_scatter": "reduce_scatter",
+    "MPI_Reduce_scatter_block": "reduce_scatter",
+    "MPI_Gather": "gather",
+    "MPI_Gatherv": "gather",
+    "MPI_Allgather": "all_gather",
+    "MPI_Allgatherv": "all_gather",
+    "MPI_Scatter": "scatter",
+    "MPI_Scatterv": "scatter",
+    "MPI_Alltoall": "all_to_all",
+    "MPI_Alltoallv": "all_to_all",
+    "MPI_Alltoallw": "all_to_all",
+}
+#: Routines of which each rank records its own block, or what it sends to one rank.
+_PER_RANK = frozenset(
+    f"MPI_{name}"
+    for name in (
+        "Allgather", "Gather", "Scatter", "Alltoall", "Alltoallv", "Alltoallw",
+        "Reduce_scatter_block",
+    )
+)  # fmt: skip
+_ROOTED = ROOT_SENDS | ROOT_RECEIVES
+#: Blocks of which differ between ranks, so that one of them tells nothing of the whole.
+_UNEVEN = frozenset({"MPI_Gatherv", "MPI_Scatterv", "MPI_Allgatherv"})
+
+
+def has_mpi_calls(trace: Trace) -> bool:
+    """Whether a rank's communication is MPI calls of a time line, exported ones included."""
+    return MPI_CATEGORY in trace.table.categories.values and bool(len(_rows(trace)))
+
+
+@derived_once("mpi_collective_rows")
+def _rows(trace: Trace) -> npt.NDArray[np.intp]:
+    """Return the events that are blocking collectives, by start."""
+    table = trace.table
+    codes = [code for code, name in enumerate(table.names.values) if name in COLLECTIVES]
+    category = table.categories.values.index(MPI_CATEGORY)
+    return np.flatnonzero(np.isin(table.name, codes) & (table.category == category))
+
+
+def mpi_calls(traces: Sequence[Trace]) -> list[CommEvents]:
+    """Return the collectives of the time lines of one or several jobs, rank by rank."""
+    jobs: dict[str | None, list[int]] = {}
+    for number, trace in enumerate(traces):
+        jobs.setdefault(trace.job, []).append(number)
+    found: dict[int, CommEvents] = {}
+    for job, members in jobs.items():
+        label = "MPI" if len(jobs) == 1 else f"MPI job {job}"
+        events = _of_job([traces[number] for number in members], label)
+        found.update(zip(members, events, strict=True))
+    return [found[number] for number in range(len(traces))]
+
+
+def _of_job(traces: Sequence[Trace], label: str) -> list[CommEvents]:
+    calls = [_calls(trace, len(traces)) for trace in traces]
+    if _all_meet([contents for _, _, contents in calls]):
+        ranks = tuple(sorted(_stated(trace) for trace in traces))
+        groups = [_of_all(routines, label, ranks) for routines, _, _ in calls]
+    else:
+        groups = _by_routine(traces, [routines for routines, _, _ in calls], label)
+    return [
+        _events(trace, *call, *group)
+        for trace, call, group in zip(traces, calls, groups, strict=True)
+    ]
+
+
+def _of_all(
+    routines: Sequence[str], label: str, ranks: tuple[int, ...]
+) -> tuple[Ints, list[GroupName]]:
+    """Return groups of all ranks: one, and one for each routine with a root."""
+    names = ["", *sorted({name for name in routines if name in _ROOTED})]
+    code = {name: number for number, name in enumerate(names)}
+    listed = str(list(ranks))
+    groups = [GroupName(f"{label} {name}".strip(), ranks, listed, len(ranks)) for name in names]
+    return np.array([code.get(name, 0) for name in routines], dtype=np.int64), groups
+
+
+def _stated(trace: Trace) -> int:
+    return trace.rank if trace.stated_rank is None else trace.stated_rank
+
+
+def _calls(trace: Trace, ranks: int) -> tuple[list[str], Ints, list[Hashable]]:
+    """Return the routine of each collective, its size, and what its members have alike."""
+    rows, table = _rows(trace), trace.table
+    args = event_args(trace, rows, ("bytes", "root"))
+    recorded, roots = numbers_of(args["bytes"]), numbers_of(args["root"]).tolist()
+    routines = [table.names[code] for code in table.name[rows].tolist()]
+    factors = np.array([ranks if routine in _PER_RANK else 1 for routine in routines], np.int64)
+    uneven = np.array([routine in _UNEVEN for routine in routines], dtype=bool)
+    sizes = np.where((recorded < 0) | uneven, -1, recorded * factors)
+    alike = sizes.tolist()
+    return routines, sizes, list(zip(routines, alike, roots, strict=True))
+
+
+def _all_meet(contents: Sequence[Sequence[Hashable]]) -> bool:
+    """Whether each rank's calls are those that the others begin with."""
+    longest = max(contents, key=len)
+    return all(list(longest[: len(one)]) == list(one) for one in contents)
+
+
+def _by_routine(
+    traces: Sequence[Trace], routines: Sequence[list[str]], label: str
+) -> list[tuple[Ints, list[GroupName]]]:
+    """Return groups of routines that all ranks call equally often; each other call is alone."""
+    names = sorted({name for one in routines for name in one})
+    counts = {name: {one.count(name) for one in routines} for name in names}
+    code = {name: number for number, name in enumerate(names)}
+    found = []
+    for trace, one in zip(traces, routines, strict=True):
+        mine = [
+            GroupName(
+                f"{label} {name}" + ("" if len(counts[name]) == 1 else f" of rank {trace.rank}"),
+                (),
+                "",
+                -1,
+            )
+            for name in names
+        ]
+        found.append((np.array([code[name] for name in one], dtype=np.int64), mine))
+    return found
+
+
+def _events(
+    trace: Trace,
+    routines: list[str],
+    sizes: Ints,
+    contents: list[Hashable],
+    group: Ints,
+    groups: list[GroupName],
+) -> CommEvents:
+    rows, table = _rows(trace), trace.table
+    names = sorted(set(routines))
+    place = {name: number for number, name in enumerate(names)}
+    name = np.array([place[routine] for routine in routines], dtype=np.int64)
+    operation = np.array(
+        [OPERATIONS.index(_OPERATIONS.get(routine, "other")) for routine in names], dtype=np.int64
+    )
+    pool: dict[Hashable, int] = {}
+    content = np.array([pool.setdefault(item, len(pool)) for item in contents], dtype=np.int64)
+    nothing = np.full(len(rows), -1, dtype=np.int64)
+    start = table.start_ns[rows]
+    return CommEvents(
+        rows,
+        start,
+        start + table.dur_ns[rows],
+        name,
+        names,
+        operation[name] if names else name,
+        group,
+        groups,
+        sizes,
+        list(pool),
+        content,
+        _count(group),
+        nothing,
+        nothing,
+        np.array([routine in _ROOTED for routine in routines], dtype=np.int64),
+    )
+
+
+def _count(group: Ints) -> Ints:
+    """Number the calls of each group in order."""
+    numbers = np.empty(len(group), dtype=np.int64)
+    for code in np.unique(group).tolist():
+        mine = np.flatnonzero(group == code)
+        numbers[mine] = np.arange(len(mine))
+    return numbers
+
+
+RECORD_BYTES = 48
+_MOST_RANKS = 1 << 24
+_LONGEST_S = 1e9
+_RECEIVES = frozenset(
+    ROUTINES.index(f"MPI_{name}") for name in ("Recv", "Irecv", "Recv_init", "Probe", "Iprobe")
+)
+_SENDS = frozenset(range(ROUTINES.index("MPI_Send"), ROUTINES.index("MPI_Recv_init")))
+_ROOT_SENDS = frozenset(ROUTINES.index(name) for name in ROOT_SENDS)
+_ROOT_RECEIVES = frozenset(ROUTINES.index(name) for name in ROOT_RECEIVES)
+
+
+def dtype_of_order(order: str) -> np.dtype[Any]:
+    """Return the layout of a record; `order` is ``<`` or ``>``."""
+    return np.dtype(
+        [
+            ("begin_s", f"{order}f8"),
+            ("end_s", f"{order}f8"),
+            ("rank", f"{order}i4"),
+            ("routine", f"{order}i4"),
+            # Of file operations both together are the offset, low word first in either order:
+            # what swaps a file's bytes does so word by word.
+            ("source", f"{order}i4"),
+            ("target", f"{order}i4"),
+            ("bytes", f"{order}i4"),
+            ("caller", f"{order}u4"),
+            ("callers_caller", f"{order}u4"),
+            ("is_io", f"{order}i4"),
+        ]
+    )
+
+
+def looks_valid(records: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return which records can be what a time line holds."""
+    begin, end = records["begin_s"], records["end_s"]
+    with np.errstate(invalid="ignore"):
+        timed = np.isfinite(begin) & np.isfinite(end) & (begin >= 0) & (end >= begin)
+        timed &= end < _LONGEST_S
+        # Doubles made of bytes in the wrong order are tiny more often than they are large.
+        timed &= ((begin == 0) | (begin > 1e-12)) & ((end == 0) | (end > 1e-12))
+    routine, rank = records["routine"], records["rank"]
+    known = (routine >= 0) & (routine < len(ROUTINES)) & (rank >= 0) & (rank < _MOST_RANKS)
+    return np.asarray(timed & known)
+
+
+def _micros(time_ns: int) -> str:
+    """Write a time in µs, exactly."""
+    whole, rest = divmod(time_ns, 1000)
+    return f"{whole}.{rest:03d}" if rest else str(whole)
+
+
+def nanoseconds(seconds: npt.NDArray[Any]) -> Ints:
+    """Return times as whole nanoseconds."""
+    found: Ints = np.rint(seconds * 1e9).astype(np.int64)
+    return found
+
+
+class TimeLineRecords(NumberedRecords):
+    """Gives the records of one rank as JSON objects, read from the file when asked for.
+
+    Further ones, behind the events, name the process and its tracks.
+
+    Parameters
+    ----------
+    path : str
+    numbers : array of int
+        Positions of the rank's records in the file.
+    order : str
+        ``<`` or ``>``.
+    rank : int
+    state : FileState
+        Of the file when it was read.
+    has_io : bool
+        Whether any of the calls works on files.
+    """
+
+    def __init__(
+        self, path: str, numbers: Ints, order: str, rank: int, state: FileState, *, has_io: bool
+    ) -> None:
+        self.path = path
+        info = {"backend": "mpi", "rank": rank}
+        self.metadata_text = {"distributedInfo": json.dumps(info).encode()}
+        self._first, self._count = (int(numbers[0]) if len(numbers) else 0), len(numbers)
+        # Ranks follow one another in genuine files, so a range says it all.
+        apart = len(numbers) and int(numbers[-1]) - self._first + 1 != len(numbers)
+        self._numbers = numbers if apart else None
+        self._order, self._rank, self._state = order, rank, state
+        self._has_io = has_io
+        self._named = naming(rank, has_io=has_io)
+
+    def __len__(self) -> int:
+        return self._count + len(self._named)
+
+    def _ascending(self, wanted: Ints) -> Iterator[tuple[int, bytes]]:
+        events = wanted[wanted < self._count]
+        if len(events):
+            yield from zip(events.tolist(), self._texts(self._read(events)), strict=True)
+        for index in wanted[wanted >= self._count].tolist():
+            yield index, json.dumps(self._named[index - self._count]).encode()
+
+    def arg_columns(self, records: Ints, keys: Sequence[str]) -> dict[str, list[int | None]] | None:
+        """Return some args of some events, in the order asked for; None if others are wanted."""
+        if not set(keys) <= {"bytes", "root"} or (len(records) and records.max() >= self._count):
+            return None
+        wanted, place = np.unique(records, return_inverse=True)
+        told = self._read(wanted) if len(wanted) else np.empty(0, dtype_of_order(self._order))
+        told = told[place.reshape(-1)]
+        routine, none = told["routine"], np.full(len(told), -1, np.int64)
+        root = np.where(np.isin(routine, list(_ROOT_SENDS)), told["source"], none)
+        root = np.where(np.isin(routine, list(_ROOT_RECEIVES)), told["target"], root)
+        values = {"bytes": told["bytes"], "root": root}
+        return {
+            key: [None if value == -1 else value for value in values[key].tolist()] for key in keys
+        }
+
+    def _read(self, events: Ints) -> npt.NDArray[Any]:
+        numbers = events + self._first if self._numbers is None else self._numbers[events]
+        try:
+            same = FileState.of(self.path) == self._state
+        except OSError:
+            same = False
+        if not same:
+            raise TraceError(
+                "was changed or removed after it was loaded, so the details of its events cannot"
+                " be read",
+                path=self.path,
+                remedy="Put the file back, or load it again.",
+            )
+        low, high = int(numbers.min()), int(numbers.max()) + 1
+        with open_stream(self.path, low * RECORD_BYTES) as stream:
+            text = stream.exactly((high - low) * RECORD_BYTES)
+        records = np.frombuffer(text, dtype_of_order(self._order))
+        return records[numbers - low]
+
+    def _texts(self, records: npt.NDArray[Any]) -> Iterator[bytes]:
+        start = nanoseconds(records["begin_s"])
+        dur = nanoseconds(records["end_s"]) - start
+        columns = (
+            records[name].tolist()
+            for name in (
+                "routine", "source", "target", "bytes", "caller", "callers_caller", "is_io",
+            )
+        )  # fmt: skip
+        for begin, length, routine, source, target, size, caller, above, io in zip(
+            start.tolist(), dur.tolist(), *columns, strict=True
+        ):
+            category, tid = (MPI_IO_CATEGORY, 1) if routine >= IO_FROM else (MPI_CATEGORY, 0)
+            args = _args(routine, source, target, size, io=bool(io))
+            if caller:
+                args["caller"] = f"0x{caller:08x}"
+            if above:
+                args["callers_caller"] = f"0x{above:08x}"
+            yield (
+                f'{{"ph": "X", "cat": "{category}", "name": "{ROUTINES[routine]}", '
+                f'"pid": {self._rank}, "tid": {tid}, '
+                f'"ts": {_micros(begin)}, "dur": {_micros(length)}, "args": {json.dumps(args)}}}'
+            ).encode()
+
+
+def _args(routine: int, source: int, target: int, size: int, *, io: bool) -> dict[str, Any]:
+    """Return what a record says besides its times; -1 stands for nothing."""
+    args: dict[str, Any] = {}
+    if size != -1:
+        args["bytes"] = size
+    # Older writers leave the last word as it was, so it counts for file operations alone.
+    if routine >= IO_FROM:
+        offset = (target << 32) | (source & 0xFFFFFFFF)
+        if io and offset != -1:
+            args["offset"] = offset
+        return args
+    if source != -1:
+        args["src"] = source
+    if target != -1:
+        args["dest"] = target
+    if routine in _ROOT_SENDS and source != -1:
+        args["root"] = source
+    elif routine in _ROOT_RECEIVES and target != -1:
+        args["root"] = target
+    elif routine in _SENDS and target != -1:
+        args["peer"] = target
+    elif routine in _RECEIVES and source != -1:
+        args["peer"] = source
+    return args
+
+
+def naming(rank: int, *, has_io: bool) -> tuple[dict[str, Any], ...]:
+    """Return the records that name the process and its tracks; file calls have one of their own."""
+    at = {"ph": "M", "pid": rank, "tid": 0}
+    named: tuple[dict[str, Any], ...] = (
+        {"name": "process_name", **at, "args": {"name": "MPI"}},
+        {"name": "thread_name", **at, "args": {"name": "calls"}},
+    )
+    files = {**at, "tid": 1, "name": "thread_name", "args": {"name": "file calls"}}
+    return (*named, files) if has_io else named
+
+
+_NAME = re.compile(r"(?P<job>.+)\.trc")
+#: Damage in some records does not make a file another one.
+_MOST_VALID = 0.9
+#: So many events a rank are kept unless mpitrace is told otherwise.
+_DEFAULT_BUFFER = 100_000
+
+
+def _sniff(start: Start) -> bool:
+    whole = len(start.text) // RECORD_BYTES * RECORD_BYTES
+    return bool(whole) and _order_of(start.text[:whole]) is not None
+
+
+def _order_of(text: bytes) -> str | None:
+    """Return the byte order in which nearly all records make sense, None if there is none."""
+    for order in "<>":
+        records = np.frombuffer(text, dtype_of_order(order))
+        valid = looks_valid(records)
+        # A run of zeros is a record as well, but no trace.
+        if valid.mean() >= _MOST_VALID and (valid & (records["end_s"] > 0)).mean() > 0.5:
+            return order
+    return None
+
+
+def job_of(path: str) -> str:
+    """Return the job that a time line's name tells."""
+    name = Path(path).name.removesuffix(".gz")
+    found = _NAME.fullmatch(name)
+    return found["job"] if found else name
+
+
+def _read(
+    path: str,
+    *,
+    advance: Callable[[int], object] | None = None,
+    keepalive: Any = None,  # noqa: ARG001 - part of what readers are called with
+) -> Outcome:
+    problems = Problems()
+    state = FileState.of(path)
+    text = _contents(path, problems, advance)
+    order = _order_of(text[: 4096 // RECORD_BYTES * RECORD_BYTES])
+    if order is None:
+        raise TraceError(
+            "holds no MPI time line", path=path, remedy="Was the file changed? Copy it again."
+        )
+    records = np.frombuffer(text, dtype_of_order(order))
+    valid = looks_valid(records)
+    problems.add("skipped", int((~valid).sum()), "records that make no sense: damaged", file=path)
+    numbers = np.flatnonzero(valid)
+    ranks = records["rank"][numbers]
+    by_rank = np.argsort(ranks, kind="stable")
+    distinct, counts = np.unique(ranks, return_counts=True)
+    parts = np.split(numbers[by_rank], np.cumsum(counts)[:-1])
+    _suspect_overflow(counts, path, problems)
+    huge = int((records["bytes"][numbers] < -1).sum())
+    problems.add("overflow", huge, "calls with 2 GiB or more, whose size is not known", file=path)
+    traces = tuple(
+        _trace(records, part, int(rank), path, order, state, problems)
+        for rank, part in zip(distinct.tolist(), parts, strict=True)
+    )
+    return Outcome(traces, problems)
+
+
+def _contents(path: str, problems: Problems, advance: Callable[[int], object] | None) -> bytes:
+    """Return the whole records of a file."""
+    text = whole_file(path, problems, advance)
+    rest = len(text) % RECORD_BYTES
+    if rest:
+        problems.add(
+            "truncated",
+            1,
+            f"the file ends within a record, {rest} bytes behind the last whole one",
+            file=path,
+        )
+    return text[: len(text) - rest]
+
+
+def _suspect_overflow(counts: npt.NDArray[Any], path: str, problems: Problems) -> None:
+    """Report full buffers: nothing in the file marks what was dropped."""
+    most = int(counts.max(initial=0))
+    full = int((counts == most).sum())
+    # Programs have equal counts too, but seldom round ones.
+    round_number = most % 100 == 0 or -most * RECORD_BYTES % 4096 < RECORD_BYTES
+    if most == _DEFAULT_BUFFER or (full > 1 and most > 1 and round_number):
+        problems.add(
+            "overflow",
+            full,
+            f"ranks with exactly {most:,} events: if that is what TRACE_BUFFER_SIZE holds, their"
+            " later events were dropped",
+            file=path,
+        )
+
+
+def _trace(
+    records: npt.NDArray[Any],
+    numbers: Ints,
+    rank: int,
+    path: str,
+    order: str,
+    state: FileState,
+    problems: Problems,
+) -> Trace:
+    job, found = job_of(path), Problems()
+    trace = build_trace(
+        _columns(records[numbers], rank),
+        rank=rank,
+        path=path,
+        metadata={},
+        source=TimeLineRecords(path, numbers, order, rank, state, has_io=_has_io(records[numbers])),
+        problems=found,
+        format="mpi-trace",
+        stated_rank=rank,
+        job=job,
+    )
+    for problem in found:  # the rank may become another one
+        problems.add(problem.kind, problem.count, problem.detail, file=path)
+    return trace
+
+
+def _has_io(records: npt.NDArray[Any]) -> bool:
+    return bool((records["routine"] >= IO_FROM).any())
+
+
+def _columns(records: npt.NDArray[Any], rank: int) -> RankColumns:
+    """Return a rank's events, and behind them the records that name its track."""
+    named = naming(rank, has_io=_has_io(records))
+    events = len(records)
+    rows = events + len(named)
+    routines, codes = np.unique(records["routine"], return_inverse=True)
+    names = Pool(ROUTINES[routine] for routine in routines.tolist())
+    start = nanoseconds(records["begin_s"])
+    last = np.full(len(named), -1, np.int64)
+    nothing = np.zeros(rows, np.int32)
+    timed = np.arange(rows) < events
+    return RankColumns(
+        phase=np.where(timed, ord("X"), ord("M")).astype(np.uint8),
+        start_ns=np.concatenate([start, last]),
+        dur_ns=np.concatenate([nanoseconds(records["end_s"]) - start, last]),
+        timed=timed,
+        name=np.concatenate(
+            [codes.reshape(-1), [names.add(str(record["name"])) for record in named]]
+        ).astype(np.int32),
+        category=np.append(records["routine"] >= IO_FROM, [False] * len(named)).astype(np.int32),
+        pid=nothing,
+        tid=np.append(records["routine"] >= IO_FROM, [one["tid"] == 1 for one in named]).astype(
+            np.int32
+        ),
+        stream=nothing - 1,
+        correlation=np.full(rows, -1, np.int64),
+        flow=nothing - 1,
+        names=names,
+        categories=Pool((MPI_CATEGORY, MPI_IO_CATEGORY)),
+        pids=Pool((str(rank),)),
+        tids=Pool(("0", "1")),
+        flow_ids=Pool(),
+        small_args={events + place: record["args"] for place, record in enumerate(named)},
+        record=np.arange(rows, dtype=np.int64),
+        resolution_ns=1,
+    )
+
+
+MPI_TRACE = Format("mpi-trace", _sniff, _read)

@@ -1,0 +1,540 @@
+"""Answers about one job."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets import analysis, taxonomy
+from hta_widgets.analysis.busy import totals
+from hta_widgets.analysis.clusters import HEATMAP_METRICS
+from hta_widgets.analysis.collectives import collectives
+from hta_widgets.analysis.stragglers import judgement
+from hta_widgets.live.matched import matched
+from hta_widgets.panels.catalog import PANELS, analysis_of, panel_of, without_own
+from hta_widgets.panels.finding import Headline
+from hta_widgets.panels.frames import CLOCK, MAKERS, as_json
+from hta_widgets.panels.headline import headline
+from hta_widgets.tiles.cells import Answer as TileAnswer, NameKeys, answer_tiles
+from hta_widgets.tiles.details import cell, checked_row, details, neighbor, snap
+from hta_widgets.tiles.lanes import Budget, Classes, RankIndex
+from hta_widgets.tiles.lateness import Lateness, clusters
+from hta_widgets.tiles.layout import Job, lay_out
+from hta_widgets.tiles.ribbon import Ribbon
+from hta_widgets.tiles.scene import describe, whole_range
+from hta_widgets.tiles.search import TABLES, Members, Search, View, marks
+from hta_widgets.tiles.stats import DeviceTimes, compute_of, minimap, stats
+from hta_widgets.trace.memo import keep_for_pages
+from hta_widgets.trace.patience import PENDING, Deadline, Gradual, Recent
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.turns import in_turns
+
+Request = Mapping[str, Any]
+Answer = tuple[dict[str, Any], bytes | None]
+T = TypeVar("T")
+
+MOST_BINS = 4096
+MOST_FRAMES = 100
+#: Panels whose charts draw a dot a rank.
+_MARKED = ("kernel_durations", "steps")
+
+
+class PanelEngine:
+    """The frames of a dashboard's panels, for any selection.
+
+    Parameters
+    ----------
+    traces : TraceSet
+
+    Examples
+    --------
+    >>> engine = PanelEngine(traces)  # doctest: +SKIP
+    >>> engine.frame("breakdown", traces.select(start_ns=0, end_ns=5_000_000))  # doctest: +SKIP
+    """
+
+    def __init__(self, traces: TraceSet) -> None:
+        # Pages are answered at once, whatever a cluster is busy with.
+        self.traces = traces.on(None)
+        keep_for_pages()
+        self._kept: OrderedDict[Hashable, pd.DataFrame] = OrderedDict()
+        self._told: Headline | None = None
+        #: What is being made for pages.
+        self._under_way: Recent[Any] = Recent()
+
+    def frame(
+        self, panel: str, selection: Selection | None = None, *, top: int | None = None
+    ) -> pd.DataFrame:
+        """Return what a panel shows.
+
+        Parameters
+        ----------
+        panel : str
+            A panel's id.
+        selection : Selection, optional
+            The whole one; the panel's own dimension is dropped here.
+        top : int, optional
+            How many rows tables have at most.
+
+        Returns
+        -------
+        DataFrame
+            With ``.attrs["late_ranks"]`` where the panel's chart marks them: the ranks that the
+            headline says the others wait for.
+        """
+        found = self._frame(panel, selection, top).copy()
+        if panel in _MARKED:
+            found.attrs["late_ranks"] = self._headline().late_ranks
+        return found
+
+    def analysis(self, name: str, selection: Selection | None = None) -> pd.DataFrame:
+        """Return the frame of the analysis behind a panel, in full.
+
+        Parameters
+        ----------
+        name : str
+            A panel's id, or the name of its analysis.
+        selection : Selection, optional
+            As in `frame`.
+        """
+        panel = panel_of(name)
+        if not panel.analysis:
+            return self.frame(panel.id, selection)
+        by_format = analysis_of(self.traces, panel, self._of(panel.id, selection))
+        if by_format is not None:
+            return by_format
+        function = getattr(analysis, panel.analysis)
+        found: pd.DataFrame = function(self.traces, selection=self._of(panel.id, selection))
+        return found
+
+    def headline(self) -> dict[str, Any]:
+        """Return what matters most in the whole job, as the page takes it."""
+        return self._headline().to_json()
+
+    def _headline(self) -> Headline:
+        if self._told is None:
+            self._told = headline(self.traces)
+        return self._told
+
+    def headline_by(self, deadline: Deadline) -> dict[str, Any] | None:
+        """Go on with the headline until the deadline; None where there is more to do by then."""
+        return self._made_by(deadline, "headline", self.headline)
+
+    def answer(self, request: Request) -> Answer:
+        """Answer ``panels`` or ``heatmap``, as docs/protocol.md describes them.
+
+        With ``within_ms`` a page gets what is there by then, and asks again for the rest.
+
+        Returns
+        -------
+        reply : dict
+            JSON values.
+        buffer : bytes or None
+        """
+        op = request.get("op")
+        if op == "panels":
+            return self._panels(request), None
+        if op == "heatmap":
+            return self._heatmap(request)
+        raise ValueError(f"unknown op {op!r}; the ops are panels, heatmap")
+
+    def has_frame(self, panel: str, selection: Selection | None, deadline: Deadline) -> bool:
+        """Go on with what a panel shows until the deadline; say whether `frame` has it at once."""
+        return self._frame_by(deadline, panel, selection, None) is not None
+
+    def _frame(self, panel: str, selection: Selection | None, top: int | None) -> pd.DataFrame:
+        """Return what a panel shows; nobody may change it.
+
+        Most brushes leave some panels as they were: those that write what was brushed.
+        """
+        key, make = self._work(panel, selection, top)
+        return self._kept[key] if key in self._kept else self._keep(key, make())
+
+    def _frame_by(
+        self, deadline: Deadline, panel: str, selection: Selection | None, top: int | None
+    ) -> pd.DataFrame | None:
+        """Return the same, or None where there is more to do by then."""
+        key, make = self._work(panel, selection, top)
+        found = self._kept[key] if key in self._kept else self._made_by(deadline, key, make)
+        return None if found is None else self._keep(key, found)
+
+    def _work(
+        self, panel: str, selection: Selection | None, top: int | None
+    ) -> tuple[Hashable, Callable[[], pd.DataFrame]]:
+        if panel not in PANELS:
+            raise ValueError(f"there is no panel {panel!r}; the panels are {', '.join(PANELS)}")
+        chosen = self._of(panel, selection)
+        key = (panel, top, taxonomy.version(), chosen)
+        return key, lambda: MAKERS[panel](self.traces, chosen, top)
+
+    def _keep(self, key: Hashable, frame: pd.DataFrame) -> pd.DataFrame:
+        self._kept[key] = frame
+        self._kept.move_to_end(key)
+        while len(self._kept) > MOST_FRAMES:
+            self._kept.popitem(last=False)
+        return frame
+
+    # --- what takes long --------------------------------------------------------------------------
+
+    def _made_by(self, deadline: Deadline, key: Hashable, make: Callable[[], T]) -> T | None:
+        """Return what is made, or None where there is more to do by then."""
+        work: Gradual[T] = self._under_way.get(key, lambda: self._steps(make))
+        return work.value if work.by(deadline) else None
+
+    def _steps(self, make: Callable[[], T]) -> Generator[None, None, T]:
+        # Most of it is about waits as well; timeline and panels wait for the same work.
+        yield from matched(self.traces).steps()
+        return (yield from in_turns(make))
+
+    def stop(self) -> None:
+        """End what is unfinished, as where the page is closed; who asks again begins anew."""
+        self._under_way.stop()
+
+    def _of(self, panel: str, selection: Selection | None) -> Selection:
+        return without_own(PANELS[panel], Selection() if selection is None else selection)
+
+    def _panels(self, request: Request) -> dict[str, Any]:
+        selection = Selection.from_json(request.get("selection"))
+        top = None if request.get("top") is None else int(request["top"])
+        asked = [str(panel) for panel in request["panels"]]
+        if request.get("within_ms") is None:
+            return {"panels": {one: as_json(self._frame(one, selection, top)) for one in asked}}
+        deadline = Deadline.of(request)
+        found: dict[str, Any] = {}
+        for at, panel in enumerate(asked):
+            if at and deadline.has_passed:
+                return {"panels": found, "left": asked[at:]}
+            frame = self._frame_by(deadline, panel, selection, top)
+            if frame is None:
+                return {"panels": found, "left": asked[at:]}
+            found[panel] = as_json(frame)
+        return {"panels": found}
+
+    def _heatmap(self, request: Request) -> Answer:
+        metric = str(request["metric"])
+        start, end, bins = (int(request[key]) for key in ("start", "end", "bins"))
+        if metric not in HEATMAP_METRICS:
+            raise ValueError(f"no metric {metric!r}; they are {', '.join(HEATMAP_METRICS)}")
+        if end <= start:
+            raise ValueError(f"a window must end after it starts, not {start} to {end}")
+        if not 1 <= bins <= MOST_BINS:
+            raise ValueError(f"bins must be within 1 … {MOST_BINS}, not {bins}")
+        selection = self._of("heatmap", Selection.from_json(request.get("selection")))
+
+        def binned() -> pd.DataFrame:
+            return analysis.rank_time_heatmap(
+                self.traces,
+                metric=metric,
+                bins=bins,
+                clock=CLOCK,
+                selection=selection,
+                window=(start, end),
+            )
+
+        if request.get("within_ms") is None:
+            frame: pd.DataFrame | None = binned()
+        else:
+            key = ("heatmap", taxonomy.version(), metric, start, end, bins, selection)
+            frame = self._made_by(Deadline.of(request), key, binned)
+        if frame is None:
+            return dict(PENDING), None
+        values = np.ascontiguousarray(frame["value_ns"].to_numpy(np.float64)).astype("<f8")
+        kept = ("matched", "note", "span_ns")
+        attrs = {key: frame.attrs[key] for key in kept if key in frame.attrs}
+        reply = {
+            "ranks": frame["rank"].to_numpy()[::bins].tolist(),
+            "start": start,
+            "end": end,
+            "bins": bins,
+            "exact": True,
+            "attrs": attrs,
+        }
+        return reply, values.tobytes()
+
+
+#: What indexed lanes may take: enough for each event once, within limits.
+BYTES_PER_EVENT = 24
+LEAST_BYTES, MOST_BYTES = 64 << 20, 512 << 20
+#: What does not tell one question from another.
+_NOT_ASKED = frozenset(("rpc", "within_ms"))
+#: So many answers are made at a time, or kept: several pages may ask.
+_MOST_ANSWERS = 16
+NO_WAITS = "there is no communication between ranks on their devices"
+
+
+class TileEngine:
+    """Tiles, figures and details of a job, made when they are asked for.
+
+    Parameters
+    ----------
+    traces : TraceSet
+        The job. Kinds are taken as they are now: rules added to the taxonomy later show in a
+        new engine.
+
+    Examples
+    --------
+    >>> engine = TileEngine(traces)
+    >>> lanes = [row["lane"] for row in engine.scene()["ranks"][0]["summary"]]
+    >>> reply, buffer = engine.answer(
+    ...     {"op": "tiles", "level": 16, "parts": [{"lanes": lanes, "first": 0, "last": 8}]}
+    ... )
+    """
+
+    def __init__(self, traces: TraceSet) -> None:
+        # Pages are answered at once, whatever a cluster is busy with.
+        self.traces = traces = traces.on(None)
+        self.job: Job = lay_out(traces)
+        events = sum(len(rank.table) for rank in self.job.ranks)
+        self._budget = Budget(min(max(LEAST_BYTES, BYTES_PER_EVENT * events), MOST_BYTES))
+        self._indices = {
+            rank.rank: RankIndex(rank, self._budget, lambda: self.lateness)
+            for rank in self.job.ranks
+        }
+        self._names = NameKeys()
+        self._device = Gradual(lambda: DeviceTimes.steps(list(self._indices.values())))
+        self._matched = Gradual(self._match)
+        self._ribbons = Gradual(self._ribbon_steps)
+        self._alike = Gradual(self._cluster_steps)
+        #: Answers that are made little by little, by what was asked.
+        self._answers: Recent[TileAnswer] = Recent(_MOST_ANSWERS)
+        self._search = Search(list(self._indices.values()))
+        self._searchable = Gradual(lambda: in_turns(self._search.prepare))
+        #: Gives a rank's events a class each, which tiles tell where the page asks for it.
+        self.classes_of: Callable[[int], Classes | None] | None = None
+        self._ops: dict[str, tuple[Callable[[Request], TileAnswer], set[str]]] = {
+            "tiles": (self._tiles, {"level", "parts"}),
+            "stats": (self._stats, {"start", "end"}),
+            "minimap": (self._minimap, {"bins"}),
+            "event": (self._event, {"rank", "id"}),
+            "cell": (self._cell, {"lane", "start", "end"}),
+            "search": (self._summary, {"text"}),
+            "find": (self._find, {"text"}),
+            "marks": (self._marks, {"start", "end", "bins", "lanes"}),
+            "totals": (self._totals, set()),
+            "neighbor": (self._neighbor, {"rank", "id"}),
+            "snap": (self._snap, {"lane", "time", "tolerance"}),
+            "lateness": (self._late, {"start", "end"}),
+            "collective": (self._collective, {"rank", "id"}),
+            "ribbon": (self._ribbon, {"start", "end", "bins"}),
+            "clusters": (self._clusters, set()),
+        }
+
+    def scene(self) -> dict[str, Any]:
+        """Return what does not change with the view, as JSON values."""
+        return self._scene
+
+    @property
+    def index_bytes(self) -> int:
+        """What the lanes that are indexed now take; beyond a limit the oldest go."""
+        return self._budget.used
+
+    @cached_property
+    def _scene(self) -> dict[str, Any]:
+        return describe(self.job, self.traces)
+
+    def answer(self, request: Request) -> TileAnswer:
+        """Answer one request of docs/protocol.md.
+
+        Parameters
+        ----------
+        request : mapping
+            With the name of the operation as ``op``.
+
+        Returns
+        -------
+        reply : dict
+            JSON values.
+        buffer : bytes or None
+            The columns that ``reply["columns"]`` names.
+
+        Raises
+        ------
+        ValueError
+            If there is no such operation, or it cannot be answered as asked.
+        """
+        op = request.get("op")
+        if op not in self._ops:
+            raise ValueError(f"unknown op {op!r}; the ops are {', '.join(self._ops)}")
+        handler, fields = self._ops[op]
+        missing = sorted(fields - request.keys())
+        if missing:
+            raise ValueError(f"a request for {op} also needs {', '.join(missing)}")
+        return handler(request)
+
+    # --- operations -------------------------------------------------------------------------------
+
+    def _tiles(self, request: Request) -> TileAnswer:
+        classes_of = self.classes_of if request.get("classed") else None
+        return answer_tiles(request, self._of_lane, self._names, classes_of)
+
+    def _stats(self, request: Request) -> TileAnswer:
+        if not self._device.by(Deadline.of(request)):
+            return dict(PENDING), None
+        start, end = int(request["start"]), int(request["end"])
+        indices, of = list(self._indices.values()), request.get("ranks")
+        return stats(start, end, indices, self._device.value, ranks=of), None
+
+    def _minimap(self, request: Request) -> TileAnswer:
+        return self._little_by_little(request, lambda: self._minimap_steps(int(request["bins"])))
+
+    def _minimap_steps(self, bins: int) -> Generator[None, None, TileAnswer]:
+        device = yield from self._device.steps()
+        start, end = whole_range(self.job, self.traces)
+        indices = list(self._indices.values())
+        made = yield from minimap(start, end, bins, indices=indices, device=device)
+        return made
+
+    def _event(self, request: Request) -> TileAnswer:
+        return details(*self._row(request)), None
+
+    def _cell(self, request: Request) -> TileAnswer:
+        lane = int(request["lane"])
+        return cell(self._of_lane(lane), lane, int(request["start"]), int(request["end"])), None
+
+    def _summary(self, request: Request) -> TileAnswer:
+        if not self._searchable.by(Deadline.of(request)):
+            return dict(PENDING), None
+        return self._search.summary(str(request["text"])), None
+
+    def _find(self, request: Request) -> TileAnswer:
+        if not self._searchable.by(Deadline.of(request)):
+            return dict(PENDING), None
+        text, direction = str(request["text"]), int(request.get("direction", 1))
+        return self._search.step(text, request.get("from"), direction), None
+
+    def _marks(self, request: Request) -> TileAnswer:
+        return self._little_by_little(request, lambda: self._marks_steps(request))
+
+    def _marks_steps(self, request: Request) -> Generator[None, None, TileAnswer]:
+        view = View.of(
+            int(request["start"]), int(request["end"]), int(request["bins"]), request["lanes"]
+        )
+        if request.get("selection") is not None:
+            members, error = self._selected(request["selection"]), None
+        else:
+            yield from self._searchable.steps()
+            hits = self._search.hits(str(request.get("text", "")))
+            error = hits.error
+            members = (
+                Members(one.index, one.index.rows(table), one.rows(table))
+                for one in hits.ranks
+                if one.count
+                for table in TABLES
+            )
+        reply, buffer = yield from marks(view, members)
+        return {**reply, "error": error}, buffer
+
+    def _totals(self, request: Request) -> TileAnswer:
+        selection = Selection.from_json(request.get("selection"))
+
+        def summed() -> TileAnswer:
+            return totals(self.traces, selection), None
+
+        return self._little_by_little(request, lambda: in_turns(summed))
+
+    def _neighbor(self, request: Request) -> TileAnswer:
+        found = neighbor(*self._row(request), int(request.get("direction", 1)))
+        return {"brief": found}, None
+
+    def _snap(self, request: Request) -> TileAnswer:
+        lane = int(request["lane"])
+        time, tolerance = int(request["time"]), int(request["tolerance"])
+        return {"time": snap(self._of_lane(lane), lane, time, tolerance)}, None
+
+    def _late(self, request: Request) -> TileAnswer:
+        if not self._matched.by(Deadline.of(request)):
+            return dict(PENDING), None
+        return self.lateness.within(int(request["start"]), int(request["end"])), None
+
+    def _collective(self, request: Request) -> TileAnswer:
+        index, _, row = self._row({**request, "table": "events"})
+        if not self._matched.by(Deadline.of(request)):
+            return dict(PENDING), None
+        return {"collective": self.lateness.collective(index.rank.rank, row)}, None
+
+    def _ribbon(self, request: Request) -> TileAnswer:
+        if not self._ribbons.by(Deadline.of(request)):
+            return dict(PENDING), None
+        start, end, bins = (int(request[name]) for name in ("start", "end", "bins"))
+        return self._ribbons.value.within(start, end, bins, request.get("ranks"))
+
+    def _clusters(self, request: Request) -> TileAnswer:
+        if not self._alike.by(Deadline.of(request)):
+            return dict(PENDING), None
+        return self._alike.value, None
+
+    # --- what requests name -----------------------------------------------------------------------
+
+    def _of_lane(self, lane: int) -> RankIndex:
+        return self._indices[self.job.of_lane(lane).rank]
+
+    def _row(self, request: Request) -> tuple[RankIndex, Any, int]:
+        index = self._indices[self.job.of_rank(int(request["rank"])).rank]
+        table = index.rows(str(request.get("table", "events")))
+        return index, table, checked_row(index, table, request["id"])
+
+    def _selected(self, value: Mapping[str, Any]) -> Iterator[Members]:
+        selection = Selection.from_json(value)
+        for index in self._indices.values():
+            rows = np.flatnonzero(selection.mask(index.rank.trace))
+            yield Members(index, index.events, rows)
+
+    @property
+    def lateness(self) -> Lateness:
+        """The matched collectives; found when they are first asked for."""
+        return self._matched.value
+
+    def _match(self) -> Generator[None, None, Lateness]:
+        if not self.job.has_waits:
+            return Lateness.nothing(self.traces, NO_WAITS)
+        compute = {}
+        for index in self._indices.values():
+            compute[index.rank.rank] = compute_of(index)
+            yield
+        yield from matched(self.traces).steps()
+
+        def late() -> Lateness:
+            ranks = judgement(self.traces).stragglers
+            return Lateness(self.traces, collectives(self.traces, clock="fitted"), compute, ranks)
+
+        return (yield from in_turns(late))
+
+    def _ribbon_steps(self) -> Generator[None, None, Ribbon]:
+        lateness = yield from self._matched.steps()
+        return (yield from in_turns(lambda: Ribbon(lateness)))
+
+    def _cluster_steps(self) -> Generator[None, None, dict[str, Any]]:
+        from hta_widgets.analysis import rank_clusters  # noqa: PLC0415 - slow to import
+
+        # It asks of the collectives as well: they are matched little by little.
+        yield from matched(self.traces).steps()
+        frame = yield from in_turns(lambda: rank_clusters(self.traces))
+        return clusters(frame)
+
+    # --- what takes long --------------------------------------------------------------------------
+
+    def _little_by_little(
+        self, request: Request, steps: Callable[[], Generator[None, None, TileAnswer]]
+    ) -> TileAnswer:
+        asked = {key: value for key, value in request.items() if key not in _NOT_ASKED}
+        made = self._answers.get(json.dumps(asked, sort_keys=True, default=str), steps)
+        return made.value if made.by(Deadline.of(request)) else (dict(PENDING), None)
+
+    def stop(self) -> None:
+        """End what is unfinished, as where the page is closed; who asks again begins anew."""
+        self._answers.stop()
+        for one in (
+            matched(self.traces),
+            self._searchable,
+            self._device,
+            self._matched,
+            self._ribbons,
+            self._alike,
+        ):
+            one.stop()

@@ -1,0 +1,304 @@
+"""Many files at once, within memory."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import re
+import secrets
+import socket
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, as_completed
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hta_widgets.errors import TraceError
+from hta_widgets.files import scratch
+from hta_widgets.readers import cache as columnar
+from hta_widgets.readers.discovery import Found
+from hta_widgets.readers.registry import Outcome
+from hta_widgets.workers import (
+    Closed,
+    at_home,
+    not_there,
+    result_of,
+    submit,
+    workers_of,
+)
+
+
+def give_back() -> None:
+    """Return freed memory, which glibc keeps for later: after a large file, twice what is in use.
+
+    Other libraries' allocators do so by themselves.
+    """
+    trim = _trim()
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _trim() -> Callable[[int], int] | None:
+    try:
+        found: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError, TypeError):  # musl, macOS, Windows
+        return None
+    return found
+
+
+#: Smaller tasks share the work better; each costs the scheduler some milliseconds.
+_TASKS_PER_WORKER = 8
+
+#: As `load.read_trace`, which does the reading.
+ReadTrace = Callable[..., Outcome]
+
+
+class _File(NamedTuple):
+    path: str
+    format: str
+    #: whether a copy is to stay in the cache
+    keep: bool
+
+
+class _Read(NamedTuple):
+    outcome: Outcome
+    #: the worker that sent columns, instead of leaving them in a file
+    sent_by: str | None = None
+
+
+class _Handover(NamedTuple):
+    """Where workers leave columns: for good, or as long as the process lasts that asked."""
+
+    kept: Path
+    aside: Path
+    #: name of a file in both, by which workers tell whether they see the same folder
+    sign: str
+
+
+def read_elsewhere(
+    executor: Executor,
+    read: ReadTrace,
+    files: Sequence[Found],
+    keep: Sequence[bool],
+    aside: Path | None,
+    done: Callable[[int], object],
+) -> list[Outcome]:
+    """Read files on an executor; columns come back only from workers that see no common folder.
+
+    Parameters
+    ----------
+    executor : Executor
+    read : callable
+        Reads one file.
+    files : sequence of Found
+    keep : sequence of bool
+        Of which files copies stay in the cache.
+    aside : Path or None
+        Where columns of others wait if they are read in this process, by its threads.
+    done : callable
+        Told the place of each file that was read.
+
+    Raises
+    ------
+    TraceError
+        Where a worker does not see the files, or the executor is of no use.
+    """
+    size = max(1, len(files) // (_TASKS_PER_WORKER * workers_of(executor)))
+    found: dict[int, _Read] = {}
+    with _handover() as handover:
+        tasks: dict[Any, range] = {}
+        try:
+            for start in range(0, len(files), size):
+                batch = range(start, min(start + size, len(files)))
+                given = [_File(files[k].path, files[k].format, keep[k]) for k in batch]
+                tasks[submit(executor, _read_there, read, given, aside, handover)] = batch
+            for task in _completed(tasks):
+                found.update(zip(tasks[task], result_of(task), strict=True))
+                for place in tasks[task]:
+                    done(place)
+        except Closed:
+            raise TraceError(
+                "the executor takes no tasks any more", remedy="It was shut down: start another."
+            ) from None
+        finally:
+            for task in tasks:
+                task.cancel()
+    _tell_of_sent(list(found.values()), any(keep), handover)
+    return [found[place].outcome for place in range(len(files))]
+
+
+@contextlib.contextmanager
+def _handover() -> Iterator[_Handover]:
+    handover = _Handover(columnar.folder(), scratch(), f"seen-{secrets.token_hex(8)}")
+    signs = [folder / handover.sign for folder in (handover.kept, handover.aside)]
+    for sign in signs:
+        with contextlib.suppress(OSError):
+            sign.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            sign.touch()
+    try:
+        yield handover
+    finally:
+        for sign in signs:
+            with contextlib.suppress(OSError):
+                sign.unlink()
+
+
+def _completed(tasks: dict[Any, range]) -> Iterator[Any]:
+    """Futures as they are done; those of other libraries than the standard one, in order."""
+    try:
+        yield from as_completed(tasks)
+    except (AttributeError, TypeError):
+        yield from tasks
+
+
+def _tell_of_sent(found: list[_Read], keep: bool, handover: _Handover) -> None:  # noqa: FBT001
+    workers = sorted({read.sent_by for read in found if read.sent_by})
+    if not workers:
+        return
+    count = sum(read.sent_by is not None for read in found)
+    names = ", ".join(workers[:3]) + (", …" if len(workers) > 3 else "")
+    folder = handover.kept if keep else handover.aside
+    remedy = "Let HTA_WIDGETS_CACHE name a folder that all share" + (
+        "." if keep else ", cache=True."
+    )
+    warnings.warn(
+        f"Columns of {count} of {len(found)} files came over the network, and are analysed here: "
+        f"the workers on {names} cannot leave them in {folder}. {remedy}",
+        RuntimeWarning,
+        stacklevel=5,
+    )
+
+
+# --- on the worker --------------------------------------------------------------------------------
+
+
+def _read_there(
+    read: ReadTrace, files: list[_File], aside: Path | None, handover: _Handover
+) -> list[_Read]:
+    if at_home():
+        return [_Read(read(one.path, one.format, cache=one.keep, aside=aside)) for one in files]
+    return [_read_one(read, one, handover) for one in files]
+
+
+def _read_one(read: ReadTrace, file: _File, handover: _Handover) -> _Read:
+    if not Path(file.path).exists():
+        raise not_there(file.path)
+    keep = file.keep and (handover.kept / handover.sign).exists()
+    aside = handover.aside if (handover.aside / handover.sign).exists() else None
+    if keep and (copy := columnar.fetch(file.path, file.format)) is not None:
+        return _Read(copy)  # another worker was faster, and died, or has the same file
+    outcome = read(file.path, file.format, cache=keep, aside=aside)
+    sent = not all(trace.in_file for trace in outcome.traces)
+    return _Read(outcome, socket.gethostname() if sent else None)
+
+
+#: Measured on real and made-up traces of PyTorch, per byte of JSON: what a loaded trace takes, and
+#: what reading it takes at most.
+_KEPT_SHARE = 0.3
+_PEAK_SHARE = 0.7
+#: Of each process, with the libraries that it imports.
+_PROCESS_BYTES = 150_000_000
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_BINARY = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_SIZE = re.compile(r"\s*([\d.]+)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to load: in how many processes at most, and whether ranks are set aside on disk."""
+
+    workers: int
+    set_aside: bool
+
+
+def as_bytes(limit: float | str) -> int:
+    """Return a size such as ``"3 GB"``, ``"512MiB"`` or ``3e9`` in bytes.
+
+    Raises
+    ------
+    TraceError
+        Where it is none.
+    """
+    match = _SIZE.fullmatch(str(limit)) if isinstance(limit, str) else None
+    try:
+        if match is not None:
+            units = _BINARY if match[3] else _UNITS
+            size = float(match[1]) * units[match[2].lower()]
+        else:
+            size = float(limit)
+        if 0 < size < float("inf"):
+            return int(size)
+    except (TypeError, ValueError):
+        pass
+    raise TraceError(
+        f"memory_limit={limit!r} is no size", remedy='Give bytes, or a text such as "3 GB".'
+    )
+
+
+def plan_load(
+    sizes_bytes: Sequence[int], limit_bytes: int | None, cores: int, *, kept: bool = False
+) -> Plan:
+    """Decide how to load files of these (decompressed) sizes, and warn where they will not fit.
+
+    Parameters
+    ----------
+    sizes_bytes : sequence of int
+    limit_bytes : int or None
+    cores : int
+    kept : bool
+        Whether what was read is kept in the cache, and so need not stay in memory.
+    """
+    largest, total = max(sizes_bytes, default=0), sum(sizes_bytes)
+    workers = max(1, min(cores, len(sizes_bytes)))
+    one = _PEAK_SHARE * largest
+    if limit_bytes is None:
+        stays = 0.0 if kept else _KEPT_SHARE * (total - largest)
+        free = _available_bytes()
+        if free is not None and stays + one > free:
+            _warn(
+                f"loading takes about {_gb(stays + one)} of memory and {_gb(free)} are available: "
+                f'give a memory_limit, for example "{0.7 * free / 1e9:.1f} GB", and ranks wait on '
+                "disk"
+            )
+        room = float("inf") if free is None else free - stays
+    else:
+        room = limit_bytes - _PROCESS_BYTES
+        if one > room:
+            _warn(
+                f"reading the largest file takes about {_gb(one + _PROCESS_BYTES)} of memory, more "
+                f"than the memory_limit of {_gb(limit_bytes)}: files are read one at a time"
+            )
+    # Each process is one more that has to import what reading needs.
+    at_once = workers if room == float("inf") else int(room // (one + _PROCESS_BYTES))
+    return Plan(max(1, min(workers, at_once)), set_aside=limit_bytes is not None)
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, RuntimeWarning, stacklevel=5)
+
+
+def _gb(size_bytes: float) -> str:
+    return f"{size_bytes / 1e9:,.1f} GB" if size_bytes >= 1e8 else f"{size_bytes / 1e6:,.1f} MB"
+
+
+def _available_bytes() -> int | None:
+    """Return what the system, or the container, has left; None where it does not say."""
+    found = []
+    try:
+        text = Path("/proc/meminfo").read_text("ascii")
+        if match := re.search(r"MemAvailable:\s*(\d+) kB", text):
+            found.append(int(match[1]) * 1024)
+    except (OSError, UnicodeDecodeError):
+        pass
+    try:
+        group = Path("/sys/fs/cgroup")
+        most = (group / "memory.max").read_text("ascii").strip()
+        if most.isdigit():
+            found.append(int(most) - int((group / "memory.current").read_text("ascii")))
+    except (OSError, ValueError):
+        pass
+    return min(found, default=None)

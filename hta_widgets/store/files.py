@@ -1,0 +1,543 @@
+"""Checked columns in Arrow files."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hta_widgets.errors import TraceError
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.columns import EventTable, Ints, NumberedRecords, RecordSource
+from hta_widgets.trace.event_args import COMMUNICATION_KEYS, record_args
+
+_HEADER = b"hta_widgets"
+
+
+class Damaged(Exception):  # noqa: N818 - what is told to users is made of it
+    """A file is not as it was written; the message says in what."""
+
+
+class Frame(NamedTuple):
+    """What of a file is not columns, but says where they lie; checked before it is believed."""
+
+    size_bytes: int
+    #: where the columns begin and end
+    start: int
+    end: int
+    checksum: int
+
+
+@dataclass(slots=True)
+class Texts:
+    """Byte strings, one behind the other."""
+
+    data: bytearray = field(default_factory=bytearray)
+    offsets: list[int] = field(default_factory=lambda: [0])
+    #: whether all of them are proper UTF-8
+    is_text: bool = False
+
+    def add(self, text: bytes | memoryview) -> None:
+        """Append one."""
+        self.data += text
+        self.offsets.append(len(self.data))
+
+    @classmethod
+    def of(cls, values: list[str]) -> Texts:
+        """Encode strings; halves of surrogate pairs, which JSON can hold, are kept."""
+        texts = cls(is_text=True)
+        for value in values:
+            try:
+                texts.add(value.encode())
+            except UnicodeEncodeError:
+                texts.add(value.encode("utf-8", "surrogatepass"))
+                texts.is_text = False
+        return texts
+
+
+Column = npt.NDArray[Any] | Texts
+
+
+def write_columns(path: Path, columns: Mapping[str, Column], facts: Mapping[str, Any]) -> Frame:
+    """Write a file of named columns, and what else is to be known of them.
+
+    Parameters
+    ----------
+    path : Path
+    columns : mapping of str to array or Texts
+    facts : mapping
+        Plain values, for JSON.
+    """
+    cells = {}
+    specs: dict[str, list[Any]] = {}
+    for name, values in columns.items():
+        cell, checksum = _text_cell(values) if isinstance(values, Texts) else _cell(values)
+        dtype = "text" if isinstance(values, Texts) else values.dtype.str
+        specs[name] = [dtype, len(cell), checksum]
+        ends = pa.array([0, len(cell)], pa.int64())
+        cells[name] = pa.LargeListArray.from_arrays(ends, cell)
+    header = json.dumps({"columns": specs, "facts": dict(facts)}).encode()
+    schema = pa.schema(
+        [(name, cell.type) for name, cell in cells.items()], metadata={_HEADER: header}
+    )
+    batch = pa.record_batch(list(cells.values()), schema=schema)
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        writer.write_batch(batch)
+    return _frame_of(path)
+
+
+def _cell(values: npt.NDArray[Any]) -> tuple[Any, int]:
+    values = np.ascontiguousarray(values)
+    return pa.array(values), _checksum(values)
+
+
+def _text_cell(texts: Texts) -> tuple[Any, int]:
+    offsets: Any = np.array(texts.offsets, np.int64)
+    kind = pa.large_utf8() if texts.is_text else pa.large_binary()
+    buffers: list[Any] = [None, pa.py_buffer(offsets), pa.py_buffer(texts.data)]
+    cell = pa.Array.from_buffers(kind, len(offsets) - 1, buffers)
+    return cell, _text_checksum(offsets, texts.data)
+
+
+def _text_checksum(offsets: npt.NDArray[np.int64], data: Any) -> int:
+    return _checksum(data, _checksum(np.ascontiguousarray(offsets)))
+
+
+def _checksum(data: Any, before: int = 0) -> int:
+    return zlib.crc32(data, before)
+
+
+def _frame_of(path: Path) -> Frame:
+    whole = _mapped(path)
+    reader = pa.ipc.open_file(whole)
+    buffers = [
+        buffer
+        for column in reader.get_batch(0).columns
+        for buffer in column.buffers()
+        if buffer is not None and buffer.size
+    ]
+    start = min((buffer.address for buffer in buffers), default=whole.address) - whole.address
+    end = max((buffer.address + buffer.size for buffer in buffers), default=0)
+    end = max(end - whole.address, start)
+    return Frame(whole.size, start, end, _frame_checksum(whole, start, end))
+
+
+def _frame_checksum(whole: pa.Buffer, start: int, end: int) -> int:
+    view = memoryview(whole)
+    return _checksum(view[end:], _checksum(view[:start]))
+
+
+def _mapped(path: Path) -> pa.Buffer:
+    # The mapping outlives the file's handle: a thousand ranks need no thousand handles.
+    with pa.memory_map(str(path)) as file:
+        # Read as a whole, all of it would be fetched from the disk, records included.
+        first = file.read_buffer(1)
+        return pa.foreign_buffer(first.address, file.size(), first)
+
+
+class ArrowFile:
+    """The columns of a file; whatever is read of it was checked.
+
+    Parameters
+    ----------
+    path : Path
+    frame : Frame
+        As `write_columns` returned it.
+
+    Raises
+    ------
+    Damaged
+        From here and from each method, where the file is not as it was written.
+    """
+
+    def __init__(self, path: Path, frame: Frame) -> None:
+        try:
+            size = path.stat().st_size
+            if size != frame.size_bytes:
+                raise Damaged(f"has {size:,} bytes instead of {frame.size_bytes:,}")
+            whole = _mapped(path)
+        except OSError as cause:
+            raise Damaged(f"cannot be read ({cause.strerror or cause})") from None
+        intact = 0 <= frame.start <= frame.end <= size
+        if not intact or _frame_checksum(whole, frame.start, frame.end) != frame.checksum:
+            raise Damaged("was changed: the checksum of its frame differs")
+        try:
+            reader = pa.ipc.open_file(whole)
+            self._batch: Any = reader.get_batch(0)
+            header = json.loads(reader.schema.metadata[_HEADER])
+            self._specs: dict[str, list[Any]] = header["columns"]
+            self.facts: dict[str, Any] = header["facts"]
+        except (pa.ArrowException, ValueError, KeyError, TypeError) as cause:
+            raise Damaged(f"is no file of a stored rank ({cause})") from None
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._specs
+
+    def numbers(self, name: str) -> npt.NDArray[Any]:
+        """Return a column of numbers."""
+        dtype, count, checksum = self._spec(name)
+        data = self._cell_of(name, count).buffers()[-1]
+        values: npt.NDArray[Any] = np.frombuffer(data or b"", np.dtype(dtype))[:count]
+        if len(values) != count or _checksum(values) != checksum:
+            raise Damaged(f"was changed: the checksum of its column {name} differs")
+        return values
+
+    def texts(self, name: str) -> list[bytes]:
+        """Return the byte strings of a column."""
+        offsets, data = self._text_buffers(name)
+        if _text_checksum(offsets, data) != self._spec(name)[2]:
+            raise Damaged(f"was changed: the checksum of its column {name} differs")
+        ends = offsets.tolist()
+        return [bytes(data[start:end]) for start, end in pairwise(ends)]
+
+    def strings(self, name: str) -> list[str]:
+        """Return a column of strings."""
+        return [text.decode("utf-8", "surrogatepass") for text in self.texts(name)]
+
+    def piece(self, name: str, start: int, end: int) -> memoryview:
+        """Return bytes of a column of byte strings, which the caller has to check."""
+        _, data = self._text_buffers(name)
+        if not 0 <= start <= end <= len(data):
+            raise Damaged(f"was changed: its column {name} is too short")
+        return data[start:end]
+
+    def _spec(self, name: str) -> list[Any]:
+        if name not in self._specs:
+            raise Damaged(f"has no column {name}")
+        return self._specs[name]
+
+    def _cell_of(self, name: str, count: int) -> Any:
+        try:
+            cell = self._batch.column(name).values
+        except (pa.ArrowException, KeyError) as cause:
+            raise Damaged(f"has no column {name} ({cause})") from None
+        if len(cell) != count:
+            raise Damaged(f"was changed: its column {name} has another length")
+        return cell
+
+    def _text_buffers(self, name: str) -> tuple[npt.NDArray[np.int64], memoryview]:
+        _, count, _ = self._spec(name)
+        _, offsets, data = self._cell_of(name, count).buffers()
+        ends: Any = np.frombuffer(offsets, np.int64) if offsets else np.zeros(1, np.int64)
+        return ends[: count + 1], memoryview(b"" if data is None else data)
+
+
+if TYPE_CHECKING:
+    from hta_widgets.store.rank_file import StoredRank
+
+
+#: The operator that states the args of kernels that have none of their own.
+_OPERATOR = "record_param_comms"
+
+
+class CommArgs:
+    """Passes on the records of a source, and keeps some args of those that communicate.
+
+    Parameters
+    ----------
+    source : RecordSource
+    table : EventTable
+    """
+
+    def __init__(self, source: RecordSource, table: EventTable) -> None:
+        self.path = source.path
+        self._source = source
+        communicates = (table.kind == KINDS.index("communication")) & (table.stream >= 0)
+        if _OPERATOR in table.names.values:
+            communicates |= table.name == table.names.values.index(_OPERATOR)
+        rows = np.flatnonzero(communicates)
+        # Those of two records have the args of both, which are left to be read as they are.
+        if len(table.end_record):
+            rows = rows[~np.isin(rows, np.fromiter(table.end_record, np.int64))]
+        self._records = np.unique(table.record[rows])
+        self._wanted = frozenset(self._records.tolist())
+        self._read = record_args(COMMUNICATION_KEYS)
+        self._codes: dict[int, list[int]] = {}
+        self._values: dict[Hashable, int] = {}
+        self._texts = Texts()
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._source, name)
+
+    def record(self, index: int) -> bytes:
+        """Return the JSON object of one record."""
+        return self._source.record(index)
+
+    def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:
+        """Yield ``(index, JSON object)``, and keep what is to be kept."""
+        for number, text in self._source.records(indices):
+            if number in self._wanted:
+                self._codes[number] = [self._code(value) for value in self._read(text)]
+            yield number, text
+
+    def _code(self, value: Any) -> int:
+        text = json.dumps(value)
+        known = self._values.get(text)
+        if known is None:
+            known = self._values[text] = len(self._values)
+            self._texts.add(text.encode())
+        return known
+
+    def columns(self) -> dict[str, Column]:
+        """Return the columns, once all records were passed on."""
+        if not len(self._records) or len(self._codes) != len(self._records):
+            return {}
+        codes = np.array([self._codes[number] for number in self._records.tolist()], np.int32)
+        return {
+            "comm.record": self._records,
+            "comm.values": self._texts,
+            **{f"comm.{key}": codes[:, k] for k, key in enumerate(COMMUNICATION_KEYS)},
+        }
+
+
+def comm_args(
+    rank: StoredRank, records: npt.NDArray[np.int64], keys: Sequence[str]
+) -> dict[str, list[Any]] | None:
+    """Return some args of some records, in the order asked for, where they are columns."""
+    if not set(keys) <= set(COMMUNICATION_KEYS) or not rank.has("comm.record"):
+        return None
+    known = rank.numbers("comm.record")
+    if any(not rank.has(f"comm.{key}") for key in keys) or not len(known):
+        return None
+    at = np.minimum(np.searchsorted(known, records), len(known) - 1)
+    if not np.array_equal(known[at], records):
+        return None
+    values = rank.made("comm.decoded", lambda: _decoded(rank))
+    return {
+        key: [values[code] for code in rank.numbers(f"comm.{key}")[at].tolist()] for key in keys
+    }
+
+
+def _decoded(rank: StoredRank) -> list[Any]:
+    values: list[Any] = json.loads(b"[" + b",".join(rank.file.texts("comm.values")) + b"]")
+    return values
+
+
+#: Name of the file.
+MANIFEST = "store.json"
+#: Grows with every change that older code cannot read, or newer code would misread.
+VERSION = 1
+
+_BEGINNING = b'{"hta_widgets_store":'
+_RESAVE = "Load the trace files again, and save them again."
+
+
+def begins_manifest(text: bytes) -> bool:
+    """Whether a file that begins so is a store's."""
+    return text.startswith(_BEGINNING)
+
+
+def dump_manifest(body: dict[str, Any]) -> bytes:
+    """Return a manifest's bytes."""
+    text = _canonical(body)
+    head = json.dumps({"hta_widgets_store": VERSION, "checksum": zlib.crc32(text)})
+    return head[:-1].replace(": ", ":", 1).encode() + b', "body": ' + text + b"}\n"
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Return what a manifest says.
+
+    Raises
+    ------
+    TraceError
+        Where it is of another version.
+    Damaged
+        Where it is not as it was written, or not there.
+    """
+    try:
+        text = path.read_bytes()
+    except OSError as cause:
+        raise Damaged(f"cannot be read ({cause.strerror or cause})") from None
+    try:
+        manifest = json.loads(text)
+        version, checksum, body = (
+            manifest[key] for key in ("hta_widgets_store", "checksum", "body")
+        )
+    except (ValueError, KeyError, TypeError):
+        raise Damaged("is cut off, or was changed") from None
+    if version != VERSION:
+        age = "an older" if isinstance(version, int) and version < VERSION else "a newer"
+        raise TraceError(
+            f"is a store of version {version}, by {age} hta_widgets; this one reads {VERSION}",
+            path=path,
+            remedy=_RESAVE if age == "an older" else "Update hta_widgets.",
+        )
+    if not isinstance(body, dict) or zlib.crc32(_canonical(body)) != checksum:
+        raise Damaged("was changed: its checksum differs")
+    return body
+
+
+def _canonical(body: dict[str, Any]) -> bytes:
+    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+
+
+if TYPE_CHECKING:
+    from hta_widgets.store.rank_file import StoredRank
+
+
+#: Large enough to compress well, small enough that one record's args come at once.
+_BLOCK_BYTES = 1 << 18
+_LEVEL = 3
+_BLOCKS_KEPT = 8
+
+
+def pack_records(source: RecordSource, events: Ints) -> dict[str, Column]:
+    """Return the columns that hold a source's records.
+
+    Parameters
+    ----------
+    source : RecordSource
+    events : int64 array
+        Records of events, of which some formats have args as columns.
+    """
+    codec = pa.Codec("zstd", compression_level=_LEVEL)
+    packed = Texts()
+    first: list[int] = [0]
+    raw: list[int] = []
+    checks: list[int] = []
+    texts: list[bytes] = []
+    held = 0
+
+    def flush() -> None:
+        nonlocal held
+        lengths = np.array([len(text) for text in texts], np.uint32)
+        block = b"".join((lengths.tobytes(), *texts))
+        small = memoryview(codec.compress(block))
+        packed.add(small)
+        raw.append(len(block))
+        checks.append(zlib.crc32(small))
+        first.append(first[-1] + len(texts))
+        texts.clear()
+        held = 0
+
+    for number, text in source.records(np.arange(len(source), dtype=np.int64)):
+        texts.extend([b""] * (number - first[-1] - len(texts)))
+        texts.append(text)
+        held += len(text)
+        if held >= _BLOCK_BYTES:
+            flush()
+    texts.extend([b""] * (len(source) - first[-1] - len(texts)))
+    if texts:
+        flush()
+    return {
+        "records.block": packed,
+        "records.end": np.array(packed.offsets, np.int64),
+        "records.first": np.array(first, np.int64),
+        "records.raw_bytes": np.array(raw, np.int64),
+        "records.checksum": np.array(checks, np.uint32),
+        **_arg_columns(source, events),
+    }
+
+
+#: Args that MPI time lines have as columns.
+_NUMBERS = ("bytes", "root")
+
+
+def _arg_columns(source: RecordSource, events: Ints) -> dict[str, Column]:
+    columns = getattr(source, "arg_columns", None)
+    if columns is None or not len(events):
+        return {}
+    values = columns(np.arange(int(events.max()) + 1), _NUMBERS)
+    if values is None:
+        return {}
+    return {
+        f"args.{key}": np.array([-1 if v is None else v for v in values[key]], np.int64)
+        for key in _NUMBERS
+    }
+
+
+class StoredRecords(NumberedRecords):
+    """Gives back a file's own records from a store.
+
+    Parameters
+    ----------
+    rank : StoredRank
+    count : int
+        How many there are.
+    path : str
+        The file that they come from, as it was called.
+    """
+
+    def __init__(self, rank: StoredRank, count: int, path: str) -> None:
+        self.path = path
+        self._rank, self._count = rank, count
+        self._blocks: OrderedDict[int, tuple[bytes, list[int]]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def metadata_text(self) -> dict[str, bytes] | None:
+        """The file's top-level keys, as JSON."""
+        texts = self._rank.json("metadata_text")
+        if texts is None:
+            return None
+        return {key: text.encode("latin-1") for key, text in texts.items()}
+
+    def _ascending(self, wanted: Ints) -> Iterator[tuple[int, bytes]]:
+        firsts = self._rank.numbers("records.first")
+        numbers = np.searchsorted(firsts, wanted, side="right") - 1
+        for number in np.unique(numbers).tolist():
+            text, ends = self._block(number)
+            first = int(firsts[number])
+            for index in wanted[numbers == number].tolist():
+                place = index - first
+                yield index, text[ends[place] : ends[place + 1]]
+
+    def arg_columns(self, records: Ints, keys: Sequence[str]) -> dict[str, list[Any]] | None:
+        """Return some args of some events, in the order asked for, where they are columns."""
+        known = comm_args(self._rank, records, keys)
+        if known is not None:
+            return known
+        if not set(keys) <= set(_NUMBERS) or not self._rank.has("args.bytes"):
+            return None
+        columns = {key: self._rank.numbers(f"args.{key}") for key in keys}
+        if len(records) and any(records.max() >= len(column) for column in columns.values()):
+            return None
+        return {
+            key: [None if value == -1 else value for value in column[records].tolist()]
+            for key, column in columns.items()
+        }
+
+    def let_go(self) -> None:
+        """Forget the blocks that were unpacked."""
+        self._blocks = OrderedDict()
+
+    def _block(self, number: int) -> tuple[bytes, list[int]]:
+        known = self._blocks.get(number)
+        if known is None:
+            known = self._rank.checked(lambda: self._unpacked(number))
+            self._blocks[number] = known
+            while len(self._blocks) > _BLOCKS_KEPT:
+                self._blocks.popitem(last=False)
+        return known
+
+    def _unpacked(self, number: int) -> tuple[bytes, list[int]]:
+        rank = self._rank
+        ends, firsts = rank.numbers("records.end"), rank.numbers("records.first")
+        small = rank.file.piece("records.block", int(ends[number]), int(ends[number + 1]))
+        if zlib.crc32(small) != int(rank.numbers("records.checksum")[number]):
+            raise Damaged(f"was changed: the checksum of its records' block {number} differs")
+        size = int(rank.numbers("records.raw_bytes")[number])
+        block = pa.Codec("zstd").decompress(small, size, asbytes=True)
+        count = int(firsts[number + 1] - firsts[number])
+        lengths: npt.NDArray[Any] = np.frombuffer(block, np.uint32, count)
+        starts = 4 * count + np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
+        return block, starts.tolist()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_blocks": OrderedDict()}

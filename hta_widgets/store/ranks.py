@@ -1,0 +1,577 @@
+"""A stored rank as a lazy Trace."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets import taxonomy
+from hta_widgets.errors import TraceError
+from hta_widgets.formats.mpi.model import MpiProfile
+from hta_widgets.store.files import (
+    MANIFEST,
+    Column,
+    CommArgs,
+    Damaged,
+    Frame,
+    StoredRecords,
+    Texts,
+    pack_records,
+    read_manifest,
+    write_columns,
+)
+from hta_widgets.store.rank_file import Kept, KeptSource, StoredRank, as_mapping
+from hta_widgets.tiles.lanes import FACT, kept_columns
+from hta_widgets.trace.columns import (
+    AsyncTable,
+    CopyTable,
+    CounterTable,
+    EventTable,
+    FlowTable,
+    InstantTable,
+    Pool,
+    RecordSource,
+    TableFile,
+    Track,
+)
+from hta_widgets.trace.names import ExportPart, part_of
+from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+
+#: Fields of `Trace` that are tables, and what their columns are called in files.
+TABLES = {
+    "_table": "events",
+    "flow_table": "flows",
+    "counter_table": "counters",
+    "instant_table": "instants",
+    "async_table": "asyncs",
+    "copy_table": "copies",
+}
+
+#: Columns of numbers, by table.
+NUMBERS = {
+    "events": (
+        "start_ns",
+        "dur_ns",
+        "name",
+        "category",
+        "kind",
+        "track",
+        "depth",
+        "parent",
+        "stream",
+        "correlation",
+        "step",
+        "phase",
+        "record",
+    ),
+    "flows": ("kind", "source", "target", "source_record", "target_record"),
+    "counters": ("time_ns", "series_id", "value", "record"),
+    "instants": ("time_ns", "name", "category", "record"),
+    "asyncs": ("start_ns", "dur_ns", "name", "category", "record"),
+    "copies": ("record", "gb_per_s", "size_bytes"),
+}
+
+#: Lists of strings, kept as codes and their values.
+CODED = {"instants": ("pid", "tid", "scope"), "asyncs": ("async_id", "pid")}
+
+
+class _StoredPool(Pool):
+    """A pool whose codes are looked up only where strings are added."""
+
+    __slots__ = ()
+
+    def __init__(self, values: list[str]) -> None:
+        self.values = values
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "_codes":
+            raise AttributeError(name)
+        self._codes = {value: code for code, value in enumerate(self.values)}
+        return self._codes
+
+
+def _read(rank: StoredRank, table: str, name: str) -> Any:
+    """Return a column of a table."""
+    full = f"{table}.{name}"
+    if name in NUMBERS[table]:
+        return rank.numbers(full)
+    if name in CODED.get(table, ()):
+        return rank.made(full, lambda: _decoded(rank, full))
+    if name in {"names", "categories"}:
+        return rank.made(f"pool.{name}", lambda: _StoredPool(rank.strings(name)))
+    if name == "tracks":
+        return rank.made(full, lambda: [_track(values) for values in rank.json("tracks")])
+    if name == "kinds":
+        return rank.json("flow_kinds")
+    if name == "series":
+        return rank.made(full, lambda: [tuple(values) for values in rank.json("counter_series")])
+    if name == "end_record":
+        return rank.made(full, lambda: as_mapping(rank.numbers("events.ends").reshape(-1, 2)))
+    raise AttributeError(f"{table} have no column {name!r}")
+
+
+def _decoded(rank: StoredRank, name: str) -> list[str]:
+    values = rank.strings(f"{name}.values")
+    return [values[code] for code in rank.numbers(f"{name}.codes").tolist()]
+
+
+def _track(values: list[Any]) -> Track:
+    pid, tid, role, label, process, stream, sort, nested, lanes = values
+    return Track(pid, tid, role, label, process, stream, tuple(sort), nested, lanes)
+
+
+class _Stored:
+    """Answers for fields that are not set, by reading the column of that name."""
+
+    __slots__ = ()
+    _rank: StoredRank
+    _count: int
+    _field = ""
+
+    def __init__(self, rank: StoredRank, count: int) -> None:
+        # The slots are the subclasses': of two parents, only one may have some.
+        self._rank, self._count = rank, count  # type: ignore[misc]
+
+    def __getattr__(self, name: str) -> Any:
+        # Asked only for what is not there. A field, or what pickle and the like look for.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._rank.either(
+            lambda: _read(self._rank, TABLES[self._field], name),
+            lambda trace: getattr(getattr(trace, self._field), name),
+        )
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._rank, self._count)
+
+
+class StoredEvents(_Stored, EventTable):
+    """See `EventTable`."""
+
+    __slots__ = ("_count", "_rank", "_span_ns")
+    _field = "_table"
+
+    def __init__(self, rank: StoredRank, count: int, span_ns: tuple[int, int]) -> None:
+        _Stored.__init__(self, rank, count)
+        self._span_ns = span_ns
+
+    @property
+    def first_ns(self) -> int:
+        """Start of the earliest event."""
+        return self._span_ns[0]
+
+    @property
+    def last_ns(self) -> int:
+        """End of the last event."""
+        return self._span_ns[1]
+
+    def with_kinds(self, kind: npt.NDArray[np.uint8]) -> EventTable:
+        """Return the same events of other kinds."""
+        other = StoredEvents(self._rank, self._count, self._span_ns)
+        other.kind = kind
+        return other
+
+    @property
+    def has_own_kinds(self) -> bool:
+        """Whether the kinds are not those of the file."""
+        try:
+            object.__getattribute__(self, "kind")
+        except AttributeError:
+            return False
+        return True
+
+    @property
+    def file(self) -> TableFile | None:
+        """The file, where the kinds are those that it was written with."""
+        return None if self.has_own_kinds else self._rank
+
+    def as_stored(self) -> StoredEvents:
+        """Return the same events of the kinds that the file holds."""
+        return StoredEvents(self._rank, self._count, self._span_ns)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StoredEvents, (self._rank, self._count, self._span_ns)
+
+
+class StoredFlows(_Stored, FlowTable):
+    """See `FlowTable`."""
+
+    __slots__ = ("_count", "_rank")
+    _field = "flow_table"
+
+
+class StoredCounters(_Stored, CounterTable):
+    """See `CounterTable`."""
+
+    __slots__ = ("_count", "_rank")
+    _field = "counter_table"
+
+
+class StoredInstants(_Stored, InstantTable):
+    """See `InstantTable`."""
+
+    __slots__ = ("_count", "_rank")
+    _field = "instant_table"
+
+
+class StoredAsyncs(_Stored, AsyncTable):
+    """See `AsyncTable`."""
+
+    __slots__ = ("_count", "_rank")
+    _field = "async_table"
+
+
+class StoredCopies(_Stored, CopyTable):
+    """See `CopyTable`."""
+
+    __slots__ = ("_count", "_rank")
+    _field = "copy_table"
+
+
+#: Fields of `Trace` that the manifest states as they are.
+_PLAIN = (
+    "rank",
+    "path",
+    "format",
+    "zero_ns",
+    "shift_ns",
+    "clock_offset_ns",
+    "resolution_ns",
+    "stated_rank",
+    "job",
+    "host",
+    "worker",
+    "local_rank",
+    "server",
+    "part",
+)
+
+KeepSource = Callable[[RecordSource], Kept]
+
+
+def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dict[str, Any]:
+    """Write one rank's file and return its entry in the manifest.
+
+    Parameters
+    ----------
+    path : Path
+    trace : Trace
+    keep_source : callable, optional
+        What to keep of where records come from. By default the records themselves.
+    """
+    columns: dict[str, Column] = {}
+    for name, table_name in TABLES.items():
+        table = getattr(trace, name)
+        for column in NUMBERS[table_name]:
+            columns[f"{table_name}.{column}"] = np.asarray(getattr(table, column))
+        for column in CODED.get(table_name, ()):
+            columns |= _coded(f"{table_name}.{column}", getattr(table, column))
+    table = trace._table  # noqa: SLF001 - kinds by the rules that it was built with
+    ends = [value for pair in table.end_record.items() for value in pair]
+    columns["events.ends"] = np.array(ends, np.int64)
+    columns["names"] = Texts.of(table.names.values)
+    columns["categories"] = Texts.of(table.categories.values)
+    columns["tracks"] = _json([[getattr(track, n) for n in _TRACK] for track in table.tracks])
+    columns["flow_kinds"] = _json(trace.flow_table.kinds)
+    columns["counter_series"] = _json(trace.counter_table.series)
+    columns["metadata"] = _json(trace.metadata)
+    columns["profile"] = _json(
+        None if trace.profile is None else msgspec.to_builtins(trace.profile)
+    )
+    facts: dict[str, Any] = {}
+    if trace.source is not None:
+        if keep_source is None:
+            source = CommArgs(trace.source, table)
+            columns |= pack_records(source, table.record)
+            columns |= source.columns()
+            texts = getattr(trace.source, "metadata_text", None)
+            decoded = texts and {key: bytes(raw).decode("latin-1") for key, raw in texts.items()}
+            columns["metadata_text"] = _json(decoded)
+        else:
+            kept = keep_source(trace.source)
+            facts |= kept.facts
+            columns |= {f"source.{name}": column for name, column in kept.columns.items()}
+    if trace._rules_version == 0:  # noqa: SLF001 - other rules' kinds are told anew at opening
+        lanes, facts[FACT] = kept_columns(table)
+        columns |= lanes
+    frame = write_columns(path, columns, facts)
+    return {
+        "file": path.name,
+        "frame": list(frame),
+        "rows": {name: len(getattr(trace, name)) for name in TABLES},
+        "span_ns": [table.first_ns, table.last_ns],
+        "records": -1 if trace.source is None else len(trace.source),
+        "has_profile": trace.profile is not None,
+        "stated": {
+            "export_part": trace.export_part and msgspec.to_builtins(trace.export_part),
+            "world_size": trace.world_size,
+        },
+        "rules": _rules() if trace._rules_version == 0 else "",  # noqa: SLF001
+        "trace": {name: getattr(trace, name) for name in _PLAIN},
+    }
+
+
+_TRACK = ("pid", "tid", "role", "label", "process", "stream", "sort", "nested", "lanes")
+
+
+def _json(value: Any) -> Texts:
+    # Not msgspec's: halves of surrogate pairs and integers of any size have to come back.
+    texts = Texts()
+    try:
+        texts.add(json.dumps(value, default=_plain).encode())
+    except (TypeError, ValueError) as cause:
+        raise TraceError(f"what the file says of itself cannot be kept ({cause})") from None
+    return texts
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"a {type(value).__name__} is no JSON")
+
+
+def _coded(name: str, values: list[str]) -> dict[str, Column]:
+    places: dict[str, int] = {}
+    codes = [places.setdefault(value, len(places)) for value in values]
+    return {f"{name}.codes": np.array(codes, np.int32), f"{name}.values": Texts.of(list(places))}
+
+
+@cache
+def _rules() -> str:
+    """What tells the built-in rules, by which kinds were told, from others."""
+    return f"{zlib.crc32(Path(taxonomy.__file__).read_bytes()):08x}"
+
+
+# --- back -----------------------------------------------------------------------------------------
+
+
+def opened_trace(
+    folder: Path, entry: dict[str, Any], place: int = 0, kept: KeptSource | None = None
+) -> Trace:
+    """Return a trace by its entry in the manifest; its file is not touched yet."""
+    rank = StoredRank(folder / entry["file"], Frame(*entry["frame"]), place, kept)
+    rows, facts = entry["rows"], entry["trace"]
+    source: Any = None
+    if entry["records"] >= 0:
+        if kept is None:
+            source = StoredRecords(rank, entry["records"], facts["path"])
+        else:
+            source = _KeptRecords(rank, entry["records"], facts["path"])
+    trace = StoredTrace(
+        metadata={},
+        flow_table=StoredFlows(rank, rows["flow_table"]),
+        counter_table=StoredCounters(rank, rows["counter_table"]),
+        instant_table=StoredInstants(rank, rows["instant_table"]),
+        async_table=StoredAsyncs(rank, rows["async_table"]),
+        copy_table=StoredCopies(rank, rows["copy_table"]),
+        source=source,
+        _table=StoredEvents(rank, rows["_table"], tuple(entry["span_ns"])),
+        _rules_version=0 if entry["rules"] == _rules() else -1,
+        **facts,
+    )
+    trace.read_later(rank)
+    if "stated" in entry:  # not in older stores
+        trace.know_stated(part_of(entry["stated"]["export_part"]), entry["stated"]["world_size"])
+    if entry["has_profile"]:
+        trace.profile = rank.either(
+            lambda: msgspec.convert(rank.json("profile"), MpiProfile), lambda other: other.profile
+        )
+    return trace
+
+
+class StoredTrace(Trace):
+    """A trace whose metadata are read when asked for, as its tables' columns are."""
+
+    def read_later(self, rank: StoredRank) -> None:
+        """Leave the metadata in the file of the rank."""
+        del self.metadata
+        self.__dict__["_stored"] = rank
+
+    def know_stated(self, part: ExportPart | None, world_size: int) -> None:
+        """Take over what the manifest keeps of the metadata, so that nobody reads them for it."""
+        self.__dict__["_stated"] = part, world_size
+
+    @property
+    def export_part(self) -> ExportPart | None:
+        """Which part of a job the file is an export of; None where it does not say so."""
+        stated: tuple[ExportPart | None, int] | None = self.__dict__.get("_stated")
+        return super().export_part if stated is None else stated[0]
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks the file says that the job has; 0 where it does not say."""
+        stated: tuple[ExportPart | None, int] | None = self.__dict__.get("_stated")
+        return super().world_size if stated is None else stated[1]
+
+    @property
+    def in_file(self) -> bool:
+        """Whether the columns wait in a file, which another process can map as well."""
+        return isinstance(self._table, StoredEvents)
+
+    def __getattr__(self, name: str) -> Any:
+        stored: StoredRank | None = self.__dict__.get("_stored")
+        if name != "metadata" or stored is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        found = stored.either(lambda: stored.json("metadata"), lambda trace: trace.metadata)
+        self.metadata = found
+        self.__dict__["_metadata_is_read"] = True
+        return found
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the columns are in a file that is mapped into memory, so that they can go."""
+        return "_stored" in self.__dict__  # not after `dataclasses.replace`, which reads them all
+
+    def let_go(self) -> None:
+        """Forget what was derived and read; see `Trace.let_go`."""
+        super().let_go()
+        if not self.is_mapped:
+            return
+        table = self._table
+        if isinstance(table, StoredEvents) and table.has_own_kinds:
+            self._table, self._rules_version = table.as_stored(), -1
+        if isinstance(self.source, StoredRecords):
+            self.source.let_go()
+        if self.__dict__.pop("_metadata_is_read", False):
+            self.__dict__.pop("metadata", None)
+        stored: StoredRank = self.__dict__["_stored"]
+        stored.let_go()
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        table = self._table
+        if isinstance(table, StoredEvents) and table.has_own_kinds:
+            # They are not sent, and those in the file are of other rules.
+            state["_rules_version"] = -1
+        if state.pop("_metadata_is_read", False):
+            state.pop("metadata", None)
+        return state
+
+    def replace(self, **changes: Any) -> Trace:
+        """Return the same events under other terms, for example ``rank=3``; arrays are shared."""
+        other: Trace = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, _frame=None, memo={})
+        other.__dict__.update(changes)
+        if "metadata" in changes:
+            other.__dict__.pop("_metadata_is_read", None)
+            other.__dict__.pop("_stated", None)
+        return other
+
+
+class _KeptRecords:
+    """The records of a trace file that a cache only points to."""
+
+    def __init__(self, rank: StoredRank, count: int, path: str) -> None:
+        self.path = path
+        self._rank, self._count = rank, count
+        self._source: Any = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    def know(self, source: RecordSource) -> None:
+        """Go on with the source that the copy was made of, which knows its way in the file."""
+        self._source = source
+
+    def __getattr__(self, name: str) -> Any:
+        # Whatever the source offers beyond the least that all have, it goes on offering.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if self._source is None:
+            rank, kept = self._rank, self._rank.kept
+            assert kept is not None  # noqa: S101
+            self._source = rank.either(
+                lambda: kept.restore(
+                    rank.checked(lambda: rank.file.facts), lambda key: _column(rank, key)
+                ),
+                lambda trace: trace.source,
+            )
+        return getattr(self._source, name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_source": None}
+
+
+def _column(rank: StoredRank, name: str) -> Any:
+    return rank.numbers(f"source.{name}")
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What a store holds."""
+
+    traces: list[Trace]
+    problems: Problems
+    clock: dict[str, Any] | None
+
+    def trace_set(self, more: Problems | None = None) -> TraceSet:
+        """Return the set that was saved, with `more` problems."""
+        assert self.clock is not None  # noqa: S101 - only caches have none
+        problems = self.problems
+        problems.merge(more or Problems())
+        return TraceSet.restored(
+            self.traces,
+            problems,
+            clock=self.clock["name"],
+            origin_ns=self.clock["origin_ns"],
+            lift_ns=self.clock["lift_ns"],
+        )
+
+
+def open_store(path: str | Path, kept: KeptSource | None = None) -> Opened:
+    """Open a store by its folder, or by the manifest in it.
+
+    Raises
+    ------
+    TraceError
+        Where it is damaged, incomplete or of another version.
+    """
+    folder = Path(path)
+    if folder.name == MANIFEST and not folder.is_dir():
+        folder = folder.parent
+    try:
+        body = read_manifest(folder / MANIFEST)
+        for entry in body["ranks"]:
+            _check_size(folder, entry)
+        problems = Problems()
+        for kind, count, detail, rank, file in body["problems"]:
+            problems.add(kind, count, detail, rank, file)
+        traces = [
+            opened_trace(folder, entry, place, kept) for place, entry in enumerate(body["ranks"])
+        ]
+        return Opened(traces, problems, body["clock"])
+    except (Damaged, KeyError, TypeError, ValueError) as cause:
+        if isinstance(cause, TraceError):
+            raise
+        raise TraceError(
+            str(cause) if isinstance(cause, Damaged) else f"is not as it was written ({cause!r})",
+            path=folder / MANIFEST,
+            remedy="Copy the store again, or save the traces again.",
+        ) from None
+
+
+def _check_size(folder: Path, entry: dict[str, Any]) -> None:
+    if Path(entry["file"]).name != entry["file"]:
+        raise Damaged(f"names a file outside of its folder, {entry['file']}")
+    file, size = folder / entry["file"], entry["frame"][0]
+    try:
+        found = file.stat().st_size
+    except OSError:
+        found = None
+    if found != size:
+        what = "is missing" if found is None else f"has {found:,} bytes instead of {size:,}"
+        raise TraceError(what, path=file, remedy="Copy the store again, or save the traces again.")

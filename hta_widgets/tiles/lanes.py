@@ -1,0 +1,543 @@
+"""What a lane holds, indexed."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets import taxonomy
+from hta_widgets.errors import TraceError
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.tiles.folded import FOLDED_ROLES, device_rows, folded_lane, folded_rows
+from hta_widgets.tiles.lane_index import (
+    CounterLane,
+    Kinds,
+    Lane,
+    Positions,
+    index_counter,
+    index_lane,
+)
+from hta_widgets.tiles.lateness import Lateness
+from hta_widgets.tiles.layout import LaneRef, Rank, folded
+from hta_widgets.trace.columns import AsyncTable, EventTable, InstantTable, Pool
+from hta_widgets.trace.intervals import Cover, Ints, Spans
+
+#: Grows whenever the same events would give other arrays, or the same arrays be read otherwise.
+VERSION = 1
+#: What says where in the columns each lane is.
+FACT = "lanes"
+
+_COLUMNS: dict[str, npt.DTypeLike] = {
+    "lanes.ns": np.int64,
+    "lanes.rows": np.int32,
+    "lanes.kinds": np.uint8,
+}
+_NS, _ROWS, _KINDS = _COLUMNS
+_NONE = -1
+
+Array = npt.NDArray[Any]
+
+
+def kept_columns(table: EventTable) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Return the columns that hold a rank's folded lanes, and what says where they are in them."""
+    device = device_rows(table)
+    writer = _Writer()
+    lanes = []
+    for ref in folded(table):
+        begin = writer.place
+        _write_lane(writer, folded_lane(table, ref, device))
+        lanes.append([ref.role, ref.sources, ref.annotations, begin, writer.tape()])
+    return writer.columns(), {"version": VERSION, "lanes": lanes}
+
+
+def kept_lanes(table: EventTable) -> dict[LaneRef, Lane]:
+    """Return the lanes that the file of a stored rank holds; none where it holds no table as this.
+
+    What is damaged, missing or of another version does not count: what it was made of is there.
+    """
+    file = table.file
+    if file is None:
+        return {}
+    try:
+        fact: Mapping[str, Any] | None = file.fact(FACT)
+        if fact is None or fact["version"] != VERSION:
+            return {}
+        columns = {name: file.read(name) for name in _COLUMNS}
+    except TraceError:
+        return {}
+    return {
+        LaneRef(role, tuple(sources), annotations=annotations): _read_lane(
+            _Reader(columns, begin, tape)
+        )
+        for role, sources, annotations, begin, tape in fact["lanes"]
+    }
+
+
+class _Writer:
+    """Lays arrays one behind the other into the column of their type, and notes their lengths."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, list[Array]] = {name: [] for name in _COLUMNS}
+        self._lengths = dict.fromkeys(_COLUMNS, 0)
+        self._tape: list[int] = []
+
+    @property
+    def place(self) -> dict[str, int]:
+        """Where in each column the next array will be."""
+        return dict(self._lengths)
+
+    def number(self, value: int) -> None:
+        self._tape.append(value)
+
+    def array(self, column: str, values: Array | None) -> None:
+        self.number(_NONE if values is None else len(values))
+        if values is not None:
+            self._arrays[column].append(values)
+            self._lengths[column] += len(values)
+
+    def tape(self) -> list[int]:
+        """Return what was noted since this was last asked."""
+        noted, self._tape = self._tape, []
+        return noted
+
+    def columns(self) -> dict[str, Array]:
+        return {
+            name: np.concatenate([np.empty(0, dtype), *self._arrays[name]], dtype=dtype)
+            for name, dtype in _COLUMNS.items()
+        }
+
+
+class _Reader:
+    """Gives back what a `_Writer` took, in the same order."""
+
+    def __init__(self, columns: dict[str, Array], begin: dict[str, int], tape: list[int]) -> None:
+        self._columns = columns
+        self._at = dict(begin)
+        self._tape = iter(tape)
+
+    def number(self) -> int:
+        return next(self._tape)
+
+    def array(self, column: str) -> Any:
+        length = self.number()
+        if length == _NONE:
+            return None
+        first = self._at[column]
+        self._at[column] = first + length
+        return self._columns[column][first : first + length]
+
+
+def _write_lane(to: _Writer, lane: Lane) -> None:
+    _write_spans(to, lane.spans)
+    to.number(lane.kind)
+    to.array(_ROWS, lane.rows)
+    to.array(_NS, lane.longest)
+    to.array(_NS, lane.durs)
+    kinds = lane.kinds
+    to.number(_NONE if kinds is None else kinds.major)
+    if kinds is not None:
+        _write_cover(to, kinds.major_cover)
+        to.number(len(kinds.minor))
+        for code, spans in kinds.minor:
+            to.number(code)
+            _write_spans(to, spans)
+        to.array(_KINDS, kinds.of_points)
+
+
+def _read_lane(of: _Reader) -> Lane:
+    spans, kind = _read_spans(of), of.number()
+    rows, longest, durs = of.array(_ROWS), of.array(_NS), of.array(_NS)
+    kinds, major = None, of.number()
+    if major != _NONE:
+        cover = _read_cover(of)
+        minor = tuple((of.number(), _read_spans(of)) for _ in range(of.number()))
+        kinds = Kinds(major, cover, minor, of.array(_KINDS))
+    return Lane(spans, kind, kinds, rows, longest, durs)
+
+
+def _write_spans(to: _Writer, spans: Spans) -> None:
+    _write_cover(to, spans.cover)
+    for array in (spans.starts, spans.ends, spans.points):
+        to.array(_NS, array)
+
+
+def _read_spans(of: _Reader) -> Spans:
+    cover = _read_cover(of)
+    if cover is None:
+        raise ValueError("spans have a cover, be it empty")
+    return Spans(cover, of.array(_NS), of.array(_NS), of.array(_NS))
+
+
+def _write_cover(to: _Writer, cover: Cover | None) -> None:
+    to.array(_NS, None if cover is None else cover.starts)
+    to.array(_NS, None if cover is None else cover.prefix)
+
+
+def _read_cover(of: _Reader) -> Cover | None:
+    starts, prefix = of.array(_NS), of.array(_NS)
+    return None if starts is None else Cover(starts, prefix)
+
+
+_OTHER = KINDS.index("other")
+_OPEN_BLOCK = 4096
+
+#: Roles of the lanes whose rows are those of the rank's table of events.
+OF_EVENTS = ("events", *FOLDED_ROLES)
+
+#: Columns are held on to of as many ranks as fit on a screen: all, or those that tell slices.
+MOST_TABLES = 64
+
+T = TypeVar("T")
+AnyLane = Lane | CounterLane
+RowIds = npt.NDArray[np.integer]
+#: A code for every event of a rank, by its row.
+Classes = npt.NDArray[np.uint8]
+
+
+class Budget:
+    """Keeps what was made last within a number of bytes, and the tables that were used last.
+
+    Parameters
+    ----------
+    limit : int
+        Bytes; the newest entry stays even if it alone is larger.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self._kept: OrderedDict[Hashable, tuple[list[AnyLane], int]] = OrderedDict()
+        self._tables: OrderedDict[Hashable, Any] = OrderedDict()
+
+    def table(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return columns of a rank's events; those of other ranks make room."""
+        found: T | None = self._tables.get(key)
+        if found is None:
+            found = self._tables[key] = make()
+            if len(self._tables) > MOST_TABLES:
+                self._tables.popitem(last=False)
+        self._tables.move_to_end(key)
+        return found
+
+    def get(self, key: Hashable) -> list[AnyLane] | None:
+        """Return an entry, and count it as used just now."""
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        self._kept.move_to_end(key)
+        return found[0]
+
+    def put(self, key: Hashable, lanes: list[AnyLane]) -> list[AnyLane]:
+        """Keep an entry; those that were not used for longest make room."""
+        size = sum(lane.nbytes for lane in lanes)
+        self._kept[key] = (lanes, size)
+        self.used += size
+        while self.used > self.limit and len(self._kept) > 1:
+            _, (_, old_size) = self._kept.popitem(last=False)
+            self.used -= old_size
+        return lanes
+
+
+@dataclass(slots=True, frozen=True)
+class Rows:
+    """One of a rank's tables as intervals: events, asyncs or instants."""
+
+    table: str
+    start_ns: Ints  # since the trace's own zero
+    dur_ns: Ints
+    name: npt.NDArray[np.integer]
+    category: npt.NDArray[np.integer]
+    kind: npt.NDArray[np.uint8]
+    record: Ints
+    names: Pool
+    categories: Pool
+
+
+class Named(NamedTuple):
+    """What tells the events of a rank apart for those who look at them."""
+
+    name: npt.NDArray[np.integer]
+    kind: npt.NDArray[np.uint8]
+    names: Pool
+
+
+class RankIndex:
+    """Fills lanes of a rank from its table.
+
+    Parameters
+    ----------
+    rank : Rank
+        Its lanes.
+    budget : Budget
+        Shared by all ranks.
+    lateness : callable
+        Gives the job's matched collectives; called when a lane of them is first asked for.
+    """
+
+    def __init__(self, rank: Rank, budget: Budget, lateness: Callable[[], Lateness]) -> None:
+        self.rank = rank
+        self._budget = budget
+        self._lateness = lateness
+        self._overlays: dict[LaneRef, Rows] = {}
+
+    # --- tables -----------------------------------------------------------------------------------
+
+    def rows(self, table: str) -> Rows:
+        """Return a table by its name in the protocol."""
+        match table:
+            case "events":
+                return self.events
+            case "asyncs":
+                return self.asyncs
+            case "instants":
+                return self.instants
+            case _:
+                raise ValueError(f"no table {table!r}; the tables are events, asyncs, instants")
+
+    @property
+    def events(self) -> Rows:
+        """Complete events."""
+        # Not kept with the index: the columns of a stored rank go when they are not in use.
+        return self._budget.table(("events", self.rank.rank), self._events)
+
+    def _events(self) -> Rows:
+        t = self.rank.table
+        return Rows(
+            "events",
+            t.start_ns,
+            t.dur_ns,
+            t.name,
+            t.category,
+            t.kind,
+            t.record,
+            t.names,
+            t.categories,
+        )
+
+    @cached_property
+    def asyncs(self) -> Rows:
+        """Async intervals; where no end was found, without length."""
+        table = self.rank.trace.async_table
+        return self._side_rows("asyncs", table, table.start_ns, np.maximum(table.dur_ns, 0))
+
+    @cached_property
+    def instants(self) -> Rows:
+        """Instants, as intervals without length."""
+        table = self.rank.trace.instant_table
+        return self._side_rows("instants", table, table.time_ns, np.zeros(len(table), np.int64))
+
+    def _side_rows(
+        self, name: str, table: AsyncTable | InstantTable, starts: Ints, durs: Ints
+    ) -> Rows:
+        names, categories = self.rank.table.names, self.rank.table.categories
+        kind = np.full(len(table), _OTHER, np.uint8)
+        # What readers derived is of a kind that we know; of others' asyncs nobody can tell.
+        derived = np.flatnonzero(table.record < 0)
+        kind[derived] = taxonomy.kind_codes(
+            table.category[derived], table.name[derived], categories.values, names.values
+        )
+        return Rows(
+            name, starts, durs, table.name, table.category, kind, table.record, names, categories
+        )
+
+    @cached_property
+    def name_counts(self) -> list[Ints]:
+        """How many events, asyncs and instants have each name, by the name's code."""
+        size = len(self.rank.table.names)
+        return [
+            np.bincount(table.name, minlength=size)
+            for table in (self.events, self.asyncs, self.instants)
+        ]
+
+    def table_of(self, ref: LaneRef) -> Rows:
+        """Return the table that a lane's rows belong to."""
+        if ref.role in {"wait", "late"}:
+            return self._overlay(ref)
+        return self.rows({"async": "asyncs", "instant": "instants"}.get(ref.role, "events"))
+
+    def named(self, ref: LaneRef) -> Rows | Named:
+        """Return what tells name and kind of a lane's rows, without reading more than that."""
+        if ref.role not in OF_EVENTS:
+            return self.table_of(ref)
+        return self._budget.table(("named", self.rank.rank), self._named)
+
+    def _named(self) -> Named:
+        table = self.rank.table
+        return Named(table.name, table.kind, table.names)
+
+    def _overlay(self, ref: LaneRef) -> Rows:
+        """Return the waits or delays of a lane as a table, one row each."""
+        known = self._overlays.get(ref)
+        if known is not None:
+            return known
+        pieces = self._lateness().pieces(self.rank.rank, ref.role, folded=not ref.sources)
+        events = self.events
+        if ref.sources:
+            pieces = pieces.of_rows(self.rank.table.track == ref.sources[0])
+        rows = pieces.row
+        self._overlays[ref] = made = replace(
+            events,
+            table=ref.role,
+            start_ns=pieces.start,
+            dur_ns=pieces.dur,
+            name=events.name[rows],
+            category=events.category[rows],
+            kind=events.kind[rows],
+            record=events.record[rows],
+        )
+        return made
+
+    # --- lanes ------------------------------------------------------------------------------------
+
+    def lane(self, lane: int) -> tuple[LaneRef, AnyLane]:
+        """Return what a lane holds and its index, made now if need be."""
+        ref = self.rank.ref(lane)
+        # All depths of a track are made at once: whoever sees one sees the others.
+        key = (self.rank.rank, ref.role, ref.sources)
+        lanes = self._budget.get(key)
+        if lanes is None:
+            lanes = self._budget.put(key, self._make(ref))
+        return ref, lanes[ref.depth]
+
+    def classed(self, lane: int, classes: Classes) -> Lane | None:
+        """Return a lane of events indexed by `classes` instead of kinds; None for other lanes."""
+        ref = self.rank.ref(lane)
+        if ref.role not in OF_EVENTS:
+            return None
+        key = ("classes", self.rank.rank, ref.role, ref.sources)
+        lanes = self._budget.get(key)
+        if lanes is None:
+            events = replace(self.events, kind=classes)
+            if ref.role == "events":
+                made = self._by_depth(ref.sources[0], events, slices=False)
+            else:
+                made = [self._lane(events, self.members(ref), slices=False)]
+            lanes = self._budget.put(key, made)
+        found = lanes[ref.depth]
+        return found if isinstance(found, Lane) else None
+
+    def members(self, ref: LaneRef) -> RowIds:
+        """Return the rows of a lane of events, asyncs or instants, in lane order."""
+        table, rank = self.rank.table, self.rank
+        rows: RowIds
+        match ref.role:
+            case "events":
+                rows = np.flatnonzero(table.track == ref.sources[0])
+                rows = rows[table.depth[rows] == ref.depth]
+            case "gpu" | "comm" | "cpu":
+                rows = folded_rows(table, ref, self.device_rows)
+            case "async":
+                group = rank.async_groups[ref.sources[0]]
+                rows = group.rows[group.layer == ref.depth]
+            case "instant":
+                rows = rank.instant_groups[ref.sources[0]]
+            case "wait" | "late":
+                rows = np.arange(len(self._overlay(ref).start_ns))
+            case _:
+                raise ValueError("a counter lane has samples, not events")
+        return rows
+
+    def side_lanes(self, table: str) -> Ints:
+        """Return the lane of each async or instant."""
+        return self._async_lanes if table == "asyncs" else self._instant_lanes
+
+    @cached_property
+    def _async_lanes(self) -> Ints:
+        lanes = np.full(len(self.rank.trace.async_table), -1, np.int64)
+        for track in self.rank.tracks:
+            if track.role == "async":
+                group = self.rank.async_groups[track.source]
+                lanes[group.rows] = track.lane0 + group.layer.astype(np.int64)
+        return lanes
+
+    @cached_property
+    def _instant_lanes(self) -> Ints:
+        lanes = np.full(len(self.rank.trace.instant_table), -1, np.int64)
+        for track in self.rank.tracks:
+            if track.role == "instant":
+                lanes[self.rank.instant_groups[track.source]] = track.lane0
+        return lanes
+
+    @cached_property
+    def device_rows(self) -> npt.NDArray[np.int32]:
+        """Rows of the events on device streams."""
+        return device_rows(self.rank.table).astype(np.int32)  # of each rank there is
+
+    def _make(self, ref: LaneRef) -> list[AnyLane]:
+        match ref.role:
+            case "gpu" | "comm" | "cpu":
+                return [self._folded(ref)]
+            case "counter":
+                return [self._counter(ref.sources[0])]
+            case "events":
+                return self._by_depth(ref.sources[0], self.events)
+            case "async":
+                layers = self.rank.async_groups[ref.sources[0]].layers
+                refs = [LaneRef("async", ref.sources, depth) for depth in range(layers)]
+                return [self._lane(self.asyncs, self.members(one)) for one in refs]
+            case _:
+                return [self._lane(self.table_of(ref), self.members(ref))]
+
+    def _folded(self, ref: LaneRef) -> Lane:
+        # All that the rank's file holds at once: whoever sees one of them sees the others.
+        kept = kept_lanes(self.rank.table)
+        for other, lane in kept.items():
+            key = (self.rank.rank, other.role, other.sources)
+            if other != ref and self._budget.get(key) is None:
+                self._budget.put(key, [lane])
+        found = kept.get(ref)
+        return folded_lane(self.rank.table, ref, self.device_rows) if found is None else found
+
+    def _by_depth(self, track: int, events: Rows, *, slices: bool = True) -> list[AnyLane]:
+        table = self.rank.table
+        rows = np.flatnonzero(table.track == track)
+        depth = table.depth[rows]
+        order = np.argsort(depth, kind="stable")
+        rows = rows[order]
+        first = np.searchsorted(depth[order], np.arange(table.tracks[track].lanes + 1))
+        return [
+            self._lane(events, rows[first[k] : first[k + 1]], slices=slices)
+            for k in range(len(first) - 1)
+        ]
+
+    @staticmethod
+    def _lane(table: Rows, rows: RowIds, *, slices: bool = True) -> Lane:
+        return index_lane(
+            table.start_ns[rows],
+            table.dur_ns[rows],
+            table.kind[rows],
+            rows if slices else None,
+        )
+
+    def _counter(self, series: int) -> CounterLane:
+        table = self.rank.trace.counter_table
+        first, last = np.searchsorted(table.series_id, (series, series + 1))
+        end = self.rank.range_ns[1] - self.rank.shift_ns
+        return index_counter(table.time_ns[first:last], table.value[first:last], end)
+
+    # --- what is open at an instant ---------------------------------------------------------------
+
+    def open_at(self, time_ns: int) -> Positions:
+        """Return the rows of events that began before an instant and still run then."""
+        table = self.rank.table
+        before = int(table.start_ns.searchsorted(time_ns))
+        blocks = np.flatnonzero(self._last_ends[: -(-before // _OPEN_BLOCK)] > time_ns)
+        if not len(blocks):
+            return np.empty(0, np.intp)
+        at = (blocks[:, None] * _OPEN_BLOCK + np.arange(_OPEN_BLOCK)).ravel()
+        at = at[at < before]
+        still: Positions = at[table.start_ns[at] + table.dur_ns[at] > time_ns]
+        return still
+
+    @cached_property
+    def _last_ends(self) -> Ints:
+        table = self.rank.table
+        if not len(table):
+            return np.empty(0, np.int64)
+        return np.maximum.reduceat(table.end_ns, np.arange(0, len(table), _OPEN_BLOCK))

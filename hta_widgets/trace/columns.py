@@ -1,0 +1,324 @@
+"""The columns of one rank."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Decimal, InvalidOperation
+from typing import Any, Literal, Protocol
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec import Raw
+
+Ints = npt.NDArray[np.int64]
+#: int16; int32 where a file has more categories than that
+CategoryCodes = npt.NDArray[np.int16] | npt.NDArray[np.int32]
+
+TrackRole = Literal["thread", "stream", "annotation", "other"]
+
+
+class Pool:
+    """A dictionary of strings: `add` gives the code of a string, `values` lists them by code."""
+
+    __slots__ = ("_codes", "values")
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        self.values: list[str] = list(values)
+        self._codes: dict[str, int] = {value: code for code, value in enumerate(self.values)}
+
+    def add(self, value: str) -> int:
+        """Return the code of `value`; a new one gets the next."""
+        code = self._codes.setdefault(value, len(self.values))
+        if code == len(self.values):
+            self.values.append(value)
+        return code
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, code: int) -> str:
+        return self.values[code]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Pool, (self.values,))
+
+
+class RecordSource(Protocol):
+    """Gives back the file's own bytes of a record; implemented by the readers."""
+
+    path: str
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+
+    def record(self, index: int) -> bytes:
+        """Return the verbatim JSON object of record `index` (its position in ``traceEvents``)."""
+
+    def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:
+        """Yield ``(index, bytes)`` of the records asked for, in file order."""
+
+
+@dataclass(slots=True)
+class CopyTable:
+    """What copies and fills state of themselves, by the number of their record.
+
+    Kept apart from the events: few have it, and it survives when events are left out.
+    """
+
+    record: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # ascending
+    #: as the profiler worked it out; NaN where the record states none
+    gb_per_s: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
+    size_bytes: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # -1 for none
+
+    def __len__(self) -> int:
+        return len(self.record)
+
+    def of(self, records: Ints) -> tuple[npt.NDArray[np.float64], Ints]:
+        """Return rate and size of each record; NaN and -1 where it states none."""
+        rate, size = np.full(len(records), np.nan), np.full(len(records), -1, np.int64)
+        if len(self):
+            at = np.minimum(np.searchsorted(self.record, records), len(self) - 1)
+            found = self.record[at] == records
+            rate[found], size[found] = self.gb_per_s[at[found]], self.size_bytes[at[found]]
+        return rate, size
+
+
+@dataclass(slots=True)
+class RankColumns:
+    """One file's records of all phases, decoded, in file order.
+
+    Times are absolute nanoseconds on the recorded clock (``baseTimeNanoseconds`` already added).
+    `start_ns` is meaningless where `timed` is False (metadata records). Codes, ids and record
+    numbers may be of narrower types than stated here, where they fit.
+    """
+
+    phase: npt.NDArray[np.uint8]  # ord of the phase letter; 0 where the record has none
+    start_ns: Ints
+    dur_ns: Ints  # -1 where the record states none
+    timed: npt.NDArray[np.bool_]
+    name: npt.NDArray[np.int32]  # codes into `names`
+    category: npt.NDArray[np.int32]  # codes into `categories`
+    pid: npt.NDArray[np.int32]  # codes into `pids`
+    tid: npt.NDArray[np.int32]  # codes into `tids`
+    stream: npt.NDArray[np.int32]  # args.stream, -1 where absent
+    correlation: Ints  # args.correlation, -1 where absent
+    flow: npt.NDArray[np.int32]  # the top-level "id" as a code into `flow_ids`, -1 where absent
+    names: Pool
+    categories: Pool
+    pids: Pool
+    tids: Pool
+    flow_ids: Pool  # ids keep their JSON text, so 7 and "7" stay apart
+    #: args of phase M and C records, by record number (the value in `record`)
+    small_args: Mapping[int, dict[str, Any]] = field(default_factory=dict)
+    #: position in the file's traceEvents of each row
+    record: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    #: nanoseconds of the last digit that the file's times carry: 1000 for whole microseconds
+    resolution_ns: int = 1
+    #: rows (not record numbers) of the ``f`` records without ``"bp": "e"``: their arrow ends at
+    #: the next event of the thread instead of the enclosing one
+    ends_at_next: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    #: scope of instants by row, where it is not the default ``"t"``
+    scope: dict[int, str] = field(default_factory=dict)
+    copies: CopyTable = field(default_factory=CopyTable)
+
+
+@dataclass(slots=True, frozen=True)
+class Track:
+    """One row group of the timeline: a thread, a device stream, or its annotations."""
+
+    pid: str
+    tid: str
+    role: TrackRole
+    label: str  # e.g. "thread 25738 (python)" or "stream 7"
+    process: str  # e.g. "python" or "GPU 0"
+    stream: int  # -1 for host tracks
+    sort: tuple[int, ...]  # display order: process sort index, thread sort index, first start
+    nested: int  # lanes 0 .. nested-1 hold properly nested events
+    lanes: int  # lanes nested .. lanes-1 are spill lanes
+
+    @property
+    def key(self) -> str:
+        """Name of the track, unique within a rank: what the ``track`` column shows."""
+        suffix = " annotations" if self.role == "annotation" else ""
+        return f"{self.process} · {self.label}{suffix}"
+
+
+class TableFile(Protocol):
+    """The file that the columns of a table are mapped from, and what else was written into it."""
+
+    def fact(self, name: str) -> Any:
+        """Return a plain value that was written under a name; None where there is none."""
+
+    def read(self, name: str) -> npt.NDArray[Any]:
+        """Return a column of numbers; `TraceError` where it is missing or damaged."""
+
+
+@dataclass(slots=True)
+class EventTable:
+    """Complete and paired events of one rank, sorted by (start, longest first, file order)."""
+
+    start_ns: Ints  # since Trace.zero_ns
+    dur_ns: Ints
+    name: npt.NDArray[np.int32]
+    category: CategoryCodes
+    kind: npt.NDArray[np.uint8]  # codes into KINDS
+    track: npt.NDArray[np.int32]  # position in `tracks`
+    depth: npt.NDArray[np.int16]
+    parent: npt.NDArray[np.int32]  # row, -1 for none
+    stream: npt.NDArray[np.int32]
+    correlation: Ints
+    step: npt.NDArray[np.int64]
+    phase: npt.NDArray[np.uint8]  # 0: X, 1: B
+    record: Ints  # of the X or B record
+    names: Pool
+    categories: Pool
+    tracks: list[Track]
+    #: for B/E pairs: row → record of the E, whose args belong to the event as well
+    end_record: Mapping[int, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @property
+    def end_ns(self) -> Ints:
+        """Ends, since Trace.zero_ns."""
+        return self.start_ns + self.dur_ns
+
+    @property
+    def first_ns(self) -> int:
+        """Start of the earliest event; 0 without any."""
+        return int(self.start_ns[0]) if len(self) else 0
+
+    @property
+    def last_ns(self) -> int:
+        """End of the last event; 0 without any."""
+        return int(self.end_ns.max()) if len(self) else 0
+
+    @property
+    def file(self) -> TableFile | None:
+        """The file that holds just these events, of the same kinds; None where there is none."""
+        return None
+
+    def with_kinds(self, kind: npt.NDArray[np.uint8]) -> EventTable:
+        """Return the same events of other kinds."""
+        return replace(self, kind=kind)
+
+
+@dataclass(slots=True)
+class FlowTable:
+    """Arrows between events; `source` and `target` are rows of the EventTable."""
+
+    kind: npt.NDArray[np.uint8]  # codes into `kinds`
+    source: npt.NDArray[np.int64]
+    target: npt.NDArray[np.int64]
+    kinds: list[str]
+    #: file records of the s/f (and t) events of each arrow, -1 for arrows joined by correlation
+    source_record: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    target_record: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+@dataclass(slots=True)
+class CounterTable:
+    """Samples of counters (phase C); one row per series and sample, sorted by series, time."""
+
+    time_ns: Ints  # since Trace.zero_ns
+    series_id: npt.NDArray[np.int32]  # position in `series`
+    value: npt.NDArray[np.float64]
+    series: list[tuple[str, str, str]]  # (pid, counter name, series name)
+    record: Ints
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+
+@dataclass(slots=True)
+class InstantTable:
+    """Instant events (phases i, I, R), sorted by time."""
+
+    time_ns: Ints
+    name: npt.NDArray[np.int32]  # codes into EventTable.names
+    category: CategoryCodes
+    pid: list[str]
+    tid: list[str]
+    scope: list[str]
+    record: Ints
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+
+@dataclass(slots=True)
+class AsyncTable:
+    """Async intervals (phases b/n/e and S/T/F), paired by category, id and name."""
+
+    start_ns: Ints
+    dur_ns: Ints  # -1 where no end was found
+    name: npt.NDArray[np.int32]
+    category: CategoryCodes
+    async_id: list[str]
+    pid: list[str]
+    record: Ints
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+class NumberedRecords(ABC):
+    """What sources of records have in common; see `RecordSource`."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return the number of records."""
+
+    def record(self, index: int) -> bytes:
+        """Return the JSON object of one record; verbatim, or repaired where it is not JSON."""
+        return next(self.records(np.array([index], np.int64)))[1]
+
+    def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:
+        """Yield ``(index, JSON object)`` of the records asked for, in file order."""
+        wanted = np.unique(np.asarray(indices, np.int64))
+        if not len(wanted):
+            return
+        if wanted[0] < 0 or wanted[-1] >= len(self):
+            raise IndexError(f"records go from 0 to {len(self) - 1}: {wanted[[0, -1]].tolist()}")
+        yield from self._ascending(wanted)
+
+    @abstractmethod
+    def _ascending(self, wanted: Ints) -> Iterator[tuple[int, bytes]]:
+        """Yield the records of these numbers, which are there, each once and ascending."""
+
+
+#: A JSON object whose values are still text.
+Fields = dict[str, bytes]
+
+_decode = msgspec.json.Decoder(dict[str, Raw]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def decode_fields(text: bytes) -> Fields | None:
+    """Return the members of a JSON object; None for anything else."""
+    try:
+        return {key: bytes(raw) for key, raw in _decode(text).items()}
+    except msgspec.DecodeError:
+        return None
+
+
+def encode_fields(fields: Mapping[str, bytes]) -> bytes:
+    """Write members back as a JSON object."""
+    return _encode({key: Raw(value) for key, value in fields.items()})
+
+
+def shifted(raw: bytes, shift_ns: int) -> bytes:
+    """Return a JSON time in µs, later by some ns; every digit that it had stays."""
+    try:
+        time = Decimal(raw.strip(b'"').decode()) + Decimal(shift_ns).scaleb(-3)
+    except (InvalidOperation, UnicodeDecodeError):
+        return raw
+    text = f"{time:f}"
+    return (text.rstrip("0").rstrip(".") if "." in text else text).encode()

@@ -1,0 +1,121 @@
+"""Stable order, codes and sums by group: the one group-by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+
+
+def stable_order(key: Ints) -> Rows:
+    """Return the stable order of non-negative keys.
+
+    Packs key and position into one integer where they fit: sorting values is several times faster
+    than sorting positions, and the position makes it stable.
+    """
+    count = len(key)
+    if count < 2:
+        return np.arange(count)
+    position_bits = int(count - 1).bit_length()
+    if int(key.max()).bit_length() + position_bits > 63:
+        return np.argsort(key, kind="stable")
+    packed = key << position_bits
+    packed |= np.arange(count)
+    packed.sort()
+    packed &= (1 << position_bits) - 1
+    return packed
+
+
+def event_order(start: Ints, dur: Ints) -> Rows:
+    """Return the order by start, longest first, then position; starts must not be negative."""
+    order = stable_order(start)
+    sorted_start, sorted_dur = start[order], dur[order]
+    tied = sorted_start[1:] == sorted_start[:-1]
+    wrong = np.flatnonzero(tied & (sorted_dur[1:] > sorted_dur[:-1]))
+    if not len(wrong):
+        return order
+    # Only the groups of equal starts in which a longer event follows a shorter one.
+    group = np.concatenate(([0], np.cumsum(~tied)))
+    mixed = np.zeros(int(group[-1]) + 1, dtype=bool)
+    mixed[group[wrong]] = True
+    rows = np.flatnonzero(mixed[group])
+    order[rows] = order[rows][np.lexsort((-sorted_dur[rows], sorted_start[rows]))]
+    return order
+
+
+def group_order(group: npt.NDArray[Any], groups: int) -> Rows:
+    """Return the stable order by small group numbers ``0 .. groups-1``."""
+    if groups <= 1:
+        return np.arange(len(group))
+    small = np.uint8 if groups <= 1 << 8 else np.uint16 if groups <= 1 << 16 else None
+    # numpy sorts 8 and 16 bits by counting.
+    return np.argsort(group.astype(small) if small else group, kind="stable")
+
+
+def sorted_unique(values: Ints) -> Ints:
+    """Return the distinct values, ascending; faster than hashing where values can be sorted."""
+    ordered = np.sort(values)
+    first = np.ones(len(ordered), dtype=bool)
+    first[1:] = ordered[1:] != ordered[:-1]
+    return ordered[first]
+
+
+def dense(codes: Ints, size: int) -> tuple[npt.NDArray[np.int32], Ints]:
+    """Return codes without gaps, and the old code of each; `size` bounds the old ones."""
+    if size > 1 << 24:
+        unique, inverse = np.unique(codes, return_inverse=True)
+        return inverse.astype(np.int32), unique
+    used = np.zeros(size, dtype=bool)
+    used[codes] = True
+    unique = np.flatnonzero(used)
+    lookup = np.zeros(size, dtype=np.int32)
+    lookup[unique] = np.arange(len(unique), dtype=np.int32)
+    return lookup[codes], unique
+
+
+def match_brackets(
+    group: npt.NDArray[Any], time: npt.NDArray[np.int64], opens: npt.NDArray[np.bool_]
+) -> tuple[Rows, Rows, Rows]:
+    """Pair each closing record with the latest open one of its group.
+
+    Parameters
+    ----------
+    group : array of int
+        Only records of the same group can pair.
+    time : array of int64
+        Records are taken by time, then by position.
+    opens : array of bool
+        True for an opening record.
+
+    Returns
+    -------
+    (begins, ends, unmatched)
+        Positions of the partners, and of the records without one.
+    """
+    count = len(group)
+    order = np.lexsort((time, group))
+    opening = opens[order]
+    balance = np.cumsum(np.where(opening, 1, -1))
+    new_group = np.diff(group[order], prepend=-1) != 0
+    before = np.concatenate(([0], balance[:-1]))
+    base = np.maximum.accumulate(np.where(new_group, np.arange(count), 0)) if count else order
+    level = np.where(opening, balance, balance + 1) - before[base]
+    # At one level of one group, brackets open and close in turn.
+    by_level = np.lexsort((np.arange(count), level, group[order]))
+    sorted_level, sorted_group = level[by_level], group[order][by_level]
+    sorted_open = opening[by_level]
+    pair = (
+        (sorted_level[1:] == sorted_level[:-1])
+        & (sorted_group[1:] == sorted_group[:-1])
+        & sorted_open[:-1]
+        & ~sorted_open[1:]
+    )
+    at = np.flatnonzero(pair)
+    begins, ends = order[by_level[at]], order[by_level[at + 1]]
+    alone = np.ones(count, dtype=bool)
+    alone[begins] = alone[ends] = False
+    return begins, ends, np.flatnonzero(alone)

@@ -1,0 +1,141 @@
+"""Queries: parsed and checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+# Only what `repr` writes is a clause; whatever else Python can write in a string stays as it is.
+_TEXT = (
+    r"'(?:[^'\\\n]|\\(?:[\\'\"nrt]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}))*'"
+    r'|"(?:[^"\\\n]|\\(?:[\\\'"nrt]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}))*"'
+)
+_CLAUSE = re.compile(rf"(name|kind) in \[((?:(?:{_TEXT})(?:, (?:{_TEXT}))*)?)\]")
+_TEXTS = re.compile(_TEXT)
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)")
+_PLAIN = {"n": "\n", "r": "\r", "t": "\t"}
+
+#: What a query is made of, as far as it matters for where it falls apart.
+_TOKEN = re.compile(
+    r"""(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`)"""
+    r"|(?P<word>\w+)|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<other>.)",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Clauses:
+    """A query taken apart.
+
+    Attributes
+    ----------
+    rest : str or None
+        What is neither of the following, without parentheses around it; None for nothing.
+    names, kinds : tuple of str or None
+        None where the query does not ask for any.
+    """
+
+    rest: str | None = None
+    names: tuple[str, ...] | None = None
+    kinds: tuple[str, ...] | None = None
+
+    @property
+    def query(self) -> str | None:
+        """The query that says all this; None where there is nothing to say."""
+        clauses = [
+            f"{word} in {list(values)!r}"
+            for word, values in (("name", self.names), ("kind", self.kinds))
+            if values is not None
+        ]
+        if self.rest is None:
+            return " and ".join(clauses) or None
+        return " and ".join([f"({self.rest})", *clauses]) if clauses else self.rest
+
+    def with_names(self, names: Sequence[str] | None) -> Clauses:
+        """Return the same query for other names; None for any."""
+        return replace(self, names=None if names is None else tuple(names))
+
+    def with_kinds(self, kinds: Sequence[str] | None) -> Clauses:
+        """Return the same query for other kinds; None for any."""
+        return replace(self, kinds=None if kinds is None else tuple(kinds))
+
+
+def read_clauses(query: str | None) -> Clauses:
+    """Take a query apart.
+
+    A query that says the same in another form, or that has ``or`` outside of parentheses, is left
+    whole.
+
+    Examples
+    --------
+    >>> found = read_clauses("(dur_ns > 5) and name in ['gemm']")
+    >>> found.rest, found.names
+    ('dur_ns > 5', ('gemm',))
+    >>> found.with_kinds(["compute"]).query
+    "(dur_ns > 5) and name in ['gemm'] and kind in ['compute']"
+    """
+    if query is None or not query.strip():
+        return Clauses()
+    found: dict[str, tuple[str, ...]] = {}
+    rest: list[str] = []
+    for part in conjuncts(query.strip()):
+        clause = _CLAUSE.fullmatch(part)
+        if clause is None:
+            rest.append(part)
+            continue
+        values = tuple(_value(text) for text in _TEXTS.findall(clause[2]))
+        before = found.get(clause[1])
+        found[clause[1]] = (
+            values if before is None else tuple(value for value in before if value in values)
+        )
+    whole = " and ".join(rest) or None
+    if found and len(rest) == 1 and _is_wrapped(rest[0]):
+        whole = rest[0][1:-1].strip()
+    return Clauses(whole, found.get("name"), found.get("kind"))
+
+
+def _value(text: str) -> str:
+    def plain(escape: re.Match[str]) -> str:
+        code = escape[1]
+        if len(code) > 1:
+            return chr(int(code[1:], 16))
+        return _PLAIN.get(code, code)
+
+    return _ESCAPE.sub(plain, text[1:-1])
+
+
+def read_text(literal: str) -> str | None:
+    """Return what a quoted text stands for; None where it is not quoted as `repr` does."""
+    return _value(literal) if re.fullmatch(_TEXT, literal) else None
+
+
+def conjuncts(query: str) -> list[str]:
+    """Return what ``and`` joins; the whole query where it is no conjunction."""
+    parts, begin, depth = [], 0, 0
+    for token in _TOKEN.finditer(query):
+        depth += (token.lastgroup == "open") - (token.lastgroup == "close")
+        if depth < 0 or (token.lastgroup == "other" and token[0] in "'\"`#"):
+            return [query]
+        # To pandas the bar is as weak as the word.
+        if depth == 0 and (token[0] == "|" or token[0] == "or"):
+            return [query]
+        if depth == 0 and token[0] == "and":
+            parts.append(query[begin : token.start()].strip())
+            begin = token.end()
+    parts.append(query[begin:].strip())
+    return parts if depth == 0 and all(parts) else [query]
+
+
+def _is_wrapped(text: str) -> bool:
+    """Whether one pair of parentheses encloses all of a text."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return False
+    return all(depth > 0 for at, depth in _depths(text) if at < len(text) - 1)
+
+
+def _depths(text: str) -> Iterator[tuple[int, int]]:
+    depth = 0
+    for token in _TOKEN.finditer(text):
+        depth += (token.lastgroup == "open") - (token.lastgroup == "close")
+        yield token.start(), depth

@@ -1,0 +1,564 @@
+"""Shared state, history, and what every view can do."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import anywidget
+import pandas as pd
+import traitlets as t
+
+from hta_widgets.errors import TraceError
+from hta_widgets.export.svg.picture import timeline_svg
+from hta_widgets.export.trace import ExportReport, export_trace
+from hta_widgets.live.job import TileEngine
+from hta_widgets.live.operations import Answer, serve
+from hta_widgets.readers.load import is_profiler, load
+from hta_widgets.text import Time, as_ns, as_window
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.widgets.assets import asset
+
+
+def in_marimo() -> bool:
+    """Return whether a marimo notebook runs this.
+
+    There a widget can be made only while a cell runs, and it lives as long as the cell's output.
+    """
+    marimo = sys.modules.get("marimo")
+    return marimo is not None and bool(marimo.running_in_notebook())
+
+
+_one: BokehAsset | None = None
+
+
+def bokeh_module() -> str:
+    """Return an ES module whose default export's ``initialize()`` returns ``{Bokeh}``.
+
+    It holds the installed Bokeh's own ``bokeh.min.js``, so that figures and library are of one
+    version. It asks for nothing from the network, and sets no global name.
+
+    Returns
+    -------
+    str
+        About 1.3 MB of JavaScript, for a widget's ``_esm`` or a page of its own.
+    """
+    import bokeh  # noqa: PLC0415 - half a second, which `import hta_widgets` has not
+
+    script = Path(bokeh.__file__).parent / "server" / "static" / "js" / "bokeh.min.js"
+    return (
+        "const root = {};\n(function () {\n"
+        + script.read_text("utf-8")
+        + "\n}).call(root);\n"
+        + "export default { initialize() { return { Bokeh: root.Bokeh }; } };\n"
+    )
+
+
+class BokehAsset(anywidget.AnyWidget):
+    """Carries BokehJS to the page; it has no view. Take the one of `bokeh_asset`."""
+
+    def __init__(self) -> None:
+        self._esm = bokeh_module()
+        super().__init__()
+
+
+def bokeh_asset() -> BokehAsset:
+    """Return the kernel's one `BokehAsset`, or a new one where somebody closed it.
+
+    Examples
+    --------
+    >>> bokeh_asset() is bokeh_asset()  # doctest: +SKIP
+    True
+    """
+    if in_marimo():
+        # One kernel may serve several pages there, and what a cell made ends with the cell.
+        return BokehAsset()
+    global _one  # noqa: PLW0603 - one a kernel is the point
+    if _one is None or _one.comm is None:
+        _one = BokehAsset()
+    return _one
+
+
+class _Shared(Protocol):
+    ranks_from: str
+
+    def snapshot(self) -> dict[str, Any]: ...
+
+
+class _View(Protocol):
+    traces: TraceSet
+    engine: TileEngine
+    height: int
+    folded: bool
+    state: Any
+    _scene: Any
+
+
+def write_svg(
+    view: _View,
+    path: str | os.PathLike[str],
+    *,
+    width: float = 1200,
+    window: tuple[Time, Time] | None = None,
+    theme: str = "light",
+) -> str:
+    """Write what a timeline shows as a picture; see ``Timeline.to_svg``."""
+    state = view.state.snapshot()
+    if window is not None:
+        state["view"] = list(as_window(window))
+    text = timeline_svg(
+        view.engine,
+        view._scene,  # noqa: SLF001 - the view's own, handed to its own exporter
+        state,
+        width=width,
+        height=view.height,
+        theme=theme,
+        folded=view.folded,
+        only=_shown_ranks(view.state, state),
+    )
+    return write_text(path, text)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> str:
+    """Write a file that a view hands out; return its path."""
+    target = Path(os.fspath(path)).expanduser()
+    try:
+        target.write_text(text, "utf-8")
+    except OSError as error:
+        raise TraceError(
+            f"cannot be written ({error.strerror})",
+            path=str(target),
+            remedy="Is the folder there, and may you write to it?",
+        ) from None
+    return str(target)
+
+
+def _shown_ranks(shared: _Shared, state: Mapping[str, Any]) -> Collection[int] | None:
+    """Return the ranks that a dashboard's timeline shows: those that another panel has chosen."""
+    ranks = (state.get("selection") or {}).get("ranks")
+    chosen_elsewhere = shared.ranks_from not in {"", "timeline"}
+    return set(ranks) if ranks and chosen_elsewhere else None
+
+
+#: The traits that a view of one job shares with the others; together one entry of the history.
+SHARED = (
+    "view",
+    "selection",
+    "selected_event",
+    "search",
+    "color",
+    "pinned",
+    "ranks_from",
+    "scope",
+)
+HISTORY_LENGTH = 100
+
+
+class State(anywidget.AnyWidget):
+    """The shared state of linked views: a widget without a view of its own.
+
+    Views in the page listen to it directly, so linking works while the kernel is busy and after
+    it is gone; Python observes the same traits.
+
+    Attributes
+    ----------
+    view : tuple of int or None
+        Window in ns since the origin; None is the whole job.
+    selection : dict or None
+        A `Selection` as plain values; None selects everything.
+    selected_event : tuple of int or None
+        ``(rank, id)`` of the event whose details are shown.
+    search : str
+        Text whose matches are marked.
+    color : str
+        ``"kind"`` or ``"name"``.
+    pinned : list of str
+        ``"5"`` for rank 5, ``"5/GPU 0 · stream 7"`` for one of its tracks.
+    ranks_from : str
+        The panel that chose the selection's ranks; empty where Python did, or nobody. In a
+        dashboard, the timeline hides other ranks unless it chose them itself.
+    scope : str
+        What a dashboard's figures are of: ``"selection"``, or ``"view"`` for the window in view
+        where the selection has none.
+    """
+
+    view = t.Tuple(t.Int(), t.Int(), allow_none=True, default_value=None).tag(sync=True)
+    selection = t.Dict(allow_none=True, default_value=None).tag(sync=True)
+    selected_event = t.Tuple(t.Int(), t.Int(), allow_none=True, default_value=None).tag(sync=True)
+    search = t.Unicode("").tag(sync=True)
+    color = t.Enum(("kind", "name"), default_value="kind").tag(sync=True)
+    pinned = t.List(t.Unicode()).tag(sync=True)
+    ranks_from = t.Unicode("").tag(sync=True)
+    scope = t.Enum(("selection", "view"), default_value="selection").tag(sync=True)
+    _history: t.Dict[str, Any] = t.Dict({"past": [], "future": []}).tag(sync=True)
+
+    def __init__(self, **traits: Any) -> None:
+        self._esm = asset("state.js").read_text("utf-8")
+        self._recording = False
+        super().__init__(**traits)
+        self._last = self.snapshot()
+        self._recording = True
+        self.observe(self._record, names=list(SHARED))
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the shared values as JSON: what one undo brings back."""
+        return {
+            "view": None if self.view is None else list(self.view),
+            "selection": self.selection,
+            "selected_event": None if self.selected_event is None else list(self.selected_event),
+            "search": self.search,
+            "color": self.color,
+            "pinned": list(self.pinned),
+            "ranks_from": self.ranks_from,
+            "scope": self.scope,
+        }
+
+    def undo(self) -> bool:
+        """Go back one change of the shared state; False if there is none."""
+        return self._step("past", "future")
+
+    def redo(self) -> bool:
+        """Take back one undo; False if there is none."""
+        return self._step("future", "past")
+
+    def set_state(self, sync_data: dict[str, Any]) -> None:
+        """Apply what the page sent; the page keeps the history of its own gestures."""
+        with self._unrecorded():
+            super().set_state(sync_data)
+
+    @contextmanager
+    def one_change(self) -> Iterator[None]:
+        """Group several assignments into one entry of the history."""
+        before = self.snapshot()
+        with self._unrecorded(), self.hold_sync():
+            yield
+        if self.snapshot() != before:
+            self._push(before)
+
+    @contextmanager
+    def _unrecorded(self) -> Iterator[None]:
+        recording, self._recording = self._recording, False
+        try:
+            yield
+        finally:
+            self._recording = recording
+            self._last = self.snapshot()
+
+    def _record(self, _change: object) -> None:
+        if not self._recording:
+            return
+        now = self.snapshot()
+        if now != self._last:
+            before, self._last = self._last, now
+            self._push(before)
+
+    def _push(self, before: dict[str, Any]) -> None:
+        past = [*self._history["past"], before][-HISTORY_LENGTH:]
+        self._history = {"past": past, "future": []}
+
+    def _step(self, source: str, target: str) -> bool:
+        entries = list(self._history[source])
+        if not entries:
+            return False
+        there = entries.pop()
+        here = self.snapshot()
+        history = {source: entries, target: [*self._history[target], here]}
+        with self._unrecorded(), self.hold_sync():
+            for name in SHARED:
+                setattr(self, name, there.get(name, self.trait_defaults()[name]))
+            self._history = {"past": history["past"], "future": history["future"]}
+        return True
+
+
+#: More ranks are folded unless the caller says otherwise.
+MOST_UNFOLDED = 16
+
+_PLAIN = ("selected_event", "search", "color", "pinned", "scope")
+
+
+def shown_window(start: Time, end: Time) -> tuple[int, int]:
+    """Return the ns of a window to show.
+
+    Raises
+    ------
+    TraceError
+        Where these are no times, or it has no length.
+    """
+    window = as_ns(start), as_ns(end)
+    if window[1] <= window[0]:
+        raise TraceError(
+            f"a window must end after it starts, not {start} to {end}",
+            remedy='Give start_ns < end_ns since the origin, in ns or as in "12.3ms".',
+        )
+    return window
+
+
+class Selected(t.Instance):  # type: ignore[type-arg] # older traitlets take none
+    """A selection of a view's traces; takes what `LinkedView.select` does."""
+
+    def validate(self, obj: Any, value: Any) -> Any:
+        """Make a selection of what is assigned."""
+        if value is None or isinstance(value, (str, pd.DataFrame)):
+            value = obj.traces.select(value)
+        return super().validate(obj, value)
+
+
+class Window(t.Tuple):
+    """A window; takes times as `LinkedView.zoom_to` does."""
+
+    def validate(self, obj: Any, value: Any) -> Any:
+        """Make ns of what is assigned."""
+        if isinstance(value, (tuple, list)) and len(value) == 2:
+            value = tuple(as_ns(time) for time in value)
+        return super().validate(obj, value)
+
+
+class LinkedView(anywidget.AnyWidget):
+    """A view of a job; it mirrors the state that linked views share.
+
+    Parameters
+    ----------
+    traces : TraceSet, Trace, Selection, or what `hta_widgets.load` takes
+        What to draw. Of a `Selection`, its ranks and window are drawn.
+    engine : TileEngine, optional
+        Of the same traces, where another view has one.
+    state : State, optional
+        The state to follow; one of its own without it.
+    color : {"kind", "name"}
+        How events are coloured at first.
+    **traits
+        The view's own traits.
+    """
+
+    state = anywidget.WidgetTrait().tag(sync=True)
+    _scene = t.Dict().tag(sync=True)
+
+    view = Window(t.Int(), t.Int(), allow_none=True)
+    selection: t.Instance[Selection] = Selected(Selection)
+    selected_event = t.Tuple(t.Int(), t.Int(), allow_none=True, default_value=None)
+    search = t.Unicode("")
+    color = t.Enum(("kind", "name"), default_value="kind")
+    pinned = t.List(t.Unicode())
+    scope = t.Enum(("selection", "view"), default_value="selection")
+
+    def __init__(
+        self,
+        traces: TraceSet | Trace | Selection | Any,
+        *,
+        engine: TileEngine | None = None,
+        state: State | None = None,
+        color: str = "kind",
+        **traits: Any,
+    ) -> None:
+        self.traces = as_traces(traces, type(self).__name__)
+        self.engine = engine or TileEngine(self.traces)
+        start_ns, end_ns = self.traces.span_ns
+        self._whole = (int(start_ns), max(int(end_ns), 1))
+        self._mirroring = False
+        super().__init__(
+            state=state or State(view=self._whole, color=color),
+            view=self._whole,
+            selection=Selection(traces=self.traces),
+            color=color,
+            **traits,
+        )
+        self._follow(self.state)
+        self.observe(self._to_state, names=["view", "selection", *_PLAIN])
+        serve(self, self._answer)
+
+    @property
+    def scene(self) -> dict[str, Any]:
+        """What the page draws that does not change with the window."""
+        found: dict[str, Any] = self._scene
+        return found
+
+    @property
+    def whole(self) -> tuple[int, int]:
+        """From the first event to the end of the last one, ns since the origin."""
+        return self._whole
+
+    def answer(self, request: dict[str, Any]) -> Answer:
+        """Answer one request of a page, of docs/protocol.md."""
+        return self._answer(request)
+
+    def zoom_to(self, start_ns: Time, end_ns: Time) -> None:
+        """Show a window.
+
+        Parameters
+        ----------
+        start_ns, end_ns : int or str
+            The window since the origin: ns, or text such as ``"12.3ms"``.
+
+        Raises
+        ------
+        TraceError
+            If the window has no length.
+        """
+        self.view = shown_window(start_ns, end_ns)
+
+    def select(self, what: str | pd.DataFrame | Selection | None) -> Selection:
+        """Select events, and show which they are.
+
+        Parameters
+        ----------
+        what : str, DataFrame, Selection or None
+            A pandas query over the event columns, a frame of events (with ``rank`` and ``id``),
+            a ready `Selection`, or None to select everything again.
+
+        Returns
+        -------
+        Selection
+            What is selected now.
+        """
+        if what is None:
+            self.selection = Selection(traces=self.traces)
+        elif isinstance(what, Selection):
+            self.selection = what.of(self.traces)
+        else:
+            self.selection = self.traces.select(what)
+        return self.selection
+
+    def selected_events(self) -> pd.DataFrame:
+        """Return the events of the selection, whole, as ``TraceSet.events`` does.
+
+        Returns
+        -------
+        DataFrame
+            The columns of ``Trace.events`` and ``rank``; all events if nothing is selected.
+        """
+        return self.selection.events()
+
+    def export(self, path: str | os.PathLike[str], **options: Any) -> ExportReport:
+        """Write the selection as a new trace file; see `hta_widgets.export_trace`."""
+        return export_trace(self.traces, Path(path), self.selection, **options)
+
+    def undo(self) -> bool:
+        """Go back one change of view, selection, search, colour or pins; False if none is left."""
+        return bool(self.state.undo())
+
+    def redo(self) -> bool:
+        """Take back one `undo`; False if there is none."""
+        return bool(self.state.redo())
+
+    def link(self, other: LinkedView) -> None:
+        """Let two views share window, selection, search, colours and pins from now on.
+
+        Parameters
+        ----------
+        other : Timeline or Dashboard
+            Takes over this view's state; both follow each other in the page and in Python.
+        """
+        if not isinstance(other, LinkedView):
+            raise TypeError(
+                f"a Timeline or Dashboard links with another, not a {type(other).__name__}"
+            )
+        if other.state is not self.state:
+            other._follow(self.state)
+
+    def close(self) -> None:
+        """Close the widget; what its page still waits for is left."""
+        self._stop()
+        super().close()
+
+    def _stop(self) -> None:
+        # A widget whose making has failed is closed as well.
+        if hasattr(self, "engine"):
+            self.engine.stop()
+
+    def _follow(self, state: State) -> None:
+        if self.state is not state:
+            self.state.unobserve(self._from_state)
+            self.state = state
+        self._from_state(None)
+        state.observe(self._from_state)
+
+    def _from_state(self, _change: object) -> None:
+        """Mirror the shared state into this view's own traits."""
+        if self._mirroring:
+            return
+        self._mirroring = True
+        try:
+            self.view = self.state.view or self._whole
+            for name in _PLAIN:
+                setattr(self, name, getattr(self.state, name))
+            selection = Selection.from_json(self.state.selection, self.traces)
+            if selection != self.selection:
+                self.selection = selection
+        finally:
+            self._mirroring = False
+
+    def _to_state(self, change: Mapping[str, Any]) -> None:
+        if self._mirroring:
+            return
+        name, value = change["name"], change["new"]
+        if name != "selection":
+            setattr(self.state, name, value)
+            return
+        with self.state.one_change():
+            self.state.selection = None if value.is_everything else value.to_json()
+            self.state.ranks_from = ""
+
+    @t.validate("view")
+    def _has_length(self, proposal: Mapping[str, Any]) -> tuple[int, int]:
+        start, end = proposal["value"]
+        if end <= start:
+            raise t.TraitError(f"view must end after it starts, not {start} to {end}")
+        return (start, end)
+
+    def _answer(self, request: dict[str, Any]) -> Answer:
+        if request["op"] == "export":
+            return self._export_from_page(request), None
+        return self.engine.answer(request)
+
+    def _export_from_page(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        report = export_trace(
+            self.traces,
+            Path(str(request["path"])).expanduser(),
+            Selection.from_json(request.get("selection"), self.traces),
+            clip=bool(request.get("clip", False)),
+            counters="own" if request.get("counters", False) else False,
+            scrub=bool(request.get("scrub", False)),
+        )
+        return {
+            "path": str(report.path),
+            "events": report.events,
+            "flows": report.flows,
+            "dropped": report.dropped,
+            "bytes": report.bytes,
+        }
+
+
+def as_traces(source: Any, viewer: str = "Timeline") -> TraceSet:
+    """Return the traces that a view is asked to draw; what `hw.load` takes is loaded.
+
+    Raises
+    ------
+    TypeError
+        For anything else.
+    TraceError
+        Where nothing can be read, or a selection belongs to no traces.
+    """
+    found = known_or_loaded(source, viewer)
+    if isinstance(found, Trace):
+        return TraceSet([found])
+    if isinstance(found, Selection):
+        return found.owner.subset(ranks=found.ranks, start_ns=found.start_ns, end_ns=found.end_ns)
+    return found
+
+
+def known_or_loaded(source: Any, viewer: str) -> TraceSet | Trace | Selection:
+    """Return what a view is given, loaded where it is something to load."""
+    if isinstance(source, (TraceSet, Trace, Selection)):
+        return source
+    if isinstance(source, (str, os.PathLike, list, tuple, Mapping)) or is_profiler(source):
+        return load(source)
+    raise TypeError(
+        f"{viewer} takes a TraceSet, a Trace, a Selection, or what hw.load takes, such as a path;"
+        f" not a {type(source).__name__}"
+    )
