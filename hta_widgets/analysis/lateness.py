@@ -18,13 +18,18 @@ from .collectives import Arrivals, computed_between
 from .matching import Matching
 from .over_ranks import over_ranks
 
-__all__ = ["PARTS", "Lateness", "lateness", "loads_data", "others_median"]
+__all__ = ["PARTS", "Lateness", "costly_share", "lateness", "loads_data", "others_median"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 #: What a rank does before it arrives.
 PARTS: tuple[str, ...] = ("compute", "waiting", "data_loading", "host")
+
+# Healthy ranks differ by a few percent; these tell more than that from noise.
+_COSTLY = 0.05  # of the others' time, on average over many steps
+_OF_TWO = 1.5  # times that for two ranks, of which each is the other's only measure
+_BY_CHANCE = 12.0  # over ranks times steps squared: what more is asked of few of them
 
 _DATA_LOADING = re.compile(r"data_?load|DataLoader|data_?iter|next_batch", re.IGNORECASE)
 _FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.py\(\d+\): )")
@@ -51,6 +56,16 @@ class Lateness:
     own_share: Floats
     exposed_wait_ns: Ints
     excess_ns: dict[str, Floats]
+
+
+def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
+    """Return which share of their time the others lose to a straggler, at least.
+
+    The fewer the steps and ranks, the more often one of them is slowest by chance. `sure`: of one
+    or two steps so much is asked that it is hardly by chance.
+    """
+    few = 1 / steps + (_BY_CHANCE / ranks / steps**2 if sure else 0.0)
+    return _COSTLY * (1 + few) * (_OF_TWO if ranks == 2 else 1.0)
 
 
 def lateness(match: Matching, times: Arrivals, step: Ints) -> Lateness:

@@ -23,7 +23,7 @@ from .imposed_waits import (
     step_shares,
     step_time,
 )
-from .lateness import PARTS
+from .lateness import PARTS, costly_share
 from .mpi_imbalance import mpi_imbalance
 from .over_ranks import over_ranks
 from .process_groups import loaded_ranks
@@ -42,10 +42,7 @@ __all__ = [
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-# Healthy ranks differ by a few percent; these tell more than that from noise.
-_COSTLY = 0.05  # of the others' time, on average over many steps
-_OF_TWO = 1.5  # times that for two ranks, of which each is the other's only measure
-_BY_CHANCE = 12.0  # over ranks times steps squared: what more is asked of few of them
+# What tells a straggler from noise, besides what it costs: `costly_share`.
 _STEADY = 0.8  # of what is costly, in the median step
 _STAND_OUT = 2.0  # times the typical other rank
 _STALL = 0.25  # of a step: one such step is more than noise
@@ -315,8 +312,10 @@ def judgement(traces: TraceSet) -> Judgement:
     causes = dict(zip(ranks, late["cause"].astype(str), strict=True))
     named = mpi_stragglers(traces)
     for job in mpi_jobs(traces.values()) if named else ():
-        files = [one for one in job.lines + job.profiles if (job.name, one.stated_rank) in named]
-        ranks += [one.rank for one in files if one.rank not in causes]
+        # A rank's time line and its profile are one rank: the line is what a page shows.
+        files = {one.stated_rank: one.rank for one in job.profiles + job.lines}
+        late_files = [key for rank, key in files.items() if (job.name, rank) in named]
+        ranks += [key for key in late_files if key not in causes]
     loaded = len(loaded_ranks(traces.values()))
     return Judgement(ranks, causes, _last(traces, work, found), loaded, loaded + missing)
 
@@ -395,9 +394,7 @@ def _patterns(shares: Floats, *, sure: bool = True) -> npt.NDArray[np.object_]:
         others = others[~np.isnan(others)]
         if not len(own) or not len(others) or mean[rank] < _STAND_OUT * np.median(others):
             continue
-        # The fewer the steps and ranks, the more often one of them is slowest by chance.
-        few = 1 / len(own) + (_BY_CHANCE / (len(others) + 1) / len(own) ** 2 if sure else 0.0)
-        bar = _COSTLY * (1 + few) * (_OF_TWO if count == 2 else 1.0)
+        bar = costly_share(len(own), len(others) + 1, sure=sure)
         if mean[rank] >= bar and np.median(own) >= _STEADY * bar:
             found[rank] = "consistent"
         elif mean[rank] >= _WORTH_NAMING and own.max() >= _STALL:
