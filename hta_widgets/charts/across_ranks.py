@@ -14,6 +14,7 @@ from hta_widgets.formats import count, number_runs, run_text
 __all__ = [
     "are_whole",
     "columns_of",
+    "fact_ranks",
     "last_often",
     "late_ranks",
     "listed",
@@ -56,6 +57,11 @@ def are_whole(frame: pd.DataFrame) -> Flags:
 def late_ranks(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[int]:
     """Return the ranks to mark in red: those given, else those that the headline names."""
     return [int(rank) for rank in (frame.attrs.get("late_ranks", ()) if late is None else late)]
+
+
+def fact_ranks(frame: pd.DataFrame) -> list[int]:
+    """Return the ranks that the headline states as a fact, to mark in ink."""
+    return [int(rank) for rank in frame.attrs.get("fact_ranks", ())]
 
 
 def last_often(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[int]:

@@ -11,7 +11,7 @@ import pandas as pd
 from hta_widgets.formats import count, duration, plural, share, share_delta
 from hta_widgets.model.names import short_name
 
-from .across_ranks import late_ranks, median_of
+from .across_ranks import fact_ranks, late_ranks, median_of
 from .canvas import blank, sentences, unmatched
 from .frames import draws, require
 from .labels import told_apart
@@ -192,7 +192,9 @@ def kernel_duration_by_rank(
         return blank(frame, given, colors, width, note=note)
     if not is_sheet() and (name is not None or len(chosen["rank"].unique()) == 1):
         return _means(chosen, frame, name, top, given, colors, width)
-    return _against_median(chosen, top, late_ranks(frame, late), given, colors, width)
+    return _against_median(
+        chosen, top, late_ranks(frame, late), fact_ranks(frame), given, colors, width
+    )
 
 
 def _means(
@@ -272,7 +274,13 @@ def _fills(data: pd.DataFrame, colors: Theme) -> list[str]:
 
 
 def _against_median(
-    frame: pd.DataFrame, top: int, late: list[int], title: str, colors: Theme, width: int | None
+    frame: pd.DataFrame,
+    top: int,
+    late: list[int],
+    facts: list[int],
+    title: str,
+    colors: Theme,
+    width: int | None,
 ) -> Any:
     data = frame.reset_index(drop=True)
     data["name"] = data["name"].astype(str)
@@ -296,7 +304,7 @@ def _against_median(
     whole = float(data.groupby("rank")["spent_ns"].sum().median())
     matters = (data["mean_ns"] - median).abs() * data["count"] >= _OF_WORK * whole
     is_late = data["rank"].isin(late)
-    is_odd = furthest & ~waits & matters & (apart >= _APART)
+    is_odd = (furthest & ~waits & matters & (apart >= _APART)) | data["rank"].isin(facts)
     data["ink"] = np.select(
         [is_late, is_odd], [colors.late, colors.ink], default=colors.rule_strong
     )
@@ -338,7 +346,7 @@ def _against_median(
             "" if alone else "communication includes waiting: who waits less is not faster",
             "arrow: beyond the scale" if beyond.any() and not alone else "",
             _most(len(total), top),
-            unmatched(frame),
+            unmatched(frame, ()),
         ),
         theme=colors,
         width=width,

@@ -89,7 +89,7 @@ def queue_length_summary(
             "kernels and copies in a stream's queue",
             "a short queue: the GPU waits for launches",
             said,
-            unmatched(frame, ("compute", "communication", "memory", "launched")),
+            unmatched(frame, ("launched",)),
         ),
         theme=colors,
         width=width,

@@ -11,7 +11,7 @@ import pandas as pd
 
 from hta_widgets.formats import axis_time, duration, duration_delta, plural, share_delta
 
-from .across_ranks import late_ranks, median_of
+from .across_ranks import fact_ranks, late_ranks, median_of
 from .canvas import blank, sentences, unmatched
 from .frames import draws_panel, require_panel
 from .rows import Column, Dots, Tooltip, nice_ticks, rows_chart
@@ -61,8 +61,8 @@ def step_phases(
     bokeh.plotting.figure
         A row a phase, in it a line of dots a step, and in that a dot a rank, as far from the
         median rank in time. Dark are ranks that stand out in a phase and are not `late`: 5 %
-        longer than the median rank, four times the usual deviation, and 2 % of a step. On one
-        rank: a dot a step, against the median step.
+        longer than the median rank, four times the usual deviation, and 2 % of a step; and ranks
+        that the headline states as a fact. On one rank: a dot a step, against the median step.
 
     Examples
     --------
@@ -95,7 +95,8 @@ def step_phases(
     odd = np.zeros(len(by_rank), dtype=bool) if alone else _stands_out(by_rank, whole)
     keys = pd.MultiIndex.from_frame(data[["of_phase", "rank"]])
     is_late = data["rank"].isin([] if alone else late_ranks(frame, late)).to_numpy()
-    is_odd = odd[by_rank.index.get_indexer(keys)]
+    is_fact = data["rank"].isin([] if alone else fact_ranks(frame)).to_numpy()
+    is_odd = odd[by_rank.index.get_indexer(keys)] | is_fact
     data["color"] = np.select(
         [is_late, is_odd], [colors.late, colors.ink], default=colors.rule_strong
     )
