@@ -375,7 +375,7 @@ def part_of(trace: Trace, selection: Selection) -> Part:
 
 
 def on_hosts_note(traces: Iterable[Trace]) -> str:
-    """Say where communication is that libraries do on the hosts, of which no device knows."""
+    """Describe communication that libraries run on the hosts, without device events."""
     found = Counter[str]()
     for trace in walked(list(traces)):
         table = trace.table

@@ -1,4 +1,4 @@
-"""Which ranks keep the others waiting, by how much, and why."""
+"""Find ranks that keep the others waiting, how much that costs, and its cause."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ __all__ = [
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-# What tells a straggler from noise, besides what it costs: `costly_share`.
+# A straggler has to cost more than `costly_share`, and to meet these limits.
 _STEADY = 0.8  # of what is costly, in the median step
 _STAND_OUT = 2.0  # times the typical other rank
 _STALL = 0.25  # of a step: one such step is more than noise
 _WORTH_NAMING = 0.02  # of the others' time, on average, where only some steps are slow
-_LEAST_COLLECTIVES = 4  # of fewer nothing is told
+_LEAST_COLLECTIVES = 4  # ranks with fewer are not judged
 
-# What is worth saying of a rank that is no straggler.
+# Limits for naming a rank that is not a straggler.
 _NEARLY_ALWAYS = 0.9  # of its collectives it is last at
 _WORTH_SAYING = 0.01  # of the run, which the others wait for it on average
 
@@ -71,20 +71,19 @@ def stragglers(
     window: tuple[int, int] | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return how often each rank comes last to collectives, what that costs, and who is to blame.
+    """Return how often each rank comes last to collectives, what that costs, and its cause.
 
-    Of a matched collective (`collectives`) the rank that arrives last makes the others wait.
-    Someone always does; a straggler is a rank of which that is neither chance nor of no matter.
+    The rank that arrives last at a matched collective (`collectives`) makes the others wait. Some
+    rank always does; a straggler does so more than by chance, and at a cost that matters.
     The measure is time lost: waits of the others in which they compute nothing, as a share of
     their time, per step. A rank is a consistent straggler if it costs them 5 % on average over
-    many steps, nearly as much in the median step, and twice what the typical rank does. Of few
-    steps and ranks more is asked, 5 % times 1 + 1 / steps + 12 / (ranks · steps²), and half as
-    much again of two ranks, of which each is the other's only measure. A rank is an occasional
+    many steps, nearly as much in the median step, and twice what the typical rank does. With few
+    steps and ranks the limit is higher, 5 % times 1 + 1 / steps + 12 / (ranks · steps²), and half
+    as much again for two ranks, each compared with the other alone. A rank is an occasional
     straggler if it stalls them for a quarter of a step's time in some steps. Lateness that a rank
     inherits by waiting in another group, such as for its neighbour in tensor parallelism, is not
-    counted against it. Of ranks of which a group lacks files, and of ranks with fewer than four
-    collectives, none is a straggler: the one that all wait for may be missing, and chance says
-    most.
+    counted against it. A rank is never a straggler if a file is missing from one of its groups,
+    because the late rank may be the missing one, or if it has fewer than four collectives.
 
     The cause is what took longer than on the other ranks (median) between the previous collective
     of the group and the arrival: kernels, which are slower or more; waiting in other collectives;
@@ -273,20 +272,20 @@ class LastRank:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Who is late in a job: the one source of what is painted, marked and said of it.
+    """The late ranks of a job; every page, panel and message reads them from here.
 
     Attributes
     ----------
     stragglers : list of int
-        Ranks that the others wait for, who costs most first: `stragglers` of the whole job, and
-        `mpi_stragglers` where ranks have profiles alone.
+        Ranks that the others wait for, most costly first: `stragglers` of the whole job, and
+        `mpi_stragglers` for ranks that have only profiles.
     causes : dict of int to str
-        What these are slow in, as far as events tell.
+        Cause of each, empty if the events do not show one.
     last : list of LastRank
         Ranks that are last at 90 % of their collectives or more, and for which the others wait
-        1 % of the run or more: a fact, that names no cause.
+        1 % of the run or more. They are stated as facts, not as causes.
     loaded, of : int
-        Of how many ranks there are files, and how many the job has as far as files say.
+        Number of ranks with files, and number of ranks of the job as stated in the files.
     """
 
     stragglers: list[int]
@@ -297,7 +296,7 @@ class Judgement:
 
 
 def judgement(traces: TraceSet) -> Judgement:
-    """Return who is late in a job, of the whole job and whatever of it is shown.
+    """Return the late ranks of the whole job, whatever part of it is shown.
 
     Examples
     --------
@@ -321,10 +320,10 @@ def judgement(traces: TraceSet) -> Judgement:
 
 
 def mpi_stragglers(traces: TraceSet) -> set[tuple[str, int]]:
-    """Return job and MPI rank of those that the others wait for.
+    """Return job and MPI rank of the ranks that the others wait for.
 
-    Where `stragglers` names ranks of a job's time line it is they, else whom `mpi_imbalance` names,
-    by the time in MPI.
+    These are the ranks of a job's time line that `stragglers` names; if it names none, those that
+    `mpi_imbalance` names by their time in MPI.
     """
     jobs = mpi_jobs(traces.values())
     if not jobs:
@@ -343,7 +342,7 @@ def mpi_stragglers(traces: TraceSet) -> set[tuple[str, int]]:
 
 
 def _last(traces: TraceSet, work: ImposedWaits, found: pd.DataFrame) -> list[LastRank]:
-    """Return who is last at nearly all collectives, of ranks that are no stragglers."""
+    """Return the ranks that are last at nearly all collectives and are not stragglers."""
     match = work.match
     start_ns, end_ns = traces.span_ns
     run_ns = max(end_ns - start_ns, 1)
@@ -411,7 +410,7 @@ def _excess(work: ImposedWaits, part: str, count: int) -> Floats:
 
 
 def _causes(traces: TraceSet, excess: Mapping[str, Floats], late: Ints) -> list[str]:
-    """Return what took longer than on the others, of each of some ranks' places."""
+    """Return the cause of each late rank: what took longer there than on the others."""
     if not len(late):
         return []
     found_of = np.array(list(over_ranks(traces, _kernels)), dtype=np.float64).reshape(-1, 3)

@@ -102,7 +102,7 @@ def headline(traces: TraceSet) -> Headline:
     found += [kernel] if kernel is not None else []
     first = _first(found)
     rest = sorted((one for one in found if one is not first), key=lambda one: -one.share)
-    # Who is red on the page is named here, however little time that takes.
+    # Ranks marked in red on the page are named here, however little time that costs.
     rest.sort(key=lambda one: one.kind != "waiting")
     sentences = [one.parts for one in rest]
     if first is not None and first.kind == "waiting" and late is not None:
@@ -194,7 +194,7 @@ def _more_of(late: LateRanks, judged: Judgement) -> list[Piece]:
 
 
 def _last(traces: TraceSet, times: RunTimes, judged: Judgement) -> list[Piece]:
-    """Say of a rank that it is nearly always last, as a fact: nobody is to blame."""
+    """State as a fact that a rank is nearly always last, without calling it a cause."""
     for last in judged.last:
         late = late_ranks(traces, times, [last.rank])
         if late is None:

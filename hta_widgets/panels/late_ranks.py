@@ -34,7 +34,7 @@ class LateRanks:
     Attributes
     ----------
     ranks : list of int
-        Whom the others wait for, who costs most first.
+        Ranks that the others wait for, most costly first.
     waiting : list of int
         Those who wait for them for 2 % of the run or more; all others if none does.
     wait_ns : float
