@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from hta_widgets import analysis
-from hta_widgets.analysis.scope import HOST_COMMUNICATION
 from hta_widgets.analysis.stragglers import Judgement, judgement
 from hta_widgets.formats import count, duration, plural, share
-from hta_widgets.model import Selection, Trace, TraceSet
+from hta_widgets.model import KINDS, EventTable, Selection, Trace, TraceSet
 from hta_widgets.model.clauses import Clauses
 from hta_widgets.model.intervals import total, union
 from hta_widgets.model.keeping import walked
@@ -38,6 +38,7 @@ MOST_SENTENCES = 2
 LEAST_AROUND = 0.1
 #: Devices that work in less than this share of the run are not what it is about.
 LITTLE_WORK = 0.01
+_COMMUNICATION = KINDS.index("communication")
 
 _IDLE = {
     "sync_wait": "the host waits for the device before it launches more",
@@ -351,7 +352,7 @@ def _without_device(traces: TraceSet, times: RunTimes) -> Iterator[Any]:
     all_ns = times.run_ns * len(filled)
     each = " a rank" if len(filled) > 1 else ""
     found = []
-    spent, calls = _on_hosts(filled, HOST_COMMUNICATION.match)
+    spent, calls = _on_hosts(filled, lambda table: table.kind == _COMMUNICATION)
     if calls and spent >= LEAST_SHARE * all_ns:
         most = max(calls, key=calls.__getitem__)
         ours = "The host communicates" if len(filled) == 1 else "Hosts communicate"
@@ -371,8 +372,14 @@ def _without_device(traces: TraceSet, times: RunTimes) -> Iterator[Any]:
         )
     own = analysis.operators(traces).groupby("name", sort=False)["cpu_self_ns"].sum()
     name = str(own.idxmax()) if len(own) and own.max() > 0 else ""
-    spent, calls = _on_hosts(filled, name.__eq__)
-    if calls and not HOST_COMMUNICATION.match(name) and spent >= LEAST_SHARE * all_ns:
+    spent, calls = _on_hosts(
+        filled,
+        lambda table: (
+            np.isin(table.name, [k for k, one in enumerate(table.names.values) if one == name])
+            & (table.kind != _COMMUNICATION)
+        ),
+    )
+    if calls and spent >= LEAST_SHARE * all_ns:
         text = f"{name} takes {share(spent / all_ns)} of the time on the host"
         text += f", {duration(spent / len(filled))}{each}."
         selection = Selection(query=Clauses(names=(name,)).query)
@@ -386,14 +393,13 @@ def _without_device(traces: TraceSet, times: RunTimes) -> Iterator[Any]:
 
 
 def _on_hosts(
-    filled: Sequence[Trace], is_meant: Callable[[str], object]
+    filled: Sequence[Trace], is_meant: Callable[[EventTable], npt.NDArray[np.bool_]]
 ) -> tuple[int, dict[str, int]]:
-    """Return how long any event of these names runs on the hosts, and the number of each."""
+    """Return how long any of these events runs on the hosts, and the number of each name."""
     spent, calls = 0, Counter[str]()
     for trace in walked(filled):
         table = trace.table
-        codes = [code for code, name in enumerate(table.names.values) if is_meant(name)]
-        rows = np.flatnonzero(np.isin(table.name, codes) & (table.stream < 0))
+        rows = np.flatnonzero(is_meant(table) & (table.stream < 0))
         spent += total(union(table.start_ns[rows], table.start_ns[rows] + table.dur_ns[rows]))
         calls.update(table.names[code] for code in table.name[rows].tolist())
     return spent, calls

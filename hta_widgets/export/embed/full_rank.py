@@ -12,6 +12,7 @@ from hta_widgets.export.embed.blocks import Block, ColumnWriter
 from hta_widgets.export.embed.names import Names, Types
 from hta_widgets.lanes.layout import LaneRef, Rank
 from hta_widgets.model import Trace
+from hta_widgets.model.membership import device_index_of
 from hta_widgets.tiles.rank_index import RankIndex
 from hta_widgets.tiles.stats import device_range
 
@@ -55,12 +56,20 @@ class FullRank:
             "detail": "full",
             "device_range": device_range(index),
             "types": types.listed,
+            "host_collectives": _host_collectives(rank, types),
             "flow_kinds": list(rank.trace.flow_table.kinds),
             "counters": series,
             "columns": writer.specs,
             "args": {"state": "absent", "reason": "", "blocks": 0, "columns": {}},
         }
         self.block: Block = writer.block(f"rank-{rank.rank}")
+
+
+def _host_collectives(rank: Rank, types: Types) -> list[int]:
+    """Return the types that are communication, but no device's work."""
+    of_devices = device_index_of(rank.trace).kind
+    found: list[int] = np.unique(types.codes["events"][of_devices != rank.table.kind]).tolist()
+    return found
 
 
 def rank_header(rank: Rank) -> dict[str, Any]:
