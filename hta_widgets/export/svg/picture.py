@@ -266,7 +266,7 @@ class _Picture:
         host = "thread" in roles
         there = {
             "compute": "gpu" in summaries,
-            "communication": "comm" in summaries,
+            "communication": "comm" in summaries or self.scene["host_communication"],
             "memory": "gpu" in summaries,
             "cpu": host,
             "sync": host and "gpu" in summaries and any(row.track for row in self.rows),

@@ -45,7 +45,7 @@ export function kindsOf(scene: Scene): Kind[] {
   const roles = new Set(scene.ranks.flatMap((rank) => rank.tracks.map((track) => track.role)));
   const there: Record<Kind, boolean> = {
     compute: summaries.has("gpu"),
-    communication: summaries.has("comm"),
+    communication: summaries.has("comm") || scene.host_communication === true,
     memory: summaries.has("gpu"),
     cpu: roles.has("thread"),
     sync: roles.has("thread") && summaries.has("gpu"),

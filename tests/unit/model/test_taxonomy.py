@@ -8,6 +8,7 @@ import hta_widgets as hw
 from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
 from hta_widgets.model import KINDS
+from hta_widgets.tiles import TileEngine
 
 COMMUNICATION = [
     "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)",
@@ -232,6 +233,12 @@ def test_collectives_of_a_rank_without_device_work_are_communication(tmp_path):
     # Beside a device its kernels count.
     assert (kinds[1]["c10d::allreduce_"], kinds[1]["gloo:all_reduce"]) == ("cpu", "annotation")
     assert len(traces.select("kind == 'communication'").events()) == 2
+
+
+def test_the_legend_names_communication_on_hosts(tmp_path):
+    for kernels, on_host in (([], True), ([small.kernel(10_000, 20_000)], False)):
+        traces = small.load(tmp_path, [*HOST, *kernels])
+        assert TileEngine(traces).scene()["host_communication"] is on_host
 
 
 def test_collectives_on_the_host_keep_no_device_busy(tmp_path):
