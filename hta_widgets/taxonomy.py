@@ -19,6 +19,7 @@ import pandas as pd
 from hta_widgets.errors import TraceError
 
 __all__ = [
+    "HOST_COLLECTIVES",
     "KINDS",
     "add",
     "added_rules",
@@ -50,6 +51,9 @@ _SYNCS: Final = r"(cuda|hip|gpu|xpu|mtia)_(sync|event)"
 _BYTEPS: Final = "Comm"
 _ANNOTATIONS: Final = r"(gpu_)?user_annotation"
 
+#: Names of collectives of libraries that work on the host, and of PyTorch's calls for them.
+HOST_COLLECTIVES: Final = r"^((gloo|mpi|ucc):|c10d::)"
+
 _DEVICE_CATEGORY: Final = re.compile(
     rf"{_DEVICE_WORK}|{_COPIES}|{_SYNCS}|gpu_user_annotation|collective_comm", re.IGNORECASE
 )
@@ -64,6 +68,8 @@ class Rule:
     name: str | None
     note: str
     ignore_case: bool = True
+    #: whether it holds only for ranks without device work
+    host_only: bool = False
 
     def category_matches(self, category: str) -> bool:
         # Categories have no meaning in their case; names do where the rule says so.
@@ -79,6 +85,15 @@ class Rule:
 
 
 _BUILT_IN: Final[tuple[Rule, ...]] = (
+    # Where devices work, they do what these call for; it is not counted twice.
+    Rule(
+        "communication",
+        r"cpu_op|operator|user_annotation",
+        HOST_COLLECTIVES,
+        "collectives on the host, in ranks without device work",
+        ignore_case=False,
+        host_only=True,
+    ),
     # Decided by the category alone.
     Rule("sync", _SYNCS, None, "waits and event records on a stream"),
     Rule("annotation", _ANNOTATIONS, None, "ranges that the program names"),
@@ -285,12 +300,15 @@ def use_rules(rules: tuple[Rule, ...]) -> None:
         _version += 1
 
 
-def _all_rules() -> tuple[Rule, ...]:
-    return (*_added, *_BUILT_IN)
+_BESIDE_DEVICES: Final = tuple(rule for rule in _BUILT_IN if not rule.host_only)
+
+
+def _rules(*, host_only: bool) -> tuple[Rule, ...]:
+    return (*_added, *(_BUILT_IN if host_only else _BESIDE_DEVICES))
 
 
 def _frame() -> pd.DataFrame:
-    rules = _all_rules()
+    rules = _rules(host_only=True)
     return pd.DataFrame(
         {
             "kind": [rule.kind for rule in rules],
@@ -316,7 +334,7 @@ def is_device_category(category: str) -> bool:
 
 
 def kind_of(category: str, name: str) -> str:
-    """Return the kind of an event.
+    """Return the kind of an event of a rank that has device work.
 
     Examples
     --------
@@ -330,27 +348,29 @@ def kind_of(category: str, name: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _known_kind(_rules_version: int, category: str, name: str) -> str:
-    return KINDS[int(_codes_of_names(category, [name])[0])]
+    return KINDS[int(_codes_of_names(category, [name], host_only=False)[0])]
 
 
 #: Kinds by rules and category, then name: the ranks of a job share their names.
-_decided: dict[tuple[tuple[Rule, ...], str], dict[str, int]] = {}
+_decided: dict[tuple[tuple[Rule, ...], str, bool], dict[str, int]] = {}
 _MOST_DECIDED = 1 << 18
 
 
-def _codes_of_names(category: str, names: Sequence[str]) -> npt.NDArray[np.uint8]:
-    known = _decided.setdefault((tuple(_added), category), {})
+def _codes_of_names(
+    category: str, names: Sequence[str], *, host_only: bool
+) -> npt.NDArray[np.uint8]:
+    known = _decided.setdefault((tuple(_added), category, host_only), {})
     new = [name for name in names if name not in known]
     if len(known) + len(new) > _MOST_DECIDED:
-        return _decide(category, names)
-    known.update(zip(new, _decide(category, new).tolist(), strict=True))
+        return _decide(category, names, host_only=host_only)
+    known.update(zip(new, _decide(category, new, host_only=host_only).tolist(), strict=True))
     return np.array([known[name] for name in names], np.uint8)
 
 
-def _decide(category: str, names: Sequence[str]) -> npt.NDArray[np.uint8]:
+def _decide(category: str, names: Sequence[str], *, host_only: bool) -> npt.NDArray[np.uint8]:
     codes = np.full(len(names), KINDS.index("other"), dtype=np.uint8)
     open_rows = list(range(len(names)))
-    for rule in _all_rules():
+    for rule in _rules(host_only=host_only):
         if not rule.category_matches(category):
             continue
         code = KINDS.index(rule.kind)
@@ -369,21 +389,30 @@ def kind_codes(
     name: npt.NDArray[Any],
     categories: Sequence[str],
     names: Sequence[str],
+    *,
+    of_devices: bool = False,
 ) -> npt.NDArray[np.uint8]:
     """Return the code of the kind (its position in `KINDS`) of every event.
 
     Parameters
     ----------
     category, name : arrays of int
-        Codes into `categories` and `names`.
+        Codes into `categories` and `names`, of all events of a rank: where none is device work,
+        collectives on the host are communication.
+    of_devices : bool, default False
+        Whether they are not, as for those who measure what devices do.
     """
-    undecided = 255
-    by_category = np.array(
-        [undecided if (code := _kind_without_name(text)) is None else code for text in categories],
-        dtype=np.uint8,
-    )
     if not len(category):
         return np.empty(0, dtype=np.uint8)
+    undecided = 255
+    host_only = not of_devices and not _has_device(category, categories)
+    by_category = np.array(
+        [
+            undecided if (code := _kind_without_name(text, host_only=host_only)) is None else code
+            for text in categories
+        ],
+        dtype=np.uint8,
+    )
     result: npt.NDArray[np.uint8] = by_category[category]
     rows = np.flatnonzero(result == undecided)
     of_rows = category[rows]
@@ -393,19 +422,26 @@ def kind_codes(
         used[name[those]] = True
         unique = np.flatnonzero(used).tolist()
         by_name = np.zeros(len(names), dtype=np.uint8)
-        by_name[unique] = _codes_of_names(categories[code], [names[k] for k in unique])
+        by_name[unique] = _codes_of_names(
+            categories[code], [names[k] for k in unique], host_only=host_only
+        )
         result[those] = by_name[name[those]]
     return result
 
 
-def _kind_without_name(category: str) -> int | None:
+def _has_device(category: npt.NDArray[Any], categories: Sequence[str]) -> bool:
+    of_device = np.array([is_device_category(text) for text in categories], dtype=bool)
+    return bool(of_device.any() and of_device[category].any())
+
+
+def _kind_without_name(category: str, *, host_only: bool) -> int | None:
     """Return the kind's code where the category alone decides it."""
-    return _known_category(_version, category)
+    return _known_category(_version, category, host_only=host_only)
 
 
 @lru_cache(maxsize=1 << 12)
-def _known_category(_rules_version: int, category: str) -> int | None:
-    for rule in _all_rules():
+def _known_category(_rules_version: int, category: str, *, host_only: bool) -> int | None:
+    for rule in _rules(host_only=host_only):
         if rule.category_matches(category):
             return None if rule.name is not None else KINDS.index(rule.kind)
     return KINDS.index("other")

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.busy import without_work
+from hta_widgets.analysis.lateness import loads_data
 from hta_widgets.analysis.scope import (
     BUSY,
     Part,
@@ -23,7 +24,6 @@ from hta_widgets.analysis.scope import (
     parts,
     result,
 )
-from hta_widgets.analysis.stragglers import loads_data
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.grouping import group_order
 from hta_widgets.trace.intervals import Covered, Intervals, union

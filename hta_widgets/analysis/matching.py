@@ -285,7 +285,7 @@ def lacking(
     groups: Sequence[Group],
     keys: Sequence[Sequence[int]],
 ) -> list[bool]:
-    """Return for each rank whether it takes part in a group of which a rank's file is missing.
+    """Return for each rank whether the file of any rank in its groups is missing.
 
     `keys` are each rank's groups, as places in `groups`. Who comes late in such a group, or is
     late elsewhere after it, may have waited for a rank that is not there.
@@ -299,7 +299,7 @@ def lacking(
 
 
 def loaded_ranks(traces: Iterable[Trace]) -> set[int]:
-    """Return the ranks of which there are files, as files state them."""
+    """Return the ranks that have files, by the numbers that the files state."""
     return {trace.rank if trace.stated_rank is None else trace.stated_rank for trace in traces}
 
 

@@ -21,7 +21,7 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import Time, as_window
 from hta_widgets.trace.columns import EventTable, Pool
 from hta_widgets.trace.intervals import Intervals, clip, union
-from hta_widgets.trace.membership import index_of, member_rows
+from hta_widgets.trace.membership import device_index_of, member_rows
 from hta_widgets.trace.memo import walked
 from hta_widgets.trace.selection import Selection, as_ranks
 from hta_widgets.trace.trace import Trace, dtype_of
@@ -43,8 +43,6 @@ _keeping = threading.Lock()
 
 #: Kinds in which a device is busy.
 BUSY: tuple[str, ...] = ("compute", "communication", "memory")
-#: Names of collectives of libraries that work on the host, and of the calls for them.
-HOST_COMMUNICATION = re.compile(r"(gloo|mpi|ucc):|c10d::")
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,14 +91,14 @@ class Part:
 
     @cached_property
     def kinds(self) -> npt.NDArray[np.uint8]:
-        """Codes of the kinds of `rows`."""
-        return self.table.kind[self.rows]
+        """Codes of the kinds of `rows`; collectives on the host are no communication here."""
+        return device_index_of(self.trace).kind[self.rows]
 
     @cached_property
     def kind_counts(self) -> Ints:
         """How many of the events are of each kind."""
         if self.plain and self.low is None and self.high is None:
-            return index_of(self.trace).kind_counts
+            return device_index_of(self.trace).kind_counts
         return np.bincount(self.kinds, minlength=len(KINDS))
 
     def of_kinds(self, *kinds: str) -> Rows:
@@ -109,7 +107,7 @@ class Part:
 
     def _of_kinds(self, kinds: tuple[str, ...]) -> Rows:
         if self.plain:
-            return index_of(self.trace).of_kinds_within(kinds, self.low, self.high)
+            return device_index_of(self.trace).of_kinds_within(kinds, self.low, self.high)
         wanted = np.zeros(len(KINDS), dtype=bool)
         wanted[[KINDS.index(kind) for kind in kinds]] = True
         return self.rows[wanted[self.kinds]]
@@ -198,7 +196,7 @@ class Part:
         """
         return self.once(
             ("covered by all", kinds),
-            lambda: clip(index_of(self.trace).covered(kinds), self.low, self.high),
+            lambda: clip(device_index_of(self.trace).covered(kinds), self.low, self.high),
         )
 
 
@@ -368,11 +366,12 @@ def part_of(trace: Trace, selection: Selection) -> Part:
 
 
 def on_hosts_note(traces: Iterable[Trace]) -> str:
-    """Say where communication is that libraries do on the hosts, of which no device knows."""
+    """Describe communication that libraries run on the hosts, without device events."""
     found = Counter[str]()
     for trace in walked(list(traces)):
         table = trace.table
-        codes = [k for k, name in enumerate(table.names.values) if HOST_COMMUNICATION.match(name)]
+        names = enumerate(table.names.values)
+        codes = [k for k, name in names if re.match(taxonomy.HOST_COLLECTIVES, name)]
         rows = np.flatnonzero(np.isin(table.name, codes) & (table.stream < 0))
         found.update(table.names[code] for code in table.name[rows].tolist())
     if not found:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import overload
 
 import numpy as np
@@ -14,13 +12,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.clocks import clock_fit
-from hta_widgets.analysis.collectives import (
-    Arrivals,
-    Clock,
-    arrivals,
-    computed_between,
-    steps_of,
-)
+from hta_widgets.analysis.collectives import Arrivals, Clock, arrivals, steps_of
+from hta_widgets.analysis.lateness import PARTS, Lateness, costly_share, lateness
 from hta_widgets.analysis.matching import Matching, counted, loaded_ranks, matching
 from hta_widgets.analysis.scope import (
     BUSY,
@@ -35,15 +28,8 @@ from hta_widgets.analysis.scope import (
 from hta_widgets.formats.mpi.model import mpi_jobs
 from hta_widgets.formats.mpi.ranks import mpi_imbalance
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.intervals import (
-    Covered,
-    Intervals,
-    intersect,
-    subtract,
-    total,
-    union,
-)
-from hta_widgets.trace.memo import derived, derived_by_rules
+from hta_widgets.trace.intervals import Intervals, subtract, total, union
+from hta_widgets.trace.memo import derived
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -256,200 +242,6 @@ def _of_rank(part: Part, waits: RankWaits) -> tuple[int, int, int, int]:
 
 Floats = npt.NDArray[np.float64]
 
-#: What a rank does before it arrives.
-PARTS: tuple[str, ...] = ("compute", "waiting", "data_loading", "host")
-
-_DATA_LOADING = re.compile(r"data_?load|DataLoader|data_?iter|next_batch", re.IGNORECASE)
-_FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.py\(\d+\): )")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Lateness:
-    """How late each entry of a `Matching` is, and what of it is the rank's own doing.
-
-    Attributes
-    ----------
-    late_ns : array of float
-        Arrival less the median of the others' arrivals.
-    own_share : array of float
-        How much of the lateness is not inherited from waiting in other groups, 0..1.
-    exposed_wait_ns : array of int
-        How much of the entry's wait its rank does not compute in.
-    excess_ns : dict of str to array of float
-        By what of `PARTS`: how much longer that took since the rank's previous collective of the
-        group than it took the others (median); NaN for a rank's first.
-    """
-
-    late_ns: Floats
-    own_share: Floats
-    exposed_wait_ns: Ints
-    excess_ns: dict[str, Floats]
-
-
-def lateness(match: Matching, times: Arrivals, step: Ints) -> Lateness:
-    """Compare each arrival, and the segment before it, with those of the collective's others.
-
-    Parameters
-    ----------
-    match : Matching
-    times : Arrivals
-    step : array of int
-        Of each entry; what a rank inherited stays with it to the end of the step.
-    """
-    late = times.arrival_ns - others_median(times.arrival_ns.astype(np.float64), match)
-    before = _before(match, times)
-    end = np.where(before >= 0, times.end_ns[before], _NEVER)
-    since = np.minimum(end, times.arrival_ns)
-    waited = _waited_elsewhere(match, times, before)
-    inherited = _inherited(match, times, step, late, waited)
-    share = np.clip(1.0 - inherited / np.maximum(late, 1.0), 0.0, 1.0)
-    spent, exposed = _spent(match, times, since)
-    spent["waiting"] = waited.astype(np.float64)
-    first = since == _NEVER
-    excess = {}
-    for part in PARTS:
-        values = spent[part]
-        apart = values - others_median(values, match)
-        apart[first] = np.nan
-        excess[part] = apart
-    return Lateness(late, np.where(late > 0, share, 1.0), exposed, excess)
-
-
-def others_median(values: Floats, match: Matching) -> Floats:
-    """Return for each entry the median of its collective's other entries."""
-    sizes = match.sizes()
-    rest()
-    order = np.lexsort((values, match.collective))
-    rest()
-    ordered = values[order]
-    count, first = match.each(sizes), match.each(match.starts)
-    place = np.empty(len(values), dtype=np.int64)
-    place[order] = np.arange(len(values)) - first
-    low, high = (count - 2) // 2, (count - 1) // 2
-    # Whoever stands before the middle moves it up by one when taken out.
-    low = low + (place <= low)
-    high = high + (place <= high)
-    found: Floats = (ordered[first + low] + ordered[first + high]) / 2
-    rest()
-    return found
-
-
-_NEVER = int(np.iinfo(np.int64).min) // 2
-
-
-def _before(match: Matching, times: Arrivals) -> Ints:
-    """Return the entry before each one in the same sequence of its rank; -1 for the first."""
-    order = np.lexsort((times.arrival_ns, match.lane, match.trace))
-    rest()
-    before = np.full(len(match), -1)
-    same = (match.trace[order][1:] == match.trace[order][:-1]) & (
-        match.lane[order][1:] == match.lane[order][:-1]
-    )
-    before[order[1:][same]] = order[:-1][same]
-    return before
-
-
-def _waited_elsewhere(match: Matching, times: Arrivals, before: Ints) -> Ints:
-    """Return how long each rank waited in other collectives since it came to the one before.
-
-    Not only since it left that one: who computes on meanwhile may wait for others there.
-    """
-    known = before >= 0
-    since = np.where(known, times.arrival_ns[before], _NEVER)
-    there = np.where(known, times.wait_ns[before], 0)
-    waited = np.zeros(len(match), dtype=np.int64)
-    for number in range(len(match.traces)):
-        mine = match.of_trace[number]
-        mine = mine[np.argsort(times.arrival_ns[mine], kind="stable")]
-        arrival = times.arrival_ns[mine]
-        total = np.concatenate(([0], np.cumsum(times.wait_ns[mine])))
-        own = np.arange(len(mine))
-        first = np.minimum(np.searchsorted(arrival, since[mine], side="left"), own)
-        waited[mine] = np.maximum(total[own] - total[first] - there[mine], 0)
-        rest()
-    return waited
-
-
-def _inherited(match: Matching, times: Arrivals, step: Ints, late: Floats, waited: Ints) -> Floats:
-    """Return how much of each lateness came of waiting in other groups.
-
-    Who computes on while a collective runs is as late to the next one, though it waited nowhere in
-    between. So what was inherited is carried on, as long as the rank is that late.
-    """
-    order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
-    rest()
-    more = np.maximum(waited - others_median(waited.astype(np.float64), match), 0.0)
-    added = np.rint(more[order]).astype(np.int64)
-    bound = np.rint(np.maximum(late[order], 0.0)).astype(np.int64)
-    keys = np.stack([match.trace[order], match.lane[order], step[order]])
-    opens = np.ones(len(order), dtype=bool)
-    opens[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
-    rest()
-    # carried[c] = min(bound[c], carried[c-1] + added[c]) is a running minimum once the sums are
-    # taken off; a step down at each new sequence lets it start afresh.
-    total = np.cumsum(added)
-    before = total - added
-    start = before[np.flatnonzero(opens)][np.cumsum(opens) - 1] if len(order) else before
-    gain = total - start
-    low = np.minimum(bound - gain, 0)
-    deep = int(-low.min(initial=0)) + 1
-    down = np.cumsum(opens) * deep
-    carried = np.minimum.accumulate(low - down) + down + gain
-    found = np.empty(len(order))
-    found[order] = carried
-    return found
-
-
-def _spent(match: Matching, times: Arrivals, since: Ints) -> tuple[dict[str, Floats], Ints]:
-    """Return what each rank did before it arrived, and how long it then waited and did nothing."""
-    spent = {part: np.zeros(len(match)) for part in ("compute", "data_loading", "host")}
-    exposed = times.wait_ns
-    each = []
-    for mine, shift in zip(match.of_trace, times.shifts_ns.tolist(), strict=True):
-        arrival = times.arrival_ns[mine] - shift
-        start = np.where(since[mine] == _NEVER, arrival, since[mine] - shift)
-        each.append((start, arrival, times.last_ns[mine] - shift))
-    found = over_ranks(match.traces, _spent_by_rank, each=each, executor=match.executor)
-    for mine, (before, computed) in zip(match.of_trace, found, strict=True):
-        for part, values in before.items():
-            spent[part][mine] = values
-        exposed[mine] -= computed
-    return spent, exposed
-
-
-def _spent_by_rank(
-    trace: Trace, start: Ints, arrival: Ints, last: Ints
-) -> tuple[dict[str, Ints], Ints]:
-    """Return how long a rank did what before it arrived, and computed from then to the last."""
-    loading, idle = _idle(trace)
-    before = {"compute": computed_between(trace, start, arrival)}
-    for part, covered in (("data_loading", loading), ("host", idle)):
-        before[part] = covered(arrival) - covered(start)
-    return before, computed_between(trace, arrival, last)
-
-
-@lru_cache(maxsize=1 << 14)
-def loads_data(name: str) -> bool:
-    """Whether an event of the host loads data, by its name without folders of Python files."""
-    return _DATA_LOADING.search(_FOLDERS.sub("", name)) is not None
-
-
-@derived_by_rules("idle_by_host")
-def _idle(trace: Trace) -> tuple[Covered, Covered]:
-    """Return when the device is idle while the host loads data, and when else it is."""
-    table = trace.table
-    end = table.start_ns + table.dur_ns
-    busy_kinds = [KINDS.index(kind) for kind in ("compute", "communication", "memory")]
-    busy = np.isin(table.kind, busy_kinds) & (table.stream >= 0)
-    whole = Intervals.none()
-    if len(table):
-        whole = union(table.start_ns[:1], end.max(keepdims=True))
-    idle = subtract(whole, union(table.start_ns[busy], end[busy]))
-    codes = [k for k, name in enumerate(table.names.values) if loads_data(name)]
-    loads = np.isin(table.name, np.array(codes, dtype=np.int32)) & (table.stream < 0)
-    loading = intersect(idle, union(table.start_ns[loads], end[loads]))
-    return Covered(*loading), Covered(*subtract(idle, loading))
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImposedWaits:
@@ -617,17 +409,14 @@ def mean_share(shares: Floats) -> Floats:
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
-# Healthy ranks differ by a few percent; these tell more than that from noise.
-_COSTLY = 0.05  # of the others' time, on average over many steps
-_OF_TWO = 1.5  # times that for two ranks, of which each is the other's only measure
-_BY_CHANCE = 12.0  # over ranks times steps squared: what more is asked of few of them
+# A straggler has to cost more than `costly_share`, and to meet these limits.
 _STEADY = 0.8  # of what is costly, in the median step
 _STAND_OUT = 2.0  # times the typical other rank
 _STALL = 0.25  # of a step: one such step is more than noise
 _WORTH_NAMING = 0.02  # of the others' time, on average, where only some steps are slow
-_LEAST_COLLECTIVES = 4  # of fewer nothing is told
+_LEAST_COLLECTIVES = 4  # ranks with fewer are not judged
 
-# What is worth saying of a rank that is no straggler.
+# Limits for naming a rank that is not a straggler.
 _NEARLY_ALWAYS = 0.9  # of its collectives it is last at
 _WORTH_SAYING = 0.01  # of the run, which the others wait for it on average
 
@@ -649,20 +438,19 @@ def stragglers(
     window: tuple[int, int] | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return how often each rank comes last to collectives, what that costs, and who is to blame.
+    """Return how often each rank comes last to collectives, what that costs, and its cause.
 
-    Of a matched collective (`collectives`) the rank that arrives last makes the others wait.
-    Someone always does; a straggler is a rank of which that is neither chance nor of no matter.
+    The rank that arrives last at a matched collective (`collectives`) makes the others wait. Some
+    rank always does; a straggler does so more than by chance, and at a cost that matters.
     The measure is time lost: waits of the others in which they compute nothing, as a share of
     their time, per step. A rank is a consistent straggler if it costs them 5 % on average over
-    many steps, nearly as much in the median step, and twice what the typical rank does. Of few
-    steps and ranks more is asked, 5 % times 1 + 1 / steps + 12 / (ranks · steps²), and half as
-    much again of two ranks, of which each is the other's only measure. A rank is an occasional
+    many steps, nearly as much in the median step, and twice what the typical rank does. With few
+    steps and ranks the limit is higher, 5 % times 1 + 1 / steps + 12 / (ranks · steps²), and half
+    as much again for two ranks, each compared with the other alone. A rank is an occasional
     straggler if it stalls them for a quarter of a step's time in some steps. Lateness that a rank
     inherits by waiting in another group, such as for its neighbour in tensor parallelism, is not
-    counted against it. Of ranks of which a group lacks files, and of ranks with fewer than four
-    collectives, none is a straggler: the one that all wait for may be missing, and chance says
-    most.
+    counted against it. A rank is never a straggler if a file is missing from one of its groups,
+    because the late rank may be the missing one, or if it has fewer than four collectives.
 
     The cause is what took longer than on the other ranks (median) between the previous collective
     of the group and the arrival: kernels, which are slower or more; waiting in other collectives;
@@ -851,20 +639,20 @@ class LastRank:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Who is late in a job: the one source of what is painted, marked and said of it.
+    """The late ranks of a job; every page, panel and message reads them from here.
 
     Attributes
     ----------
     stragglers : list of int
-        Ranks that the others wait for, who costs most first: `stragglers` of the whole job, and
-        `mpi_stragglers` where ranks have profiles alone.
+        Ranks that the others wait for, most costly first: `stragglers` of the whole job, and
+        `mpi_stragglers` for ranks that have only profiles.
     causes : dict of int to str
-        What these are slow in, as far as events tell.
+        Cause of each, empty if the events do not show one.
     last : list of LastRank
         Ranks that are last at 90 % of their collectives or more, and for which the others wait
-        1 % of the run or more: a fact, that names no cause.
+        1 % of the run or more. They are stated as facts, not as causes.
     loaded, of : int
-        Of how many ranks there are files, and how many the job has as far as files say.
+        Number of ranks with files, and number of ranks of the job as stated in the files.
     """
 
     stragglers: list[int]
@@ -875,7 +663,7 @@ class Judgement:
 
 
 def judgement(traces: TraceSet) -> Judgement:
-    """Return who is late in a job, of the whole job and whatever of it is shown.
+    """Return the late ranks of the whole job, whatever part of it is shown.
 
     Examples
     --------
@@ -890,17 +678,19 @@ def judgement(traces: TraceSet) -> Judgement:
     causes = dict(zip(ranks, late["cause"].astype(str), strict=True))
     named = mpi_stragglers(traces)
     for job in mpi_jobs(traces.values()) if named else ():
-        files = [one for one in job.lines + job.profiles if (job.name, one.stated_rank) in named]
-        ranks += [one.rank for one in files if one.rank not in causes]
+        # A rank's time line and its profile are one rank: the line is what a page shows.
+        files = {one.stated_rank: one.rank for one in job.profiles + job.lines}
+        late_files = [key for rank, key in files.items() if (job.name, rank) in named]
+        ranks += [key for key in late_files if key not in causes]
     loaded = len(loaded_ranks(traces.values()))
     return Judgement(ranks, causes, _last(traces, work, found), loaded, loaded + missing)
 
 
 def mpi_stragglers(traces: TraceSet) -> set[tuple[str, int]]:
-    """Return job and MPI rank of those that the others wait for.
+    """Return job and MPI rank of the ranks that the others wait for.
 
-    Where `stragglers` names ranks of a job's time line it is they, else whom `mpi_imbalance` names,
-    by the time in MPI.
+    These are the ranks of a job's time line that `stragglers` names; if it names none, those that
+    `mpi_imbalance` names by their time in MPI.
     """
     jobs = mpi_jobs(traces.values())
     if not jobs:
@@ -919,7 +709,7 @@ def mpi_stragglers(traces: TraceSet) -> set[tuple[str, int]]:
 
 
 def _last(traces: TraceSet, work: ImposedWaits, found: pd.DataFrame) -> list[LastRank]:
-    """Return who is last at nearly all collectives, of ranks that are no stragglers."""
+    """Return the ranks that are last at nearly all collectives and are not stragglers."""
     match = work.match
     start_ns, end_ns = traces.span_ns
     run_ns = max(end_ns - start_ns, 1)
@@ -970,9 +760,7 @@ def _patterns(shares: Floats, *, sure: bool = True) -> npt.NDArray[np.object_]:
         others = others[~np.isnan(others)]
         if not len(own) or not len(others) or mean[rank] < _STAND_OUT * np.median(others):
             continue
-        # The fewer the steps and ranks, the more often one of them is slowest by chance.
-        few = 1 / len(own) + (_BY_CHANCE / (len(others) + 1) / len(own) ** 2 if sure else 0.0)
-        bar = _COSTLY * (1 + few) * (_OF_TWO if count == 2 else 1.0)
+        bar = costly_share(len(own), len(others) + 1, sure=sure)
         if mean[rank] >= bar and np.median(own) >= _STEADY * bar:
             found[rank] = "consistent"
         elif mean[rank] >= _WORTH_NAMING and own.max() >= _STALL:
@@ -989,7 +777,7 @@ def _excess(work: ImposedWaits, part: str, count: int) -> Floats:
 
 
 def _causes(traces: TraceSet, excess: Mapping[str, Floats], late: Ints) -> list[str]:
-    """Return what took longer than on the others, of each of some ranks' places."""
+    """Return the cause of each late rank: what took longer there than on the others."""
     if not len(late):
         return []
     found_of = np.array(list(over_ranks(traces, _kernels)), dtype=np.float64).reshape(-1, 3)

@@ -56,6 +56,11 @@ def late_ranks(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[i
     return [int(rank) for rank in (frame.attrs.get("late_ranks", ()) if late is None else late)]
 
 
+def fact_ranks(frame: pd.DataFrame) -> list[int]:
+    """Return the ranks that the headline states as a fact, to mark in ink."""
+    return [int(rank) for rank in frame.attrs.get("fact_ranks", ())]
+
+
 def last_often(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[int]:
     """Return the ranks to mark as late: those given, or whoever keeps the others waiting most.
 

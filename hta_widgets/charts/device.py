@@ -14,6 +14,7 @@ from hta_widgets.analysis.idle import IDLE_CATEGORIES
 from hta_widgets.charts.bokeh_modules import models
 from hta_widgets.charts.data import (
     draws,
+    fact_ranks,
     late_ranks,
     median_of,
     require,
@@ -707,7 +708,9 @@ def kernel_duration_by_rank(
         return blank(frame, given, colors, width, note=note)
     if not is_sheet() and (name is not None or len(chosen["rank"].unique()) == 1):
         return _means(chosen, frame, name, top, given, colors, width)
-    return _against_median(chosen, top, late_ranks(frame, late), given, colors, width)
+    return _against_median(
+        chosen, top, late_ranks(frame, late), fact_ranks(frame), given, colors, width
+    )
 
 
 def _means(
@@ -787,7 +790,13 @@ def _fills(data: pd.DataFrame, colors: Theme) -> list[str]:
 
 
 def _against_median(
-    frame: pd.DataFrame, top: int, late: list[int], title: str, colors: Theme, width: int | None
+    frame: pd.DataFrame,
+    top: int,
+    late: list[int],
+    facts: list[int],
+    title: str,
+    colors: Theme,
+    width: int | None,
 ) -> Any:
     data = frame.reset_index(drop=True)
     data["name"] = data["name"].astype(str)
@@ -811,7 +820,7 @@ def _against_median(
     whole = float(data.groupby("rank")["spent_ns"].sum().median())
     matters = (data["mean_ns"] - median).abs() * data["count"] >= _OF_WORK * whole
     is_late = data["rank"].isin(late)
-    is_odd = furthest & ~waits & matters & (apart >= _APART)
+    is_odd = (furthest & ~waits & matters & (apart >= _APART)) | data["rank"].isin(facts)
     data["ink"] = np.select(
         [is_late, is_odd], [colors.late, colors.ink], default=colors.rule_strong
     )
@@ -853,7 +862,7 @@ def _against_median(
             "" if alone else "communication includes waiting: who waits less is not faster",
             "arrow: beyond the scale" if beyond.any() and not alone else "",
             _most(len(total), top),
-            unmatched(frame),
+            unmatched(frame, ()),
         ),
         theme=colors,
         width=width,
@@ -1162,7 +1171,7 @@ def queue_length_summary(
             "kernels and copies in a stream's queue",
             "a short queue: the GPU waits for launches",
             said,
-            unmatched(frame, ("compute", "communication", "memory", "launched")),
+            unmatched(frame, ("launched",)),
         ),
         theme=colors,
         width=width,

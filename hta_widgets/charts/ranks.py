@@ -591,6 +591,13 @@ _METRICS = {
     ),
     "idle": ("idle", "between a rank's first work and its last", "busy"),
 }
+#: The kinds of events that a metric needs; the others need not match any.
+_KINDS = {
+    "compute": ("compute",),
+    "communication": ("communication",),
+    "exposed_communication": ("communication",),
+    "waiting": ("communication",),
+}
 _STRIP = 26
 _SHADES = 128
 
@@ -647,7 +654,7 @@ def rank_time_heatmap(
         f"share of each {duration((end - start) / bins)} cell",
         said if len(ranks) > 1 else "",
         extremes(names, total, duration),
-        unmatched(frame),
+        unmatched(frame, _KINDS.get(metric, ())),
     )
     if is_sheet():
         return _sheet(colors, title, subtitle, names, part, total, start, end)
@@ -707,7 +714,7 @@ def _sheet(
     for name, color, thick in (
         ("halo", colors.bg, 4),
         ("frames", colors.brush_line, 2),
-        ("late", colors.late, 1.5),
+        ("late", "color", 1.5),
     ):
         add_boxes(figure, name, fill_color=None, line_color=color, line_width=thick)
     return figure

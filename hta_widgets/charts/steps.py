@@ -14,6 +14,7 @@ from hta_widgets.charts.data import (
     draws,
     draws_only,
     draws_panel,
+    fact_ranks,
     groups_of_ranks,
     late_ranks,
     listed,
@@ -642,8 +643,8 @@ def step_phases(
     bokeh.plotting.figure
         A row a phase, in it a line of dots a step, and in that a dot a rank, as far from the
         median rank in time. Dark are ranks that stand out in a phase and are not `late`: 5 %
-        longer than the median rank, four times the usual deviation, and 2 % of a step. On one
-        rank: a dot a step, against the median step.
+        longer than the median rank, four times the usual deviation, and 2 % of a step; and ranks
+        that the headline states as a fact. On one rank: a dot a step, against the median step.
 
     Examples
     --------
@@ -676,7 +677,8 @@ def step_phases(
     odd = np.zeros(len(by_rank), dtype=bool) if alone else _stands_out(by_rank, whole)
     keys = pd.MultiIndex.from_frame(data[["of_phase", "rank"]])
     is_late = data["rank"].isin([] if alone else late_ranks(frame, late)).to_numpy()
-    is_odd = odd[by_rank.index.get_indexer(keys)]
+    is_fact = data["rank"].isin([] if alone else fact_ranks(frame)).to_numpy()
+    is_odd = odd[by_rank.index.get_indexer(keys)] | is_fact
     data["color"] = np.select(
         [is_late, is_odd], [colors.late, colors.ink], default=colors.rule_strong
     )

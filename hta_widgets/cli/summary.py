@@ -1,4 +1,4 @@
-"""What `hta-widgets summary` tells of a job: as values, and as lines."""
+"""Values and text lines of `hta-widgets summary`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from hta_widgets.trace.traceset import TraceSet
 __all__ = ["job_summary", "summary_lines"]
 
 _MOST_PROBLEMS = 12
-#: Of `TraceSet.summary`, of the dashboard's breakdown, and of `analysis.stragglers`.
+#: Columns of `TraceSet.summary`, of the dashboard's breakdown, and of `analysis.stragglers`.
 _FILE = ("rank", "host", "format", "file", "events", "start_ns", "end_ns")
 _SPENT = ("span_ns", "compute_ns", "exposed_communication_ns", "exposed_wait_ns", "idle_ns")
 _LATE = ("collectives", "score", "imposed_wait_ns", "lost_share")
-#: What a line of a rank has where any rank does, and how it is written.
+#: Optional columns of the rank table: name, title and format. Shown if any rank has a value.
 _COLUMNS = (
     ("compute_ns", "compute", duration),
     ("exposed_communication_ns", "exposed comm", duration),
@@ -34,7 +34,7 @@ _COLUMNS = (
 
 
 def job_summary(traces: TraceSet) -> dict[str, Any]:
-    """Return what a job holds and what matters most in it, as JSON.
+    """Return a job's contents and main findings as JSON values.
 
     Parameters
     ----------
@@ -44,11 +44,11 @@ def job_summary(traces: TraceSet) -> dict[str, Any]:
     -------
     dict
         ``format``, ``events``, ``start_ns``, ``end_ns``; ``headline``, a list of sentences;
-        ``ranks``, for each what `TraceSet.summary`, the dashboard's breakdown and
-        `analysis.stragglers` say, as far as they do; ``stragglers``, rank and cause of each;
-        ``note``, what `analysis.stragglers` cannot tell; ``problems``.
+        ``ranks``, for each the values of `TraceSet.summary`, the dashboard's breakdown and
+        `analysis.stragglers` that are known; ``stragglers``, rank and cause of each; ``note``,
+        the limits of `analysis.stragglers` for these files; ``problems``.
     """
-    told, late = headline(traces), judgement(traces)
+    main, late = headline(traces), judgement(traces)
     stragglers = analysis.stragglers(traces)
     ranks = traces.summary()[list(_FILE)].to_dict("records")
     parts: list[tuple[pd.DataFrame, tuple[str, ...]]] = [
@@ -66,7 +66,7 @@ def job_summary(traces: TraceSet) -> dict[str, Any]:
         "events": sum(len(trace) for trace in traces.values()),
         "start_ns": int(traces.start_ns),
         "end_ns": int(traces.end_ns),
-        "headline": [text_of(parts) for parts in (told.text_parts, *told.sentences) if parts],
+        "headline": [text_of(parts) for parts in (main.text_parts, *main.sentences) if parts],
         "ranks": [_plain(rank) for rank in ranks],
         "stragglers": [
             {"rank": rank, "cause": late.causes.get(rank, "")} for rank in late.stragglers
@@ -77,7 +77,7 @@ def job_summary(traces: TraceSet) -> dict[str, Any]:
 
 
 def summary_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """Say what `job_summary` found: headline, ranks, stragglers, problems."""
+    """Format a `job_summary` as lines: headline, ranks, stragglers, problems."""
     ranks = {rank["rank"]: rank for rank in found["ranks"]}
     if found["headline"]:
         yield ""
@@ -96,7 +96,7 @@ def summary_lines(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return values of a frame as JSON has them: None for what is not known."""
+    """Return a row as JSON values, with None for unknown ones."""
     return {
         str(name): None if pd.isna(value) else value.item() if hasattr(value, "item") else value
         for name, value in row.items()
@@ -123,7 +123,7 @@ def _rank_rows(ranks: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
 
 
 def _last_at(rank: Mapping[str, Any], of: str) -> str:
-    """Say at how many of its collectives a rank is last."""
+    """Format the number of collectives at which a rank is last, and of all of them."""
     if "score" not in rank:
         return UNKNOWN
     number = round(rank["score"] * rank["collectives"])

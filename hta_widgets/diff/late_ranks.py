@@ -1,4 +1,4 @@
-"""Which ranks keep the others waiting on one side only, and what of theirs changed."""
+"""Find ranks that keep the others waiting on one side only, and how their times changed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ __all__ = ["LateRank", "late_ranks"]
 
 Floats = npt.NDArray[np.float64]
 
-#: Of the longer of two shares of time lost; one near a limit crosses it by chance.
+#: Least change of the share of time lost, as a part of the larger one: a rank near the straggler
+#: limit crosses it by chance.
 _LOST = 0.5
 _WAITS = 0.25  # of the largest change of a wait; ranks with less are not named
-#: What a rank's own time goes to, in words; what it communicates depends on the others.
+#: Kinds of a rank's own time. Communication is left out because it depends on the other ranks.
 _OWN = {
     "compute": "compute",
     "memory": "exposed copies",
@@ -38,9 +39,9 @@ class LateRank(NamedTuple):
     rank : int
         Its number, the same on both sides.
     appears : bool
-        Whether that is after, or before.
+        True if it does so after the change, False if before.
     text : str
-        What of its own time changed, how that of the others did, and how much they wait.
+        Description of the change of its own time, of the others' times and of their waits.
     diff_ns : float
         The change of its own time, over all steps.
     """
@@ -52,7 +53,7 @@ class LateRank(NamedTuple):
 
     @property
     def clause(self) -> str:
-        """What it does, as a part of a sentence."""
+        """The change as a clause without a full stop."""
         verb = "now keeps" if self.appears else "no longer keeps"
         return f"rank {self.rank} {verb} the others waiting"
 
@@ -61,9 +62,9 @@ class LateRank(NamedTuple):
 def late_ranks(diff: Comparison) -> list[LateRank]:
     """Return the ranks that keep the others waiting on one side only, the most costly first.
 
-    Who does is judged by `hta_widgets.analysis.stragglers`, within the steps that are compared; a
-    rank is told of whose cost at least halves or doubles, and which has one number on both sides. A
-    single step on each side tells of none.
+    `hta_widgets.analysis.stragglers` judges the compared steps of each side. A rank is returned if
+    its cost at least halves or doubles and it has the same number on both sides. With a single step
+    on each side the result is empty.
 
     Parameters
     ----------
@@ -88,7 +89,7 @@ def late_ranks(diff: Comparison) -> list[LateRank]:
         lost = [float(frame["lost_share"][rank]) for frame in judged]
         if was is now or abs(lost[1] - lost[0]) < _LOST * max(lost):
             continue
-        text, gap = _told(place, shared, own, waits, appears=now)
+        text, gap = _describe(place, shared, own, waits, appears=now)
         found.append((max(lost), LateRank(rank, now, text, gap)))
     return [late for _, late in sorted(found, key=lambda one: (-one[0], one[1].rank))]
 
@@ -115,10 +116,10 @@ def _changes(diff: Comparison, ranks: list[int]) -> tuple[dict[str, Floats], Flo
     return changes, waits[:, 1] - waits[:, 0]
 
 
-def _told(
+def _describe(
     place: int, ranks: list[int], own: dict[str, Floats], waits: Floats, *, appears: bool
 ) -> tuple[str, float]:
-    """Return what changed on one rank, in words, and by how much."""
+    """Describe the change of one rank, and return its size in ns."""
     way = 1 if appears else -1
     others = np.delete(np.arange(len(ranks)), place)
 
@@ -133,7 +134,7 @@ def _told(
     if len(others):
         low, high = (share_delta(value) for value in (shares[others].min(), shares[others].max()))
         text += f" (the others {low} to {high})" if low != high else f" (the others {low})"
-        # With it the others wait longer, without it less.
+        # The sign is that of an appearing rank, so that a wait that matters is positive.
         moved = way * waits[others]
         most = float(moved.max())
         named = others[moved >= max(_WAITS * most, 1)]

@@ -26,6 +26,7 @@ from hta_widgets.tiles.layout import Job, LaneRef, Rank
 from hta_widgets.tiles.stats import device_range
 from hta_widgets.trace.columns import Pool
 from hta_widgets.trace.intervals import Covered, Spans, spans_of
+from hta_widgets.trace.membership import device_index_of
 from hta_widgets.trace.trace import Trace
 
 #: Of fewer ranks nothing is folded.
@@ -250,12 +251,20 @@ class FullRank:
             "detail": "full",
             "device_range": device_range(index),
             "types": types.listed,
+            "host_collectives": _host_collectives(rank, types),
             "flow_kinds": list(rank.trace.flow_table.kinds),
             "counters": series,
             "columns": writer.specs,
             "args": {"state": "absent", "reason": "", "blocks": 0, "columns": {}},
         }
         self.block: Block = writer.block(f"rank-{rank.rank}")
+
+
+def _host_collectives(rank: Rank, types: Types) -> list[int]:
+    """Return the types that are communication, but no device's work."""
+    of_devices = device_index_of(rank.trace).kind
+    found: list[int] = np.unique(types.codes["events"][of_devices != rank.table.kind]).tolist()
+    return found
 
 
 def rank_header(rank: Rank) -> dict[str, Any]:

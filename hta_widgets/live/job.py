@@ -85,12 +85,13 @@ class PanelEngine:
         Returns
         -------
         DataFrame
-            With ``.attrs["late_ranks"]`` where the panel's chart marks them: the ranks that the
-            headline says the others wait for.
+            With ``.attrs["late_ranks"]`` and ``.attrs["fact_ranks"]`` if the panel's chart marks
+            ranks: those that the headline says the others wait for, and those it states as a fact.
         """
         found = self._frame(panel, selection, top).copy()
         if panel in _MARKED:
-            found.attrs["late_ranks"] = self._headline().late_ranks
+            named = self._headline()
+            found.attrs |= {"late_ranks": named.late_ranks, "fact_ranks": named.fact_ranks}
         return found
 
     def analysis(self, name: str, selection: Selection | None = None) -> pd.DataFrame:

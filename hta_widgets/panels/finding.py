@@ -60,9 +60,15 @@ class Headline:
 
     @property
     def late_ranks(self) -> list[int]:
-        """The ranks that the others wait for, which every panel marks alike."""
+        """The ranks that the others wait for, which every panel marks in red."""
         waits = [one.selection.ranks or () for one in self.findings if one.kind == "waiting"]
         return [rank for ranks in waits for rank in ranks]
+
+    @property
+    def fact_ranks(self) -> list[int]:
+        """The ranks that are named as a fact, which every panel marks in ink."""
+        pieces = [piece for parts in (self.text_parts, *self.sentences) for piece in parts]
+        return [int(one["rank"]) for one in pieces if isinstance(one, dict) and "fact" in one]
 
     @property
     def text(self) -> str:
@@ -78,6 +84,7 @@ class Headline:
             "headline": self.text_parts,
             "more": self.sentences,
             "late_ranks": self.late_ranks,
+            "fact_ranks": self.fact_ranks,
             "findings": [
                 {
                     "kind": one.kind,

@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from hta_widgets import analysis
-from hta_widgets.analysis.scope import HOST_COMMUNICATION
 from hta_widgets.analysis.stragglers import Judgement, judgement
 from hta_widgets.formats.mpi.format_headline import format_headline
 from hta_widgets.panels.finding import Finding, Headline, Piece
 from hta_widgets.panels.frames import CLOCK
+from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import count, duration, plural, share
 from hta_widgets.tiles.lateness import Lateness
+from hta_widgets.trace.columns import EventTable
 from hta_widgets.trace.intervals import total, union
 from hta_widgets.trace.memo import walked
 from hta_widgets.trace.names import short_name
@@ -121,7 +123,7 @@ class LateRanks:
     Attributes
     ----------
     ranks : list of int
-        Whom the others wait for, who costs most first.
+        Ranks that the others wait for, most costly first.
     waiting : list of int
         Those who wait for them for 2 % of the run or more; all others if none does.
     wait_ns : float
@@ -198,6 +200,7 @@ MOST_SENTENCES = 2
 LEAST_AROUND = 0.1
 #: Devices that work in less than this share of the run are not what it is about.
 LITTLE_WORK = 0.01
+_COMMUNICATION = KINDS.index("communication")
 
 _IDLE = {
     "sync_wait": "the host waits for the device before it launches more",
@@ -262,7 +265,7 @@ def headline(traces: TraceSet) -> Headline:
     found += [kernel] if kernel is not None else []
     first = _first(found)
     rest = sorted((one for one in found if one is not first), key=lambda one: -one.share)
-    # Who is red on the page is named here, however little time that takes.
+    # Ranks marked in red on the page are named here, however little time that costs.
     rest.sort(key=lambda one: one.kind != "waiting")
     sentences = [one.parts for one in rest]
     if first is not None and first.kind == "waiting" and late is not None:
@@ -354,7 +357,7 @@ def _more_of(late: LateRanks, judged: Judgement) -> list[Piece]:
 
 
 def _last(traces: TraceSet, times: RunTimes, judged: Judgement) -> list[Piece]:
-    """Say of a rank that it is nearly always last, as a fact: nobody is to blame."""
+    """State as a fact that a rank is nearly always last, without calling it a cause."""
     for last in judged.last:
         late = late_ranks(traces, times, [last.rank])
         if late is None:
@@ -511,7 +514,7 @@ def _without_device(traces: TraceSet, times: RunTimes) -> Iterator[Any]:
     all_ns = times.run_ns * len(filled)
     each = " a rank" if len(filled) > 1 else ""
     found = []
-    spent, calls = _on_hosts(filled, HOST_COMMUNICATION.match)
+    spent, calls = _on_hosts(filled, lambda table: table.kind == _COMMUNICATION)
     if calls and spent >= LEAST_SHARE * all_ns:
         most = max(calls, key=calls.__getitem__)
         ours = "The host communicates" if len(filled) == 1 else "Hosts communicate"
@@ -531,8 +534,14 @@ def _without_device(traces: TraceSet, times: RunTimes) -> Iterator[Any]:
         )
     own = analysis.operators(traces).groupby("name", sort=False)["cpu_self_ns"].sum()
     name = str(own.idxmax()) if len(own) and own.max() > 0 else ""
-    spent, calls = _on_hosts(filled, name.__eq__)
-    if calls and not HOST_COMMUNICATION.match(name) and spent >= LEAST_SHARE * all_ns:
+    spent, calls = _on_hosts(
+        filled,
+        lambda table: (
+            np.isin(table.name, [k for k, one in enumerate(table.names.values) if one == name])
+            & (table.kind != _COMMUNICATION)
+        ),
+    )
+    if calls and spent >= LEAST_SHARE * all_ns:
         text = f"{name} takes {share(spent / all_ns)} of the time on the host"
         text += f", {duration(spent / len(filled))}{each}."
         selection = Selection(query=Clauses(names=(name,)).query)
@@ -546,14 +555,13 @@ def _without_device(traces: TraceSet, times: RunTimes) -> Iterator[Any]:
 
 
 def _on_hosts(
-    filled: Sequence[Trace], is_meant: Callable[[str], object]
+    filled: Sequence[Trace], is_meant: Callable[[EventTable], npt.NDArray[np.bool_]]
 ) -> tuple[int, dict[str, int]]:
-    """Return how long any event of these names runs on the hosts, and the number of each."""
+    """Return how long any of these events runs on the hosts, and the number of each name."""
     spent, calls = 0, Counter[str]()
     for trace in walked(filled):
         table = trace.table
-        codes = [code for code, name in enumerate(table.names.values) if is_meant(name)]
-        rows = np.flatnonzero(np.isin(table.name, codes) & (table.stream < 0))
+        rows = np.flatnonzero(is_meant(table) & (table.stream < 0))
         spent += total(union(table.start_ns[rows], table.start_ns[rows] + table.dur_ns[rows]))
         calls.update(table.names[code] for code in table.name[rows].tolist())
     return spent, calls

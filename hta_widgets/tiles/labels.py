@@ -98,6 +98,9 @@ def job_title(paths: Sequence[str]) -> str:
         return "empty"
     if len(set(paths)) == 1:
         name = Path(paths[0]).name
+        # mpitrace writes the ranks of a job into one file, which a number names.
+        if name.endswith(".trc") and (folder := Path(paths[0]).resolve().parent.name):
+            return folder
         return _SUFFIXES.sub("", name) or name
     try:
         return Path(os.path.commonpath([Path(path).resolve() for path in paths])).name or "job"

@@ -204,6 +204,7 @@ def describe(job: Job, traces: TraceSet) -> dict[str, Any]:
         "events": events,
         "range": list(whole_range(job, traces)),
         "kinds": list(KINDS),
+        "host_communication": any(map(_communicates_on_host, job.ranks)),
         "ranks_of_job": ranks,
         "ranks": [
             _rank(
@@ -219,6 +220,13 @@ def describe(job: Job, traces: TraceSet) -> dict[str, Any]:
         **strip(job),
         "truth": truth(events, problems, ranks),
     }
+
+
+def _communicates_on_host(rank: Rank) -> bool:
+    """Whether a rank without device work has collectives on its host."""
+    if any(row.role in {"gpu", "comm"} for row in rank.summary):
+        return False
+    return bool((rank.table.kind == KINDS.index("communication")).any())
 
 
 def whole_range(job: Job, traces: TraceSet) -> tuple[int, int]:

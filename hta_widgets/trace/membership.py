@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from hta_widgets import taxonomy
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.grouping import group_order
 from hta_widgets.trace.intervals import Intervals, union
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from hta_widgets.trace.selection import Selection
     from hta_widgets.trace.trace import Trace
 
-__all__ = ["Overlapping", "TraceIndex", "index_of", "member_rows"]
+__all__ = ["Overlapping", "TraceIndex", "device_index_of", "index_of", "member_rows"]
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
@@ -65,19 +66,32 @@ class Overlapping:
 
 
 class TraceIndex:
-    """What finds the events of one rank; made as it is needed, for the kinds that hold now."""
+    """What finds the events of one rank; made as it is needed, for the kinds that hold now.
 
-    def __init__(self, trace: Trace) -> None:
+    Parameters
+    ----------
+    trace : Trace
+    kind : array of uint8, optional
+        Codes of the events' kinds; those of the table by default.
+    """
+
+    def __init__(self, trace: Trace, kind: npt.NDArray[np.uint8] | None = None) -> None:
         self._table = trace.table
+        self._kind = kind
         self._overlapping: dict[tuple[str, ...], Overlapping] = {}
         self._of_kinds: dict[tuple[str, ...], Rows] = {}
         self._covered: dict[tuple[str, ...], Intervals] = {}
         self._by_name: tuple[Rows, Rows] | None = None
 
+    @property
+    def kind(self) -> npt.NDArray[np.uint8]:
+        """Codes of the events' kinds."""
+        return self._table.kind if self._kind is None else self._kind
+
     @cached_property
     def kind_counts(self) -> Ints:
         """How many events there are of each kind."""
-        return np.bincount(self._table.kind, minlength=len(KINDS))
+        return np.bincount(self.kind, minlength=len(KINDS))
 
     def of_kinds(self, kinds: tuple[str, ...]) -> Rows:
         """Return the events of some kinds, ascending; all for none."""
@@ -86,7 +100,7 @@ class TraceIndex:
             if kinds:
                 wanted = np.zeros(len(KINDS), dtype=bool)
                 wanted[[KINDS.index(kind) for kind in kinds]] = True
-                known = np.flatnonzero(wanted[self._table.kind])
+                known = np.flatnonzero(wanted[self.kind])
             else:
                 known = np.arange(len(self._table))
             self._of_kinds[kinds] = known
@@ -139,6 +153,21 @@ class TraceIndex:
 def index_of(trace: Trace) -> TraceIndex:
     """Return the index of a rank."""
     return TraceIndex(trace)
+
+
+@derived_by_rules("device index")
+def device_index_of(trace: Trace) -> TraceIndex:
+    """Return the index of a rank, in which collectives on the host are no communication.
+
+    They keep no device busy, and time between them is not idle.
+    """
+    table, index = trace.table, index_of(trace)
+    if any(track.stream >= 0 for track in table.tracks):
+        return index
+    of_devices = taxonomy.kind_codes(
+        table.category, table.name, table.categories.values, table.names.values, of_devices=True
+    )
+    return index if np.array_equal(of_devices, index.kind) else TraceIndex(trace, of_devices)
 
 
 def member_rows(selection: Selection, trace: Trace) -> Rows:

@@ -324,7 +324,7 @@ def _last_word(argument: str) -> str:
 MARK = "hta_widgets"
 #: Under which key of the mark a file says which worker's, GPU's or server's it is.
 IDENTITY = "identity"
-#: Under which key it says of which part of a job it is an export.
+#: Key of the mark under which an export states its window and ranks of the job.
 PART = "part"
 #: An id of rank r is written as r * ID_STRIDE + id; exact in a double up to rank 9006.
 ID_STRIDE = 10**12

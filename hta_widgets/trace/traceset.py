@@ -176,7 +176,7 @@ def facts_of(traces: TraceSet, problems: Problems) -> str:
 def ranks_of_job(traces: TraceSet) -> str:
     """Return ``5 of 8 ranks`` where files say that there are more ranks; else nothing."""
     stated = int((part_of_job(traces) or {}).get("job_ranks", 0))
-    of = max(stated, *(trace.world_size for trace in traces.values()))
+    of = max([stated, *(trace.world_size for trace in traces.values())])
     loaded = len(
         {one.rank if one.stated_rank is None else one.stated_rank for one in traces.values()}
     )

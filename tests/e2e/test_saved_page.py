@@ -465,7 +465,7 @@ def test_a_page_says_who_waits_for_whom(open_page, tmp_path, screenshot):
     expect(saved.words).to_contain_text("3 ranks wait")
     expect(saved.words).to_contain_text(f"for rank {SLOW}.")
     wait_for_colors(saved.stage, WAIT, LATE, "#e0630f")
-    expect(saved.root.locator(".hta-key-only").first).to_contain_text("wait")
+    expect(saved.root.locator(".hta-key-only").first).to_contain_text("waiting")
     screenshot(saved.page, "saved_page_waits")
     click(saved.stage, (saved.x(5_500_000), saved.nccl(0)))
     panel = saved.root.locator(".hta-collective")

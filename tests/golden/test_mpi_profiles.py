@@ -7,6 +7,7 @@ import pytest
 from support.golden import GOLDEN, MISSING, SHARED
 
 import hta_widgets as hw
+from hta_widgets import diff as hd
 from hta_widgets.analysis import (
     mpi_call_stacks,
     mpi_compare,
@@ -16,8 +17,11 @@ from hta_widgets.analysis import (
     mpi_ranks,
     mpi_routines,
 )
+from hta_widgets.analysis.stragglers import mpi_stragglers
 from hta_widgets.demo.mpi import profile_text
 from hta_widgets.formats.mpi.profiles import parse_profiles
+from hta_widgets.panels.finding import text_of
+from hta_widgets.panels.headline import headline
 
 FOLDER = SHARED / "traces/mpitrace"
 REFERENCES = sorted(
@@ -178,6 +182,25 @@ def test_own_runs(case, comm, elapsed, time_s, mean_us, least, mean, most, other
     assert row.straggler_z == pytest.approx(z, abs=6e-4)
     assert row.is_straggler == flag
     assert traces.problems.empty
+
+
+def test_a_rank_that_hardly_waits_less_is_a_fact_and_no_straggler():
+    """Of 0.80 s rank 0 spends 0.59 in MPI and the others 0.62 to 0.66, 0.64 in the middle."""
+    traces = load("np8_subcomm")
+    (row,) = mpi_imbalance(traces).itertuples()
+    assert (row.straggler_rank, row.stands_out, row.is_straggler) == (0, True, False)
+    assert row.lost_share == pytest.approx(0.05 / 0.80)
+    assert "may be chance: no rank is a straggler" in row.explanation
+    assert mpi_stragglers(traces) == set()
+    told = headline(traces)
+    assert told.findings == []
+    (*_, fact) = [text_of(parts) for parts in told.sentences]
+    assert fact.replace("\u2009", " ") == (
+        "Rank 0 spends 6.3 % of the run less in MPI than the others, maybe by chance."
+    )
+    diff = hd.compare(traces, load("np8_straggler"))
+    late = [one.text for one in hd.findings(diff) if one.kind == "straggler"]
+    assert [text.split(":")[0] for text in late] == ["The others now wait for rank 5"]
 
 
 def test_sections_that_are_off_by_default():

@@ -5,6 +5,7 @@ import random
 
 import numpy as np
 import pytest
+from support import small
 from support.page_engine import NO_STATE
 from support.random_job import write_job
 
@@ -166,6 +167,18 @@ def test_real_traces(saved, shared, name):
     traces = hw.load(shared / "traces" / TRACES[name], progress=False)
     pair = Pair(traces, saved(TileEngine(traces), max_mb=100))
     compared(pair, name, 4)
+
+
+def test_collectives_on_the_host_are_no_device_work(tmp_path, saved):
+    events = [
+        small.event("user_annotation", "gloo:all_reduce", 10_000, 60_000, pid=1),
+        small.event("cpu_op", "c10d::allreduce_", 5_000, 70_000, pid=1),
+        small.event("cpu_op", "aten::mm", 80_000, 100_000, pid=1),
+    ]
+    traces = small.load(tmp_path, events)
+    pair = Pair(traces, saved(TileEngine(traces)))
+    compared(pair, "host", 4)
+    assert not pair.same(EVERYTHING, panels=["breakdown"])["breakdown"]["columns"]["rank"]
 
 
 def test_a_demo_job_with_phases(tmp_path, saved):

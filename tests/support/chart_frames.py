@@ -607,6 +607,7 @@ def mpi_ranks() -> pd.DataFrame:
             "elapsed_s": 3.0,
             "noncomm_s": [3.0 - each for each in comm],
             "comm_share": [each / 3.0 for each in comm],
+            "is_straggler": [False, False, True, False],
         }
     )
 

@@ -46,6 +46,10 @@ def cases() -> list[tuple[str, str, pd.DataFrame]]:
     few = panel_frames.made(2)["idle"]
     few = few[few["idle_category"].isin(["host_operator", "kernel_wait"])].reset_index(drop=True)
     found.append(("idle of two causes", "idle", few))
+    for panel in ("kernel_durations", "steps"):
+        fact = panel_frames.made(5)[panel]
+        fact.attrs = {"late_ranks": [], "fact_ranks": [1]}
+        found.append((f"{panel} with a rank stated as a fact", panel, fact))
     return found
 
 

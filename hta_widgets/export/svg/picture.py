@@ -1106,7 +1106,7 @@ class _Picture:
         x = self._class_keys(y) if self.classed is not None else self.place.left
         for kind, pattern in self._keys():
             known = self.shares.get(kind)
-            word = {"cpu": "CPU", "communication": "comm"}.get(kind, kind)
+            word = {"cpu": "CPU", "communication": "comm", "wait": "waiting"}.get(kind, kind)
             label = word if known is None else f"{word} {share(known)}"
             label = first_fit([label, word], self.place.width - x - 14 - 12)
             if not label:
@@ -1139,7 +1139,7 @@ class _Picture:
         host = "thread" in roles
         there = {
             "compute": "gpu" in summaries,
-            "communication": "comm" in summaries,
+            "communication": "comm" in summaries or self.scene["host_communication"],
             "memory": "gpu" in summaries,
             "cpu": host,
             "sync": host and "gpu" in summaries and any(row.track for row in self.rows),

@@ -332,25 +332,19 @@ def _mpi_straggler(diff: Comparison) -> list[Said]:
     if len(frame) != 1:
         return []
     row = next(iter(_rows(frame)))
-    was, now = (
-        int(rank) if flag else -1
-        for rank, flag in (
-            (row.before_straggler_rank, row.before_is_straggler),
-            (row.after_straggler_rank, row.after_is_straggler),
-        )
-    )
-    if was == now:
-        return []
+    # A side that has no such row names nobody.
+    was, now = (set(ranks or ()) for ranks in (row.before_late, row.after_late))
     found = []
-    if now >= 0:
-        text = (
-            f"The others now wait for rank {now}: it has the least time in MPI and "
-            f"{row.after_noncomm_ratio:.2f} times the mean outside of it."
-        )
-        found.append(Said("straggler", text, 0.0))
-    if was >= 0:
-        found.append(Said("straggler", f"The others no longer wait for rank {was}.", 0.0))
-    return found
+    for rank in sorted(now - was):
+        why = "it comes last where it costs most time"
+        if rank == row.after_comm_min_rank:
+            why = (
+                f"it has the least time in MPI and {row.after_noncomm_ratio:.2f} times the mean "
+                "outside of it"
+            )
+        found.append(Said("straggler", f"The others now wait for rank {rank}: {why}.", 0.0))
+    gone = [f"The others no longer wait for rank {rank}." for rank in sorted(was - now)]
+    return found + [Said("straggler", text, 0.0) for text in gone]
 
 
 def _rows(frame: pd.DataFrame) -> Any:

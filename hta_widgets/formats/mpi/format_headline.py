@@ -27,6 +27,8 @@ _UNEVEN = 1.25
 #: Queues are told of from this share of gradients' time on.
 _MUCH_QUEUE = 0.25
 _MOST_SENTENCES = 2
+#: Of the run: how much less than the others a rank must spend in MPI to be named as a fact.
+_WORTH_SAYING = 0.01
 
 
 def format_headline(traces: TraceSet) -> Headline | None:
@@ -161,22 +163,29 @@ def _mpi(traces: TraceSet, found: list[Finding], more: list[list[Piece]]) -> lis
     keys = keys_of_ranks(traces)
     several = len(uneven) > 1
     late = sorted(mpi_stragglers(traces))
+    facts: list[list[Piece]] = []
     for row in uneven.to_dict("records"):
         job = f" of {row['job']}" if several else ""
-        found += [_straggler(row, rank, keys, job) for name, rank in late if name == row["job"]]
+        named = [rank for name, rank in late if name == row["job"]]
+        found += [_straggler(row, rank, keys, job) for rank in named]
+        if not named and row["stands_out"] and row["lost_share"] >= _WORTH_SAYING:
+            lost = share(row["lost_share"])
+            text = f"{job} spends {lost} of the run less in MPI than the others, maybe by chance."
+            facts.append([_rank_piece(row["job"], row["comm_min_rank"], keys), text])
     for job_name, costly in _costly_sizes(traces):
         more.append([f"{f'{job_name}: ' if several else ''}{costly}"])
     hosts = analysis.mpi_hosts(traces)
     slow = hosts["host"][hosts["is_slow"]].tolist()
     if slow:
         more.append([f"All ranks of {', '.join(slow)} wait least: the others wait for that host."])
+    more += facts
     if not len(uneven):
         return []
     ranks = analysis.mpi_ranks(traces)
     of_all = float(np.nansum(ranks["comm_s"]) / max(np.nansum(ranks["elapsed_s"]), 1e-300))
     if len(ranks) == 1:
         return [f"The rank spends {share(of_all)} of its time in MPI, and waits for nobody."]
-    return [f"No rank stands out: ranks spend {share(of_all)} of their time in MPI."]
+    return [f"No rank is a straggler: ranks spend {share(of_all)} of their time in MPI."]
 
 
 def _straggler(
@@ -184,7 +193,6 @@ def _straggler(
 ) -> Finding:
     others = int(row["ranks"]) - 1
     own = keys.get((row["job"], rank), [])
-    name: Piece = {"rank": own[0], "text": f"Rank {rank}"} if own else f"Rank {rank}"
     wait = f"the other {f'{others} wait' if others > 1 else 'rank waits'} for it"
     text = f"{job} comes last where it costs most time: {wait}."
     if rank == row["comm_min_rank"]:
@@ -192,10 +200,15 @@ def _straggler(
             f"{job} spends least time in MPI, {duration(row['comm_min_s'] * 1e9)}"
             f" (mean {duration(row['comm_mean_s'] * 1e9)}): {wait}."
         )
-    parts: list[Piece] = [name, text]
+    parts: list[Piece] = [_rank_piece(row["job"], rank, keys), text]
     lost = 1 - row["comm_min_s"] / max(row["comm_mean_s"], 1e-300)
     chosen = Selection(ranks=tuple(own)) if own else Selection()
     return Finding("waiting", float(lost), parts, f"Select rank {rank}", chosen)
+
+
+def _rank_piece(job: str, rank: int, keys: dict[tuple[str, int], list[int]]) -> Piece:
+    own = keys.get((job, rank), [])
+    return {"rank": own[0], "text": f"Rank {rank}"} if own else f"Rank {rank}"
 
 
 def _costly_sizes(traces: TraceSet) -> list[tuple[str, str]]:

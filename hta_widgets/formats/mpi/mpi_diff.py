@@ -9,6 +9,7 @@ import pandas as pd
 
 from hta_widgets.analysis.collectives import collectives
 from hta_widgets.analysis.scope import result
+from hta_widgets.analysis.stragglers import mpi_stragglers
 from hta_widgets.diff.beside import beside, of_sides
 from hta_widgets.diff.compare import Comparison, RunSide
 from hta_widgets.diff.statistics import mean_parts
@@ -159,23 +160,42 @@ def mpi_imbalances(diff: Comparison) -> pd.DataFrame:
         One row: of ``ranks``, ``comm_mean_s``, ``comm_min_s``, ``comm_max_s``, ``imbalance_pct``,
         ``noncomm_mean_s``, ``noncomm_ratio`` and ``straggler_z`` of
         `hta_widgets.analysis.mpi_imbalance`: ``before_…, after_…, diff_…`` (float64); of
-        ``straggler_rank`` and ``is_straggler``: ``before_…, after_…``.
+        ``straggler_rank``, ``is_straggler`` and ``comm_min_rank``: ``before_…, after_…``;
+        ``before_late`` and ``after_late``: tuples of the ranks that the others wait for, as the
+        run's own page names them, of which ``straggler_rank`` is one.
 
     Examples
     --------
     >>> mpi_imbalances(diff)[["before_imbalance_pct", "after_imbalance_pct"]]  # doctest: +SKIP
     """
     sides, note = _each(diff, mpi_imbalance, "job")
-    sides = [side.tail(1).assign(job="") for side in sides]
+    sides = [_judged(side, table.tail(1)) for side, table in zip(diff.sides, sides, strict=True)]
     measures = [
         "ranks", "comm_mean_s", "comm_min_s", "comm_max_s", "imbalance_pct", "noncomm_mean_s",
         "noncomm_ratio", "straggler_z",
     ]  # fmt: skip
-    found = beside(sides, ["job"], measures, ["straggler_rank", "is_straggler"], note=note)
+    facts = ["straggler_rank", "is_straggler", "late", "comm_min_rank"]
+    found = beside(sides, ["job"], measures, facts, note=note)
     attrs = found.attrs
     found = found.drop(columns="job")
     found.attrs = attrs
     return found
+
+
+def _judged(side: RunSide, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the row of a job with who is late in it by events where there are, else by totals."""
+    named = mpi_stragglers(side.traces)
+    late = [sorted(rank for job, rank in named if job == own) for own in table["job"]]
+    first = [
+        candidate if candidate in ranks or not ranks else ranks[0]
+        for candidate, ranks in zip(table["straggler_rank"].tolist(), late, strict=True)
+    ]
+    return table.assign(
+        job="",
+        straggler_rank=first,
+        is_straggler=[bool(ranks) for ranks in late],
+        late=pd.Series([tuple(ranks) for ranks in late], table.index, dtype=object),
+    )
 
 
 def mpi_negotiations(diff: Comparison) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.charts.data import draws, ramp, require, require_measure
+from hta_widgets.charts.data import draws, draws_panel, ramp, require, require_measure
 from hta_widgets.charts.figure import blank, sentences
 from hta_widgets.charts.marks import Bars, Column, Tooltip, Whiskers
 from hta_widgets.charts.rows import note_of, rows_chart, stacked, time_ticks
@@ -312,11 +312,10 @@ def mpi_compare(
     )
 
 
-_UNEVEN, _FAR = 1.2, -1.0  # as `analysis.mpi_imbalance` has them
 _RANK = ("job", "rank", "host", "comm_s", "noncomm_s", "elapsed_s", "comm_share")
 
 
-@draws("mpi_ranks")
+@draws_panel("mpi_ranks")
 def mpi_ranks(
     frame: pd.DataFrame,
     *,
@@ -329,7 +328,7 @@ def mpi_ranks(
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.mpi_ranks`.
+        Of `hta_widgets.analysis.mpi_ranks`, or a dashboard's panel of that name.
     width : int, optional
         In CSS pixels; by default what the page gives.
     theme : {"light", "dark"} or Theme, default "light"
@@ -339,13 +338,12 @@ def mpi_ranks(
     -------
     bokeh.plotting.figure
         A bar a rank, sorted by the share of communication, hosts together where there are several:
-        the host whose ranks communicate most first. Who has the least time in MPI is the one for
-        whom the others wait; where it stands out, as `hta_widgets.analysis.mpi_imbalance` defines,
-        it is marked.
+        the host whose ranks communicate most first. For whom the others wait is marked: of traces
+        as a dashboard judges, of a frame where its column ``is_straggler`` says so.
 
     Examples
     --------
-    >>> charts.mpi_ranks(analysis.mpi_ranks(traces))  # doctest: +SKIP
+    >>> charts.mpi_ranks(traces)  # doctest: +SKIP
     """
     colors = theme_of(theme)
     if frame.empty:
@@ -356,7 +354,7 @@ def mpi_ranks(
         return blank(frame, title, colors, width)
     data = _sorted(known)
     data["row"] = np.arange(len(data))
-    late = _stragglers(data)
+    late = data.get("is_straggler", pd.Series(False, data.index)).to_numpy(bool)
     compute, comm = data["noncomm_s"] * 1e9, data["comm_s"] * 1e9
     others, own = np.where(late, 0, comm), np.where(late, comm, 0)
     marks, ends = stacked(
@@ -407,23 +405,6 @@ def _sorted(frame: pd.DataFrame) -> pd.DataFrame:
     by_host = data.groupby(["job", "host"])["comm_share"].transform("mean")
     order = np.lexsort((data["rank"], -data["comm_share"], data["host"], -by_host, data["job"]))
     return data.iloc[order].reset_index(drop=True)
-
-
-def _stragglers(data: pd.DataFrame) -> Any:
-    """Tell the rank for which the others of its job wait, where one stands out."""
-    if "is_straggler" in data:
-        return data["is_straggler"].to_numpy(bool)
-    found = np.zeros(len(data), bool)
-    for rows in data.groupby("job").groups.values():
-        comm = data["comm_s"][rows].to_numpy()
-        other = np.round(data["noncomm_s"][rows].to_numpy(), 9)
-        spread = float(comm.std())
-        if len(rows) < 2 or spread <= 1e-12 or not other.mean() > 0:
-            continue
-        least = int(comm.argmin())
-        stands_out = other.max() / other.mean() > _UNEVEN and other[least] == other.max()
-        found[rows[least]] = stands_out and (comm[least] - comm.mean()) / spread < _FAR
-    return found
 
 
 def _rank_names(data: pd.DataFrame, jobs: int) -> list[str]:

@@ -108,6 +108,12 @@ describe("the status line of a view", () => {
     );
   });
 
+  test("ranks without streams wait in MPI", () => {
+    expect(text(lateWords(lateness(), null, "in MPI"))).toBe(
+      " 2 ranks wait 140 ms each (14 %) in MPI for rank 2.",
+    );
+  });
+
   test("one that waits is in the singular, ranks that do not wait are not counted", () => {
     const one = lateness({ waitForLate: [150e6, 19e6, 0] });
     expect(text(lateWords(one))).toBe(" 1 rank waits 150 ms (15 %) on the stream for rank 2.");

@@ -24,6 +24,7 @@ const STATES = [
   {
     name: "wait",
     long: "waiting on the stream",
+    short: "waiting",
     words:
       "waiting on the stream: the part of communication in which a rank waits for the last one " +
       "to arrive, hidden behind compute or exposed",
@@ -32,6 +33,7 @@ const STATES = [
   {
     name: "late",
     long: "late",
+    short: "late",
     words: "the time in which the others were there and this rank was not",
     share: false,
   },
@@ -43,7 +45,7 @@ export function kindsOf(scene: Scene): Kind[] {
   const roles = new Set(scene.ranks.flatMap((rank) => rank.tracks.map((track) => track.role)));
   const there: Record<Kind, boolean> = {
     compute: summaries.has("gpu"),
-    communication: summaries.has("comm"),
+    communication: summaries.has("comm") || scene.host_communication === true,
     memory: summaries.has("gpu"),
     cpu: roles.has("thread"),
     sync: roles.has("thread") && summaries.has("gpu"),
@@ -210,12 +212,12 @@ export class Legend {
 
   /** Keys of what is drawn over communication; they are no switches. */
   private stateKeys(): HTMLElement[] {
-    this.states = STATES.map(({ name, long, words, share }) =>
+    this.states = STATES.map(({ name, long, short, words, share }) =>
       h(
         "span",
         { class: "hta-chip hta-key-only", title: words, hidden: true },
         h("i", { class: `hta-swatch hta-swatch-${name}`, "aria-hidden": "true" }),
-        ...named(long, name),
+        ...named(long, short),
         share && h("span", { class: "hta-share" }),
       ),
     );

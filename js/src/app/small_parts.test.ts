@@ -307,6 +307,8 @@ describe("names and values", () => {
       summary: rank.summary.filter((row) => row.role === "cpu"),
     }));
     expect(kindsOf({ ...scene, steps: [], ranks: cpu })).toEqual(["cpu"]);
+    const gloo = { ...scene, steps: [], ranks: cpu, host_communication: true };
+    expect(kindsOf(gloo)).toEqual(["communication", "cpu"]);
   });
 
   test("what is no scene or no event is refused in words", () => {

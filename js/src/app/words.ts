@@ -136,10 +136,14 @@ function who(device: string, ranks: number): string {
 const LEAST_WAIT = 0.02;
 
 /**
- * `7 ranks wait 149 ms each (18 %) on the stream for rank 5.`, as a share of their devices' spans;
- * null where nobody stands out.
+ * `7 ranks wait 149 ms each (18 %) on the stream for rank 5.`, as a share of their devices' spans,
+ * or `in MPI`, where there is no stream; null where nobody stands out.
  */
-export function lateWords(lateness: Lateness | null, stats: Stats | null = null): Words | null {
+export function lateWords(
+  lateness: Lateness | null,
+  stats: Stats | null = null,
+  where = "on the stream",
+): Words | null {
   if (lateness === null || lateness.late.length !== 1) return null;
   const [rank] = lateness.late as [number];
   const length = lateness.end - lateness.start;
@@ -154,7 +158,7 @@ export function lateWords(lateness: Lateness | null, stats: Stats | null = null)
   const who = others.length === 1 ? "1 rank waits" : `${formatCount(others.length)} ranks wait`;
   const each = others.length === 1 ? "" : " each";
   return [
-    ` ${who} ${formatDuration(mean)}${each} (${formatShare(share)}) on the stream for `,
+    ` ${who} ${formatDuration(mean)}${each} (${formatShare(share)}) ${where} for `,
     { strong: `rank ${rank}` },
     ".",
   ];
@@ -194,9 +198,10 @@ export function viewWords(
     return words;
   }
   // The line is short: who keeps the others waiting comes before where the time goes.
-  words.push(...(lateWords(lateness, stats) ?? []));
+  const mpi = scene.ranks.every(isMpi);
+  words.push(...(lateWords(lateness, stats, mpi ? "in MPI" : "on the stream") ?? []));
   const one = shares.ranks === 1;
-  if (scene.ranks.every(isMpi)) {
+  if (mpi) {
     const elsewhere = formatShare(shares.idle);
     const inMpi = `${one ? "The rank is" : "Ranks are"} in MPI ${formatShare(shares.communication)}`;
     words.push(` ${inMpi} and elsewhere ${elsewhere} of the time.`);

@@ -55,7 +55,6 @@ export interface DashOptions {
 const VIEW_MS = 160;
 const FIT_MS = 120;
 const MOST_OFFERS = 4;
-const NOBODY: readonly number[] = [];
 
 export class DashApp {
   private readonly root: HTMLElement;
@@ -240,7 +239,7 @@ export class DashApp {
       scene: () => this.scene,
       view: () => this.view,
       menu: (id) => this.paneMenu(id),
-      late: () => this.traits.headline?.late_ranks ?? NOBODY,
+      headline: () => this.traits.headline,
       metric: () => this.traits.metric,
       setMetric: (metric) => {
         this.traits.keep("metric", metric);

@@ -229,6 +229,23 @@ test("every panel marks the ranks that the headline names, also where it comes l
   view.model.set("_headline", { headline: [], more: [], late_ranks: [2] });
   await expect.poll(() => JSON.stringify(marked()[0])).toBe("[2]");
   expect(marked().every((one) => JSON.stringify(one) === "[2]")).toBe(true);
+  view.model.set("_headline", { headline: [], more: [], fact_ranks: [1] });
+  await expect.poll(() => FakeChart.all[0]!.frame?.attrs).toMatchObject({ fact_ranks: [1] });
+  expect(marked().every((one) => JSON.stringify(one) === "[]")).toBe(true);
+});
+
+test.each([
+  { has: true, absent: [] },
+  { has: false, absent: ["communication"] },
+])("charts know whether the job has communication: $has", async ({ has, absent }) => {
+  const view = mountDash({}, (_, job) => {
+    for (const rank of job.scene.ranks) {
+      rank.summary = rank.summary.filter(({ role }) => has || role !== "comm");
+    }
+  });
+  await ready(view);
+  const drawn = FakeChart.all.find(({ id }) => id === "breakdown");
+  expect(drawn?.frame?.attrs.absent_kinds).toEqual(absent);
 });
 
 test("a chart without a figure says so, the others come, and it can be asked for again", async () => {

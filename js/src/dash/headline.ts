@@ -12,6 +12,8 @@ export interface HeadlineFacts {
   more: HeadPiece[][];
   /** The ranks that the others wait for. */
   late_ranks?: number[];
+  /** The ranks of pieces with `fact`. */
+  fact_ranks?: number[];
   /** What each finding selects, what matters most first. */
   findings?: { label: string; text: string; selection: SelectionJson }[];
 }

@@ -5,6 +5,8 @@ import { type Child, fill, h, toggle } from "../app/dom";
 import { failure } from "../app/panels/parts";
 import { Popover } from "../app/popover";
 import { panelKind } from "./catalog";
+import type { HeadlineFacts } from "./headline";
+import type { Scene } from "../contract";
 import type { PanelState } from "./panel_data";
 import type { Chosen, PanelFrame } from "./types";
 
@@ -18,8 +20,9 @@ export interface PaneWays {
   signal: AbortSignal;
   retry(): void;
   menu(id: string): MenuItem[];
-  /** The ranks that the headline names. */
-  late(): readonly number[];
+  /** The headline, which names the ranks to mark. */
+  headline(): HeadlineFacts | null;
+  scene(): Scene;
 }
 
 /** What a panel shows inside its frame. */
@@ -59,12 +62,14 @@ export class Pane {
       more,
     );
     this.retry = () => ways.retry();
-    this.late = () => ways.late();
+    this.headline = () => ways.headline();
+    this.scene = () => ways.scene();
   }
 
   private readonly retry: () => void;
-  private readonly late: () => readonly number[];
-  private marked: { of: PanelFrame; late: readonly number[]; frame: PanelFrame } | null = null;
+  private readonly headline: () => HeadlineFacts | null;
+  private readonly scene: () => Scene;
+  private marked: { of: PanelFrame; by: HeadlineFacts | null; frame: PanelFrame } | null = null;
   private menu: Popover | null = null;
 
   /** Put a line under the title, or controls beside it. */
@@ -106,15 +111,18 @@ export class Pane {
       return;
     }
     this.say(null);
-    this.content?.show(this.withLate(frame), chosen);
+    this.content?.show(this.withMarks(frame), chosen);
   }
 
-  /** The frame, and which of its ranks the headline names; the same one while both are the same. */
-  private withLate(of: PanelFrame): PanelFrame {
-    const late = this.late();
-    if (this.marked?.of !== of || this.marked.late !== late) {
-      const frame = { ...of, attrs: { ...of.attrs, late_ranks: late } };
-      this.marked = { of, late, frame };
+  /** Add the ranks to mark, and kinds that the job has none of; the same object while unchanged. */
+  private withMarks(of: PanelFrame): PanelFrame {
+    const by = this.headline();
+    if (this.marked?.of !== of || this.marked.by !== by) {
+      const { late_ranks = [], fact_ranks = [] } = by ?? {};
+      const roles = this.scene().ranks.flatMap(({ summary }) => summary.map(({ role }) => role));
+      const absent_kinds = roles.includes("comm") ? [] : ["communication"];
+      const attrs = { ...of.attrs, late_ranks, fact_ranks, absent_kinds };
+      this.marked = { of, by, frame: { ...of, attrs } };
     }
     return this.marked.frame;
   }

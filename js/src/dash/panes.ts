@@ -8,6 +8,7 @@ import type { ChartSlot } from "./chart_slot";
 import type { ChartsLoader } from "./charts_loader";
 import { NONE_CHOSEN } from "./choice";
 import type { Choosing } from "./choosing";
+import type { HeadlineFacts } from "./headline";
 import { HeatmapView } from "./heatmap_view";
 import { type MenuItem, Pane } from "./pane";
 import { PanelData } from "./panel_data";
@@ -30,8 +31,8 @@ export interface PaneParts {
   scene(): Scene;
   view(): Span;
   menu(id: string): MenuItem[];
-  /** The ranks that the headline names. */
-  late(): readonly number[];
+  /** The headline, which names the ranks to mark. */
+  headline(): HeadlineFacts | null;
   /** What the heatmap shows; "" where nobody has chosen. */
   metric(): string;
   setMetric(metric: string): void;
@@ -63,15 +64,15 @@ export class Panes {
   pane(id: string): Pane {
     const known = this.all.get(id);
     if (known !== undefined) return known;
-    const { root, signal, menu, late, charts } = this.parts;
+    const { root, signal, menu, headline, scene, charts } = this.parts;
     const retry = (): void => {
       this.retry();
       charts.load();
     };
-    const pane = new Pane(id, { root, signal, retry, menu, late });
+    const pane = new Pane(id, { root, signal, retry, menu, headline, scene });
     this.all.set(id, pane);
     this.sight.watch(pane.el);
-    pane.reserve(expectedHeight(id, this.parts.scene()));
+    pane.reserve(expectedHeight(id, scene()));
     this.fill(pane);
     return pane;
   }

@@ -62,6 +62,8 @@ export interface RankHeader {
 
 export interface FullHeader extends RankHeader {
   detail: "full";
+  /** Positions in `types` of collectives on the host: communication, but no device's work. */
+  host_collectives: number[];
   flow_kinds: string[];
   /** Samples of each counter track, in the order of the tracks. */
   counters: number[];

@@ -111,6 +111,9 @@ def test_the_rank_of_the_headline_is_red_and_others_stand_out_by_time():
     frame.attrs["late_ranks"] = [2]
     _, marks = drawn(frame)
     assert marks == [6, 0], "in two steps of all three phases"
+    frame.attrs |= {"late_ranks": [], "fact_ranks": [1]}
+    _, marks = drawn(frame)
+    assert marks == [0, 8], "a rank stated as a fact is in ink, next to the dots that stand out"
     short["dur_ns"] *= 10
     _, marks = drawn(pd.concat([frames.phases(), short], ignore_index=True))
     assert marks == [0, 4], "where it costs 7 % of a step, rank 3 stands out as well"
@@ -140,6 +143,19 @@ def test_kernels_that_wait_do_not_set_the_scale():
     frame.attrs["late_ranks"] = [2]
     marked = content_of(charts.panel_figure("kernel_durations", frame))["data"]["ink"]
     assert [ink == charts.LIGHT.late for ink in marked].count(True) == 3
+    frame.attrs |= {"late_ranks": [], "fact_ranks": [2]}
+    marked = content_of(charts.panel_figure("kernel_durations", frame))["data"]["ink"]
+    assert charts.LIGHT.late not in list(marked)
+    assert list(marked).count(charts.LIGHT.ink) >= 3
+
+
+@pytest.mark.parametrize(("metric", "said"), [("busy", False), ("waiting", True)])
+def test_heatmap_names_only_unmatched_kinds_of_its_metric(metric, said):
+    frame = panel_frames.made(2, bins=6)["heatmap"]
+    frame.attrs |= {"metric": metric, "matched": {"compute": 3, "communication": 0, "memory": 0}}
+    subtitle = content_of(charts.panel_figure("heatmap", frame))["subtitle"]
+    assert ("no communication events matched" in subtitle) == said
+    assert "memory" not in subtitle
 
 
 def test_the_dashboard_draws_kernels_as_the_chart_of_the_analysis_does():

@@ -6,6 +6,7 @@ import pytest
 import hta_widgets as hw
 from hta_widgets import diff as hd
 from hta_widgets.analysis import mpi_ranks
+from hta_widgets.analysis.stragglers import mpi_stragglers
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.text import duration
@@ -243,6 +244,24 @@ def test_waiting_that_is_too_short_for_profiles_is_told_of_time_lines(job):
     assert told["waiting"].startswith("Ranks wait longer for each other: ")
     assert dict(said(hd.compare(slow, calm)))["waiting"].startswith("Ranks wait less")
     assert said(hd.compare(calm, other)) == []
+
+
+@pytest.mark.parametrize("lines", [True, False])
+def test_a_comparison_names_whom_the_pages_of_its_runs_name(job, lines):
+    calm, slow = (mpi(job, traces=lines, slow_rank=rank) for rank in (None, 2))
+    ranks = [0, 1, 2]  # of four: who may be missing is not judged by these alone
+    for before, after in ((calm, slow), (slow, calm), (slow, slow)):
+        diff = hd.compare(before.select(ranks=ranks), after.select(ranks=ranks))
+        own = [{rank for _, rank in mpi_stragglers(side)} for side in (before, after)]
+        (row,) = hd.tables(diff)["mpi_imbalance"].itertuples()
+        assert [set(row.before_late), set(row.after_late)] == own
+        assert [row.before_is_straggler, row.after_is_straggler] == [bool(late) for late in own]
+        texts = [text for kind, text in said(diff) if kind == "straggler"]
+        verb = "now wait" if own[1] else "no longer wait"
+        if own[0] == own[1]:
+            assert texts == []
+        else:
+            assert [text.split(" for rank 2")[0] for text in texts] == [f"The others {verb}"]
 
 
 def test_calls_that_changed_on_some_ranks_alone_are_not_called_the_same(job):

@@ -74,7 +74,7 @@ def test_waits_are_hatched_and_the_last_rank_is_outlined(tmp_path):
     said = words(root)
     assert "last in 6 of 6" in said or "last 6/6" in said
     assert "causes the wait" in said
-    assert any(said_.startswith("wait ") for said_ in said)
+    assert any(said_.startswith("waiting ") for said_ in said)
 
 
 def test_names_are_escaped_and_never_markup(tmp_path):

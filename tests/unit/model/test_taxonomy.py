@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+from support import small
 
+import hta_widgets as hw
 from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
+from hta_widgets.live.job import TileEngine
 from hta_widgets.taxonomy import KINDS
 
 COMMUNICATION = [
@@ -213,6 +216,47 @@ def changed():
     """Take back the rules that a test adds."""
     yield taxonomy
     taxonomy.reset()
+
+
+HOST = [
+    small.event("cpu_op", "c10d::allreduce_", 5_000, 70_000, pid=1),
+    small.event("user_annotation", "gloo:all_reduce", 10_000, 60_000, pid=1),
+    small.event("cpu_op", "aten::mm", 80_000, 100_000, pid=1),
+]
+
+
+def test_collectives_of_a_rank_without_device_work_are_communication(tmp_path):
+    traces = small.load(tmp_path, HOST, [*HOST, small.kernel(10_000, 20_000)])
+    kinds = [dict(zip(t.events["name"], t.events["kind"], strict=True)) for t in traces.values()]
+    assert kinds[0]["c10d::allreduce_"] == kinds[0]["gloo:all_reduce"] == "communication"
+    assert kinds[0]["aten::mm"] == "cpu"
+    # Beside a device its kernels count.
+    assert (kinds[1]["c10d::allreduce_"], kinds[1]["gloo:all_reduce"]) == ("cpu", "annotation")
+    assert len(traces.select("kind == 'communication'").events()) == 2
+
+
+def test_the_legend_names_communication_on_hosts(tmp_path):
+    for kernels, on_host in (([], True), ([small.kernel(10_000, 20_000)], False)):
+        traces = small.load(tmp_path, [*HOST, *kernels])
+        assert TileEngine(traces).scene()["host_communication"] is on_host
+
+
+def test_collectives_on_the_host_keep_no_device_busy(tmp_path):
+    traces = small.load(tmp_path, HOST)
+    for analysis in (hw.analysis.temporal_breakdown, hw.analysis.kernel_breakdown):
+        frame = analysis(traces)
+        assert frame.empty
+        assert "no device work" in frame.attrs["note"]
+    overlap = hw.analysis.comm_comp_overlap(traces, window=(0, 50_000))
+    assert overlap["communication_ns"].tolist() == [0]
+
+
+def test_added_rules_come_before_that_of_collectives_on_the_host(tmp_path, changed):
+    traces = small.load(tmp_path, HOST)
+    changed.add("cpu", "^gloo:")
+    kinds = traces[0].events.set_index("name")["kind"]
+    assert kinds["gloo:all_reduce"] == "cpu"
+    assert kinds["c10d::allreduce_"] == "communication"
 
 
 def test_an_added_rule_comes_first_and_holds_for_device_work(changed):

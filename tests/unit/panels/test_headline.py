@@ -115,6 +115,8 @@ def test_a_rank_that_is_always_last_is_a_fact_from_one_per_cent_on(tmp_path, lat
     )
     assert (text in said(traces)) == named
     assert ranks_named(found) == ({2} if named else set())
+    attrs = PanelEngine(traces).frame("kernel_durations").attrs
+    assert (attrs["late_ranks"], attrs["fact_ranks"]) == ([], [2] if named else [])
 
 
 def names(count: int, length: int, *, start: int = 1000):
@@ -290,4 +292,10 @@ def test_no_events(tmp_path):
     path = tmp_path / "empty.json"
     path.write_text(json.dumps({"traceEvents": [], "deviceProperties": []}))
     found = headline(hw.load(path, cache=False, progress=False))
-    assert found.to_json() == {"headline": [], "more": [], "late_ranks": [], "findings": []}
+    assert found.to_json() == {
+        "headline": [],
+        "more": [],
+        "late_ranks": [],
+        "fact_ranks": [],
+        "findings": [],
+    }

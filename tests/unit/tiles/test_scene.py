@@ -230,4 +230,5 @@ def test_small_words():
     assert counter_unit("plain", "series") == ""
     assert job_title(["/runs/llama/rank-0.json.gz", "/runs/llama/rank-1.json.gz"]) == "llama"
     assert job_title(["worker0.1623.pt.trace.json.gz"]) == "worker0.1623"
+    assert job_title(["/runs/llama/81004.trc"] * 2) == "llama"
     assert job_title([]) == "empty"

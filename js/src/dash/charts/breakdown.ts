@@ -3,7 +3,7 @@
 import { formatDuration, formatShare, plural } from "../../draw/format";
 import type { Theme } from "../../draw/theme";
 import type { PanelFrame } from "../types";
-import { type Inside, lateRows, numbers, type RowsContent } from "./content";
+import { type Inside, markedRows, numbers, type RowsContent } from "./content";
 import { extremes, noteOf, prefixed, sentences, sum, unmatched } from "./phrases";
 
 const TITLE = "Where GPU time goes";
@@ -73,7 +73,7 @@ export function breakdown(frame: PanelFrame, theme: Theme): RowsContent | string
     finding: frame.rows === 1 ? said : `${plural(frame.rows, "rank")}: ${said}`,
     names,
     keys: ranks.map((rank) => [rank]),
-    late: lateRows(frame, ranks),
+    ...markedRows(frame, ranks),
     data,
     xStart: 0,
     xEnd: 1,

@@ -3,6 +3,7 @@
 import type { Theme } from "../../draw/theme";
 import type { Chosen, PanelFrame } from "../types";
 import type { Column } from "./bokeh";
+import { ranksIn } from "./phrases";
 
 export type Key = number | string;
 
@@ -53,6 +54,8 @@ export interface RowsContent {
   /** What each row stands for in the panel's dimension. */
   keys: readonly (readonly Key[])[];
   late?: ReadonlySet<number>;
+  /** Rows of ranks that the headline states as a fact: their names are bold, in ink. */
+  facts?: ReadonlySet<number>;
   /** Columns of the marks' source. */
   data: Record<string, Column>;
   xStart: number;
@@ -97,14 +100,22 @@ export function texts(frame: PanelFrame, name: string): string[] {
   return Array.from(frame.columns[name] ?? [], (value) => (value === null ? "" : String(value)));
 }
 
-/** The ranks that the headline names: every panel marks them alike, and no others so. */
+/** The ranks that the headline says the others wait for: red in every panel, and no others are. */
 export function lateRanks(frame: PanelFrame): number[] {
-  const ranks = frame.attrs.late_ranks;
-  return Array.isArray(ranks) ? ranks.filter((rank) => typeof rank === "number") : [];
+  return ranksIn(frame, "late_ranks");
 }
 
-/** The rows of these ranks. */
-export function lateRows(frame: PanelFrame, ranks: readonly number[]): Set<number> {
-  const late = new Set(lateRanks(frame));
-  return new Set(ranks.flatMap((rank, row) => (late.has(rank) ? [row] : [])));
+/** The ranks that the headline states as a fact: marked in ink in every panel. */
+export function factRanks(frame: PanelFrame): number[] {
+  return ranksIn(frame, "fact_ranks");
+}
+
+/** The rows of both. */
+export function markedRows(
+  frame: PanelFrame,
+  ranks: readonly number[],
+): { late: Set<number>; facts: Set<number> } {
+  const rowsOf = (marked: readonly number[]): Set<number> =>
+    new Set(ranks.flatMap((rank, row) => (marked.includes(rank) ? [row] : [])));
+  return { late: rowsOf(lateRanks(frame)), facts: rowsOf(factRanks(frame)) };
 }

@@ -93,11 +93,14 @@ export class HeatmapDrawing implements Drawing {
     sheet.fill("veils", boxes(veiled, scale, this.theme.bg));
     sheet.fill("halo", boxes(framed, scale, this.theme.bg));
     sheet.fill("frames", boxes(framed, scale, this.theme.brushLine));
-    const late = [...content.late].map((row): [number, number, number, number] => {
+    const marked = [...content.late, ...content.facts];
+    const outlines = marked.map((row): [number, number, number, number] => {
       const top = plan.top + row * plan.pitch;
       return [plan.left, top, right, top + plan.pitch];
     });
-    sheet.fill("late", boxes(late, scale, this.theme.late));
+    const { late, ink } = this.theme;
+    const color = marked.map((row) => (content.late.has(row) ? late : ink));
+    sheet.fill("late", { ...boxes(outlines, scale, ink), color });
   }
 
   spot(x: number, y: number): Spot | null {

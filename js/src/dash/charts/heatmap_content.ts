@@ -2,7 +2,7 @@
 
 import { formatDuration, formatShare } from "../../draw/format";
 import type { PanelFrame } from "../types";
-import { lateRows, numbers } from "./content";
+import { markedRows, numbers } from "./content";
 import { extremes, noteOf, sentences, sum, unmatched } from "./phrases";
 
 interface Metric {
@@ -52,6 +52,14 @@ export function heatmapFrame(
   };
 }
 
+/** The kinds of events that a metric needs; the others need not match any. */
+const KINDS: Readonly<Record<string, readonly string[]>> = {
+  compute: ["compute"],
+  communication: ["communication"],
+  exposed_communication: ["communication"],
+  waiting: ["communication"],
+};
+
 export interface HeatmapContent {
   title: string;
   subtitle: string;
@@ -68,6 +76,7 @@ export interface HeatmapContent {
   mean: number[];
   total: number[];
   late: Set<number>;
+  facts: Set<number>;
 }
 
 /** What the heatmap shows before it is laid out. */
@@ -112,7 +121,7 @@ export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
       `share of each ${formatDuration((end - start) / bins)} cell`,
       ranks.length === 1 ? "" : said,
       extremes(names, total, formatDuration),
-      unmatched(frame),
+      unmatched(frame, KINDS[metric] ?? []),
     ),
     finding: `${formatShare(ofAll)} of ${ranks.length === 1 ? "the" : "each"} rank's GPU span`,
     ranks,
@@ -125,7 +134,7 @@ export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
     value,
     mean: sums.map((each) => each / ranks.length),
     total,
-    late: lateRows(frame, ranks),
+    ...markedRows(frame, ranks),
   };
 }
 

@@ -88,7 +88,7 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
   const top = strip + 4;
   const every = [1, 2, 4, 8, 16, 32].find((each) => each * pitch >= LEAST_LINE) ?? 64;
   const names = fitted(content.names, left - 16);
-  const labelled = labelledRows(rows, every, content.late);
+  const labelled = labelledRows(rows, every, content.late, content.facts);
   const most = Math.max(...content.total);
   const totals = content.total.map(formatDuration);
   const longest = totals.reduce((high, text) => Math.max(high, textWidth(text, "bold")), 0);
@@ -97,6 +97,8 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
   if (right > 0) words.text(left + across + 10, strip - 7, "total", theme.ink3);
   names.forEach((name, row) => {
     const late = content.late.has(row);
+    const bold = late || content.facts.has(row);
+    const color = late ? theme.late : bold ? theme.ink : theme.ink2;
     const middle = top + (row + 0.5) * pitch;
     if (right > 0) {
       const from = left + across + 10;
@@ -105,18 +107,16 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
       const half = Math.max(0.5, pitch * 0.34);
       if (size > 0) bars.push([from, middle - half, from + size, middle + half]);
       if (labelled.has(row)) {
-        const color = late ? theme.late : theme.ink2;
         // Of thin rows, the neighbours' bars pass beside the text as well.
         let clear = size;
         for (let of = Math.max(0, row - beside); of <= Math.min(rows - 1, row + beside); of += 1) {
           clear = Math.max(clear, long(of));
         }
-        words.text(from + clear + 5, middle, totals[row]!, color, { bold: late });
+        words.text(from + clear + 5, middle, totals[row]!, color, { bold });
       }
     }
     if (labelled.has(row)) {
-      const color = late ? theme.late : theme.ink2;
-      words.text(left - 8, middle, name, color, { align: "right", bold: late });
+      words.text(left - 8, middle, name, color, { align: "right", bold });
     }
     if (pitch >= 12 && row > 0) {
       words.plate(left, top + row * pitch - 0.5, left + across, top + row * pitch + 0.5, theme.bg);

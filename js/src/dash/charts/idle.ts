@@ -3,7 +3,7 @@
 import { formatAxis, formatCount, formatDuration, formatShare } from "../../draw/format";
 import type { Theme } from "../../draw/theme";
 import type { PanelFrame } from "../types";
-import { type Inside, lateRows, numbers, type RowsContent, texts } from "./content";
+import { type Inside, markedRows, numbers, type RowsContent, texts } from "./content";
 import { extremes, niceTicks, noteOf, sentences, unmatched } from "./phrases";
 
 /** All there are, in the order in which they follow each other within a gap (`IDLE_CATEGORIES`). */
@@ -93,7 +93,7 @@ export function idle(frame: PanelFrame, theme: Theme): RowsContent | string {
     finding: `of all idle time ${said.join(", ")}`,
     names,
     keys: ranks.map((rank) => [rank]),
-    late: lateRows(frame, ranks),
+    ...markedRows(frame, ranks),
     data: { row, left, right, idle_category: category },
     xStart: 0,
     xEnd: most * 1.01,

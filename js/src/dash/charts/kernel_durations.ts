@@ -4,7 +4,7 @@ import type { Kind } from "../../contract";
 import { formatAxis, formatCount, formatDuration, formatShareDelta } from "../../draw/format";
 import type { Theme } from "../../draw/theme";
 import type { PanelFrame } from "../types";
-import { lateRanks, numbers, type RowsContent, texts } from "./content";
+import { factRanks, lateRanks, numbers, type RowsContent, texts } from "./content";
 import { median, niceTicks, noteOf, sentences, unmatched } from "./phrases";
 import { toldApart } from "./told_apart";
 
@@ -40,13 +40,16 @@ export function kernelDurations(frame: PanelFrame, theme: Theme): RowsContent | 
   rank.forEach((each, at) => spent.set(each, (spent.get(each) ?? 0) + mean[at]! * count[at]!));
   const whole = median([...spent.values()]);
   const late = new Set(lateRanks(frame));
+  const facts = new Set(factRanks(frame));
   const isFar = new Set(far);
   const isOdd = (at: number): boolean =>
     isFar.has(at) &&
     !waits[at]! &&
     Math.abs(apart[at]!) >= APART &&
     Math.abs(mean[at]! - of[at]!) * count[at]! >= OF_WORK * whole;
-  const weight = rank.map((each, at) => (late.has(each) ? 2 : isOdd(at) ? 1 : 0));
+  const weight = rank.map((each, at) =>
+    late.has(each) ? 2 : facts.has(each) || isOdd(at) ? 1 : 0,
+  );
   const inks = [theme.ruleStrong, theme.ink, theme.late];
   // What is marked is drawn last, over the others.
   const order = rank.map((_, at) => at).sort((a, b) => weight[a]! - weight[b]! || a - b);
@@ -77,7 +80,7 @@ export function kernelDurations(frame: PanelFrame, theme: Theme): RowsContent | 
         : "one dot per rank: its mean duration against the median rank's",
       alone ? "" : "communication includes waiting: who waits less is not faster",
       beyond.includes(true) && !alone ? "arrow: beyond the scale" : "",
-      unmatched(frame),
+      unmatched(frame, []),
     ),
     finding: alone
       ? `${names[0]!} takes ${formatDuration(mean[0]!)} in the mean`
@@ -110,7 +113,7 @@ export function kernelDurations(frame: PanelFrame, theme: Theme): RowsContent | 
             head: "farthest",
             texts: words,
             late: rowsWhere((at) => late.has(rank[at]!) && isApart(at)),
-            strong: rowsWhere(isOdd),
+            strong: rowsWhere((at) => isOdd(at) || (facts.has(rank[at]!) && isApart(at))),
           },
           middle,
         ],

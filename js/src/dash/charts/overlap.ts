@@ -2,7 +2,7 @@
 
 import { formatAxis, formatDuration, formatShare } from "../../draw/format";
 import type { PanelFrame } from "../types";
-import { lateRows, numbers, type RowsContent } from "./content";
+import { markedRows, numbers, type RowsContent } from "./content";
 import { extremes, niceTicks, noteOf, prefixed, sentences, unmatched } from "./phrases";
 
 const NONE = "no communication kernels matched, so overlap is not shown (not 0 %)";
@@ -30,7 +30,7 @@ export function overlap(frame: PanelFrame): RowsContent | string {
     finding: `${formatShare(ofAll)} of communication is hidden behind compute`,
     names,
     keys: ranks.map((rank) => [rank]),
-    late: lateRows(frame, ranks),
+    ...markedRows(frame, ranks),
     data: {
       row: ranks.map((_, row) => row),
       overlapped_ns: hidden,

@@ -12,13 +12,18 @@ export function noteOf(frame: PanelFrame): string {
   return typeof note === "string" ? note : "";
 }
 
-/** Which kinds of events matched none, and what else the frame has to say. */
+/**
+ * The kinds with no matching event, but for those that the job has none of, which the page lists once;
+ * ranks without numbers, and the frame's note.
+ */
 export function unmatched(
   frame: PanelFrame,
   kinds: readonly string[] = ["compute", "communication", "memory"],
 ): string {
   const matched = (frame.attrs.matched ?? {}) as Record<string, unknown>;
-  const none = Object.keys(matched).filter((key) => matched[key] === 0 && kinds.includes(key));
+  const absent = frame.attrs.absent_kinds;
+  const wanted = Array.isArray(absent) ? kinds.filter((kind) => !absent.includes(kind)) : kinds;
+  const none = Object.keys(matched).filter((key) => matched[key] === 0 && wanted.includes(key));
   const words = none.map((key) => key.replaceAll("_", " ")).join(" and no ");
   const leftOut = ranksIn(frame, "left_out");
   const missing = ranksIn(frame, "missing_ranks").filter((rank) => !leftOut.includes(rank));
@@ -36,7 +41,7 @@ export function leftOutWords(frame: PanelFrame): string {
   return ranks.length > 0 ? `without ${listed(ranks)}: not in this page` : "";
 }
 
-function ranksIn(frame: PanelFrame, attribute: string): number[] {
+export function ranksIn(frame: PanelFrame, attribute: string): number[] {
   const ranks = frame.attrs[attribute];
   return Array.isArray(ranks) ? ranks.filter((rank) => typeof rank === "number") : [];
 }

@@ -2,12 +2,11 @@
 
 import { formatCount, formatValue } from "../../draw/format";
 import type { PanelFrame } from "../types";
-import { lateRows, numbers, type RowsContent, texts } from "./content";
+import { markedRows, numbers, type RowsContent, texts } from "./content";
 import { niceTicks, noteOf, sentences, unmatched } from "./phrases";
 
 /** More queues than this are drawn as one a rank. */
 const MOST = 48;
-const COUNTED = ["compute", "communication", "memory", "launched"];
 
 export function queue(frame: PanelFrame): RowsContent | string {
   const rank = numbers(frame, "rank");
@@ -42,17 +41,17 @@ export function queue(frame: PanelFrame): RowsContent | string {
       "kernels and copies in a stream's queue",
       "a short queue: the GPU waits for launches",
       said,
-      unmatched(frame, COUNTED),
+      unmatched(frame, ["launched"]),
     ),
     finding: `longest: ${names[kept.indexOf(longest)]!}, ${length(means[longest]!)} in the mean, ${formatValue(most[longest]!)} at most`,
     names,
     keys: kept.map((at) => [rank[at]!]),
-    late: several
-      ? lateRows(
+    ...(several
+      ? markedRows(
           frame,
           kept.map((at) => rank[at]!),
         )
-      : new Set(),
+      : {}),
     data: {
       row: kept.map((_, row) => row),
       max: kept.map((at) => most[at]!),

@@ -103,7 +103,7 @@ export function planRows(content: RowsContent, width: number, theme: Theme): Pla
     words,
     keys,
   };
-  const labelled = labelledRows(rows, everyNth(pitch), content.late);
+  const labelled = labelledRows(rows, everyNth(pitch), content.late, content.facts);
   rowNames(plan, content, theme, labelled);
   scale(plan, content, theme, headY, width - sideWidth);
   sideColumns(plan, theme, shown, side, headY, labelled);
@@ -146,8 +146,8 @@ function rowNames(
     if (!labelled.has(row)) return;
     const second = plan.pitch >= 30 ? content.seconds?.[row] : undefined;
     const y = middle(plan, row) - (second === undefined ? 0 : 7);
-    const color = late ? theme.late : second === undefined ? theme.ink2 : theme.ink;
-    const bold = late || second !== undefined;
+    const bold = late || content.facts?.has(row) === true || second !== undefined;
+    const color = late ? theme.late : bold ? theme.ink : theme.ink2;
     const text = bold ? shortened(name, room, "bold") : name;
     plan.words.text(plan.gutter - 8, y, text, color, { align: "right", bold });
     if (second !== undefined) {
@@ -243,7 +243,7 @@ export function inBars(
     else words.text(x(left) + 4, y, text, ink);
   }
   for (const { row, at, text } of content.ends ?? []) {
-    const late = content.late?.has(row) === true;
-    words.text(x(at) + 6, middle(plan, row), text, late ? theme.ink : theme.ink2);
+    const marked = content.late?.has(row) === true || content.facts?.has(row) === true;
+    words.text(x(at) + 6, middle(plan, row), text, marked ? theme.ink : theme.ink2);
   }
 }

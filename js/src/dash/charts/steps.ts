@@ -12,6 +12,7 @@ import type { PanelFrame } from "../types";
 import {
   type Hit,
   type Key,
+  factRanks,
   lateRanks,
   numbers,
   type RowsContent,
@@ -65,11 +66,12 @@ export function steps(frame: PanelFrame, theme: Theme): RowsContent | string {
   const furthest = ns.reduce((far, each) => Math.max(far, Math.abs(each)), 0);
   const reach = Math.max(furthest * 1.08, NEAREST * whole, 1);
   const late = new Set(alone ? [] : lateRanks(frame));
+  const facts = new Set(alone ? [] : factRanks(frame));
   const byRank = members.map((all) => (alone ? [] : medians(all, rank, ns, apart)));
   const odd = byRank.map((all) => standOut(all, whole));
   // What is marked is drawn last, over the others.
   const weight = (at: number): number =>
-    late.has(rank[at]!) ? 2 : odd[of[at]!]!.has(rank[at]!) ? 1 : 0;
+    late.has(rank[at]!) ? 2 : facts.has(rank[at]!) || odd[of[at]!]!.has(rank[at]!) ? 1 : 0;
   const order = rank.map((_, at) => at).sort((a, b) => weight(a) - weight(b) || a - b);
   const inks = [theme.ruleStrong, theme.ink, theme.late];
   const what = alone ? "median step" : "median rank";
@@ -86,7 +88,9 @@ export function steps(frame: PanelFrame, theme: Theme): RowsContent | string {
     new Set(shown.flatMap((far, row) => (far !== null && is(far, row) ? [row] : [])));
   const marks = {
     late: rowsWhere((far) => late.has(far.rank) && far.apart >= LONGER),
-    strong: rowsWhere((far, each) => odd[each]!.has(far.rank)),
+    strong: rowsWhere(
+      (far, each) => odd[each]!.has(far.rank) || (facts.has(far.rank) && far.apart >= LONGER),
+    ),
   };
   const at = order.map((each) => ns[each]!);
   const row = order.map((each) => of[each]! + place.get(step[each]!)! * pitch);

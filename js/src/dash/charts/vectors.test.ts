@@ -11,6 +11,7 @@ import { idle } from "./idle";
 import { kernelDurations } from "./kernel_durations";
 import { kernelTypes } from "./kernel_types";
 import { overlap } from "./overlap";
+import { unmatched } from "./phrases";
 import { queue } from "./queue";
 import { fillTable } from "./table";
 import { steps } from "./steps";
@@ -108,6 +109,23 @@ test("every panel has vectors", () => {
   expect(new Set(CASES.map(({ panel }) => panel))).toEqual(
     new Set([...Object.keys(ROWS), "heatmap"]),
   );
+});
+
+test("a rank stated as a fact has its row in ink, and no row is red", () => {
+  const { frame } = CASES.find(({ name }) => name === "breakdown of 5")!;
+  const found = breakdown(
+    { ...frame, attrs: { ...frame.attrs, late_ranks: [], fact_ranks: [3] } },
+    THEMES.light,
+  );
+  if (typeof found === "string") throw new Error(found);
+  expect([found.late, found.facts]).toEqual([new Set(), new Set([3])]);
+});
+
+test("kinds that the whole job lacks are not repeated below a chart's title", () => {
+  const { frame } = CASES.find(({ name }) => name === "breakdown without waits")!;
+  expect(unmatched(frame)).toContain("no communication events matched");
+  const attrs = { ...frame.attrs, absent_kinds: ["communication"] };
+  expect(unmatched({ ...frame, attrs })).not.toContain("matched");
 });
 
 test("tables have the words that charts have, and no constants", () => {

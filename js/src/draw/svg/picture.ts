@@ -96,7 +96,7 @@ function drawLegend(pen: Pen, frame: Frame, y: number): void {
       pen.rect(left, top, KEY_PX, KEY_PX, theme.kind[kind]),
     );
     if (kind !== "communication" || waited <= 0) continue;
-    key("wait", span > 0 ? waited / span : undefined, (left) =>
+    key("waiting", span > 0 ? waited / span : undefined, (left) =>
       pen.hatched(left, top, KEY_PX, KEY_PX, theme.waitFill, theme.waitLine),
     );
     key("late", undefined, (left) => {

@@ -118,8 +118,9 @@ export class PanelRank {
   private kernelsOfTypes(): Int32Array {
     const places = new Map<number, number>();
     this.kernels = [];
-    return Int32Array.from(this.rank.header.types, ([name, , kind]) => {
-      if (kind >= BUSY) return -1;
+    const { types, host_collectives } = this.rank.header;
+    return Int32Array.from(types, ([name, , kind], type) => {
+      if (kind >= BUSY || host_collectives.includes(type)) return -1;
       const key = name * BUSY + kind;
       let place = places.get(key);
       if (place === undefined) {

@@ -1,0 +1,233 @@
+"""Why ranks come late to collectives: what they did since the one before, against the others."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets.analysis.collectives import Arrivals, computed_between
+from hta_widgets.analysis.matching import Matching
+from hta_widgets.analysis.scope import over_ranks
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.intervals import Covered, Intervals, intersect, subtract, union
+from hta_widgets.trace.memo import derived_by_rules
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.turns import rest
+
+__all__ = ["PARTS", "Lateness", "costly_share", "lateness", "loads_data", "others_median"]
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+#: What a rank does before it arrives.
+PARTS: tuple[str, ...] = ("compute", "waiting", "data_loading", "host")
+
+# Healthy ranks differ by a few percent; these tell more than that from noise.
+_COSTLY = 0.05  # of the others' time, on average over many steps
+_OF_TWO = 1.5  # times that for two ranks, of which each is the other's only measure
+_BY_CHANCE = 12.0  # over ranks times steps squared: what more is asked of few of them
+
+_DATA_LOADING = re.compile(r"data_?load|DataLoader|data_?iter|next_batch", re.IGNORECASE)
+_FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.py\(\d+\): )")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lateness:
+    """How late each entry of a `Matching` is, and what of it is the rank's own doing.
+
+    Attributes
+    ----------
+    late_ns : array of float
+        Arrival less the median of the others' arrivals.
+    own_share : array of float
+        How much of the lateness is not inherited from waiting in other groups, 0..1.
+    exposed_wait_ns : array of int
+        How much of the entry's wait its rank does not compute in.
+    excess_ns : dict of str to array of float
+        By what of `PARTS`: how much longer that took since the rank's previous collective of the
+        group than it took the others (median); NaN for a rank's first.
+    """
+
+    late_ns: Floats
+    own_share: Floats
+    exposed_wait_ns: Ints
+    excess_ns: dict[str, Floats]
+
+
+def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
+    """Return which share of their time the others lose to a straggler, at least.
+
+    The fewer the steps and ranks, the more often one of them is slowest by chance. `sure`: of one
+    or two steps so much is asked that it is hardly by chance.
+    """
+    few = 1 / steps + (_BY_CHANCE / ranks / steps**2 if sure else 0.0)
+    return _COSTLY * (1 + few) * (_OF_TWO if ranks == 2 else 1.0)
+
+
+def lateness(match: Matching, times: Arrivals, step: Ints) -> Lateness:
+    """Compare each arrival, and the segment before it, with those of the collective's others.
+
+    Parameters
+    ----------
+    match : Matching
+    times : Arrivals
+    step : array of int
+        Of each entry; what a rank inherited stays with it to the end of the step.
+    """
+    late = times.arrival_ns - others_median(times.arrival_ns.astype(np.float64), match)
+    before = _before(match, times)
+    end = np.where(before >= 0, times.end_ns[before], _NEVER)
+    since = np.minimum(end, times.arrival_ns)
+    waited = _waited_elsewhere(match, times, before)
+    inherited = _inherited(match, times, step, late, waited)
+    share = np.clip(1.0 - inherited / np.maximum(late, 1.0), 0.0, 1.0)
+    spent, exposed = _spent(match, times, since)
+    spent["waiting"] = waited.astype(np.float64)
+    first = since == _NEVER
+    excess = {}
+    for part in PARTS:
+        values = spent[part]
+        apart = values - others_median(values, match)
+        apart[first] = np.nan
+        excess[part] = apart
+    return Lateness(late, np.where(late > 0, share, 1.0), exposed, excess)
+
+
+def others_median(values: Floats, match: Matching) -> Floats:
+    """Return for each entry the median of its collective's other entries."""
+    sizes = match.sizes()
+    rest()
+    order = np.lexsort((values, match.collective))
+    rest()
+    ordered = values[order]
+    count, first = match.each(sizes), match.each(match.starts)
+    place = np.empty(len(values), dtype=np.int64)
+    place[order] = np.arange(len(values)) - first
+    low, high = (count - 2) // 2, (count - 1) // 2
+    # Whoever stands before the middle moves it up by one when taken out.
+    low = low + (place <= low)
+    high = high + (place <= high)
+    found: Floats = (ordered[first + low] + ordered[first + high]) / 2
+    rest()
+    return found
+
+
+_NEVER = int(np.iinfo(np.int64).min) // 2
+
+
+def _before(match: Matching, times: Arrivals) -> Ints:
+    """Return the entry before each one in the same sequence of its rank; -1 for the first."""
+    order = np.lexsort((times.arrival_ns, match.lane, match.trace))
+    rest()
+    before = np.full(len(match), -1)
+    same = (match.trace[order][1:] == match.trace[order][:-1]) & (
+        match.lane[order][1:] == match.lane[order][:-1]
+    )
+    before[order[1:][same]] = order[:-1][same]
+    return before
+
+
+def _waited_elsewhere(match: Matching, times: Arrivals, before: Ints) -> Ints:
+    """Return how long each rank waited in other collectives since it came to the one before.
+
+    Not only since it left that one: who computes on meanwhile may wait for others there.
+    """
+    known = before >= 0
+    since = np.where(known, times.arrival_ns[before], _NEVER)
+    there = np.where(known, times.wait_ns[before], 0)
+    waited = np.zeros(len(match), dtype=np.int64)
+    for number in range(len(match.traces)):
+        mine = match.of_trace[number]
+        mine = mine[np.argsort(times.arrival_ns[mine], kind="stable")]
+        arrival = times.arrival_ns[mine]
+        total = np.concatenate(([0], np.cumsum(times.wait_ns[mine])))
+        own = np.arange(len(mine))
+        first = np.minimum(np.searchsorted(arrival, since[mine], side="left"), own)
+        waited[mine] = np.maximum(total[own] - total[first] - there[mine], 0)
+        rest()
+    return waited
+
+
+def _inherited(match: Matching, times: Arrivals, step: Ints, late: Floats, waited: Ints) -> Floats:
+    """Return how much of each lateness came of waiting in other groups.
+
+    Who computes on while a collective runs is as late to the next one, though it waited nowhere in
+    between. So what was inherited is carried on, as long as the rank is that late.
+    """
+    order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
+    rest()
+    more = np.maximum(waited - others_median(waited.astype(np.float64), match), 0.0)
+    added = np.rint(more[order]).astype(np.int64)
+    bound = np.rint(np.maximum(late[order], 0.0)).astype(np.int64)
+    keys = np.stack([match.trace[order], match.lane[order], step[order]])
+    opens = np.ones(len(order), dtype=bool)
+    opens[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
+    rest()
+    # carried[c] = min(bound[c], carried[c-1] + added[c]) is a running minimum once the sums are
+    # taken off; a step down at each new sequence lets it start afresh.
+    total = np.cumsum(added)
+    before = total - added
+    start = before[np.flatnonzero(opens)][np.cumsum(opens) - 1] if len(order) else before
+    gain = total - start
+    low = np.minimum(bound - gain, 0)
+    deep = int(-low.min(initial=0)) + 1
+    down = np.cumsum(opens) * deep
+    carried = np.minimum.accumulate(low - down) + down + gain
+    found = np.empty(len(order))
+    found[order] = carried
+    return found
+
+
+def _spent(match: Matching, times: Arrivals, since: Ints) -> tuple[dict[str, Floats], Ints]:
+    """Return what each rank did before it arrived, and how long it then waited and did nothing."""
+    spent = {part: np.zeros(len(match)) for part in ("compute", "data_loading", "host")}
+    exposed = times.wait_ns
+    each = []
+    for mine, shift in zip(match.of_trace, times.shifts_ns.tolist(), strict=True):
+        arrival = times.arrival_ns[mine] - shift
+        start = np.where(since[mine] == _NEVER, arrival, since[mine] - shift)
+        each.append((start, arrival, times.last_ns[mine] - shift))
+    found = over_ranks(match.traces, _spent_by_rank, each=each, executor=match.executor)
+    for mine, (before, computed) in zip(match.of_trace, found, strict=True):
+        for part, values in before.items():
+            spent[part][mine] = values
+        exposed[mine] -= computed
+    return spent, exposed
+
+
+def _spent_by_rank(
+    trace: Trace, start: Ints, arrival: Ints, last: Ints
+) -> tuple[dict[str, Ints], Ints]:
+    """Return how long a rank did what before it arrived, and computed from then to the last."""
+    loading, idle = _idle(trace)
+    before = {"compute": computed_between(trace, start, arrival)}
+    for part, covered in (("data_loading", loading), ("host", idle)):
+        before[part] = covered(arrival) - covered(start)
+    return before, computed_between(trace, arrival, last)
+
+
+@lru_cache(maxsize=1 << 14)
+def loads_data(name: str) -> bool:
+    """Whether an event of the host loads data, by its name without folders of Python files."""
+    return _DATA_LOADING.search(_FOLDERS.sub("", name)) is not None
+
+
+@derived_by_rules("idle_by_host")
+def _idle(trace: Trace) -> tuple[Covered, Covered]:
+    """Return when the device is idle while the host loads data, and when else it is."""
+    table = trace.table
+    end = table.start_ns + table.dur_ns
+    busy_kinds = [KINDS.index(kind) for kind in ("compute", "communication", "memory")]
+    busy = np.isin(table.kind, busy_kinds) & (table.stream >= 0)
+    whole = Intervals.none()
+    if len(table):
+        whole = union(table.start_ns[:1], end.max(keepdims=True))
+    idle = subtract(whole, union(table.start_ns[busy], end[busy]))
+    codes = [k for k, name in enumerate(table.names.values) if loads_data(name)]
+    loads = np.isin(table.name, np.array(codes, dtype=np.int32)) & (table.stream < 0)
+    loading = intersect(idle, union(table.start_ns[loads], end[loads]))
+    return Covered(*loading), Covered(*subtract(idle, loading))
