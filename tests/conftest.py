@@ -6,7 +6,6 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from support.locks import watch_pauses
 
 REPO = Path(__file__).resolve().parent.parent
 
@@ -45,13 +44,6 @@ def _own_cache(tmp_path_factory):
     """Keep what is loaded here out of the user's cache, and the user's cache out of here."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HTA_WIDGETS_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _pauses_hold_no_lock():
-    with pytest.MonkeyPatch.context() as patch:
-        watch_pauses(patch)
         yield
 
 

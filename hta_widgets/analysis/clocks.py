@@ -23,7 +23,6 @@ from hta_widgets.formats.byteps.servers import byteps_offsets
 from hta_widgets.trace.memo import derived_by_rules
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.trace.turns import rest
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -216,7 +215,6 @@ def _fit(match: Matching, used: npt.NDArray[np.bool_]) -> ClockFit:
         residual[rank] = round(float(np.median(np.abs(off[mine]))))
         recorded[rank] = round(float(np.median(np.abs(raw[mine]))))
         drift[rank] = _drift_ppm(end[mine], off[mine])
-        rest()
     return ClockFit(
         offset,
         residual,
@@ -239,9 +237,7 @@ def _telling(match: Matching) -> npt.NDArray[np.bool_]:
 
 def _from_common(collective: Ints, end: Ints, total: int) -> Floats:
     """Return how far each end is from the median of the collective's others."""
-    rest()
     middle, sizes = _middles(collective, end.astype(np.float64), total)
-    rest()
     # A rank's own end pulls the median towards itself, most in pairs.
     weight = sizes / np.maximum(sizes - 1, 1)
     return (end - middle[collective]) * weight[collective]
@@ -292,7 +288,6 @@ def _pairs(
         table[row, column] = end[mine] - int(end[mine].min())
         hub, other, apart, weight = _against_hubs(table)
         found.append((members[hub], members[other], apart, weight))
-        rest()
     left, right, apart, weight = (
         np.concatenate([part[k] for part in found]) if found else np.empty(0) for k in range(4)
     )
@@ -322,7 +317,6 @@ def _against_hubs(table: Floats) -> tuple[Ints, Ints, Floats, Floats]:
             weights.append(len(differences) / scatter**2)
             left.remove(other)
             hubs.append(other)
-            rest()
     hub_of, other_of = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     return hub_of, other_of, np.array(apart), np.array(weights)
 
@@ -357,7 +351,6 @@ def _least_squares(count: int, left: Ints, right: Ints, apart: Floats, weight: F
         solved = np.zeros(count)
         # The first rank's clock is the measure.
         solved[1:] = np.linalg.solve(matrix[1:, 1:], side[1:])
-        rest()
         settled = np.abs(solved - found).max(initial=0.0) < 0.5
         found = solved
         if settled or len(apart) < count:

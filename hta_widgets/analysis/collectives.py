@@ -48,7 +48,6 @@ from hta_widgets.trace.memo import derived, derived_by_rules
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.trace.turns import rest
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -305,7 +304,6 @@ def _bandwidths(
     for name, values in factors.items():
         mine = operation == OPERATIONS.index(name)
         factor[mine] = values[mine]
-        rest()
     transfer = times.end_ns - times.last_ns
     known = (size > 0) & (transfer > 0)
     # Bytes per nanosecond are 10^9 bytes per second.

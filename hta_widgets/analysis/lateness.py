@@ -16,7 +16,6 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.intervals import Covered, Intervals, intersect, subtract, union
 from hta_widgets.trace.memo import derived_by_rules
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.turns import rest
 
 __all__ = ["PARTS", "Lateness", "costly_share", "lateness", "loads_data", "others_median"]
 
@@ -100,9 +99,7 @@ def lateness(match: Matching, times: Arrivals, step: Ints) -> Lateness:
 def others_median(values: Floats, match: Matching) -> Floats:
     """Return for each entry the median of its collective's other entries."""
     sizes = match.sizes()
-    rest()
     order = np.lexsort((values, match.collective))
-    rest()
     ordered = values[order]
     count, first = match.each(sizes), match.each(match.starts)
     place = np.empty(len(values), dtype=np.int64)
@@ -112,7 +109,6 @@ def others_median(values: Floats, match: Matching) -> Floats:
     low = low + (place <= low)
     high = high + (place <= high)
     found: Floats = (ordered[first + low] + ordered[first + high]) / 2
-    rest()
     return found
 
 
@@ -122,7 +118,6 @@ _NEVER = int(np.iinfo(np.int64).min) // 2
 def _before(match: Matching, times: Arrivals) -> Ints:
     """Return the entry before each one in the same sequence of its rank; -1 for the first."""
     order = np.lexsort((times.arrival_ns, match.lane, match.trace))
-    rest()
     before = np.full(len(match), -1)
     same = (match.trace[order][1:] == match.trace[order][:-1]) & (
         match.lane[order][1:] == match.lane[order][:-1]
@@ -148,7 +143,6 @@ def _waited_elsewhere(match: Matching, times: Arrivals, before: Ints) -> Ints:
         own = np.arange(len(mine))
         first = np.minimum(np.searchsorted(arrival, since[mine], side="left"), own)
         waited[mine] = np.maximum(total[own] - total[first] - there[mine], 0)
-        rest()
     return waited
 
 
@@ -159,14 +153,12 @@ def _inherited(match: Matching, times: Arrivals, step: Ints, late: Floats, waite
     between. So what was inherited is carried on, as long as the rank is that late.
     """
     order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
-    rest()
     more = np.maximum(waited - others_median(waited.astype(np.float64), match), 0.0)
     added = np.rint(more[order]).astype(np.int64)
     bound = np.rint(np.maximum(late[order], 0.0)).astype(np.int64)
     keys = np.stack([match.trace[order], match.lane[order], step[order]])
     opens = np.ones(len(order), dtype=bool)
     opens[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
-    rest()
     # carried[c] = min(bound[c], carried[c-1] + added[c]) is a running minimum once the sums are
     # taken off; a step down at each new sequence lets it start afresh.
     total = np.cumsum(added)

@@ -25,7 +25,6 @@ from hta_widgets.trace.memo import derived_by_rules
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.trace.turns import rest
 
 Ints = npt.NDArray[np.int64]
 
@@ -169,7 +168,6 @@ def identified(
     for t, one in enumerate(events):
         for group in one.groups:
             by_members[_members_key(group, copies[t])].setdefault(t, []).append(group.name)
-        rest()
     ordinal = {
         key: _differ(list(names.values())) for key, names in by_members.items() if key is not None
     }
@@ -192,7 +190,6 @@ def identified(
                 identities.append((group, copies[t]))
             mine.append(number)
         keys.append(mine)
-        rest()
     return keys, _labelled(identities, headers)
 
 
@@ -365,7 +362,6 @@ class Matching:
         values = np.empty(len(self), dtype=np.int64)
         for mine, events in zip(self.of_trace, self.events, strict=True):
             values[mine] = getattr(events, field)[self.place[mine]]
-        rest()
         return values
 
     def sizes(self) -> Ints:
@@ -374,7 +370,6 @@ class Matching:
 
     def each(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Spread one value per collective over its entries."""
-        rest()
         return np.repeat(values, self.sizes())
 
 
@@ -398,7 +393,6 @@ def counted(match: Matching, chosen: Selection) -> tuple[npt.NDArray[np.bool_], 
     """Return which entries are selected, and the counts of what is."""
     kept = np.zeros(len(match), dtype=bool)
     communication = alone = 0
-    rest()
     for number, (events, member) in enumerate(
         zip(match.events, _members(match, chosen), strict=True)
     ):
@@ -407,9 +401,7 @@ def counted(match: Matching, chosen: Selection) -> tuple[npt.NDArray[np.bool_], 
         single = np.array([group.size == 1 for group in events.groups], dtype=bool)
         communication += int(member.sum())
         alone += int((member & single[events.group]).sum()) if len(single) else 0
-    rest()
     shown = np.unique(match.collective[kept])
-    rest()
     complete = (match.expected <= 0) | (match.sizes() >= match.expected)
     return kept, {
         "communication": communication,
@@ -465,9 +457,7 @@ def _matched(of: TraceSet) -> Matching:
     ranks = _communication(of)
     events, headers = [one.events for one in ranks], [one.header for one in ranks]
     keys, groups = identified(traces, events, headers)
-    rest()
     lanes = _lanes(events, keys, groups)
-    rest()
     contents: dict[Hashable, int] = {}
     codes = [
         np.array([contents.setdefault(item, len(contents)) for item in one.content], np.int64)
@@ -511,7 +501,6 @@ def _matched(of: TraceSet) -> Matching:
             )
         )
         base += len(values)
-        rest()
     counted = {
         key: counts[key]
         for key in ("communication", "matched", "partly_matched", "unmatched", "alone")
@@ -566,10 +555,7 @@ def _sorted(
     for number, one in enumerate(events):
         mine = trace == number
         start[mine] = one.start_ns[place[mine]] + recorded_shift(traces[number])
-        rest()
-    rest()
     order = np.lexsort((trace, slot))
-    rest()
     slot, trace, place, lane, start = (a[order] for a in (slot, trace, place, lane, start))
     begins = np.flatnonzero(np.diff(slot, prepend=-1)) if len(slot) else empty
     first = np.minimum.reduceat(start, begins) if len(begins) else empty
@@ -577,9 +563,7 @@ def _sorted(
     rank_of = np.empty(len(begins), dtype=np.int64)
     rank_of[np.argsort(first, kind="stable")] = np.arange(len(begins))
     numbers = np.repeat(rank_of, sizes)
-    rest()
     order = np.argsort(numbers, kind="stable")
-    rest()
     collective = numbers[order]
     group_of = np.array([one.group for one in lanes], dtype=np.int64)
     lane = lane[order]
@@ -623,7 +607,6 @@ def _lanes(
         for k, (group, source, target) in enumerate(distinct.tolist()):
             lane = lanes.setdefault((group, source, target), _Lane(group, [], groups[group].named))
             lane.members.append((t, np.flatnonzero(inverse == k)))
-        rest()
     return list(lanes.values())
 
 

@@ -40,7 +40,6 @@ from hta_widgets.trace.memo import derived
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.trace.turns import rest
 
 _ANNOTATION = KINDS.index("annotation")
 _LATEST = np.iinfo(np.int64).max
@@ -483,9 +482,7 @@ def _frame(found: list[_Found], keys: list[str], note: str) -> pd.DataFrame:
     texts = {key: [text for one in found for text in one.texts[key]] for key in keys}
     figures = (rank, -measures["device_total_ns"], -measures["cpu_total_ns"])
     by = list(zip(*(values.tolist() for values in figures), *texts.values(), strict=True))
-    rest()
     order = sorted(range(len(rank)), key=by.__getitem__)
-    rest()
     columns = {"rank": rank[order]}
     strings = {
         key: pd.array([values[row] for row in order], dtype="str") for key, values in texts.items()

@@ -24,7 +24,6 @@ from hta_widgets.errors import TraceError
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.trace.turns import rest
 
 __all__ = ["rank_clusters"]
 
@@ -257,7 +256,6 @@ def _standing_for(apart: Floats, limit: float) -> Ints:
         mine = np.flatnonzero(alike[closest] & left)
         found[mine] = closest
         left[mine] = False
-        rest()
         count -= alike[mine].sum(axis=0)
         near -= close[mine].sum(axis=0)
     return found
@@ -335,7 +333,6 @@ class _Compared:
         limit = self.limits[_NAMES.index("kernels")]
         found = np.zeros((count, count))
         for low in range(0, count, _BLOCK):
-            rest()
             rows = slice(low, low + _BLOCK)
             block = found[rows]
             for share in kernels:

@@ -33,7 +33,6 @@ from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.trace.turns import rest
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -399,7 +398,6 @@ def phase_times(
     apart, share = from_median(together, times["dur_ns"])
     labels = _labels(phases)
     codes = column["phase"][order].tolist()
-    rest()
     return result(
         {
             "phase": pd.array([labels[code] for code in codes], dtype="str"),

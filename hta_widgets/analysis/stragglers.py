@@ -33,7 +33,6 @@ from hta_widgets.trace.memo import derived
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.trace.turns import rest
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
@@ -317,9 +316,7 @@ def _is_skewed(traces: TraceSet) -> bool:
 
 def median_arrival(match: Matching, times: Arrivals) -> Floats:
     """Return for each entry the median arrival of its collective."""
-    rest()
     order = np.lexsort((times.arrival_ns, match.collective))
-    rest()
     ordered = times.arrival_ns[order]
     sizes = match.sizes()
     low, high = match.starts + (sizes - 1) // 2, match.starts + sizes // 2
@@ -384,10 +381,8 @@ def step_shares(work: ImposedWaits, count: int) -> tuple[Floats, Floats]:
     """
     match = work.match
     numbers, column = np.unique(work.step, return_inverse=True)
-    rest()
     lost, raw, taken = np.zeros((3, len(numbers), count))
     np.add.at(taken, (column, match.trace), 1)
-    rest()
     at_last = (column[work.last], match.trace[work.last])
     np.add.at(lost, at_last, work.lost_ns)
     np.add.at(raw, at_last, work.raw_ns)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
-from collections.abc import Callable, Generator, Hashable, Iterator, Mapping
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -13,12 +13,12 @@ import pandas as pd
 
 from hta_widgets import analysis, taxonomy
 from hta_widgets.analysis.busy import totals
+from hta_widgets.analysis.clocks import clock_fit
 from hta_widgets.analysis.clusters import HEATMAP_METRICS
 from hta_widgets.analysis.collectives import collectives
 from hta_widgets.analysis.stragglers import judgement
-from hta_widgets.live.matched import matched
+from hta_widgets.live.background import PENDING, Work, Works, due
 from hta_widgets.panels.catalog import PANELS, analysis_of, panel_of, without_own
-from hta_widgets.panels.finding import Headline
 from hta_widgets.panels.frames import CLOCK, MAKERS, as_json
 from hta_widgets.panels.headline import headline
 from hta_widgets.tiles.cells import Answer as TileAnswer, NameKeys, answer_tiles
@@ -28,13 +28,11 @@ from hta_widgets.tiles.lateness import Lateness, clusters
 from hta_widgets.tiles.layout import Job, lay_out
 from hta_widgets.tiles.ribbon import Ribbon
 from hta_widgets.tiles.scene import describe, whole_range
-from hta_widgets.tiles.search import TABLES, Members, Search, View, marks
+from hta_widgets.tiles.search import TABLES, Hits, Members, Search, View, marks
 from hta_widgets.tiles.stats import DeviceTimes, compute_of, minimap, stats
-from hta_widgets.trace.memo import keep_for_pages
-from hta_widgets.trace.patience import PENDING, Deadline, Gradual, Recent
+from hta_widgets.trace.memo import LRU, keep_for_pages, stop_if_cancelled
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.trace.turns import in_turns
 
 Request = Mapping[str, Any]
 Answer = tuple[dict[str, Any], bytes | None]
@@ -44,6 +42,19 @@ MOST_BINS = 4096
 MOST_FRAMES = 100
 #: Panels whose charts draw a dot a rank.
 _MARKED = ("kernel_durations", "steps")
+
+
+def _matched(traces: TraceSet) -> Work[None]:
+    """Return the work of matching a set's collectives; most answers are about waits as well.
+
+    It is shared by timeline and panels, and a new selection does not cancel it.
+    """
+
+    def match() -> None:
+        clock_fit(traces)
+
+    work: Work[None] = traces.memo.setdefault(("matched", taxonomy.version()), Work(match))
+    return work
 
 
 class PanelEngine:
@@ -63,10 +74,9 @@ class PanelEngine:
         # Pages are answered at once, whatever a cluster is busy with.
         self.traces = traces.on(None)
         keep_for_pages()
-        self._kept: OrderedDict[Hashable, pd.DataFrame] = OrderedDict()
-        self._told: Headline | None = None
-        #: What is being made for pages.
-        self._under_way: Recent[Any] = Recent()
+        self._kept: LRU[Hashable, pd.DataFrame] = LRU(MOST_FRAMES)
+        self._headline = Work(lambda: headline(self.traces))
+        self._works = Works(8)
 
     def frame(
         self, panel: str, selection: Selection | None = None, *, top: int | None = None
@@ -90,7 +100,7 @@ class PanelEngine:
         """
         found = self._frame(panel, selection, top).copy()
         if panel in _MARKED:
-            named = self._headline()
+            named = self._headline.value
             found.attrs |= {"late_ranks": named.late_ranks, "fact_ranks": named.fact_ranks}
         return found
 
@@ -116,16 +126,12 @@ class PanelEngine:
 
     def headline(self) -> dict[str, Any]:
         """Return what matters most in the whole job, as the page takes it."""
-        return self._headline().to_json()
+        return self._headline.value.to_json()
 
-    def _headline(self) -> Headline:
-        if self._told is None:
-            self._told = headline(self.traces)
-        return self._told
-
-    def headline_by(self, deadline: Deadline) -> dict[str, Any] | None:
-        """Go on with the headline until the deadline; None where there is more to do by then."""
-        return self._made_by(deadline, "headline", self.headline)
+    def headline_by(self, due: float) -> dict[str, Any] | None:
+        """Return the same, or None where it is not there by `due`."""
+        is_made = _matched(self.traces).by(due) and self._headline.by(due)
+        return self.headline() if is_made else None
 
     def answer(self, request: Request) -> Answer:
         """Answer ``panels`` or ``heatmap``, as docs/protocol.md describes them.
@@ -145,9 +151,9 @@ class PanelEngine:
             return self._heatmap(request)
         raise ValueError(f"unknown op {op!r}; the ops are panels, heatmap")
 
-    def has_frame(self, panel: str, selection: Selection | None, deadline: Deadline) -> bool:
-        """Go on with what a panel shows until the deadline; say whether `frame` has it at once."""
-        return self._frame_by(deadline, panel, selection, None) is not None
+    def has_frame(self, panel: str, selection: Selection | None, due: float) -> bool:
+        """Return whether `frame` has what a panel shows at once, by `due`."""
+        return self._frame_by(due, panel, selection, None) is not None
 
     def _frame(self, panel: str, selection: Selection | None, top: int | None) -> pd.DataFrame:
         """Return what a panel shows; nobody may change it.
@@ -155,15 +161,17 @@ class PanelEngine:
         Most brushes leave some panels as they were: those that write what was brushed.
         """
         key, make = self._work(panel, selection, top)
-        return self._kept[key] if key in self._kept else self._keep(key, make())
+        return self._kept.of(key, make)
 
     def _frame_by(
-        self, deadline: Deadline, panel: str, selection: Selection | None, top: int | None
+        self, due: float, panel: str, selection: Selection | None, top: int | None
     ) -> pd.DataFrame | None:
-        """Return the same, or None where there is more to do by then."""
+        """Return the same, or None where it is not there by `due`."""
         key, make = self._work(panel, selection, top)
-        found = self._kept[key] if key in self._kept else self._made_by(deadline, key, make)
-        return None if found is None else self._keep(key, found)
+        found = self._kept.get(key)
+        if found is None and (made := self._made_by(due, key, make)) is not None:
+            found = self._kept.put(key, made)
+        return found
 
     def _work(
         self, panel: str, selection: Selection | None, top: int | None
@@ -174,28 +182,16 @@ class PanelEngine:
         key = (panel, top, taxonomy.version(), chosen)
         return key, lambda: MAKERS[panel](self.traces, chosen, top)
 
-    def _keep(self, key: Hashable, frame: pd.DataFrame) -> pd.DataFrame:
-        self._kept[key] = frame
-        self._kept.move_to_end(key)
-        while len(self._kept) > MOST_FRAMES:
-            self._kept.popitem(last=False)
-        return frame
-
-    # --- what takes long --------------------------------------------------------------------------
-
-    def _made_by(self, deadline: Deadline, key: Hashable, make: Callable[[], T]) -> T | None:
-        """Return what is made, or None where there is more to do by then."""
-        work: Gradual[T] = self._under_way.get(key, lambda: self._steps(make))
-        return work.value if work.by(deadline) else None
-
-    def _steps(self, make: Callable[[], T]) -> Generator[None, None, T]:
-        # Most of it is about waits as well; timeline and panels wait for the same work.
-        yield from matched(self.traces).steps()
-        return (yield from in_turns(make))
+    def _made_by(self, due: float, key: Hashable, make: Callable[[], T]) -> T | None:
+        """Return what is made, or None where it is not there by `due`."""
+        work = self._works.get(key, make)
+        return work.value if _matched(self.traces).by(due) and work.by(due) else None
 
     def stop(self) -> None:
-        """End what is unfinished, as where the page is closed; who asks again begins anew."""
-        self._under_way.stop()
+        """Cancel what is being made, as where the page is closed; asked again, it begins again."""
+        self._works.clear()
+        _matched(self.traces).cancel()
+        self._headline.cancel()
 
     def _of(self, panel: str, selection: Selection | None) -> Selection:
         return without_own(PANELS[panel], Selection() if selection is None else selection)
@@ -206,12 +202,12 @@ class PanelEngine:
         asked = [str(panel) for panel in request["panels"]]
         if request.get("within_ms") is None:
             return {"panels": {one: as_json(self._frame(one, selection, top)) for one in asked}}
-        deadline = Deadline.of(request)
+        until = due(request)
         found: dict[str, Any] = {}
         for at, panel in enumerate(asked):
-            if at and deadline.has_passed:
+            if at and time.perf_counter() >= until:
                 return {"panels": found, "left": asked[at:]}
-            frame = self._frame_by(deadline, panel, selection, top)
+            frame = self._frame_by(until, panel, selection, top)
             if frame is None:
                 return {"panels": found, "left": asked[at:]}
             found[panel] = as_json(frame)
@@ -242,7 +238,7 @@ class PanelEngine:
             frame: pd.DataFrame | None = binned()
         else:
             key = ("heatmap", taxonomy.version(), metric, start, end, bins, selection)
-            frame = self._made_by(Deadline.of(request), key, binned)
+            frame = self._made_by(due(request), key, binned)
         if frame is None:
             return dict(PENDING), None
         values = np.ascontiguousarray(frame["value_ns"].to_numpy(np.float64)).astype("<f8")
@@ -298,14 +294,13 @@ class TileEngine:
             for rank in self.job.ranks
         }
         self._names = NameKeys()
-        self._device = Gradual(lambda: DeviceTimes.steps(list(self._indices.values())))
-        self._matched = Gradual(self._match)
-        self._ribbons = Gradual(self._ribbon_steps)
-        self._alike = Gradual(self._cluster_steps)
-        #: Answers that are made little by little, by what was asked.
-        self._answers: Recent[TileAnswer] = Recent(_MOST_ANSWERS)
+        self._device = Work(lambda: DeviceTimes.of(list(self._indices.values())))
+        self._matched = Work(self._match)
+        self._ribbons = Work(lambda: Ribbon(self.lateness))
+        self._alike = Work(self._cluster)
+        self._answers = Works(_MOST_ANSWERS)
         self._search = Search(list(self._indices.values()))
-        self._searchable = Gradual(lambda: in_turns(self._search.prepare))
+        self._searchable = Work(self._search.prepare)
         #: Gives a rank's events a class each, which tiles tell where the page asks for it.
         self.classes_of: Callable[[int], Classes | None] | None = None
         self._ops: dict[str, tuple[Callable[[Request], TileAnswer], set[str]]] = {
@@ -333,7 +328,7 @@ class TileEngine:
     @property
     def index_bytes(self) -> int:
         """What the lanes that are indexed now take; beyond a limit the oldest go."""
-        return self._budget.used
+        return self._budget.lanes.used
 
     @cached_property
     def _scene(self) -> dict[str, Any]:
@@ -375,21 +370,19 @@ class TileEngine:
         return answer_tiles(request, self._of_lane, self._names, classes_of)
 
     def _stats(self, request: Request) -> TileAnswer:
-        if not self._device.by(Deadline.of(request)):
+        if not self._device.by(due(request)):
             return dict(PENDING), None
         start, end = int(request["start"]), int(request["end"])
         indices, of = list(self._indices.values()), request.get("ranks")
         return stats(start, end, indices, self._device.value, ranks=of), None
 
     def _minimap(self, request: Request) -> TileAnswer:
-        return self._little_by_little(request, lambda: self._minimap_steps(int(request["bins"])))
+        def made() -> TileAnswer:
+            start, end = whole_range(self.job, self.traces)
+            indices, device = list(self._indices.values()), self._device.value
+            return minimap(start, end, int(request["bins"]), indices=indices, device=device)
 
-    def _minimap_steps(self, bins: int) -> Generator[None, None, TileAnswer]:
-        device = yield from self._device.steps()
-        start, end = whole_range(self.job, self.traces)
-        indices = list(self._indices.values())
-        made = yield from minimap(start, end, bins, indices=indices, device=device)
-        return made
+        return self._in_background(request, made)
 
     def _event(self, request: Request) -> TileAnswer:
         return details(*self._row(request)), None
@@ -399,45 +392,45 @@ class TileEngine:
         return cell(self._of_lane(lane), lane, int(request["start"]), int(request["end"])), None
 
     def _summary(self, request: Request) -> TileAnswer:
-        if not self._searchable.by(Deadline.of(request)):
+        if not self._searchable.by(due(request)):
             return dict(PENDING), None
         return self._search.summary(str(request["text"])), None
 
     def _find(self, request: Request) -> TileAnswer:
-        if not self._searchable.by(Deadline.of(request)):
+        if not self._searchable.by(due(request)):
             return dict(PENDING), None
         text, direction = str(request["text"]), int(request.get("direction", 1))
         return self._search.step(text, request.get("from"), direction), None
 
     def _marks(self, request: Request) -> TileAnswer:
-        return self._little_by_little(request, lambda: self._marks_steps(request))
-
-    def _marks_steps(self, request: Request) -> Generator[None, None, TileAnswer]:
         view = View.of(
             int(request["start"]), int(request["end"]), int(request["bins"]), request["lanes"]
         )
-        if request.get("selection") is not None:
-            members, error = self._selected(request["selection"]), None
-        else:
-            yield from self._searchable.steps()
+        hits: Hits | None = None
+        if request.get("selection") is None:
+            if not self._searchable.by(due(request)):
+                return dict(PENDING), None
+            # Matched here: only the main thread can leave an expression that backtracks forever.
             hits = self._search.hits(str(request.get("text", "")))
-            error = hits.error
-            members = (
-                Members(one.index, one.index.rows(table), one.rows(table))
-                for one in hits.ranks
-                if one.count
-                for table in TABLES
-            )
-        reply, buffer = yield from marks(view, members)
-        return {**reply, "error": error}, buffer
+
+        def made() -> TileAnswer:
+            if hits is None:
+                members = self._selected(request["selection"])
+            else:
+                members = (
+                    Members(one.index, one.index.rows(table), one.rows(table))
+                    for one in hits.ranks
+                    if one.count
+                    for table in TABLES
+                )
+            reply, buffer = marks(view, members)
+            return {**reply, "error": None if hits is None else hits.error}, buffer
+
+        return self._in_background(request, made)
 
     def _totals(self, request: Request) -> TileAnswer:
         selection = Selection.from_json(request.get("selection"))
-
-        def summed() -> TileAnswer:
-            return totals(self.traces, selection), None
-
-        return self._little_by_little(request, lambda: in_turns(summed))
+        return self._in_background(request, lambda: (totals(self.traces, selection), None))
 
     def _neighbor(self, request: Request) -> TileAnswer:
         found = neighbor(*self._row(request), int(request.get("direction", 1)))
@@ -449,24 +442,24 @@ class TileEngine:
         return {"time": snap(self._of_lane(lane), lane, time, tolerance)}, None
 
     def _late(self, request: Request) -> TileAnswer:
-        if not self._matched.by(Deadline.of(request)):
+        if not self._matched.by(due(request)):
             return dict(PENDING), None
         return self.lateness.within(int(request["start"]), int(request["end"])), None
 
     def _collective(self, request: Request) -> TileAnswer:
         index, _, row = self._row({**request, "table": "events"})
-        if not self._matched.by(Deadline.of(request)):
+        if not self._matched.by(due(request)):
             return dict(PENDING), None
         return {"collective": self.lateness.collective(index.rank.rank, row)}, None
 
     def _ribbon(self, request: Request) -> TileAnswer:
-        if not self._ribbons.by(Deadline.of(request)):
+        if not self._ribbons.by(due(request)):
             return dict(PENDING), None
         start, end, bins = (int(request[name]) for name in ("start", "end", "bins"))
         return self._ribbons.value.within(start, end, bins, request.get("ranks"))
 
     def _clusters(self, request: Request) -> TileAnswer:
-        if not self._alike.by(Deadline.of(request)):
+        if not self._alike.by(due(request)):
             return dict(PENDING), None
         return self._alike.value, None
 
@@ -491,51 +484,33 @@ class TileEngine:
         """The matched collectives; found when they are first asked for."""
         return self._matched.value
 
-    def _match(self) -> Generator[None, None, Lateness]:
+    def _match(self) -> Lateness:
         if not self.job.has_waits:
             return Lateness.nothing(self.traces, NO_WAITS)
         compute = {}
         for index in self._indices.values():
             compute[index.rank.rank] = compute_of(index)
-            yield
-        yield from matched(self.traces).steps()
+            stop_if_cancelled()
+        late = judgement(self.traces).stragglers
+        return Lateness(self.traces, collectives(self.traces, clock="fitted"), compute, late)
 
-        def late() -> Lateness:
-            ranks = judgement(self.traces).stragglers
-            return Lateness(self.traces, collectives(self.traces, clock="fitted"), compute, ranks)
-
-        return (yield from in_turns(late))
-
-    def _ribbon_steps(self) -> Generator[None, None, Ribbon]:
-        lateness = yield from self._matched.steps()
-        return (yield from in_turns(lambda: Ribbon(lateness)))
-
-    def _cluster_steps(self) -> Generator[None, None, dict[str, Any]]:
+    def _cluster(self) -> dict[str, Any]:
         from hta_widgets.analysis import rank_clusters  # noqa: PLC0415 - slow to import
 
-        # It asks of the collectives as well: they are matched little by little.
-        yield from matched(self.traces).steps()
-        frame = yield from in_turns(lambda: rank_clusters(self.traces))
-        return clusters(frame)
+        return clusters(rank_clusters(self.traces))
 
     # --- what takes long --------------------------------------------------------------------------
 
-    def _little_by_little(
-        self, request: Request, steps: Callable[[], Generator[None, None, TileAnswer]]
-    ) -> TileAnswer:
+    def _in_background(self, request: Request, make: Callable[[], TileAnswer]) -> TileAnswer:
         asked = {key: value for key, value in request.items() if key not in _NOT_ASKED}
-        made = self._answers.get(json.dumps(asked, sort_keys=True, default=str), steps)
-        return made.value if made.by(Deadline.of(request)) else (dict(PENDING), None)
+        work = self._answers.get(json.dumps(asked, sort_keys=True, default=str), make)
+        return work.value if work.by(due(request)) else (dict(PENDING), None)
 
     def stop(self) -> None:
-        """End what is unfinished, as where the page is closed; who asks again begins anew."""
-        self._answers.stop()
-        for one in (
-            matched(self.traces),
-            self._searchable,
-            self._device,
-            self._matched,
-            self._ribbons,
-            self._alike,
-        ):
-            one.stop()
+        """Cancel what is being made, as where the page is closed; asked again, it begins again."""
+        self._answers.clear()
+        works: tuple[Work[Any], ...] = (
+            self._searchable, self._device, self._matched, self._ribbons, self._alike,
+        )  # fmt: skip
+        for work in works:
+            work.cancel()

@@ -21,7 +21,6 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import dtype_of
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.trace.turns import rest
 
 
 def as_json(frame: pd.DataFrame) -> dict[str, Any]:
@@ -240,9 +239,7 @@ def kernels(
     frame : DataFrame
         Of `kernel_breakdown`.
     """
-    rest()
     names = _Names(frame)
-    rest()
     mean, rank = frame["mean_ns"].to_numpy(np.float64), frame["rank"].to_numpy(np.int64)
     spent, count = names.sums(frame["sum_ns"]), names.sums(frame["count"])
     odd_rank, ratio = names.odd(mean, rank)
@@ -416,9 +413,7 @@ def summary(traces: TraceSet, selection: Selection) -> pd.DataFrame:
         starts.append(int(start.min()) + part.trace.shift_ns)
         ends.append(int(end.max()) + part.trace.shift_ns)
     match = matching(traces)
-    rest()
     kept, _ = counted(match, narrowed(traces, selection))
-    rest()
     found = pd.DataFrame(
         {
             "events": [sum(len(part.rows) for part in chosen)],
@@ -447,13 +442,11 @@ def steps(traces: TraceSet, selection: Selection, clock: Any) -> pd.DataFrame:
     """
     whole = analysis.step_times(traces, clock=clock, selection=selection)
     phases = analysis.phase_times(traces, selection=selection)
-    rest()
     name, values = pd.factorize(phases["phase"])
     spent = np.zeros(len(values), dtype=np.int64)
     np.add.at(spent, name, phases["dur_ns"].to_numpy(np.int64))
     lasting = spent * 100 >= int(whole["dur_ns"].sum()) * LEAST_PCT
     phases = phases[lasting[name]] if len(whole) and len(phases) else phases.iloc[:0]
-    rest()
     found = pd.DataFrame(
         {
             "phase": texts([*[STEP] * len(whole), *phases["phase"].tolist()]),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +26,7 @@ from hta_widgets.tiles.lateness import Lateness
 from hta_widgets.tiles.layout import LaneRef, Rank, folded
 from hta_widgets.trace.columns import AsyncTable, EventTable, InstantTable, Pool
 from hta_widgets.trace.intervals import Cover, Ints, Spans
+from hta_widgets.trace.memo import LRU
 
 #: Grows whenever the same events would give other arrays, or the same arrays be read otherwise.
 VERSION = 1
@@ -193,7 +193,6 @@ OF_EVENTS = ("events", *FOLDED_ROLES)
 #: Columns are held on to of as many ranks as fit on a screen: all, or those that tell slices.
 MOST_TABLES = 64
 
-T = TypeVar("T")
 AnyLane = Lane | CounterLane
 RowIds = npt.NDArray[np.integer]
 #: A code for every event of a rank, by its row.
@@ -201,47 +200,19 @@ Classes = npt.NDArray[np.uint8]
 
 
 class Budget:
-    """Keeps what was made last within a number of bytes, and the tables that were used last.
+    """Keeps the lanes that were used last within a number of bytes, and the last tables.
 
     Parameters
     ----------
     limit : int
-        Bytes; the newest entry stays even if it alone is larger.
+        Bytes; the newest lanes stay even if they alone are larger.
     """
 
     def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.used = 0
-        self._kept: OrderedDict[Hashable, tuple[list[AnyLane], int]] = OrderedDict()
-        self._tables: OrderedDict[Hashable, Any] = OrderedDict()
-
-    def table(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return columns of a rank's events; those of other ranks make room."""
-        found: T | None = self._tables.get(key)
-        if found is None:
-            found = self._tables[key] = make()
-            if len(self._tables) > MOST_TABLES:
-                self._tables.popitem(last=False)
-        self._tables.move_to_end(key)
-        return found
-
-    def get(self, key: Hashable) -> list[AnyLane] | None:
-        """Return an entry, and count it as used just now."""
-        found = self._kept.get(key)
-        if found is None:
-            return None
-        self._kept.move_to_end(key)
-        return found[0]
-
-    def put(self, key: Hashable, lanes: list[AnyLane]) -> list[AnyLane]:
-        """Keep an entry; those that were not used for longest make room."""
-        size = sum(lane.nbytes for lane in lanes)
-        self._kept[key] = (lanes, size)
-        self.used += size
-        while self.used > self.limit and len(self._kept) > 1:
-            _, (_, old_size) = self._kept.popitem(last=False)
-            self.used -= old_size
-        return lanes
+        self.lanes: LRU[Hashable, list[AnyLane]] = LRU(
+            limit, lambda lanes: sum(lane.nbytes for lane in lanes)
+        )
+        self.tables: LRU[Hashable, Any] = LRU(MOST_TABLES)
 
 
 @dataclass(slots=True, frozen=True)
@@ -304,7 +275,8 @@ class RankIndex:
     def events(self) -> Rows:
         """Complete events."""
         # Not kept with the index: the columns of a stored rank go when they are not in use.
-        return self._budget.table(("events", self.rank.rank), self._events)
+        rows: Rows = self._budget.tables.of(("events", self.rank.rank), self._events)
+        return rows
 
     def _events(self) -> Rows:
         t = self.rank.table
@@ -365,7 +337,8 @@ class RankIndex:
         """Return what tells name and kind of a lane's rows, without reading more than that."""
         if ref.role not in OF_EVENTS:
             return self.table_of(ref)
-        return self._budget.table(("named", self.rank.rank), self._named)
+        named: Named = self._budget.tables.of(("named", self.rank.rank), self._named)
+        return named
 
     def _named(self) -> Named:
         table = self.rank.table
@@ -400,9 +373,9 @@ class RankIndex:
         ref = self.rank.ref(lane)
         # All depths of a track are made at once: whoever sees one sees the others.
         key = (self.rank.rank, ref.role, ref.sources)
-        lanes = self._budget.get(key)
+        lanes = self._budget.lanes.get(key)
         if lanes is None:
-            lanes = self._budget.put(key, self._make(ref))
+            lanes = self._budget.lanes.put(key, self._make(ref))
         return ref, lanes[ref.depth]
 
     def classed(self, lane: int, classes: Classes) -> Lane | None:
@@ -411,14 +384,14 @@ class RankIndex:
         if ref.role not in OF_EVENTS:
             return None
         key = ("classes", self.rank.rank, ref.role, ref.sources)
-        lanes = self._budget.get(key)
+        lanes = self._budget.lanes.get(key)
         if lanes is None:
             events = replace(self.events, kind=classes)
             if ref.role == "events":
                 made = self._by_depth(ref.sources[0], events, slices=False)
             else:
                 made = [self._lane(events, self.members(ref), slices=False)]
-            lanes = self._budget.put(key, made)
+            lanes = self._budget.lanes.put(key, made)
         found = lanes[ref.depth]
         return found if isinstance(found, Lane) else None
 
@@ -489,8 +462,8 @@ class RankIndex:
         kept = kept_lanes(self.rank.table)
         for other, lane in kept.items():
             key = (self.rank.rank, other.role, other.sources)
-            if other != ref and self._budget.get(key) is None:
-                self._budget.put(key, [lane])
+            if other != ref and self._budget.lanes.get(key) is None:
+                self._budget.lanes.put(key, [lane])
         found = kept.get(ref)
         return folded_lane(self.rank.table, ref, self.device_rows) if found is None else found
 

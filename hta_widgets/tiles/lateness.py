@@ -12,7 +12,6 @@ import pandas as pd
 
 from hta_widgets.trace.intervals import Covered, Intervals, Ints, subtract, union
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.trace.turns import rest
 
 
 def clusters(frame: pd.DataFrame) -> dict[str, Any]:
@@ -183,18 +182,14 @@ class Lateness:
         # pandas copies the attrs, which name every rank of every group, with every column.
         frame = frame.copy(deep=False)
         frame.attrs = {}
-        rest()
         frame = _by_rank(traces, frame)
-        rest()
         self.frame = _with_lateness(frame)
-        rest()
         self._shift = {rank: trace.shift_ns for rank, trace in traces.items()}
         call = self.frame["call"].to_numpy(np.int64)
         self._by_call = np.argsort(call, kind="stable")
         self._first_of_call = np.searchsorted(
             call[self._by_call], np.arange(int(call.max(initial=-1)) + 2)
         )
-        rest()
         columns = {name: self.frame[name].to_numpy(np.int64) for name in _OF_RANK}
         of_rank = self.frame["rank"].to_numpy(np.int64)
         self._ranks: dict[int, RankLateness] = {}
@@ -203,7 +198,6 @@ class Lateness:
             first, last = np.searchsorted(of_rank, (rank, rank + 1)).tolist()
             part = {name: column[first:last] for name, column in columns.items()}
             self._ranks[rank] = _rank(part, compute.get(rank, Intervals.none()))
-            rest()
 
     @classmethod
     def nothing(cls, traces: TraceSet, note: str) -> Lateness:
@@ -349,11 +343,8 @@ def _by_rank(traces: TraceSet, frame: pd.DataFrame) -> pd.DataFrame:
         mine = by_rank[first:last]
         start[mine] = trace.table.start_ns[rows[mine]] + trace.shift_ns
         dur[mine] = trace.table.dur_ns[rows[mine]]
-        rest()
     _, call = np.unique(frame["collective"].to_numpy(np.int64), return_inverse=True)
-    rest()
     order = np.lexsort((rows, start, ranks))
-    rest()
     # Whoever leaves before the last one comes waits no longer.
     wait = np.minimum(frame["wait_ns"].to_numpy(np.int64), dur)
     frame = frame.assign(call=call.astype(np.int64), start_ns=start, dur_ns=dur, wait_ns=wait)
@@ -363,7 +354,6 @@ def _by_rank(traces: TraceSet, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _taken(column: pd.Series, order: npt.NDArray[np.intp]) -> Any:
-    rest()
     return column.array.take(order)
 
 

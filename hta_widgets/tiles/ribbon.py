@@ -12,7 +12,6 @@ import pandas as pd
 from hta_widgets.tiles.cells import pack
 from hta_widgets.tiles.lateness import Lateness
 from hta_widgets.trace.intervals import Ints
-from hta_widgets.trace.turns import rest
 
 __all__ = ["Ribbon"]
 
@@ -41,21 +40,16 @@ class Ribbon:
         event = column("id")
         self._names, name = _named(frame["name"])
         self._calls = int(call.max()) + 1 if len(call) else 0
-
-        rest()
         by_call = np.lexsort((arrival, call))
-        rest()
         first = np.searchsorted(call[by_call], np.arange(self._calls))
         size = np.diff(np.r_[first, len(call)])
         came = arrival[by_call]
         median = came[first + (size - 1) // 2]
         late = np.maximum(arrival - median[call], 0)
-        rest()
         order = np.argsort(time, kind="stable")
         self._time, self._late, self._rank = time[order], late[order], rank[order]
         self._call, self._name = call[order], name[order]
         self._event = event[order]
-        rest()
 
         # One entry for each call, where its last rank comes.
         end = first + size - 1

@@ -6,8 +6,7 @@ import re
 import signal
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,9 +20,9 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import pack
 from hta_widgets.tiles.details import brief
 from hta_widgets.tiles.lanes import RankIndex, RowIds, Rows
-from hta_widgets.trace import turns
 from hta_widgets.trace.columns import Pool
 from hta_widgets.trace.intervals import Ints
+from hta_widgets.trace.memo import LRU, stop_if_cancelled
 
 _COMMUNICATION = KINDS.index("communication")
 _ANNOTATION = KINDS.index("annotation")
@@ -79,10 +78,8 @@ class View:
         return position
 
 
-def marks(
-    view: View, members: Iterable[Members]
-) -> Generator[None, None, tuple[dict[str, Any], bytes]]:
-    """Answer ``marks`` without its ``error``; yield after each of `members`."""
+def marks(view: View, members: Iterable[Members]) -> tuple[dict[str, Any], bytes]:
+    """Answer ``marks`` without its ``error``."""
     grid = np.zeros((len(view.lanes), view.bins), np.bool_)
     total = in_view = 0
     for one in members:
@@ -97,7 +94,7 @@ def marks(
                 at = position[lanes]
                 seen = at >= 0
                 grid[at[seen], bins[seen]] = True
-        yield
+        stop_if_cancelled()
     lane, bin_ = np.nonzero(grid)
     header, buffer = pack({"lane": ("u32", view.lanes[lane]), "bin": ("u32", bin_)})
     return {"columns": header, "in_view": in_view, "total": total}, buffer
@@ -327,22 +324,16 @@ class Search:
 
     def __init__(self, indices: Sequence[RankIndex]) -> None:
         self._indices = indices
-        self._kept: OrderedDict[str, Hits] = OrderedDict()
+        self._kept: LRU[str, Hits] = LRU(_KEPT_TEXTS)
         self._used: Bools | None = None
 
     def prepare(self) -> None:
-        """Find out which names there are; searching is quick then. It may be work in turns."""
+        """Find out which names there are; searching is quick then."""
         self._names_used()
 
     def hits(self, text: str) -> Hits:
         """Return the matches of a text; those of the last few texts are remembered."""
-        found = self._kept.get(text)
-        if found is None:
-            found = self._kept[text] = self._match(text)
-            if len(self._kept) > _KEPT_TEXTS:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(text)
-        return found
+        return self._kept.of(text, lambda: self._match(text))
 
     def _match(self, text: str) -> Hits:
         names, codes = self._names
@@ -365,7 +356,7 @@ class Search:
 
     def _names_used(self) -> Bools:
         """Return which names an event, async or instant has: pools have those of other records."""
-        # No `cached_property`: up to Python 3.11 these hold a lock, also while work in turns rests.
+        # No `cached_property`: those of Python 3.11 hold a lock, and this takes long.
         if self._used is None:
             self._used = self._find_used()
         return self._used
@@ -377,7 +368,7 @@ class Search:
             at = codes[id(index.rank.table.names)]
             for per_name in index.name_counts:
                 used[at[per_name > 0]] = True
-            turns.rest()
+            stop_if_cancelled()
         return used
 
     # --- answers ----------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from hta_widgets.trace.intervals import (
     subtract,
     union,
 )
+from hta_widgets.trace.memo import stop_if_cancelled
 
 __all__ = ["DeviceTimes", "compute_of", "device_range", "minimap", "stats"]
 
@@ -61,8 +62,8 @@ class DeviceTimes:
     present: bool
 
     @classmethod
-    def steps(cls, indices: Sequence[RankIndex]) -> Generator[None, None, DeviceTimes]:
-        """Return the device work of ranks, and yield after each rank and each part."""
+    def of(cls, indices: Sequence[RankIndex]) -> DeviceTimes:
+        """Return the device work of ranks."""
         ranges = np.array([index.rank.range_ns for index in indices], np.int64).reshape(-1, 2)
         spans = np.array([device_range(index) for index in indices], np.int64).reshape(-1, 2)
         present = any(len(index.device_rows) for index in indices)
@@ -72,9 +73,12 @@ class DeviceTimes:
             move = index.rank.shift_ns + offset
             for name, part in zip(_PARTS, _parts_of(index), strict=True):
                 pieces[name].append(Intervals(part.start + move, part.end + move))
-            yield
+            stop_if_cancelled()
+        none = Intervals.none()
         for name, parts in pieces.items():
-            times.covers[name] = yield from _joined(parts)
+            start = np.concatenate([none.start, *(part.start for part in parts)])
+            end = np.concatenate([none.end, *(part.end for part in parts)])
+            times.covers[name] = cover_of(start, end)
         return times
 
     @property
@@ -146,17 +150,6 @@ def compute_of(index: RankIndex) -> Intervals:
     return Intervals(pieces.start + shift, pieces.end + shift)
 
 
-def _joined(parts: list[Intervals]) -> Generator[None, None, Cover]:
-    none = Intervals.none()
-    start = np.concatenate([none.start, *(part.start for part in parts)])
-    yield
-    end = np.concatenate([none.end, *(part.end for part in parts)])
-    yield
-    cover = cover_of(start, end)
-    yield
-    return cover
-
-
 def stats(
     start: int,
     end: int,
@@ -197,8 +190,8 @@ def stats(
 
 def minimap(
     start: int, end: int, bins: int, *, indices: Sequence[RankIndex], device: DeviceTimes
-) -> Generator[None, None, tuple[dict[str, Any], bytes]]:
-    """Answer ``minimap``: the mean of all ranks over the whole job; yield after some ranks."""
+) -> tuple[dict[str, Any], bytes]:
+    """Answer ``minimap``: the mean of all ranks over the whole job."""
     if not 1 <= bins <= MAX_BINS:
         raise ValueError(f"bins must be within 1 … {MAX_BINS}, not {bins}")
     steps = np.arange(bins + 1, dtype=np.int64)
@@ -211,12 +204,11 @@ def minimap(
         for parts in device.between(edges, tuple(shown.values())):
             for name, part in shown.items():
                 totals[name] += parts[part].sum(axis=0)
-            yield
     else:
         totals = {"cpu": np.zeros(bins, np.int64)}
         for index in indices:
             totals["cpu"] += _host_time(index, edges)
-            yield
+            stop_if_cancelled()
     weight = np.diff(edges).astype(np.float64) * len(indices)
     header, buffer = pack(
         {

@@ -1,19 +1,118 @@
-"""What was derived of a rank; one LRU by bytes."""
+"""What is kept of ranks and sets between calls, and for how long."""
 
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import is_dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from hta_widgets import taxonomy
 from hta_widgets.trace.columns import EventTable, Pool
-from hta_widgets.trace.turns import rest
+
+
+class Cancelled(BaseException):
+    """The result of this work is no longer asked for."""
+
+
+#: Whether the work that runs is cancelled; set by `hta_widgets.live.background`.
+cancelled: ContextVar[Callable[[], bool]] = ContextVar("cancelled", default=lambda: False)
+
+
+def stop_if_cancelled() -> None:
+    """Raise `Cancelled` in work that is cancelled; called between ranks."""
+    if cancelled.get()():
+        raise Cancelled
+
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class LRU(Generic[K, V]):
+    """Values by key within a limit of size; those used longest ago go first.
+
+    Threads may share it; pickled, it is empty.
+
+    Parameters
+    ----------
+    limit : int
+        Of all sizes together. The newest value stays even if it alone is larger.
+    size_of : callable, optional
+        By default each value has size 1.
+    on_evict : callable, optional
+        Called with each value that goes.
+    """
+
+    def __init__(
+        self,
+        limit: int,
+        size_of: Callable[[V], int] | None = None,
+        on_evict: Callable[[V], object] | None = None,
+    ) -> None:
+        self.used = 0
+        self._limit, self._size_of, self._on_evict = limit, size_of, on_evict
+        self._kept: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: K) -> V | None:
+        """Return a value and count it as used, or None."""
+        with self._lock:
+            if key not in self._kept:
+                return None
+            self._kept.move_to_end(key)
+            return self._kept[key][0]
+
+    def put(self, key: K, value: V) -> V:
+        """Keep a value in place of any of that key, and return it."""
+        size = 1 if self._size_of is None else self._size_of(value)
+        gone = []
+        with self._lock:
+            if key in self._kept:
+                self.used -= self._kept.pop(key)[1]
+            self._kept[key] = value, size
+            self.used += size
+            while self.used > self._limit and len(self._kept) > 1:
+                old, old_size = self._kept.popitem(last=False)[1]
+                self.used -= old_size
+                gone.append(old)
+        self._evicted(gone)
+        return value
+
+    def of(self, key: K, make: Callable[[], V]) -> V:
+        """Return the value of `key`, made now if need be."""
+        found = self.get(key)
+        return self.put(key, make()) if found is None else found
+
+    def values(self) -> list[V]:
+        """Return all values, last used last."""
+        with self._lock:
+            return [value for value, _ in self._kept.values()]
+
+    def clear(self) -> None:
+        """Let go of all values."""
+        gone = self.values()
+        with self._lock:
+            self._kept.clear()
+            self.used = 0
+        self._evicted(gone)
+
+    def _evicted(self, values: list[V]) -> None:
+        if self._on_evict is not None:
+            for value in values:
+                self._on_evict(value)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"limit": self._limit, "size_of": self._size_of, "on_evict": self._on_evict}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
 
 
 class Owner(Protocol):
@@ -117,7 +216,7 @@ def walked(traces: Iterable[Trace]) -> Iterator[Trace]:
     """Yield ranks one by one; where all do not fit, each is let go before the next.
 
     What was kept of a rank before stays: who walks over a thousand ranks does not disturb those
-    that someone looks at. After each rank, work in turns (`hta_widgets.trace.turns`) may rest.
+    that someone looks at. Raises `Cancelled` between ranks.
     """
     chosen = list(traces)
     all_fit = fit(chosen)
@@ -132,7 +231,7 @@ def walked(traces: Iterable[Trace]) -> Iterator[Trace]:
                 _kept.note(trace)
             else:
                 trace.let_go()
-        rest()
+        stop_if_cancelled()
 
 
 def kept_bytes() -> int:

@@ -26,6 +26,7 @@ from hta_widgets.files import (
     write_table,
     written_whole,
 )
+from hta_widgets.live.background import PENDING, due
 from hta_widgets.live.job import PanelEngine, TileEngine
 from hta_widgets.live.operations import Answer
 from hta_widgets.panels.catalog import (
@@ -37,7 +38,6 @@ from hta_widgets.panels.catalog import (
     panel_of,
 )
 from hta_widgets.panels.frames import base_tables
-from hta_widgets.trace.patience import PENDING, Deadline
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -408,14 +408,14 @@ class Dashboard(LinkedView):
             return {"figures": self._drawn([str(panel) for panel in request["panels"]])}, None
         if op == "headline":
             if self._headline is None:
-                self._headline = self.panel_engine.headline_by(Deadline.of(request))
+                self._headline = self.panel_engine.headline_by(due(request))
             return ({} if self._headline is not None else dict(PENDING)), None
         if op == "export_table":
             return {"path": self.export_table(request["name"], _expanded(request["path"]))}, None
         if op == "table":
             # What the panel shows, as the page's own CSV.
             panel = self._panel_id(str(request["panel"]))
-            if not self.panel_engine.has_frame(panel, self._shown, Deadline.of(request)):
+            if not self.panel_engine.has_frame(panel, self._shown, due(request)):
                 return dict(PENDING), None
             frame = self._panel_frames[panel]
             return {}, table_bytes(frame, str(request["format"]))

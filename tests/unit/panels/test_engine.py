@@ -2,21 +2,17 @@
 
 import json
 import math
-import sys
-import threading
-import traceback
 
 import numpy as np
 import pytest
 from support import random_job, small
+from support.background import held_up
 
 import hta_widgets as hw
 from hta_widgets import analysis
 from hta_widgets.errors import TraceError
-from hta_widgets.live.job import PanelEngine, TileEngine
+from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.catalog import PANELS
-from hta_widgets.trace import turns
-from hta_widgets.trace.patience import Deadline
 from hta_widgets.trace.selection import Selection
 
 COMPARED = {
@@ -181,86 +177,49 @@ def test_replies_are_plain_json(engine):
 
 
 @pytest.mark.parametrize("selection", [None, {"start_ns": 2_000, "query": "dur_ns > 300"}])
-def test_little_by_little_a_page_gets_the_same(job, monkeypatch, selection):
-    monkeypatch.setattr(turns, "_TURN_S", -1.0)
+def test_a_page_that_asks_again_gets_the_same(job, selection):
     job.memo.clear()
     patient, hasty = PanelEngine(job), PanelEngine(job)
     panels = [panel for panel in PANELS if panel != "heatmap" and "_" not in panel]
     asked = {"op": "panels", "selection": selection, "within_ms": 0}
-    found, left, answers = {}, panels, 0
+    found, left = {}, panels
+    with held_up():
+        assert hasty.answer({**asked, "panels": left})[0] == {"panels": {}, "left": left}
     while left:
         reply, _ = hasty.answer({**asked, "panels": left})
         assert [*reply["panels"], *reply.get("left", [])] == left
         found |= reply["panels"]
-        left, answers = reply.get("left", []), answers + 1
-    assert answers > len(panels) * len(job)
+        left = reply.get("left", [])
     whole, _ = patient.answer({**asked, "panels": panels, "within_ms": None})
     assert found == whole["panels"]
     binned = {"op": "heatmap", "metric": "waiting", "start": 0, "end": 9_000, "bins": 9}
-    assert hasty.answer({**binned, "within_ms": 0}) == ({"pending": True}, None)
+    with held_up():
+        assert hasty.answer({**binned, "within_ms": 0}) == ({"pending": True}, None)
     while (answer := hasty.answer({**binned, "within_ms": 0}))[1] is None:
         pass
     assert answer == patient.answer(binned)
 
 
-def test_the_headline_little_by_little(job, monkeypatch):
-    monkeypatch.setattr(turns, "_TURN_S", -1.0)
+def test_the_headline_in_the_background(job):
     engine = PanelEngine(job)
-    assert engine.headline_by(Deadline(0)) is None
-    while (found := engine.headline_by(Deadline(0))) is None:
+    with held_up():
+        assert engine.headline_by(0) is None
+    while (found := engine.headline_by(0)) is None:
         pass
     assert found == PanelEngine(job).headline()
 
 
-def test_nothing_is_locked_where_work_rests(job, monkeypatch):
-    """Who asks meanwhile would wait forever for the lock of a `cached_property` (Python 3.11)."""
-    inside = []
-
-    def rested(work):
-        frame = sys._getframe()
-        while frame is not None:
-            if frame.f_code.co_name == "__get__" and "functools" in frame.f_code.co_filename:
-                inside.append("".join(traceback.format_stack(limit=8)))
-            frame = frame.f_back
-        plain(work)
-
-    plain = turns._Work.rest
-    monkeypatch.setattr(turns._Work, "rest", rested)
-    for trace in job.values():
-        trace.memo.clear()
-    job.memo.clear()
-    tiles, panels = TileEngine(job), PanelEngine(job)
-    whole = {"start": 0, "end": 9_000, "bins": 9, "lanes": [0], "text": "a", "metric": "waiting"}
-    for selection in (None, {"ranks": [0], "start_ns": 5, "query": "dur_ns > 300"}):
-        for op in ("lateness", "ribbon", "clusters", "totals", "search", "marks"):
-            request = {"op": op, **whole, "selection": selection, "within_ms": 1000}
-            while tiles.answer(request)[0].get("pending"):
-                pass
-        for op in ("panels", "heatmap"):
-            request = {"op": op, **whole, "selection": selection, "panels": list(PANELS)}
-            while {"left", "pending"} & panels.answer({**request, "within_ms": 1000})[0].keys():
-                pass
-    while panels.headline_by(Deadline(1000)) is None:
-        pass
-    assert inside == []
-
-
-def test_what_a_page_does_not_wait_for_is_ended(job, monkeypatch):
-    monkeypatch.setattr(turns, "_TURN_S", -1.0)
+def test_a_closed_page_is_worked_for_no_longer(job):
     engine = PanelEngine(job)
     request = {"op": "panels", "panels": ["kernels"], "selection": None, "within_ms": 0}
-    assert engine.answer(request)[0]["left"] == ["kernels"]
-    engine.stop()
-    for thread in threading.enumerate():
-        if thread.name == "hta-turns":
-            thread.join(10)
-            assert not thread.is_alive()
+    with held_up():
+        assert engine.answer(request)[0]["left"] == ["kernels"]
+        engine.stop()
     whole = {**request, "within_ms": None}
     assert engine.answer(whole) == PanelEngine(job).answer(whole)
 
 
-def test_a_failure_on_the_way_is_told(job, monkeypatch):
-    monkeypatch.setattr(turns, "_TURN_S", -1.0)
+def test_a_failure_in_the_background_is_told(job):
     engine = PanelEngine(job)
     asked = {"op": "panels", "panels": ["kernels"], "selection": {"query": "no_such > 3"}}
 

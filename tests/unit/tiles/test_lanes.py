@@ -58,7 +58,7 @@ def test_a_lane_without_rows_says_so():
 
 def test_what_was_not_used_for_longest_goes_first():
     lane = a_lane([0, 10], [5, 5])
-    budget = Budget(2 * lane.nbytes)
+    budget = Budget(2 * lane.nbytes).lanes
     for key in ("a", "b"):
         budget.put(key, [lane])
     assert budget.get("a") == [lane]
@@ -66,14 +66,14 @@ def test_what_was_not_used_for_longest_goes_first():
     assert budget.get("b") is None
     assert budget.get("a") == [lane]
     assert budget.used == 2 * lane.nbytes
-    assert Budget(0).put("alone", [lane]) == [lane]
+    assert Budget(0).lanes.put("alone", [lane]) == [lane]
 
 
 def test_tables_of_ranks_out_of_sight_are_let_go():
     budget, made = Budget(0), []
 
     def table(rank):
-        return budget.table(rank, lambda: made.append(rank) or f"table of {rank}")
+        return budget.tables.of(rank, lambda: made.append(rank) or f"table of {rank}")
 
     for rank in range(MOST_TABLES + 1):
         assert table(rank) == f"table of {rank}"

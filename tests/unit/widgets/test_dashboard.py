@@ -1,17 +1,15 @@
 """The dashboard as a Python object; what it draws is tested in a browser."""
 
-import threading
-
 import pandas as pd
 import pytest
 import traitlets
 from bokeh.model import Model
 from support import small
+from support.background import held_up
 from support.random_job import write_job
 
 import hta_widgets as hw
 from hta_widgets import analysis
-from hta_widgets.trace import turns
 
 
 @pytest.fixture(scope="module")
@@ -215,12 +213,12 @@ def test_the_page_gets_panels_figures_and_the_headline(dash):
     assert said["ok"]
 
 
-def test_the_page_asks_again_for_what_takes_long(dash, monkeypatch):
-    monkeypatch.setattr(turns, "_TURN_S", -1.0)
+def test_the_page_asks_again_for_what_takes_long(dash):
     pending = {"rpc": "1", "ok": True, "reply": {"pending": True}}
     for op in ({"op": "headline"}, {"op": "table", "panel": "kernels", "format": "csv"}):
         asked = {**op, "within_ms": 0}
-        said, buffers = ask(dash, **asked)
+        with held_up():
+            said, buffers = ask(dash, **asked)
         assert said == pending
         while said == pending:
             said, buffers = ask(dash, **asked)
@@ -229,16 +227,13 @@ def test_the_page_asks_again_for_what_takes_long(dash, monkeypatch):
     assert dash._headline == hw.Dashboard(dash.traces).panel_engine.headline()
 
 
-def test_a_closed_dashboard_works_no_longer(dash, monkeypatch):
-    monkeypatch.setattr(turns, "_TURN_S", -1.0)
-    for request in ({"op": "clusters"}, {"op": "headline"}):
-        said, _ = ask(dash, **request, within_ms=0)
-        assert said["reply"] == {"pending": True}
-    dash.close()
-    for thread in threading.enumerate():
-        if thread.name == "hta-turns":
-            thread.join(10)
-            assert not thread.is_alive()
+def test_a_closed_dashboard_works_no_longer(dash):
+    with held_up():
+        for request in ({"op": "clusters"}, {"op": "headline"}):
+            said, _ = ask(dash, **request, within_ms=0)
+            assert said["reply"] == {"pending": True}
+        dash.close()
+    assert not dash.panel_engine._headline._future.done()
 
 
 def test_what_cannot_be_answered_is_an_error_for_the_page(dash):

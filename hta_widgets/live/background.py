@@ -1,0 +1,146 @@
+"""One background thread per process, for answers that take long.
+
+A request waits as long as it states (``within_ms``); then the reply is `PENDING` and the page asks
+again. Meanwhile the kernel's main thread answers other requests.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from hta_widgets.trace.memo import LRU, Cancelled, cancelled, stop_if_cancelled
+
+T = TypeVar("T")
+
+#: The reply while the answer is not there.
+PENDING: Mapping[str, Any] = {"pending": True}
+#: Work is superseded when so many other requests have come since it was last asked for.
+_SUPERSEDED_AFTER = 32
+_NAME = "hta-background"
+
+
+def due(request: Mapping[str, Any]) -> float:
+    """Return until when a request waits, on the clock of `time.perf_counter`."""
+    within_ms = request.get("within_ms")
+    return math.inf if within_ms is None else time.perf_counter() + float(within_ms) / 1000
+
+
+class Work(Generic[T]):
+    """A result that is made when it is first asked for, and kept.
+
+    After a failure or `cancel` the next request makes it again.
+    """
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self.last_asked = 0
+        self._make = make
+        self._lock = threading.Lock()
+        self._future: Future[T] = Future()
+        self._is_queued = self._is_cancelled = False
+
+    def by(self, due: float) -> bool:
+        """Wait until `due` for the result, made in the background; return whether it is there."""
+        if due == math.inf:
+            self.value  # noqa: B018 - made here
+            return True
+        with self._lock:
+            future, self._is_cancelled = self._future, False
+            if not self._is_queued:
+                self._is_queued = True
+                _submit(partial(copy_context().run, self._run, future))
+        try:
+            wait((future,), max(0.0, due - time.perf_counter()))
+        except KeyboardInterrupt:
+            self.cancel()
+            raise
+        return future.done() and _has_result(future)
+
+    @property
+    def value(self) -> T:
+        """The result; made in this thread, or waited for where another thread is making it."""
+        while True:
+            future = self._future
+            self._run(future)
+            wait((future,))
+            if _has_result(future):
+                return future.result()
+
+    def cancel(self) -> None:
+        """Stop making it at the next rank."""
+        self._is_cancelled = True
+
+    def _run(self, future: Future[T]) -> None:
+        with self._lock:
+            if future.running() or future.done():
+                return
+            future.set_running_or_notify_cancel()
+        of_caller = cancelled.get()
+        token = cancelled.set(lambda: self._is_cancelled or of_caller())
+        try:
+            stop_if_cancelled()
+            made = self._make()
+        except BaseException as error:
+            with self._lock:
+                self._future, self._is_queued, self._is_cancelled = Future(), False, False
+            future.set_exception(error)
+            raise
+        finally:
+            cancelled.reset(token)
+        future.set_result(made)
+
+
+def _has_result(future: Future[Any]) -> bool:
+    """Return False where making it was cancelled or interrupted; raise any other error."""
+    error = future.exception()
+    if error is None or isinstance(error, (Cancelled, KeyboardInterrupt)):
+        return error is None
+    raise error
+
+
+class Works:
+    """The last answers to one engine's requests, made or being made."""
+
+    def __init__(self, most: int = 16) -> None:
+        self._works: LRU[Hashable, Work[Any]] = LRU(most, on_evict=Work.cancel)
+        self._asked = 0
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> Work[T]:
+        """Return the work under `key`, and cancel what is no longer asked for."""
+        self._asked += 1
+        work: Work[T] = self._works.of(key, lambda: Work(make))
+        work.last_asked = self._asked
+        for other in self._works.values():
+            if other.last_asked < self._asked - _SUPERSEDED_AFTER:
+                other.cancel()
+        return work
+
+    def clear(self) -> None:
+        """Cancel and forget all."""
+        self._works.clear()
+
+
+_queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
+_starting = threading.Lock()
+
+
+def _submit(call: Callable[[], None]) -> None:
+    with _starting:
+        if all(thread.name != _NAME for thread in threading.enumerate()):
+            # A daemon, unlike the threads of executors: the interpreter ends without its work.
+            threading.Thread(target=_serve, name=_NAME, daemon=True).start()
+    _queue.put(call)
+
+
+def _serve() -> None:
+    while True:
+        with suppress(BaseException):  # whoever waits gets it from the future
+            _queue.get()()
