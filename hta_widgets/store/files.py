@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -19,6 +18,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.columns import EventTable, Ints, NumberedRecords, RecordSource
 from hta_widgets.trace.event_args import COMMUNICATION_KEYS, record_args
+from hta_widgets.trace.memo import LRU
 
 _HEADER = b"hta_widgets"
 
@@ -475,7 +475,7 @@ class StoredRecords(NumberedRecords):
     def __init__(self, rank: StoredRank, count: int, path: str) -> None:
         self.path = path
         self._rank, self._count = rank, count
-        self._blocks: OrderedDict[int, tuple[bytes, list[int]]] = OrderedDict()
+        self._blocks: LRU[int, tuple[bytes, list[int]]] = LRU(_BLOCKS_KEPT)
 
     def __len__(self) -> int:
         return self._count
@@ -515,16 +515,10 @@ class StoredRecords(NumberedRecords):
 
     def let_go(self) -> None:
         """Forget the blocks that were unpacked."""
-        self._blocks = OrderedDict()
+        self._blocks.clear()
 
     def _block(self, number: int) -> tuple[bytes, list[int]]:
-        known = self._blocks.get(number)
-        if known is None:
-            known = self._rank.checked(lambda: self._unpacked(number))
-            self._blocks[number] = known
-            while len(self._blocks) > _BLOCKS_KEPT:
-                self._blocks.popitem(last=False)
-        return known
+        return self._blocks.of(number, lambda: self._rank.checked(lambda: self._unpacked(number)))
 
     def _unpacked(self, number: int) -> tuple[bytes, list[int]]:
         rank = self._rank
@@ -538,6 +532,3 @@ class StoredRecords(NumberedRecords):
         lengths: npt.NDArray[Any] = np.frombuffer(block, np.uint32, count)
         starts = 4 * count + np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
         return block, starts.tolist()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_blocks": OrderedDict()}

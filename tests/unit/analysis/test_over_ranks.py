@@ -175,7 +175,7 @@ def test_a_store_has_what_communication_says_as_columns(stored, in_memory):
         found = event_args(trace, rows, COMMUNICATION_KEYS)
         assert found == event_args(in_memory[rank], rows, COMMUNICATION_KEYS)
         # No record was unpacked for it.
-        assert not trace.source._blocks
+        assert not trace.source._blocks.values()
         others = event_args(trace, np.arange(20), COMMUNICATION_KEYS)
         assert others == event_args(in_memory[rank], np.arange(20), COMMUNICATION_KEYS)
 
