@@ -49,6 +49,8 @@ _COPIES: Final = r"(gpu_)?(memcpy|memset)"
 _SYNCS: Final = r"(cuda|hip|gpu|xpu|mtia)_(sync|event)"
 #: What BytePS workers write since 2019-12; readers set it on older files' events.
 _BYTEPS: Final = "Comm"
+#: Category of the calls of MPI that communicate.
+MPI_CATEGORY: Final = "mpi"
 _ANNOTATIONS: Final = r"(gpu_)?user_annotation"
 
 #: Names of collectives of libraries that work on the host, and of PyTorch's calls for them.
@@ -205,7 +207,9 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
     Rule("communication", "byteps-server", r"^(push|pull)-\d+$", "requests of workers"),
     Rule("sync", "waiting", None, "waiting for the root GPU, or for other workers' pushes"),
     # MPI, as mpitrace's time lines tell it.
-    Rule("communication", "mpi", None, "all calls whose time mpitrace counts as communication"),
+    Rule(
+        "communication", MPI_CATEGORY, None, "all calls whose time mpitrace counts as communication"
+    ),
     # The host.
     Rule(
         "annotation",

@@ -1,7 +1,6 @@
 """Plain functions from traces to DataFrames, one module per question."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hta_widgets.analysis.annotations import (
     kernels_by_annotation,
@@ -61,6 +60,7 @@ from hta_widgets.analysis.stragglers import (
     stragglers,
     stragglers_by_step,
 )
+from hta_widgets.readers.formats import face_getter
 
 __all__ = [
     "byteps_arrivals",
@@ -156,33 +156,5 @@ if TYPE_CHECKING:
         mpi_routines,
     )
 
-_OF_FORMATS = {
-    "byteps_clock": "hta_widgets.formats.byteps.servers",
-    "byteps_gradient_stages": "hta_widgets.formats.byteps.workers",
-    "byteps_gradients": "hta_widgets.formats.byteps.workers",
-    "byteps_pull_blame": "hta_widgets.formats.byteps.workers",
-    "byteps_pulls": "hta_widgets.formats.byteps.workers",
-    "byteps_requests": "hta_widgets.formats.byteps.servers",
-    "byteps_servers": "hta_widgets.formats.byteps.servers",
-    "byteps_bandwidth": "hta_widgets.formats.byteps.workers",
-    "byteps_stages": "hta_widgets.formats.byteps.workers",
-    "byteps_steps": "hta_widgets.formats.byteps.workers",
-    "byteps_arrivals": "hta_widgets.formats.byteps.servers",
-    "byteps_worker_lag": "hta_widgets.formats.byteps.servers",
-    "mpi_compare": "hta_widgets.formats.mpi.routines",
-    "mpi_imbalance": "hta_widgets.formats.mpi.ranks",
-    "mpi_message_sizes": "hta_widgets.formats.mpi.routines",
-    "mpi_negotiation": "hta_widgets.formats.mpi.routines",
-    "mpi_hosts": "hta_widgets.formats.mpi.ranks",
-    "mpi_ranks": "hta_widgets.formats.mpi.ranks",
-    "mpi_call_stacks": "hta_widgets.formats.mpi.routines",
-    "mpi_routines": "hta_widgets.formats.mpi.routines",
-}
-
-
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name in _OF_FORMATS:
-            return getattr(import_module(_OF_FORMATS[name]), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = face_getter(__name__, "analyses")

@@ -19,7 +19,7 @@ from hta_widgets.analysis.matching import (
     split,
 )
 from hta_widgets.analysis.scope import narrowed, result
-from hta_widgets.formats.byteps.servers import byteps_offsets
+from hta_widgets.readers.formats import provided
 from hta_widgets.trace.memo import derived_by_rules
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
@@ -376,10 +376,12 @@ def _drift_ppm(end: Ints, off: Floats) -> float:
 def fitted_offsets(traces: TraceSet) -> tuple[list[int], int]:
     """Return what to subtract from each rank's times, and how much of it brings all above 0.
 
-    BytePS's requests tell clocks of workers and servers apart; of other files collectives do.
+    Matched collectives fit the clocks, unless a format has a way of its own.
     """
-    if {"byteps", "byteps-server"} <= set(traces.formats):
-        known = byteps_offsets(traces)
+    for offsets_of in provided("clock_offsets", traces.formats):
+        known = offsets_of(traces)
+        if known is None:
+            continue
         offsets = [known.get(rank, 0) for rank in traces]
         starts = [
             trace.start_ns + trace.clock_offset_ns - offset

@@ -20,7 +20,7 @@ from hta_widgets.analysis.comm_events import (
     header_of,
 )
 from hta_widgets.analysis.scope import Part, Parts, over_ranks
-from hta_widgets.formats.mpi.timelines import has_mpi_calls, mpi_calls
+from hta_widgets.readers.formats import provided
 from hta_widgets.trace.memo import derived_by_rules
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -513,7 +513,6 @@ class _RankComm:
     """What is to be known of one rank."""
 
     events: CommEvents
-    is_mpi: bool
     steps: Ints
     header: Header
 
@@ -521,18 +520,17 @@ class _RankComm:
 def _comm_of_rank(trace: Trace) -> _RankComm:
     events = comm_events(trace)
     steps = trace.table.step[events.rows]
-    return _RankComm(events, has_mpi_calls(trace), steps, header_of(trace))
+    return _RankComm(events, steps, header_of(trace))
 
 
 def _communication(traces: TraceSet) -> list[_RankComm]:
-    """Return what ranks communicate: on their devices, or in MPI calls."""
+    """Return what ranks communicate: on their devices, or in calls on the host."""
     found = list(over_ranks(traces, _comm_of_rank))
-    by_calls = [
-        (trace, one) for trace, one in zip(traces.values(), found, strict=True) if one.is_mpi
-    ]
-    calls = mpi_calls([trace for trace, _ in by_calls])
-    for (trace, one), events in zip(by_calls, calls, strict=True):
-        one.events, one.steps = events, trace.table.step[events.rows]
+    members = list(traces.values())
+    for calls_of in provided("collectives"):
+        for place, events in calls_of(members).items():
+            found[place].events = events
+            found[place].steps = members[place].table.step[events.rows]
     return found
 
 

@@ -25,8 +25,7 @@ from hta_widgets.analysis.scope import (
     parts,
     result,
 )
-from hta_widgets.formats.mpi.model import mpi_jobs
-from hta_widgets.formats.mpi.ranks import mpi_imbalance
+from hta_widgets.readers.formats import provided
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.intervals import Intervals, subtract, total, union
 from hta_widgets.trace.memo import derived
@@ -640,7 +639,7 @@ class Judgement:
     ----------
     stragglers : list of int
         Ranks that the others wait for, most costly first: `stragglers` of the whole job, and
-        `mpi_stragglers` for ranks that have only profiles.
+        those that a format names by its own tables (`Format.late_ranks`).
     causes : dict of int to str
         Cause of each, empty if the events do not show one.
     last : list of LastRank
@@ -671,36 +670,10 @@ def judgement(traces: TraceSet) -> Judgement:
     late = found[found["is_straggler"]].sort_values("lost_ns", ascending=False, kind="stable")
     ranks = [int(rank) for rank in late["rank"]]
     causes = dict(zip(ranks, late["cause"].astype(str), strict=True))
-    named = mpi_stragglers(traces)
-    for job in mpi_jobs(traces.values()) if named else ():
-        # A rank's time line and its profile are one rank: the line is what a page shows.
-        files = {one.stated_rank: one.rank for one in job.profiles + job.lines}
-        late_files = [key for rank, key in files.items() if (job.name, rank) in named]
-        ranks += [key for key in late_files if key not in causes]
+    for late_of in provided("late_ranks"):
+        ranks += [rank for rank in late_of(traces) if rank not in causes]
     loaded = len(loaded_ranks(traces.values()))
     return Judgement(ranks, causes, _last(traces, work, found), loaded, loaded + missing)
-
-
-def mpi_stragglers(traces: TraceSet) -> set[tuple[str, int]]:
-    """Return job and MPI rank of the ranks that the others wait for.
-
-    These are the ranks of a job's time line that `stragglers` names; if it names none, those that
-    `mpi_imbalance` names by their time in MPI.
-    """
-    jobs = mpi_jobs(traces.values())
-    if not jobs:
-        return set()
-    late = stragglers(traces)
-    keys = set(late["rank"][late["is_straggler"]].tolist())
-    uneven = mpi_imbalance(traces)
-    found = set()
-    for name, rank in uneven.loc[uneven["is_straggler"], ["job", "straggler_rank"]].to_numpy():
-        found.add((str(name), int(rank)))
-    for job in jobs:
-        named = {(job.name, int(o.stated_rank or 0)) for o in job.lines if o.rank in keys}
-        if named:
-            found = {one for one in found if one[0] != job.name} | named
-    return found
 
 
 def _last(traces: TraceSet, work: ImposedWaits, found: pd.DataFrame) -> list[LastRank]:

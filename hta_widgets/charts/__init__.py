@@ -49,6 +49,7 @@ from hta_widgets.charts.steps import (
     user_annotation_breakdown,
 )
 from hta_widgets.charts.theme import DARK, LIGHT, Theme
+from hta_widgets.readers.formats import face_getter
 
 __all__ = [
     "DARK",
@@ -124,25 +125,11 @@ if TYPE_CHECKING:
     )
     from hta_widgets.live.operations import panel_figure, panel_items
 
-_OF_FORMATS = {
-    "byteps_arrivals": "hta_widgets.formats.byteps.views",
-    "byteps_clock": "hta_widgets.formats.byteps.views",
-    "byteps_servers": "hta_widgets.formats.byteps.views",
-    "byteps_gradients": "hta_widgets.formats.byteps.views",
-    "byteps_pull_blame": "hta_widgets.formats.byteps.views",
-    "byteps_stages": "hta_widgets.formats.byteps.views",
-    "mpi_compare": "hta_widgets.formats.mpi.views",
-    "mpi_message_sizes": "hta_widgets.formats.mpi.views",
-    "mpi_routines": "hta_widgets.formats.mpi.views",
-    "mpi_ranks": "hta_widgets.formats.mpi.views",
-    "panel_figure": "hta_widgets.live.operations",
-    "panel_items": "hta_widgets.live.operations",
-}
-
+_OF_FORMATS = face_getter(__name__, "charts")
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        if name in _OF_FORMATS:
-            return getattr(import_module(_OF_FORMATS[name]), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name in {"panel_figure", "panel_items"}:
+            return getattr(import_module("hta_widgets.live.operations"), name)
+        return _OF_FORMATS(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import pandas as pd
 from hta_widgets.analysis.scope import result
 from hta_widgets.diff.compare import Comparison
 
-__all__ = ["beside", "of_sides"]
+__all__ = ["beside", "of_sides", "rows_of"]
 
 
 def of_sides(
@@ -93,3 +93,8 @@ def _dtype(sides: Sequence[pd.DataFrame], name: str) -> Any:
     kinds = {side[name].dtype for side in sides}
     only = kinds.pop()
     return only if not kinds and only == np.int64 else object
+
+
+def rows_of(frame: pd.DataFrame) -> Iterator[Any]:
+    """Yield the rows of a frame, with its columns as attributes."""
+    yield from frame.itertuples(index=False)

@@ -14,7 +14,7 @@ from hta_widgets.analysis.idle import waiting_calls
 from hta_widgets.analysis.scope import joined, result
 from hta_widgets.diff.align import STEP_KINDS, kind_times, steps
 from hta_widgets.diff.compare import HOW, Comparison, RunSide, how_replaced
-from hta_widgets.diff.families import MPI
+from hta_widgets.diff.families import is_host_only
 from hta_widgets.diff.pairs import Matches, match, splits_communication
 from hta_widgets.diff.statistics import either_test, paired
 from hta_widgets.diff.trees import (
@@ -223,7 +223,7 @@ def chance_by_call(
 def _communicates(tree: RankTree) -> Flags:
     """Return which nodes communicate, or launched what does."""
     found: Flags = tree.part.table.kind[tree.rows] == _COMMUNICATION
-    found &= (tree.kind != OPERATOR) | (tree.part.trace.format in MPI)
+    found &= (tree.kind != OPERATOR) | is_host_only(tree.part.trace.format)
     work = np.flatnonzero(found & (tree.parent >= 0))
     found[tree.parent[work]] = True
     return found

@@ -20,9 +20,9 @@ from hta_widgets.analysis.rank_clusters import rank_clusters
 from hta_widgets.analysis.scope import Part
 from hta_widgets.analysis.steps import host_steps
 from hta_widgets.analysis.stragglers import Waits, waits_of
-from hta_widgets.diff.families import MPI, formats_of, with_time_lines
+from hta_widgets.diff.families import formats_of, is_host_only, with_time_lines
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.byteps.rows import worker_rows
+from hta_widgets.readers.formats import provided
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import plural
 from hta_widgets.trace.selection import Selection
@@ -39,7 +39,7 @@ def own_numbers(parts: Mapping[int, Part]) -> dict[int, int]:
     """
     numbers = {}
     for rank, part in parts.items():
-        stated = part.trace.stated_rank if part.trace.format in MPI else None
+        stated = part.trace.stated_rank if is_host_only(part.trace.format) else None
         numbers[rank] = rank if stated is None else stated
     return numbers if len(set(numbers.values())) == len(numbers) else {rank: rank for rank in parts}
 
@@ -123,9 +123,7 @@ def conditions(diff: Comparison) -> str:
 
 def _is_empty(side: RunSide) -> bool:
     """Whether a selection holds nothing; profiles, which have no events, say all in tables."""
-    return not any(
-        len(part.rows) or part.trace.format == "mpi-profile" for part in side.parts.values()
-    )
+    return not any(len(part.rows) or part.trace.profile is not None for part in side.parts.values())
 
 
 def _ranks(diff: Comparison) -> list[Caution]:
@@ -303,8 +301,9 @@ def steps_within(part: Part) -> tuple[Ints, Ints]:
     where there are others.
     """
     table = part.table
-    if part.trace.format == "byteps":
-        numbers, start, end = _iterations(part)
+    steps_of = provided("steps", {part.trace.format})
+    if steps_of:
+        numbers, start, end = steps_of[0](part)
     else:
         whole_rank = Part(part.trace, np.arange(len(table)), None, None)
         numbers, start, end = host_steps(whole_rank)
@@ -327,20 +326,6 @@ def whole(part: Part) -> Ints:
     low = first if part.low is None else part.low
     high = max(last if part.high is None else part.high, low)
     return np.array([[low, high]], dtype=np.int64) + part.trace.shift_ns
-
-
-def _iterations(part: Part) -> tuple[Ints, Ints, Ints]:
-    totals = worker_rows(part.trace).totals
-    lasting = totals.dur_ns > 0
-    numbers, at = np.unique(totals.step[lasting], return_inverse=True)
-    start = np.full(len(numbers), np.iinfo(np.int64).max, dtype=np.int64)
-    end = np.full(len(numbers), np.iinfo(np.int64).min, dtype=np.int64)
-    np.minimum.at(start, at, totals.start_ns[lasting])
-    np.maximum.at(end, at, totals.start_ns[lasting] + totals.dur_ns[lasting])
-    if len(numbers) > 1:
-        numbers, start, end = numbers[:-1], start[:-1], start[1:]
-    rising = end > start
-    return numbers[rising].astype(np.int64), start[rising], end[rising]
 
 
 #: How ranks find their partners.

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from hta_widgets.analysis.scope import Part
 from hta_widgets.errors import TraceError
-
-__all__ = ["BYTEPS", "MPI", "formats_of", "with_time_lines"]
+from hta_widgets.readers.formats import all_formats
 
 Parts = dict[int, Part]
 
-#: Formats of BytePS, and of mpitrace; of each the one with time lines comes first.
-BYTEPS = ("byteps", "byteps-server")
-MPI = ("mpi-trace", "mpi-profile")
 
-_WORDS = {
-    "kineto": "Kineto traces",
-    "byteps": "BytePS workers' traces",
-    "byteps-server": "BytePS servers' profiles",
-    "mpi-trace": "MPI time lines",
-    "mpi-profile": "MPI profiles",
-}
+def is_host_only(name: str) -> bool:
+    """Whether files of a format have no device work: calls that communicate keep the host."""
+    return any(one.host_only for one in all_formats() if one.name == name)
 
 
 def formats_of(parts: Parts) -> set[str]:
@@ -40,17 +32,18 @@ def with_time_lines(before: Parts, after: Parts) -> tuple[tuple[Parts, Parts], t
     """
     formats = formats_of(before), formats_of(after)
     shared = formats[0] & formats[1]
+    known = {one.name: one for one in all_formats()}
     if not shared:
-        if all(one <= set(MPI) for one in formats):
+        both = formats[0] | formats[1]
+        if all(both <= {name, *known[name].compared_with} for name in both if name in known):
             return (before, after), ({}, {})
-        words = [" and ".join(_WORDS.get(name, name) for name in sorted(one)) for one in formats]
+        names = {name: known[name].plural if name in known else name for name in both}
+        words = [" and ".join(names[name] for name in sorted(one)) for one in formats]
         raise TraceError(
             f"{words[0]} cannot be compared with {words[1]}",
             remedy="Compare two runs of the same format.",
         )
-    for first, second in (BYTEPS, MPI):
-        if first in shared:
-            shared.discard(second)
+    shared -= {name for name in shared if name in known and known[name].beside in shared}
     kept, tabled = (
         tuple(
             {rank: part for rank, part in side.items() if (part.trace.format in shared) is wanted}

@@ -13,12 +13,12 @@ import pandas as pd
 from hta_widgets.diff.align import ALPHA, steps
 from hta_widgets.diff.changes import changes, shifted_kinds
 from hta_widgets.diff.compare import CONDITIONS, Comparison, conditions, libraries
-from hta_widgets.diff.families import BYTEPS, MPI
+from hta_widgets.diff.families import is_host_only
 from hta_widgets.diff.late_ranks import LateRank, late_ranks
 from hta_widgets.diff.pairs import splits_communication
 from hta_widgets.diff.tables import names
 from hta_widgets.diff.waterfall import waterfall
-from hta_widgets.formats.byteps.diff import format_findings, is_profiles, kind_words
+from hta_widgets.readers.formats import all_formats, provided
 from hta_widgets.text import count, duration, duration_delta, plural, share_delta
 from hta_widgets.trace.names import short_name
 
@@ -111,15 +111,17 @@ def findings(diff: Comparison) -> list[Finding]:
     """
     found: list[Finding] = []
     formats = diff.before.formats & diff.after.formats
+    # Where a format has a table in place of `changes`, that table tells of them.
+    has_changes = not any("changes" in one.replaces for one in all_formats() if one.name in formats)
     if not is_profiles(diff):
         late = late_ranks(diff)
         found += _of_steps(diff, late)
         at = 1 if found and found[0].kind == "headline" else 0
         found[at:at] = [_late(one, diff) for one in late]
-        # Stages of partitions are no calls of operators: their own table tells of them.
-        if not formats & set(BYTEPS):
+        if has_changes:
             found += _of_changes(diff, leads=not found)
-    found += [Finding(*said) for said in format_findings(diff)]
+    for findings_of in provided("findings", formats):
+        found += findings_of(diff)
     told = diff.cautions if found else [one for one in diff.cautions if one.kind == "empty"]
     told = [one for one in told if one.kind not in CONDITIONS]
     cautions = [Finding("caution", f"{_upper(one.text)}.", 0.0) for one in told]
@@ -129,10 +131,25 @@ def findings(diff: Comparison) -> list[Finding]:
         if diff.before.has_steps and diff.step_count == 1:
             text = "With one step on each side, what is particular to it looks like a change."
             cautions.append(Finding("caution", text, 0.0))
-        if not formats & set(BYTEPS) and not splits_communication(diff):
+        if has_changes and not splits_communication(diff):
             text = "Communication includes waiting for other ranks, whose events are not here."
             cautions.append(Finding("caution", text, 0.0))
     return found + cautions
+
+
+def is_profiles(diff: Comparison) -> bool:
+    """Whether totals are compared, of which no events are there."""
+    return all(not len(part.trace) for side in diff.sides for part in side.parts.values())
+
+
+def kind_words(diff: Comparison) -> dict[str, str]:
+    """Return the words for kinds of time for which the formats have others."""
+    return {k: v for one in provided("kind_words", diff.before.formats) for k, v in one.items()}
+
+
+def kind_labels(diff: Comparison) -> dict[str, str]:
+    """Return short labels for the same, as charts have room for."""
+    return {k: v for one in provided("kind_labels", diff.before.formats) for k, v in one.items()}
 
 
 def _of_steps(diff: Comparison, late: list[LateRank]) -> list[Finding]:
@@ -166,7 +183,7 @@ def _of_changes(diff: Comparison, *, leads: bool) -> list[Finding]:
     if alike.any():
         found.append(_pace(told[alike], unit))
     told = told[~alike]
-    is_mpi = bool(diff.before.formats & set(MPI))
+    is_mpi = any(map(is_host_only, diff.before.formats))
     shown = told.head(_MOST_CHANGES)
     found += [
         _change(row, unit, where, is_mpi=is_mpi)

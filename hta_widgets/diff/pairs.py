@@ -12,7 +12,7 @@ import pandas as pd
 from hta_widgets.analysis.idle import IDLE_CATEGORIES, gap_pieces, launched_first
 from hta_widgets.analysis.scope import Part, categorical, joined, result
 from hta_widgets.diff.compare import Comparison, RunSide, both_have_frames
-from hta_widgets.diff.families import MPI
+from hta_widgets.diff.families import is_host_only
 from hta_widgets.diff.trees import (
     STATUSES,
     Matched,
@@ -21,7 +21,7 @@ from hta_widgets.diff.trees import (
     TreeMatcher,
     rank_tree,
 )
-from hta_widgets.formats.byteps.diff import Piece, byteps_chain
+from hta_widgets.readers.formats import provided
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.intervals import Covered, Intervals, intersect, subtract, union
 from hta_widgets.trace.memo import derived, derived_once
@@ -253,6 +253,15 @@ class Shares:
     time_ns: Ints
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One kind of piece of a rank's steps: its cause, its stage, and its time in each step."""
+
+    cause: str
+    stage: str
+    times_ns: Ints
+
+
 @derived_once("splits_communication")
 def splits_communication(diff: Comparison) -> bool:
     """Whether both sides know what of their exposed communication is waiting for other ranks."""
@@ -269,7 +278,7 @@ def moments(diff: Comparison, side: RunSide) -> dict[int, dict[str, Ints]]:
         split = splits_communication(diff)
         return {
             rank: _of_chain(side, rank, chains(diff, side)[rank])
-            if part.trace.format == "byteps"
+            if rank in chains(diff, side)
             else _of_rank(side, rank, split=split)
             for rank, part in side.parts.items()
         }
@@ -278,13 +287,13 @@ def moments(diff: Comparison, side: RunSide) -> dict[int, dict[str, Ints]]:
 
 
 def chains(diff: Comparison, side: RunSide) -> dict[int, list[Piece]]:
-    """Return by GPU of a BytePS run what its steps wait for; nothing for other ranks."""
+    """Return what the steps of ranks wait for, where their format says so (`Format.chain`)."""
 
     def derive() -> dict[int, list[Piece]]:
         return {
-            rank: byteps_chain(side, rank)
+            rank: chain_of(side, rank)
             for rank, part in side.parts.items()
-            if part.trace.format == "byteps"
+            for chain_of in provided("chain", {part.trace.format})
         }
 
     return derived(diff, ("chains", side is diff.after), derive)
@@ -328,7 +337,7 @@ def _shares(side: RunSide, rank: int) -> Shares:
 
 def _work(part: Part, kind: str) -> Rows:
     rows = part.of_kinds(kind)
-    if part.trace.format in MPI:
+    if is_host_only(part.trace.format):
         # Calls keep the host, which has no device.
         return rows
     found: Rows = rows[part.table.stream[rows] >= 0]
@@ -404,7 +413,7 @@ def _of_rank(side: RunSide, rank: int, *, split: bool) -> dict[str, Ints]:
     pieces["copies"] = subtract(copies, _either(compute, communication))
     for cause, covered in pieces.items():
         found[cause] = _per_step(covered, windows)
-    if part.trace.format in MPI:
+    if is_host_only(part.trace.format):
         found["host"] = windows[:, 1] - windows[:, 0] - _per_step(busy, windows)
         return found
     return found | _idle(part, busy, windows)

@@ -14,7 +14,6 @@ from hta_widgets.analysis.scope import result
 from hta_widgets.diff.align import ALPHA, steps
 from hta_widgets.diff.changes import changes, path_times
 from hta_widgets.diff.compare import Comparison, RunSide, both_have_frames
-from hta_widgets.diff.families import BYTEPS, MPI
 from hta_widgets.diff.pairs import match
 from hta_widgets.diff.statistics import either_test
 from hta_widgets.diff.trees import (
@@ -28,8 +27,7 @@ from hta_widgets.diff.trees import (
 )
 from hta_widgets.diff.waterfall import waterfall
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.byteps import byteps_tables
-from hta_widgets.formats.mpi import mpi_diff as mpi_tables
+from hta_widgets.readers.formats import all_formats, provided
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.trace import dtype_of
@@ -347,8 +345,16 @@ def _replaced(diff: Comparison, listed: list[str], *, short: bool) -> dict[str, 
 #: A function from a comparison to a table of it.
 Table = Callable[[Comparison], pd.DataFrame]
 
-#: Tables by name, each with the formats that it is for; None for all that have events.
-_TABLES: dict[str, tuple[frozenset[str] | None, Table]] = {}
+#: Tables of events; those of a format are in `Format.diff`.
+_TABLES: dict[str, Table] = {
+    "waterfall": waterfall,
+    "steps": steps,
+    "changes": changes,
+    "names": names,
+    "operators": operators_diff,
+}
+#: By name what `add_table` added, with the formats that it is for; None for all that have events.
+_ADDED: dict[str, tuple[frozenset[str] | None, Table]] = {}
 
 
 def add_table(name: str, table: Table, *, formats: frozenset[str] | None = None) -> None:
@@ -371,9 +377,9 @@ def add_table(name: str, table: Table, *, formats: frozenset[str] | None = None)
     --------
     >>> add_table("stages", stages_of_two, formats=frozenset({"byteps"}))  # doctest: +SKIP
     """
-    if name in _TABLES:
+    if name in _TABLES or name in _ADDED or any(name in own for own in provided("diff")):
         raise TraceError(f"there is a table {name!r}", remedy="Give it another name.")
-    _TABLES[name] = formats, table
+    _ADDED[name] = formats, table
 
 
 def tables(diff: Comparison) -> dict[str, pd.DataFrame]:
@@ -407,45 +413,18 @@ def makers(diff: Comparison) -> dict[str, Table]:
     """Return what makes each of the `tables`, without making any."""
     before, after = (side.formats for side in diff.sides)
     events = all(any(len(part.trace) for part in side.parts.values()) for side in diff.sides)
-    return {
-        name: table
-        for name, (formats, table) in _TABLES.items()
-        if (events if formats is None else bool(formats & before) and bool(formats & after))
-        and not (formats is None and name in _left_to_others(before | after))
+    left_out = {
+        name for one in all_formats() if one.name in before | after for name in one.replaces
     }
-
-
-def _left_to_others(formats: set[str]) -> set[str]:
-    """Return tables of events of which those of a format say the same, and better."""
-    if formats & set(BYTEPS):
-        # Stages of partitions are no calls of operators.
-        return {"changes", "names", "operators"}
-    return {"steps", "operators"} if formats & set(MPI) else set()
-
-
-for _name, _table in (
-    ("waterfall", waterfall),
-    ("steps", steps),
-    ("changes", changes),
-    ("names", names),
-    ("operators", operators_diff),
-):
-    add_table(_name, _table)
-_WORKERS, _SERVERS, _LINES = (
-    frozenset({name}) for name in ("byteps", "byteps-server", "mpi-trace")
-)
-for _name, _table, _formats in (
-    ("byteps_stages", byteps_tables.byteps_stages, _WORKERS),
-    ("byteps_tensors", byteps_tables.byteps_tensors, _WORKERS),
-    ("byteps_workers", byteps_tables.byteps_workers, _WORKERS),
-    ("byteps_lag", byteps_tables.byteps_lag, _SERVERS),
-    ("byteps_servers", byteps_tables.byteps_server_times, _SERVERS),
-    ("mpi_times", mpi_tables.mpi_times, frozenset(MPI)),
-    ("mpi_routines", mpi_tables.mpi_routine_times, frozenset(MPI)),
-    ("mpi_message_sizes", mpi_tables.mpi_size_times, frozenset(MPI)),
-    ("mpi_negotiation", mpi_tables.mpi_negotiations, frozenset(MPI)),
-    ("mpi_ranks", mpi_tables.mpi_rank_times, frozenset(MPI)),
-    ("mpi_imbalance", mpi_tables.mpi_imbalances, frozenset(MPI)),
-    ("mpi_waits", mpi_tables.mpi_waits, _LINES),
-):
-    add_table(_name, _table, formats=_formats)
+    of_events = {name: table for name, table in _TABLES.items() if events and name not in left_out}
+    of_before, of_after = (
+        {name: table for own in provided("diff", formats) for name, table in own.items()}
+        for formats in (before, after)
+    )
+    own = {name: table for name, table in of_before.items() if name in of_after}
+    added = {
+        name: table
+        for name, (formats, table) in _ADDED.items()
+        if (events if formats is None else formats & before and formats & after)
+    }
+    return of_events | own | added

@@ -12,7 +12,7 @@ from hta_widgets.analysis.host_stack import operator_tree
 from hta_widgets.analysis.scope import result
 from hta_widgets.diff.changes import path_times
 from hta_widgets.diff.compare import Comparison, RunSide
-from hta_widgets.diff.families import MPI
+from hta_widgets.diff.families import is_host_only
 from hta_widgets.diff.pairs import (
     CAUSES,
     KIND_OF,
@@ -335,7 +335,7 @@ def _work(
     rows, kind, time = shares.rows[kept], shares.kind[kept], shares.time_ns[kept]
     table = part.table
     owner = rows
-    if by == "operator" and part.trace.format not in MPI:
+    if by == "operator" and not is_host_only(part.trace.format):
         tree = operator_tree(part.trace, annotations=True)
         position = tree.innermost[part.trace.launch_of[rows]]
         if not len(tree.rows):

@@ -17,12 +17,12 @@ from hta_widgets import diff
 from hta_widgets.diff.align import Base, lanes
 from hta_widgets.diff.changes import changes
 from hta_widgets.diff.compare import Comparison, RunSide, conditions
+from hta_widgets.diff.findings import kind_labels
 from hta_widgets.diff.pairs import pairs
 from hta_widgets.diff.tables import makers
 from hta_widgets.export.page_format import ColumnWriter
 from hta_widgets.export.svg.class_colours import Classed, ClassParts
 from hta_widgets.export.svg.event_looks import GROUPS, looks
-from hta_widgets.formats.byteps.diff import kind_labels
 from hta_widgets.live.change_events import rows_of_change
 from hta_widgets.live.event_classes import CLASSES, Codes, EventClasses
 from hta_widgets.panels.frames import as_json

@@ -18,7 +18,7 @@ from hta_widgets.analysis.clusters import HEATMAP_METRICS
 from hta_widgets.analysis.collectives import collectives
 from hta_widgets.analysis.stragglers import judgement
 from hta_widgets.live.background import PENDING, Work, Works, due
-from hta_widgets.panels.catalog import PANELS, analysis_of, panel_of, without_own
+from hta_widgets.panels.catalog import panel_of, panels, without_own
 from hta_widgets.panels.frames import CLOCK, MAKERS, as_json
 from hta_widgets.panels.headline import headline
 from hta_widgets.tiles.cells import Answer as TileAnswer, NameKeys, answer_tiles
@@ -117,9 +117,8 @@ class PanelEngine:
         panel = panel_of(name)
         if not panel.analysis:
             return self.frame(panel.id, selection)
-        by_format = analysis_of(self.traces, panel, self._of(panel.id, selection))
-        if by_format is not None:
-            return by_format
+        if panel.whole is not None:
+            return panel.whole(self.traces, self._of(panel.id, selection))
         function = getattr(analysis, panel.analysis)
         found: pd.DataFrame = function(self.traces, selection=self._of(panel.id, selection))
         return found
@@ -176,11 +175,13 @@ class PanelEngine:
     def _work(
         self, panel: str, selection: Selection | None, top: int | None
     ) -> tuple[Hashable, Callable[[], pd.DataFrame]]:
-        if panel not in PANELS:
-            raise ValueError(f"there is no panel {panel!r}; the panels are {', '.join(PANELS)}")
+        known = panels()
+        if panel not in known:
+            raise ValueError(f"there is no panel {panel!r}; the panels are {', '.join(known)}")
         chosen = self._of(panel, selection)
         key = (panel, top, taxonomy.version(), chosen)
-        return key, lambda: MAKERS[panel](self.traces, chosen, top)
+        make = known[panel].frame or MAKERS[panel]
+        return key, lambda: make(self.traces, chosen, top)
 
     def _made_by(self, due: float, key: Hashable, make: Callable[[], T]) -> T | None:
         """Return what is made, or None where it is not there by `due`."""
@@ -194,7 +195,7 @@ class PanelEngine:
         self._headline.cancel()
 
     def _of(self, panel: str, selection: Selection | None) -> Selection:
-        return without_own(PANELS[panel], Selection() if selection is None else selection)
+        return without_own(panels()[panel], Selection() if selection is None else selection)
 
     def _panels(self, request: Request) -> dict[str, Any]:
         selection = Selection.from_json(request.get("selection"))

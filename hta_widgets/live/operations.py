@@ -24,7 +24,7 @@ from hta_widgets.charts.rows import inks_sheet, laid_out_by_the_page
 from hta_widgets.charts.steps import step_phases
 from hta_widgets.charts.theme import Theme, theme_of
 from hta_widgets.errors import TraceError
-from hta_widgets.panels.catalog import FORMAT_CHARTS
+from hta_widgets.panels.catalog import own_panels
 
 Draw = Callable[..., Any]
 
@@ -161,7 +161,7 @@ def panel_items(panel: str) -> dict[str, Any]:
     The items are of no job: the page fills in what each selection has.
     """
     # One sheet serves all of these, filled by ``js/src/dash/by_format``.
-    if panel in FORMAT_CHARTS:
+    if panel in {one.id for one in own_panels()}:
         return {name: embed.json_item(_inks(name)) for name in ("light", "dark")}
     return {name: embed.json_item(panel_figure(panel, theme=name)) for name in ("light", "dark")}
 

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
 import pandas as pd
 
-from hta_widgets import analysis
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.byteps.byteps_frames import arrivals_of, of_format
+from hta_widgets.readers.formats import all_formats, provided
 from hta_widgets.trace.query import read_clauses
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-#: Panels of BytePS and MPI that are charts, in the order of the list from which users choose.
-FORMAT_CHARTS = (
-    "byteps_stragglers",
-    "byteps_gradients",
-    "byteps_stages",
-    "byteps_blame",
-    "byteps_servers",
-    "byteps_clock",
-    "mpi_ranks",
-    "mpi_sizes",
-    "mpi_routines",
-)
+Frame = Callable[[TraceSet, Selection, int | None], pd.DataFrame]
+Whole = Callable[[TraceSet, Selection], pd.DataFrame]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,51 +30,72 @@ class Panel:
         Name of the function in `hta_widgets.analysis` behind it; empty for none.
     own : tuple of str
         What of the selection it is not filtered by: ``ranks``, ``names``, ``kinds``, ``window``.
+    is_chart : bool
+        Whether it is drawn as a Bokeh figure.
+    frame, whole : callable, optional
+        Of a format's own panel: what it shows of the traces, a selection and a number of rows; and
+        the frame of the analysis behind it.
+    fits : callable
+        Of a format's own panel, whether formats and a number of workers have something for it.
     """
 
     id: str
     analysis: str
     own: tuple[str, ...]
+    is_chart: bool = False
+    frame: Frame | None = None
+    whole: Whole | None = None
+    fits: Callable[[set[str], int], bool] = lambda _formats, _workers: True
 
 
-PANELS: dict[str, Panel] = {
-    panel.id: panel
-    for panel in (
-        Panel("breakdown", "temporal_breakdown", ("ranks",)),
-        Panel("overlap", "comm_comp_overlap", ("ranks",)),
-        Panel("idle", "device_idle_breakdown", ("ranks",)),
-        Panel("queue", "queue_length_summary", ("ranks",)),
-        Panel("kernel_types", "kernel_type_breakdown", ("kinds",)),
-        Panel("kernel_durations", "kernel_duration_by_rank", ("names", "ranks")),
-        Panel("kernels", "kernel_breakdown", ("names",)),
-        Panel("operators", "operators", ("names", "kinds")),
-        Panel("steps", "step_times", ("window", "ranks", "names", "kinds")),
-        Panel("heatmap", "rank_time_heatmap", ("window", "ranks")),
-        Panel("byteps_stragglers", "byteps_arrivals", ("window", "ranks")),
-        Panel("byteps_gradients", "byteps_gradients", ("names",)),
-        Panel("byteps_stages", "byteps_stages", ("ranks",)),
-        Panel("byteps_blame", "byteps_pull_blame", ("ranks",)),
-        Panel("byteps_servers", "byteps_servers", ("ranks",)),
-        Panel("byteps_requests", "byteps_requests", ("ranks",)),
-        Panel("byteps_clock", "byteps_clock", ("ranks", "window")),
-        Panel("mpi_ranks", "mpi_ranks", ("ranks", "window", "names")),
-        Panel("mpi_sizes", "mpi_message_sizes", ("names", "window")),
-        Panel("mpi_routines", "mpi_routines", ("names", "window")),
-        Panel("mpi_routine_table", "mpi_routines", ("names", "window")),
-        Panel("mpi_messages", "mpi_message_sizes", ("window",)),
-        Panel("mpi_hosts", "mpi_hosts", ("ranks", "window", "names")),
-        Panel("summary", "", ()),
-    )
-}
-# Of an analysis with two panels the first one counts.
-_BY_ANALYSIS = {panel.analysis: panel for panel in reversed(PANELS.values()) if panel.analysis}
+_SHARED = (
+    Panel("breakdown", "temporal_breakdown", ("ranks",), is_chart=True),
+    Panel("overlap", "comm_comp_overlap", ("ranks",), is_chart=True),
+    Panel("idle", "device_idle_breakdown", ("ranks",), is_chart=True),
+    Panel("queue", "queue_length_summary", ("ranks",), is_chart=True),
+    Panel("kernel_types", "kernel_type_breakdown", ("kinds",), is_chart=True),
+    Panel("kernel_durations", "kernel_duration_by_rank", ("names", "ranks"), is_chart=True),
+    Panel("kernels", "kernel_breakdown", ("names",)),
+    Panel("operators", "operators", ("names", "kinds")),
+    Panel("steps", "step_times", ("window", "ranks", "names", "kinds"), is_chart=True),
+    Panel("heatmap", "rank_time_heatmap", ("window", "ranks"), is_chart=True),
+)
+#: Panels that all formats with events and device work share, in the order in which users choose.
+_OFFERED = (
+    *("timeline", "heatmap", "breakdown", "overlap", "steps", "kernels", "kernel_durations"),
+    *("kernel_types", "idle", "queue", "operators"),
+)
+
+
+def own_panels() -> list[Panel]:
+    """Return the panels that formats have of their own."""
+    return list(dict.fromkeys(panel for one in provided("panels") for panel in one))
+
+
+def panels() -> dict[str, Panel]:
+    """Return all panels with a frame, by id."""
+    return {one.id: one for one in (*_SHARED, *own_panels(), Panel("summary", "", ()))}
+
+
+def chart_panels() -> list[str]:
+    """Return the ids of the panels that are drawn as Bokeh figures, in the order of the list."""
+    known = panels()
+    return [name for name in all_panels() if name in known and known[name].is_chart]
+
+
+def all_panels() -> list[str]:
+    """Return the ids of all panels, in the order of the list from which users choose."""
+    return [*_OFFERED, *(one.id for one in own_panels()), *_ALWAYS]
 
 
 def panel_of(name: str) -> Panel:
     """Return the panel of an id, or of the analysis that it shows."""
-    found = PANELS.get(name) or _BY_ANALYSIS.get(name)
+    known = panels()
+    # Of an analysis with two panels the first one counts.
+    of_analysis = (one for one in known.values() if one.analysis == name and name)
+    found = known.get(name) or next(of_analysis, None)
     if found is None:
-        raise ValueError(f"there is no panel {name!r}; the panels are {', '.join(PANELS)}")
+        raise ValueError(f"there is no panel {name!r}; the panels are {', '.join(known)}")
     return found
 
 
@@ -104,56 +114,29 @@ def without_own(panel: Panel, selection: Selection) -> Selection:
     return selection
 
 
-_WORKERS = ("byteps_gradients", "byteps_stages", "byteps_blame")
-_SERVERS = ("byteps_servers", "byteps_requests")
-_MPI = (
-    "mpi_ranks",
-    "mpi_sizes",
-    "mpi_routines",
-    "mpi_routine_table",
-    "mpi_messages",
-    "mpi_hosts",
-)
 #: Panels of what a device does.
 _DEVICE = (
     *("breakdown", "overlap", "heatmap", "kernels", "kernel_durations", "kernel_types", "idle"),
     "queue",
 )
 _ALWAYS = ("selection", "problems")
-_BYTEPS_FORMATS = {"byteps", "byteps-server"}
-_MPI_FORMATS = {"mpi-profile", "mpi-trace"}
 
 
 def offered_panels(formats: Iterable[str], *, workers: int = 2) -> list[str]:
     """Return the ids of the panels that files of these formats have something for, in order.
 
-    Text profiles have no times, so they have no timeline; what asks for a GPU's work is there for
-    Kineto's traces alone. A single BytePS worker waits for nobody.
+    A format says which of the shared panels fit it (`Format.shared_panels`), and adds its own.
     """
     found = set(formats)
-    own = _BYTEPS_FORMATS | _MPI_FORMATS
-    others = found - own
-    panels: list[str] = []
-    if found != {"mpi-profile"}:
-        panels.append("timeline")
-    if others or not found or "mpi-trace" in found:
-        panels.append("heatmap")
-    if others or not found:
-        panels += [
-            *("breakdown", "overlap", "steps", "kernels", "kernel_durations", "kernel_types"),
-            *("idle", "queue", "operators"),
-        ]
-    if "byteps-server" in found or ("byteps" in found and workers > 1):
-        panels.append("byteps_stragglers")
-    if "byteps" in found:
-        panels += [name for name in _WORKERS if workers > 1 or name != "byteps_blame"]
-    if "byteps-server" in found:
-        panels += _SERVERS
-    if found >= _BYTEPS_FORMATS:
-        panels.append("byteps_clock")
-    if found & _MPI_FORMATS:
-        panels += _MPI
-    return [*panels, *_ALWAYS]
+    known = {one.name: one.shared_panels for one in all_formats() if one.name in found}
+    some = [_OFFERED if shared is None else shared for shared in known.values()]
+    if not found or found - set(known):
+        some = [_OFFERED]
+    shared = [name for name in _OFFERED if any(name in one for one in some)]
+    own = [
+        panel.id for one in provided("panels", found) for panel in one if panel.fits(found, workers)
+    ]
+    return [*shared, *dict.fromkeys(own), *_ALWAYS]
 
 
 def empty_panels(formats: Iterable[str], scene: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -165,7 +148,8 @@ def empty_panels(formats: Iterable[str], scene: Mapping[str, Any]) -> dict[str, 
     scene : mapping
         Of the job, as `TileEngine.scene` returns it.
     """
-    if set(formats) & (_BYTEPS_FORMATS | _MPI_FORMATS):
+    found_formats = set(formats)
+    if any(one.shared_panels is not None for one in all_formats() if one.name in found_formats):
         return {}
     roles = {row["role"] for rank in scene["ranks"] for row in rank["summary"]}
     found: dict[str, list[str]] = {}
@@ -178,79 +162,11 @@ def empty_panels(formats: Iterable[str], scene: Mapping[str, Any]) -> dict[str, 
     return found
 
 
-def analysis_of(traces: TraceSet, panel: Panel, selection: Selection) -> pd.DataFrame | None:
-    """Return the frame of the analysis behind a format's own panel; None for other panels.
-
-    Its ranks and window are those of the selection as far as they apply: ranks narrow files of the
-    panel's own format, and windows do not apply to MPI's profiles.
-    """
-    if panel.id == "byteps_stragglers":
-        return arrivals_of(traces, of_format(traces, selection, "byteps-server"))
-    if panel.id == "byteps_clock":
-        return analysis.byteps_clock(traces)
-    if panel.id in (*_WORKERS, *_SERVERS):
-        scope = of_format(traces, selection, "byteps" if panel.id in _WORKERS else "byteps-server")
-        return _called(panel, traces, selection=scope)
-    if panel.id in _MPI:
-        ranks = of_format(traces, selection, *_MPI_FORMATS).ranks
-        scoped: dict[str, Any] = {} if ranks is None else {"ranks": ranks}
-        return _called(panel, traces, **scoped)
-    return None
-
-
-def _called(panel: Panel, traces: TraceSet, **scope: Any) -> pd.DataFrame:
-    found: pd.DataFrame = getattr(analysis, panel.analysis)(traces, **scope)
-    return found
-
-
-#: Drawn as Bokeh figures.
-CHARTS = (
-    "breakdown",
-    "overlap",
-    "steps",
-    "heatmap",
-    "kernel_durations",
-    "kernel_types",
-    "idle",
-    "queue",
-    *FORMAT_CHARTS,
-)
-
-#: In the order of the list from which users choose.
-ALL_PANELS = (
-    "timeline",
-    "heatmap",
-    "breakdown",
-    "overlap",
-    "steps",
-    "kernels",
-    "kernel_durations",
-    "kernel_types",
-    "idle",
-    "queue",
-    "operators",
-    "byteps_stragglers",
-    "byteps_gradients",
-    "byteps_stages",
-    "byteps_blame",
-    "byteps_servers",
-    "byteps_requests",
-    "byteps_clock",
-    "mpi_ranks",
-    "mpi_sizes",
-    "mpi_routines",
-    "mpi_routine_table",
-    "mpi_messages",
-    "mpi_hosts",
-    "selection",
-    "problems",
-)
-
 Choice = list[str] | list[list[str]]
 
 
 def chosen_panels(
-    panels: Sequence[str | Sequence[str]] | None, offered: Sequence[str] = ALL_PANELS
+    panels: Sequence[str | Sequence[str]] | None, offered: Sequence[str] | None = None
 ) -> Choice:
     """Return what `panels=` asks for, checked; None asks for everything that is offered.
 
@@ -260,7 +176,7 @@ def chosen_panels(
         If a name is no panel, or is there twice, or rows are mixed with names.
     """
     if panels is None:
-        return list(offered)
+        return all_panels() if offered is None else list(offered)
     if isinstance(panels, str) or not isinstance(panels, Iterable):
         panels = [str(panels)]
     rows = [row for row in panels if not isinstance(row, str)]
@@ -284,16 +200,17 @@ def shown_panels(choice: Choice) -> list[str]:
 
 def _check(names: Iterable[str]) -> None:
     seen: set[str] = set()
+    known = all_panels()
     for name in names:
-        if name not in ALL_PANELS:
-            near = get_close_matches(str(name), ALL_PANELS, 1)
+        if name not in known:
+            near = get_close_matches(str(name), known, 1)
             guess = f" Did you mean {near[0]!r}?" if near else ""
-            shown = next((id_ for id_, panel in PANELS.items() if panel.analysis == name), None)
+            shown = next((id_ for id_, one in panels().items() if one.analysis == name), None)
             if shown is not None:
                 guess = f" The panel of {name} is {shown!r}."
             raise TraceError(
                 f"there is no panel {name!r}",
-                remedy=f"The panels are {', '.join(ALL_PANELS)}.{guess}",
+                remedy=f"The panels are {', '.join(known)}.{guess}",
             )
         if name in seen:
             raise TraceError(f"the panel {name!r} is there twice", remedy="Name each panel once.")

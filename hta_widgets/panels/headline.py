@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from hta_widgets import analysis
 from hta_widgets.analysis.stragglers import Judgement, judgement
-from hta_widgets.formats.mpi.format_headline import format_headline
 from hta_widgets.panels.finding import Finding, Headline, Piece
 from hta_widgets.panels.frames import CLOCK
+from hta_widgets.readers.formats import all_formats, provided
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import count, duration, plural, share
 from hta_widgets.tiles.lateness import Lateness
@@ -246,7 +246,7 @@ def headline(traces: TraceSet) -> Headline:
     >>> print(headline(hw.load("runs/job")))  # doctest: +SKIP
     7 of 8 ranks wait 149 ms each on the stream, 18 % of their GPU span, for rank 5. …
     """
-    told = format_headline(traces)
+    told = _of_formats(traces)
     if told is not None:
         return told
     if not any(len(trace) for trace in traces.values()):
@@ -279,6 +279,27 @@ def headline(traces: TraceSet) -> Headline:
         sentences += [step.parts] if step.share >= LEAST_OVER_SHARE else []
     sentences = [*sentences[:MOST_SENTENCES], *_around(times)]
     return Headline(first.parts if first else _nothing(times), sentences, ordered)
+
+
+def _of_formats(traces: TraceSet) -> Headline | None:
+    """Return what formats find with means of their own; None unless all of a job do."""
+    names = set(traces.formats)
+    if not names or not names <= {one.name for one in all_formats() if one.headline}:
+        return None
+    found: list[Finding] = []
+    more: list[list[Piece]] = []
+    nothing: list[Piece] = []
+    for headline_of in provided("headline", names):
+        findings, sentences, without = headline_of(traces)
+        found += findings
+        more += sentences
+        nothing = without or nothing
+    sentences = [*(one.parts for one in found[1:]), *more]
+    if found:
+        return Headline(found[0].parts, sentences[:MOST_SENTENCES], found)
+    if not sentences:
+        return Headline(nothing)
+    return Headline(sentences[0], [nothing, *sentences[1:]][:MOST_SENTENCES])
 
 
 def _first(found: Sequence[Finding]) -> Finding | None:

@@ -15,20 +15,20 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from functools import cache as remembered, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hta_widgets.errors import TraceError
 from hta_widgets.files import cache_folder, code_stamp
-from hta_widgets.formats.kineto.kept_sources import forget_nothing, restore
-from hta_widgets.formats.kineto.record_source import FileRecords
-from hta_widgets.readers.registry import Outcome
-from hta_widgets.store.rank_file import KeptSource
+from hta_widgets.readers.formats import Outcome, all_formats, format_named, profile_type, referred
+from hta_widgets.store.rank_file import Kept, KeptSource
 from hta_widgets.store.ranks import open_store
 from hta_widgets.store.saving import write_files
+from hta_widgets.trace.columns import RecordSource
 from hta_widgets.trace.trace import Trace
 
 __all__ = [
@@ -158,7 +158,7 @@ def keep(path: str, outcome: Outcome, format: str = "kineto") -> Outcome | None:
         if not copy.exists():
             copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             part = Path(tempfile.mkdtemp(dir=copy.parent, suffix=PART))  # for the user alone
-            write_files(part, outcome.traces, outcome.problems, None, forget_nothing)
+            write_files(part, outcome.traces, outcome.problems, None, kept_source)
             size = _size(part)
             part.rename(copy)
             _room.took(copy, size)
@@ -169,15 +169,30 @@ def keep(path: str, outcome: Outcome, format: str = "kineto") -> Outcome | None:
             _remove(part)
         return None
     for trace, read in zip(found.traces, outcome.traces, strict=True):
-        if isinstance(read.source, FileRecords):
+        if getattr(read.source, "keeps_places", False):
             trace.source.know(read.source)  # type: ignore[union-attr]
     return found
 
 
 def _opened(folder: Path, path: str, format: str) -> Outcome:  # noqa: A002
     rebuild = partial(_rebuilt, path, format, str(folder))
-    opened = open_store(folder, KeptSource(restore, rebuild))
+    opened = open_store(folder, KeptSource(restored_source, rebuild), profile_type)
     return Outcome(tuple(opened.traces), opened.problems)
+
+
+def kept_source(source: RecordSource) -> Kept:
+    """Return the facts and columns from which a source of records can be restored."""
+    if not hasattr(source, "kept"):
+        raise TypeError(f"no way to keep a {type(source).__name__}")
+    kept: Kept = source.kept()
+    return kept
+
+
+def restored_source(facts: dict[str, Any], column: Callable[[str], Any]) -> RecordSource:
+    """Return a source of records again, read by the format that has its kind."""
+    kinds = {kind: name for known in all_formats() for kind, name in known.sources.items()}
+    source: RecordSource = referred(kinds[facts["kind"]]).restored(facts, column)
+    return source
 
 
 def set_aside(outcome: Outcome, into: Path, path: str, format: str) -> Outcome:  # noqa: A002
@@ -190,7 +205,7 @@ def set_aside(outcome: Outcome, into: Path, path: str, format: str) -> Outcome: 
     """
     try:
         folder = Path(tempfile.mkdtemp(dir=into))
-        write_files(folder, outcome.traces, outcome.problems, None, forget_nothing)
+        write_files(folder, outcome.traces, outcome.problems, None, kept_source)
     except OSError as cause:
         raise TraceError(
             f"its columns cannot be set aside in {into} ({cause.strerror or cause})",
@@ -203,11 +218,10 @@ def set_aside(outcome: Outcome, into: Path, path: str, format: str) -> Outcome: 
 
 def _rebuilt(path: str, format: str, copy: str, place: int) -> Trace:  # noqa: A002
     """Read the trace file of which the copy is damaged."""
-    from hta_widgets.readers.formats import format_named  # noqa: PLC0415 - the formats' readers know of the cache
-
     _remove(Path(copy))
     _counts["rebuilt"] += 1
-    return format_named(format).read(path).traces[place]
+    outcome: Outcome = referred(format_named(format).read)(path)
+    return outcome.traces[place]
 
 
 def _copy_of(path: str, format: str) -> Path | None:  # noqa: A002 - as in `load`
@@ -222,7 +236,7 @@ def _copy_of(path: str, format: str) -> Path | None:  # noqa: A002 - as in `load
 @remembered
 def _code() -> tuple[object, ...]:
     """What tells that a copy was made by this very code."""
-    rooms = ("lanes", "model", "readers", "store")
+    rooms = ("trace", "tiles", "store", "readers", "formats/*")
     stamp = code_stamp("hta_widgets", "*.py", *(f"{room}/*.py" for room in rooms))
     return *stamp, sys.version_info[:2], np.__version__
 

@@ -1,24 +1,363 @@
-"""The formats that are read, and what a file is, told by its first bytes."""
+"""The formats that are read: one record each, and which of them a file is.
+
+A record names what its format provides as ``"module:name"``, which is imported on first use: the
+table itself imports nothing of them. Other packages add records by entry points.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from hta_widgets.formats.kineto.chrome_json import BYTEPS, BYTEPS_SERVER, KINETO
-from hta_widgets.formats.mpi.profiles import MPI_PROFILE
-from hta_widgets.formats.mpi.timelines import MPI_TRACE
-from hta_widgets.readers.registry import Format, Start
-from hta_widgets.readers.stored import STORE
+from hta_widgets.errors import TraceError
 from hta_widgets.readers.streams import decompressed_size, open_stream
+from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.trace import Trace
 
-__all__ = ["FORMATS", "READABLE", "WHAT_IS_READ", "Sniffed", "format_named", "remedy_for", "sniff"]
+#: Group of the entry points by which other packages add formats.
+ENTRY_POINTS = "hta_widgets.formats"
+
+
+class Outcome(NamedTuple):
+    """What became of one file: a trace; several, of a file into which ranks were merged; none."""
+
+    traces: tuple[Trace, ...]
+    problems: Problems
+    error: TraceError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The beginning of a file, by which its format is recognised."""
+
+    path: str
+    #: first decompressed bytes, 4096 or all; never none
+    text: bytes
+    #: of the decompressed file; of gzip files over 4 GiB but a lower bound
+    size_bytes: int
+
+    @property
+    def stripped(self) -> bytes:
+        """The text without a byte order mark and blanks before it."""
+        return self.text.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """One format of trace files: how it is read, and what it adds to the other rooms.
+
+    All but `name`, `sniff` and `read` may be left out. A type behind a name is that of the object
+    that ``"module:name"`` refers to.
+
+    Attributes
+    ----------
+    name : str
+        As users give it to `load` and meet it in `TraceSet.formats`.
+    sniff : Start -> bool
+        Whether a file is of this format. Formats are asked in the order of the table.
+    read : (path, *, advance, keepalive) -> Outcome
+        Reads one file; raises `TraceError` where it holds nothing of the format. `advance` takes
+        how many more bytes of the file were read, `keepalive` is kept as long as the trace.
+    label, plural : str
+        Its name in headers, and its files in error messages.
+    finish : (traces, Problems) -> traces
+        Takes all traces of the format in natural order of their paths, and returns them with what
+        follows from the whole set, such as the number of the worker.
+    keyed_by_order : bool
+        Whether a trace's rank is its place among those that `finish` returned. Otherwise it is
+        the `stated_rank`, or guessed and reported.
+    peek_rank : path -> int or None
+        The rank in the beginning of a file; lets `load` skip files of ranks not asked for.
+    sources : mapping of str to class
+        Sources of records that a cache can keep, by the ``"kind"`` of their facts: with a method
+        ``kept() -> Kept`` and a class method ``restored(facts, column)``.
+    profile : class
+        Of `Trace.profile`, for `msgspec.convert`.
+    analyses, charts : tuple of str
+        Functions that `hta_widgets.analysis` and `hta_widgets.charts` hand on by their names.
+    panels : tuple of Panel
+        Panels of its own.
+    shared_panels : tuple of str, optional
+        Which of the panels of events are for its files; by default all.
+    base_tables : TraceSet -> dict
+        Tables with which a page computes its panels alone.
+    headline : TraceSet -> (findings, sentences, sentence without findings)
+    clock_offsets : TraceSet -> dict of int to int, or None
+        By rank what its clock is ahead; None where that is left to matched collectives.
+    collectives : sequence of Trace -> dict of int to CommEvents
+        By place, for traces whose calls on the host are their communication.
+    late_ranks : TraceSet -> list of int
+        Further ranks that the others wait for.
+    host_only : bool
+        Whether its events have no device work: calls that communicate keep the host.
+    compared_with : tuple of str
+        Other formats with which runs are compared.
+    beside : str
+        Format beside whose files only the tables of this one compare.
+    diff : mapping of str to function
+        Its tables of a `Comparison`; `replaces` are tables of events that they make superfluous.
+    findings : Comparison -> iterable of Finding
+    kind_words, kind_labels : mapping of str to str
+        Its words for kinds of time, in sentences and in charts.
+    steps : Part -> (numbers, starts, ends)
+        The steps of a rank, where they are no ranges of the host.
+    chain : (RunSide, rank) -> list of Piece
+        What the steps of a rank wait for, where that is not on a device.
+    """
+
+    name: str
+    sniff: str
+    read: str
+    label: str = ""
+    plural: str = ""
+    finish: str = ""
+    keyed_by_order: bool = False
+    peek_rank: str = ""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    profile: str = ""
+    analyses: tuple[str, ...] = ()
+    charts: tuple[str, ...] = ()
+    panels: str = ""
+    shared_panels: tuple[str, ...] | None = None
+    base_tables: str = ""
+    headline: str = ""
+    clock_offsets: str = ""
+    collectives: str = ""
+    late_ranks: str = ""
+    host_only: bool = False
+    compared_with: tuple[str, ...] = ()
+    beside: str = ""
+    diff: str = ""
+    replaces: tuple[str, ...] = ()
+    findings: str = ""
+    kind_words: str = ""
+    kind_labels: str = ""
+    steps: str = ""
+    chain: str = ""
+
+
+_BYTEPS = "hta_widgets.formats.byteps"
+_MPI = "hta_widgets.formats.mpi"
+_KINETO = "hta_widgets.formats.kineto"
+
+
+def _names(module: str, names: str) -> tuple[str, ...]:
+    return tuple(f"{module}:{name}" for name in names.split())
+
 
 #: In the order in which they are asked whether a file is theirs; any JSON is Kineto's.
-FORMATS: tuple[Format, ...] = (STORE, MPI_PROFILE, MPI_TRACE, BYTEPS, BYTEPS_SERVER, KINETO)
+FORMATS: tuple[Format, ...] = (
+    Format(
+        name="store",
+        sniff="hta_widgets.readers.stored:is_store",
+        read="hta_widgets.readers.stored:read_store",
+    ),
+    Format(
+        name="byteps",
+        label="BytePS",
+        plural="BytePS workers' traces",
+        sniff=f"{_KINETO}.chrome_json:is_worker_json",
+        read=f"{_KINETO}.chrome_json:read_byteps",
+        finish=f"{_BYTEPS}.reader:place_workers",
+        keyed_by_order=True,
+        analyses=_names(
+            f"{_BYTEPS}.workers",
+            "byteps_bandwidth byteps_gradient_stages byteps_gradients byteps_pull_blame"
+            " byteps_pulls byteps_stages byteps_steps",
+        ),
+        charts=_names(
+            f"{_BYTEPS}.views", "byteps_gradients byteps_pull_blame byteps_stages byteps_clock"
+        ),
+        panels=f"{_BYTEPS}.frames:PANELS",
+        shared_panels=("timeline",),
+        base_tables=f"{_BYTEPS}.frames:base_tables",
+        headline=f"{_BYTEPS}.frames:headline",
+        clock_offsets=f"{_BYTEPS}.servers:byteps_offsets",
+        diff=f"{_BYTEPS}.diff:WORKER_TABLES",
+        replaces=("changes", "names", "operators"),
+        findings=f"{_BYTEPS}.diff:findings",
+        kind_words=f"{_BYTEPS}.diff:KIND_WORDS",
+        kind_labels=f"{_BYTEPS}.diff:KIND_LABELS",
+        steps=f"{_BYTEPS}.diff:iterations",
+        chain=f"{_BYTEPS}.diff:byteps_chain",
+    ),
+    Format(
+        name="byteps-server",
+        label="BytePS server",
+        plural="BytePS servers' profiles",
+        sniff=f"{_KINETO}.chrome_json:is_server_json",
+        read=f"{_KINETO}.chrome_json:read_byteps",
+        finish=f"{_BYTEPS}.reader:place_servers",
+        keyed_by_order=True,
+        analyses=_names(
+            f"{_BYTEPS}.servers",
+            "byteps_arrivals byteps_clock byteps_requests byteps_servers byteps_worker_lag",
+        ),
+        charts=_names(f"{_BYTEPS}.views", "byteps_arrivals byteps_servers"),
+        panels=f"{_BYTEPS}.frames:PANELS",
+        shared_panels=("timeline",),
+        base_tables=f"{_BYTEPS}.frames:base_tables",
+        headline=f"{_BYTEPS}.frames:headline",
+        clock_offsets=f"{_BYTEPS}.servers:byteps_offsets",
+        beside="byteps",
+        diff=f"{_BYTEPS}.diff:SERVER_TABLES",
+        replaces=("changes", "names", "operators"),
+        findings=f"{_BYTEPS}.diff:findings",
+        kind_words=f"{_BYTEPS}.diff:KIND_WORDS",
+        kind_labels=f"{_BYTEPS}.diff:KIND_LABELS",
+    ),
+    Format(
+        name="mpi-profile",
+        label="MPI profile",
+        plural="MPI profiles",
+        sniff=f"{_MPI}.profiles:is_profile",
+        read=f"{_MPI}.profiles:read_profiles",
+        finish=f"{_MPI}.profiles:finish",
+        profile=f"{_MPI}.model:MpiProfile",
+        analyses=(
+            *_names(f"{_MPI}.ranks", "mpi_hosts mpi_imbalance mpi_ranks"),
+            *_names(
+                f"{_MPI}.routines",
+                "mpi_call_stacks mpi_compare mpi_message_sizes mpi_negotiation mpi_routines",
+            ),
+        ),
+        charts=_names(f"{_MPI}.views", "mpi_compare mpi_message_sizes mpi_ranks mpi_routines"),
+        panels=f"{_MPI}.frames:PANELS",
+        shared_panels=(),
+        base_tables=f"{_MPI}.frames:base_tables",
+        headline=f"{_MPI}.frames:headline",
+        late_ranks=f"{_MPI}.ranks:late_ranks",
+        host_only=True,
+        compared_with=("mpi-trace",),
+        beside="mpi-trace",
+        diff=f"{_MPI}.diff:PROFILE_TABLES",
+        replaces=("steps", "operators"),
+        findings=f"{_MPI}.diff:findings",
+        kind_words=f"{_MPI}.diff:KIND_WORDS",
+        kind_labels=f"{_MPI}.diff:KIND_LABELS",
+    ),
+    Format(
+        name="mpi-trace",
+        label="MPI trace",
+        plural="MPI time lines",
+        sniff=f"{_MPI}.timelines:is_time_line",
+        read=f"{_MPI}.timelines:read_time_lines",
+        sources={"time line": f"{_MPI}.timelines:TimeLineRecords"},
+        panels=f"{_MPI}.frames:PANELS",
+        shared_panels=("timeline", "heatmap"),
+        base_tables=f"{_MPI}.frames:base_tables",
+        headline=f"{_MPI}.frames:headline",
+        collectives=f"{_MPI}.timelines:mpi_calls",
+        late_ranks=f"{_MPI}.ranks:late_ranks",
+        host_only=True,
+        compared_with=("mpi-profile",),
+        diff=f"{_MPI}.diff:TIME_LINE_TABLES",
+        replaces=("steps", "operators"),
+        findings=f"{_MPI}.diff:findings",
+        kind_words=f"{_MPI}.diff:KIND_WORDS",
+        kind_labels=f"{_MPI}.diff:KIND_LABELS",
+    ),
+    Format(
+        name="kineto",
+        label="Kineto",
+        plural="Kineto traces",
+        sniff=f"{_KINETO}.chrome_json:is_json",
+        read=f"{_KINETO}.chrome_json:read_kineto",
+        peek_rank=f"{_KINETO}.reader:peek_rank",
+        sources={
+            "file": f"{_KINETO}.record_source:FileRecords",
+            "merged": f"{_KINETO}.records:MergedRecords",
+        },
+    ),
+)
 
-#: What `load` can be asked for by name.
-READABLE: tuple[str, ...] = ("auto", *(known.name for known in FORMATS))
+
+@cache
+def _with_plugins() -> tuple[tuple[Format, ...], tuple[str, ...]]:
+    """Return all formats, and what is wrong with those of other packages."""
+    added: list[Format] = []
+    faults = []
+    names = {known.name for known in FORMATS}
+    for point in entry_points(group=ENTRY_POINTS):
+        try:
+            found = point.load()
+            if not isinstance(found, Format):
+                raise TypeError(f"{point.value} is no Format")  # noqa: TRY301
+            if found.name in names:
+                raise ValueError(f"there is a format {found.name!r} already")  # noqa: TRY301
+            referred(found.sniff), referred(found.read)
+        except Exception as error:  # noqa: BLE001 - other packages' code
+            faults.append(f"the format {point.name!r} cannot be used: {error}")
+            continue
+        names.add(found.name)
+        added.append(found)
+    return (*FORMATS[:-1], *added, FORMATS[-1]), tuple(faults)
+
+
+def all_formats() -> tuple[Format, ...]:
+    """Return the formats of the table, and those that other packages add."""
+    return _with_plugins()[0]
+
+
+def format_faults() -> tuple[str, ...]:
+    """Return what is wrong with formats that other packages add, a sentence for each."""
+    return _with_plugins()[1]
+
+
+def format_names() -> tuple[str, ...]:
+    """Return what `load` can be asked for by name."""
+    return ("auto", *(known.name for known in all_formats()))
+
+
+def format_named(name: str) -> Format:
+    """Return the format of a name."""
+    return next(known for known in all_formats() if known.name == name)
+
+
+def profile_type(name: str) -> type[Any]:
+    """Return the class of `Trace.profile` of a format's files."""
+    found: type[Any] = referred(format_named(name).profile)
+    return found
+
+
+@cache
+def referred(reference: str) -> Any:
+    """Return the object that ``"module:name"`` refers to."""
+    module, _, name = reference.partition(":")
+    return getattr(import_module(module), name)
+
+
+def provided(what: str, names: Collection[str] | None = None) -> list[Any]:
+    """Return what formats provide in a field, in order of the table, shared things once.
+
+    Parameters
+    ----------
+    what : str
+        A field of `Format`.
+    names : collection of str, optional
+        Of formats; by default all.
+    """
+    chosen = (one for one in all_formats() if names is None or one.name in names)
+    return [referred(text) for text in dict.fromkeys(getattr(one, what) for one in chosen) if text]
+
+
+def face_getter(module: str, what: str) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a module that hands on what formats provide by name."""
+
+    def getter(name: str) -> Any:
+        for known in all_formats():
+            for reference in getattr(known, what):
+                if reference.rpartition(":")[2] == name:
+                    return referred(reference)
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    return getter
+
 
 #: What to do about files that are something else.
 WHAT_IS_READ = (
@@ -75,11 +414,6 @@ class Sniffed(NamedTuple):
     aside: bool = False
 
 
-def format_named(name: str) -> Format:
-    """Return the format that is called so."""
-    return next(known for known in FORMATS if known.name == name)
-
-
 def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
     """Tell what a file is, or whether the `wanted` format can read it.
 
@@ -96,14 +430,14 @@ def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
     start = Start(str(path), text, decompressed_size(path))
     if not start.stripped and len(text) < _SNIFFED_BYTES:
         return Sniffed()
-    own = next((known.name for known in FORMATS if known.sniff(start)), None)
+    own = next((one.name for one in all_formats() if referred(one.sniff)(start)), None)
     if own is None:
         return Sniffed(foreign=_foreign(start))
     if wanted in ("auto", own):
-        if own == KINETO.name and _is_horovod(start):
+        if own == "kineto" and _is_horovod(start):
             return Sniffed(own, "a Horovod timeline", aside=True)
         return Sniffed(own)
-    if format_named(wanted).sniff(start):
+    if referred(format_named(wanted).sniff)(start):
         return Sniffed(wanted)
     return Sniffed(foreign=f"of the format {own}")
 

@@ -26,10 +26,17 @@ from hta_widgets.readers.discovery import (
     is_remote,
     report_foreign,
 )
-from hta_widgets.readers.formats import FORMATS, READABLE, WHAT_IS_READ, format_named
+from hta_widgets.readers.formats import (
+    WHAT_IS_READ,
+    Outcome,
+    all_formats,
+    format_faults,
+    format_named,
+    format_names,
+    referred,
+)
 from hta_widgets.readers.parallel import as_bytes, give_back, plan_load, read_elsewhere
-from hta_widgets.readers.ranks import assign_ranks, peek_rank
-from hta_widgets.readers.registry import Outcome
+from hta_widgets.readers.ranks import assign_ranks
 from hta_widgets.readers.stored import open_whole
 from hta_widgets.readers.streams import decompressed_size, stage
 from hta_widgets.store.rank_file import limit_columns
@@ -180,9 +187,9 @@ def load(
     --------
     >>> traces = hw.load("runs/llama-8b/")  # doctest: +SKIP
     """
-    if format not in READABLE:
+    if format not in format_names():
         raise TraceError(
-            f"unknown format {format!r}", remedy=f"The formats are {', '.join(READABLE)}."
+            f"unknown format {format!r}", remedy=f"The formats are {', '.join(format_names())}."
         )
     if executor is not None:
         require_executor(executor)
@@ -202,6 +209,8 @@ def load(
             raise copied.told(error) from None
         return copied.renamed(found).on(executor)
     problems = Problems()
+    for fault in format_faults():
+        problems.add("foreign", 1, fault)
     keepalive = None
     if is_profiler(source):
         path, keepalive = export_profiler(source)
@@ -231,7 +240,9 @@ def read_trace(
     maps these, and hardly takes memory.
     """
     try:
-        outcome = format_named(format).read(path, advance=advance, keepalive=keepalive)
+        outcome: Outcome = referred(format_named(format).read)(
+            path, advance=advance, keepalive=keepalive
+        )
     except TraceError as error:
         return Outcome((), Problems(), error)
     if format == "store":
@@ -270,9 +281,13 @@ def _wanted(ranks: int | Iterable[int] | None) -> set[int] | None:
 
 def _prefiltered(files: list[Found], wanted: set[int] | None) -> list[Found]:
     """Leave out files whose rank is certain, from their beginning, and not asked for."""
-    if wanted is None or len(files) == 1 or any(file.format != "kineto" for file in files):
+    peeks = [format_named(file.format).peek_rank for file in files]
+    if wanted is None or len(files) == 1 or not all(peeks):
         return files
-    known = [peek_rank(file.path) if file.rank is None else file.rank for file in files]
+    known = [
+        referred(peek)(file.path) if file.rank is None else file.rank
+        for file, peek in zip(files, peeks, strict=True)
+    ]
     if None in known or len(set(known)) < len(known):
         return files
     chosen = [file for file, rank in zip(files, known, strict=True) if rank in wanted]
@@ -425,13 +440,13 @@ def _finished(
     files: list[Found], traces: list[Trace], problems: Problems
 ) -> tuple[list[Found], list[Trace]]:
     """Let each format add what only all of its traces together tell."""
-    for known in FORMATS:
+    for known in all_formats():
         own = [trace for trace in traces if trace.format == known.name]
-        if known.finish is None or not own:
+        if not known.finish or not own:
             continue
         file_of = {trace.path: file for trace, file in zip(traces, files, strict=True)}
         traces = [trace for trace in traces if trace.format != known.name]
-        traces += known.finish(own, problems)
+        traces += referred(known.finish)(own, problems)
         files = [file_of[trace.path] for trace in traces]
     return files, traces
 

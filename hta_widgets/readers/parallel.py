@@ -19,7 +19,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.files import scratch
 from hta_widgets.readers import cache as columnar
 from hta_widgets.readers.discovery import Found
-from hta_widgets.readers.registry import Outcome
+from hta_widgets.readers.formats import Outcome
 from hta_widgets.workers import (
     Closed,
     at_home,

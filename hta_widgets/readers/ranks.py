@@ -8,15 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from hta_widgets.errors import TraceError
-from hta_widgets.formats.kineto.reader import decode_values, find_events
-from hta_widgets.readers.notes import Notes
-from hta_widgets.readers.streams import open_stream
 from hta_widgets.trace.problems import Problems
-
-__all__ = ["assign_ranks", "peek_rank", "stated_rank"]
-
-_PEEKED_BYTES = 1 << 18
 
 _RANK = re.compile(r"(?i)(?<![a-z])rank[-_ ]?\[?(\d+)\]?")
 _WORKER = re.compile(r"(?i)(?<![a-z])worker[-_ ]?(\d+)")
@@ -34,17 +26,6 @@ def stated_rank(metadata: Mapping[str, Any]) -> int | None:
         if isinstance(rank, int) and not isinstance(rank, bool) and rank >= 0:
             return rank
     return None
-
-
-def peek_rank(path: str) -> int | None:
-    """Return the rank that stands in the beginning of a file, if it does."""
-    try:
-        with open_stream(path) as stream:
-            text = stream.read(_PEEKED_BYTES)
-        head, _ = find_events(text, lambda _: b"", path, Notes())
-    except TraceError:
-        return None
-    return stated_rank(decode_values(head.values))
 
 
 def assign_ranks(

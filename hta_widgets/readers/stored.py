@@ -1,4 +1,4 @@
-"""Stores as a format among others."""
+"""Stores, read as a format among others."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hta_widgets.readers.registry import Format, Outcome, Start
+from hta_widgets.readers.formats import Outcome, Start, profile_type
 from hta_widgets.store.files import MANIFEST, begins_manifest
 from hta_widgets.store.ranks import Opened, open_store
 from hta_widgets.trace.problems import Problems
-
-__all__ = ["STORE", "manifest_in", "open_whole"]
 
 
 def manifest_in(folder: str | Path) -> str | None:
@@ -26,15 +24,15 @@ def manifest_in(folder: str | Path) -> str | None:
 
 def open_whole(path: str) -> Opened:
     """Open a store with all that it says of its set."""
-    return open_store(path)
+    return open_store(path, profile_type=profile_type)
 
 
-def _read(
+def read_store(
     path: str, *, advance: Callable[[int], object] | None = None, keepalive: Any = None
 ) -> Outcome:
     """Return a store's ranks for another set, whose clock they are placed on anew."""
     del advance, keepalive
-    opened = open_store(path)
+    opened = open_store(path, profile_type=profile_type)
     traces = tuple(trace.replace(shift_ns=0, clock_offset_ns=0) for trace in opened.traces)
     problems = Problems()
     for problem in opened.problems:
@@ -43,8 +41,6 @@ def _read(
     return Outcome(traces, problems)
 
 
-def _sniff(start: Start) -> bool:
+def is_store(start: Start) -> bool:
+    """Whether a file is the manifest of a store."""
     return begins_manifest(start.stripped)
-
-
-STORE = Format("store", _sniff, _read)

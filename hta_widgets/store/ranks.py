@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.mpi.model import MpiProfile
 from hta_widgets.store.files import (
     MANIFEST,
     Column,
@@ -360,7 +359,11 @@ def _rules() -> str:
 
 
 def opened_trace(
-    folder: Path, entry: dict[str, Any], place: int = 0, kept: KeptSource | None = None
+    folder: Path,
+    entry: dict[str, Any],
+    place: int = 0,
+    kept: KeptSource | None = None,
+    profile_type: Callable[[str], type[Any]] | None = None,
 ) -> Trace:
     """Return a trace by its entry in the manifest; its file is not touched yet."""
     rank = StoredRank(folder / entry["file"], Frame(*entry["frame"]), place, kept)
@@ -386,9 +389,10 @@ def opened_trace(
     trace.read_later(rank)
     if "stated" in entry:  # not in older stores
         trace.know_stated(part_of(entry["stated"]["export_part"]), entry["stated"]["world_size"])
-    if entry["has_profile"]:
+    if entry["has_profile"] and profile_type is not None:
+        made_of = profile_type(trace.format)
         trace.profile = rank.either(
-            lambda: msgspec.convert(rank.json("profile"), MpiProfile), lambda other: other.profile
+            lambda: msgspec.convert(rank.json("profile"), made_of), lambda other: other.profile
         )
     return trace
 
@@ -532,8 +536,20 @@ class Opened:
         )
 
 
-def open_store(path: str | Path, kept: KeptSource | None = None) -> Opened:
+def open_store(
+    path: str | Path,
+    kept: KeptSource | None = None,
+    profile_type: Callable[[str], type[Any]] | None = None,
+) -> Opened:
     """Open a store by its folder, or by the manifest in it.
+
+    Parameters
+    ----------
+    path : str or Path
+    kept : KeptSource, optional
+        Of a cache.
+    profile_type : callable, optional
+        The class of the profiles of a format, by its name; without it they are left out.
 
     Raises
     ------
@@ -551,7 +567,8 @@ def open_store(path: str | Path, kept: KeptSource | None = None) -> Opened:
         for kind, count, detail, rank, file in body["problems"]:
             problems.add(kind, count, detail, rank, file)
         traces = [
-            opened_trace(folder, entry, place, kept) for place, entry in enumerate(body["ranks"])
+            opened_trace(folder, entry, place, kept, profile_type)
+            for place, entry in enumerate(body["ranks"])
         ]
         return Opened(traces, problems, body["clock"])
     except (Damaged, KeyError, TypeError, ValueError) as cause:

@@ -13,8 +13,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.formats.mpi.model import MPI_CATEGORY
-from hta_widgets.taxonomy import KINDS
+from hta_widgets.taxonomy import KINDS, MPI_CATEGORY
 from hta_widgets.tiles import labels
 from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, Pool, Track
 from hta_widgets.trace.trace import Trace

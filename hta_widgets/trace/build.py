@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets import taxonomy
-from hta_widgets.formats.mpi.model import MPI_CATEGORY
+from hta_widgets.taxonomy import MPI_CATEGORY
 from hta_widgets.trace import side_tables
 from hta_widgets.trace.columns import (
     CategoryCodes,

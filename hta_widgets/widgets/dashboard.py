@@ -30,14 +30,15 @@ from hta_widgets.live.background import PENDING, due
 from hta_widgets.live.job import PanelEngine, TileEngine
 from hta_widgets.live.operations import Answer
 from hta_widgets.panels.catalog import (
-    CHARTS,
-    PANELS,
+    chart_panels,
     chosen_panels,
     empty_panels,
     offered_panels,
     panel_of,
+    panels as known_panels,
 )
 from hta_widgets.panels.frames import base_tables
+from hta_widgets.readers.formats import all_formats
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -152,14 +153,6 @@ class Following(Mapping[str, T], Generic[T]):
         self._kept.clear()
 
 
-#: What formats are called where people read.
-_FORMATS = {
-    "kineto": "Kineto",
-    "byteps": "BytePS",
-    "byteps-server": "BytePS server",
-    "mpi-profile": "MPI profile",
-    "mpi-trace": "MPI trace",
-}
 #: The traits that a saved page shows as they are.
 _SAVED = ("height", "folded", "panels", "metric", "_figures", "_headline", "_about", "_tables")
 #: The traits that figures hang on.
@@ -248,6 +241,7 @@ class Dashboard(LinkedView):
         self._css = asset("dashboard.css").read_text("utf-8")
         drawn = as_traces(traces, "Dashboard")
         workers = {(one.job, one.worker) for one in drawn.values() if one.format == "byteps"}
+        labels = {one.name: one.label for one in all_formats()}
         offered = offered_panels(drawn.formats, workers=len(workers))
         engine = TileEngine(drawn)
         scene = engine.scene()
@@ -256,9 +250,9 @@ class Dashboard(LinkedView):
         filled = [name for name in offered if name not in none]
         choice = chosen_panels(panels, filled)
         self.panel_engine = PanelEngine(drawn)
-        names = tuple(name for name in PANELS if name in {*offered, "summary"})
+        names = tuple(name for name in known_panels() if name in {*offered, "summary"})
         self.frames = Following(names, self._analysis, self._panel_id)
-        drawings = tuple(name for name in CHARTS if name in offered)
+        drawings = tuple(name for name in chart_panels() if name in offered)
         self.charts = Following(drawings, self._chart, self._chart_id)
         self._panel_frames = Following(names, self._panel_frame, self._panel_id)
         super().__init__(
@@ -269,7 +263,7 @@ class Dashboard(LinkedView):
             folded=len(drawn) > MOST_UNFOLDED if folded is None else folded,
             panels=choice,
             _about={
-                "format": ", ".join(_FORMATS.get(name, name) for name in drawn.formats),
+                "format": ", ".join(labels.get(name, name) for name in drawn.formats),
                 "panels": offered,
                 "left_out": empty,
             },
@@ -336,7 +330,9 @@ class Dashboard(LinkedView):
         str
             The path that was written.
         """
-        self._figures = self._drawn([name for name in CHARTS if name in self._about["panels"]])
+        self._figures = self._drawn(
+            [name for name in chart_panels() if name in self._about["panels"]]
+        )
         if self._headline is None:
             self._headline = self.panel_engine.headline()
         traits = {name: getattr(self, name) for name in _SAVED}
@@ -368,7 +364,7 @@ class Dashboard(LinkedView):
         return self.panel_engine.frame(panel, self._shown)
 
     def _chart(self, panel: str) -> Any:
-        return getattr(charts, PANELS[panel].analysis)(self.frames[panel])
+        return getattr(charts, panel_of(panel).analysis)(self.frames[panel])
 
     def _panel_id(self, name: str) -> str:
         try:
@@ -378,7 +374,7 @@ class Dashboard(LinkedView):
 
     def _chart_id(self, name: str) -> str:
         panel = self._panel_id(name)
-        if panel not in CHARTS:
+        if panel not in chart_panels():
             raise _unknown("chart", name, self.charts)
         return panel
 
@@ -432,7 +428,7 @@ class Dashboard(LinkedView):
         """Return charts for the page, which fills in their rows, and hand it their library."""
         if self.bokehjs is None:
             self.bokehjs = bokeh_asset()
-        return {panel: figure_items(panel) for panel in panels if panel in CHARTS}
+        return {panel: figure_items(panel) for panel in panels if panel in chart_panels()}
 
     def _stop(self) -> None:
         super()._stop()

@@ -17,9 +17,9 @@ from hta_widgets.analysis import (
     mpi_ranks,
     mpi_routines,
 )
-from hta_widgets.analysis.stragglers import mpi_stragglers
 from hta_widgets.demo.mpi import profile_text
 from hta_widgets.formats.mpi.profiles import parse_profiles
+from hta_widgets.formats.mpi.ranks import mpi_stragglers
 from hta_widgets.panels.finding import text_of
 from hta_widgets.panels.headline import headline
 

@@ -13,10 +13,14 @@ import hta_widgets as hw
 from hta_widgets.analysis.clusters import HEATMAP_METRICS
 from hta_widgets.demo.job import write_demo
 from hta_widgets.live.job import PanelEngine, TileEngine
-from hta_widgets.panels.catalog import PANELS
+from hta_widgets.panels.catalog import panels as known_panels
 
 #: Those of jobs with devices.
-IDS = [name for name in PANELS if name != "heatmap" and not name.startswith(("byteps_", "mpi_"))]
+IDS = [
+    name
+    for name in known_panels()
+    if name != "heatmap" and not name.startswith(("byteps_", "mpi_"))
+]
 EVERYTHING = dict.fromkeys(("start_ns", "end_ns", "ranks", "tracks", "query", "ids"))
 BINS = 37
 

@@ -17,7 +17,7 @@ from hta_widgets import analysis
 from hta_widgets.analysis import scope
 from hta_widgets.analysis.operators import _Involved
 from hta_widgets.live.job import PanelEngine
-from hta_widgets.panels.catalog import PANELS
+from hta_widgets.panels.catalog import panels as known_panels
 from hta_widgets.trace.selection import Selection
 
 SHARED = ("hta_tests/cpu_only", "hta_tests/amd_trace", "hta_tests/mtia_inference_trace",
@@ -116,7 +116,7 @@ def module(name: str):
 
 def frames_of(traces: hw.TraceSet, selection: Selection) -> dict[str, pd.DataFrame]:
     engine = PanelEngine(traces)
-    found = {panel: engine.frame(panel, selection) for panel in PANELS}
+    found = {panel: engine.frame(panel, selection) for panel in known_panels()}
     asked = Selection(selection.start_ns, selection.end_ns, selection.ranks, query=selection.query)
     for name in ("kernel_breakdown", "operators", "queue_length_summary", "collectives"):
         found[f"analysis {name}"] = getattr(analysis, name)(traces, selection=asked)

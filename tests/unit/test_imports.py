@@ -34,28 +34,6 @@ UPWARD = {
     ("trace/traceset.py", "export"),
     ("trace/traceset.py", "store"),
 }
-# What a room knows of single formats. To be given by the formats themselves; this set only shrinks.
-KNOWS_FORMATS = {
-    "analysis/__init__.py",
-    "analysis/clocks.py",
-    "analysis/matching.py",
-    "analysis/stragglers.py",
-    "charts/__init__.py",
-    "diff/compare.py",
-    "diff/findings.py",
-    "diff/pairs.py",
-    "diff/tables.py",
-    "panels/catalog.py",
-    "panels/frames.py",
-    "panels/headline.py",
-    "readers/cache.py",
-    "readers/formats.py",
-    "readers/ranks.py",
-    "store/ranks.py",
-    "tiles/layout.py",
-    "trace/build.py",
-}
-UPWARD |= {(file, "formats") for file in KNOWS_FORMATS}
 UPWARD |= {
     ("charts/__init__.py", "live"),
     ("charts/data.py", "live"),
@@ -72,12 +50,20 @@ def imports(file: str) -> Iterator[tuple[str, int, bool]]:
     """Every imported name in full, its line, and whether it is imported with the module."""
     tree = ast.parse(MODULES[file].read_text("utf-8"))
     top_level = set(map(id, tree.body))
+    # What a package declares for type checkers alone is not imported.
+    declared = {
+        id(node)
+        for block in tree.body
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in block.body
+        if file.endswith("__init__.py")
+    }
     package = ["hta_widgets", *file.split("/")[:-1]]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, node.lineno, id(node) in top_level
-        elif isinstance(node, ast.ImportFrom):
+        elif isinstance(node, ast.ImportFrom) and id(node) not in declared:
             above = package[: len(package) - node.level + 1] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
             for alias in node.names:

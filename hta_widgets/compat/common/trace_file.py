@@ -12,8 +12,9 @@ from typing import Any
 
 from hta_widgets.compat.configs.config import logger
 from hta_widgets.errors import TraceError
+from hta_widgets.formats.kineto.reader import peek_rank
 from hta_widgets.readers.natural import natural_key
-from hta_widgets.readers.ranks import assign_ranks, peek_rank
+from hta_widgets.readers.ranks import assign_ranks
 from hta_widgets.readers.streams import open_stream
 from hta_widgets.trace.problems import Problems
 

@@ -1,48 +1,323 @@
-"""Tables and findings of two BytePS runs."""
+"""Two BytePS runs side by side: tables, steps, and what they tell."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from hta_widgets.analysis.scope import Part, result
+from hta_widgets.diff.beside import beside, of_sides, rows_of
 from hta_widgets.diff.compare import Comparison, RunSide
-from hta_widgets.diff.families import BYTEPS, MPI
-from hta_widgets.formats.byteps.byteps_tables import (
-    byteps_lag,
-    byteps_stages,
-    byteps_workers,
+from hta_widgets.diff.findings import Finding
+from hta_widgets.diff.pairs import Piece
+from hta_widgets.diff.statistics import welch
+from hta_widgets.formats.byteps.rows import STAGES, worker_rows
+from hta_widgets.formats.byteps.servers import byteps_servers, byteps_worker_lag
+from hta_widgets.formats.byteps.workers import (
+    byteps_gradient_stages,
+    byteps_gradients,
+    byteps_pull_blame,
 )
-from hta_widgets.formats.byteps.workers import byteps_gradient_stages, byteps_gradients
-from hta_widgets.formats.mpi.mpi_diff import (
-    OUTSIDE,
-    mpi_imbalances,
-    mpi_size_times,
-    mpi_times,
-    mpi_waits,
-)
-from hta_widgets.text import (
-    count,
-    duration,
-    duration_delta,
-    plural,
-    share,
-    share_delta,
-    size,
-)
+from hta_widgets.text import duration, share, share_delta
+from hta_widgets.trace.memo import derived_once
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+KIND_WORDS = {
+    "communication": "time in REDUCE, PUSH, PULL and BROADCAST",
+    "copies": "time in copies",
+    "idle": "time in queues",
+    "host": "time outside of synchronisations",
+}
+KIND_LABELS = {
+    "communication": "BytePS stages",
+    "memory": "copies",
+    "idle": "queues",
+    "cpu": "outside of BytePS",
+}
+_RELATIVE = 0.05  # of the longer of two times: runs of one program differ by less
+_OF_STEP = 0.01  # of a step; less does not matter
+_ALPHA = 0.01
+#: Where one step on a side does not show how times spread.
+_RELATIVE_ALONE = 0.2
+_SHARE = 0.25  # of partitions; who is last of equals varies by less
+_MOST = 6
+
+_MEASURES = ("count", "work_ns", "queue_ns")
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """One kind of piece of a GPU's steps: its cause, its stage, and its time in each step."""
+def byteps_stages(diff: Comparison) -> pd.DataFrame:
+    """Return what each stage takes in a step of both runs, and the queue before it.
 
-    cause: str
-    stage: str
-    times_ns: npt.NDArray[np.int64]
+    Parameters
+    ----------
+    diff : Comparison
+        Of workers' traces.
+
+    Returns
+    -------
+    DataFrame
+        One row per stage, and whether the queue before it is waiting for the root GPU's word, along
+        the pipeline: ``stage`` (str), ``waits_for_root`` (bool), and per step and GPU that has the
+        stage, sums over its partitions, which overlap (float64): ``before_count, after_count,
+        diff_count``, the same of ``work_ns`` and ``queue_ns``; and ``work_p_value,
+        queue_p_value``: Welch's test over the steps, NaN with fewer than two.
+
+    Examples
+    --------
+    >>> byteps_stages(diff)[["stage", "diff_work_ns", "diff_queue_ns"]]  # doctest: +SKIP
+    """
+    return _stages(diff).copy()
+
+
+@derived_once("byteps_stages")
+def _stages(diff: Comparison) -> pd.DataFrame:
+    sides = [_by_stage(side) for side in diff.sides]
+    every = dict.fromkeys([*sides[0], *sides[1]])
+    order = sorted(every, key=lambda key: _place(key[0]))
+    nothing = np.zeros((len(_MEASURES), diff.step_count))
+    columns: dict[str, object] = {
+        "stage": pd.array([stage for stage, _ in order], dtype="str"),
+        "waits_for_root": np.array([root for _, root in order], dtype=np.bool_),
+    }
+    values = [
+        np.stack([side.get(key, nothing) for key in order])
+        if order
+        else np.zeros((0, *nothing.shape))
+        for side in sides
+    ]
+    means = [value.mean(axis=2) for value in values]
+    for k, name in enumerate(_MEASURES):
+        columns[f"before_{name}"] = means[0][:, k]
+        columns[f"after_{name}"] = means[1][:, k]
+        columns[f"diff_{name}"] = means[1][:, k] - means[0][:, k]
+    for k, name in ((1, "work"), (2, "queue")):
+        columns[f"{name}_p_value"] = welch(values[0][:, k].T, values[1][:, k].T)
+    return result(
+        columns,
+        matched={"stages": len(order)},
+        note="" if order else "no stages in the steps that are compared",
+        steps=diff.step_count,
+    )
+
+
+def _by_stage(side: RunSide) -> dict[tuple[str, bool], Floats]:
+    """Return `_MEASURES` by step of each stage: means over the GPUs that have it."""
+    sums: dict[tuple[str, bool], list[Floats]] = {}
+    count = len(side.steps)
+    for part in side.parts.values():
+        rows = worker_rows(part.trace)
+        stages = rows.parts
+        chosen = np.zeros(len(part.trace), dtype=bool)
+        chosen[part.rows] = True
+        place = np.searchsorted(np.sort(side.steps), stages.step)
+        order = np.argsort(side.steps, kind="stable")
+        at = order[np.minimum(place, count - 1)] if count else place
+        kept = chosen[stages.row]
+        kept &= (side.steps[at] == stages.step) | (not side.has_steps)
+        for code, stage in enumerate(rows.stages):
+            mine = np.flatnonzero(kept & (stages.stage == code))
+            if not len(mine):
+                continue
+            step = at[mine] if side.has_steps else np.zeros(len(mine), dtype=np.intp)
+            # Of a cut file, queues are known of whole partitions alone.
+            queue = np.where(stages.complete[mine], stages.queue_ns[mine], 0)
+            weights = np.ones(len(mine)), stages.dur_ns[mine], queue
+            found: Floats = np.stack(
+                [np.bincount(step, weight, count).astype(np.float64) for weight in weights]
+            )
+            key = stage, stage == "COPYH2D" and not rows.is_root
+            sums.setdefault(key, []).append(found)
+    return {key: np.mean(found, axis=0) for key, found in sums.items()}
+
+
+def _place(stage: str) -> int:
+    return STAGES.index(stage) if stage in STAGES else len(STAGES)
+
+
+def byteps_tensors(diff: Comparison) -> pd.DataFrame:
+    """Return what the synchronisation of each tensor takes in both runs.
+
+    Parameters
+    ----------
+    diff : Comparison
+        Of workers' traces.
+
+    Returns
+    -------
+    DataFrame
+        One row per tensor, by the change of its time: ``tensor`` (str); means over GPUs and steps
+        (float64): ``before_total_ns, after_total_ns, diff_total_ns``, and the same of ``busy_ns``,
+        ``queue_ns`` and ``tail_ns`` of the partition that ends last, which add up to the total; and
+        of ``last_share``: the share of steps in which the tensor was the last to end.
+
+    Examples
+    --------
+    >>> byteps_tensors(diff).head()  # doctest: +SKIP
+    """
+    sides = []
+    for side in diff.sides:
+        frame = byteps_gradients(side.traces, ranks=side.ranks)
+        if side.has_steps:
+            frame = frame[frame["step"].isin(side.steps)]
+        frame = frame.assign(
+            tensor=frame["tensor"].astype(str), last_share=frame["critical"].astype(np.float64)
+        )
+        # What no stage is known of has a total alone.
+        for name in ("busy_ns", "queue_ns", "tail_ns"):
+            frame[name] = frame[name].where(frame[name] >= 0).astype(np.float64)
+        columns = ["total_ns", "busy_ns", "queue_ns", "tail_ns", "last_share"]
+        sides.append(frame.groupby("tensor", sort=True)[columns].mean().reset_index())
+    return beside(
+        sides,
+        ["tensor"],
+        ["total_ns", "busy_ns", "queue_ns", "tail_ns", "last_share"],
+        by="total_ns",
+    )
+
+
+def byteps_workers(diff: Comparison) -> pd.DataFrame:
+    """Return how long steps of each worker take in both runs, and who is waited for.
+
+    Parameters
+    ----------
+    diff : Comparison
+        Of workers' traces.
+
+    Returns
+    -------
+    DataFrame
+        One row per worker: ``worker`` (int64); ``before_step_ns, after_step_ns, diff_step_ns``
+        (float64, mean over its GPUs and steps); the same of ``blame`` (share of partitions and
+        steps in which it alone had the shortest PULL) and of ``slack_ns`` (what its PULLs took
+        longer than the shortest, per step); ``before_straggler, after_straggler`` (bool or None):
+        see `hta_widgets.analysis.byteps_pull_blame`, which needs two workers.
+
+    Examples
+    --------
+    >>> byteps_workers(diff)[["worker", "diff_step_ns", "after_straggler"]]  # doctest: +SKIP
+    """
+    sides = []
+    for side in diff.sides:
+        lengths: dict[int, list[float]] = {}
+        for rank, part in side.parts.items():
+            windows = side.windows[rank]
+            step = float((windows[:, 1] - windows[:, 0]).mean())
+            lengths.setdefault(part.trace.worker, []).append(step)
+        blame = byteps_pull_blame(
+            side.traces, selection=_of_steps(side), ranks=side.ranks
+        ).drop_duplicates("worker")
+        told = blame.set_index("worker")
+        workers = sorted(lengths)
+        sides.append(
+            pd.DataFrame(
+                {
+                    "worker": np.array(workers, dtype=np.int64),
+                    "step_ns": [float(np.mean(lengths[worker])) for worker in workers],
+                    "blame": told["blame"].reindex(workers).to_numpy(),
+                    "slack_ns": told["slack_ns"].reindex(workers).to_numpy() / len(side.steps),
+                    "straggler": [
+                        bool(told["straggler"][worker]) if worker in told.index else None
+                        for worker in workers
+                    ],
+                }
+            )
+        )
+    return beside(sides, ["worker"], ["step_ns", "blame", "slack_ns"], ["straggler"])
+
+
+def _of_steps(side: RunSide) -> str | None:
+    return f"step in {tuple(side.steps.tolist())}" if side.has_steps else None
+
+
+def byteps_lag(diff: Comparison) -> pd.DataFrame:
+    """Return whose pushes reach the servers last in both runs, and how late.
+
+    Servers' profiles are of the whole run; so are these figures.
+
+    Parameters
+    ----------
+    diff : Comparison
+
+    Returns
+    -------
+    DataFrame
+        One row per node: ``node`` (int64, ps-lite's id), ``label`` (str); of ``score`` (share of
+        partitions and iterations at which it comes last, alone), ``mean_lag_ns``,
+        ``median_lag_ns``, ``max_lag_ns`` and ``imposed_wait_ns`` (per iteration): ``before_…,
+        after_…, diff_…`` (float64); ``before_straggler, after_straggler`` (bool, None without).
+
+    Examples
+    --------
+    >>> byteps_lag(diff)[["label", "before_score", "after_score"]]  # doctest: +SKIP
+    """
+    measures = ["score", "mean_lag_ns", "median_lag_ns", "max_lag_ns", "imposed_wait_ns"]
+    sides, notes = of_sides(diff, byteps_worker_lag)
+    for k, side in enumerate(sides):
+        sides[k] = side.assign(
+            imposed_wait_ns=side["imposed_wait_ns"] / side["iterations"].clip(lower=1)
+        ).drop_duplicates("node")
+    return beside(sides, ["node", "label"], measures, ["straggler"], note="; ".join(notes))
+
+
+def byteps_server_times(diff: Comparison) -> pd.DataFrame:
+    """Return what each server did in both runs; of the whole runs, as servers tell no steps.
+
+    Parameters
+    ----------
+    diff : Comparison
+
+    Returns
+    -------
+    DataFrame
+        One row per server: ``server`` (int64); of ``requests``, ``keys``, ``busy_ns`` (in which it
+        worked on anything), ``push_ns`` (of pushes), ``wait_ns`` (of pulls that wait for other
+        workers' pushes) and ``service_ns`` (of the rest of pulls), the latter four per request:
+        ``before_…, after_…, diff_…`` (float64).
+
+    Examples
+    --------
+    >>> byteps_server_times(diff)[["server", "diff_busy_ns"]]  # doctest: +SKIP
+    """
+    times = ["busy_ns", "push_ns", "wait_ns", "service_ns"]
+    sides, notes = of_sides(diff, byteps_servers)
+    for k, side in enumerate(sides):
+        each = side["requests"].clip(lower=1)
+        sides[k] = side.assign(**{name: side[name] / each for name in times}).drop_duplicates(
+            "server"
+        )
+    return beside(sides, ["server"], ["requests", "keys", *times], note="; ".join(notes))
+
+
+WORKER_TABLES = {
+    "byteps_stages": byteps_stages,
+    "byteps_tensors": byteps_tensors,
+    "byteps_workers": byteps_workers,
+}
+SERVER_TABLES = {"byteps_lag": byteps_lag, "byteps_servers": byteps_server_times}
+
+
+# --- steps and what they wait for -----------------------------------------------------------------
+
+
+def iterations(part: Part) -> tuple[Ints, Ints, Ints]:
+    """Return numbers, starts and ends of the steps: from a first synchronisation to the next."""
+    totals = worker_rows(part.trace).totals
+    lasting = totals.dur_ns > 0
+    numbers, at = np.unique(totals.step[lasting], return_inverse=True)
+    start = np.full(len(numbers), np.iinfo(np.int64).max, dtype=np.int64)
+    end = np.full(len(numbers), np.iinfo(np.int64).min, dtype=np.int64)
+    np.minimum.at(start, at, totals.start_ns[lasting])
+    np.maximum.at(end, at, totals.start_ns[lasting] + totals.dur_ns[lasting])
+    if len(numbers) > 1:
+        numbers, start, end = numbers[:-1], start[:-1], start[1:]
+    rising = end > start
+    return numbers[rising].astype(np.int64), start[rising], end[rising]
 
 
 def byteps_chain(side: RunSide, rank: int) -> list[Piece]:
@@ -96,99 +371,31 @@ def _cause(stage: str) -> str:
     return "copies" if stage.startswith("COPY") else "communication"
 
 
-_RELATIVE = 0.05  # of the longer of two times: runs of one program differ by less
-_OF_STEP = 0.01  # of a step; less does not matter
-_ALPHA = 0.01
-#: Of two totals of runs, which tell nothing of the spread.
-_RELATIVE_ALONE = 0.2
-_OF_RUN = 0.01
-_LEAST_NS = 20_000_000  # two of the digits that mpitrace prints of a job's ranks
-#: Waiting, of which one run has little that another has not: of the longer, and of the run.
-_WAIT, _WAIT_OF_RUN = 0.5, 0.05
-_SHARE = 0.25  # of partitions; who is last of equals varies by less
-_MOST = 6
+# --- findings -------------------------------------------------------------------------------------
 
 
-class Said(NamedTuple):
-    """A kind of finding, its sentence, and the time that it is about."""
+def findings(diff: Comparison) -> Iterator[Finding]:
+    """Yield stages that changed, and workers that are waited for on one side only.
 
-    kind: str
-    text: str
-    diff_ns: float
-
-
-def kind_words(diff: Comparison) -> dict[str, str]:
-    """Return the words for kinds of moments that these formats call otherwise."""
-    formats = diff.before.formats
-    if formats & set(MPI):
-        return {"communication": "time in MPI", "host": "time outside of MPI"}
-    if formats & set(BYTEPS):
-        return {
-            "communication": "time in REDUCE, PUSH, PULL and BROADCAST",
-            "copies": "time in copies",
-            "idle": "time in queues",
-            "host": "time outside of synchronisations",
-        }
-    return {}
-
-
-def kind_labels(diff: Comparison) -> dict[str, str]:
-    """Return short labels for the same, by kind, as charts have room for."""
-    formats = diff.before.formats
-    if formats & set(MPI):
-        return {"communication": "MPI", "cpu": "outside of MPI"}
-    if formats & set(BYTEPS):
-        return {
-            "communication": "BytePS stages",
-            "memory": "copies",
-            "idle": "queues",
-            "cpu": "outside of BytePS",
-        }
-    return {}
-
-
-def is_profiles(diff: Comparison) -> bool:
-    """Whether totals are compared, of which no events are there."""
-    return all(not len(part.trace) for side in diff.sides for part in side.parts.values())
-
-
-def format_findings(diff: Comparison) -> list[Said]:
-    """Return what the tables of BytePS and MPI runs tell; nothing for Kineto traces.
-
-    Stages of BytePS are told of whose work or queue differs by 5 % of the longer and 1 % of a step,
-    and not by chance: by Welch's test over the steps at 1 %, divided by the number of times tested.
-    A profile tells nothing of how a run spreads: its times must differ by 20 % of the longer, 1 %
-    of the run and 20 ms; numbers of calls are exact. Time lines tell of waiting: of that half of
-    the longer and 5 % of the run are asked for. Who is waited for is told where that is
-    another on both sides, of BytePS by a quarter of the partitions at least.
+    The work or queue of a stage must differ by 5 % of the longer and 1 % of a step, and not by
+    chance: by Welch's test over the steps at 1 %, divided by the number of times tested. Who is
+    waited for must differ in a quarter of the partitions at least.
     """
     shared = diff.before.formats & diff.after.formats
-    found: list[Said] = []
     if "byteps" in shared:
-        found += _stages(diff)
-        found += _stragglers(byteps_workers(diff), lambda row: f"Worker {row.worker}")
-    if "byteps-server" in shared and "byteps" not in shared:
-        found += _stragglers(byteps_lag(diff), lambda row: _upper(str(row.label)))
-    if shared & set(MPI):
-        if is_profiles(diff):
-            found += _mpi_totals(diff)
-        found += _mpi_calls(diff)
-        if "mpi-trace" in shared:
-            found += _mpi_waiting(diff)
-        found += _mpi_straggler(diff)
-    return found
+        yield from _changed_stages(diff)
+        yield from _stragglers(byteps_workers(diff), lambda row: f"Worker {row.worker}")
+    elif "byteps-server" in shared:
+        yield from _stragglers(byteps_lag(diff), lambda row: _upper(str(row.label)))
 
 
-# --- BytePS ---------------------------------------------------------------------------------------
-
-
-def _stages(diff: Comparison) -> list[Said]:
+def _changed_stages(diff: Comparison) -> list[Finding]:
     frame = byteps_stages(diff)
     windows = [np.stack(list(side.windows.values())) for side in diff.sides]
     step_ns = max(float((one[:, :, 1] - one[:, :, 0]).mean()) for one in windows)
-    rows: list[tuple[float, Said]] = []
+    rows: list[tuple[float, Finding]] = []
     tested = 2 * len(frame)
-    for row in _rows(frame):
+    for row in rows_of(frame):
         for measure in ("work", "queue"):
             before, after = (
                 getattr(row, f"before_{measure}_ns"),
@@ -201,7 +408,7 @@ def _stages(diff: Comparison) -> list[Said]:
             else:
                 told = abs(gap) >= _RELATIVE * most and likely * tested < _ALPHA
             if told and abs(gap) >= _OF_STEP * step_ns:
-                rows.append((abs(gap), Said("stage", _stage(row, measure, before, after), gap)))
+                rows.append((abs(gap), Finding("stage", _stage(row, measure, before, after), gap)))
     rows.sort(key=lambda item: -item[0])
     return [said for _, said in rows[:_MOST]]
 
@@ -221,9 +428,9 @@ def _stage(row: Any, measure: str, before: float, after: float) -> str:
     )
 
 
-def _stragglers(frame: pd.DataFrame, name: Callable[[Any], str]) -> list[Said]:
+def _stragglers(frame: pd.DataFrame, name: Callable[[Any], str]) -> list[Finding]:
     found = []
-    for row in _rows(frame):
+    for row in rows_of(frame):
         before, after = (bool(row.before_straggler), bool(row.after_straggler))
         score = "blame" if hasattr(row, "after_blame") else "score"
         gap = abs(getattr(row, f"diff_{score}"))
@@ -236,119 +443,8 @@ def _stragglers(frame: pd.DataFrame, name: Callable[[Any], str]) -> list[Said]:
             f"{name(row)} is {'now' if after else 'no longer'} the one that the others wait for: "
             f"it has the {why} of {shares} of partitions."
         )
-        found.append(Said("straggler", text, 0.0))
+        found.append(Finding("straggler", text, 0.0))
     return found
-
-
-# --- MPI ------------------------------------------------------------------------------------------
-
-
-def _mpi_totals(diff: Comparison) -> list[Said]:
-    frame = mpi_times(diff)
-    if frame.empty:
-        return []
-    before, after = frame.attrs["before_ns"], frame.attrs["after_ns"]
-    found: list[Said] = []
-    if _differs(before, after, max(before, after)):
-        way = "longer" if after > before else "less"
-        text = (
-            f"After takes {duration(abs(after - before))} {way}: {duration(before)} → "
-            f"{duration(after)}, {share_delta((after - before) / before) if before else 'new'} "
-            "(mean over ranks)."
-        )
-        found.append(Said("headline", text, float(after - before)))
-    for row in _rows(frame.head(_MOST)):
-        if not _differs(row.before_ns, row.after_ns, max(before, after)):
-            continue
-        what = "Time outside of MPI" if row.routine == OUTSIDE else row.routine
-        change = f", {share_delta(row.diff_ns / row.before_ns)}" if row.before_ns else ""
-        text = (
-            f"{what} takes {'longer' if row.diff_ns > 0 else 'less'}: {duration(row.before_ns)} → "
-            f"{duration(row.after_ns)} a rank{change}."
-        )
-        found.append(Said("routine", text, float(row.diff_ns)))
-    return found
-
-
-def _differs(before: int, after: int, run: int) -> bool:
-    gap = abs(after - before)
-    return gap >= max(_RELATIVE_ALONE * max(before, after), _OF_RUN * run, _LEAST_NS)
-
-
-def _mpi_calls(diff: Comparison) -> list[Said]:
-    frame = mpi_size_times(diff)
-    frame = frame[(frame["diff_calls"].abs() > 1e-9)]
-    order = frame["diff_bytes"].abs().to_numpy().argsort(kind="stable")[::-1]
-    found = []
-    for row in _rows(frame.iloc[order].head(_MOST)):
-        sized = f" of {_bytes(row.size_lo, row.size_hi)}" if row.size_hi >= 0 else ""
-        before, after = _calls(row.before_calls), _calls(row.after_calls)
-        if row.before_calls == 0:
-            text = f"{row.routine}{sized} is new: {_noun(after)} a rank"
-        elif row.after_calls == 0:
-            text = f"{row.routine}{sized} is gone: {_noun(before)} a rank"
-        else:
-            text = f"{row.routine}{sized} goes from {before} to {_noun(after)} a rank"
-        time_ns = row.diff_time_s * 1e9
-        delta = f", {duration_delta(time_ns)}" if abs(time_ns) >= 0.5e6 else ""
-        found.append(Said("calls", f"{text}{delta}.", time_ns))
-    left = len(frame) - _MOST
-    if left > 0:
-        text = f"{plural(left, 'other size')} of messages are called another number of times."
-        found.append(Said("more", text, 0.0))
-    return found
-
-
-def _bytes(low: int, high: int) -> str:
-    return size(high) if low in {high, 0} else f"{count(low)} to {count(high)} bytes"
-
-
-def _calls(number: float) -> str:
-    return count(round(number)) if abs(number - round(number)) < 0.05 else f"{number:.1f}"
-
-
-def _noun(calls: str) -> str:
-    return f"{calls} call{'s' * (calls != '1')}"
-
-
-def _mpi_waiting(diff: Comparison) -> list[Said]:
-    frame = mpi_waits(diff)
-    before, after = (float(frame[f"{side}_wait_ns"].sum()) for side in ("before", "after"))
-    gap, most = after - before, max(before, after)
-    windows = [np.stack(list(side.windows.values())) for side in diff.sides]
-    run_ns = max(float((one[:, :, 1] - one[:, :, 0]).sum(axis=1).mean()) for one in windows)
-    if most == 0 or abs(gap) < max(_WAIT * most, _WAIT_OF_RUN * run_ns):
-        return []
-    change = f", {share_delta(gap / before)}" if before else ""
-    text = (
-        f"Ranks wait {'longer' if gap > 0 else 'less'} for each other: {duration(before)} → "
-        f"{duration(after)} a rank{change}."
-    )
-    return [Said("waiting", text, gap)]
-
-
-def _mpi_straggler(diff: Comparison) -> list[Said]:
-    frame = mpi_imbalances(diff)
-    if len(frame) != 1:
-        return []
-    row = next(iter(_rows(frame)))
-    # A side that has no such row names nobody.
-    was, now = (set(ranks or ()) for ranks in (row.before_late, row.after_late))
-    found = []
-    for rank in sorted(now - was):
-        why = "it comes last where it costs most time"
-        if rank == row.after_comm_min_rank:
-            why = (
-                f"it has the least time in MPI and {row.after_noncomm_ratio:.2f} times the mean "
-                "outside of it"
-            )
-        found.append(Said("straggler", f"The others now wait for rank {rank}: {why}.", 0.0))
-    gone = [f"The others no longer wait for rank {rank}." for rank in sorted(was - now)]
-    return found + [Said("straggler", text, 0.0) for text in gone]
-
-
-def _rows(frame: pd.DataFrame) -> Any:
-    yield from frame.itertuples(index=False)
 
 
 def _upper(text: str) -> str:

@@ -387,8 +387,13 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
     )
 
 
-def byteps_offsets(traces: TraceSet) -> dict[int, int]:
-    """Return what the clock of each rank is ahead of the first worker's, where that is certain."""
+def byteps_offsets(traces: TraceSet) -> dict[int, int] | None:
+    """Return what the clock of each rank is ahead of the first worker's, where that is certain.
+
+    None without both workers and servers.
+    """
+    if not {"byteps", "byteps-server"} <= set(traces.formats):
+        return None
     clocks = byteps_clock(traces)
     offsets: dict[int, int] = {}
     certain = clocks[clocks["alternatives"] == 0]

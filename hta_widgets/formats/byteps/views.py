@@ -12,7 +12,7 @@ from hta_widgets.charts.figure import blank, sentences
 from hta_widgets.charts.marks import Bars, Column, Tooltip, Whiskers
 from hta_widgets.charts.rows import add_times, note_of, rows_chart, stacked, time_ticks
 from hta_widgets.charts.theme import Theme, theme_of
-from hta_widgets.formats.byteps.byteps_frames import by_iteration, by_tensor
+from hta_widgets.formats.byteps.frames import by_iteration, by_tensor
 from hta_widgets.formats.byteps.rows import node_label
 from hta_widgets.formats.byteps.workers import CONSISTENT_SHARE
 from hta_widgets.text import count, duration, plural, share

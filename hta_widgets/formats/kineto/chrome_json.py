@@ -11,20 +11,16 @@ from hta_widgets.formats.byteps.reader import (
     build_worker,
     is_server,
     is_worker,
-    place_servers,
-    place_workers,
 )
 from hta_widgets.formats.kineto.reader import FileContents, read_file
 from hta_widgets.formats.kineto.records import split_merged
+from hta_widgets.readers.formats import Outcome, Start
 from hta_widgets.readers.ranks import stated_rank
-from hta_widgets.readers.registry import Format, Outcome, Start
 from hta_widgets.readers.streams import stage
 from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import RankColumns, RecordSource
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
-
-__all__ = ["BYTEPS", "BYTEPS_SERVER", "KINETO"]
 
 _UTF16 = (b"{\0", b"[\0")
 _WORKER = re.compile(rb'"pid"\s*:\s*"Comm\.')
@@ -43,28 +39,33 @@ class _Build(Protocol):
     ) -> Trace: ...
 
 
-def _is_json(start: Start) -> bool:
+def is_json(start: Start) -> bool:
+    """Whether a file is JSON in UTF-8."""
     text = start.stripped
     return text[:1] in (b"{", b"[") and not text.startswith(_UTF16)
 
 
-def _is_worker(start: Start) -> bool:
-    return _is_json(start) and _WORKER.search(start.text) is not None
+def is_worker_json(start: Start) -> bool:
+    """Whether a file is the trace of a BytePS worker."""
+    return is_json(start) and _WORKER.search(start.text) is not None
 
 
-def _is_server(start: Start) -> bool:
-    return _is_json(start) and _SERVER.search(start.text) is not None
+def is_server_json(start: Start) -> bool:
+    """Whether a file is the profile of a BytePS server."""
+    return is_json(start) and _SERVER.search(start.text) is not None
 
 
-def _read_plain(
+def read_kineto(
     path: str, *, advance: Callable[[int], object] | None = None, keepalive: Any = None
 ) -> Outcome:
+    """Read a file of Kineto, or any other trace-event JSON."""
     return _traces(read_file(path, advance=advance, keepalive=keepalive), path, build_plain)
 
 
-def _read_byteps(
+def read_byteps(
     path: str, *, advance: Callable[[int], object] | None = None, keepalive: Any = None
 ) -> Outcome:
+    """Read a file of a BytePS worker or server, whichever its records are of."""
     contents = read_file(path, advance=advance, keepalive=keepalive)
     return _traces(contents, path, _builder(contents.columns))
 
@@ -116,10 +117,3 @@ def build_plain(
         format="kineto",
         stated_rank=rank,
     )
-
-
-KINETO = Format("kineto", _is_json, _read_plain)
-BYTEPS = Format("byteps", _is_worker, _read_byteps, place_workers, keyed_by_order=True)
-BYTEPS_SERVER = Format(
-    "byteps-server", _is_server, _read_byteps, place_servers, keyed_by_order=True
-)

@@ -41,6 +41,7 @@ from hta_widgets.formats.kineto.tolerant import (
     starts_record,
 )
 from hta_widgets.readers.notes import Notes
+from hta_widgets.readers.ranks import stated_rank
 from hta_widgets.readers.streams import (
     Checkpoints,
     Window,
@@ -578,3 +579,17 @@ def _base_ns(values: dict[str, bytes]) -> int:
         return int(Decimal(text.decode().strip('"'))) if text else 0
     except (InvalidOperation, ValueError, OverflowError):
         return 0
+
+
+_PEEKED_BYTES = 1 << 18
+
+
+def peek_rank(path: str) -> int | None:
+    """Return the rank that stands in the beginning of a file, if it does."""
+    try:
+        with open_stream(path) as stream:
+            text = stream.read(_PEEKED_BYTES)
+        head, _ = find_events(text, lambda _: b"", path, Notes())
+    except TraceError:
+        return None
+    return stated_rank(decode_values(head.values))

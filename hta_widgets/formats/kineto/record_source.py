@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,11 @@ import msgspec
 import numpy as np
 
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.kineto.records import decode_bodies
+from hta_widgets.formats.kineto.records import as_bytes, as_text, decode_bodies
 from hta_widgets.formats.kineto.tolerant import tidied
 from hta_widgets.readers.streams import Checkpoints, Stream, open_stream
+from hta_widgets.store.rank_file import Kept
 from hta_widgets.trace.columns import Ints, NumberedRecords
-
-__all__ = ["FileRecords", "FileState", "SliceIndex"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +87,46 @@ class FileRecords(NumberedRecords):
         self._count = count
         self._state = state
         self._checkpoints = checkpoints
+
+    #: whether it goes on with the places that it found in the file
+    keeps_places = True
+
+    def kept(self) -> Kept:
+        """Return the facts and columns from which `restored` makes it again."""
+        index = self._index
+        spans = [*index.spans.items()]
+        facts = {
+            "kind": "file",
+            "path": self.path,
+            "count": self._count,
+            "state": [self._state.size, self._state.mtime_ns],
+            "metadata_text": as_text(self.metadata_text),
+        }
+        columns: dict[str, Any] = {
+            "starts": np.array(index.starts, np.int64),
+            "ends": np.array(index.ends, np.int64),
+            "first_records": np.array(index.first_records, np.int64),
+            "odd_slices": np.array([number for number, _ in spans], np.int64),
+            "odd_counts": np.array([len(span) for _, span in spans], np.int64),
+            "odd_spans": np.concatenate(
+                [np.empty(0, np.int64), *(np.asarray(span, np.int64).ravel() for _, span in spans)]
+            ),
+        }
+        return Kept(facts, columns)
+
+    @classmethod
+    def restored(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> FileRecords:
+        """Make it again from what `kept` returned."""
+        counts = column("odd_counts")
+        spans = np.split(column("odd_spans").reshape(-1, 2), np.cumsum(counts)[:-1])
+        index = SliceIndex(
+            column("starts").tolist(),
+            column("ends").tolist(),
+            column("first_records").tolist(),
+            dict(zip(column("odd_slices").tolist(), spans, strict=False)),
+        )
+        state = FileState(*facts["state"])
+        return cls(facts["path"], index, facts["count"], as_bytes(facts["metadata_text"]), state)
 
     def __len__(self) -> int:
         return self._count

@@ -16,6 +16,7 @@ from msgspec import Raw, Struct
 
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.kineto.times import resolution
+from hta_widgets.store.rank_file import Kept
 from hta_widgets.trace.columns import (
     CopyTable,
     Fields,
@@ -213,6 +214,16 @@ class _OwnIds(Pool):
         return (_OwnIds, (self._pool, self._codes_there, self._rank))
 
 
+def as_text(texts: Mapping[str, bytes]) -> dict[str, str]:
+    """Return bytes as text of as many characters, which JSON can hold."""
+    return {key: bytes(text).decode("latin-1") for key, text in texts.items()}
+
+
+def as_bytes(texts: Mapping[str, str]) -> dict[str, bytes]:
+    """Return the bytes again of which `as_text` made text."""
+    return {key: text.encode("latin-1") for key, text in texts.items()}
+
+
 class MergedRecords:
     """Gives back the records of one rank as they were before they were merged.
 
@@ -244,6 +255,33 @@ class MergedRecords:
         self.metadata_text = metadata_text
         self._source, self._numbers = source, numbers
         self._rank, self._shift_ns, self._pids = rank, shift_ns, dict(pids)
+
+    def kept(self) -> Kept:
+        """Return the facts and columns from which `restored` makes it again."""
+        whole: Kept = self._source.kept()  # type: ignore[attr-defined]
+        facts = {
+            "kind": "merged",
+            "whole": whole.facts,
+            "rank": self._rank,
+            "shift_ns": self._shift_ns,
+            "pids": as_text(self._pids),
+            "metadata_text": as_text(self.metadata_text),
+        }
+        return Kept(facts, {**whole.columns, "numbers": self._numbers})
+
+    @classmethod
+    def restored(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> MergedRecords:
+        """Make it again from what `kept` returned."""
+        from hta_widgets.formats.kineto.record_source import FileRecords  # noqa: PLC0415 - a circle
+
+        return cls(
+            FileRecords.restored(facts["whole"], column),
+            column("numbers"),
+            facts["rank"],
+            facts["shift_ns"],
+            as_bytes(facts["pids"]),
+            as_bytes(facts["metadata_text"]),
+        )
 
     def __len__(self) -> int:
         return len(self._numbers)

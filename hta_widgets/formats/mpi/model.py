@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, get_type_hints
 import numpy as np
 import pandas as pd
 
+from hta_widgets.taxonomy import MPI_CATEGORY
 from hta_widgets.trace.trace import Trace
 
 #: Of MPI calls as events, also in trace files that were exported from time lines.
-MPI_CATEGORY = "mpi"
 MPI_IO_CATEGORY = "mpi_io"
 
 

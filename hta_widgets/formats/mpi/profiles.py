@@ -26,7 +26,7 @@ from hta_widgets.formats.mpi.model import (
     mpi_jobs,
 )
 from hta_widgets.formats.mpi.mpi_lines import ROUTINE, Unread, number
-from hta_widgets.readers.registry import Format, Outcome, Start
+from hta_widgets.readers.formats import Outcome, Start
 from hta_widgets.readers.streams import whole_file
 from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import Pool, RankColumns
@@ -433,7 +433,8 @@ _FIRST_LINE = re.compile(rb"Data for MPI rank \d+ of \d+:")
 _NAME = re.compile(r"mpi_profile\.(?P<job>.+)\.\d+")
 
 
-def _sniff(start: Start) -> bool:
+def is_profile(start: Start) -> bool:
+    """Whether a file begins as mpitrace's profiles do."""
     return _FIRST_LINE.match(start.stripped) is not None
 
 
@@ -447,12 +448,13 @@ def job_of(path: str) -> str:
     return "" if re.fullmatch(r"mpi_profile\.\d+", name) else Path(name).stem
 
 
-def _read(
+def read_profiles(
     path: str,
     *,
     advance: Callable[[int], object] | None = None,
     keepalive: Any = None,  # noqa: ARG001 - nothing is read again
 ) -> Outcome:
+    """Read the profiles in a file."""
     problems = Problems()
     text = whole_file(path, problems, advance).removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")
     profiles = parse_profiles(text.decode("utf-8", "replace"), job_of(path))
@@ -503,7 +505,7 @@ def _no_events() -> RankColumns:
     )
 
 
-def _finish(traces: Sequence[Trace], problems: Problems) -> Sequence[Trace]:
+def finish(traces: Sequence[Trace], problems: Problems) -> Sequence[Trace]:
     """Give ranks the hosts that rank 0's file tells, and find files of earlier runs."""
     told: dict[int, Trace] = {}
     for job in mpi_jobs(traces):
@@ -522,6 +524,3 @@ def _finish(traces: Sequence[Trace], problems: Problems) -> Sequence[Trace]:
                 profile=replace(trace.profile, stale=bool(stale)),
             )
     return [told.get(id(trace), trace) for trace in traces]
-
-
-MPI_PROFILE = Format("mpi-profile", _sniff, _read, _finish)

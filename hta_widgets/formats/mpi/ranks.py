@@ -12,6 +12,7 @@ import pandas as pd
 
 from hta_widgets.analysis.lateness import costly_share
 from hta_widgets.analysis.scope import result
+from hta_widgets.analysis.stragglers import stragglers
 from hta_widgets.formats.mpi.model import MpiJob, MpiProfile, mpi_jobs
 from hta_widgets.formats.mpi.routines import MpiRank, divided, mpi_scope
 from hta_widgets.text import share
@@ -446,3 +447,36 @@ def _words(of: dict[str, Any], beside: str) -> str:
         f"{least}, but no rank stands out: the most time outside of MPI is"
         f" {of['noncomm_ratio']:.2f} times the mean."
     )
+
+
+def mpi_stragglers(traces: TraceSet) -> set[tuple[str, int]]:
+    """Return job and MPI rank of the ranks that the others wait for.
+
+    These are the ranks of a job's time line that `stragglers` names; if it names none, those that
+    `mpi_imbalance` names by their time in MPI.
+    """
+    jobs = mpi_jobs(traces.values())
+    if not jobs:
+        return set()
+    late = stragglers(traces)
+    keys = set(late["rank"][late["is_straggler"]].tolist())
+    uneven = mpi_imbalance(traces)
+    found = set()
+    for name, rank in uneven.loc[uneven["is_straggler"], ["job", "straggler_rank"]].to_numpy():
+        found.add((str(name), int(rank)))
+    for job in jobs:
+        named = {(job.name, int(o.stated_rank or 0)) for o in job.lines if o.rank in keys}
+        if named:
+            found = {one for one in found if one[0] != job.name} | named
+    return found
+
+
+def late_ranks(traces: TraceSet) -> list[int]:
+    """Return the ranks of the set whose files are of `mpi_stragglers`."""
+    named = mpi_stragglers(traces)
+    found: list[int] = []
+    for job in mpi_jobs(traces.values()) if named else ():
+        # A rank's time line and its profile are one rank: the line is what a page shows.
+        files = {one.stated_rank: one.rank for one in job.profiles + job.lines}
+        found += [key for rank, key in files.items() if (job.name, rank) in named]
+    return found

@@ -13,7 +13,6 @@ import pandas as pd
 from hta_widgets.analysis.scope import Part, parts, result
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.mpi.model import (
-    MPI_CATEGORY,
     MPI_IO_CATEGORY,
     ROUTINES,
     CallStack,
@@ -27,6 +26,7 @@ from hta_widgets.formats.mpi.model import (
     mpi_jobs,
     size_class,
 )
+from hta_widgets.taxonomy import MPI_CATEGORY
 from hta_widgets.trace.event_args import event_args, numbers_of
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace

@@ -17,14 +17,15 @@ from hta_widgets.formats.kineto.record_source import FileState
 from hta_widgets.formats.mpi.model import (
     COLLECTIVES,
     IO_FROM,
-    MPI_CATEGORY,
     MPI_IO_CATEGORY,
     ROOT_RECEIVES,
     ROOT_SENDS,
     ROUTINES,
 )
-from hta_widgets.readers.registry import Format, Outcome, Start
+from hta_widgets.readers.formats import Outcome, Start
 from hta_widgets.readers.streams import open_stream, whole_file
+from hta_widgets.store.rank_file import Kept
+from hta_widgets.taxonomy import MPI_CATEGORY
 from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import NumberedRecords, Pool, RankColumns
 from hta_widgets.trace.event_args import event_args, numbers_of
@@ -64,7 +65,7 @@ _ROOTED = ROOT_SENDS | ROOT_RECEIVES
 _UNEVEN = frozenset({"MPI_Gatherv", "MPI_Scatterv", "MPI_Allgatherv"})
 
 
-def has_mpi_calls(trace: Trace) -> bool:
+def _has_calls(trace: Trace) -> bool:
     """Whether a rank's communication is MPI calls of a time line, exported ones included."""
     return MPI_CATEGORY in trace.table.categories.values and bool(len(_rows(trace)))
 
@@ -78,17 +79,18 @@ def _rows(trace: Trace) -> npt.NDArray[np.intp]:
     return np.flatnonzero(np.isin(table.name, codes) & (table.category == category))
 
 
-def mpi_calls(traces: Sequence[Trace]) -> list[CommEvents]:
-    """Return the collectives of the time lines of one or several jobs, rank by rank."""
+def mpi_calls(traces: Sequence[Trace]) -> dict[int, CommEvents]:
+    """Return the collectives of the time lines of one or several jobs, by place."""
     jobs: dict[str | None, list[int]] = {}
     for number, trace in enumerate(traces):
-        jobs.setdefault(trace.job, []).append(number)
+        if _has_calls(trace):
+            jobs.setdefault(trace.job, []).append(number)
     found: dict[int, CommEvents] = {}
     for job, members in jobs.items():
         label = "MPI" if len(jobs) == 1 else f"MPI job {job}"
         events = _of_job([traces[number] for number in members], label)
         found.update(zip(members, events, strict=True))
-    return [found[number] for number in range(len(traces))]
+    return found
 
 
 def _of_job(traces: Sequence[Trace], label: str) -> list[CommEvents]:
@@ -296,6 +298,33 @@ class TimeLineRecords(NumberedRecords):
         self._has_io = has_io
         self._named = naming(rank, has_io=has_io)
 
+    def kept(self) -> Kept:
+        """Return the facts and columns from which `restored` makes it again."""
+        facts = {
+            "kind": "time line",
+            "path": self.path,
+            "first": self._first,
+            "count": self._count,
+            "order": self._order,
+            "rank": self._rank,
+            "state": [self._state.size, self._state.mtime_ns],
+            "has_io": self._has_io,
+            "apart": self._numbers is not None,
+        }
+        return Kept(
+            facts, {"numbers": np.empty(0, np.int64) if self._numbers is None else self._numbers}
+        )
+
+    @classmethod
+    def restored(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> TimeLineRecords:
+        """Make it again from what `kept` returned."""
+        first, count = facts["first"], facts["count"]
+        numbers = column("numbers") if facts["apart"] else np.arange(first, first + count)
+        state = FileState(*facts["state"])
+        return cls(
+            facts["path"], numbers, facts["order"], facts["rank"], state, has_io=facts["has_io"]
+        )
+
     def __len__(self) -> int:
         return self._count + len(self._named)
 
@@ -409,7 +438,8 @@ _MOST_VALID = 0.9
 _DEFAULT_BUFFER = 100_000
 
 
-def _sniff(start: Start) -> bool:
+def is_time_line(start: Start) -> bool:
+    """Whether a file begins with records of a time line."""
     whole = len(start.text) // RECORD_BYTES * RECORD_BYTES
     return bool(whole) and _order_of(start.text[:whole]) is not None
 
@@ -432,12 +462,13 @@ def job_of(path: str) -> str:
     return found["job"] if found else name
 
 
-def _read(
+def read_time_lines(
     path: str,
     *,
     advance: Callable[[int], object] | None = None,
     keepalive: Any = None,  # noqa: ARG001 - part of what readers are called with
 ) -> Outcome:
+    """Read the time lines of all ranks in a file."""
     problems = Problems()
     state = FileState.of(path)
     text = _contents(path, problems, advance)
@@ -560,6 +591,3 @@ def _columns(records: npt.NDArray[Any], rank: int) -> RankColumns:
         record=np.arange(rows, dtype=np.int64),
         resolution_ns=1,
     )
-
-
-MPI_TRACE = Format("mpi-trace", _sniff, _read)

@@ -12,7 +12,7 @@ from hta_widgets.charts.figure import blank, sentences
 from hta_widgets.charts.marks import Bars, Column, Tooltip, Whiskers
 from hta_widgets.charts.rows import note_of, rows_chart, stacked, time_ticks
 from hta_widgets.charts.theme import Theme, theme_of
-from hta_widgets.formats.mpi.mpi_frames import by_routine, by_size
+from hta_widgets.formats.mpi.frames import by_routine, by_size
 from hta_widgets.text import (
     binary_size,
     count,

@@ -6,9 +6,10 @@ from support.small import call, event, kernel, load
 
 import hta_widgets as hw
 from hta_widgets.analysis import stragglers, stragglers_by_step
-from hta_widgets.analysis.stragglers import judgement, mpi_stragglers
+from hta_widgets.analysis.stragglers import judgement
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
+from hta_widgets.formats.mpi.ranks import mpi_stragglers
 from hta_widgets.trace.traceset import TraceSet
 
 STEP = 10_000  # µs

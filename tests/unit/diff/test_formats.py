@@ -6,9 +6,9 @@ import pytest
 import hta_widgets as hw
 from hta_widgets import diff as hd
 from hta_widgets.analysis import mpi_ranks
-from hta_widgets.analysis.stragglers import mpi_stragglers
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.mpi import write_mpi_job
+from hta_widgets.formats.mpi.ranks import mpi_stragglers
 from hta_widgets.text import duration
 
 LEVELS = ("kind", "cause", "operator", "kernel")

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.collectives import collectives
 from hta_widgets.analysis.scope import result
-from hta_widgets.analysis.stragglers import mpi_stragglers
-from hta_widgets.diff.beside import beside, of_sides
+from hta_widgets.diff.beside import beside, of_sides, rows_of
 from hta_widgets.diff.compare import Comparison, RunSide
+from hta_widgets.diff.findings import Finding, is_profiles
 from hta_widgets.diff.statistics import mean_parts
-from hta_widgets.formats.mpi.ranks import mpi_imbalance, mpi_ranks
+from hta_widgets.formats.mpi.ranks import mpi_imbalance, mpi_ranks, mpi_stragglers
 from hta_widgets.formats.mpi.routines import (
     MpiRank,
     mpi_compare,
     mpi_negotiation,
     mpi_scope,
 )
-
-__all__ = [
-    "mpi_imbalances",
-    "mpi_negotiations",
-    "mpi_rank_times",
-    "mpi_routine_times",
-    "mpi_size_times",
-    "mpi_times",
-    "mpi_waits",
-]
+from hta_widgets.text import count, duration, duration_delta, plural, share_delta, size
 
 #: What is not spent in a routine.
 OUTSIDE = "outside of MPI"
@@ -284,3 +275,146 @@ def _each(
     if any(len(set(frame["job"])) > 1 for frame in found):
         notes.append("of several jobs the last one is shown")
     return [frame.drop_duplicates(key, keep="last") for frame in found], "; ".join(notes)
+
+
+PROFILE_TABLES = {
+    "mpi_times": mpi_times,
+    "mpi_routines": mpi_routine_times,
+    "mpi_message_sizes": mpi_size_times,
+    "mpi_negotiation": mpi_negotiations,
+    "mpi_ranks": mpi_rank_times,
+    "mpi_imbalance": mpi_imbalances,
+}
+TIME_LINE_TABLES = PROFILE_TABLES | {"mpi_waits": mpi_waits}
+
+
+# --- findings -------------------------------------------------------------------------------------
+
+KIND_WORDS = {"communication": "time in MPI", "host": "time outside of MPI"}
+KIND_LABELS = {"communication": "MPI", "cpu": "outside of MPI"}
+#: Of two totals of runs, which do not show how times spread.
+_RELATIVE_ALONE = 0.2
+_OF_RUN = 0.01
+_LEAST_NS = 20_000_000  # two of the digits that mpitrace prints of a job's ranks
+#: Waiting, of which one run has little that another has not: of the longer, and of the run.
+_WAIT, _WAIT_OF_RUN = 0.5, 0.05
+_MOST = 6
+
+
+def findings(diff: Comparison) -> Iterator[Finding]:
+    """Yield changes of routines, numbers of calls, waiting, and who is waited for.
+
+    A profile does not show how a run spreads: its times must differ by 20 % of the longer, 1 % of
+    the run and 20 ms; numbers of calls are exact. Waiting in time lines must differ by half of the
+    longer and 5 % of the run.
+    """
+    if is_profiles(diff):
+        yield from _mpi_totals(diff)
+    yield from _mpi_calls(diff)
+    if "mpi-trace" in diff.before.formats & diff.after.formats:
+        yield from _mpi_waiting(diff)
+    yield from _mpi_straggler(diff)
+
+
+def _mpi_totals(diff: Comparison) -> list[Finding]:
+    frame = mpi_times(diff)
+    if frame.empty:
+        return []
+    before, after = frame.attrs["before_ns"], frame.attrs["after_ns"]
+    found: list[Finding] = []
+    if _differs(before, after, max(before, after)):
+        way = "longer" if after > before else "less"
+        text = (
+            f"After takes {duration(abs(after - before))} {way}: {duration(before)} → "
+            f"{duration(after)}, {share_delta((after - before) / before) if before else 'new'} "
+            "(mean over ranks)."
+        )
+        found.append(Finding("headline", text, float(after - before)))
+    for row in rows_of(frame.head(_MOST)):
+        if not _differs(row.before_ns, row.after_ns, max(before, after)):
+            continue
+        what = "Time outside of MPI" if row.routine == OUTSIDE else row.routine
+        change = f", {share_delta(row.diff_ns / row.before_ns)}" if row.before_ns else ""
+        text = (
+            f"{what} takes {'longer' if row.diff_ns > 0 else 'less'}: {duration(row.before_ns)} → "
+            f"{duration(row.after_ns)} a rank{change}."
+        )
+        found.append(Finding("routine", text, float(row.diff_ns)))
+    return found
+
+
+def _differs(before: int, after: int, run: int) -> bool:
+    gap = abs(after - before)
+    return gap >= max(_RELATIVE_ALONE * max(before, after), _OF_RUN * run, _LEAST_NS)
+
+
+def _mpi_calls(diff: Comparison) -> list[Finding]:
+    frame = mpi_size_times(diff)
+    frame = frame[(frame["diff_calls"].abs() > 1e-9)]
+    order = frame["diff_bytes"].abs().to_numpy().argsort(kind="stable")[::-1]
+    found = []
+    for row in rows_of(frame.iloc[order].head(_MOST)):
+        sized = f" of {_bytes(row.size_lo, row.size_hi)}" if row.size_hi >= 0 else ""
+        before, after = _calls(row.before_calls), _calls(row.after_calls)
+        if row.before_calls == 0:
+            text = f"{row.routine}{sized} is new: {_noun(after)} a rank"
+        elif row.after_calls == 0:
+            text = f"{row.routine}{sized} is gone: {_noun(before)} a rank"
+        else:
+            text = f"{row.routine}{sized} goes from {before} to {_noun(after)} a rank"
+        time_ns = row.diff_time_s * 1e9
+        delta = f", {duration_delta(time_ns)}" if abs(time_ns) >= 0.5e6 else ""
+        found.append(Finding("calls", f"{text}{delta}.", time_ns))
+    left = len(frame) - _MOST
+    if left > 0:
+        text = f"{plural(left, 'other size')} of messages are called another number of times."
+        found.append(Finding("more", text, 0.0))
+    return found
+
+
+def _bytes(low: int, high: int) -> str:
+    return size(high) if low in {high, 0} else f"{count(low)} to {count(high)} bytes"
+
+
+def _calls(number: float) -> str:
+    return count(round(number)) if abs(number - round(number)) < 0.05 else f"{number:.1f}"
+
+
+def _noun(calls: str) -> str:
+    return f"{calls} call{'s' * (calls != '1')}"
+
+
+def _mpi_waiting(diff: Comparison) -> list[Finding]:
+    frame = mpi_waits(diff)
+    before, after = (float(frame[f"{side}_wait_ns"].sum()) for side in ("before", "after"))
+    gap, most = after - before, max(before, after)
+    windows = [np.stack(list(side.windows.values())) for side in diff.sides]
+    run_ns = max(float((one[:, :, 1] - one[:, :, 0]).sum(axis=1).mean()) for one in windows)
+    if most == 0 or abs(gap) < max(_WAIT * most, _WAIT_OF_RUN * run_ns):
+        return []
+    change = f", {share_delta(gap / before)}" if before else ""
+    text = (
+        f"Ranks wait {'longer' if gap > 0 else 'less'} for each other: {duration(before)} → "
+        f"{duration(after)} a rank{change}."
+    )
+    return [Finding("waiting", text, gap)]
+
+
+def _mpi_straggler(diff: Comparison) -> list[Finding]:
+    frame = mpi_imbalances(diff)
+    if len(frame) != 1:
+        return []
+    row = next(rows_of(frame))
+    # A side that has no such row names nobody.
+    was, now = (set(ranks or ()) for ranks in (row.before_late, row.after_late))
+    found = []
+    for rank in sorted(now - was):
+        why = "it comes last where it costs most time"
+        if rank == row.after_comm_min_rank:
+            why = (
+                f"it has the least time in MPI and {row.after_noncomm_ratio:.2f} times the mean "
+                "outside of it"
+            )
+        found.append(Finding("straggler", f"The others now wait for rank {rank}: {why}.", 0.0))
+    gone = [f"The others no longer wait for rank {rank}." for rank in sorted(was - now)]
+    return found + [Finding("straggler", text, 0.0) for text in gone]

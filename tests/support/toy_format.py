@@ -1,0 +1,88 @@
+"""A format of a few lines: text with a line ``rank start_us dur_us name`` for each event.
+
+The example of docs/formats.md, and what tests register.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.diff.beside import beside
+from hta_widgets.panels.catalog import Panel
+from hta_widgets.panels.columns import taken
+from hta_widgets.panels.finding import Finding
+from hta_widgets.readers.formats import Format, Outcome, Start
+from hta_widgets.trace.build import build_trace
+from hta_widgets.trace.columns import Pool, RankColumns
+from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.selection import Selection
+
+
+def sniff(start: Start) -> bool:
+    return start.text.startswith(b"# toy")
+
+
+def read(path: str, *, advance: Any = None, keepalive: Any = None) -> Outcome:
+    lines = Path(path).read_text("utf-8").splitlines()
+    rows = [line.split() for line in lines if not line.startswith("#")]
+    rank, start, dur = np.array([row[:3] for row in rows], np.int64).T
+    names, name = np.unique([row[3] for row in rows], return_inverse=True)
+    zeros, none = np.zeros(len(rows), np.int32), np.full(len(rows), -1, np.int64)
+    columns = RankColumns(
+        phase=np.full(len(rows), ord("X"), np.uint8),
+        start_ns=start * 1000,
+        dur_ns=dur * 1000,
+        timed=np.ones(len(rows), np.bool_),
+        name=name.astype(np.int32),
+        **dict.fromkeys(("category", "pid", "tid"), zeros),
+        **dict.fromkeys(("stream", "flow"), none.astype(np.int32)),
+        correlation=none,
+        record=np.arange(len(rows)),
+        names=Pool(names.tolist()),
+        categories=Pool(["toy"]),
+        **{pool: Pool(["0"]) for pool in ("pids", "tids", "flow_ids")},
+    )
+    problems, about = Problems(), {"format": "toy", "stated_rank": int(rank[0])}
+    made = {"rank": int(rank[0]), "path": path, "metadata": {}, "source": None}
+    return Outcome((build_trace(columns, problems=problems, **made, **about),), problems)
+
+
+def toy_totals(traces: Any, ranks: Any = None) -> pd.DataFrame:
+    """Return the time of each name on each rank."""
+    frames = [trace.frame().assign(rank=rank) for rank, trace in traces.items()]
+    events = pd.concat(frames).astype({"name": str})
+    return events.groupby(["rank", "name"])["dur_ns"].sum().reset_index()
+
+
+def headline(traces: Any) -> Any:
+    longest = toy_totals(traces).nlargest(1, "dur_ns").iloc[0]
+    text = f"{longest['name']} takes most time."
+    return [Finding("kernel", 1.0, [text], "Select it", Selection())], [], []
+
+
+def diff_totals(diff: Any) -> pd.DataFrame:
+    sides = [toy_totals(side.traces).groupby("name")["dur_ns"].sum() for side in diff.sides]
+    return beside([side.reset_index() for side in sides], ["name"], ["dur_ns"], by="dur_ns")
+
+
+def frame(traces: Any, _selection: Selection, _top: int | None) -> pd.DataFrame:
+    return taken(toy_totals(traces), ["rank", "name", "dur_ns"])
+
+
+PANELS = (Panel("toy_totals", "toy_totals", ("names",), frame=frame),)
+DIFF = {"toy_totals": diff_totals}
+_HERE = __name__
+FORMAT = Format(
+    name="toy",
+    label="Toy",
+    plural="toy traces",
+    sniff=f"{_HERE}:sniff",
+    read=f"{_HERE}:read",
+    analyses=(f"{_HERE}:toy_totals",),
+    panels=f"{_HERE}:PANELS",
+    shared_panels=("timeline",),
+    headline=f"{_HERE}:headline",
+    diff=f"{_HERE}:DIFF",
+)

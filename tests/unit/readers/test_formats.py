@@ -1,0 +1,95 @@
+"""The table of formats: one record adds a format to every room, and a broken one harms nothing."""
+
+import dataclasses
+from importlib.metadata import EntryPoint
+
+import pytest
+from support import toy_format
+
+import hta_widgets as hw
+from hta_widgets import analysis, diff
+from hta_widgets.live.job import PanelEngine, TileEngine
+from hta_widgets.panels.catalog import all_panels, offered_panels
+from hta_widgets.panels.headline import headline
+from hta_widgets.readers import formats
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    """Register formats as installed packages do."""
+
+    def register(**references):
+        points = [
+            EntryPoint(name, value, formats.ENTRY_POINTS) for name, value in references.items()
+        ]
+        monkeypatch.setattr(formats, "entry_points", lambda **_: points)
+        formats._with_plugins.cache_clear()
+
+    yield register
+    monkeypatch.undo()
+    formats._with_plugins.cache_clear()
+
+
+@pytest.fixture
+def jobs(registered, tmp_path):
+    """Return two toy jobs of two ranks; on the second, ``b`` takes longer."""
+    registered(toy=f"{toy_format.__name__}:FORMAT")
+    for job, longest in (("before", 5), ("after", 9)):
+        for rank in range(2):
+            text = f"# toy\n{rank} 0 3 a\n{rank} 4 {longest} b\n"
+            (tmp_path / job).mkdir(exist_ok=True)
+            (tmp_path / job / f"{rank}.toy").write_text(text)
+    return [hw.load(tmp_path / job, progress=False) for job in ("before", "after")]
+
+
+def test_every_reference_of_the_table_is_there():
+    for known in formats.FORMATS:
+        for field in dataclasses.fields(known):
+            value = getattr(known, field.name)
+            found = value.values() if isinstance(value, dict) else value
+            for text in found if isinstance(value, dict | tuple) else [found]:
+                if isinstance(text, str) and ":" in text:
+                    assert formats.referred(text) is not None
+
+
+def test_a_format_of_another_package_is_read_and_drawn(jobs):
+    before, _ = jobs
+    assert before.formats == ["toy"]
+    assert before.ranks == [0, 1]
+    assert before[0].frame()["dur_ns"].tolist() == [3000, 5000]
+    rows = [row for rank in TileEngine(before).scene()["ranks"] for row in rank["summary"]]
+    assert len(rows) >= 2
+
+
+def test_it_is_asked_for_by_name(jobs, tmp_path):
+    assert len(hw.load(tmp_path / "before", format="toy", progress=False)) == 2
+    with pytest.raises(hw.TraceError, match="of the format toy"):
+        hw.load(tmp_path / "before", format="kineto", progress=False)
+
+
+def test_it_has_an_analysis_a_panel_and_a_headline(jobs):
+    before, _ = jobs
+    assert analysis.toy_totals(before)["dur_ns"].tolist() == [3000, 5000] * 2
+    assert "toy_totals" in all_panels()
+    assert offered_panels(["toy"]) == ["timeline", "toy_totals", "selection", "problems"]
+    assert PanelEngine(before).frame("toy_totals", None)["name"].tolist() == ["a", "b"] * 2
+    assert headline(before).text == "b takes most time."
+
+
+def test_two_jobs_have_its_table(jobs):
+    table = diff.tables(diff.compare(*jobs))["toy_totals"]
+    assert table.iloc[0]["name"] == "b"
+    assert table.iloc[0]["diff_dur_ns"] == 8000
+    with pytest.raises(hw.TraceError, match="toy_totals"):
+        diff.add_table("toy_totals", diff.steps)
+
+
+@pytest.mark.parametrize(
+    "reference", ["no_such_package:FORMAT", "json:dumps", "hta_widgets.readers.formats:_BROKEN"]
+)
+def test_a_broken_one_is_a_problem_and_no_more(registered, write, reference):
+    registered(broken=reference)
+    traces = hw.load(write([{"ph": "X", "name": "op", "ts": 0, "dur": 1}]), progress=False)
+    found = traces.problems
+    assert len(traces) == 1
+    assert found["detail"].str.contains("the format 'broken' cannot be used").sum() == 1
