@@ -1,60 +1,46 @@
-"""HTA's critical path analysis: `CPGraph`, its nodes and edges, and the overlaid trace.
+"""HTA's critical path: `CPGraph`, its nodes and edges, and the overlaid trace.
 
-Ids of events are HTA's: places in ``traceEvents``. Times and weights are µs. The graph is HTA's
-0.5.0 (`hta_widgets.analysis.critical.HTA`), whose numbers it gives on its own test traces. What
-differs, and why:
-
-- Every kernel of a launched CUDA graph takes part. HTA keeps only the last of each, since it joins
-  calls and kernels one to one, and so misses most of the work of such traces.
-- No edge goes back in time. HTA counts those as 0, so a path may pass through an instant twice.
-- Kernels of stream 0, and threads with Triton's operators, take part.
-- Instances of an annotation are those on the host; HTA counts their copies on the device as well.
-- Communication is what `hta_widgets.taxonomy` says, not only names that begin with ``nccl``.
-- Times are exact. HTA rounds fractions of a µs, which changes each edge by up to 1 µs.
-- Of 0.6.1, ``data_load_events`` is here. Its edges for a lock that launches share, its merging of
-  the backward thread, and its limit of 1500 µs between kernels are not: they are guesses that
-  `hta_widgets.analysis.critical_path` replaces by what the trace records.
-- Where HTA fails (no launches, an instance that is not there) there is a graph of the host alone,
-  or an error that says which instances there are.
-
-`CPGraph` is a ``networkx.DiGraph`` where networkx is installed, which is not needed to run.
+Ids of events are HTA's: places in ``traceEvents``. Times and weights are µs. The graph follows
+HTA 0.5.0 (`hta_widgets.analysis.critical.rules.HTA`); docs/differences-from-hta.md lists what
+differs. A ``networkx.DiGraph`` if networkx is installed, which is optional.
 """
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 
 from hta_widgets.analysis.critical.nodes import trace_of
-from hta_widgets.analysis.critical.path import path_of
-from hta_widgets.analysis.critical.rules import HTA
-from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
-from hta_widgets.compat.configs.config import logger
-from hta_widgets.compat.cp_graph import BoundType, CPEdge, CPEdgeType, CPGraph, CPNode
-from hta_widgets.compat.scope import kept_of, zero_ns_of
+from hta_widgets.analysis.critical.path import CriticalPath, longest_path, path_of
+from hta_widgets.analysis.critical.rules import BOUNDS, EDGE_TYPES, HTA, KERNEL_KERNEL, OPERATOR
+from hta_widgets.compat.config import logger
+from hta_widgets.compat.frames import (
+    Ints,
+    TraceSymbolTable,
+    first_event_ns,
+    hta_frame,
+    hta_rows,
+    in_us,
+    shorten_name,
+    symbols_of,
+)
+from hta_widgets.compat.trace import kept_of
 from hta_widgets.errors import TraceError
 from hta_widgets.export.overlays import write_overlay
-from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-
-__all__ = [
-    "BoundType",
-    "CPEdge",
-    "CPEdgeType",
-    "CPGraph",
-    "CPNode",
-    "critical_path_analysis",
-    "overlay_critical_path_analysis",
-    "restore_cpgraph",
-]
-
 
 #: HTA's environment variables for the graph.
 _VARIABLES = (
@@ -62,91 +48,537 @@ _VARIABLES = (
     "CRITICAL_PATH_SHOW_ZERO_WEIGHT_LAUNCH_EDGE",
     "CRITICAL_PATH_STRICT_NEGATIVE_WEIGHT_CHECKS",
 )
+#: HTA's bounds for those that it leaves unnamed or does not distinguish.
+_IN_HTA = {
+    "cpu_blocked": "cpu_bound",
+    "gpu_memory_bound": "gpu_compute_bound",
+    "gpu_queue_wait": "gpu_kernel_launch_overhead",
+    "cpu_outside_operators": "",
+    "sync_overhead": "",
+    "outside_path": "",
+}
+
+# --- the graph without networkx -------------------------------------------------------------------
+
+Data = dict[str, Any]
 
 
-def critical_path_analysis(
-    traces: TraceSet,
-    rank: int,
-    annotation: str,
-    instance_id: int | tuple[int, int] | None,
-    data_load_events: Iterable[str] | None = None,
-    symbols: TraceSymbolTable | None = None,
-) -> tuple[CPGraph, bool] | None:
-    """Return the graph of a range on a rank and whether it has a path, as HTA does.
+def _with_data(
+    items: Iterable[tuple[tuple[int, ...], Data]], data: bool | str, default: Any
+) -> list[Any]:
+    if data is False:
+        return [key if len(key) > 1 else key[0] for key, _ in items]
+    return [(*key, entry if data is True else entry.get(data, default)) for key, entry in items]
 
-    Parameters
+
+class _NodeView(dict[int, Data]):
+    """The nodes with their data; ``nodes(data=…)`` as in networkx."""
+
+    def __call__(self, data: bool | str = False, default: Any = None) -> list[Any]:
+        return _with_data([((node,), entry) for node, entry in self.items()], data, default)
+
+    def data(self, data: bool | str = True, default: Any = None) -> list[Any]:
+        return self(data, default)
+
+
+class _EdgeView(dict[tuple[int, int], Data]):
+    """The edges with their data by pairs of nodes; ``edges(nbunch, data=…)`` as in networkx."""
+
+    end = 0  # the place in a pair that `nbunch` restricts
+
+    def __call__(
+        self,
+        nbunch: int | Iterable[int] | None = None,
+        data: bool | str = False,
+        *,
+        default: Any = None,
+    ) -> list[Any]:
+        items = list(self.items())
+        if nbunch is not None:
+            wanted = set(nbunch) if isinstance(nbunch, Iterable) else {nbunch}
+            items = [item for item in items if item[0][self.end] in wanted]
+        return _with_data(items, data, default)
+
+    def data(self, data: bool | str = True, default: Any = None) -> list[Any]:
+        return self(data=data, default=default)
+
+
+class _InEdgeView(_EdgeView):
+    end = 1
+
+
+class _DiGraph:
+    """A directed graph with networkx's methods for reading."""
+
+    def __init__(self) -> None:
+        self.nodes, self.edges = _NodeView(), _EdgeView()
+        self.succ: dict[int, dict[int, Data]] = {}
+        self.pred: dict[int, dict[int, Data]] = {}
+        self.adj, self.out_edges = self.succ, self.edges
+
+    def add_nodes_from(self, nodes: Iterable[int]) -> None:
+        for node in nodes:
+            if node not in self.nodes:
+                self.nodes[node], self.succ[node], self.pred[node] = {}, {}, {}
+
+    def add_edges_from(self, edges: Iterable[tuple[int, int, Data]]) -> None:
+        for begin, end, data in edges:
+            self.add_nodes_from((begin, end))
+            self.edges[begin, end] = self.succ[begin][end] = self.pred[end][begin] = data
+
+    @property
+    def in_edges(self) -> _EdgeView:
+        return _InEdgeView(self.edges)
+
+    def __getitem__(self, node: int) -> dict[int, Data]:
+        return self.succ[node]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.nodes)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __contains__(self, node: object) -> bool:
+        return node in self.nodes
+
+    def has_node(self, node: int) -> bool:
+        return node in self.nodes
+
+    def has_edge(self, begin: int, end: int) -> bool:
+        return (begin, end) in self.edges
+
+    def get_edge_data(self, begin: int, end: int, default: Any = None) -> Any:
+        return self.edges.get((begin, end), default)
+
+    def successors(self, node: int) -> Iterator[int]:
+        return iter(self.succ[node])
+
+    neighbors = successors
+
+    def predecessors(self, node: int) -> Iterator[int]:
+        return iter(self.pred[node])
+
+    def out_degree(self, node: int) -> int:
+        return len(self.succ[node])
+
+    def in_degree(self, node: int) -> int:
+        return len(self.pred[node])
+
+    def number_of_nodes(self) -> int:
+        return len(self.nodes)
+
+    order = number_of_nodes
+
+    def number_of_edges(self) -> int:
+        return len(self.edges)
+
+    size = number_of_edges
+
+    def is_directed(self) -> bool:
+        return True
+
+    def is_multigraph(self) -> bool:
+        return False
+
+
+try:
+    _Base: Any = importlib.import_module("networkx").DiGraph
+except ImportError:
+    _Base = _DiGraph
+
+# --- HTA's graph ----------------------------------------------------------------------------------
+
+
+class CPEdgeType(Enum):
+    """Meaning of an edge."""
+
+    OPERATOR_KERNEL = "critical_path_operator"
+    DEPENDENCY = "critical_path_dependency"
+    KERNEL_LAUNCH_DELAY = "critical_path_kernel_launch_delay"
+    KERNEL_KERNEL_DELAY = "critical_path_kernel_kernel_delay"
+    SYNC_DEPENDENCY = "critical_path_sync_dependency"
+
+
+class BoundType(Enum):
+    """Bound of an edge's time."""
+
+    GPU_KERNEL_KERNEL_OVERHEAD = "gpu_kernel_kernel_overhead"
+    GPU_KERNEL_LAUNCH_OVERHEAD = "gpu_kernel_launch_overhead"
+    DATA_LOADING = "data_loading"
+    CPU_BOUND = "cpu_bound"
+    GPU_COMPUTE_BOUND = "gpu_compute_bound"
+    GPU_COMMUNICATION_BOUND = "gpu_communication_bound"
+
+
+@dataclass
+class CPNode:
+    """The start or end of an event: number, event, µs."""
+
+    idx: int = -1
+    ev_idx: int = -1
+    ts: float = 0
+    is_start: bool = False
+    is_blocking: bool = False
+
+
+@dataclass(frozen=True)
+class CPEdge:
+    """A dependency between two nodes, given by number; `weight` in µs."""
+
+    begin: int
+    end: int
+    type: CPEdgeType
+    weight: float = 0
+
+
+class CPGraph(_Base):  # type: ignore[misc]
+    """The waits between a rank's events, and the longest path through them.
+
+    `CriticalPathAnalysis.critical_path_analysis` makes it; without a path it is an empty graph, as
+    networkx requires. To estimate the gain of a faster kernel, set
+    ``graph.edges[begin, end]["weight"]`` and call `critical_path` again.
+
+    Attributes
     ----------
-    traces : TraceSet
-        The events that HTA would look at; those of a `hta_widgets.compat` ``Trace`` without the
-        last step.
     rank : int
-    annotation : str
-        Part of the name of a range; ``""`` is the whole rank.
-    instance_id : int, (first, last) or None
-        Which of the ranges; None is the first.
-    data_load_events : iterable of str, optional
-        Regular expressions of events that load data.
-    symbols : TraceSymbolTable, optional
-        The numbers of categories in breakdowns.
-
-    Returns
-    -------
-    (CPGraph, bool) or None
-        None where no event has `annotation` in its name.
-
-    Raises
-    ------
-    TraceError
-        Where there is no such rank or instance.
+    path : CriticalPath
+        The exact graph, in ns.
+    critical_path_nodes : list of int
+    critical_path_events_set : set of int
+    critical_path_edges_set : set of CPEdge
     """
-    if ignored := [name for name in _VARIABLES if os.environ.get(name) == "1"]:
-        logger.warning(
-            "%s: set, but without effect here: no edges of weight 0 are added for launches, and no"
-            " edge goes back in time",
-            ", ".join(ignored),
+
+    def __init__(
+        self,
+        path: CriticalPath | None = None,
+        *,
+        zero_ns: int = 0,
+        symbols: TraceSymbolTable | None = None,
+        asked: tuple[str, Any] = ("", None),
+    ) -> None:
+        super().__init__()
+        if path is None:
+            return
+        self.path, self._edges = path, path.edges
+        edges: dict[tuple[int, int], Data] = {}
+        for edge in self._edges_at(np.arange(len(path.edges))):  # the heaviest of parallel ones
+            known = edges.get((edge.begin, edge.end))
+            if known is None or edge.weight > known["weight"]:
+                edges[edge.begin, edge.end] = {"weight": edge.weight, "object": edge}
+        self.add_nodes_from(range(len(path.nodes)))
+        self.add_edges_from((begin, end, data) for (begin, end), data in edges.items())
+        self._edge_count = len(edges)
+        self.rank = path.trace.rank
+        self.full_trace = path.trace
+        self.data_load_events = list(path.rules.data_loading) or None
+        self._zero_ns = zero_ns - path.trace.shift_ns
+        self._asked = asked
+        if symbols is None:
+            table = path.trace.table
+            symbols = TraceSymbolTable(symbols_of(table, hta_rows(table)))
+        self.symbol_table = symbols
+        self._take_path()
+
+    def __repr__(self) -> str:
+        return (
+            f"<CPGraph of rank {self.rank}: {len(self.path.nodes)} nodes,"
+            f" {len(self.path.edges)} edges, {len(self.critical_path_nodes)} on the path>"
         )
-    kept = kept_of(traces)
-    asked: Any = list(instance_id) if isinstance(instance_id, tuple) else instance_id
-    path = path_of(
-        trace_of(kept, rank), annotation, instance_id, data_load_events=data_load_events, rules=HTA
-    )
-    if path is None:
-        return None
-    if symbols is None:
-        symbols = getattr(traces, "symbol_table", None)
-    graph = CPGraph(path, zero_ns=zero_ns_of(traces), symbols=symbols, asked=(annotation, asked))
-    return graph, graph.critical_path()
+
+    def critical_path(self) -> bool:
+        """Find the longest path by the current weights; return whether it exists."""
+        weights = {pair: self.edges[pair]["weight"] for pair in self.edges}
+        if len(weights) != self._edge_count or not weights.keys() <= self._places.keys():
+            raise TraceError(
+                "edges were added or removed",
+                remedy="Change their weights only: 0 stands for an edge that is not waited for.",
+            )
+        changed = {
+            pair: weight
+            for pair, weight in weights.items()
+            if weight != self.edges[pair]["object"].weight
+        }
+        if changed or self.path.edges is not self._edges:
+            weight_ns = self._edges.weight_ns.copy()
+            for pair, weight in changed.items():
+                weight_ns[self._places[pair]] = round(weight * 1000)
+            edges = replace(self._edges, weight_ns=weight_ns)
+            on_path = longest_path(len(self.path.nodes), edges, first=True)
+            self.path = replace(self.path, edges=edges, on_path=on_path)
+        self._take_path()
+        return bool(self.critical_path_nodes)
+
+    @cached_property
+    def _places(self) -> dict[tuple[int, int], list[int]]:
+        """The exact graph's edges between each pair of nodes."""
+        places: dict[tuple[int, int], list[int]] = {}
+        pairs = zip(self._edges.source.tolist(), self._edges.target.tolist(), strict=True)
+        for place, pair in enumerate(pairs):
+            places.setdefault(pair, []).append(place)
+        return places
+
+    def _take_path(self) -> None:
+        record = self.path.trace.table.record
+        self.critical_path_nodes: list[int] = self.path.path_nodes.tolist()
+        self.critical_path_events_set: set[int] = set(record[self.path.path_events].tolist())
+        self.critical_path_edges_set: set[CPEdge] = set(self._edges_at(self.path.on_path))
+
+    def _edges_at(self, positions: Ints) -> list[CPEdge]:
+        edges, types = self.path.edges, list(CPEdgeType)
+        return [
+            CPEdge(begin, end, types[kind], weight)
+            for begin, end, kind, weight in zip(
+                edges.source[positions].tolist(),
+                edges.target[positions].tolist(),
+                edges.type[positions].tolist(),
+                in_us(edges.weight_ns[positions]).tolist(),
+                strict=True,
+            )
+        ]
+
+    def get_critical_path_breakdown(self) -> pd.DataFrame | None:
+        """Return the edges of the path in order; None if there is no path.
+
+        Returns
+        -------
+        DataFrame
+            ``event_idx``, the event that the time belongs to (NaN for launches, dependencies and
+            waits); ``duration``, the weight in µs; ``type``; of the event ``s_name`` (short),
+            ``cat`` (a number of the symbol table), ``pid, tid, stream, index``; ``bound_by``, empty
+            for dependencies and waits.
+        """
+        on_path = self.path.on_path
+        if not len(on_path):
+            return None
+        edges, table = self.path.edges, self.path.trace.table
+        kind = edges.type[on_path]
+        named = self._has_event[on_path]
+        rows = np.where(named, edges.event[on_path], 0)
+        used, place = np.unique(rows, return_inverse=True)
+        frame = hta_frame(self.path.trace, used, self.symbol_table, zero_ns=0)
+        codes, of_name = np.unique(table.name[used], return_inverse=True)
+        short = np.array([shorten_name(table.names[code]) for code in codes.tolist()], object)
+        bounds = [_IN_HTA.get(bound, bound) for bound in BOUNDS]
+        columns: dict[str, Any] = {
+            "event_idx": np.where(named, table.record[rows], np.nan),
+            "duration": in_us(edges.weight_ns[on_path]).astype(np.float64),
+            "type": ["critical_path_" + EDGE_TYPES[code] for code in kind.tolist()],
+            "s_name": pd.Series(short[of_name][place], dtype=object).where(named),
+        }
+        for column in ("cat", "pid", "tid", "stream", "index"):
+            columns[column] = pd.Series(frame[column].to_numpy()[place]).where(named)
+        columns["bound_by"] = [bounds[code] for code in self.path.bound_by(on_path).tolist()]
+        return pd.DataFrame(columns)
+
+    def summary(self) -> pd.Series[Any]:
+        """Return the share of the path's time by its bound, in percent."""
+        frame = self.get_critical_path_breakdown()
+        if frame is None:
+            return pd.Series([], dtype=np.float64, name="duration")
+        sums = frame.groupby("bound_by")["duration"].sum()
+        return sums / max(float(sums.sum()), 1e-9) * 100
+
+    def show_critical_path(self) -> None:
+        """Print the nodes of the path."""
+        table, rows = self.path.trace.table, self.path.nodes.row
+        for number in self.critical_path_nodes:
+            name = table.names[table.name[rows[number]]]
+            print(f"{self.node_list[number]} {name}")  # noqa: T201 - its purpose
+
+    @cached_property
+    def node_list(self) -> list[CPNode]:
+        """The nodes by number."""
+        nodes, table = self.path.nodes, self.path.trace.table
+        return [
+            CPNode(*values)
+            for values in zip(
+                range(len(nodes)),
+                table.record[nodes.row].tolist(),
+                in_us(nodes.time_ns - self._zero_ns).tolist(),
+                nodes.is_start.tolist(),
+                self.path.blocked[nodes.row].tolist(),
+                strict=True,
+            )
+        ]
+
+    @cached_property
+    def trace_df(self) -> pd.DataFrame:
+        """The events of the graph, as in HTA's frames."""
+        nodes = self.path.nodes
+        rows = np.sort(np.concatenate((nodes.host, nodes.device)))
+        zero_ns = self._zero_ns + self.path.trace.shift_ns
+        return hta_frame(self.path.trace, rows, self.symbol_table, zero_ns=zero_ns)
+
+    @cached_property
+    def event_to_start_node_map(self) -> dict[int, int]:
+        """The node at which each event starts."""
+        return self._by_event(self.path.nodes.is_start)
+
+    @cached_property
+    def event_to_end_node_map(self) -> dict[int, int]:
+        """The node at which each event ends."""
+        return self._by_event(~self.path.nodes.is_start)
+
+    def _by_event(self, wanted: npt.NDArray[np.bool_]) -> dict[int, int]:
+        numbers = np.flatnonzero(wanted)
+        record = self.path.trace.table.record[self.path.nodes.row[numbers]]
+        return dict(zip(record.tolist(), numbers.tolist(), strict=True))
+
+    @cached_property
+    def edge_to_event_map(self) -> dict[tuple[int, int], int]:
+        """The event that the time of an edge belongs to, if there is one."""
+        edges, record = self.path.edges, self.path.trace.table.record
+        known = np.flatnonzero(self._has_event)
+        pairs = zip(edges.source[known].tolist(), edges.target[known].tolist(), strict=True)
+        return dict(zip(pairs, record[edges.event[known]].tolist(), strict=True))
+
+    @property
+    def _has_event(self) -> npt.NDArray[np.bool_]:
+        """Return for each exact edge whether its time belongs to an event."""
+        edges = self.path.edges
+        return np.isin(edges.type, (OPERATOR, KERNEL_KERNEL)) & (edges.event >= 0)
+
+    def get_nodes_for_event(self, ev_id: int) -> tuple[CPNode | None, CPNode | None]:
+        """Return the nodes at which an event starts and ends."""
+        start, end = self.event_to_start_node_map.get(ev_id), self.event_to_end_node_map.get(ev_id)
+        return (
+            None if start is None else self.node_list[start],
+            None if end is None else self.node_list[end],
+        )
+
+    def get_events_for_edge(self, edge: CPEdge) -> tuple[int, int]:
+        """Return the events at both ends of an edge."""
+        return self.node_list[edge.begin].ev_idx, self.node_list[edge.end].ev_idx
+
+    def get_event_attribution_for_edge(self, edge: CPEdge) -> int | None:
+        """Return the event that the time of an edge belongs to."""
+        return self.edge_to_event_map.get((edge.begin, edge.end))
+
+    def get_edges_attributed_to_event(self, ev_idx: int) -> list[CPEdge]:
+        """Return the edges whose time belongs to an event."""
+        return [self.edges[pair]["object"] for pair in self._edges_of.get(ev_idx, [])]
+
+    @cached_property
+    def _edges_of(self) -> dict[int, list[tuple[int, int]]]:
+        edges: dict[int, list[tuple[int, int]]] = {}
+        for pair, event in self.edge_to_event_map.items():
+            edges.setdefault(event, []).append(pair)
+        return edges
+
+    def save(self, out_dir: str) -> str:
+        """Write ``<out_dir>.zip`` for `restore_cpgraph`, and return its path.
+
+        It contains the request, the edges and their weights; the events stay in the trace.
+        """
+        target = Path(f"{out_dir}.zip")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        edges, arrays = self.path.edges, io.BytesIO()
+        np.savez_compressed(
+            arrays, source=edges.source, target=edges.target, weight_ns=edges.weight_ns
+        )
+        annotation, instance = self._asked
+        asked = {
+            "rank": self.rank,
+            "annotation": annotation,
+            "instance_id": instance,
+            "data_load_events": self.data_load_events,
+        }
+        with zipfile.ZipFile(target, "w") as out:
+            out.writestr("asked.json", json.dumps(asked))
+            out.writestr("edges.npz", arrays.getvalue())
+        return str(target)
 
 
-def overlay_critical_path_analysis(
-    rank: int,
-    graph: CPGraph,
-    output_dir: str,
-    only_show_critical_events: bool = True,
-    show_all_edges: bool = False,
-) -> str:
-    """Write ``overlaid_critical_path_<file>`` into a folder, and return its path.
+class CriticalPathAnalysis:
+    """Critical paths of a rank."""
 
-    The folder is made where it is not there. Other than in HTA it never replaces the trace's own
-    file.
-    """
-    trace: Trace = graph.path.trace
-    if rank != graph.rank:
-        raise TraceError(f"the graph is of rank {graph.rank}, not {rank}")
-    folder = Path(output_dir).expanduser()
-    if folder.exists() and not folder.is_dir():
-        raise TraceError("is not a folder", path=folder, remedy="Choose another output_dir.")
-    folder.mkdir(parents=True, exist_ok=True)
-    name = Path(trace.path).name or f"rank-{rank}.json.gz"
-    if not name.endswith((".json", ".gz")):
-        name += ".json"
-    report = write_overlay(
-        graph.path,
-        folder / f"overlaid_critical_path_{name}",
-        only_path=only_show_critical_events,
-        all_edges=show_all_edges,
-    )
-    return str(report.path)
+    @classmethod
+    def critical_path_analysis(
+        cls,
+        t: TraceSet,
+        rank: int,
+        annotation: str,
+        instance_id: int | tuple[int, int] | None,
+        data_load_events: Sequence[str] | None = None,
+    ) -> tuple[CPGraph, bool] | None:
+        """Return the graph of a range on a rank, and whether it has a path.
+
+        Parameters
+        ----------
+        t : TraceSet
+        rank : int
+        annotation : str
+            Part of the name of a range; ``""`` is the whole rank.
+        instance_id : int, (first, last) or None
+            The instances of the range; None is the first.
+        data_load_events : sequence of str, optional
+            Regular expressions of events that load data.
+
+        Returns
+        -------
+        (CPGraph, bool) or None
+            None if no event has `annotation` in its name.
+
+        Raises
+        ------
+        TraceError
+            If the rank or instance does not exist.
+        """
+        if ignored := [name for name in _VARIABLES if os.environ.get(name) == "1"]:
+            logger.warning(
+                "%s: set, but without effect here: no edges of weight 0 are added for launches,"
+                " and no edge goes back in time",
+                ", ".join(ignored),
+            )
+        path = path_of(
+            trace_of(kept_of(t), rank),
+            annotation,
+            instance_id,
+            data_load_events=data_load_events,
+            rules=HTA,
+        )
+        if path is None:
+            return None
+        graph = CPGraph(
+            path,
+            zero_ns=first_event_ns(t.values()),
+            symbols=getattr(t, "symbol_table", None),
+            asked=(annotation, instance_id),
+        )
+        return graph, graph.critical_path()
+
+    @classmethod
+    def overlay_critical_path_analysis(
+        cls,
+        t: TraceSet,
+        rank: int,
+        critical_path_graph: CPGraph,
+        output_dir: str,
+        only_show_critical_events: bool = True,
+        show_all_edges: bool = False,
+    ) -> str:
+        """Write ``overlaid_critical_path_<file>`` with the path's edges as arrows; return it.
+
+        The folder is created if it is missing; the trace's own file is never replaced.
+        """
+        graph = critical_path_graph
+        if rank != graph.rank:
+            raise TraceError(f"the graph is of rank {graph.rank}, not {rank}")
+        folder = Path(output_dir).expanduser()
+        if folder.exists() and not folder.is_dir():
+            raise TraceError("is not a folder", path=folder, remedy="Choose another output_dir.")
+        folder.mkdir(parents=True, exist_ok=True)
+        name = Path(graph.path.trace.path).name or f"rank-{rank}.json.gz"
+        if not name.endswith((".json", ".gz")):
+            name += ".json"
+        report = write_overlay(
+            graph.path,
+            folder / f"overlaid_critical_path_{name}",
+            only_path=only_show_critical_events,
+            all_edges=show_all_edges,
+        )
+        return str(report.path)
 
 
 def restore_cpgraph(zip_filename: str, t_full: TraceSet, rank: int) -> CPGraph:
@@ -155,7 +587,7 @@ def restore_cpgraph(zip_filename: str, t_full: TraceSet, rank: int) -> CPGraph:
     Raises
     ------
     TraceError
-        Where the file is none of `CPGraph.save`, or the trace is another one.
+        If the file was not written by `CPGraph.save`, or is of another trace.
     """
     try:
         with zipfile.ZipFile(zip_filename) as archive:
@@ -167,23 +599,25 @@ def restore_cpgraph(zip_filename: str, t_full: TraceSet, rank: int) -> CPGraph:
             f"holds no graph ({cause})", path=zip_filename, remedy="Give what save returned."
         ) from None
     instance = asked["instance_id"]
-    found = critical_path_analysis(
+    result = CriticalPathAnalysis.critical_path_analysis(
         t_full,
         rank,
         asked["annotation"],
         tuple(instance) if isinstance(instance, list) else instance,
         asked["data_load_events"],
     )
-    if found is None:
-        raise TraceError("the graph is of another trace", path=zip_filename)
-    graph = found[0]
-    edges = graph.path.edges
-    if not (np.array_equal(edges.source, source) and np.array_equal(edges.target, target)):
+    edges = None if result is None else result[0].path.edges
+    if (
+        result is None
+        or edges is None
+        or not (np.array_equal(edges.source, source) and np.array_equal(edges.target, target))
+    ):
         raise TraceError(
             "the graph is of another trace",
             path=zip_filename,
             remedy="Load the trace that it was made from, as it was then.",
         )
+    graph = result[0]
     for place in np.flatnonzero(edges.weight_ns != weight):
         graph.edges[int(source[place]), int(target[place])]["weight"] = int(weight[place]) / 1000
     graph.critical_path()

@@ -1,5 +1,674 @@
-"""Where early versions of HTA had ``Trace``."""
+"""HTA's ``Trace``: a `TraceSet` with HTA's methods, frames, trace files and choice of steps."""
 
-from hta_widgets.compat.common.trace import Trace
+from __future__ import annotations
 
-__all__ = ["Trace"]
+import glob
+import gzip
+import json
+import re
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.compat.config import DEFAULT_TRACE_DIR, ParserConfig, logger, normalize_path
+from hta_widgets.compat.frames import (
+    ANNOTATION,
+    Rows,
+    TraceSymbolTable,
+    decode_symbol_id_to_symbol_name,
+    first_event_ns,
+    hta_frame,
+    hta_rows,
+    symbols_of,
+)
+from hta_widgets.errors import TraceError
+from hta_widgets.formats.kineto.reader import peek_rank
+from hta_widgets.readers.discovery import find_files
+from hta_widgets.readers.load import load
+from hta_widgets.readers.natural import natural_key
+from hta_widgets.readers.ranks import assign_ranks
+from hta_widgets.readers.streams import open_stream
+from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace as RankTrace
+from hta_widgets.trace.traceset import TraceSet, trace_within
+
+_OWNERS: weakref.WeakKeyDictionary[TraceSymbolTable, weakref.ref[Trace]]
+_OWNERS = weakref.WeakKeyDictionary()
+
+_REMEDY = (
+    "Analyses read the trace, not the frames: they leave out rows and ranks that are dropped from"
+    " `traces`, but cannot take other values. Change a copy, get_trace(rank).copy(), and compute on"
+    " that; or change the file (get_raw_trace_for_one_rank, write_raw_trace) and load it."
+)
+_ADDED = ["s_name", "s_cat"]  # by `Trace.decode_symbol_ids`
+_COPY_ON_WRITE = int(pd.__version__.split(".")[0]) >= 3
+
+_STEP = "ProfilerStep"
+_STATED_RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*"?(\d+)')
+_LONGEST = 4096  # bytes from "distributedInfo" to its rank
+_ENDINGS = (".json", ".gz")
+_COUNTERS = "_with_counters.json"
+_OVERLAYS = ("overlaid_critical_path_", "overlaid_")
+
+
+class Trace(TraceSet):
+    """The traces of a job: a `TraceSet` of every event, with HTA's methods and frames.
+
+    Parameters
+    ----------
+    trace_files : dict of int to str, or list of str, optional
+        Files by rank, or files that state their ranks; names may be relative to `trace_dir`.
+    trace_dir : str
+        A folder with one trace file per rank, used if no files are given. If it contains no traces
+        itself, its subfolders are searched.
+    parser_config : ParserConfig, optional
+        Selects the args that become columns.
+
+    Attributes
+    ----------
+    traces : mapping of int to DataFrame
+        HTA's frames, each built on first access; columns as of
+        `hta_widgets.compat.frames.hta_frame`. HTA's analyses leave out ranks and rows that were
+        dropped here, and raise on changed values, since they read the trace.
+    symbol_table : TraceSymbolTable
+        The meaning of the numbers in ``name`` and ``cat``.
+    trace_files : dict of int to str
+        Files by rank; may be set before parsing.
+    meta_data : dict of int to dict
+        Top-level keys of the files by rank, and ``device_type``.
+    min_ts : int or float
+        Time 0 of the aligned frames in µs, in the time of the first rank's file.
+    is_parsed : bool
+
+    Notes
+    -----
+    After ``parse_traces`` the frames have the files' own times. After ``load_traces`` all ranks
+    share one clock that starts at 0, and the last step is left out.
+    """
+
+    def __init__(
+        self,
+        trace_files: dict[int, str] | list[str] | None = None,
+        trace_dir: str = DEFAULT_TRACE_DIR,
+        parser_config: ParserConfig | None = None,
+    ) -> None:
+        super().__init__(())
+        if trace_files is not None and not isinstance(trace_files, (dict, list, tuple)):
+            raise _wrong_files(trace_files)
+        self.trace_path = normalize_path(str(trace_dir))
+        self.parser_config = parser_config or ParserConfig.get_default_cfg()
+        self._given: Any = trace_files
+        self._files: dict[int, str] | None = None
+        self._files_found: dict[int, str] | None = None
+        self._frames = _Frames((), self._frame)
+        self.traces: MutableMapping[int, pd.DataFrame] = self._frames
+        self.symbol_table = TraceSymbolTable()
+        self.meta_data: dict[int, dict[str, Any]] = {}
+        self.min_ts: int | float = 0
+        self.is_parsed = False
+        self._base: TraceSet = self
+        self._edited: tuple[int, dict[int, bytes | None], TraceSet] | None = None
+        self._zero_ns = 0
+        self.is_aligned = False
+        self._decoded: bool | None = None
+
+    # --- loading ----------------------------------------------------------------------------------
+
+    def load_traces(
+        self,
+        include_last_profiler_step: bool | None = False,
+        use_multiprocessing: bool = True,
+        use_memory_profiling: bool = True,
+    ) -> None:
+        """Parse all ranks, align their clocks and leave out the last step.
+
+        `use_multiprocessing` and `use_memory_profiling` are ignored, here and below.
+        """
+        if not self.is_parsed:
+            self.parse_traces()
+            self.align_and_filter_trace(include_last_profiler_step)
+
+    def parse_traces(
+        self,
+        max_ranks: int = -1,
+        use_multiprocessing: bool = True,
+        use_memory_profiling: bool = True,
+    ) -> None:
+        """Read the files of all ranks, or of the first `max_ranks`."""
+        loaded = load(self._source())
+        self._take(loaded if max_ranks < 0 else loaded.subset(loaded.ranks[:max_ranks]))
+
+    def parse_multiple_ranks(
+        self,
+        ranks: list[int],
+        use_multiprocessing: bool = True,
+        use_memory_profiling: bool = True,
+    ) -> None:
+        """Read the files of these ranks."""
+        self._take(load(self._source(), ranks=ranks))
+
+    def parse_single_rank(self, rank: int) -> None:
+        """Read the file of one rank."""
+        self._take(load(self._source(), ranks=[rank]))
+
+    def align_and_filter_trace(self, include_last_profiler_step: bool | None = False) -> None:
+        """Align the ranks' clocks, start them at the first event, and leave out the last step."""
+        self.is_aligned = True
+        self._base = without_last_step(self.kept, keep_last=bool(include_last_profiler_step))
+        self.traces = self._frames = _Frames(self._base, self._frame)
+
+    def _take(self, loaded: TraceSet) -> None:
+        self._traces = {trace.rank: trace for trace in loaded.values()}
+        self._origin_ns = loaded.origin_ns
+        self._problems = loaded.found
+        self._files_found = {rank: trace.path for rank, trace in self.items()}
+        self._files = dict(self._files_found)
+        _warn_of_ranks(loaded.found)
+        if ignored := self.parser_config.without_effect():
+            logger.warning("parser_config: %s: no events are left out here", ", ".join(ignored))
+        for trace in self.values():
+            self.symbol_table.add_symbols(symbols_of(trace.table, hta_rows(trace.table)))
+        _OWNERS[self.symbol_table] = weakref.ref(self)
+        self.meta_data = {
+            rank: {
+                **trace.metadata,
+                "device_type": _device_type(trace.metadata, self.symbol_table.sym_index),
+            }
+            for rank, trace in self.items()
+        }
+        self._zero_ns = first_event_ns(self.values())
+        first = next(iter(self.values()), None)
+        self.min_ts = 0 if first is None else _us(self._zero_ns + _own_zero_ns(first))
+        self._base, self.is_aligned, self.is_parsed = self, False, True
+        self.traces = self._frames = _Frames(self, self._frame)
+
+    @property
+    def trace_files(self) -> dict[int, str]:
+        """Files by rank."""
+        if self._files is None:
+            self._files_found = self._find_files()
+            self._files = dict(self._files_found)
+        return self._files
+
+    @trace_files.setter
+    def trace_files(self, files: Mapping[int, str]) -> None:
+        if not isinstance(files, Mapping):
+            raise _wrong_files(files)
+        self._files = dict(files)
+
+    def _find_files(self) -> dict[int, str]:
+        if isinstance(self._given, dict):
+            return {rank: self._located(name) for rank, name in self._given.items()}
+        try:
+            files = find_files(self._named(), Problems())
+        except TraceError:
+            return {}  # parsing raises it
+        return create_rank_to_trace_dict([file.path for file in files])[1]
+
+    def _source(self) -> Any:
+        """Return the source to load: the files that were set, or all that were named."""
+        if isinstance(self._given, dict) or self._files != self._files_found:
+            return {rank: self._located(name) for rank, name in self.trace_files.items()}
+        return self._named()
+
+    def _named(self) -> Any:
+        if self._given is not None:
+            return [self._located(name) for name in self._given]
+        folder = Path(self.trace_path)
+        files = _trace_files_in(folder) if folder.is_dir() else []
+        # Patterns that match just these files: a file that is named must be a trace.
+        return [glob.escape(name[:-1]) + f"[{name[-1]}]" for name in files] or self.trace_path
+
+    def _located(self, name: str) -> str:
+        path = Path(normalize_path(str(name)))
+        return str(path if path.is_absolute() or path.exists() else Path(self.trace_path) / path)
+
+    # --- frames -----------------------------------------------------------------------------------
+
+    @property
+    def kept(self) -> TraceSet:
+        """The events that HTA's analyses use: those still in `traces`.
+
+        Raises
+        ------
+        TraceError
+            If values of a frame were changed, or events or ranks added.
+        """
+        frames = self.traces
+        if unknown := sorted(set(frames) - set(self._base)):
+            raise TraceError(
+                f"traces holds rank {unknown[0]}, which was not parsed", remedy=_REMEDY
+            )
+        touched = frames.built() if isinstance(frames, _Frames) else frames
+        members = {rank: self._member(rank, frame) for rank, frame in touched.items()}
+        if len(frames) == len(self._base) and all(member is None for member in members.values()):
+            return self._base
+        edits = {
+            rank: None if (member := members.get(rank)) is None else member.tobytes()
+            for rank in frames
+        }
+        if self._edited is None or self._edited[:2] != (id(self._base), edits):
+            parts = [
+                self._base[rank]
+                if (member := members.get(rank)) is None
+                else trace_within(self._base[rank], member, Selection())
+                for rank in frames
+            ]
+            edited = TraceSet(parts, like=self._base, problems=self._base.found)
+            self._edited = id(self._base), edits, edited
+        return self._edited[2]
+
+    def _member(self, rank: int, frame: pd.DataFrame) -> npt.NDArray[np.bool_] | None:
+        """Return a mask of the events still in a rank's frame; None if no event was dropped."""
+        table = self._base[rank].table
+        dropped = self._frames.dropped(rank, frame)
+        if not len(dropped):
+            return None
+        member = np.ones(len(table), dtype=bool)
+        member[hta_rows(table)[dropped]] = False
+        return member
+
+    def _frame(self, rank: int) -> pd.DataFrame:
+        trace = self._base[rank]
+        frame = hta_frame(
+            trace,
+            hta_rows(trace.table),
+            self.symbol_table,
+            zero_ns=self._zero_ns if self.is_aligned else -_own_zero_ns(trace),
+            columns=self.parser_config.get_args(),
+        )
+        if self._decoded is not None:
+            decode_symbol_id_to_symbol_name(frame, self.symbol_table, self._decoded)
+        return frame
+
+    def decode_symbol_ids(self, use_shorten_name: bool = True) -> None:
+        """Add the text columns ``s_name`` and ``s_cat`` to the frames."""
+        self._decoded = use_shorten_name
+        frames = self.traces.built() if isinstance(self.traces, _Frames) else self.traces
+        for frame in frames.values():
+            decode_symbol_id_to_symbol_name(frame, self.symbol_table, use_shorten_name)
+
+    def get_trace(self, rank: int) -> pd.DataFrame:
+        """Return the frame of a rank."""
+        if rank not in self.traces:
+            raise self._no_rank(rank)
+        return self.traces[rank]
+
+    def get_all_traces(self) -> MutableMapping[int, pd.DataFrame]:
+        """Return the frames by rank."""
+        return self.traces
+
+    def get_ranks(self) -> list[int]:
+        """Return the ranks, ascending."""
+        return sorted(self.traces)
+
+    def get_iterations(self, rank: int | None = None) -> list[int]:
+        """Return the numbers of a rank's steps; of the first rank by default."""
+        rank = next(iter(self.get_ranks()), -1) if rank is None else rank
+        if rank not in self._base or rank not in self.traces:
+            return []
+        steps = np.unique(self.kept[rank].table.step)
+        numbers: list[int] = steps[steps >= 0].tolist()
+        return numbers
+
+    def get_trace_duration(self, rank: int | None = None) -> int | float:
+        """Return the µs from a rank's first start of an event to its last start."""
+        rank = next(iter(self.get_ranks()), -1) if rank is None else rank
+        if rank not in self.kept:
+            raise self._no_rank(rank)
+        table = self.kept[rank].table
+        starts = table.start_ns[hta_rows(table)]
+        return _us(int(starts.max() - starts.min())) if len(starts) else 0
+
+    def get_device_type(self) -> str:
+        """Return the type of the first rank's device, such as ``NVIDIA GPU``."""
+        known = next(iter(self.meta_data.values()), {})
+        return str(known.get("device_type", "UNKNOWN"))
+
+    def get_trace_start_unixtime_ns(self, rank: int) -> int:
+        """Return the epoch time of time 0 in ns."""
+        if rank not in self:
+            raise self._no_rank(rank)
+        if self.origin_ns is None:
+            raise KeyError("baseTimeNanoseconds: the file has no time of recording")
+        return self.origin_ns + self._zero_ns
+
+    def _no_rank(self, rank: int) -> TraceError:
+        return TraceError(f"no rank {rank}", remedy=f"The ranks are {self.get_ranks()}.")
+
+    # --- raw traces -------------------------------------------------------------------------------
+
+    def get_raw_trace_for_one_rank(self, rank: int = 0) -> dict[str, Any]:
+        """Return the JSON value of a rank's file."""
+        if rank not in self.trace_files:
+            raise self._no_rank(rank)
+        return read_trace(self.trace_files[rank])
+
+    def write_raw_trace(self, output_file: str, trace_contents: dict[str, Any]) -> None:
+        """Write a JSON value to a gzip file."""
+        with gzip.open(output_file, "wt", encoding="utf-8") as file:
+            json.dump(trace_contents, file, indent=2)
+
+    def convert_time_series_to_events(
+        self, series: pd.DataFrame, counter_name: str, counter_col: str
+    ) -> list[dict[str, Any]]:
+        """Return a time series as counter events in the file's own time.
+
+        Parameters
+        ----------
+        series : DataFrame
+            Columns ``pid, ts`` and `counter_col`, optionally ``name`` and ``id``.
+        counter_name : str
+            The value's key, and the counter's name unless `series` has ``name``.
+        counter_col : str
+        """
+        if not {"pid", "ts", counter_col} <= set(series.columns):
+            return []
+        events = pd.DataFrame({"pid": series["pid"], "ts": series["ts"] + self.min_ts})
+        args = [{counter_name: value} for value in series[counter_col].tolist()]
+        events["args"] = pd.Series(args, index=events.index, dtype=object)
+        events["ph"] = "C"
+        events["name"] = series["name"] if "name" in series.columns else counter_name
+        if "id" in series.columns:
+            events["id"] = series["id"]
+        return [
+            {str(key): value for key, value in row.items()} for row in events.to_dict("records")
+        ]
+
+    @staticmethod
+    def flow_event(
+        id: int,  # noqa: A002 - HTA's signature
+        pid: int,
+        tid: int,
+        ts: int,
+        is_start: bool,
+        name: str,
+        cat: str,
+        args: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Return one end of an arrow as a trace event."""
+        event: dict[str, Any] = {"ph": "s" if is_start else "f", "id": id, "pid": pid, "tid": tid}
+        event |= {"ts": ts, "cat": cat, "name": name}
+        if args is not None:
+            event["args"] = args
+        return event if is_start else {**event, "bp": "e"}
+
+
+def kept_of(t: TraceSet) -> TraceSet:
+    """Return the events that HTA's analyses use; every event if `t` is not HTA's `Trace`."""
+    return t.kept if isinstance(t, Trace) else t
+
+
+def owner_of(symbol_table: TraceSymbolTable) -> Trace | None:
+    """Return the trace of a symbol table, unless it is gone."""
+    owner = _OWNERS.get(symbol_table)
+    return None if owner is None else owner()
+
+
+def get_cpu_gpu_correlation(df: pd.DataFrame) -> pd.DataFrame:
+    """Return each device event with the call that launched it: ``gpu_index, cpu_index``."""
+    launched = df[(df["stream"] >= 0) & (df["index_correlation"] > 0)]
+    return pd.DataFrame(
+        {
+            "gpu_index": launched["index"].to_numpy(),
+            "cpu_index": launched["index_correlation"].to_numpy(),
+        }
+    )
+
+
+def _wrong_files(given: object) -> TraceError:
+    return TraceError(
+        f"trace_files is a {type(given).__name__}",
+        remedy="Give a list of files, or a dictionary of rank to file.",
+    )
+
+
+def _own_zero_ns(trace: RankTrace) -> int:
+    """Return the difference from the set's time to the time in the rank's file."""
+    base = trace.metadata.get("baseTimeNanoseconds", 0)
+    base = base if isinstance(base, int) and not isinstance(base, bool) else 0
+    return int(trace.zero_ns - base - trace.shift_ns)
+
+
+def _us(nanoseconds: int) -> int | float:
+    return nanoseconds / 1000 if nanoseconds % 1000 else nanoseconds // 1000
+
+
+def _device_type(metadata: Mapping[str, Any], symbols: Mapping[str, int]) -> str:
+    backend = metadata.get("distributedInfo")
+    if "mtia:hccl" in str(backend.get("backend") if isinstance(backend, dict) else ""):
+        return "MTIA"
+    for launch, device in (
+        ("cudaLaunchKernel", "NVIDIA GPU"),
+        ("hipLaunchKernel", "AMD GPU"),
+        ("runFunction - job_prep_and_submit_for_execution", "MTIA"),
+    ):
+        if launch in symbols:
+            return device
+    return "UNKNOWN GPU"
+
+
+class _Frames(MutableMapping[int, pd.DataFrame]):
+    """A frame per rank, built on first access.
+
+    `_originals` are the frames as built; with pandas' copy-on-write they share the memory of the
+    user's frames until one is changed.
+    """
+
+    def __init__(self, ranks: Iterable[int], build: Callable[[int], pd.DataFrame]) -> None:
+        self._frames: dict[int, pd.DataFrame | None] = dict.fromkeys(ranks)
+        self._build = build
+        self._originals: dict[int, pd.DataFrame] = {}
+
+    def __getitem__(self, rank: int) -> pd.DataFrame:
+        frame = self._frames[rank]
+        if frame is None:
+            frame = self._frames[rank] = self._original(rank).copy(deep=not _COPY_ON_WRITE)
+        return frame
+
+    def _original(self, rank: int) -> pd.DataFrame:
+        if rank not in self._originals:
+            self._originals[rank] = self._build(rank)
+        return self._originals[rank]
+
+    def __setitem__(self, rank: int, frame: pd.DataFrame) -> None:
+        self._frames[rank] = frame
+
+    def __delitem__(self, rank: int) -> None:
+        del self._frames[rank]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._frames)
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def built(self) -> dict[int, pd.DataFrame]:
+        """Return the frames that were built or set."""
+        return {rank: frame for rank, frame in self._frames.items() if frame is not None}
+
+    def dropped(self, rank: int, frame: pd.DataFrame) -> Rows:
+        """Return the places of dropped rows; raise if rows were added or values changed."""
+        built = self._original(rank)
+        place = pd.Index(frame["index"] if "index" in frame.columns else frame.index)
+        whole = place.equals(built.index)
+        at = np.arange(len(built)) if whole else built.index.get_indexer(place)
+        if (at < 0).any() or len(np.unique(at)) < len(at):
+            raise TraceError(f"events were added to the frame of rank {rank}", remedy=_REMEDY)
+        changed = [
+            column
+            for column in built.columns.difference(_ADDED, sort=False)
+            if column not in frame.columns
+            or not _is_same(frame[column], built[column], None if whole else at)
+        ]
+        if changed:
+            raise TraceError(
+                f"the frame of rank {rank} was changed: {', '.join(map(repr, changed))}",
+                remedy=_REMEDY,
+            )
+        return np.setdiff1d(np.arange(len(built)), at, assume_unique=True)
+
+
+def _is_same(frame: pd.Series[Any], built: pd.Series[Any], at: Rows | None) -> bool:
+    """Return whether a column is unchanged; `at` are its places in the built column."""
+    now, then = frame.to_numpy(), built.to_numpy()
+    if at is None and now.__array_interface__["data"] == then.__array_interface__["data"]:
+        return True  # the same memory
+    if at is not None:
+        then = then[at]
+    if now.dtype.kind in "biuf" and then.dtype.kind in "biuf":
+        return np.array_equal(now, then, equal_nan=True)
+    return now.tolist() == then.tolist()
+
+
+# --- the last step --------------------------------------------------------------------------------
+
+
+def without_last_step(traces: TraceSet, *, keep_last: bool = False) -> TraceSet:
+    """Return the set without the last step of each rank, which the profiler's end cuts short.
+
+    Kept are host events that start before the last ``ProfilerStep`` on the host (all with
+    `keep_last`), and device events with a kept launch; `.problems` counts device events without a
+    launch. A rank without steps, and a set with fewer than two different steps, is kept whole.
+    HTA uses the start of the step's copy on the device if the trace has one, which is later.
+    """
+    names = {trace.table.names[code] for trace in traces.values() for code in _step_codes(trace)}
+    if len(names) < 2:
+        return traces
+    problems = traces.found
+    kept = []
+    for trace in traces.values():
+        table, codes = trace.table, _step_codes(trace)
+        if not len(codes):
+            kept.append(trace)
+            continue
+        last_ns = table.start_ns[np.isin(table.name, codes) & (table.stream < 0)].max()
+        member: npt.NDArray[np.bool_] = keep_last | (table.start_ns < last_ns)
+        device = np.flatnonzero((table.stream >= 0) & (table.kind != ANNOTATION))
+        call = trace.launch_of[device]
+        member[device] = (call >= 0) & member[call]
+        problems.add(
+            "unpaired",
+            int((call < 0).sum()),
+            "device events without a launch belong to no step; HTA leaves them out, so they are"
+            " left out here",
+            trace.rank,
+            trace.path,
+        )
+        kept.append(trace_within(trace, member, Selection()))
+    return TraceSet(kept, like=traces, problems=problems)
+
+
+def _step_codes(trace: RankTrace) -> npt.NDArray[Any]:
+    """Return the codes of the names of steps on the host."""
+    table = trace.table
+    codes = [code for code, name in enumerate(table.names.values) if name.startswith(_STEP)]
+    used = np.isin(table.name, np.array(codes, dtype=np.int32)) & (table.stream < 0)
+    return np.unique(table.name[used])
+
+
+# --- trace files ----------------------------------------------------------------------------------
+
+
+def create_rank_to_trace_dict(file_list: Iterable[str]) -> tuple[bool, dict[int, str]]:
+    """Return True and the files by rank, as `hta_widgets.load` assigns ranks.
+
+    Stated ranks win. A file without a rank, or with the rank of another file, gets the rank in its
+    name or a free one, with a warning.
+    """
+    paths = sorted(file_list, key=natural_key)
+    problems = Problems()
+    ranks = assign_ranks(paths, [None] * len(paths), [_rank_in(path) for path in paths], problems)
+    _warn_of_ranks(problems)
+    return True, dict(zip(ranks, paths, strict=True))
+
+
+def create_rank_to_trace_dict_from_dir(trace_dir: str) -> tuple[bool, dict[int, str]]:
+    """Return whether a folder contains traces, and its files by rank."""
+    files = _trace_files_in(Path(trace_dir)) if Path(trace_dir).is_dir() else []
+    return create_rank_to_trace_dict(files) if files else (False, {})
+
+
+def get_trace_files(trace_path: str) -> dict[int, str]:
+    """Return the traces of a folder by rank; an empty dict if the folder is missing."""
+    return create_rank_to_trace_dict_from_dir(trace_path)[1]
+
+
+def read_trace(file_path: str) -> dict[str, Any]:
+    """Return a trace file's JSON value."""
+    path = Path(file_path)
+    if not path.name.endswith(_ENDINGS):
+        raise TraceError("its name must end in .json or .gz", path=path)
+    raw = path.read_bytes()
+    value: dict[str, Any] = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
+    return value
+
+
+def write_trace(trace_data: dict[str, Any], file_path: str) -> None:
+    """Write a JSON value to a file, compressed if its name ends in ``.gz``."""
+    path = Path(file_path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(trace_data).encode("utf-8")
+    path.write_bytes(gzip.compress(text, 6) if path.suffix == ".gz" else text)
+
+
+def update_trace_rank(file_path: str, rank: int) -> None:
+    """Rewrite a trace file with a rank; to leave it unchanged, load ``{rank: path}``."""
+    content = read_trace(file_path)
+    content["distributedInfo"] = {**content.get("distributedInfo", {}), "rank": rank}
+    write_trace(content, file_path)
+
+
+def _trace_files_in(folder: Path) -> list[str]:
+    """Return the ``.json`` and ``.gz`` files of a folder, except copies that HTA wrote of another.
+
+    HTA reads its files with counters and overlays as more traces of the same rank.
+    """
+    names = {entry.name for entry in folder.iterdir() if entry.name.endswith(_ENDINGS)}
+    originals = [name for name in names if _original(name) not in names - {name}]
+    return sorted((str(folder / name) for name in originals), key=natural_key)
+
+
+def _original(name: str) -> str:
+    """Return the file that HTA made a file from, by its name; else ``""``."""
+    if _COUNTERS in name:
+        return name.replace(_COUNTERS, ".json")
+    for prefix in _OVERLAYS:
+        if name.startswith(prefix):
+            return name.removeprefix(prefix)
+    return ""
+
+
+def _rank_in(path: str) -> int | None:
+    """Return the rank that a file states, also after its events."""
+    rank = peek_rank(path)
+    if rank is not None:
+        return rank
+    try:
+        with open_stream(path) as stream:
+            tail = b""
+            while block := stream.read(1 << 20):
+                text = tail + block
+                if match := _STATED_RANK.search(text):
+                    return int(match[1])
+                tail = text[-_LONGEST:]
+    except TraceError:
+        pass  # loading it raises
+    return None
+
+
+def _warn_of_ranks(problems: Problems) -> None:
+    """Log the files without a rank, or with the rank of another file, in HTA's words."""
+    words = {
+        "guessed_rank": "this trace file does not have the rank",
+        "duplicate_rank": "has the same rank",
+    }
+    for problem in problems:
+        if problem.kind in words:
+            logger.warning("%s: %s: it %s", problem.file, words[problem.kind], problem.detail)

@@ -1,77 +1,241 @@
-"""HTA's ``TraceAnalysis``: the same methods, parameters, containers, column names and µs.
+"""HTA's ``TraceAnalysis``: our analyses with HTA's columns, containers and µs.
 
-A notebook moves by changing an import::
-
-    from hta_widgets.compat.trace_analysis import TraceAnalysis, TimeSeriesTypes
-
-What differs from HTA on purpose:
-
-- Numbers are exact: times keep their nanoseconds, so that µs are whole where the file's are, and
-  fractions elsewhere; kernels of stream 0, graph launches and every vendor's calls count; and
-  `hta_widgets.taxonomy`, which can be extended, tells what computes, communicates or copies.
-- Nothing to work on gives an empty frame with its columns, and ``.attrs["note"]`` says why. HTA
-  returns None in places, and fails in others.
-- Without `ranks`, rank 0 is taken; where there is none, the first there is.
-- Only the last step is left out. HTA keeps it in part where the trace has the step's copy on the
-  device.
-- Figures are Bokeh's. They show in notebooks only; `image_renderer` has no meaning.
-- Nothing is written beside the traces.
+docs/moving-from-hta.md and docs/differences-from-hta.md list what differs, and why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import functools
+import inspect
+import re
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from enum import Flag, auto
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import pandas as pd
 
-from hta_widgets.compat.analyzers.cupti_counter_analysis import CuptiCounterAnalysis
-from hta_widgets.compat.analyzers.memory_events import memory_timeline_of
-from hta_widgets.compat.analyzers.straggler import (
-    find_stragglers_with_late_start_comm_kernels,
+from hta_widgets import analysis
+from hta_widgets.analysis.copies import bandwidth_steps
+from hta_widgets.analysis.kernels import CUDA_SASS_INSTRUCTION_COUNTER_FLOPS  # noqa: F401
+from hta_widgets.analysis.launches import queue_steps
+from hta_widgets.analysis.scope import joined, parts
+from hta_widgets.analysis.steps import STATISTICS, describe
+from hta_widgets.compat.config import (
+    CUDA_MAX_LAUNCH_QUEUE_PER_STREAM,
+    DEFAULT_TRACE_DIR,
+    ParserConfig,
+    logger,
 )
-from hta_widgets.compat.analyzers.straggler_analysis import StragglerAnalysis
-from hta_widgets.compat.analyzers.trace_with_counters import TimeSeriesTypes
-from hta_widgets.compat.breakdown_methods import BreakdownMethods
-from hta_widgets.compat.common.trace import Trace
-from hta_widgets.compat.configs.default_values import DEFAULT_TRACE_DIR
-from hta_widgets.compat.launch_methods import LaunchMethods
+from hta_widgets.compat.figures import show
+from hta_widgets.compat.frames import (
+    KERNEL_TYPE_OF_KIND,
+    TraceSymbolTable,
+    by_track,
+    decode_symbol_id_to_symbol_name,
+    first_event_ns,
+    hta_frame,
+    hta_rows,
+    in_us,
+    is_comm_kernel,
+    symbols_of,
+)
+from hta_widgets.compat.trace import Trace, kept_of
+from hta_widgets.errors import TraceError
+from hta_widgets.export.overlays import add_counters, export_patterns
 from hta_widgets.trace.traceset import TraceSet
 
-if TYPE_CHECKING:  # it imports networkx where that is installed, which takes a while
-    from hta_widgets.compat.analyzers.critical_path_analysis import CPGraph
+if TYPE_CHECKING:  # it imports networkx if installed, which takes a while
+    from hta_widgets.compat.critical_path import CPGraph
 
 __all__ = ["TimeSeriesTypes", "TraceAnalysis"]
 
+_OTHERS = "others"
+_STEP = re.compile(r"ProfilerStep\s*#\s*(\d+)")
+_INTERVALS = {
+    "mean_ns": "mean",
+    "std_ns": "std",
+    "min_ns": "min",
+    "p25_ns": "25%",
+    "p50_ns": "50%",
+    "p75_ns": "75%",
+    "max_ns": "max",
+}
+_FULL = "duration_at_max_queue_length", "relative_duration_at_max_queue_length"
 
-class TraceAnalysis(BreakdownMethods, LaunchMethods):
+#: Columns of hardware counters that are not HTA's; the others are counters.
+_EVENT = ["index", "cat", "name", "pid", "tid", "ts", "dur", "stream", "correlation"]
+_OPERATORS = ["op_stack", "top_level_op", "bottom_level_op"]
+_NOT_COUNTERS = ["rank", "id", "name", "start_ns", "dur_ns", "launch_id", "flops", *_OPERATORS]
+#: HTA's columns of args, and of the call graph, which these kernels lack.
+_NO_ARGS = {
+    spec.name: spec.default_value
+    for spec in ParserConfig.ARGS_DEFAULT
+    if spec not in ParserConfig.ARGS_MINIMUM
+}
+_NO_CALLS = {
+    "depth": -1,
+    "height": -1,
+    "parent": -1,
+    "num_kernels": 0,
+    "kernel_dur_sum": 0.0,
+    "kernel_span": 0.0,
+    "first_kernel_start": -1.0,
+    "last_kernel_end": -1.0,
+}
+
+# --- stragglers -----------------------------------------------------------------------------------
+
+#: A collective counts from this share of an iteration on.
+_LEAST_SHARE = 0.01
+_SERIES = ["stream", "iteration", "name"]  # kernels that only their order distinguishes
+
+
+def step_number(name: str) -> int:
+    """Return n of ``ProfilerStep#n``, -1 for other names."""
+    match = _STEP.match(name)
+    return int(match[1]) if match else -1
+
+
+def extract_iteration_info(trace: Trace) -> pd.DataFrame:
+    """Return the steps of each rank: ``rank, iter, ts, dur, end``, in µs."""
+    symbols = trace.symbol_table
+    numbers = {
+        code: step_number(symbols.sym_table[code]) for code in symbols.get_profiler_step_ids()
+    }
+    frames = []
+    for rank in trace.get_ranks():
+        steps = trace.get_trace(rank).query("name in @numbers")
+        frames.append(
+            pd.DataFrame(
+                {
+                    "rank": rank,
+                    "iter": steps["name"].map(numbers),
+                    "ts": steps["ts"],
+                    "dur": steps["dur"],
+                    "end": steps["ts"] + steps["dur"],
+                }
+            )
+        )
+    if not frames:
+        return pd.DataFrame(columns=["rank", "iter"])
+    return pd.concat(frames, ignore_index=True)
+
+
+def find_stragglers_with_late_start_comm_kernels(
+    df: pd.DataFrame,
+    symbol_table: TraceSymbolTable,
+    n_stragglers: int = 2,
+    visualize: bool = False,
+) -> pd.Series[int]:
+    """Return how often each rank is among the last to start into one collective.
+
+    Among collectives that take at least 1 % of an iteration on any rank, the last of each stream,
+    iteration and name counts. The rule takes the stream and name whose duration differs most
+    between ranks, since an early rank's kernel lasts as long as it waits, and counts the
+    `n_stragglers` ranks that start it last in each iteration.
+
+    Parameters
+    ----------
+    df : DataFrame
+        Events of all ranks: ``rank, ts, dur, stream, iteration, name``.
+    symbol_table : TraceSymbolTable
+    n_stragglers : int, default 2
+    visualize : bool
+        Ignored.
+
+    Returns
+    -------
+    Series
+        Counts by rank; empty if no collective is on two ranks.
+
+    Notes
+    -----
+    HTA's rule, except that HTA requires 1 % of an iteration on each rank, although the last rank
+    waits for none and has a short kernel, and only knows names that start with ``ncclKernel``.
+    Stream 0 and iteration 0 count. If no collective takes 1 % of an iteration, all count. Starts
+    are on the recorded clock; `hta_widgets.analysis.stragglers` does not depend on it and returns
+    the time that other ranks wait.
+    """
+    kernels = _last_collectives(df, symbol_table)
+    spread = kernels.groupby(_SERIES)["dur"].std().groupby(["stream", "name"]).mean().dropna()
+    if not len(spread):
+        return pd.Series(dtype="int64")
+    stream, name = spread.index[int(np.argmax(spread.to_numpy()))]
+    chosen = kernels[(kernels["stream"] == stream) & (kernels["name"] == name)]
+    order = chosen.groupby("iteration")["ts"].rank(method="min", ascending=False)
+    late = (order <= max(n_stragglers, 1)).astype("int64")
+    counts: pd.Series[int] = late.groupby(chosen["rank"]).sum()
+    return counts
+
+
+def _last_collectives(df: pd.DataFrame, symbol_table: TraceSymbolTable) -> pd.DataFrame:
+    """Return the last long collective of each stream, iteration and name, on all its ranks."""
+    names = symbol_table.sym_table
+    used = df.loc[df["stream"] >= 0, "name"].unique().tolist()
+    collectives = [code for code in used if is_comm_kernel(names[code])]
+    span = (df["ts"] + df["dur"]).max() - df["ts"].min()
+    kernels = df[(df["stream"] >= 0) & df["name"].isin(collectives)]
+    kernels = kernels.sort_values("ts", kind="stable")
+    kernels = kernels.assign(occurrence=kernels.groupby(["rank", *_SERIES]).cumcount())
+    longest = kernels.groupby([*_SERIES, "occurrence"])["dur"].transform("max")
+    is_long = longest >= span / max(df["iteration"].nunique(), 1) * _LEAST_SHARE
+    if is_long.any():
+        kernels = kernels[is_long]
+    last = kernels.groupby(_SERIES)["occurrence"].transform("max")
+    return kernels[kernels["occurrence"] == last]
+
+
+# --- all analyses ---------------------------------------------------------------------------------
+
+
+class TimeSeriesTypes(Flag):
+    """Counters to add; combine with ``|``."""
+
+    QUEUE_LENGTH = auto()
+    MEMCPY_BANDWIDTH = auto()
+
+
+_COUNTERS: dict[TimeSeriesTypes, Literal["queue_length", "memory_bandwidth"]] = {
+    TimeSeriesTypes.QUEUE_LENGTH: "queue_length",
+    TimeSeriesTypes.MEMCPY_BANDWIDTH: "memory_bandwidth",
+}
+
+
+class TraceAnalysis:
     """The analyses of Holistic Trace Analysis, over `hta_widgets.analysis`.
+
+    The methods have HTA's parameters, containers, column names and µs. Times are exact, an empty
+    frame keeps its columns and has ``.attrs["note"]``, `ranks` defaults to rank 0 or the first,
+    figures show in notebooks only, and nothing is written next to the traces.
+    docs/differences-from-hta.md lists the numbers that differ.
 
     Parameters
     ----------
     trace_files : dict of int to str, or list of str, optional
-        Files by rank, or files that state their ranks. Names may be relative to `trace_dir`.
+        Files by rank, or files that state their ranks; names may be relative to `trace_dir`.
     trace_dir : str, optional
-        A folder with one trace file per rank, used where no files are given; ``/tmp/trace`` by
-        default. Where none lie directly in it, its folders are searched.
+        A folder with one trace file per rank, used if no files are given; ``/tmp/trace`` by
+        default. If it contains no traces itself, its subfolders are searched.
     include_last_profiler_step : bool, default False
-        Whether the last ``ProfilerStep`` is looked at too. It is cut short by the profiler's end,
-        so it is left out where the trace has two or more.
+        Keep the last ``ProfilerStep``, which the profiler's end cuts short. By default it is left
+        out if the trace has two or more.
 
     Attributes
     ----------
     t : Trace
-        All that was loaded: a `TraceSet`, so `hta_widgets.Timeline`, `hta_widgets.analysis` and
-        everything else works on it. It also has HTA's methods, such as ``get_trace(rank)``.
+        Everything that was loaded: a `TraceSet`, which `hta_widgets.Timeline` and
+        `hta_widgets.analysis` take, with HTA's methods such as ``get_trace(rank)``.
     kept : TraceSet
-        The events that the methods below look at: without the last step, without events after
-        its start, and without what they launched on devices.
+        The events that the methods use: without the last step, events after its start, and their
+        device events.
 
     Raises
     ------
     TraceError
-        A ValueError, where no traces are found.
+        A ValueError, if no traces are found.
 
     Examples
     --------
@@ -90,50 +254,515 @@ class TraceAnalysis(BreakdownMethods, LaunchMethods):
             files = {int(rank): str(name) for rank, name in trace_files.items()}
         elif trace_files is not None and not isinstance(trace_files, str):
             files = [str(name) for name in trace_files]
-        folder = DEFAULT_TRACE_DIR if trace_dir is None else str(trace_dir)
-        self.t = Trace(files, folder)
+        self.t = Trace(files, DEFAULT_TRACE_DIR if trace_dir is None else str(trace_dir))
         self.t.load_traces(include_last_profiler_step)
 
     @property
     def kept(self) -> TraceSet:
-        """The events that the methods look at."""
-        return self.t.kept
+        """The events that the methods use."""
+        return kept_of(self.t)
 
     def __repr__(self) -> str:
         return f"<TraceAnalysis of {self.t!r}>"
+
+    # --- device time ------------------------------------------------------------------------------
+
+    def get_temporal_breakdown(self, visualize: bool = True) -> pd.DataFrame:
+        """Return idle, compute and other time per rank; see `analysis.temporal_breakdown`."""
+        split = analysis.temporal_breakdown(self.kept)
+        if visualize:
+            show("temporal_breakdown", split)
+        names = ("idle", "compute", "non_compute")
+        return _in_hta(
+            split,
+            {
+                "rank": "rank",
+                **{f"{name}_time(us)": f"{name}_ns" for name in names},
+                "kernel_time(us)": "span_ns",
+                **{f"{name}_time_pctg": split[f"{name}_pct"].round(2) for name in names},
+            },
+        )
+
+    def get_idle_time_breakdown(
+        self,
+        ranks: Iterable[int] | None = None,
+        streams: Iterable[int] | None = None,
+        visualize: bool = True,
+        visualize_pctg: bool = True,
+        show_idle_interval_stats: bool = False,
+        consecutive_kernel_delay: float = 30,
+    ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+        """Return idle time per stream and cause, and statistics of the gaps on request.
+
+        `consecutive_kernel_delay` is in µs; see `analysis.idle_time_breakdown`.
+        """
+        options: dict[str, Any] = {
+            "consecutive_kernel_delay_ns": round(consecutive_kernel_delay * 1000),
+            "streams": list(streams or ()) or None,
+        }
+        idle_frames, stats_frames = [], []
+        for rank in self._ranks(ranks):
+            idle = analysis.idle_time_breakdown(self.kept, ranks=[rank], **options)
+            if visualize:
+                show("idle_time_breakdown", idle)
+            columns = {
+                "rank": "rank",
+                "stream": "stream",
+                "idle_category": idle["idle_category"].astype("str"),
+                "idle_time": "idle_ns",
+                "idle_time_ratio": idle["idle_share"].round(2),
+            }
+            # As in HTA, only `other` has a row without gaps.
+            is_there = (idle["gaps"] > 0) | (idle["idle_category"] == "other")
+            idle_frames.append(_in_hta(idle, columns, is_there))
+            if show_idle_interval_stats:
+                stats = analysis.idle_interval_stats(self.kept, ranks=[rank], **options)
+                columns = {
+                    "rank": "rank",
+                    "stream": "stream",
+                    "count": stats["count"].astype(np.float64),
+                    **{name: (stats[key] / 1000).round(2) for key, name in _INTERVALS.items()},
+                    "idle_category": stats["idle_category"].astype("str"),
+                }
+                is_there = (stats["count"] > 0) | (stats["idle_category"] == "other")
+                described = _in_hta(stats, columns, is_there)
+                stats_frames.append(described.set_index("idle_category"))
+        return _one_below(idle_frames), _one_below(stats_frames, keep_index=True)
+
+    def get_gpu_kernel_breakdown(
+        self,
+        visualize: bool = True,
+        duration_ratio: float = 0.8,
+        num_kernels: int = 10,
+        include_memory_kernels: bool = True,
+        image_renderer: str = "",
+    ) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Return time by type of kernel, and statistics by kernel.
+
+        Names beyond `num_kernels`, or beyond the `duration_ratio` quantile of the running sum,
+        become ``others``; see `analysis.kernel_type_breakdown` and `kernel_breakdown`.
+        """
+        kept, options = self.kept, dict[str, Any](include_memory=include_memory_kernels)
+        types = analysis.kernel_type_breakdown(kept, **options)
+        kernels = analysis.kernel_breakdown(kept, **options)
+        if visualize:
+            show("kernel_type_breakdown", types)
+            show("kernel_breakdown", kernels, top=num_kernels)
+            by_rank = analysis.kernel_duration_by_rank
+            if len(kernels):
+                options["top"] = num_kernels
+                show("kernel_duration_by_rank", lambda: by_rank(kept, **options))
+        columns = {
+            "kernel_type": "kernel_type",
+            "sum": "sum_ns",
+            "percentage": (100 * types["share"]).round(1),
+        }
+        shown = [
+            top_names(group, num_kernels, duration_ratio).assign(
+                kernel_type=KERNEL_TYPE_OF_KIND[str(group["kind"].iloc[0])],
+                rank=group["rank"].iloc[0],
+            )
+            for _, group in kernels.groupby(["rank", "kind"], observed=True)
+        ]
+        every = kernels.assign(kernel_type=pd.Series(dtype="str"))
+        if shown:
+            every = pd.concat(shown, ignore_index=True)
+        every = every.sort_values(["kernel_type", "name", "rank"], ignore_index=True)
+        return _in_hta(types, columns), _statistics(every, kernels, "kernel_type", "rank")
+
+    def get_comm_comp_overlap(self, visualize: bool = True) -> pd.DataFrame:
+        """Return the share of communication that runs during computation, per rank.
+
+        NaN without communication; see `analysis.comm_comp_overlap`.
+        """
+        overlap = analysis.comm_comp_overlap(self.kept)
+        if visualize:
+            show("comm_comp_overlap", overlap)
+        percentage = (100 * overlap["overlap_share"]).round(2)
+        return _in_hta(overlap, {"rank": "rank", "comp_comm_overlap_pctg": percentage})
+
+    # --- annotations ------------------------------------------------------------------------------
+
+    def get_gpu_user_annotation_breakdown(
+        self,
+        use_gpu_annotation: bool = True,
+        visualize: bool = True,
+        duration_ratio: float = 0.8,
+        num_kernels: int = 1000,
+        allowlist_patterns: Sequence[str] | None = None,
+        image_renderer: str | None = None,
+    ) -> pd.DataFrame:
+        """Return statistics by annotation; see `analysis.user_annotation_breakdown`.
+
+        Names that contain a match of `allowlist_patterns` never become ``others``.
+        """
+        ranges = analysis.user_annotation_breakdown(self.kept, use_device=use_gpu_annotation)
+        if visualize:
+            show("user_annotation_breakdown", ranges)
+        every = ranges
+        if (ranges["rank"].value_counts() > num_kernels).any():
+            always = self.t.symbol_table.find_matched_symbols(allowlist_patterns or ())
+            shown = [
+                top_names(group, num_kernels, duration_ratio, always).assign(rank=rank)
+                for rank, group in ranges.groupby("rank")
+            ]
+            every = pd.concat(shown, ignore_index=True)
+        every = every.sort_values(["rank", "name"], ignore_index=True)
+        return _statistics(every, ranges, "rank")
+
+    def get_gpu_kernels_with_user_annotations(
+        self,
+        rank: int,
+        expand_names: bool = True,
+        shorten_names: bool = True,
+        *,
+        shortern_names: bool | None = None,
+    ) -> pd.DataFrame | None:
+        """Return a rank's device events with ``user_annotation`` (-1: none).
+
+        None if no trace has annotations on devices, as in HTA. `shortern_names` is the spelling of
+        HTA 0.5; see `analysis.kernels_by_annotation`.
+        """
+        kept, symbols = self.kept, self.t.symbol_table
+        if "gpu_user_annotation" not in symbols.sym_index:
+            logger.warning(
+                "the traces have no annotations on devices; hta_widgets.analysis."
+                "kernels_by_annotation takes those of the host by the launch"
+            )
+            return None
+        kernels = analysis.kernels_by_annotation(kept, ranks=[rank], source="device")
+        frame = hta_frame(
+            kept[rank],
+            kernels["id"].to_numpy(),
+            symbols,
+            zero_ns=self._zero_ns,
+            columns=self.t.parser_config.get_args(),
+        ).reset_index(drop=True)
+        ranges = kernels["annotation"].cat
+        numbers = [symbols.sym_index.get(name, -1) for name in ranges.categories]
+        frame["user_annotation"] = np.array(numbers, dtype=np.int64)[ranges.codes]
+        if expand_names:
+            shorten = shorten_names if shortern_names is None else shortern_names
+            decode_symbol_id_to_symbol_name(frame, symbols, shorten)
+        return _with_attrs_of(frame, kernels)
+
+    # --- launches ---------------------------------------------------------------------------------
+
+    def get_cuda_kernel_launch_stats(
+        self,
+        ranks: Iterable[int] | None = None,
+        runtime_cutoff: int = 50,
+        launch_delay_cutoff: int = 100,
+        include_memory_events: bool = True,
+        visualize: bool = True,
+    ) -> dict[int, pd.DataFrame]:
+        """Return durations and delay of each launch by rank; see `analysis.launch_stats`.
+
+        The cutoffs, in µs, are for the figure.
+        """
+        frames = {}
+        for rank in self._ranks(ranks):
+            stats = analysis.launch_stats(
+                self.kept, include_memory=include_memory_events, ranks=[rank]
+            )
+            if visualize:
+                show(
+                    "launch_stats",
+                    stats,
+                    runtime_cutoff_ns=runtime_cutoff * 1000,
+                    launch_delay_cutoff_ns=launch_delay_cutoff * 1000,
+                )
+            columns = {
+                "correlation": "correlation",
+                "cpu_duration": "cpu_dur_ns",
+                "gpu_duration": "gpu_dur_ns",
+                "launch_delay": "launch_delay_ns",
+                "kernel": "kernel",
+                "launch": "launch",
+            }
+            frames[rank] = _in_hta(stats, columns)
+        return frames
+
+    def get_aten_op_kernels_and_delay(
+        self, ranks: Iterable[int] | None = None, sort_by: Sequence[str] | None = None
+    ) -> dict[int, pd.DataFrame]:
+        """Return the kernels that operators launch and their delays in µs, by rank.
+
+        Sorted by `sort_by`, ``["occurrence_count"]`` by default; see
+        `analysis.operator_launch_delays`.
+        """
+        frames = {}
+        for rank in self._ranks(ranks):
+            delays = analysis.operator_launch_delays(self.kept, ranks=[rank])
+            delay_us = delays["avg_operator_launch_delay_ns"] / 1000
+            runtime_us = delays["avg_runtime_delay_ns"] / 1000
+            columns = {
+                "aten_op_name": "operator",
+                "kernel_sequence": "kernel_sequence",
+                "occurrence_count": "occurrence_count",
+                "avg_aten_op_launch_delay": delay_us.round(3),
+                "avg_runtime_delay": runtime_us.round(3),
+            }
+            order = list(sort_by or ["occurrence_count"])
+            frame = _in_hta(delays, columns).sort_values(order, ascending=False, kind="stable")
+            frames[rank] = frame
+        return frames
+
+    def get_frequent_cuda_kernel_sequences(
+        self,
+        operator_name: str,
+        output_dir: str,
+        min_pattern_len: int = 3,
+        rank: int = 0,
+        top_k: int = 5,
+        visualize: bool = True,
+        compress_other_kernels: bool = True,
+    ) -> pd.DataFrame:
+        """Return the sequences of kernels that an operator launches, by frequency.
+
+        ``overlaid_<file>`` in `output_dir` marks the `top_k` most frequent as ``Patterns``;
+        `compress_other_kernels` drops the args and names of other kernels. See
+        `analysis.frequent_kernel_sequences`.
+        """
+        kept = self.kept
+        patterns = analysis.frequent_kernel_sequences(
+            kept, operator_name, min_pattern_len=min_pattern_len, ranks=[rank]
+        )
+        columns = {
+            "pattern": "pattern",
+            "count": "count",
+            "GPU kernel duration (us)": "kernel_ns",
+            "CPU op duration (us)": "operator_ns",
+        }
+        if not len(patterns):
+            return _with_attrs_of(pd.DataFrame(columns=list(columns)), patterns)
+        if visualize:
+            show("frequent_kernel_sequences", patterns.head(top_k))
+        export_patterns(
+            kept,
+            operator_name,
+            _folder(output_dir),
+            rank=rank,
+            min_pattern_len=min_pattern_len,
+            top_k=top_k,
+            compress_other_kernels=compress_other_kernels,
+            beside_input=True,  # the caller chose the folder; `_trace_files_in` skips this file
+        )
+        return _in_hta(patterns, columns)
+
+    # --- counters ---------------------------------------------------------------------------------
+
+    def get_queue_length_time_series(
+        self, ranks: Iterable[int] | None = None
+    ) -> dict[int, pd.DataFrame]:
+        """Return the length of each stream's launch queue after each change, by rank.
+
+        ``ts, pid, tid, stream, queue_length`` by ``index``. A graph waits until the first event
+        that it launched on the stream starts; see `analysis.queue_length`.
+        """
+        frames = {}
+        for part in parts(self.kept, ranks=self._ranks(ranks)):
+            table, steps = part.table, queue_steps(part, launches=True)
+            tracks = table.track[steps.device_row]
+            frame = pd.DataFrame(
+                {
+                    "ts": in_us(steps.time_ns + part.trace.shift_ns - self._zero_ns),
+                    "pid": by_track([track.pid for track in table.tracks], tracks),
+                    "tid": by_track([track.tid for track in table.tracks], tracks),
+                    "stream": steps.streams[steps.code],
+                    "queue_length": steps.queue_length,
+                },
+                index=pd.Index(table.record[steps.row], name="index"),
+            )
+            frame.attrs["unlaunched"] = steps.unlaunched
+            if not len(frame):
+                frame.attrs["note"] = "no device work whose launch the file holds"
+            frames[part.rank] = frame
+        return frames
+
+    def get_queue_length_summary(self, ranks: Iterable[int] | None = None) -> pd.DataFrame:
+        """Return statistics of the queue lengths by rank and stream."""
+        return self.get_queue_length_summary_from_time_series(
+            self.get_queue_length_time_series(ranks)
+        )
+
+    def get_queue_length_summary_from_time_series(
+        self, queue_length_dict: Mapping[int, pd.DataFrame]
+    ) -> pd.DataFrame:
+        """Return the statistics of `get_queue_length_summary` for given series."""
+        columns: dict[str, list[Any]] = {name: [] for name in ("rank", "stream", *STATISTICS)}
+        for rank, frame in queue_length_dict.items():
+            streams, code = np.unique(frame["stream"].to_numpy(), return_inverse=True)
+            columns["rank"].append(np.full(len(streams), rank))
+            columns["stream"].append(streams)
+            statistics = describe(code, len(streams), frame["queue_length"].to_numpy())
+            for name in STATISTICS:
+                columns[name].append(statistics[name])
+        whole = ["rank", "stream"]
+        summary = pd.DataFrame(
+            {
+                name: joined(values, np.int64 if name in whole else np.float64)
+                for name, values in columns.items()
+            }
+        )
+        return _described(summary, whole, "queue_length")
+
+    def get_time_spent_blocked_on_full_queue(
+        self,
+        queue_length_dict: Mapping[int, pd.DataFrame],
+        max_queue_length: int = CUDA_MAX_LAUNCH_QUEUE_PER_STREAM,
+    ) -> pd.DataFrame:
+        """Return the time with `max_queue_length` launches or more, per rank and stream with any.
+
+        In µs, and relative to the time from the rank's first start of an event to its last.
+        """
+        rows: list[tuple[int, int, Any, float]] = []
+        for rank, frame in queue_length_dict.items():
+            span = self.t.get_trace_duration(rank)
+            for stream, group in frame.groupby("stream", sort=False):
+                is_full = (group["queue_length"] >= max_queue_length).to_numpy()
+                if is_full.any():
+                    spent = np.diff(group["ts"].to_numpy())[is_full[:-1]].sum()
+                    rows.append((rank, stream, spent, spent / span if span else np.nan))  # type: ignore[arg-type]
+        blocked = pd.DataFrame(rows, columns=["rank", "stream", *_FULL])
+        if not rows:
+            blocked = blocked.astype("int64").astype({_FULL[1]: "float64"})
+            blocked.attrs["note"] = f"no queue holds {max_queue_length} launches at any time"
+        return blocked
+
+    def get_memory_bw_time_series(
+        self, ranks: Iterable[int] | None = None
+    ) -> dict[int, pd.DataFrame]:
+        """Return the bandwidth of each kind of copy after each change, by rank.
+
+        ``ts, pid, name, memory_bw_gbps``; see `analysis.memory_bandwidth`.
+        """
+        frames = {}
+        for part in parts(self.kept, ranks=self._ranks(ranks)):
+            table, steps = part.table, bandwidth_steps(part)
+            kinds = [steps.kinds[code] for code in steps.code.tolist()]
+            frame = pd.DataFrame(
+                {
+                    "ts": in_us(steps.time_ns + part.trace.shift_ns - self._zero_ns),
+                    "pid": by_track([track.pid for track in table.tracks], table.track[steps.row]),
+                    "name": pd.Series(kinds, dtype="str"),
+                    "memory_bw_gbps": steps.gb_per_s,
+                }
+            )
+            if not len(frame):
+                frame.attrs["note"] = "no copies or fills whose rate the file tells"
+            frames[part.rank] = frame
+        return frames
+
+    def get_memory_bw_summary(self, ranks: Iterable[int] | None = None) -> pd.DataFrame:
+        """Return statistics of bandwidths by rank and kind of copy.
+
+        See `analysis.memory_bandwidth_summary`.
+        """
+        summary = analysis.memory_bandwidth_summary(self.kept, ranks=self._ranks(ranks))
+        summary = summary[summary["count"] > 0].assign(name=summary["copy_kind"].astype("str"))
+        return _described(summary, ["rank", "name"], "memory_bw_gbps")
+
+    def generate_trace_with_counters(
+        self,
+        time_series: TimeSeriesTypes | None = None,
+        ranks: Iterable[int] | None = None,
+        output_suffix: str = "_with_counters",
+        output_dir: str | Path | None = None,
+    ) -> list[Path]:
+        """Write traces with counters of queue lengths and memory bandwidth; return their paths.
+
+        `output_suffix` goes before ``.json``. By default the files go to the current folder, or to
+        a new temporary folder if that contains the traces, which HTA would then read twice.
+        """
+        selected = TimeSeriesTypes(0) if time_series is None else time_series
+        kinds = [kind for flag, kind in _COUNTERS.items() if flag in selected]
+        suffix = _stem(output_suffix) or "_with_counters"
+        if output_dir is None:
+            inputs = {Path(trace.path).resolve().parent for trace in self.t.values()}
+            here = Path.cwd()
+            output_dir = tempfile.mkdtemp(prefix="hta-widgets-") if here in inputs else here
+        folder, written = _folder(output_dir), []
+        for rank in self._ranks(ranks):
+            name = Path(self.t[rank].path).name
+            ending = ".json.gz" if name.endswith(".gz") else ".json"
+            target = folder / f"{_stem(name)}{suffix}{ending}"
+            report = add_counters(
+                self.kept, target, kinds=kinds or list(_COUNTERS.values()), ranks=[rank]
+            )
+            written.append(Path(report.path))
+            print(f"rank {rank} with counters: {report.path}")  # noqa: T201 - the file's place
+        return written
 
     # --- hardware counters, memory, stragglers, the critical path ---------------------------------
 
     def get_cupti_counter_data_with_operators(
         self, ranks: Iterable[int] | None = None
     ) -> list[pd.DataFrame]:
-        """Return the hardware counters of kernels with the operators that launched them.
+        """Return the hardware counters of kernels with their operators, for ranks that have any.
 
-        Returns
-        -------
-        list of DataFrame
-            One per rank that has counters; see `hta_widgets.analysis.cupti_counters`.
+        See `analysis.cupti_counters`.
         """
-        return CuptiCounterAnalysis.get_counter_data_with_operators(self.t, ranks)
+        frames = []
+        for rank in self._ranks(ranks):
+            counters = analysis.cupti_counters(self.kept, ranks=[rank])
+            if not len(counters):
+                continue
+            trace, rows = self.kept[rank], counters["id"].to_numpy()
+            symbols = TraceSymbolTable(symbols_of(trace.table, rows))
+            zero_ns = first_event_ns(self.kept.values())
+            events = hta_frame(trace, rows, symbols, zero_ns=zero_ns).reset_index(drop=True)
+            symbols.decode_df(events, create_new_columns=False)
+            launch = counters["launch_id"].to_numpy()
+            frame = pd.DataFrame(
+                {
+                    **events.loc[:, _EVENT],
+                    **_NO_ARGS,
+                    **counters.drop(columns=_NOT_COUNTERS, errors="ignore"),
+                    **events[["index_correlation", "iteration", "end"]],
+                    **_NO_CALLS,
+                    "index_runtime": np.where(launch >= 0, trace.table.record[launch], -1),
+                    **counters[_OPERATORS],
+                }
+            )
+            frames.append(_with_attrs_of(frame, counters))
+        return frames
 
     get_counter_data_with_operators = get_cupti_counter_data_with_operators
 
     def get_memory_timeline(self, rank: int | None = None, visualize: bool = True) -> pd.DataFrame:
-        """Return the allocations and releases of memory of a rank; later versions of HTA have it.
+        """Return a rank's allocations and releases of memory, from newer versions of HTA.
 
-        Returns
-        -------
-        DataFrame
-            ``ts`` in µs, ``device_id, device_type`` (0: host, 1: CUDA), ``bytes_delta,
-            total_allocated, total_reserved, addr``, and the ``operator`` that runs meanwhile. See
-            `hta_widgets.analysis.memory_events`; it is not drawn.
+        `device_type` is 0 for the host and 1 for CUDA; `visualize` is ignored. See
+        `analysis.memory_events`.
         """
-        del visualize
-        return memory_timeline_of(self.t, rank)
+        events = analysis.memory_events(
+            self.kept, ranks=self._ranks(None if rank is None else [rank])
+        )
+        devices = [str(device) for device in events["device"].cat.categories]
+        codes = events["device"].cat.codes.to_numpy()
+        numbers = [int(name.partition(":")[2] or -1) for name in devices]
+        on_device = [int(name != "cpu") for name in devices]
+        columns = {
+            "ts": in_us(events["time_ns"].to_numpy() - self._zero_ns),
+            "device_id": np.array(numbers, dtype=np.int64)[codes],
+            "device_type": np.array(on_device, dtype=np.int64)[codes],
+            "bytes_delta": "bytes",
+            "total_allocated": "total_allocated_bytes",
+            "total_reserved": "total_reserved_bytes",
+            "addr": "address",
+            "operator": "operator",
+        }
+        return _in_hta(events, columns)
 
     def get_profiler_steps(self) -> list[int]:
-        """Return the numbers of the steps that are looked at."""
-        return StragglerAnalysis.get_profiler_steps(self.t)
+        """Return the numbers of the steps that are used."""
+        steps: set[int] = set()
+        for trace in self.kept.values():
+            table = trace.table
+            used = np.unique(table.name[table.stream < 0]).tolist()
+            steps.update(step_number(table.names[code]) for code in used)
+        return sorted(steps - {-1})
 
     def get_potential_stragglers(
         self,
@@ -144,24 +773,34 @@ class TraceAnalysis(BreakdownMethods, LaunchMethods):
             ..., pd.Series[Any]
         ] = find_stragglers_with_late_start_comm_kernels,
     ) -> list[int]:
-        """Return the ranks that most often start late into the collective that varies most.
+        """Return at most `num_candidates` ranks that most often start late into a collective.
 
-        See `find_stragglers_with_late_start_comm_kernels` for the rule, and
-        `hta_widgets.analysis.stragglers` for who is late, how late, and how long others waited.
-
-        HTA's rule compares start times, not time lost, and always names candidates: on a job
-        without stragglers too, and on one with a straggler possibly a healthy rank. On the demo
-        job, of which rank 5 is slow, one candidate is ``[4]``. Decide by
-        `hta_widgets.analysis.stragglers`.
-
-        Returns
-        -------
-        list of int
-            At most `num_candidates`; none where no collective is on two ranks.
+        HTA's rule compares starts, not lost time, so it also names candidates in a job without
+        stragglers. Decide by `analysis.stragglers`. The list is empty if no collective is on two
+        ranks.
         """
-        return StragglerAnalysis.get_potential_stragglers(
-            self.t, profiler_steps, num_candidates, visualize, straggler_identification_impl
+        steps = self.get_profiler_steps()
+        if profiler_steps is not None:
+            wanted = [int(step) for step in profiler_steps]
+            chosen = [step for step in steps if step in wanted]
+            if not chosen:
+                raise TraceError(f"no steps {wanted}", remedy=f"The steps are {steps}.")
+            steps = chosen
+        if visualize:
+            show("stragglers", lambda: analysis.stragglers(self.kept))
+        own = straggler_identification_impl is find_stragglers_with_late_start_comm_kernels
+        events = pd.concat(
+            [self._events(rank, with_args=not own) for rank in self.t.get_ranks()],
+            ignore_index=True,
         )
+        if steps:
+            events = events[events["iteration"].isin(steps)]
+        candidates = max(int(num_candidates), 1)
+        counts = straggler_identification_impl(events, self.t.symbol_table, candidates, visualize)
+        if not len(counts):
+            logger.warning("no collective is on two ranks: which rank is late cannot be told")
+        ordered = counts.sort_values(ascending=False, kind="stable")
+        return [int(rank) for rank in ordered.index[:candidates]]
 
     def critical_path_analysis(
         self,
@@ -170,15 +809,12 @@ class TraceAnalysis(BreakdownMethods, LaunchMethods):
         instance_id: int | tuple[int, int] | None,
         data_load_events: Sequence[str] | None = None,
     ) -> tuple[CPGraph, bool] | None:
-        """Return the graph of what waits for what, and whether a critical path was found.
+        """Return the graph of the waits in a range, and whether it has a critical path.
 
-        `annotation` is part of the name of a range, ``""`` stands for the whole rank;
-        `instance_id` says which of these ranges, or from which to which. None, where no range has
-        such a name. See `CPGraph` and `hta_widgets.analysis.critical_path`.
+        `annotation` is part of the range's name (``""``: the whole rank), `instance_id` its number
+        or (first, last). None if no range has such a name; see `analysis.critical_path`.
         """
-        from hta_widgets.compat.analyzers.critical_path_analysis import (  # noqa: PLC0415
-            CriticalPathAnalysis,
-        )
+        from hta_widgets.compat.critical_path import CriticalPathAnalysis  # noqa: PLC0415
 
         return CriticalPathAnalysis.critical_path_analysis(
             self.t, rank, annotation, instance_id, data_load_events
@@ -193,15 +829,263 @@ class TraceAnalysis(BreakdownMethods, LaunchMethods):
         show_all_edges: bool = False,
     ) -> str:
         """Write ``overlaid_critical_path_<file>``, with the path's edges as arrows; return it."""
-        from hta_widgets.compat.analyzers.critical_path_analysis import (  # noqa: PLC0415
-            CriticalPathAnalysis,
+        from hta_widgets.compat.critical_path import CriticalPathAnalysis  # noqa: PLC0415
+
+        shown = only_show_critical_events, show_all_edges
+        return CriticalPathAnalysis.overlay_critical_path_analysis(
+            self.t, rank, critical_path_graph, output_dir, *shown
         )
 
-        return CriticalPathAnalysis.overlay_critical_path_analysis(
-            self.t,
-            rank,
-            critical_path_graph,
-            output_dir,
-            only_show_critical_events,
-            show_all_edges,
-        )
+    @property
+    def _zero_ns(self) -> int:
+        """Time 0 of HTA's frames on the set's clock."""
+        return first_event_ns(self.t.values())
+
+    def _ranks(self, ranks: Iterable[int] | None) -> list[int]:
+        """Return the given ranks; else rank 0 as in HTA, or the first."""
+        kept = self.kept
+        given = [int(rank) for rank in ranks or ()]
+        return given or ([0] if 0 in kept else kept.ranks[:1])
+
+    def _events(self, rank: int, *, with_args: bool) -> pd.DataFrame:
+        """Return a rank's frame with ``rank``; args are read from the file on request only."""
+        if with_args:
+            return self.t.get_trace(rank).assign(rank=rank)
+        trace = self.kept[rank]
+        frame = hta_frame(trace, hta_rows(trace.table), self.t.symbol_table, zero_ns=0)
+        return frame.assign(rank=rank)
+
+
+class MemoryAnalysis:
+    """The file that PyTorch's ``export_memory_timeline`` wrote of one device.
+
+    Parameters
+    ----------
+    path : path-like
+        See `hta_widgets.analysis.memory_timeline`, which returns its numbers.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = path
+
+    def plot_memory_timeline(self, save_graph: bool = False) -> None:
+        """Draw the memory in use by its purpose.
+
+        With `save_graph` the chart is not shown but written to ``images/memory_plot.html`` (HTA
+        writes a PNG).
+        """
+        frame = analysis.memory_timeline(self.path)
+        if not save_graph:
+            show("memory_timeline", frame)
+            return
+        from hta_widgets import charts  # noqa: PLC0415 - Bokeh takes a while to import
+
+        charts.to_html(charts.memory_timeline(frame), _folder("images") / "memory_plot.html")
+
+
+def _folder(path: str | Path) -> Path:
+    folder = Path(path).expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _stem(name: str) -> str:
+    return name.removesuffix(".gz").removesuffix(".json")
+
+
+# --- HTA's frames from ours -----------------------------------------------------------------------
+
+
+def _in_hta(
+    source: pd.DataFrame, columns: Mapping[str, Any], rows: pd.Series[bool] | None = None
+) -> pd.DataFrame:
+    """Return columns under HTA's names: values, or columns of `source`; those in ns become µs."""
+    data: dict[str, Any] = {}
+    for name, value in columns.items():
+        data[name] = source[value] if isinstance(value, str) else value
+        if isinstance(value, str) and value.endswith("_ns"):
+            data[name] = in_us(data[name])
+    frame = pd.DataFrame(data)
+    if rows is not None:
+        frame = frame[rows].reset_index(drop=True)
+    return _with_attrs_of(frame, source)
+
+
+def _with_attrs_of(frame: pd.DataFrame, source: pd.DataFrame) -> pd.DataFrame:
+    frame.attrs.update(source.attrs)
+    if not len(frame):
+        frame.attrs.setdefault("note", "no events match")
+    return frame
+
+
+def _one_below(frames: Sequence[pd.DataFrame], *, keep_index: bool = False) -> Any:
+    """Return the ranks' frames as one; None without ranks."""
+    if not frames:
+        return None
+    whole = pd.concat(frames, ignore_index=not keep_index)
+    whole.attrs = dict(frames[0].attrs) if len(frames) == 1 or not len(whole) else {}
+    return whole
+
+
+def _described(summary: pd.DataFrame, keys: list[str], counter: str) -> pd.DataFrame:
+    """Return statistics as in HTA: columns below the counter's name, by rank and series."""
+    frame = summary[list(STATISTICS)].astype(np.float64)
+    frame.index = pd.MultiIndex.from_frame(summary[keys])
+    frame.columns = pd.MultiIndex.from_product([[counter], STATISTICS])
+    return _with_attrs_of(frame, summary)
+
+
+def _statistics(every: pd.DataFrame, source: pd.DataFrame, *keys: str) -> pd.DataFrame:
+    """Return the statistics of names as in HTA."""
+    columns = {
+        "name": every["name"],
+        "sum (us)": "sum_ns",
+        "max (us)": "max_ns",
+        "min (us)": "min_ns",
+        "stddev": every["std_ns"] / 1000,
+        "mean (us)": every["mean_ns"] / 1000,
+        **{key: every[key] for key in keys},
+        "rank": every["rank"].astype(np.int64),
+    }
+    return _with_attrs_of(_in_hta(every, columns), source)
+
+
+def top_names(
+    frame: pd.DataFrame,
+    num_kernels: int,
+    duration_ratio: float,
+    always: Collection[str] = (),
+) -> pd.DataFrame:
+    """Return the statistics of each name that HTA shows, and of ``others`` together.
+
+    With at most `num_kernels` names, all are shown. Otherwise a name is shown if it is among the
+    `num_kernels` with most time, and the running sum of times up to it is at most the
+    `duration_ratio` quantile of all running sums; or if it is one of `always`. HTA's choice; its
+    statistics of folded names are those of their sums, here they are those of their events.
+    """
+    columns = ["name", "count", "sum_ns", "min_ns", "max_ns", "mean_ns", "std_ns"]
+    frame = frame.loc[:, columns].sort_values(
+        "sum_ns", ascending=False, kind="stable", ignore_index=True
+    )
+    if len(frame) <= num_kernels:
+        return frame
+    running = frame["sum_ns"].cumsum().to_numpy()
+    apart = running > np.quantile(running, duration_ratio)
+    apart |= np.arange(len(frame)) >= num_kernels
+    apart &= ~frame["name"].isin(list(always)).to_numpy()
+    if not apart.any():
+        return frame
+    folded = frame[apart]
+    count = folded["count"].to_numpy()
+    total, every = int(folded["sum_ns"].sum()), int(count.sum())
+    mean = total / every
+    # The spread of events within each name, and that of the names' means.
+    squares = (count - 1) * folded["std_ns"].to_numpy() ** 2
+    squares += count * (folded["mean_ns"].to_numpy() - mean) ** 2
+    others = {
+        "name": pd.Series([_OTHERS], dtype="str"),
+        "count": [every],
+        "sum_ns": [total],
+        "min_ns": [folded["min_ns"].min()],
+        "max_ns": [folded["max_ns"].max()],
+        "mean_ns": [mean],
+        "std_ns": [float(np.sqrt(squares.sum() / max(every - 1, 1)))],
+    }
+    shown: pd.DataFrame = frame.loc[~apart]
+    return pd.concat([shown, pd.DataFrame(others)], ignore_index=True)
+
+
+# --- HTA's analyzers ------------------------------------------------------------------------------
+
+
+def _of_trace(method: Callable[..., Any], name: str = "t") -> Any:
+    """Return a method of `TraceAnalysis` as a static method that takes the trace first."""
+    signature = inspect.signature(method)
+    trace = inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="Trace")
+    _, *others = signature.parameters.values()
+    signature = signature.replace(parameters=[trace, *others])
+
+    @functools.wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs).arguments
+        analyzer = object.__new__(TraceAnalysis)
+        analyzer.t = given.pop(name)
+        return method(analyzer, **given)
+
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    return staticmethod(call)
+
+
+class BreakdownAnalysis:
+    """Device time by kind, kernel, cause of idleness and annotation."""
+
+    get_temporal_breakdown = _of_trace(TraceAnalysis.get_temporal_breakdown)
+    get_gpu_kernel_breakdown = _of_trace(TraceAnalysis.get_gpu_kernel_breakdown)
+    get_gpu_user_annotation_breakdown = _of_trace(TraceAnalysis.get_gpu_user_annotation_breakdown)
+    get_gpu_kernels_with_user_annotations = _of_trace(
+        TraceAnalysis.get_gpu_kernels_with_user_annotations
+    )
+
+    @classmethod
+    def get_idle_time_breakdown(
+        cls,
+        t: Trace,
+        consecutive_kernel_delay: float,
+        rank: int = 0,
+        streams: Iterable[int] | None = None,
+        visualize: bool = True,
+        visualize_pctg: bool = True,
+        show_idle_interval_stats: bool = False,
+    ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+        """Return one rank's idle time; see `TraceAnalysis.get_idle_time_breakdown`."""
+        call: Any = _of_trace(TraceAnalysis.get_idle_time_breakdown)
+        options = visualize, visualize_pctg, show_idle_interval_stats, consecutive_kernel_delay
+        found: tuple[pd.DataFrame, pd.DataFrame | None] = call(t, [rank], streams, *options)
+        return found
+
+
+class CommunicationAnalysis:
+    """Overlap of communication and computation."""
+
+    get_comm_comp_overlap = _of_trace(TraceAnalysis.get_comm_comp_overlap)
+
+
+class CudaKernelAnalysis:
+    """Launches, their kernels and recurring sequences."""
+
+    cuda_kernel_launch_stats = _of_trace(TraceAnalysis.get_cuda_kernel_launch_stats)
+    get_aten_op_kernels_and_delay = _of_trace(TraceAnalysis.get_aten_op_kernels_and_delay, "trace")
+    get_frequent_cuda_kernel_sequences = _of_trace(TraceAnalysis.get_frequent_cuda_kernel_sequences)
+
+
+class CuptiCounterAnalysis:
+    """Hardware counters of kernels."""
+
+    get_counter_data_with_operators = _of_trace(TraceAnalysis.get_counter_data_with_operators)
+
+
+class StragglerAnalysis:
+    """Ranks that the others wait for."""
+
+    get_profiler_steps = _of_trace(TraceAnalysis.get_profiler_steps)
+    get_potential_stragglers = _of_trace(TraceAnalysis.get_potential_stragglers)
+
+
+class TraceCounters:
+    """Lengths of launch queues, and rates of copies, over time."""
+
+    get_queue_length_time_series = _of_trace(TraceAnalysis.get_queue_length_time_series)
+    get_queue_length_summary = _of_trace(TraceAnalysis.get_queue_length_summary)
+    get_time_spent_blocked_on_full_queue = _of_trace(
+        TraceAnalysis.get_time_spent_blocked_on_full_queue
+    )
+    get_memory_bw_time_series = _of_trace(TraceAnalysis.get_memory_bw_time_series)
+    get_memory_bw_summary = _of_trace(TraceAnalysis.get_memory_bw_summary)
+
+    @classmethod
+    def get_queue_length_summary_from_time_series(
+        cls, queue_length_dict: Mapping[int, pd.DataFrame]
+    ) -> pd.DataFrame:
+        """Return the statistics of given series."""
+        analyzer = object.__new__(TraceAnalysis)
+        return analyzer.get_queue_length_summary_from_time_series(queue_length_dict)

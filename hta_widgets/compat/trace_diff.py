@@ -2,35 +2,208 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Iterable
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.diff_ops import sums_by_name
-from hta_widgets.compat.hta_frame import in_us
-from hta_widgets.compat.labeled_trace import DeviceType, LabeledTrace, Numbers
-from hta_widgets.compat.show import show
-from hta_widgets.compat.utils.utils import shorten_name
+from hta_widgets.analysis.scope import Part
+from hta_widgets.compat.figures import show
+from hta_widgets.compat.frames import (
+    ANNOTATION,
+    TraceSymbolTable,
+    first_event_ns,
+    hta_frame,
+    hta_rows,
+    in_us,
+    shorten_name,
+    symbols_of,
+)
+from hta_widgets.compat.trace import Trace
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.trace import Trace as RankTrace
+from hta_widgets.trace.traceset import TraceSet
 
 __all__ = ["DeviceType", "LabeledTrace", "TraceDiff", "TraceDir"]
 
-#: HTA's word for the path of a folder of traces.
+#: The path of a folder of traces.
 TraceDir = str
 
-Ints = npt.NDArray[np.int64]
+#: One rank or step, or several; None is the first.
+Numbers = int | Iterable[int] | None
 
-#: How many names a chart shows; the rest is smaller.
-_DRAWN = 30
+_DRAWN = 30  # names per chart
+_TIME = "_total_duration"
+_labels = itertools.count()
+
+
+class DeviceType(Enum):
+    """Operators, kernels, or both."""
+
+    CPU = 1
+    GPU = 2
+    ALL = 3
+
+
+class LabeledTrace:
+    """A job's traces under a label.
+
+    All events count, also those of the last step, and in traces without ``ProfilerStep``, which HTA
+    refuses.
+
+    Parameters
+    ----------
+    label : str, optional
+        Part of column names; ``t0``, ``t1``, … by default.
+    t : TraceSet, Trace or TraceAnalysis, optional
+        What was loaded, or HTA's `Trace`, which is parsed if necessary.
+    trace_dir : path-like, optional
+        A folder or a file, used if `t` is not given.
+
+    Attributes
+    ----------
+    label : str
+    t : HTA's Trace, or as given
+    s_tab, s_map : Series
+        Names and categories by number, and numbers by name.
+    iteration_df : DataFrame
+        ``symbol, id, iteration``: the names of the steps.
+    """
+
+    def __init__(self, label: str | None = None, t: Any = None, trace_dir: Any = None) -> None:
+        if t is None and trace_dir is None:
+            raise TraceError("no traces to compare", remedy="Give t= or trace_dir=.")
+        self.label = label or f"t{next(_labels)}"
+        self.t: Any = Trace(trace_dir=os.fspath(trace_dir)) if t is None else t
+        if isinstance(self.t, Trace) and not self.t.is_parsed:
+            self.t.parse_traces()
+        given = _trace_set(self.t)
+        self._symbols = given.symbol_table if isinstance(given, Trace) else TraceSymbolTable()
+        for trace in given.values():
+            self._symbols.add_symbols(symbols_of(trace.table, hta_rows(trace.table)))
+        self.s_map = self._symbols.get_sym_index_series()
+        self.s_tab = self._symbols.get_sym_table_series()
+        numbers: set[int] = set()
+        for trace in self._traces.values():
+            numbers.update(np.unique(trace.table.step[hta_rows(trace.table)]).tolist())
+        steps = sorted(numbers - {-1})
+        names = [f"ProfilerStep#{step}" for step in steps]
+        ids = [self._symbols.sym_index.get(name, -1) for name in names]
+        self.iteration_df = pd.DataFrame(
+            {"symbol": pd.Series(names, dtype=object), "id": ids, "iteration": steps}
+        )
+
+    @property
+    def _traces(self) -> TraceSet:
+        """The events as they are now, without those dropped from the frames of `t`.
+
+        HTA parses an analysis's trace again, which restores dropped events and the last step.
+        """
+        given = _trace_set(self.t)
+        return given.kept if isinstance(given, Trace) and not given.is_aligned else given
+
+    def ranks(self) -> list[int]:
+        """Return the ranks, ascending."""
+        return self._traces.ranks
+
+    def iterations(self) -> list[int]:
+        """Return the numbers of the steps of all ranks, ascending."""
+        return list(map(int, self.iteration_df["iteration"]))
+
+    def extract_ops(
+        self,
+        rank: Numbers = None,
+        iteration: Numbers = None,
+        device_type: DeviceType = DeviceType.ALL,
+    ) -> pd.DataFrame:
+        """Return the events of some ranks and steps; by default of the first rank and step.
+
+        Returns
+        -------
+        DataFrame
+            The columns of `hta_widgets.compat.frames.hta_frame`; ``cat, name`` are numbers of
+            `s_tab`, ``s_cat, s_name`` are text; and ``rank``.
+
+        Raises
+        ------
+        ValueError
+            If a rank or step does not exist.
+        """
+        zero_ns = first_event_ns(_trace_set(self.t).values())
+        frames = []
+        for part in self.parts(rank, iteration, device_type):
+            frame = hta_frame(part.trace, part.rows, self._symbols, zero_ns=zero_ns)
+            self._symbols.decode_df(frame)
+            frames.append(frame.assign(rank=part.rank))
+        if len(frames) == 1:
+            return frames[0]
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+    def get_ops_summary(self, ops: pd.DataFrame) -> pd.DataFrame:
+        """Return counts and total times of the events of `extract_ops`, by category and name.
+
+        Returns
+        -------
+        DataFrame
+            ``cat, name, short_name, counts, total_duration`` (µs)``, cat_id, name_id``.
+        """
+        sums = ops.groupby(["cat", "name"])["dur"].agg(["count", "sum"]).reset_index()
+        names = [self._symbols.sym_table[number] for number in sums["name"]]
+        return pd.DataFrame(
+            {
+                "cat": [self._symbols.sym_table[number] for number in sums["cat"]],
+                "name": names,
+                "short_name": [shorten_name(name) for name in names],
+                "counts": sums["count"],
+                "total_duration": sums["sum"],
+                "cat_id": sums["cat"],
+                "name_id": sums["name"],
+            }
+        )
+
+    def parts(
+        self,
+        rank: Numbers = None,
+        iteration: Numbers = None,
+        device_type: DeviceType = DeviceType.ALL,
+    ) -> list[Part]:
+        """Return the events of `extract_ops` as our analyses take them."""
+        traces = self._traces
+        steps = self._chosen("iteration", iteration, self.iterations())
+        parts = []
+        for number in self._chosen("rank", rank, traces.ranks):
+            table = traces[number].table
+            rows = hta_rows(table)
+            if steps:
+                rows = rows[np.isin(table.step[rows], steps)]
+            if device_type is not DeviceType.ALL:
+                device = (table.stream[rows] >= 0) & (table.kind[rows] != ANNOTATION)
+                rows = rows[device == (device_type is DeviceType.GPU)]
+            parts.append(Part(traces[number], rows, None, None))
+        return parts
+
+    def _chosen(self, word: str, wanted: Numbers, known: list[int]) -> list[int]:
+        if wanted is None:
+            return known[:1]
+        numbers = [wanted] if isinstance(wanted, (int, np.integer)) else list(map(int, wanted))
+        for number in numbers:
+            if number not in known:
+                raise TraceError(
+                    f"{self.label} has no {word} {number}",
+                    remedy=f"The {word}s are {', '.join(map(str, known)) or 'none'}.",
+                )
+        return numbers
 
 
 class TraceDiff:
-    """Which operators and kernels two traces differ in."""
+    """Operators and kernels in which two traces differ."""
 
     @classmethod
     def compare_traces(
@@ -49,12 +222,10 @@ class TraceDiff:
         Parameters
         ----------
         control, test : LabeledTrace, TraceSet, Trace, TraceAnalysis or path
-            Labelled ``Control`` and ``Test`` where they have no label. Where both have the same
-            label, the second becomes ``<label>_control_test``, as in HTA.
-        control_rank, test_rank : int or list of int, optional
-            The first rank by default.
-        control_iteration, test_iteration : int or list of int, optional
-            The first step by default.
+            Labelled ``Control`` and ``Test`` if they have no label. If both have the same label,
+            the second becomes ``<label>_control_test``, as in HTA.
+        control_rank, test_rank, control_iteration, test_iteration : int or list of int, optional
+            The first rank and step by default.
         device_type : DeviceType, default ALL
         use_short_name : bool, default False
             Compare names without types and arguments.
@@ -62,10 +233,10 @@ class TraceDiff:
         Returns
         -------
         DataFrame
-            The index is the name (``name`` or ``short_name``). ``<label>_counts`` (int64) and
+            Index: ``name`` or ``short_name``. ``<label>_counts`` (int64) and
             ``<label>_total_duration`` (µs) of both, ``diff_counts, diff_duration`` (test −
-            control) and ``counts_change_categories`` (``+``, ``-``, ``=``). ``.attrs["kinds"]``
-            has the kind of each name.
+            control), ``counts_change_categories`` (``+``, ``-``, ``=``); ``.attrs["kinds"]``: kinds
+            by name.
         """
         first, second = _labeled(control, "Control"), _labeled(test, "Test")
         second_label = second.label
@@ -79,27 +250,36 @@ class TraceDiff:
                 second.parts(test_rank, test_iteration, device_type),
             ]
         )
+        index = "short_name" if use_short_name else "name"
         if use_short_name:
-            names, kinds, counts, times = _shortened(names, kinds, counts, times)
-        # As HTA has them: those of the control by name, then those that only the test has.
-        order = sorted(range(len(names)), key=lambda row: (counts[0][row] == 0, names[row]))
-        columns: dict[str, Any] = {}
-        for label, count, time in zip((first.label, second_label), counts, times, strict=True):
-            columns[f"{label}_counts"] = count[order]
-            columns[f"{label}_total_duration"] = in_us(time[order])
-        change = counts[1][order] - counts[0][order]
-        columns["diff_counts"] = change
-        columns["diff_duration"] = in_us(times[1][order] - times[0][order])
-        columns["counts_change_categories"] = np.select([change > 0, change < 0], ["+", "-"], "=")
-        index = pd.Index(
-            [names[row] for row in order],
-            name="short_name" if use_short_name else "name",
-            dtype=object,
+            names = [shorten_name(name) for name in names]
+        sums = pd.DataFrame(
+            {
+                index: names,
+                "kind": kinds,
+                "before": counts[0],
+                "after": counts[1],
+                "before_ns": times[0],
+                "after_ns": times[1],
+            }
         )
-        frame = pd.DataFrame(columns, index=index)
-        frame.attrs["kinds"] = {
-            name: KINDS[kind] for name, kind in zip(names, kinds.tolist(), strict=True)
-        }
+        sums = sums.groupby(index).agg({"kind": "last", **dict.fromkeys(sums.columns[2:], "sum")})
+        # As in HTA, names that only the test has follow those of the control.
+        sums = sums.iloc[np.argsort((sums["before"] == 0).to_numpy(), kind="stable")]
+        change = sums["after"] - sums["before"]
+        frame = pd.DataFrame(
+            {
+                f"{first.label}_counts": sums["before"],
+                f"{first.label}{_TIME}": in_us(sums["before_ns"]),
+                f"{second_label}_counts": sums["after"],
+                f"{second_label}{_TIME}": in_us(sums["after_ns"]),
+                "diff_counts": change,
+                "diff_duration": in_us(sums["after_ns"] - sums["before_ns"]),
+                "counts_change_categories": np.select([change > 0, change < 0], ["+", "-"], "="),
+            }
+        )
+        frame.index = pd.Index(sums.index, dtype=object, name=index)
+        frame.attrs["kinds"] = {name: KINDS[kind] for name, kind in sums["kind"].items()}
         return frame
 
     @classmethod
@@ -123,18 +303,10 @@ class TraceDiff:
         Returns
         -------
         dict
-            Lists of names under ``added, deleted, increased, decreased, unchanged``, by counts;
-            each name is in one list.
+            Lists of names under ``added, deleted, increased, decreased, unchanged``, by counts.
         """
-        frame = cls.compare_traces(
-            control,
-            test,
-            control_rank,
-            test_rank,
-            control_iteration,
-            test_iteration,
-            device_type,
-        )
+        ranks_and_steps = control_rank, test_rank, control_iteration, test_iteration
+        frame = cls.compare_traces(control, test, *ranks_and_steps, device_type)
         before, after = frame.iloc[:, 0], frame.iloc[:, 2]
         both = (before > 0) & (after > 0)
         groups = {
@@ -148,33 +320,43 @@ class TraceDiff:
 
     @classmethod
     def visualize_counts_diff(
-        cls,
-        df: pd.DataFrame,
-        show_image: bool = True,
-        export_image_path: str | None = None,
+        cls, df: pd.DataFrame, show_image: bool = True, export_image_path: str | None = None
     ) -> None:
         """Draw the names whose count differs most.
 
         Parameters
         ----------
         df : DataFrame
-            From `compare_traces`; may be some of its rows.
+            From `compare_traces`, or some of its rows.
         show_image : bool, default True
             Show the chart, in notebooks.
         export_image_path : path-like, optional
-            Where to write the chart, as a page: whatever its suffix, it becomes ``.html``.
+            Write the chart as a page; the suffix becomes ``.html``.
         """
-        _draw(df, "count", export_image_path, shown=show_image)
+        _draw(df, "count", export_image_path, is_shown=show_image)
 
     @classmethod
     def visualize_duration_diff(
-        cls,
-        df: pd.DataFrame,
-        show_image: bool = True,
-        export_image_path: str | None = None,
+        cls, df: pd.DataFrame, show_image: bool = True, export_image_path: str | None = None
     ) -> None:
         """Draw the names whose total time differs most; parameters as `visualize_counts_diff`."""
-        _draw(df, "duration", export_image_path, shown=show_image)
+        _draw(df, "duration", export_image_path, is_shown=show_image)
+
+
+def _trace_set(given: Any) -> TraceSet:
+    """Return the set in a user's object: a set, a rank, or one of HTA's objects."""
+    if isinstance(given, TraceSet):
+        return given
+    if isinstance(given, RankTrace):
+        return TraceSet([given])
+    for attribute in ("t", "trace_set"):
+        inner = getattr(given, attribute, None)
+        if isinstance(inner, TraceSet):
+            return inner
+    raise TraceError(
+        f"a {type(given).__name__} holds no traces",
+        remedy="Give what hw.load returns, a TraceAnalysis, or the path of a folder.",
+    )
 
 
 def _labeled(given: Any, label: str) -> LabeledTrace:
@@ -185,23 +367,8 @@ def _labeled(given: Any, label: str) -> LabeledTrace:
     return LabeledTrace(label=label, t=given)
 
 
-def _shortened(
-    names: list[str], kinds: Ints, counts: list[Ints], times: list[Ints]
-) -> tuple[list[str], Ints, list[Ints], list[Ints]]:
-    """Add up what has the same name without types and arguments."""
-    groups: dict[str, int] = {}
-    number = [groups.setdefault(shorten_name(name), len(groups)) for name in names]
-    summed = [np.zeros(len(groups), dtype=np.int64) for _ in range(4)]
-    for target, values in zip(summed, (*counts, *times), strict=True):
-        np.add.at(target, number, values)
-    kind = np.zeros(len(groups), dtype=np.int64)
-    kind[number] = kinds
-    return list(groups), kind, summed[:2], summed[2:]
-
-
-def _draw(df: pd.DataFrame, measure: str, path: str | None, *, shown: bool) -> None:
-    suffix = "_total_duration"
-    labels = [column.removesuffix(suffix) for column in df.columns if column.endswith(suffix)]
+def _draw(df: pd.DataFrame, measure: str, path: str | None, *, is_shown: bool) -> None:
+    labels = [column.removesuffix(_TIME) for column in df.columns if column.endswith(_TIME)]
     if len(labels) != 2:
         raise TraceError(
             "this is no comparison of two traces", remedy="Give what compare_traces returned."
@@ -214,19 +381,15 @@ def _draw(df: pd.DataFrame, measure: str, path: str | None, *, shown: bool) -> N
             "kind": [kinds.get(name, "other") for name in df.index],
             "before_count": df[f"{before}_counts"].to_numpy(),
             "after_count": df[f"{after}_counts"].to_numpy(),
-            "before_ns": df[f"{before}{suffix}"].to_numpy() * 1000,
-            "after_ns": df[f"{after}{suffix}"].to_numpy() * 1000,
+            "before_ns": df[f"{before}{_TIME}"].to_numpy() * 1000,
+            "after_ns": df[f"{after}{_TIME}"].to_numpy() * 1000,
         }
     )
     frame["diff_count"] = frame["after_count"] - frame["before_count"]
     frame["diff_ns"] = frame["after_ns"] - frame["before_ns"]
-    what = "Calls" if measure == "count" else "Time"
-    options: dict[str, Any] = {
-        "measure": measure,
-        "top": _DRAWN,
-        "title": f"{what}, {after} against {before}",
-    }
-    if shown:
+    title = f"{'Calls' if measure == 'count' else 'Time'}, {after} against {before}"
+    options: dict[str, Any] = {"measure": measure, "top": _DRAWN, "title": title}
+    if is_shown:
         show("diff_ops", frame, **options)
     if path is not None:
         from hta_widgets import charts  # noqa: PLC0415 - Bokeh takes a while to import

@@ -9,7 +9,7 @@ from hta_widgets import TraceError
 from hta_widgets.analysis.critical.nodes import stretch_of
 from hta_widgets.analysis.critical.path import build, path_of
 from hta_widgets.analysis.critical.rules import HTA
-from hta_widgets.compat.critical_path import CPGraph, critical_path_analysis
+from hta_widgets.compat.critical_path import CPGraph, CriticalPathAnalysis
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import trace_within
 from tests.support import golden
@@ -57,7 +57,7 @@ def asked(case):
 
 def ours(name, case):
     kept = golden.kept(name)
-    graph, found = critical_path_analysis(kept, kept.ranks[0], *asked(case))
+    graph, found = CriticalPathAnalysis.critical_path_analysis(kept, kept.ranks[0], *asked(case))
     assert found
     return graph
 
@@ -153,7 +153,7 @@ def test_where_hta_fails_there_is_a_path():
         kept = golden.kept(name)
         for rank in kept:
             for annotation in ("ProfilerStep", ""):
-                found = critical_path_analysis(kept, rank, annotation, 0)
+                found = CriticalPathAnalysis.critical_path_analysis(kept, rank, annotation, 0)
                 if found is None:
                     assert path_of(kept[rank], annotation) is None
                     assert not kept[rank].events["name"].str.contains(annotation).any()

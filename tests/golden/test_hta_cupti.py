@@ -7,9 +7,9 @@ import pytest
 from support import golden
 
 from hta_widgets.analysis.kernels import cupti_counters
-from hta_widgets.compat.cupti_counter_analysis import (
+from hta_widgets.compat.analyzers.cupti_counter_analysis import (
     CUDA_SASS_INSTRUCTION_COUNTER_FLOPS,
-    cupti_counter_data_with_operators,
+    CuptiCounterAnalysis,
 )
 
 #: What HTA 0.6.1's frame has too, whose values no kernel has.
@@ -39,7 +39,7 @@ def expected():
 
 
 def test_every_column_is_hta_s(expected):
-    (got,) = cupti_counter_data_with_operators(golden.kept(NAME))
+    (got,) = CuptiCounterAnalysis.get_counter_data_with_operators(golden.kept(NAME))
     assert set(got.columns) - SINCE_0_6 == set(expected.columns)
     assert got[list(SINCE_0_6)].drop_duplicates().to_dict("list") == SINCE_0_6_VALUES
     text = ["input_dims", "input_type", "input_strides"]
@@ -76,4 +76,9 @@ def test_our_own_function_has_the_same_numbers(expected):
 
 
 def test_traces_without_counters_give_no_frames():
-    assert cupti_counter_data_with_operators(golden.kept("hta_tests__amd_trace"), [0]) == []
+    assert (
+        CuptiCounterAnalysis.get_counter_data_with_operators(
+            golden.kept("hta_tests__amd_trace"), [0]
+        )
+        == []
+    )

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 import hta_widgets as hw
-from hta_widgets.compat.kept_steps import without_last_step
+from hta_widgets.compat.trace import without_last_step
 
 REPO = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("HTA_SHARED", REPO.parent / "shared"))

@@ -11,12 +11,7 @@ import pytest
 
 import hta_widgets as hw
 from hta_widgets.analysis import critical_path, with_critical_path
-from hta_widgets.compat.critical_path import (
-    critical_path_analysis,
-    overlay_critical_path_analysis,
-    restore_cpgraph,
-)
-from hta_widgets.compat.graph_views import DiGraph
+from hta_widgets.compat.critical_path import CriticalPathAnalysis, _DiGraph, restore_cpgraph
 from hta_widgets.errors import TraceError
 from hta_widgets.export.overlays import export_critical_path
 from tests.support.small import call, event, kernel, load
@@ -142,20 +137,22 @@ def test_a_timeline_gets_the_path_as_arrows(job):
 
 
 def test_hta_s_names_and_places(job, tmp_path):
-    graph, found = critical_path_analysis(job, 0, "ProfilerStep", 0)
+    graph, found = CriticalPathAnalysis.critical_path_analysis(job, 0, "ProfilerStep", 0)
     assert found
-    target = overlay_critical_path_analysis(0, graph, str(tmp_path / "new" / "folder"))
+    target = CriticalPathAnalysis.overlay_critical_path_analysis(
+        job, 0, graph, str(tmp_path / "new" / "folder")
+    )
     assert Path(target).name == "overlaid_critical_path_rank-0.json"
     assert set(marked(events_of(Path(target)))) == {
         job[0].events["name"][row] for row in graph.path.path_events
     }
-    assert critical_path_analysis(job, 0, "NoSuchRange", 0) is None
+    assert CriticalPathAnalysis.critical_path_analysis(job, 0, "NoSuchRange", 0) is None
     with pytest.raises(hw.TraceError, match="no instance 7"):
-        critical_path_analysis(job, 0, "ProfilerStep", 7)
+        CriticalPathAnalysis.critical_path_analysis(job, 0, "ProfilerStep", 7)
 
 
 def test_hta_s_graph_answers_what_if(job):
-    graph, _ = critical_path_analysis(job, 0, "ProfilerStep", 0)
+    graph, _ = CriticalPathAnalysis.critical_path_analysis(job, 0, "ProfilerStep", 0)
     record = int(job[0].table.record[job[0].events.query("name == 'aten::mm'").index[0]])
     start, end = graph.get_nodes_for_event(record)
     assert (start.ts, end.ts, start.is_start, end.is_start) == (100, 130, True, False)
@@ -172,7 +169,7 @@ def test_hta_s_graph_answers_what_if(job):
 
 def test_the_graph_is_one_of_networkx(job):
     networkx = pytest.importorskip("networkx")
-    graph, _ = critical_path_analysis(job, 0, "ProfilerStep", 0)
+    graph, _ = CriticalPathAnalysis.critical_path_analysis(job, 0, "ProfilerStep", 0)
     assert isinstance(graph, networkx.DiGraph)
     assert len(graph.edges) == graph.number_of_edges() == len(graph.path.edges)
     first, second = graph.critical_path_nodes[:2]
@@ -183,7 +180,7 @@ def test_the_graph_is_one_of_networkx(job):
 
 
 def test_edges_may_change_in_weight_only(job):
-    graph, _ = critical_path_analysis(job, 0, "ProfilerStep", 0)
+    graph, _ = CriticalPathAnalysis.critical_path_analysis(job, 0, "ProfilerStep", 0)
     length_ns, (begin, end) = graph.path.length_ns, graph.critical_path_nodes[:2]
     weight = graph.edges[begin, end]["weight"]
     graph.edges[begin, end]["weight"] = weight + 1000
@@ -201,8 +198,9 @@ WITHOUT = """
 import sys
 sys.modules["networkx"] = None
 from hta_widgets import load
-from hta_widgets.compat.critical_path import critical_path_analysis
-graph, _ = critical_path_analysis(load(sys.argv[1], cache=False, progress=False), 0, "", 0)
+from hta_widgets.compat.critical_path import CriticalPathAnalysis
+traces = load(sys.argv[1], cache=False, progress=False)
+graph, _ = CriticalPathAnalysis.critical_path_analysis(traces, 0, "", 0)
 print([type(graph).__mro__[1].__module__, len(graph), sorted(graph.edges.data("weight"))])
 """
 
@@ -212,11 +210,11 @@ def test_without_networkx_the_graph_is_the_same(job):
     found = subprocess.run(
         [sys.executable, "-c", WITHOUT, job[0].path], check=True, capture_output=True, text=True
     )
-    graph, _ = critical_path_analysis(job, 0, "", 0)
+    graph, _ = CriticalPathAnalysis.critical_path_analysis(job, 0, "", 0)
     base, count, weights = ast.literal_eval(found.stdout)
-    assert base == "hta_widgets.compat.graph_views"
+    assert base == "hta_widgets.compat.critical_path"
     assert (count, weights) == (len(graph), sorted(graph.edges.data("weight")))
-    ours, theirs = DiGraph(), networkx.DiGraph()
+    ours, theirs = _DiGraph(), networkx.DiGraph()
     for one in (ours, theirs):
         one.add_nodes_from(range(6))
         one.add_edges_from([(0, 1, {"w": 5}), (0, 2, {}), (2, 1, {"w": 7}), (1, 4, {})])
@@ -236,7 +234,7 @@ def test_without_networkx_the_graph_is_the_same(job):
 
 
 def test_hta_s_graph_is_saved_and_restored(job, tmp_path):
-    graph, _ = critical_path_analysis(job, 0, "ProfilerStep", 0)
+    graph, _ = CriticalPathAnalysis.critical_path_analysis(job, 0, "ProfilerStep", 0)
     name = graph.save(str(tmp_path / "kept"))
     assert name == str(tmp_path / "kept.zip")
     again = restore_cpgraph(name, job, 0)

@@ -8,10 +8,9 @@ import pytest
 from support import small
 
 import hta_widgets as hw
-from hta_widgets.compat.common.trace import Trace, owner_of
-from hta_widgets.compat.common.trace_file import create_rank_to_trace_dict
-from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
-from hta_widgets.compat.configs.parser_config import AVAILABLE_ARGS, ParserConfig
+from hta_widgets.compat.config import AVAILABLE_ARGS, ParserConfig
+from hta_widgets.compat.frames import TraceSymbolTable
+from hta_widgets.compat.trace import Trace, create_rank_to_trace_dict, owner_of
 from hta_widgets.compat.trace_diff import LabeledTrace
 from hta_widgets.errors import TraceError
 

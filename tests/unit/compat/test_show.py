@@ -11,8 +11,7 @@ import pytest
 import hta_widgets as hw
 from hta_widgets import analysis, charts
 from hta_widgets.charts import figure as in_notebooks
-from hta_widgets.compat import show
-from hta_widgets.compat.analyzers import breakdown_analysis, straggler_analysis
+from hta_widgets.compat import figures
 from hta_widgets.demo.job import write_demo
 
 
@@ -20,7 +19,7 @@ from hta_widgets.demo.job import write_demo
 def notebook(monkeypatch):
     """A kernel whose displayed outputs are collected."""
     shown = []
-    monkeypatch.setattr(show, "in_notebook", lambda: True)
+    monkeypatch.setattr(figures, "in_notebook", lambda: True)
     monkeypatch.setattr(in_notebooks, "_brought_by", {})
     monkeypatch.setattr("IPython.display.display", lambda output, **_: shown.append(output))
     cell = SimpleNamespace(cell="a", run="1", outputs=shown)
@@ -36,16 +35,16 @@ FRAME = pd.DataFrame(
 
 def test_outside_notebooks_nothing_is_drawn(monkeypatch):
     monkeypatch.setattr(charts, "comm_comp_overlap", None)
-    show.show("comm_comp_overlap", FRAME)
-    assert not show.in_notebook()
+    figures.show("comm_comp_overlap", FRAME)
+    assert not figures.in_notebook()
 
 
 def test_outside_notebooks_one_line_says_so(capsys):
-    show.say_where_figures_are.cache_clear()
-    show.show("comm_comp_overlap", FRAME.head(0))
+    figures.print_where_figures_show.cache_clear()
+    figures.show("comm_comp_overlap", FRAME.head(0))
     assert capsys.readouterr() == ("", "")
     for _ in range(2):
-        show.show("comm_comp_overlap", FRAME)
+        figures.show("comm_comp_overlap", FRAME)
     out, err = capsys.readouterr()
     assert out == ""
     assert err.count("\n") == 1
@@ -54,7 +53,7 @@ def test_outside_notebooks_one_line_says_so(capsys):
 
 
 def test_stragglers_too_say_so(capsys, tmp_path):
-    show.say_where_figures_are.cache_clear()
+    figures.print_where_figures_show.cache_clear()
     write_demo(tmp_path / "job", ranks=2, steps=3, seed=1)
     analyzer = hw.TraceAnalysis(trace_dir=tmp_path / "job")
     analyzer.get_potential_stragglers(visualize=True)
@@ -62,13 +61,13 @@ def test_stragglers_too_say_so(capsys, tmp_path):
 
 
 def test_nothing_to_draw_shows_nothing(notebook):
-    show.show("comm_comp_overlap", FRAME.head(0))
-    show.show("comm_comp_overlap", None)
+    figures.show("comm_comp_overlap", FRAME.head(0))
+    figures.show("comm_comp_overlap", None)
     assert notebook.outputs == []
 
 
 def test_a_figure_needs_no_network_and_no_earlier_call(notebook):
-    show.show("comm_comp_overlap", FRAME)
+    figures.show("comm_comp_overlap", FRAME)
     html = notebook.outputs[0]["text/html"]
     # What HTML loads from elsewhere; BokehJS' own text may hold addresses.
     assert not re.search(r"<(script|link|iframe)[^>]+(src|href)=", html)
@@ -80,22 +79,20 @@ def test_a_figure_needs_no_network_and_no_earlier_call(notebook):
 def test_bokeh_comes_once_and_again_when_its_cell_runs_again(notebook):
     for cell, run in (("a", "1"), ("a", "1"), ("b", "2"), ("a", "3"), ("b", "4")):
         notebook.cell, notebook.run = cell, run
-        show.show("comm_comp_overlap", FRAME)
+        figures.show("comm_comp_overlap", FRAME)
     large = [len(output["text/html"]) > 300_000 for output in notebook.outputs]
     assert large == [True, False, False, True, False]
 
 
 def test_text_of_a_trace_ends_no_script(notebook):
     frame = FRAME.assign(note="</script><script>alert(1)</script>")
-    show.show("comm_comp_overlap", frame, title="</script><b>")
+    figures.show("comm_comp_overlap", frame, title="</script><b>")
     script = notebook.outputs[0]["text/html"].rpartition("const item = ")[2]
     assert script.count("</script>") == 1
     assert script.endswith("</script>")
 
 
 def test_every_method_draws(notebook, tmp_path, monkeypatch):
-    monkeypatch.setattr(straggler_analysis, "in_notebook", lambda: True)
-    monkeypatch.setattr(breakdown_analysis, "in_notebook", lambda: True)
     write_demo(tmp_path / "job", ranks=2, steps=3, seed=1)
     analyzer = hw.TraceAnalysis(trace_dir=tmp_path / "job")
     figures = {

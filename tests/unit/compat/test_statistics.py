@@ -9,10 +9,12 @@ from hypothesis import given, strategies as st
 from support import small
 
 import hta_widgets as hw
-from hta_widgets.compat.analyzers.straggler import find_stragglers_with_late_start_comm_kernels
-from hta_widgets.compat.analyzers.top_names import top_names
 from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
-from hta_widgets.compat.hta_frame import in_us, number_or_text
+from hta_widgets.compat.frames import in_us, number_or_text
+from hta_widgets.compat.trace_analysis import (
+    find_stragglers_with_late_start_comm_kernels,
+    top_names,
+)
 from hta_widgets.compat.utils.checker import is_valid_directory
 from hta_widgets.compat.utils.utils import (
     flatten_column_names,

@@ -1,1 +1,0 @@
-"""HTA's analyses, one module a question, over `hta_widgets.analysis`."""

@@ -1,0 +1,657 @@
+"""HTA's call graph: the event that encloses or launched each event of a frame."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets import taxonomy
+from hta_widgets.compat.config import logger
+from hta_widgets.compat.frames import Ints, TraceSymbolTable
+from hta_widgets.compat.trace import Trace, get_cpu_gpu_correlation
+from hta_widgets.errors import TraceError
+from hta_widgets.trace.tracks import assign_lanes
+
+Bools = npt.NDArray[np.bool_]
+
+NON_EXISTENT_NODE_INDEX = -2
+NULL_NODE_INDEX = -1
+
+#: Columns that `CallGraph` adds to a frame.
+STACK_COLUMNS = (
+    "parent",
+    "depth",
+    "height",
+    "first_kernel_start",
+    "last_kernel_end",
+    "num_kernels",
+    "kernel_dur_sum",
+    "kernel_span",
+)
+
+_BACKWARD = ("## backward ##", "ProfilerStep#")
+_MAPPING = ["rank", "pid", "tid", "label", "stack_index", "stack_root", "count"]
+
+# --- HTA's small types ----------------------------------------------------------------------------
+
+
+class DeviceType(Enum):
+    """Side of an event."""
+
+    UNKNOWN = 0
+    CPU = 1
+    GPU = 2
+    ALL = 3
+
+
+class MemcpyType(Enum):
+    """Direction of a copy."""
+
+    DTOD = 0
+    DTOH = 1
+    HTOD = 2
+    UNKNOWN = 3
+
+
+@dataclass
+class GroupingPattern:
+    """Names that start with a match of a pattern, or all others."""
+
+    pattern: re.Pattern[str]
+    inverse_match: bool = False
+    group_name: str = ""
+
+    def match(self, name: str) -> bool:
+        """Return whether a name belongs to the group."""
+        return (self.pattern.match(name) is not None) != self.inverse_match
+
+    def __hash__(self) -> int:
+        return hash((self.pattern.pattern, self.pattern.flags, self.inverse_match))
+
+
+def to_grouping_pattern(
+    pattern: str | list[str] | re.Pattern[str] | GroupingPattern,
+    group_name: str | None = None,
+    inverse_match: bool | None = None,
+) -> GroupingPattern:
+    """Return the group of a pattern, or of any of several patterns."""
+    if isinstance(pattern, GroupingPattern):
+        return pattern
+    if isinstance(pattern, list):
+        pattern = "|".join(f"({one})" for one in pattern)
+    if not isinstance(pattern, (str, re.Pattern)):
+        raise TraceError(f"expected a pattern, got a {type(pattern).__name__}", remedy="Give text.")
+    return GroupingPattern(re.compile(pattern), bool(inverse_match), group_name or "")
+
+
+def infer_device_type(df: pd.DataFrame) -> DeviceType:
+    """Return the side of the events of one thread or stream."""
+    if "stream" not in df.columns or df.empty:
+        return DeviceType.UNKNOWN
+    if (df["stream"] >= 0).all():
+        return DeviceType.GPU
+    return DeviceType.CPU if (df["stream"] < 0).all() else DeviceType.UNKNOWN
+
+
+# --- rows of a frame as a forest ------------------------------------------------------------------
+
+
+class _Threads(NamedTuple):
+    """The host's threads as (pid, tid), and the thread of each row; -1 for device events."""
+
+    keys: list[tuple[Any, Any]]
+    code: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class _Forest:
+    """Rows of a frame below the row that encloses or launched them.
+
+    `parent` is -1 at the top; `member` marks the rows of threads, and device events whose launch is
+    in the frame.
+    """
+
+    index: Ints
+    parent: Ints
+    member: Bools
+    device: Bools
+
+    @cached_property
+    def depth(self) -> Ints:
+        """The number of rows above each row."""
+        depth = np.zeros(len(self.parent), dtype=np.int64)
+        above = self.parent.copy()
+        while (pending := np.flatnonzero(above >= 0)).size:
+            depth[pending] += 1
+            above[pending] = self.parent[above[pending]]
+        return depth
+
+    def columns(self, frame: pd.DataFrame, top: npt.ArrayLike) -> dict[str, npt.NDArray[Any]]:
+        """Return `STACK_COLUMNS` of the frame; the parent of a row at the top is `top`."""
+        start, dur = frame["ts"].to_numpy(), frame["dur"].to_numpy()
+        kernel = self.device & self.member
+        count = kernel.astype(np.int64)
+        total = np.where(kernel, dur, 0)
+        first = np.where(kernel, start, start.max(initial=0) + 1)
+        last = np.where(kernel, start + dur, -1)
+        height = np.where(self.device, 0, 1)
+        by_depth = np.argsort(self.depth, kind="stable")
+        edges = np.searchsorted(self.depth[by_depth], np.arange(self.depth.max(initial=0) + 2))
+        for level in range(len(edges) - 2, 0, -1):  # the deepest first; the top has no parent
+            rows = by_depth[edges[level] : edges[level + 1]]
+            up = self.parent[rows]
+            np.add.at(count, up, count[rows])
+            np.add.at(total, up, total[rows])
+            np.minimum.at(first, up, first[rows])
+            np.maximum.at(last, up, last[rows])
+            np.maximum.at(height, up, height[rows] + 1)
+        some = count > 0
+        return {
+            "parent": np.where(self.parent >= 0, self.index[self.parent], top),
+            "depth": np.where(self.member, self.depth, -1),
+            "height": np.where(self.member, height, -1),
+            "first_kernel_start": np.where(some, first, -1),
+            "last_kernel_end": np.where(some, last, -1),
+            "num_kernels": count,
+            "kernel_dur_sum": total,
+            "kernel_span": np.where(some, last - first, 0),
+        }
+
+
+def _threads_of(frame: pd.DataFrame, symbols: TraceSymbolTable) -> _Threads:
+    # Some categories of a device have no stream: annotations, and waits for the whole device.
+    apart = {
+        number
+        for symbol, number in symbols.sym_index.items()
+        if taxonomy.is_device_category(symbol) or symbol == "cuda_profiler_range"
+    }
+    host = ~((frame["stream"] >= 0) | frame["cat"].isin(apart)).to_numpy()
+    code = np.full(len(frame), -1, dtype=np.int64)
+    groups = frame[host].groupby(["pid", "tid"], sort=True)
+    code[host] = groups.ngroup().to_numpy()
+    return _Threads([(pid, tid) for (pid, tid), _ in groups], code)
+
+
+def _forest_of(frame: pd.DataFrame, threads: _Threads) -> _Forest:
+    index = frame["index"].to_numpy(dtype=np.int64)
+    parent = np.full(len(frame), -1, dtype=np.int64)
+    start, dur = _ns(frame["ts"]), _ns(frame["dur"])
+    is_fine = bool((start % 1000).any() or (dur % 1000).any())
+    begin = start - start.min(initial=0)
+    rows = np.flatnonzero(threads.code >= 0)
+    rows = rows[np.lexsort((index[rows], -dur[rows], begin[rows]))]
+    lanes = assign_lanes(
+        begin[rows],
+        np.maximum(dur[rows], 0),
+        threads.code[rows].astype(np.int32),
+        max(len(threads.keys), 1),
+        1 if is_fine else 1000,
+    )
+    inside = lanes.parent >= 0
+    parent[rows[inside]] = rows[lanes.parent[inside]]
+
+    device = (frame["stream"] >= 0).to_numpy()
+    launched = np.flatnonzero(device & (frame["index_correlation"] > 0).to_numpy())
+    call = pd.Series(np.arange(len(frame)), index=index).reindex(
+        frame["index_correlation"].to_numpy()[launched]
+    )
+    known = call.notna().to_numpy()
+    parent[launched[known]] = call[known].astype(np.int64)
+    member = threads.code >= 0
+    member[launched[known]] = True
+    return _Forest(index, parent, member, device)
+
+
+def _ns(times: pd.Series[Any]) -> Ints:
+    if times.dtype.kind in "iu":
+        return times.to_numpy(dtype=np.int64) * 1000
+    nanoseconds: Ints = np.rint(times.to_numpy(dtype=np.float64) * 1000).astype(np.int64)
+    return nanoseconds
+
+
+# --- one thread -----------------------------------------------------------------------------------
+
+
+class CallStackIdentity(NamedTuple):
+    """The thread of a `CallStackGraph`."""
+
+    rank: int = -1
+    pid: Any = -1
+    tid: Any = -1
+
+
+@dataclass
+class CallStackNode:
+    """An event, or a thread's root, whose depth is -1.
+
+    Attributes
+    ----------
+    parent : int
+        ``index`` of the enclosing or launching event, or a negative root; -1 for a root.
+    depth : int
+        The number of events above.
+    height : int
+        0 for device events, else 1, or one more than the highest event below.
+    device : DeviceType
+    children : list of int
+    """
+
+    parent: int = NULL_NODE_INDEX
+    depth: int = -1
+    height: int = -1
+    device: DeviceType = DeviceType.CPU
+    children: list[int] = field(default_factory=list)
+
+
+class _Nodes(Mapping[int, CallStackNode]):
+    """The nodes of a rank by ``index``, each made on access."""
+
+    def __init__(self, forest: _Forest, columns: Mapping[str, Any], roots: list[int]) -> None:
+        self._forest, self._columns = forest, columns
+        below = np.flatnonzero(forest.parent >= 0)
+        self._below = below[np.argsort(forest.parent[below], kind="stable")]
+        rows = np.arange(len(forest.parent) + 1)
+        self._first = np.searchsorted(forest.parent[self._below], rows)
+        members = np.flatnonzero(forest.member)
+        self._row = dict(zip(forest.index[members].tolist(), members.tolist(), strict=True))
+        self._tops = {
+            root: np.flatnonzero(forest.member & (columns["parent"] == root)) for root in roots
+        }
+
+    def __getitem__(self, index: int) -> CallStackNode:
+        forest, columns = self._forest, self._columns
+        if index in self._tops:
+            rows = self._tops[index]
+            height = 1 + int(columns["height"][rows].max(initial=0))
+            return CallStackNode(height=height, children=forest.index[rows].tolist())
+        row = self._row[index]
+        rows = self._below[self._first[row] : self._first[row + 1]]
+        return CallStackNode(
+            int(columns["parent"][row]),
+            int(columns["depth"][row]),
+            int(columns["height"][row]),
+            DeviceType.GPU if forest.device[row] else DeviceType.CPU,
+            forest.index[rows].tolist(),
+        )
+
+    def __iter__(self) -> Iterator[int]:
+        yield from self._tops
+        yield from self._row
+
+    def __len__(self) -> int:
+        return len(self._tops) + len(self._row)
+
+    def __contains__(self, index: object) -> bool:
+        return index in self._tops or index in self._row
+
+
+class CallStackGraph:
+    """The calls of one thread, with the device events that they launched.
+
+    Parameters
+    ----------
+    df : DataFrame
+        The thread's events: ``index, ts, dur, stream, index_correlation``.
+    identity : CallStackIdentity
+    cpu_gpu_correlation : DataFrame
+        The call that launched each device event: ``gpu_index, cpu_index``.
+    full_df : DataFrame
+        The rank's events; if it has the columns of `CallGraph`, they are set.
+    symbol_table : TraceSymbolTable, optional
+    nodes : mapping of int to CallStackNode, optional
+        A dict, to which the thread's nodes are added, or the nodes of a `CallGraph`.
+    use_existing_stack_columns : bool
+        Ignored.
+    save_call_stack_to_df : bool, default True
+        Set the columns of `full_df`.
+
+    Attributes
+    ----------
+    nodes : mapping of int to CallStackNode
+        In a `CallGraph` the nodes of every thread of the rank.
+    root_index : int
+        Negative.
+    correlations : DataFrame
+    """
+
+    def __init__(
+        self,
+        df: pd.DataFrame,
+        identity: CallStackIdentity,
+        cpu_gpu_correlation: pd.DataFrame,
+        full_df: pd.DataFrame,
+        symbol_table: TraceSymbolTable | None = None,
+        nodes: Mapping[int, CallStackNode] | None = None,
+        use_existing_stack_columns: bool = True,
+        save_call_stack_to_df: bool = True,
+    ) -> None:
+        self.df = df
+        self.identity = identity
+        self.correlations = cpu_gpu_correlation
+        self.full_df = full_df
+        self.symbol_table = symbol_table
+        self.nodes = {} if nodes is None else nodes
+        self.root_index = -abs(identity.tid) if hasattr(identity.tid, "__index__") else -1
+        self.device_type = infer_device_type(df)
+        if self.device_type is DeviceType.GPU:
+            logger.error("%s is of a device; call stacks are of threads of the host", identity)
+        elif isinstance(self.nodes, dict):
+            self._add_nodes(self.nodes, save_call_stack_to_df)
+
+    def _add_nodes(self, nodes: dict[int, CallStackNode], save: bool) -> None:
+        """Add the thread's events and their device events to the nodes and to `full_df`."""
+        if "index_correlation" not in self.df.columns:
+            raise TraceError("the frame has no column 'index_correlation'")
+        host = self.df[self.df["stream"] == -1]
+        pairs = self.correlations[
+            self.correlations["cpu_index"].isin(host["index"])
+            & ~self.correlations["gpu_index"].isin(host["index"])
+        ].drop_duplicates("gpu_index")
+        device = self.full_df[self.full_df["index"].isin(pairs["gpu_index"])]
+        used = ["index", "ts", "dur", "stream"]
+        frame = pd.concat([host[used], device[used]], ignore_index=True)
+        frame["index_correlation"] = -1
+        code = np.where(np.arange(len(frame)) < len(host), 0, -1)
+        forest = _forest_of(frame, _Threads([(self.identity.pid, self.identity.tid)], code))
+        row_of = pd.Series(np.arange(len(frame)), index=forest.index)
+        call = pairs.set_index("gpu_index")["cpu_index"].reindex(device["index"])
+        forest.parent[len(host) :] = row_of.reindex(call).to_numpy()
+        forest.member[len(host) :] = True
+        columns = forest.columns(frame, self.root_index)
+        nodes.update(_Nodes(forest, columns, [self.root_index]))
+        if save and "parent" in self.full_df.columns:
+            there = self.full_df["index"].isin(forest.index)
+            order = row_of.reindex(self.full_df.loc[there, "index"]).to_numpy()
+            for name in STACK_COLUMNS:
+                if name in self.full_df.columns:
+                    self.full_df.loc[there, name] = columns[name][order]
+
+    def __repr__(self) -> str:
+        return f"CallStackGraph({self.identity}, {len(self.df)} events)"
+
+    def get_nodes(self) -> Mapping[int, CallStackNode]:
+        """Return `nodes`."""
+        return self.nodes
+
+    def get_dataframe(self) -> pd.DataFrame:
+        """Return the thread's events."""
+        return self.df
+
+    def get_depth(self) -> pd.Series[Any]:
+        """Return the depth of each of the thread's events."""
+        if "depth" in self.full_df.columns:
+            depth: pd.Series[Any] = self.full_df.loc[self.df["index"], "depth"]
+            return depth
+        depths = {index: self.nodes[index].depth for index in self.df["index"].tolist()}
+        return pd.Series(depths, name="depth", dtype="Int16")
+
+    def get_parent(self, idx: int) -> int:
+        """Return the event above or a negative root; -2 for an unknown node."""
+        return self.nodes[idx].parent if idx in self.nodes else NON_EXISTENT_NODE_INDEX
+
+    def get_children(self, idx: int) -> list[int]:
+        """Return the events directly below."""
+        return self.nodes[idx].children if idx in self.nodes else []
+
+    def get_root(self, idx: int) -> int:
+        """Return the root above an event; -1 for an unknown node."""
+        path = self.get_path_to_root(idx)
+        return path[-1] if path else NULL_NODE_INDEX
+
+    def get_path_to_root(self, idx: int) -> list[int]:
+        """Return an event and every event above it, the root last."""
+        path = []
+        while idx in self.nodes:
+            path.append(idx)
+            if idx < 0:
+                break
+            idx = self.nodes[idx].parent
+        return path
+
+    def get_paths_to_leaves(self, idx: int, include_cuda_kernel: bool = False) -> list[list[int]]:
+        """Return the paths from an event down to every event with none below.
+
+        As in HTA, they contain device events whatever `include_cuda_kernel` is; it only decides
+        whether a device event itself has a path.
+        """
+        paths: list[list[int]] = []
+        pending = [[idx]] if idx in self.nodes else []
+        if pending and not include_cuda_kernel and self.nodes[idx].device is not DeviceType.CPU:
+            return paths
+        while pending:
+            path = pending.pop()
+            children = self.nodes[path[-1]].children
+            if not children:
+                paths.append(path)
+            pending += [[*path, child] for child in reversed(children)]
+        return paths
+
+    def get_leaf_nodes(self, idx: int, include_gpu_kernel: bool = False) -> list[int]:
+        """Return the ends of `get_paths_to_leaves`."""
+        return [path[-1] for path in self.get_paths_to_leaves(idx, include_gpu_kernel)]
+
+    def get_descendants(self, idx: int, include_gpu_kernel: bool = False) -> list[int]:
+        """Return an event and every event below it, device events included."""
+        found, pending = [], [idx] if idx in self.nodes else []
+        while pending:
+            node = pending.pop()
+            found.append(node)
+            pending += reversed(self.nodes[node].children)
+        return found
+
+    def dfs_traverse(
+        self,
+        enter_func: Callable[[int, CallStackNode], None],
+        exit_func: Callable[[int, CallStackNode], None],
+    ) -> None:
+        """Call `enter_func` on each node before its children, and `exit_func` after them."""
+        pending: list[tuple[int, CallStackNode, bool]] = []
+        if self.root_index in self.nodes:
+            pending.append((self.root_index, self.nodes[self.root_index], True))
+        while pending:
+            idx, node, is_entering = pending.pop()
+            if not is_entering:
+                exit_func(idx, node)
+                continue
+            enter_func(idx, node)
+            pending.append((idx, node, False))
+            pending += [(child, self.nodes[child], True) for child in reversed(node.children)]
+
+
+# --- all threads ----------------------------------------------------------------------------------
+
+
+class CallGraph:
+    """The calls of the host's threads, and the device events that they launched.
+
+    Operators of a ``bwd`` thread are below the ``## backward ##`` range of the main thread, or its
+    step, that runs at the same time. HTA does so for one such thread, here it is for all.
+
+    Parameters
+    ----------
+    trace : Trace
+        Its frames get the columns ``parent, depth, height, num_kernels, kernel_dur_sum,
+        kernel_span, first_kernel_start, last_kernel_end``: the ``index`` of the event above (a
+        negative root at the top), the number of events above, and the device events below in µs
+        (-1: none).
+    ranks : list of int, optional
+        All by default.
+
+    Attributes
+    ----------
+    mapping : DataFrame
+        One row per thread: ``rank, pid, tid, label, stack_index, stack_root, count``; the label is
+        ``main`` (has steps), ``bwd`` (runs ``autograd::`` functions) or the first event's name.
+    call_stacks : list of CallStackGraph
+        By ``stack_index``.
+    rank_to_nodes, rank_to_stacks : dict
+    """
+
+    stack_columns: ClassVar = list(STACK_COLUMNS)
+
+    def __init__(self, trace: Trace, ranks: Sequence[int] | None = None) -> None:
+        self.trace_data = trace
+        known = trace.get_ranks()
+        self.ranks = [rank for rank in ranks if rank in known] if ranks else known
+        if not self.ranks:
+            raise TraceError("no such rank", remedy=f"The ranks are {known}.")
+        self.call_stacks: list[CallStackGraph] = []
+        self.rank_to_nodes: dict[int, Mapping[int, CallStackNode]] = {}
+        self.rank_to_stacks: dict[int, dict[CallStackIdentity, CallStackGraph]] = {}
+        rows = [row for rank in self.ranks for row in self._add_rank(rank)]
+        self.mapping = pd.DataFrame(rows, columns=_MAPPING)
+        self._rank = self.ranks[0]
+
+    @staticmethod
+    def from_dataframe(
+        df: pd.DataFrame, symbol_table: TraceSymbolTable | None = None, rank: int = -1
+    ) -> CallGraph:
+        """Return the call graph of a frame; names must be text unless there is a symbol table."""
+        trace = Trace(trace_files={}, trace_dir="")
+        frame = df.copy()
+        if symbol_table is None:
+            symbol_table = TraceSymbolTable.create_from_df(df)
+            symbol_table.encode_df(frame)
+        frame.index = pd.Index(frame["index"].to_numpy())
+        trace.symbol_table = symbol_table
+        trace.traces[rank] = frame
+        trace.is_parsed = True
+        return CallGraph(trace)
+
+    def _add_rank(self, rank: int) -> list[tuple[Any, ...]]:
+        """Add the stacks of a rank, and return its rows of `mapping`."""
+        frame, symbols = self.trace_data.get_trace(rank), self.trace_data.symbol_table
+        threads = _threads_of(frame, symbols)
+        forest = _forest_of(frame, threads)
+        labels = [self._label(frame, threads.code == code) for code in range(len(threads.keys))]
+        roots = _roots(threads)
+        top = np.array([*roots, -1], dtype=np.int64)[threads.code]
+        for code in self._put_below_main(frame, threads, forest, labels):
+            roots[code] = roots[labels.index("main")]
+        columns = forest.columns(frame, top)
+        for name in STACK_COLUMNS:
+            frame[name] = columns[name]
+        nodes = _Nodes(forest, columns, list(dict.fromkeys(roots)))
+        self.rank_to_nodes[rank] = nodes
+        stacks = self.rank_to_stacks[rank] = {}
+        correlations = get_cpu_gpu_correlation(frame)
+        rows = []
+        for code, (pid, tid) in enumerate(threads.keys):
+            identity = CallStackIdentity(rank, pid, tid)
+            events = frame[threads.code == code]
+            stack = CallStackGraph(events, identity, correlations, frame, symbols, nodes)
+            stack.root_index = root = roots[code]
+            count = roots[: code + 1].count(root)
+            rows.append((*identity, labels[code], len(self.call_stacks), root, count))
+            stacks[identity] = stack
+            self.call_stacks.append(stack)
+        return rows
+
+    def _label(self, frame: pd.DataFrame, is_thread: Bools) -> str:
+        symbols = self.trace_data.symbol_table.sym_table
+        names = [symbols[code] for code in frame.loc[is_thread, "name"].unique().tolist()]
+        if any(name.startswith("ProfilerStep#") for name in names):
+            return "main"
+        if any("autograd::" in name for name in names):
+            return "bwd"
+        return names[0] if names else "empty"
+
+    def _put_below_main(
+        self, frame: pd.DataFrame, threads: _Threads, forest: _Forest, labels: list[str]
+    ) -> list[int]:
+        """Move backward threads below the main thread; return those with no call outside of it."""
+        if labels.count("main") != 1:
+            return []
+        ranges = self._ranges(frame, threads.code == labels.index("main"))
+        start = frame["ts"].to_numpy()
+        end = start + frame["dur"].to_numpy()
+        moved = []
+        for code in [code for code, label in enumerate(labels) if label == "bwd"]:
+            tops = np.flatnonzero((threads.code == code) & (forest.parent < 0))
+            for row in ranges.tolist():
+                inside = tops[(start[tops] >= start[row]) & (end[tops] <= end[row])]
+                forest.parent[inside] = row
+            if (forest.parent[tops] >= 0).all():
+                moved.append(code)
+        return moved
+
+    def _ranges(self, frame: pd.DataFrame, is_thread: Bools) -> npt.NDArray[np.intp]:
+        numbers = self.trace_data.symbol_table.sym_index
+        for prefix in _BACKWARD:
+            wanted = [number for name, number in numbers.items() if name.startswith(prefix)]
+            rows = np.flatnonzero(is_thread & frame["name"].isin(wanted).to_numpy())
+            if len(rows):
+                return rows
+        return np.empty(0, dtype=np.intp)
+
+    def get_call_stacks(
+        self,
+        rank: int | None = None,
+        pid: Any = None,
+        tid: Any = None,
+        stack_index: int | None = None,
+    ) -> Iterator[CallStackGraph]:
+        """Yield the call stacks of a rank, process or thread; all by default."""
+        wanted = {"rank": rank, "pid": pid, "tid": tid, "stack_index": stack_index}
+        for row in self.mapping.to_dict("records"):
+            if all(value is None or row[key] == value for key, value in wanted.items()):
+                yield self.call_stacks[row["stack_index"]]
+
+    def get_node_attributes(self, index: int, rank: int | None = None) -> pd.Series[Any]:
+        """Return an event's row; the default is the rank of the previous call."""
+        frame = self._frame(rank)
+        if index not in frame.index:
+            raise TraceError(f"no event {index} on rank {self._rank}")
+        return frame.iloc[int(frame.index.get_indexer(pd.Index([index]))[0])]
+
+    def get_csg_of_node(self, index: int, rank: int | None = None) -> CallStackGraph:
+        """Return the call stack of an event's thread; for a device event, of its launch."""
+        node = self.get_node_attributes(index, rank)
+        if node["stream"] >= 0:
+            if node["parent"] < 0:
+                raise TraceError(f"device event {index} has no launch in the frame")
+            node = self.get_node_attributes(int(node["parent"]), rank)
+        stack = next(self.get_call_stacks(self._rank, node["pid"], node["tid"]), None)
+        if stack is None:
+            raise TraceError(f"event {index} is on no thread of the host")
+        return stack
+
+    def get_stack_of_node(
+        self, index: int, rank: int | None = None, skip_ancestors: bool = False
+    ) -> pd.DataFrame:
+        """Return an event, the events below and, unless skipped, the events above, by time."""
+        stack = self.get_csg_of_node(index, rank)
+        events = stack.get_descendants(index)
+        if not skip_ancestors:
+            events += stack.get_path_to_root(index)[1:]
+        chosen = [event for event in dict.fromkeys(events) if event >= 0]
+        return stack.full_df.loc[chosen].sort_values("ts", kind="stable")
+
+    def get_gpu_kernels(self, rank: int | None = None) -> pd.DataFrame:
+        """Return the device events; the default is the rank of the previous call."""
+        frame = self._frame(rank)
+        return frame[frame["stream"] >= 0]
+
+    def _frame(self, rank: int | None) -> pd.DataFrame:
+        if rank is not None and rank in self.ranks:
+            self._rank = rank
+        return self.trace_data.get_trace(self._rank)
+
+
+def _roots(threads: _Threads) -> list[int]:
+    """Return a distinct negative number per thread, of its id if that is free."""
+    roots: list[int] = []
+    for _, tid in threads.keys:
+        root = -abs(int(tid)) if isinstance(tid, (int, np.integer)) else -3
+        while root in roots or root > -3:
+            root = min(root, -2) - 1
+        roots.append(root)
+    return roots

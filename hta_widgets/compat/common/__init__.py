@@ -1,1 +1,0 @@
-"""HTA's traces as frames, and what works on such frames."""

@@ -1,0 +1,508 @@
+"""HTA's settings: the args that become columns, defaults, settings files and the logger.
+
+Of `ParserConfig` only the list of args has an effect. HTA's other settings select a way to read a
+file or drop events; they are stored and otherwise ignored.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import pandas as pd
+
+#: HTA's logger; this package adds no handlers to it.
+logger = logging.getLogger("hta")
+
+#: The folder that HTA reads if none is given.
+DEFAULT_TRACE_DIR = "/tmp/trace"  # noqa: S108 - HTA's default
+
+#: Launches that may wait on a stream before further launches block; measured, not documented.
+CUDA_MAX_LAUNCH_QUEUE_PER_STREAM = 1024
+
+# --- args that become columns ---------------------------------------------------------------------
+
+
+class YamlVersion(NamedTuple):
+    """Version of HTA's list of args; there is one list here."""
+
+    major: int
+    minor: int
+    patch: int
+
+    def get_version_str(self) -> str:
+        """Return the version as text such as ``1.0.0``."""
+        return ".".join(map(str, self))
+
+    @staticmethod
+    def from_string(version_str: str) -> YamlVersion:
+        """Return the version that text such as ``1.0.0`` names."""
+        major, minor, patch = map(int, version_str.split("."))
+        return YamlVersion(major, minor, patch)
+
+
+DEFAULT_PARSE_VERSION = YamlVersion(1, 0, 0)
+
+
+class ValueType(Enum):
+    """Type of an arg's values."""
+
+    Int = 1
+    Float = 2
+    String = 3
+    Object = 4
+
+
+class AttributeSpec(NamedTuple):
+    """An arg that becomes a column.
+
+    Attributes
+    ----------
+    name : str
+        The column.
+    raw_name : str
+        The key in ``args`` in the file.
+    value_type : ValueType
+    default_value
+        The value for events without the arg.
+    min_supported_version : YamlVersion
+        Ignored.
+    """
+
+    name: str
+    raw_name: str
+    value_type: ValueType
+    default_value: Any
+    min_supported_version: YamlVersion = DEFAULT_PARSE_VERSION
+
+
+_INT, _COUNT = (ValueType.Int, -1), (ValueType.Int, 0)
+_FLOAT, _TEXT = (ValueType.Float, 0.0), (ValueType.String, "")
+_LIST, _SHAPE = (ValueType.Object, "[]"), (ValueType.Object, "-1")
+
+#: HTA's key: column, key in the file, type and default
+_ARGS = {
+    "index::ev_idx": ("ev_idx", "Ev Idx", _INT),
+    "index::external_id": ("external_id", "External id", _INT),
+    "index::python_id": ("python_id", "Python id", _INT),
+    "index::python_parent_id": ("python_parent_id", "Python parent id", _INT),
+    "cpu_op::concrete_inputs": ("concrete_inputs", "Concrete Inputs", _LIST),
+    "cpu_op::fwd_thread": ("fwd_thread_id", "Fwd thread id", _INT),
+    "cpu_op::input_dims": ("input_dims", "Input Dims", _SHAPE),
+    "cpu_op::input_type": ("input_type", "Input type", _SHAPE),
+    "cpu_op::input_strides": ("input_strides", "Input Strides", _SHAPE),
+    "cpu_op::sequence_number": ("sequence", "Sequence number", _INT),
+    "cpu_op::kernel_backend": ("kernel_backend", "kernel_backend", _TEXT),
+    "cpu_op::kernel_hash": ("kernel_hash", "kernel_hash", _TEXT),
+    "correlation::cbid": ("cbid", "cbid", _INT),
+    "correlation::cpu_gpu": ("correlation", "correlation", _INT),
+    "sm::blocks": ("blocks_per_sm", "blocks per SM", _LIST),
+    "sm::occupancy": ("est_occupancy", "est. achieved occupancy %", _INT),
+    "sm::warps": ("warps_per_sm", "warps per SM", _FLOAT),
+    "data::bytes": ("bytes", "bytes", _INT),
+    "data::bandwidth": ("memory_bw_gbps", "memory bandwidth (GB/s)", _FLOAT),
+    "cuda::context": ("context", "context", _INT),
+    "cuda::device": ("device", "device", _INT),
+    "cuda::stream": ("stream", "stream", _INT),
+    "kernel::queued": ("queued", "queued", _INT),
+    "kernel::shared_memory": ("shared_memory", "shared memory", _INT),
+    "threads::block": ("block", "block", _LIST),
+    "threads::grid": ("grid", "grid", _LIST),
+    "threads::registers": ("registers_per_thread", "registers per thread", _INT),
+    "cuda_sync::stream": ("wait_on_stream", "wait_on_stream", _INT),
+    "cuda_sync::event": (
+        "wait_on_cuda_event_record_corr_id",
+        "wait_on_cuda_event_record_corr_id",
+        _INT,
+    ),
+    "info::finished": ("finished", "finished", _TEXT),
+    "info::labels": ("labels", "labels", _TEXT),
+    "info::name": ("name", "name", _INT),
+    "info::op_count": ("op_count", "Op count", _INT),
+    "info::sort_index": ("sort_index", "sort_index", _INT),
+    "nccl::collective_name": ("collective_name", "Collective name", _TEXT),
+    "nccl::in_msg_nelems": ("in_msg_nelems", "In msg nelems", _COUNT),
+    "nccl::out_msg_nelems": ("out_msg_nelems", "Out msg nelems", _COUNT),
+    "nccl::in_msg_size": ("in_msg_size", "In msg size", _COUNT),
+    "nccl::out_msg_size": ("out_msg_size", "Out msg size", _COUNT),
+    "nccl::group_size": ("group_size", "Group size", _COUNT),
+    "nccl::dtype": ("msg_dtype", "dtype", _TEXT),
+    "nccl::in_split_size": ("in_split_size", "In split size", _LIST),
+    "nccl::out_split_size": ("out_split_size", "Out split size", _LIST),
+    "nccl::input_tensors_start": ("input_tensors_start", "Input Tensors start", _LIST),
+    "nccl::output_tensors_start": ("output_tensors_start", "Output Tensors start", _LIST),
+    "nccl::process_group_name": ("process_group_name", "Process Group Name", _TEXT),
+    "nccl::process_group_desc": ("process_group_desc", "Process Group Description", _TEXT),
+    "nccl::process_group_ranks": ("process_group_ranks", "Process Group Ranks", _LIST),
+    "nccl::rank": ("process_rank", "Rank", _INT),
+    "nccl::seq": ("seq_num", "Seq", _INT),
+    "inference::batch_size": ("batch_size", "batchSize", _INT),
+    "inference::batch_id": ("batch_id", "batchId", _TEXT),
+}
+
+#: Every arg that HTA names, by its key.
+AVAILABLE_ARGS: dict[str, AttributeSpec] = {
+    key: AttributeSpec(column, raw, *value) for key, (column, raw, value) in _ARGS.items()
+}
+
+
+def _args(*keys: str) -> list[AttributeSpec]:
+    return [AVAILABLE_ARGS[key] for key in keys]
+
+
+class ParserBackend(StrEnum):
+    """HTA's JSON readers; ignored."""
+
+    JSON = "json"
+    IJSON = "ijson"
+    IJSON_BATCHED = "ijson_batched"
+    IJSON_BATCH_AND_COMPRESS = "ijson_batch_and_compress"
+
+
+class TraceType(StrEnum):
+    """HTA's types of traces; ignored."""
+
+    Training = "training"
+    TrainingWoProfilerstepAnnot = "training_wo_profilerstep_annot"
+    Inference = "inference"
+
+
+class ParserConfig:
+    """Selects the args that become columns of the frames of a `Trace`.
+
+    Parameters
+    ----------
+    args : list of AttributeSpec, optional
+        `ARGS_DEFAULT` by default.
+    parse_all_args : bool, default False
+        Use every arg in `AVAILABLE_ARGS` (HTA also adds args that it does not name).
+    **settings
+        HTA's other settings: attributes that are ignored.
+
+    Examples
+    --------
+    >>> config = ParserConfig.get_default_cfg()
+    >>> config.add_args([AVAILABLE_ARGS["sm::occupancy"]])
+    >>> config.get_args()[-1].raw_name
+    'est. achieved occupancy %'
+    """
+
+    ARGS_MINIMUM: ClassVar = _args("cuda::stream", "correlation::cpu_gpu")
+    ARGS_BANDWIDTH: ClassVar = _args("data::bytes", "data::bandwidth")
+    ARGS_SYNC: ClassVar = _args("cuda_sync::stream", "cuda_sync::event")
+    ARGS_INPUT_SHAPE: ClassVar = _args(
+        "cpu_op::input_dims", "cpu_op::input_type", "cpu_op::input_strides"
+    )
+    ARGS_TRITON_KERNELS: ClassVar = _args("cpu_op::kernel_backend", "cpu_op::kernel_hash")
+    ARGS_INFO: ClassVar = _args("info::labels", "info::name", "info::sort_index")
+    ARGS_COMMUNICATION: ClassVar = _args(
+        "nccl::collective_name",
+        "nccl::in_msg_nelems",
+        "nccl::out_msg_nelems",
+        "nccl::dtype",
+        "nccl::group_size",
+        "nccl::rank",
+        "nccl::in_split_size",
+        "nccl::out_split_size",
+    )
+    ARGS_COMPLETE: ClassVar = [
+        spec for key, spec in AVAILABLE_ARGS.items() if not key.startswith("info::")
+    ]
+    ARGS_DEFAULT: ClassVar = [
+        *ARGS_MINIMUM,
+        *ARGS_BANDWIDTH,
+        *ARGS_SYNC,
+        *ARGS_INPUT_SHAPE,
+        *_args("index::external_id", "index::python_id", "index::python_parent_id"),
+        *ARGS_COMMUNICATION,
+    ]
+
+    _default: ClassVar[ParserConfig]
+
+    def __init__(
+        self,
+        args: list[AttributeSpec] | None = None,
+        user_provide_trace_type: TraceType | None = None,
+        version: YamlVersion = DEFAULT_PARSE_VERSION,
+        parse_all_args: bool = False,
+        **settings: Any,
+    ) -> None:
+        self.args: list[AttributeSpec] = list(self.ARGS_DEFAULT if args is None else args)
+        self.user_provide_trace_type = user_provide_trace_type
+        self.version = version
+        self.parse_all_args = parse_all_args
+        self.parser_backend: ParserBackend | None = None
+        self.trace_memory = False
+        self.skip_event_types: set[str] = {"python_function"}
+        self.drop_gpu_user_annotation = True
+        self.min_required_cols = ["ts", "dur", "name", "cat", "pid", "tid"]
+        self.selected_arg_keys: list[str] | None = None
+        self.max_event_duration_us = 7 * 24 * 3600 * 1_000_000
+        for name, value in settings.items():
+            setattr(self, name, value)
+
+    def __repr__(self) -> str:
+        return (
+            f"ParserConfig(args={[spec.name for spec in self.get_args()]},"
+            f" parse_all_args={self.parse_all_args}, parser_backend={self.parser_backend},"
+            f" version={self.version.get_version_str()})"
+        )
+
+    def get_args(self) -> list[AttributeSpec]:
+        """Return the args that become columns."""
+        if self.parse_all_args:
+            return list(AVAILABLE_ARGS.values())
+        if self.selected_arg_keys is None:
+            return self.args
+        return [spec for spec in self.args if spec.name in self.selected_arg_keys]
+
+    def set_args(self, args: list[AttributeSpec]) -> None:
+        """Replace the args."""
+        self.args = list(args)
+
+    def add_args(self, args: Iterable[AttributeSpec]) -> None:
+        """Add args whose column is not in the list yet."""
+        known = {spec.name for spec in self.args}
+        self.args += [spec for spec in args if spec.name not in known]
+
+    def set_parse_all_args(self, parse_all_args: bool) -> ParserConfig:
+        """Use every arg in `AVAILABLE_ARGS`."""
+        self.parse_all_args = parse_all_args
+        return self
+
+    def set_args_selector(self, selected_arg_keys: list[str] | None = None) -> ParserConfig:
+        """Use only the args with these column names."""
+        self.selected_arg_keys = selected_arg_keys
+        return self
+
+    @classmethod
+    def enable_communication_args(
+        cls, cfg: ParserConfig | None = None, version: YamlVersion = DEFAULT_PARSE_VERSION
+    ) -> ParserConfig:
+        """Add the args of collectives, to the default configuration if `cfg` is None."""
+        config = cls._default if cfg is None else cfg
+        config.add_args(cls.ARGS_COMMUNICATION)
+        return config
+
+    @classmethod
+    def get_minimum_args(cls, version: YamlVersion = DEFAULT_PARSE_VERSION) -> list[AttributeSpec]:
+        """Return a copy of `ARGS_MINIMUM`."""
+        return list(cls.ARGS_MINIMUM)
+
+    @classmethod
+    def get_default_args(cls, version: YamlVersion = DEFAULT_PARSE_VERSION) -> list[AttributeSpec]:
+        """Return a copy of `ARGS_DEFAULT`."""
+        return list(cls.ARGS_DEFAULT)
+
+    @classmethod
+    def get_info_args(cls, version: YamlVersion = DEFAULT_PARSE_VERSION) -> list[AttributeSpec]:
+        """Return a copy of `ARGS_INFO`."""
+        return list(cls.ARGS_INFO)
+
+    @classmethod
+    def get_all_available_args(cls) -> dict[str, AttributeSpec]:
+        """Return `AVAILABLE_ARGS`."""
+        return AVAILABLE_ARGS
+
+    @classmethod
+    def show_available_args(cls) -> None:
+        """Print `AVAILABLE_ARGS`."""
+        for key, spec in AVAILABLE_ARGS.items():
+            print(f"{key}: {spec.raw_name!r} becomes {spec.name}")  # noqa: T201 - its purpose
+
+    @classmethod
+    def transform_arg_name(cls, arg: str) -> str:
+        """Return the column for a key in ``args``.
+
+        Examples
+        --------
+        >>> ParserConfig.transform_arg_name("memory bandwidth (GB/s)")
+        'memory_bandwidth'
+        """
+        name = re.sub(r"\([^)]*\)", "", arg).lower()
+        name = re.sub(r"[ \-/.%_]+", "_", name).strip("_")
+        return "arg_name" if name == "name" else name
+
+    @classmethod
+    def make_attribute_spec(
+        cls,
+        raw_name: str,
+        value: object,
+        min_supported_version: YamlVersion = DEFAULT_PARSE_VERSION,
+    ) -> AttributeSpec:
+        """Return the column for an arg with such a value."""
+        kind: tuple[ValueType, Any] = (ValueType.Object, None)
+        if isinstance(value, int):
+            kind = ValueType.Int, 0
+        elif isinstance(value, float):
+            kind = ValueType.Float, 0.0
+        elif isinstance(value, str):
+            kind = ValueType.String, ""
+        name = cls.transform_arg_name(raw_name)
+        return AttributeSpec(name, raw_name, *kind, min_supported_version)
+
+    @classmethod
+    def infer_attribute_specs(
+        cls, args: pd.Series[Any], reference_specs: dict[str, AttributeSpec] | None = None
+    ) -> dict[str, AttributeSpec]:
+        """Return a column for each key in events' args, from `reference_specs` if it is there."""
+        known = {spec.raw_name: spec for spec in (reference_specs or {}).values()}
+        known.pop("name", None)
+        specs: dict[str, AttributeSpec] = {}
+        for each in args:
+            for key, value in (each if isinstance(each, dict) else {}).items():
+                specs.setdefault(key, known.get(key) or cls.make_attribute_spec(key, value))
+        return specs
+
+    def without_effect(self) -> list[str]:
+        """Return the changed settings that drop events in HTA and are ignored here."""
+        plain = ParserConfig()
+        names = ("skip_event_types", "max_event_duration_us", "drop_gpu_user_annotation")
+        return [name for name in names if getattr(self, name) != getattr(plain, name)]
+
+    def get_fingerprint_key(self) -> tuple[tuple[str, ...], bool]:
+        """Return a hashable key of the columns."""
+        return tuple(sorted(spec.name for spec in self.get_args())), self.parse_all_args
+
+    def clone(self) -> ParserConfig:
+        """Return a copy."""
+        return copy.deepcopy(self)
+
+    @classmethod
+    def get_default_cfg(cls) -> ParserConfig:
+        """Return a copy of the default configuration."""
+        return cls._default.clone()
+
+    @classmethod
+    def get_versioned_cfg(cls, version: YamlVersion) -> ParserConfig:
+        """Return a new configuration; versions do not differ."""
+        return cls(version=version)
+
+    @classmethod
+    def set_default_cfg(cls, cfg: ParserConfig) -> None:
+        """Set the default configuration."""
+        cls._default = cfg.clone()
+
+    @staticmethod
+    def set_global_parser_config_version(version: YamlVersion) -> None:
+        """Reset the default configuration."""
+        ParserConfig.set_default_cfg(ParserConfig(version=version))
+
+    def set_parser_backend(self, parser_backend: ParserBackend | None) -> None:
+        """Set an ignored attribute."""
+        self.parser_backend = parser_backend
+
+    def set_trace_memory(self, trace_memory: bool) -> None:
+        """Set an ignored attribute."""
+        self.trace_memory = trace_memory
+
+    def set_drop_gpu_user_annotation(self, should_drop: bool) -> None:
+        """Set an ignored attribute."""
+        self.drop_gpu_user_annotation = should_drop
+
+    def set_skip_event_types(self, skip_event_types: set[str] | None = None) -> ParserConfig:
+        """Set an ignored attribute."""
+        self.skip_event_types = set() if skip_event_types is None else skip_event_types
+        return self
+
+    def set_min_required_cols(self, cols: list[str]) -> None:
+        """Set an ignored attribute."""
+        self.min_required_cols = cols
+
+    def get_min_required_cols(self) -> list[str]:
+        """Return an ignored attribute."""
+        return self.min_required_cols
+
+
+ParserConfig.set_default_cfg(ParserConfig())
+
+# --- settings files, paths and folders ------------------------------------------------------------
+
+
+class HtaConfig:
+    """Settings from JSON files, later files over earlier ones; for users' own code.
+
+    Parameters
+    ----------
+    config_file_path : str, optional
+        Read last.
+    load_default_paths : bool, default True
+        Read ``~/.hta/trace_analyzer.json`` and ``./trace_analyzer.json`` first.
+    """
+
+    def __init__(
+        self, config_file_path: str | None = None, load_default_paths: bool | None = True
+    ) -> None:
+        self.config_file_paths = HtaConfig.get_default_paths() if load_default_paths else []
+        if config_file_path:
+            self.config_file_paths.append(config_file_path)
+        self.config: dict[str, Any] = {}
+        for path in self.get_config_file_paths():
+            self.config.update(json.loads(Path(path).read_text("utf-8")))
+
+    @staticmethod
+    def get_default_paths() -> list[str]:
+        """Return the default paths."""
+        name = "trace_analyzer.json"
+        return [str(Path.home() / ".hta" / name), str(Path.cwd() / name)]
+
+    def get_config_file_paths(self) -> list[str]:
+        """Return the paths that exist."""
+        return [path for path in self.config_file_paths if Path(path).is_file()]
+
+    def get_config(self, dot_path: str | None = None, default_value: Any = None) -> Any:
+        """Return the setting at a path such as ``"a.b.c"``; all settings without a path."""
+        if dot_path is None:
+            return self.config
+        return get_value_from_dict(self.config, dot_path, default_value)
+
+    def show(self) -> None:
+        """Print the settings."""
+        print(json.dumps(self.config, indent=4, sort_keys=True))  # noqa: T201 - its purpose
+
+
+def get_value_from_dict(d: object, key: str, default: object = None) -> Any:
+    """Return the value at a path of keys such as ``"a.b.c"``."""
+    for part in key.split("."):
+        if not isinstance(d, dict) or part not in d:
+            return default
+        d = d[part]
+    return d
+
+
+def normalize_path(path: str) -> str:
+    """Return a path with ``~`` and a leading ``./`` resolved."""
+    resolved = Path(path).expanduser()
+    return str(Path.cwd() / resolved) if path.startswith(".") else str(resolved)
+
+
+@dataclass
+class OperationOutcome:
+    """Success, or the reason of a failure."""
+
+    success: bool
+    reason: str
+
+
+def is_valid_directory(path_to_directory: str, must_be_writable: bool = False) -> OperationOutcome:
+    """Check that a folder exists, is readable and, on request, writable."""
+    path, reason = Path(path_to_directory), ""
+    if not path_to_directory:
+        reason = "the folder must be a non-empty string"
+    elif not path.exists():
+        reason = f"{path} does not exist"
+    elif not path.is_dir():
+        reason = f"{path} is not a directory"
+    elif not os.access(path, os.R_OK):
+        reason = f"{path} is not readable"
+    elif must_be_writable and not os.access(path, os.W_OK):
+        reason = f"{path} is not writable"
+    return OperationOutcome(not reason, reason)

@@ -1,1 +1,0 @@
-"""HTA's configuration, as far as it still has a meaning."""

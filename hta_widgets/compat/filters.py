@@ -1,0 +1,416 @@
+"""HTA's filters: callables that take a frame and a symbol table, and return some of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any, ClassVar
+
+import pandas as pd
+
+from hta_widgets.compat.config import logger
+from hta_widgets.compat.frames import (
+    TraceSymbolTable,
+    find_op_occurrence,
+    get_symbol_column_names,
+)
+from hta_widgets.errors import TraceError
+
+#: Waits for the whole device, which are on no stream.
+_DEVICE_WAITS = ("Event Sync", "Context Sync")
+_CALLS = ("cuda_runtime", "cuda_driver", "hip_runtime", "mtia_runtime", "Runtime")
+_NO_TEXT = "the frame has no names as text: call decode_symbol_ids first"
+
+
+class Filter:
+    """Base of filters; users' filters define ``__call__``.
+
+    A filter by a column that the frame lacks logs a warning and returns every row.
+
+    Examples
+    --------
+    >>> events = pd.DataFrame({"ts": [0, 5, 9], "dur": [2, 2, 2], "rank": [0, 1, 1]})
+    >>> choose = CompositeFilter([RankFilter(1), TimeRangeFilter((0, 8))])
+    >>> choose(events)["ts"].tolist()
+    [5]
+    """
+
+    _column = ""  # that the frame must have
+
+    def __call__(
+        self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None = None
+    ) -> pd.DataFrame:
+        """Return the matching rows; an empty frame is returned unchanged."""
+        if df.empty:
+            return df
+        if self._column and self._column not in df.columns:
+            logger.warning("the frame has no column %r", self._column)
+            return df
+        return self._matching(df, symbol_table)
+
+    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
+        raise NotImplementedError
+
+
+class IterationFilter(Filter):
+    """Events of steps, by their numbers."""
+
+    _column = "iteration"
+
+    def __init__(self, iterations: int | Sequence[int]) -> None:
+        self.iterations = _integers(iterations, "iterations")
+
+    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
+        return df[df["iteration"].isin(self.iterations)]
+
+
+class IterationIndexFilter(Filter):
+    """Events of steps, by their positions among the frame's steps."""
+
+    _column = "iteration"
+
+    def __init__(self, iteration_index: int | Sequence[int]) -> None:
+        self.iteration_index = _integers(iteration_index, "iteration_index")
+
+    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
+        steps = sorted(step for step in df["iteration"].unique().tolist() if step >= 0)
+        if not steps:
+            return df
+        chosen = [step for place, step in enumerate(steps) if place in self.iteration_index]
+        return df[df["iteration"].isin(chosen)]
+
+
+class FirstIterationFilter(IterationIndexFilter):
+    """Events of the frame's first step."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+
+class RankFilter(Filter):
+    """Events of ranks, by the column ``rank``."""
+
+    _column = "rank"
+
+    def __init__(self, ranks: int | Sequence[int]) -> None:
+        self.ranks = _integers(ranks, "ranks")
+
+    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
+        return df[df["rank"].isin(self.ranks)]
+
+
+class TimeRangeFilter(Filter):
+    """Events that lie entirely within a time range."""
+
+    _column = "ts"
+
+    def __init__(self, time_range: tuple[float, float]) -> None:
+        if not isinstance(time_range, tuple) or len(time_range) != 2:
+            raise ValueError("time_range must be a tuple of start and end")
+        self.time_start, self.time_end = time_range
+        if self.time_start > self.time_end:
+            raise ValueError("time_range ends before it starts")
+
+    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
+        return df[(df["ts"] >= self.time_start) & (df["ts"] + df["dur"] <= self.time_end)]
+
+
+class NameStringColumnFilter(Filter):
+    """Events whose name, as text, starts with a match of a regular expression."""
+
+    def __init__(self, name_pattern: str) -> None:
+        self.name_pattern = name_pattern
+
+    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
+        column, _ = get_symbol_column_names(df)
+        if not column:
+            logger.warning("the frame has no names as text")
+            return df
+        is_match: pd.Series[bool] = df[column].str.match(self.name_pattern)
+        return df[is_match]
+
+
+class NameIdColumnFilter(Filter):
+    """Events whose name, as a number, stands for a match of a regular expression."""
+
+    def __init__(self, name_pattern: str) -> None:
+        self.name_pattern = name_pattern
+
+    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
+        if symbol_table is None:
+            logger.warning("names as numbers need a symbol table")
+            return df
+        numbers = symbol_table.get_sym_index_series()
+        return df[df["name"].isin(numbers[numbers.index.str.match(self.name_pattern)])]
+
+
+class NameFilter(Filter):
+    """Events whose name starts with a match of a regular expression.
+
+    Names are numbers if there is a symbol table, else text.
+    """
+
+    def __init__(
+        self,
+        name_pattern: str,
+        symbol_table: TraceSymbolTable | None = None,
+        name_column: str | None = None,
+    ) -> None:
+        self.name_pattern = name_pattern
+        self.symbol_table = symbol_table
+        self.name_column = name_column
+
+    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
+        table = self.symbol_table if symbol_table is None else symbol_table
+        if table is None or not pd.api.types.is_numeric_dtype(df["name"]):
+            return NameStringColumnFilter(self.name_pattern)(df)
+        return NameIdColumnFilter(self.name_pattern)(df, table)
+
+
+class QueryFilter(Filter):
+    """Events that match a pandas query."""
+
+    def __init__(self, query_str: str) -> None:
+        self.filter_query = query_str
+
+    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
+        chosen: pd.DataFrame = df.query(self.filter_query)
+        return chosen
+
+
+#: Events with a duration.
+ZeroDurationFilter = QueryFilter("dur > 0")
+
+
+class GPUKernelFilter(Filter):
+    """Device events; with a symbol table also waits for a whole device, which are on no stream."""
+
+    _column = "stream"
+
+    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
+        return df[_is_on_device(df, symbol_table)]
+
+
+class CPUOperatorFilter(Filter):
+    """Events that `GPUKernelFilter` drops."""
+
+    _column = "stream"
+
+    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
+        return df[~_is_on_device(df, symbol_table)]
+
+
+class MemCopyEventFilter(Filter):
+    """Copies of one name, such as ``Memcpy DtoH (Device -> Pinned)``."""
+
+    def __init__(self, memory_copy_type: str, symbol_table: TraceSymbolTable | None = None) -> None:
+        self.memory_copy_type = memory_copy_type
+        self.symbol_table = symbol_table
+
+    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
+        table = self.symbol_table if symbol_table is None else symbol_table
+        numbers = {} if table is None else table.sym_index
+        name = numbers.get(self.memory_copy_type, TraceSymbolTable.NULL)
+        copies = [numbers[category] for category in ("gpu_memcpy", "Memcpy") if category in numbers]
+        return df[(df["name"] == name) & df["cat"].isin(copies)]
+
+
+class CompositeFilter(Filter):
+    """Events that pass several filters, applied in order."""
+
+    def __init__(self, filters: Sequence[Filter]) -> None:
+        if not all(isinstance(one, Filter) for one in filters):
+            raise TypeError("a CompositeFilter is made of filters")
+        if any(one is self for one in filters):
+            raise ValueError("a CompositeFilter cannot hold itself")
+        self.filters = list(filters)
+
+    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
+        for one in self.filters:
+            df = one(df, symbol_table)
+        return df
+
+
+def _integers(value: int | Sequence[int], name: str) -> list[int]:
+    if isinstance(value, int):
+        return [value]
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise TypeError(f"{name} must be a whole number or a list of them")
+    return list(value)
+
+
+def _is_on_device(df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.Series[bool]:
+    device: pd.Series[bool] = (df["stream"] >= 0) & (df["correlation"] >= 0)
+    if symbol_table is None:
+        return device
+    waits = [symbol_table.sym_index.get(name, TraceSymbolTable.NULL) for name in _DEVICE_WAITS]
+    return device | df["name"].isin(waits)
+
+
+# --- by operator ----------------------------------------------------------------------------------
+
+
+class OperatorFilterMethod(Enum):
+    """Position of events relative to an operator; the last two are names only, as in HTA."""
+
+    Under = 0
+    After = 1
+    Before = 2
+    Ancestors = 3
+    Stack = 4
+
+
+def get_matching_kernels(
+    df_ops: pd.DataFrame, df_both: pd.DataFrame, cat_column: str
+) -> pd.DataFrame:
+    """Return the device events of a frame that calls in another frame launched."""
+    calls = df_ops.loc[df_ops[cat_column].isin(_CALLS), "index"]
+    return df_both[(df_both["stream"] >= 0) & df_both["index_correlation"].isin(calls)]
+
+
+class OperatorFilter(Filter):
+    """Events under, after or before one occurrence of an operator, on the operator's side.
+
+    Names and categories must be text, as `Trace.decode_symbol_ids` adds them. The frame becomes
+    empty if the occurrence does not exist.
+
+    Parameters
+    ----------
+    op_name : str
+        The full name.
+    position : int
+        The occurrence by time; 0 is the first, -1 the last.
+    method : OperatorFilterMethod
+    include_gpu_kernels : bool, default False
+        Add the device events that the chosen calls launched.
+    name_column : str, optional
+        The column with names as text.
+    """
+
+    def __init__(
+        self,
+        op_name: str,
+        position: int,
+        method: OperatorFilterMethod,
+        include_gpu_kernels: bool = False,
+        name_column: str | None = None,
+    ) -> None:
+        self.op_name = op_name
+        self.position = position
+        self.method = method
+        self.include_gpu_kernels = include_gpu_kernels
+        self.name_column = name_column or ""
+
+    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
+        name_column, cat_column = get_symbol_column_names(df)
+        if self.name_column:
+            name_column = self.name_column
+            cat_column = self.name_column.replace("name", "cat")
+        if name_column not in df.columns or cat_column not in df.columns:
+            logger.warning(_NO_TEXT)
+            return df
+        exists, operator = find_op_occurrence(df, self.op_name, self.position, name_column)
+        if not exists:
+            logger.warning("%r has no occurrence %d", self.op_name, self.position)
+            return df.iloc[:0]
+        lies = self._lies(df, operator) & (df["stream"] == operator["stream"])
+        chosen: pd.DataFrame = df[lies]
+        if not self.include_gpu_kernels:
+            return chosen
+        return pd.concat([chosen, get_matching_kernels(chosen, df, cat_column)])
+
+    def _lies(self, df: pd.DataFrame, operator: pd.Series[Any]) -> Any:
+        start, end = df["ts"], df["ts"] + df["dur"]
+        began, ended = operator["ts"], operator["ts"] + operator["dur"]
+        if self.method.value == OperatorFilterMethod.Under.value:
+            return (start >= began) & (end <= ended)
+        if self.method.value == OperatorFilterMethod.After.value:
+            return start >= ended
+        if self.method.value == OperatorFilterMethod.Before.value:
+            return end <= began
+        raise TraceError(f"{self.method} is not offered", remedy="Choose Under, After or Before.")
+
+
+class _OneMethod(OperatorFilter):
+    _method: ClassVar[OperatorFilterMethod]
+
+    def __init__(
+        self,
+        op_name: str,
+        position: int,
+        include_gpu_kernels: bool = False,
+        name_column: str | None = None,
+    ) -> None:
+        super().__init__(op_name, position, self._method, include_gpu_kernels, name_column)
+
+
+class UnderOperatorFilter(_OneMethod):
+    """Events within an occurrence of an operator, including the operator."""
+
+    _method = OperatorFilterMethod.Under
+
+
+class AfterOperatorFilter(_OneMethod):
+    """Events that start after an occurrence of an operator."""
+
+    _method = OperatorFilterMethod.After
+
+
+class BeforeOperatorFilter(_OneMethod):
+    """Events that end before an occurrence of an operator."""
+
+    _method = OperatorFilterMethod.Before
+
+
+class CombinedOperatorFilter(Filter):
+    """Events of the first step under one operator, after a second and before a third.
+
+    An operator that does not occur sets no bound.
+
+    Parameters
+    ----------
+    root_op_name : str
+        Events must lie under its first occurrence.
+    preceding_op_name : str
+        They must lie after its last occurrence there.
+    following_op_name : str
+        They must lie before its first occurrence among the remaining events.
+    include_gpu_kernels : bool, default False
+        Add the device events that the chosen calls launched.
+    stack_depths : sequence of int, optional
+        Keep only host events of these depths; the frame needs the columns of a `CallGraph`.
+    """
+
+    def __init__(
+        self,
+        root_op_name: str,
+        preceding_op_name: str,
+        following_op_name: str,
+        include_gpu_kernels: bool = False,
+        stack_depths: Sequence[int] | None = None,
+    ) -> None:
+        self.root_op_name = root_op_name
+        self.preceding_op_name = preceding_op_name
+        self.following_op_name = following_op_name
+        self.include_gpu_kernels = include_gpu_kernels
+        self.stack_depths = list(stack_depths or ())
+
+    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
+        name_column, cat_column = get_symbol_column_names(df)
+        if not name_column or not cat_column:
+            logger.warning(_NO_TEXT)
+            return df
+        chosen = FirstIterationFilter()(df)
+        bounds: list[OperatorFilter] = [
+            UnderOperatorFilter(self.root_op_name, 0),
+            AfterOperatorFilter(self.preceding_op_name, -1),
+            BeforeOperatorFilter(self.following_op_name, 0),
+        ]
+        for bound in bounds:
+            if find_op_occurrence(chosen, bound.op_name, bound.position, name_column)[0]:
+                chosen = bound(chosen)
+        if self.include_gpu_kernels:
+            chosen = pd.concat([get_matching_kernels(chosen, df, cat_column), chosen])
+        if self.stack_depths and "depth" in chosen.columns:
+            chosen = chosen[(chosen["stream"] >= 0) | chosen["depth"].isin(self.stack_depths)]
+        return chosen

@@ -1,0 +1,562 @@
+"""HTA's frames: a rank's events in µs, with names and categories as numbers of a symbol table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets import taxonomy
+from hta_widgets.compat.config import AttributeSpec
+from hta_widgets.errors import TraceError
+from hta_widgets.trace.columns import EventTable
+from hta_widgets.trace.event_args import event_args
+from hta_widgets.trace.intervals import union
+from hta_widgets.trace.trace import Trace
+
+Ints = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+
+ANNOTATION = taxonomy.KINDS.index("annotation")
+
+_COMPLETE = 0
+_WHOLE_NUMBER = re.compile(r"-?\d{1,18}")
+
+_STEP = re.compile(r"ProfilerStep#(\d+)")
+_LAUNCH = re.compile(r"(cuda.*LaunchKernel)|(hip.*LaunchKernel)|(cuLaunchKernel)|(runFunction)")
+_MEMORY = re.compile(r"(hip)?Mem(cpy|set)|dma")
+_HOST_CATEGORY = re.compile(r"cpu_op|user_annotation|.+_runtime")
+_DEVICE_CATEGORY = re.compile(r"kernel|gpu_mem.|mtia_ccp_events")
+_LAUNCHES = (
+    "cudaLaunchKernel",
+    "cudaLaunchKernelExC",
+    "cuLaunchKernel",
+    "cuLaunchKernelEx",
+    "cudaMemcpyAsync",
+    "cudaMemsetAsync",
+    "runFunction - job_prep_and_submit_for_execution",
+    "hipLaunchKernel",
+    "hipExtModuleLaunchKernel",
+    "hipMemsetAsync",
+    "hipMemcpyAsync",
+    "hipMemcpyWithStream",
+)
+
+# --- names as numbers -----------------------------------------------------------------------------
+
+
+class TraceSymbolTable:
+    """Numbers of names and categories, shared by all ranks of a `Trace`.
+
+    Attributes
+    ----------
+    sym_table : list of str
+        Symbols by number.
+    sym_index : dict of str to int
+        Numbers by symbol.
+    """
+
+    #: Number of a symbol that is missing.
+    NULL = -128
+
+    def __init__(self, symbols: Iterable[str] = ()) -> None:
+        self.sym_table: list[str] = []
+        self.sym_index: dict[str, int] = {}
+        self.add_symbols(symbols)
+
+    def is_empty(self) -> bool:
+        """Return whether the table has no symbols."""
+        return not self.sym_table
+
+    def add_symbols(self, symbols: Iterable[str]) -> None:
+        """Number new symbols."""
+        for symbol in symbols:
+            if symbol not in self.sym_index:
+                self.sym_index[symbol] = len(self.sym_table)
+                self.sym_table.append(symbol)
+
+    def add_symbols_mp(self, symbols_list: Iterable[Iterable[str]]) -> None:
+        """Number the new symbols of several lists."""
+        for symbols in symbols_list:
+            self.add_symbols(symbols)
+
+    def get_sym_table(self) -> list[str]:
+        """Return symbols by number."""
+        return self.sym_table
+
+    def get_sym_id_map(self) -> dict[str, int]:
+        """Return numbers by symbol."""
+        return self.sym_index
+
+    get_sym_index = get_sym_id_map
+
+    def get_sym_index_series(self) -> pd.Series[int]:
+        """Return numbers by symbol as a Series."""
+        return pd.Series(self.sym_index, dtype="int64")
+
+    def get_sym_table_series(self) -> pd.Series[Any]:
+        """Return symbols by number as a Series."""
+        return pd.Series(self.sym_table, dtype=object)
+
+    def find_matches(self, patterns: Sequence[str]) -> list[int]:
+        """Return the numbers of symbols that contain a match of any pattern.
+
+        Patterns are regular expressions, as HTA documents (its code searches plain text); an
+        invalid expression is searched as text.
+        """
+        compiled = [_pattern(pattern) for pattern in patterns]
+        return [
+            number
+            for number, symbol in enumerate(self.sym_table)
+            if any(pattern.search(symbol) for pattern in compiled)
+        ]
+
+    def find_matched_symbols(self, patterns: Sequence[str]) -> list[str]:
+        """Return the symbols that contain a match of any pattern; see `find_matches`."""
+        return [self.sym_table[number] for number in self.find_matches(patterns)]
+
+    def get_symbol_ids(self, symbol_pattern: Any) -> dict[str, int]:
+        """Return the symbols that a `GroupingPattern` matches, with their numbers."""
+        return {name: code for name, code in self.sym_index.items() if symbol_pattern.match(name)}
+
+    def get_symbol_names(self, symbol_ids: Iterable[int]) -> dict[int, str]:
+        """Return symbols by number for the numbers that exist."""
+        return {
+            int(number): self.sym_table[number]
+            for number in sorted(set(symbol_ids))
+            if 0 <= number < len(self.sym_table)
+        }
+
+    def get_profiler_step_ids(self) -> list[int]:
+        """Return the numbers of ``ProfilerStep#n``."""
+        return self._beginning_with(_STEP)
+
+    def get_kernel_launch_ids(self) -> list[int]:
+        """Return the numbers of calls that launch kernels."""
+        return self._beginning_with(_LAUNCH)
+
+    def get_memory_name_ids(self) -> list[int]:
+        """Return the numbers of copies and fills of memory."""
+        return self._beginning_with(_MEMORY)
+
+    def get_cpu_event_cat_ids(self) -> list[int]:
+        """Return the numbers of the categories of operators, annotations and runtime calls."""
+        return self._beginning_with(_HOST_CATEGORY)
+
+    def get_gpu_kernel_cat_ids(self) -> list[int]:
+        """Return the numbers of the categories of kernels and copies."""
+        return self._beginning_with(_DEVICE_CATEGORY)
+
+    def _beginning_with(self, pattern: re.Pattern[str]) -> list[int]:
+        return [number for symbol, number in self.sym_index.items() if pattern.match(symbol)]
+
+    def get_runtime_launch_events_mask(self, df: pd.DataFrame) -> pd.Series[bool]:
+        """Return a mask of calls that launched device events of the frame."""
+        launches = [self.sym_index[name] for name in _LAUNCHES if name in self.sym_index]
+        return df["name"].isin(launches) & (df["index_correlation"] > 0)
+
+    def get_operator_or_cuda_runtime_mask(self, df: pd.DataFrame) -> pd.Series[bool]:
+        """Return a mask of operators and of runtime and driver calls."""
+        categories = ("cpu_op", "cuda_runtime", "cuda_driver", "hip_runtime")
+        return df["cat"].isin([self.sym_index[cat] for cat in categories if cat in self.sym_index])
+
+    def get_events_mask(self, df: pd.DataFrame, events: Sequence[str] | None) -> pd.Series[bool]:
+        """Return a mask of events whose names contain a match of any pattern."""
+        return df["name"].isin(self.find_matches(events or ()))
+
+    def encode_df(self, df: pd.DataFrame) -> None:
+        """Replace names and categories by numbers, in place."""
+        for column in ("name", "cat"):
+            if column in df.columns and pd.api.types.is_string_dtype(df[column]):
+                df[column] = df[column].map(self.sym_index).astype("int64")
+
+    def decode_df(self, df: pd.DataFrame, create_new_columns: bool = True) -> None:
+        """Add names and categories as ``s_name`` and ``s_cat``, or replace the numbers by them."""
+        for column in ("name", "cat"):
+            if column in df.columns and df[column].dtype.kind == "i":
+                target = "s_" + column if create_new_columns else column
+                df[target] = _text(df[column], self.sym_table)
+
+    def update_encoded_df(self, df: pd.DataFrame, old_symbol_table: TraceSymbolTable) -> None:
+        """Replace the numbers of another table by those of this table, in place."""
+        numbers = np.array([self.sym_index[name] for name in old_symbol_table.sym_table])
+        for column in ("cat", "name"):
+            df[column] = numbers[df[column].to_numpy()]
+
+    def add_symbols_to_trace_df(self, trace_df: pd.DataFrame, col: str) -> None:
+        """Replace the numbers of a column by symbols, in place."""
+        trace_df[col] = _text(trace_df[col], self.sym_table)
+
+    @staticmethod
+    def create_from_df(df: pd.DataFrame) -> TraceSymbolTable:
+        """Return a table of a frame's names and categories, which must be text."""
+        for column in ("cat", "name"):
+            if column not in df.columns or not pd.api.types.is_string_dtype(df[column]):
+                raise TraceError(f"the frame has no column {column!r} of text")
+        return TraceSymbolTable([*df["cat"].unique(), *df["name"].unique()])
+
+    @staticmethod
+    def create_from_symbol_id_map(symbol_id_map: dict[str, int]) -> TraceSymbolTable:
+        """Return a table with these numbers; a gap becomes ``Undefined-n``."""
+        by_number = {number: symbol for symbol, number in symbol_id_map.items()}
+        return TraceSymbolTable(
+            by_number.get(number, f"Undefined-{number}") for number in range(max(by_number) + 1)
+        )
+
+    @staticmethod
+    def combine_symbol_tables(tables: Iterable[TraceSymbolTable]) -> TraceSymbolTable:
+        """Return a table of the symbols of several tables."""
+        return TraceSymbolTable(symbol for table in tables for symbol in table.sym_table)
+
+    @staticmethod
+    def clone(symbol_table: TraceSymbolTable) -> TraceSymbolTable:
+        """Return a copy."""
+        return TraceSymbolTable(symbol_table.sym_table)
+
+    @staticmethod
+    def from_csv_file(file_path: str) -> TraceSymbolTable:
+        """Return the table of a CSV file with a column ``symbol``."""
+        if not Path(file_path).exists():
+            raise FileNotFoundError(file_path)
+        frame = pd.read_csv(file_path)
+        if "symbol" not in frame.columns:
+            raise TraceError("has no column 'symbol'", path=file_path)
+        return TraceSymbolTable(frame["symbol"].tolist())
+
+
+def decode_symbol_id_to_symbol_name(
+    df: pd.DataFrame, symbol_table: TraceSymbolTable, use_shorten_name: bool
+) -> None:
+    """Add ``s_name``, ``s_cat`` and ``s_user_annotation`` for columns of numbers, in place."""
+    symbols = symbol_table.sym_table
+    if use_shorten_name:
+        symbols = [shorten_name(symbol) for symbol in symbols]
+    for column in ("name", "cat", "user_annotation"):
+        if column in df.columns and df[column].dtype.kind == "i":
+            df["s_" + column] = _text(df[column], symbols)
+
+
+def _text(numbers: pd.Series[Any], symbols: Sequence[str]) -> Any:
+    """Return symbols by number; an unknown number becomes ``""``."""
+    lookup = np.array([*symbols, ""], dtype=object)
+    codes = numbers.to_numpy()
+    return lookup[np.where((codes >= 0) & (codes < len(symbols)), codes, -1)]
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error:
+        return re.compile(re.escape(text))
+
+
+# --- a rank's events ------------------------------------------------------------------------------
+
+
+def in_us(nanoseconds: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Return times in µs: integers if every value is whole, else floats."""
+    times = np.asarray(nanoseconds, dtype=np.int64)
+    return times // 1000 if not (times % 1000).any() else times / 1000
+
+
+def hta_rows(table: EventTable) -> Rows:
+    """Return the rows of HTA's frames in file order: complete events with a category.
+
+    HTA drops the profiler's own span, of category ``Trace``.
+    """
+    rows = np.flatnonzero(_is_shown(table))
+    return rows[np.argsort(table.record[rows], kind="stable")]
+
+
+def first_event_ns(traces: Iterable[Trace]) -> int:
+    """Return the earliest start in HTA's frames, which is their time 0, on the set's clock."""
+    starts = []
+    for trace in traces:
+        shown = _is_shown(trace.table)
+        if shown.any():  # rows ascend by start
+            starts.append(int(trace.table.start_ns[int(shown.argmax())]) + trace.shift_ns)
+    return min(starts, default=0)
+
+
+def _is_shown(table: EventTable) -> npt.NDArray[np.bool_]:
+    apart = [code for code, text in enumerate(table.categories.values) if text in ("", "Trace")]
+    is_shown: npt.NDArray[np.bool_] = table.phase == _COMPLETE
+    return is_shown & ~np.isin(table.category, apart)
+
+
+def symbols_of(table: EventTable, rows: Rows) -> list[str]:
+    """Return the distinct categories and names of some events."""
+    symbols: list[str] = []
+    for codes, pool in ((table.category, table.categories), (table.name, table.names)):
+        symbols += [pool[code] for code in np.unique(codes[rows]).tolist()]
+    return symbols
+
+
+def hta_frame(
+    trace: Trace,
+    rows: Rows,
+    symbols: TraceSymbolTable,
+    *,
+    zero_ns: int,
+    columns: Sequence[AttributeSpec] = (),
+) -> pd.DataFrame:
+    """Return the events in `rows` as HTA's frames show them.
+
+    Parameters
+    ----------
+    trace : Trace
+    rows : array of int
+    symbols : TraceSymbolTable
+        Must contain the events' names and categories.
+    zero_ns : int
+        Time 0 of the frame on the set's clock.
+    columns : sequence of AttributeSpec, optional
+        Args to read from the file.
+
+    Returns
+    -------
+    DataFrame
+        Index: the column ``index``, an event's place in ``traceEvents``. ``cat, name`` are numbers
+        of `symbols`; ``ts, dur, end`` are µs (float64); ``stream`` is -1 on the host and for
+        annotations; ``index_correlation`` is the ``index`` of the call that launched a device
+        event, and of the last event that a call launched (-1: no correlation, 0: the other end is
+        not in the file); ``iteration`` is n of ``ProfilerStep#n``, or -1. Then `columns`.
+    """
+    table = trace.table
+    start = table.start_ns[rows] + trace.shift_ns - zero_ns
+    data: dict[str, Any] = {
+        "index": table.record[rows],
+        "cat": symbol_numbers(symbols, table.categories.values)[table.category[rows]],
+        "name": symbol_numbers(symbols, table.names.values)[table.name[rows]],
+        "pid": by_track([track.pid for track in table.tracks], table.track[rows]),
+        "tid": by_track([track.tid for track in table.tracks], table.track[rows]),
+        "ts": start / 1000,
+        "dur": table.dur_ns[rows] / 1000,
+        "stream": np.where(table.kind[rows] == ANNOTATION, -1, table.stream[rows]).astype(np.int64),
+        "correlation": table.correlation[rows],
+        "index_correlation": _index_correlation(trace)[rows],
+        "iteration": table.step[rows],
+        "end": (start + table.dur_ns[rows]) / 1000,
+    }
+    if columns:
+        args = event_args(trace, rows, [spec.raw_name for spec in columns])
+        for spec in columns:
+            if spec.name not in data:
+                data[spec.name] = _arg_values(args[spec.raw_name], spec.default_value)
+    frame = pd.DataFrame(data)
+    frame.index = pd.Index(data["index"])
+    return frame
+
+
+def symbol_numbers(symbols: TraceSymbolTable, values: Sequence[str]) -> Ints:
+    """Return the numbers of symbols; -1 for a symbol that is missing."""
+    return np.array([symbols.sym_index.get(value, -1) for value in values], dtype=np.int64)
+
+
+def by_track(ids: Sequence[str], tracks: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the process or thread id of each event: numbers if possible, else text."""
+    used, place = np.unique(tracks, return_inverse=True)
+    return number_or_text([ids[track] for track in used.tolist()])[place]
+
+
+def number_or_text(values: Sequence[str]) -> npt.NDArray[Any]:
+    """Return int64 if every value is a whole number, else objects of numbers and text."""
+    parsed = [int(value) if _WHOLE_NUMBER.fullmatch(value) else value for value in values]
+    if all(isinstance(value, int) for value in parsed):
+        return np.array(parsed, dtype=np.int64)
+    return _objects(parsed)
+
+
+def _index_correlation(trace: Trace) -> Ints:
+    table, launch = trace.table, trace.launch_of
+    partner = np.where(table.correlation == -1, -1, 0)
+    launched = np.flatnonzero(launch >= 0)
+    partner[launched] = table.record[launch[launched]]
+    partner[launch[launched]] = table.record[launched]
+    return partner
+
+
+def _arg_values(values: list[Any], default: Any) -> npt.NDArray[Any]:
+    filled = _objects([default if value is None else value for value in values])
+    if isinstance(default, (int, float)) and not isinstance(default, bool):
+        return pd.to_numeric(pd.Series(filled), errors="coerce").fillna(default).to_numpy()
+    return filled
+
+
+def _objects(values: list[Any]) -> npt.NDArray[Any]:
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column
+
+
+# --- HTA's helpers for frames ---------------------------------------------------------------------
+
+
+def get_iterations(df: pd.DataFrame) -> list[int]:
+    """Return the numbers of a frame's steps."""
+    if "iteration" not in df.columns or df.dtypes["iteration"].kind != "i":
+        raise TypeError("the frame has no column 'iteration' of whole numbers")
+    return sorted(number for number in df["iteration"].unique().tolist() if number != -1)
+
+
+def find_op_occurrence(
+    df: pd.DataFrame, op_name: str, position: int, name_column: str = "s_name"
+) -> tuple[bool, pd.Series[Any]]:
+    """Return whether an operator's occurrence exists, and the occurrence.
+
+    Occurrences are ordered by time: position 0 is the first, -1 the last.
+    """
+    nothing = False, pd.Series(dtype=object)
+    if df.empty or "ts" not in df.columns or name_column not in df.columns:
+        return nothing
+    occurrences = df[df[name_column] == op_name].sort_values("ts", kind="stable")
+    if not -len(occurrences) <= position < len(occurrences):
+        return nothing
+    return True, occurrences.iloc[position]
+
+
+def find_events_by_name_patterns_using_symbol_table(
+    df: pd.DataFrame, list_name_patterns: Iterable[str], symbol_table: TraceSymbolTable
+) -> pd.Series[Any]:
+    """Return the ``index`` of events whose names start with a match of any pattern."""
+    numbers = symbol_table.get_sym_index_series()
+    matched = numbers[numbers.index.str.match(_any_of(list_name_patterns))]
+    indices: pd.Series[Any] = df.loc[df["name"].isin(matched), "index"]
+    return indices
+
+
+def find_events_by_name_patterns_using_decoded_names(
+    df: pd.DataFrame, list_name_patterns: Iterable[str], name_column: str = "s_name"
+) -> pd.Series[Any]:
+    """Return the ``index`` of events whose names start with a match of any pattern."""
+    matched = df[name_column].str.match(_any_of(list_name_patterns))
+    indices: pd.Series[Any] = df.loc[matched, "index"]
+    return indices
+
+
+def _any_of(patterns: Iterable[str]) -> str:
+    return "|".join(f"(?:{pattern})" for pattern in patterns) or "(?!)"
+
+
+def merge_kernel_intervals(kernel_df: pd.DataFrame) -> pd.DataFrame:
+    """Return the union of events as intervals ``ts, end``; touching intervals become one."""
+    start = kernel_df["ts"].to_numpy()
+    end = start + kernel_df["dur"].to_numpy()
+    if np.issubdtype(end.dtype, np.integer):
+        pieces = union(start, end)
+        return pd.DataFrame({"ts": pieces.start, "end": pieces.end})
+    order = np.argsort(start, kind="stable")
+    start, end = start[order], np.maximum.accumulate(end[order])
+    opens = np.ones(len(start), dtype=bool)
+    opens[1:] = start[1:] > end[:-1]
+    closes = np.roll(opens, -1)  # the last event before an opening one, and the last of all
+    return pd.DataFrame({"ts": start[opens], "end": end[closes]})
+
+
+def flatten_column_names(df: pd.DataFrame) -> None:
+    """Join the levels of column names with ``_``, in place."""
+    if isinstance(df.columns, pd.MultiIndex):
+        df.columns = pd.Index(["_".join(map(str, levels)).rstrip("_") for levels in df.columns])
+
+
+def get_symbol_column_names(df: pd.DataFrame) -> tuple[str, str]:
+    """Return the columns with names and categories as text; ``""`` for a missing column."""
+
+    def first(*candidates: str) -> str:
+        for column in candidates:
+            if column in df.columns and pd.api.types.is_string_dtype(df[column]):
+                return column
+        return ""
+
+    return first("name", "s_name"), first("cat", "s_cat")
+
+
+def normalize_gpu_stream_numbers(df: pd.DataFrame) -> None:
+    """Convert ``stream`` to integers in place; -1 for other values."""
+    if "stream" in df.columns:
+        df["stream"] = pd.to_numeric(df["stream"], errors="coerce").fillna(-1).astype(int)
+
+
+# --- kinds and names of kernels -------------------------------------------------------------------
+
+
+class KernelType(Enum):
+    """Kind of device work."""
+
+    COMMUNICATION = 0
+    MEMORY = 1
+    COMPUTATION = 2
+    OTHER = 3
+
+
+class IdleTimeType(Enum):
+    """Cause of a stream's idle time."""
+
+    HOST_WAIT = 0
+    KERNEL_WAIT = 1
+    OTHER = 2
+
+
+#: HTA's names of kinds of device work.
+KERNEL_TYPE_OF_KIND = {
+    "compute": KernelType.COMPUTATION.name,
+    "communication": KernelType.COMMUNICATION.name,
+    "memory": KernelType.MEMORY.name,
+}
+
+_CLOSING = {">": "<", ")": "("}
+
+
+def get_kernel_type(name: str) -> str:
+    """Return ``COMPUTATION``, ``COMMUNICATION``, ``MEMORY`` or ``OTHER``, by the taxonomy."""
+    kind = taxonomy.kind_of("kernel", name)
+    return KERNEL_TYPE_OF_KIND.get(kind, KernelType.OTHER.name)
+
+
+def is_comm_kernel(name: str) -> bool:
+    """Return whether a kernel of this name communicates."""
+    return get_kernel_type(name) == KernelType.COMMUNICATION.name
+
+
+def is_memory_kernel(name: str) -> bool:
+    """Return whether a device event of this name copies or fills memory."""
+    return get_kernel_type(name) == KernelType.MEMORY.name
+
+
+def is_compute_kernel(name: str) -> bool:
+    """Return whether a kernel of this name computes."""
+    return get_kernel_type(name) == KernelType.COMPUTATION.name
+
+
+is_computer_kernel = is_compute_kernel
+
+
+def get_memory_kernel_type(name: str) -> str:
+    """Return the kind of a copy, such as ``Memcpy HtoD`` or ``Memset``."""
+    if name.startswith("Memset"):
+        return "Memset"
+    return name[: len("Memcpy DtoH")] if name.startswith("Memcpy") else "Memcpy Unknown"
+
+
+def shorten_name(name: str) -> str:
+    """Return a kernel's name without return type, template and function arguments.
+
+    Names of copies, and names without brackets, are unchanged.
+    """
+    if is_memory_kernel(name) or not any(bracket in name for bracket in "<("):
+        return name
+    letters: list[str] = []
+    for letter in name.replace("->", ""):
+        opening = _CLOSING.get(letter)
+        if opening is None:
+            letters.append(letter)
+            continue
+        while letters and letters.pop() != opening:
+            pass
+    return "".join(letters).split(" ")[-1]

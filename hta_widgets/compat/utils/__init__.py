@@ -1,1 +1,0 @@
-"""HTA's small helpers."""
