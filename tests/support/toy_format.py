@@ -49,7 +49,7 @@ def read(path: str, *, advance: Any = None, keepalive: Any = None) -> Outcome:
     return Outcome((build_trace(columns, problems=problems, **made, **about),), problems)
 
 
-def toy_totals(traces: Any, ranks: Any = None) -> pd.DataFrame:
+def toy_totals(traces: Any) -> pd.DataFrame:
     """Return the time of each name on each rank."""
     frames = [trace.frame().assign(rank=rank) for rank, trace in traces.items()]
     events = pd.concat(frames).astype({"name": str})

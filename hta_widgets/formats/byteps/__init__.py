@@ -1,1 +1,1 @@
-"""formats/byteps."""
+"""Traces of BytePS workers and profiles of BytePS servers."""

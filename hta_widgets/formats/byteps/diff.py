@@ -67,10 +67,6 @@ def byteps_stages(diff: Comparison) -> pd.DataFrame:
         stage, sums over its partitions, which overlap (float64): ``before_count, after_count,
         diff_count``, the same of ``work_ns`` and ``queue_ns``; and ``work_p_value,
         queue_p_value``: Welch's test over the steps, NaN with fewer than two.
-
-    Examples
-    --------
-    >>> byteps_stages(diff)[["stage", "diff_work_ns", "diff_queue_ns"]]  # doctest: +SKIP
     """
     return _stages(diff).copy()
 
@@ -155,10 +151,6 @@ def byteps_tensors(diff: Comparison) -> pd.DataFrame:
         (float64): ``before_total_ns, after_total_ns, diff_total_ns``, and the same of ``busy_ns``,
         ``queue_ns`` and ``tail_ns`` of the partition that ends last, which add up to the total; and
         of ``last_share``: the share of steps in which the tensor was the last to end.
-
-    Examples
-    --------
-    >>> byteps_tensors(diff).head()  # doctest: +SKIP
     """
     sides = []
     for side in diff.sides:
@@ -197,10 +189,6 @@ def byteps_workers(diff: Comparison) -> pd.DataFrame:
         steps in which it alone had the shortest PULL) and of ``slack_ns`` (what its PULLs took
         longer than the shortest, per step); ``before_straggler, after_straggler`` (bool or None):
         see `hta_widgets.analysis.byteps_pull_blame`, which needs two workers.
-
-    Examples
-    --------
-    >>> byteps_workers(diff)[["worker", "diff_step_ns", "after_straggler"]]  # doctest: +SKIP
     """
     sides = []
     for side in diff.sides:
@@ -251,10 +239,6 @@ def byteps_lag(diff: Comparison) -> pd.DataFrame:
         partitions and iterations at which it comes last, alone), ``mean_lag_ns``,
         ``median_lag_ns``, ``max_lag_ns`` and ``imposed_wait_ns`` (per iteration): ``before_…,
         after_…, diff_…`` (float64); ``before_straggler, after_straggler`` (bool, None without).
-
-    Examples
-    --------
-    >>> byteps_lag(diff)[["label", "before_score", "after_score"]]  # doctest: +SKIP
     """
     measures = ["score", "mean_lag_ns", "median_lag_ns", "max_lag_ns", "imposed_wait_ns"]
     sides, notes = of_sides(diff, byteps_worker_lag)
@@ -279,10 +263,6 @@ def byteps_server_times(diff: Comparison) -> pd.DataFrame:
         worked on anything), ``push_ns`` (of pushes), ``wait_ns`` (of pulls that wait for other
         workers' pushes) and ``service_ns`` (of the rest of pulls), the latter four per request:
         ``before_…, after_…, diff_…`` (float64).
-
-    Examples
-    --------
-    >>> byteps_server_times(diff)[["server", "diff_busy_ns"]]  # doctest: +SKIP
     """
     times = ["busy_ns", "push_ns", "wait_ns", "service_ns"]
     sides, notes = of_sides(diff, byteps_servers)

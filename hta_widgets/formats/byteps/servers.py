@@ -223,10 +223,6 @@ def byteps_servers(
         One row per server: ``server, requests, open, keys, iterations`` (int64; of iterations those
         that every node pushed)``, busy_ns`` (int64, when any push was worked on)``, push_ns,
         wait_ns, service_ns`` (int64, sums of pushes, and of the two parts of pulls) and ``job``.
-
-    Examples
-    --------
-    >>> analysis.byteps_servers(traces)  # doctest: +SKIP
     """
     found = server_parts(traces, selection, window, ranks)
     rows: list[tuple[object, ...]] = []
@@ -577,10 +573,6 @@ def byteps_worker_lag(
             ``score`` of 0.8 or more, and a median lag above 0. Chance is one over the number of
             nodes.
         ``job`` : object
-
-    Examples
-    --------
-    >>> analysis.byteps_worker_lag(traces)  # doctest: +SKIP
     """
     arrivals = byteps_arrivals(traces, selection=selection, window=window, ranks=ranks)
     rows: list[tuple[object, ...]] = []
@@ -653,11 +645,6 @@ def byteps_arrivals(
         start_ns, lag_ns`` (int64, behind the first)``, last`` (bool, alone)`` and
         ``imposed_wait_ns`` (int64, of the others' pulls where it is last).
         ``.attrs["dropped"]``: pushes of iterations that lack one of another node.
-
-    Examples
-    --------
-    >>> arrivals = analysis.byteps_arrivals(traces)  # doctest: +SKIP
-    >>> arrivals.pivot_table(index="iteration", columns="node", values="lag_ns")  # doctest: +SKIP
     """
     found = server_parts(traces, selection, window, ranks)
     blocks: list[dict[str, npt.NDArray[np.generic]]] = []

@@ -151,11 +151,6 @@ def byteps_gradients(
     -----
     Definition: BytePS's source; a maintainer's remark that bars "may include queuing" holds within
     REDUCE, BROADCAST, PUSH and PULL alone, whose own queues are not seen.
-
-    Examples
-    --------
-    >>> gradients = analysis.byteps_gradients(traces)  # doctest: +SKIP
-    >>> gradients.groupby("tensor", observed=True)["queue_ns"].sum().nlargest(5)  # doctest: +SKIP
     """
     found = worker_parts(traces, selection, window, ranks)
     names: dict[str, int] = {}
@@ -320,11 +315,6 @@ def byteps_gradient_stages(
         One row per stage of a critical partition: ``rank, worker, local_rank`` (int64)``, tensor``
         (category)``, step, stage`` (category, in the order of the pipeline)``, start_ns, dur_ns,
         queue_ns`` (int64) and ``waits_for_root`` (bool).
-
-    Examples
-    --------
-    >>> stages = analysis.byteps_gradient_stages(traces)  # doctest: +SKIP
-    >>> stages.groupby("stage", observed=True)[["dur_ns", "queue_ns"]].sum()  # doctest: +SKIP
     """
     found = worker_parts(traces, selection, window, ranks)
     gradients = byteps_gradients(traces, selection=selection, window=window, ranks=ranks)
@@ -427,10 +417,6 @@ def byteps_pull_blame(
             Sum of its PULLs among them.
         ``straggler`` : bool
         ``job`` : object
-
-    Examples
-    --------
-    >>> analysis.byteps_pull_blame(traces)  # doctest: +SKIP
     """
     pulls = byteps_pulls(traces, selection=selection, window=window, ranks=ranks)
     rows: list[tuple[int, float, int, int, int, bool, str | None]] = []
@@ -493,11 +479,6 @@ def byteps_pulls(
         worker, rank, id, start_ns, dur_ns, slack_ns`` (int64, over the shortest)`` and
         ``shortest`` (bool, whether it alone is). ``.attrs["dropped"]``: PULLs of which another
         worker has none.
-
-    Examples
-    --------
-    >>> pulls = analysis.byteps_pulls(traces)  # doctest: +SKIP
-    >>> pulls.groupby(["step", "worker"])["shortest"].mean().unstack()  # doctest: +SKIP
     """
     found = worker_parts(traces, selection, window, ranks)
     blocks: list[dict[str, Ints]] = []
@@ -619,11 +600,6 @@ def byteps_stages(
     -----
     Facts: BytePS's source. Grouped REDUCE and BROADCAST calls overlap and end together; PUSH and
     PULL include the network's and the server's queues, and PULL the other workers' pushes.
-
-    Examples
-    --------
-    >>> stages = analysis.byteps_stages(traces)  # doctest: +SKIP
-    >>> stages.assign(at_a_time=stages.sum_ns / stages.union_ns)  # doctest: +SKIP
     """
     found = worker_parts(traces, selection, window, ranks)
     order: list[str] = list(STAGES)
@@ -715,10 +691,6 @@ def byteps_steps(
         span_ns`` (int64, from the first start to the last end of a synchronisation), ``sum_ns,
         union_ns`` (int64, of the synchronisations), ``concurrency`` (float64, their ratio),
         ``tensor`` (object, the one that ends last) and ``critical_key`` (int64).
-
-    Examples
-    --------
-    >>> analysis.byteps_steps(traces).groupby("worker")["span_ns"].median()  # doctest: +SKIP
     """
     gradients = byteps_gradients(traces, selection=selection, window=window, ranks=ranks)
     rows = []
@@ -786,11 +758,6 @@ def byteps_bandwidth(
     ------
     TraceError
         Where no key has a size.
-
-    Examples
-    --------
-    >>> sizes = {26148864: 4096000, 26148865: 1024}  # doctest: +SKIP
-    >>> analysis.byteps_bandwidth(traces, sizes)  # doctest: +SKIP
     """
     if not sizes:
         raise TraceError("no sizes given", remedy="Give the bytes of each partition by its key.")

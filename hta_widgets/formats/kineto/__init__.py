@@ -1,1 +1,1 @@
-"""formats/kineto."""
+"""Chrome trace-event JSON as PyTorch writes it."""

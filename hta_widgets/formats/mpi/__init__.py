@@ -1,1 +1,1 @@
-"""formats/mpi."""
+"""Profiles and time lines of mpitrace."""

@@ -42,12 +42,6 @@ def mpi_times(diff: Comparison) -> pd.DataFrame:
         tables of routines, rounded so that they add up to the mean elapsed time;
         ``change_share`` (float64). ``.attrs["before_ns"], .attrs["after_ns"]`` are the elapsed
         times. Profiles print times to the millisecond.
-
-    Examples
-    --------
-    >>> bars = mpi_times(diff)  # doctest: +SKIP
-    >>> bars["diff_ns"].sum() == bars.attrs["after_ns"] - bars.attrs["before_ns"]  # doctest: +SKIP
-    True
     """
     sides = [_times(side) for side in diff.sides]
     names = list(dict.fromkeys([*sides[0], *sides[1]]))
@@ -127,10 +121,6 @@ def mpi_rank_times(diff: Comparison) -> pd.DataFrame:
         text); of ``comm_s``, ``noncomm_s``, ``elapsed_s``, ``comm_share`` and ``rss_mib``:
         ``before_…, after_…, diff_…`` (float64); ``before_host, after_host``. Of several jobs on a
         side the last that has the rank; the note says so.
-
-    Examples
-    --------
-    >>> mpi_rank_times(diff)[["rank", "diff_noncomm_s"]]  # doctest: +SKIP
     """
     sides, note = _each(diff, mpi_ranks, "rank")
     sides = _in_pairs(diff, sides)
@@ -154,10 +144,6 @@ def mpi_imbalances(diff: Comparison) -> pd.DataFrame:
         ``straggler_rank``, ``is_straggler`` and ``comm_min_rank``: ``before_…, after_…``;
         ``before_late`` and ``after_late``: tuples of the ranks that the others wait for, as the
         run's own page names them, of which ``straggler_rank`` is one.
-
-    Examples
-    --------
-    >>> mpi_imbalances(diff)[["before_imbalance_pct", "after_imbalance_pct"]]  # doctest: +SKIP
     """
     sides, note = _each(diff, mpi_imbalance, "job")
     sides = [_judged(side, table.tail(1)) for side, table in zip(diff.sides, sides, strict=True)]
@@ -202,10 +188,6 @@ def mpi_negotiations(diff: Comparison) -> pd.DataFrame:
         One row per rank: ``rank``, as in `mpi_rank_times`; of ``calls``, ``time_s``,
         ``share_of_calls``, ``share_of_time`` and ``share_of_bytes`` of
         `hta_widgets.analysis.mpi_negotiation`: ``before_…, after_…, diff_…`` (float64).
-
-    Examples
-    --------
-    >>> mpi_negotiations(diff)[["rank", "diff_time_s"]]  # doctest: +SKIP
     """
     sides, note = _each(diff, mpi_negotiation, "rank")
     sides = _in_pairs(diff, sides)
@@ -227,10 +209,6 @@ def mpi_waits(diff: Comparison) -> pd.DataFrame:
         One row per routine, by the change of waiting: ``name`` (str); per rank, means (float64):
         ``before_…, after_…, diff_…`` of ``count``, ``wait_ns`` (from the own to the last arrival)
         and ``transfer_ns`` (from then to the end).
-
-    Examples
-    --------
-    >>> mpi_waits(diff)[["name", "diff_wait_ns", "diff_transfer_ns"]]  # doctest: +SKIP
     """
     sides = []
     for side in diff.sides:

@@ -1,4 +1,4 @@
-"""Mpitrace text profiles."""
+"""Mpitrace's text profiles of every generation, read section by section."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.mpi import mpi_lines as lines
 from hta_widgets.formats.mpi.model import (
     CallStack,
     CommunicatorBin,
@@ -25,13 +24,92 @@ from hta_widgets.formats.mpi.model import (
     is_stale,
     mpi_jobs,
 )
-from hta_widgets.formats.mpi.mpi_lines import ROUTINE, Unread, number
 from hta_widgets.readers.formats import Outcome, Start
 from hta_widgets.readers.streams import whole_file
 from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import Pool, RankColumns
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
+
+# --- lines, and numbers in them -------------------------------------------------------------------
+
+# Widths and separators differ between generations, and long names push columns to the right;
+# blanks between the columns are always there.
+
+#: Programs that set a locale print a comma as decimal mark.
+_N = r"([-+]?(?:\d+(?:[.,]\d*)?(?:[eE][-+]?\d+)?|nan|inf))"
+
+HEAD = re.compile(r"Data for MPI rank (\d+) of (\d+):\s*(?:\((all communicators)\))?\s*$")
+REGION = re.compile(r"Times(?: and statistics)? from (.+?) to (.+?)\.?\s*$")
+ROUTINE = re.compile(rf"\s*(MPI_\w+)\s+(\d+)\s+{_N}\s+{_N}\s*$")
+STACK_ROUTINE = re.compile(rf"\s*(MPI_\w+)\s+(\d+)\s+{_N}\s*$")
+SIZE_HEAD = re.compile(r"\s*(MPI_\w+)\s+#calls\s+avg\. ?bytes\s+time\(sec\)\s*$")
+BIN = re.compile(rf"\s*(\d+)\s+{_N}\s+{_N}\s*$")
+ROLE = re.compile(r"MPI task (\d+) of (\d+) had the (minimum|maximum|median) communication time")
+VALUE = re.compile(
+    r"(synchronization time|total communication time|total elapsed time|exclusive elapsed time"
+    r"|user cpu time|system time|max resident set size|maximum memory size|total MPI-IO time)"
+    rf"\s*=\s*{_N}\s*(\w+)"
+)
+LARGEST = re.compile(
+    rf"\s*Rank (\d+) reported the largest (memory utilization|elapsed time)\s*:\s*{_N}\s*(\w+)"
+)
+CONTEXT = re.compile(r"Data for context = (.*), call count = (\d+)\s*$")
+COMMUNICATOR = re.compile(rf"\s*Data for communicator sizes (\d+) to (\d+)\s*, avg size = {_N}\s*:")
+STACKS = re.compile(r"number of stacks = (\d+)")
+STACK = re.compile(
+    rf"(?:time in MPI routines|communication time) = {_N} sec,"
+    r" call (?:stack index = (\d+)|site address = (0x[0-9a-fA-F]+))"
+)
+FILE = re.compile(r"\s+filename = (.*?)\s*$")
+ADDRESS = re.compile(r"\s+address = (\w+),\s*offset\s*= (\w+)\s*$")
+TRANSLATED = re.compile(r"\s+(function|source) = (.*?)\s*$")
+SUMMARY_LINE = re.compile(
+    rf"\s*(minimum|median|maximum|average)\s+(communication|MPI-IO) time = {_N} sec\w*"
+    r"(?: for task (\d+))?"
+)
+
+#: Headings, and what follows them.
+SECTIONS = (
+    (re.compile(r"\s*MPI Routine\s+#calls"), "routines"),
+    (re.compile(r"Message size distributions:"), "sizes"),
+    (re.compile(r"\s*Profile data by communicator size:"), "communicators"),
+    (re.compile(r"Profile by call (stack|site), traceback level"), "stacks"),
+    (re.compile(r"(Communication s|S)ummary for all tasks:"), "summary"),
+    (re.compile(r"\s*Histogram of times spent in MPI"), "histogram"),
+    (
+        re.compile(r"MPI (timing summary for all ranks|tasks sorted by communication time):"),
+        "table",
+    ),
+)
+
+#: Lines that only separate or explain.
+NOTHING = re.compile(
+    r"\s*(-{5,}|call stack:|time-bin\s+#ranks|Use addr2line .*|For addresses in .*"
+    r"|addr2line .*|Or translate all .*|Ensure -g .*|MPI time for this communicator bin.*)?\s*$"
+)
+
+
+def number(text: str) -> float:
+    """Return a printed number, whatever its decimal mark."""
+    return float(text.replace(",", "."))
+
+
+@dataclass(slots=True)
+class Unread:
+    """Lines of no known form."""
+
+    count: int = 0
+    first: int = field(default=-1)
+
+    def add(self, line: int) -> None:
+        """Count the line of this number, from 1."""
+        self.count += 1
+        if self.first < 0:
+            self.first = line
+
+
+# --- profiles -------------------------------------------------------------------------------------
 
 _NAN = float("nan")
 #: Columns of the table of all ranks, by what their headings begin with.
@@ -120,7 +198,7 @@ def parse_profiles(text: str, job: str) -> list[tuple[MpiProfile, Problems]]:
     """
     found: list[_Parser] = []
     for place, line in enumerate(text.splitlines(), 1):
-        head = lines.HEAD.match(line)
+        head = HEAD.match(line)
         if head is not None:
             found.append(_Parser(job, int(head[1]), int(head[2])))
         elif found:
@@ -193,24 +271,24 @@ class _Parser:
         self._last_blank = not line.strip()
         if self._last_blank or self._opens(line) or self._readers[self._section](line):
             return
-        if self._value(line) or lines.NOTHING.match(line) or self._largest(line):
+        if self._value(line) or NOTHING.match(line) or self._largest(line):
             return
         self.unread.add(place)
 
     def _opens(self, line: str) -> bool:
         """Whether a line begins a section."""
-        context = lines.CONTEXT.match(line)
+        context = CONTEXT.match(line)
         if context is not None:
             self.contexts.append(_Block(context[1], int(context[2])))
             self._section = "head"
             return True
-        for pattern, section in lines.SECTIONS:
+        for pattern, section in SECTIONS:
             if pattern.match(line):
                 inside = self._section in {"communicators", "stacks"} and section == "routines"
                 if not inside:
                     self._section = section
                     self.seen.add(section)
-                if told := lines.STACKS.search(line):
+                if told := STACKS.search(line):
                     self.stacks_told = min(int(told[1]), _MOST_STACKS)
                 return True
         return False
@@ -218,19 +296,19 @@ class _Parser:
     # --- lines of each section --------------------------------------------------------------------
 
     def _value(self, line: str) -> bool:
-        if found := lines.VALUE.match(line):
+        if found := VALUE.match(line):
             scale = 1 / 1024 if found[3].lower() in {"kbytes", "kib"} else 1.0
             self.block.values[_VALUES[found[1]]] = number(found[2]) * scale
-        elif region := lines.REGION.match(line):
+        elif region := REGION.match(line):
             self.region = (region[1], region[2])
-        elif role := lines.ROLE.match(line):
+        elif role := ROLE.match(line):
             self.roles.append(role[3])
         else:
             return False
         return True
 
     def _largest(self, line: str) -> bool:
-        found = lines.LARGEST.match(line)
+        found = LARGEST.match(line)
         if found is not None:
             scale = 1 / 1024 if found[4].lower() in {"kbytes", "kib"} else 1.0
             self.largest[found[2]] = (number(found[3]) * scale, int(found[1]))
@@ -243,9 +321,9 @@ class _Parser:
         return row is not None
 
     def _size_line(self, line: str) -> bool:
-        if head := lines.SIZE_HEAD.match(line):
+        if head := SIZE_HEAD.match(line):
             self._routine = head[1]
-        elif self._routine and (row := lines.BIN.match(line)):
+        elif self._routine and (row := BIN.match(line)):
             self.block.sizes.append(
                 SizeRow(self._routine, int(row[1]), number(row[2]), number(row[3]))
             )
@@ -254,7 +332,7 @@ class _Parser:
         return True
 
     def _communicator_line(self, line: str) -> bool:
-        if head := lines.COMMUNICATOR.match(line):
+        if head := COMMUNICATOR.match(line):
             self.bins.append((CommunicatorBin(int(head[1]), int(head[2]), number(head[3])), []))
             return True
         if not self.bins:
@@ -270,7 +348,7 @@ class _Parser:
         return False
 
     def _stack_line(self, line: str) -> bool:
-        if head := lines.STACK.match(line):
+        if head := STACK.match(line):
             site = [StackFrame("", head[3], "")] if head[3] else []
             index = int(head[2]) if head[2] else len(self.stacks)
             self.stacks.append(_Stack(index, number(head[1]), site))
@@ -278,22 +356,22 @@ class _Parser:
         if not self.stacks:
             return False
         stack = self.stacks[-1]
-        if file := lines.FILE.match(line):
+        if file := FILE.match(line):
             stack.frames.append(StackFrame(file[1], "", ""))
-        elif stack.frames and (place := lines.ADDRESS.match(line)):
+        elif stack.frames and (place := ADDRESS.match(line)):
             stack.frames[-1] = stack.frames[-1]._replace(address=place[1], offset=place[2])
-        elif stack.frames and (told := lines.TRANSLATED.match(line)):
+        elif stack.frames and (told := TRANSLATED.match(line)):
             stack.frames[-1] = stack.frames[-1]._replace(**{told[1]: told[2]})
         elif (row := routine_row(line)) is not None:
             stack.routines.append(row)
-        elif bare := lines.STACK_ROUTINE.match(line):
+        elif bare := STACK_ROUTINE.match(line):
             stack.routines.append(RoutineRow(bare[1], int(bare[2]), _NAN, number(bare[3])))
         else:
             return False
         return True
 
     def _summary_line(self, line: str) -> bool:
-        found = lines.SUMMARY_LINE.match(line)
+        found = SUMMARY_LINE.match(line)
         if found is None:
             return False
         if found[2] == "MPI-IO":

@@ -81,11 +81,6 @@ def mpi_ranks(
         ``source`` (``"table"``, ``"file"`` or ``"trace"``). NaN for what files do not tell.
 
         The note says of which ranks there are tables of routines.
-
-    Examples
-    --------
-    >>> table = mpi_ranks(traces)  # doctest: +SKIP
-    >>> table.sort_values("comm_s").head(3)  # doctest: +SKIP
     """
     rows, note, matched = mpi_rank_rows(traces, selection, window, ranks)
     column = _columns(rows)
@@ -222,10 +217,6 @@ def mpi_hosts(
         By job, in the order of the lowest ranks: ``job, host`` (str), ``ranks`` (int64),
         ``comm_mean_s, comm_min_s, comm_max_s, noncomm_mean_s`` (float64), ``rss_max_mib``,
         ``rss_sum_mib`` (float64), ``switches_mean`` (float64), ``is_slow`` (bool).
-
-    Examples
-    --------
-    >>> mpi_hosts(traces)  # doctest: +SKIP
     """
     rows, note, matched = mpi_rank_rows(traces, selection, window, ranks)
     groups: dict[tuple[str, str], list[MpiRankRow]] = {}
@@ -320,11 +311,6 @@ def mpi_imbalance(
     -----
     That holds for synchronous training. Where ranks have different tasks, least time in MPI may
     just mean least to say.
-
-    Examples
-    --------
-    >>> mpi_imbalance(traces).explanation[0]  # doctest: +SKIP
-    'Rank 5 has the least time in MPI (0.79 s, mean 2.32 s) …'
     """
     rows, note, matched = mpi_rank_rows(traces, selection, window, ranks)
     jobs: dict[str, list[MpiRankRow]] = {}

@@ -281,11 +281,6 @@ def mpi_compare(
         ``change`` (``"added"``, ``"removed"``, ``"changed"`` or ``"same"``, by calls and bytes).
         ``.attrs["before_ranks"]``, ``.attrs["after_ranks"]`` list the ranks compared,
         ``.attrs["before_ntasks"]`` and ``.attrs["after_ntasks"]`` the sizes of the jobs.
-
-    Examples
-    --------
-    >>> change = mpi_compare(hw.load("runs/cpu"), hw.load("runs/gpu"))  # doctest: +SKIP
-    >>> change[["routine", "size_hi", "diff_calls", "diff_time_s"]].head()  # doctest: +SKIP
     """
     left, right = mpi_scope(before, ranks=before_ranks), mpi_scope(after, ranks=after_ranks)
     sides = [_means(scope.ranks, by_size=by_size) for scope in (left, right)]
@@ -417,10 +412,6 @@ def mpi_message_sizes(
 
         Routines that moved no byte have no bins. Small messages are latency and waiting for the
         last rank, not transfer: look at shares of calls, time *and* bytes together.
-
-    Examples
-    --------
-    >>> sizes = mpi_message_sizes(traces, routine="MPI_Allreduce")  # doctest: +SKIP
     """
     scope = mpi_scope(traces, selection, window, ranks, stale=stale)
     flat = [
@@ -511,11 +502,6 @@ def mpi_negotiation(
         ``coordination_time_s`` (float64): gathers and broadcasts of up to 4 bytes, which tell
         who has what; ``key`` and ``source`` as in `mpi_routines`. Ranks that never call the
         routine have no row.
-
-    Examples
-    --------
-    >>> share = mpi_negotiation(traces)  # doctest: +SKIP
-    >>> share[["share_of_calls", "share_of_time", "share_of_bytes"]]  # doctest: +SKIP
     """
     scope = mpi_scope(traces, selection, window, ranks, stale=stale)
     rows = [
@@ -651,12 +637,6 @@ def mpi_routines(
     ------
     TraceError
         For an unknown `by`.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/horovod")  # doctest: +SKIP
-    >>> table = mpi_routines(traces)  # doctest: +SKIP
-    >>> table.sort_values("time_s", ascending=False).head()  # doctest: +SKIP
     """
     if by not in _BY:
         raise TraceError(
@@ -763,11 +743,6 @@ def mpi_call_stacks(
         ``routine`` (str), ``calls`` (int64), ``time_s`` (float64), ``share_of_time`` (of all
         stacks of the rank). Addresses differ between ranks, offsets within a file do not, so
         ``frames`` can be grouped by.
-
-    Examples
-    --------
-    >>> stacks = mpi_call_stacks(traces)  # doctest: +SKIP
-    >>> stacks.groupby("frames").time_s.mean().nlargest(5)  # doctest: +SKIP
     """
     scope = mpi_scope(traces, None, None, ranks, stale=stale)
     flat: list[tuple[MpiRank, CallStack, RoutineRow, float]] = []
