@@ -150,6 +150,30 @@ def _names(module: str, names: str) -> tuple[str, ...]:
     return tuple(f"{module}:{name}" for name in names.split())
 
 
+#: What records of workers and servers share, and those of profiles and time lines.
+_OF_BYTEPS: dict[str, Any] = {
+    "panels": f"{_BYTEPS}.frames:PANELS",
+    "shared_panels": ("timeline",),
+    "base_tables": f"{_BYTEPS}.frames:base_tables",
+    "headline": f"{_BYTEPS}.frames:headline",
+    "clock_offsets": f"{_BYTEPS}.servers:byteps_offsets",
+    "replaces": ("changes", "names", "operators"),
+    "findings": f"{_BYTEPS}.diff:findings",
+    "kind_words": f"{_BYTEPS}.diff:KIND_WORDS",
+    "kind_labels": f"{_BYTEPS}.diff:KIND_LABELS",
+}
+_OF_MPI: dict[str, Any] = {
+    "panels": f"{_MPI}.frames:PANELS",
+    "base_tables": f"{_MPI}.frames:base_tables",
+    "headline": f"{_MPI}.frames:headline",
+    "late_ranks": f"{_MPI}.ranks:late_ranks",
+    "host_only": True,
+    "replaces": ("steps", "operators"),
+    "findings": f"{_MPI}.diff:findings",
+    "kind_words": f"{_MPI}.diff:KIND_WORDS",
+    "kind_labels": f"{_MPI}.diff:KIND_LABELS",
+}
+
 #: In the order in which they are asked whether a file is theirs; any JSON is Kineto's.
 FORMATS: tuple[Format, ...] = (
     Format(
@@ -173,16 +197,8 @@ FORMATS: tuple[Format, ...] = (
         charts=_names(
             f"{_BYTEPS}.views", "byteps_gradients byteps_pull_blame byteps_stages byteps_clock"
         ),
-        panels=f"{_BYTEPS}.frames:PANELS",
-        shared_panels=("timeline",),
-        base_tables=f"{_BYTEPS}.frames:base_tables",
-        headline=f"{_BYTEPS}.frames:headline",
-        clock_offsets=f"{_BYTEPS}.servers:byteps_offsets",
         diff=f"{_BYTEPS}.diff:WORKER_TABLES",
-        replaces=("changes", "names", "operators"),
-        findings=f"{_BYTEPS}.diff:findings",
-        kind_words=f"{_BYTEPS}.diff:KIND_WORDS",
-        kind_labels=f"{_BYTEPS}.diff:KIND_LABELS",
+        **_OF_BYTEPS,
         steps=f"{_BYTEPS}.diff:iterations",
         chain=f"{_BYTEPS}.diff:byteps_chain",
     ),
@@ -199,17 +215,9 @@ FORMATS: tuple[Format, ...] = (
             "byteps_arrivals byteps_clock byteps_requests byteps_servers byteps_worker_lag",
         ),
         charts=_names(f"{_BYTEPS}.views", "byteps_arrivals byteps_servers"),
-        panels=f"{_BYTEPS}.frames:PANELS",
-        shared_panels=("timeline",),
-        base_tables=f"{_BYTEPS}.frames:base_tables",
-        headline=f"{_BYTEPS}.frames:headline",
-        clock_offsets=f"{_BYTEPS}.servers:byteps_offsets",
         beside="byteps",
         diff=f"{_BYTEPS}.diff:SERVER_TABLES",
-        replaces=("changes", "names", "operators"),
-        findings=f"{_BYTEPS}.diff:findings",
-        kind_words=f"{_BYTEPS}.diff:KIND_WORDS",
-        kind_labels=f"{_BYTEPS}.diff:KIND_LABELS",
+        **_OF_BYTEPS,
     ),
     Format(
         name="mpi-profile",
@@ -227,19 +235,11 @@ FORMATS: tuple[Format, ...] = (
             ),
         ),
         charts=_names(f"{_MPI}.views", "mpi_compare mpi_message_sizes mpi_ranks mpi_routines"),
-        panels=f"{_MPI}.frames:PANELS",
         shared_panels=(),
-        base_tables=f"{_MPI}.frames:base_tables",
-        headline=f"{_MPI}.frames:headline",
-        late_ranks=f"{_MPI}.ranks:late_ranks",
-        host_only=True,
         compared_with=("mpi-trace",),
         beside="mpi-trace",
         diff=f"{_MPI}.diff:PROFILE_TABLES",
-        replaces=("steps", "operators"),
-        findings=f"{_MPI}.diff:findings",
-        kind_words=f"{_MPI}.diff:KIND_WORDS",
-        kind_labels=f"{_MPI}.diff:KIND_LABELS",
+        **_OF_MPI,
     ),
     Format(
         name="mpi-trace",
@@ -248,19 +248,11 @@ FORMATS: tuple[Format, ...] = (
         sniff=f"{_MPI}.timelines:is_time_line",
         read=f"{_MPI}.timelines:read_time_lines",
         sources={"time line": f"{_MPI}.timelines:TimeLineRecords"},
-        panels=f"{_MPI}.frames:PANELS",
         shared_panels=("timeline", "heatmap"),
-        base_tables=f"{_MPI}.frames:base_tables",
-        headline=f"{_MPI}.frames:headline",
         collectives=f"{_MPI}.timelines:mpi_calls",
-        late_ranks=f"{_MPI}.ranks:late_ranks",
-        host_only=True,
         compared_with=("mpi-profile",),
         diff=f"{_MPI}.diff:TIME_LINE_TABLES",
-        replaces=("steps", "operators"),
-        findings=f"{_MPI}.diff:findings",
-        kind_words=f"{_MPI}.diff:KIND_WORDS",
-        kind_labels=f"{_MPI}.diff:KIND_LABELS",
+        **_OF_MPI,
     ),
     Format(
         name="kineto",

@@ -14,7 +14,7 @@ import pandas as pd
 from hta_widgets.taxonomy import MPI_CATEGORY
 from hta_widgets.trace.trace import Trace
 
-#: Of MPI calls as events, also in trace files that were exported from time lines.
+#: Category of calls that work on files, also in files that were exported from time lines.
 MPI_IO_CATEGORY = "mpi_io"
 
 
