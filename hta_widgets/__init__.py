@@ -1,21 +1,23 @@
 """Interactive, linked analysis of distributed training traces inside the notebook."""
 
-from importlib.metadata import version as _version
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from hta_widgets import charts, compat, taxonomy
-from hta_widgets.compat import TraceAnalysis
-from hta_widgets.errors import TraceError
-from hta_widgets.export.trace import ExportReport, export_trace
-from hta_widgets.readers import cache
-from hta_widgets.readers.load import load
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.widgets.dashboard import Dashboard
-from hta_widgets.widgets.timeline import Timeline
-from hta_widgets.widgets.trace_diff import TraceDiff
+if TYPE_CHECKING:
+    from hta_widgets import analysis, charts, compat, diff, taxonomy
+    from hta_widgets.compat import TraceAnalysis
+    from hta_widgets.errors import TraceError
+    from hta_widgets.export.trace import ExportReport, export_trace
+    from hta_widgets.readers import cache
+    from hta_widgets.readers.load import load
+    from hta_widgets.trace.selection import Selection
+    from hta_widgets.trace.trace import Trace
+    from hta_widgets.trace.traceset import TraceSet
+    from hta_widgets.widgets.dashboard import Dashboard
+    from hta_widgets.widgets.timeline import Timeline
+    from hta_widgets.widgets.trace_diff import TraceDiff
 
-__version__ = _version("hta_widgets")
+    __version__: str
 
 __all__ = [
     "Dashboard",
@@ -28,10 +30,46 @@ __all__ = [
     "TraceError",
     "TraceSet",
     "__version__",
+    "analysis",
     "cache",
     "charts",
     "compat",
+    "diff",
     "export_trace",
     "load",
     "taxonomy",
 ]
+
+# Names are imported when they are first used, since pandas alone takes half a second.
+_PACKAGES = {"analysis", "charts", "compat", "diff", "taxonomy"}
+_MODULE_OF = {
+    "Dashboard": "widgets.dashboard",
+    "ExportReport": "export.trace",
+    "Selection": "trace.selection",
+    "Timeline": "widgets.timeline",
+    "Trace": "trace.trace",
+    "TraceAnalysis": "compat",
+    "TraceDiff": "widgets.trace_diff",
+    "TraceError": "errors",
+    "TraceSet": "trace.traceset",
+    "cache": "readers",
+    "export_trace": "export.trace",
+    "load": "readers.load",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"{__name__}.{name}")
+    if name == "__version__":
+        value: Any = import_module("importlib.metadata").version("hta_widgets")
+    elif name in _MODULE_OF:
+        value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -2,6 +2,6 @@
 
 import sys
 
-from hta_widgets.cli.command import main
+from hta_widgets.cli import main
 
 sys.exit(main())
