@@ -87,10 +87,14 @@ def moves_together(seen):
         wheel(seen.lane(0), (420, 120), -600, keys=["Control"])
         seen.page.wait_for_timeout(60)
     expect(seen.root.locator(".hta-diff-side .hta-said").nth(1)).not_to_have_text(whole)
-    seen.page.wait_for_timeout(400)
-    lengths = [re.search(r"\(([\d.]+.[mµ]s)\)", seen.axis(side)) for side in (0, 1)]
-    assert lengths[0] is not None
-    assert lengths[0][1] == lengths[1][1]
+    # The second timeline follows a frame or more after the first.
+    for _ in range(50):
+        lengths = [re.findall(r"\(([\d.]+.[mµ]s)\)", seen.axis(side))[:1] for side in (0, 1)]
+        if lengths[0] and lengths[0] == lengths[1]:
+            break
+        seen.page.wait_for_timeout(100)
+    assert lengths[0]
+    assert lengths[0] == lengths[1]
     # Before all calls are matched, nobody knows a partner.
     expect(seen.root.locator(".hta-diff-keys")).not_to_contain_text("matching calls")
     told = seen.point(0, r"→")
@@ -331,7 +335,7 @@ def test_jupyterlab_couples_both_timelines_and_python(
 ):
     before, after = map(str, folders)
     notebook(
-        "import hta_widgets as hw",
+        "import hta_widgets as hw, numpy as np",
         f"a, b = hw.load({before!r}, progress=False), hw.load({after!r}, progress=False)",
         "view = hw.TraceDiff(a, b); view",
     )
@@ -339,10 +343,11 @@ def test_jupyterlab_couples_both_timelines_and_python(
     tells_what_changed(seen)
     goes_back_from_what_is_chosen(seen)
     moves_together(seen)
-    kernel.wait_for("view.left.view != view.left._whole and view.right.view != view.right._whole")
-    windows = kernel.value("[list(view.left.view), list(view.right.view)]")
-    lengths = [end - start for start, end in windows]
-    assert lengths[0] == pytest.approx(lengths[1], abs=4)
+    # Each timeline sends its own view, and the kernel may have one of them first.
+    kernel.wait_for(
+        "view.left.view != view.left._whole and"
+        " abs(np.diff(view.left.view)[0] - np.diff(view.right.view)[0]) < 5"
+    )
 
     # From Python: the page arranges and aligns, and decoupled sides move alone.
     kernel("view.arrange = 'beside'")
