@@ -33,10 +33,10 @@ TORCH := torch==2.13.0
 export PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint format build wheel watch lab screenshots bench setup interop clean distclean
+.PHONY: help demo check test test-all lint format build wheel watch lab screenshots bench setup interop clean distclean
 
 help: ## this list
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 # --- setting up ---------------------------------------------------------------------------------
 
@@ -124,9 +124,16 @@ lab: $(PYTHON_READY) $(JS_BUILT) $(DEMO_READY) ## JupyterLab on loopback
 
 # --- checking -----------------------------------------------------------------------------------
 
-test: $(PYTHON_READY) $(NODE_READY) interop ## every check there is
+check: $(PYTHON_READY) $(NODE_READY) ## style, types and unit tests: before each commit
+	@scripts/test.sh check
+
+test: $(PYTHON_READY) $(NODE_READY) ## all tests, lint and type checks
 	@scripts/system.sh browser
 	@scripts/test.sh
+
+test-all: $(PYTHON_READY) $(NODE_READY) interop ## the same with HTA, Perfetto and PyTorch, and all examples
+	@scripts/system.sh browser
+	@scripts/test.sh all
 
 lint: $(PYTHON_READY) $(NODE_READY) ## style and types of both languages
 	@scripts/test.sh lint

@@ -1,12 +1,16 @@
 #!/bin/bash
-# Every check, in one go: a failing one does not hide the next. `test.sh lint` stops before the
-# tests. Tests in a real browser come last, and a table of all checks after them.
+# The checks, in one go: a failing one does not hide the next, and a table of all comes last.
+#   test.sh lint    style and types of both languages
+#   test.sh check   Python style, types of both languages, unit tests: for each commit
+#   test.sh test    all of it, with a third of the examples of each property
+#   test.sh all     all examples as well, 2,000 of those properties that name no number
 set -u -o pipefail
 cd "$(dirname "$0")/.."
 
 bin=.venv/bin
 node_bin=node_modules/.bin
-only=${1:-all}
+only=${1:-test}
+if [ "$only" = all ]; then export ALL_EXAMPLES=1 HYPOTHESIS_PROFILE=long; fi
 table=()
 failed=0
 logs=$(mktemp -d)
@@ -35,9 +39,11 @@ check "Python style" $bin/ruff check .
 check "Python format" $bin/ruff format --check .
 check "Python types" $bin/mypy
 check "TypeScript types" $node_bin/tsc --noEmit
-check "TypeScript style" npm run --silent lint
+[ "$only" = check ] || check "TypeScript style" npm run --silent lint
 
-if [ "$only" = all ]; then
+if [ "$only" = check ]; then
+  check "unit tests" tested --numprocesses=auto -m "not slow" tests/unit
+elif [ "$only" != lint ]; then
   check "front end" make build
   check "front end tests" $node_bin/vitest run --config js/vitest.config.ts
   # By file, since what a file's tests share takes longer to make than most of them do.

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from support.examples import examples
 
 REPO = Path(__file__).resolve().parent.parent
 
@@ -14,8 +15,11 @@ REPO = Path(__file__).resolve().parent.parent
 hypothesis.settings.register_profile(
     "default", deadline=None, print_blob=True, derandomize=bool(os.environ.get("CI"))
 )
+hypothesis.settings.register_profile(
+    "quick", hypothesis.settings.get_profile("default"), max_examples=examples(100)
+)
 hypothesis.settings.register_profile("long", deadline=None, print_blob=True, max_examples=2000)
-hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 def pytest_collection_modifyitems(items):

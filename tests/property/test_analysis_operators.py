@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 from hypothesis import given, settings, strategies as st
+from support.examples import examples
 
 import hta_widgets as hw
 from hta_widgets.analysis import operators
@@ -85,7 +86,7 @@ class Job:
         return start + 5
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.lists(trees(), max_size=3), min_size=1, max_size=2))
 def test_sums_of_random_trees(tmp_path_factory, threads):
     job = Job(threads)
@@ -101,7 +102,7 @@ def test_sums_of_random_trees(tmp_path_factory, threads):
     assert frame.attrs["unattributed"]["outside_operators_ns"] == job.outside_ns
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(trees(), min_size=1, max_size=3), st.lists(st.integers(0, 1_010_000), max_size=3))
 def test_windows_side_by_side_add_up(tmp_path_factory, roots, edges):
     job = Job([roots])

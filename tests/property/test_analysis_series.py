@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from support.examples import examples
 from support.small import call, copy, kernel, load
 
 from hta_widgets.analysis import (
@@ -54,7 +55,7 @@ def waiting(launches, stream, time, *, once=False):
 
 
 @given(LAUNCHES, WINDOWS)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_queues_are_those_that_counting_finds(folder, launches, window):
     job = job_of(folder, launches)
     asked = None if window is None else (100 + window[0], 100 + window[1])
@@ -74,7 +75,7 @@ def test_queues_are_those_that_counting_finds(folder, launches, window):
 
 
 @given(LAUNCHES, WINDOWS, st.integers(1, 3))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_full_queues_and_means_are_those_that_counting_finds(folder, launches, window, limit):
     job = job_of(folder, launches)
     asked = None if window is None else (100 + window[0], 100 + window[1])
@@ -90,7 +91,7 @@ def test_full_queues_and_means_are_those_that_counting_finds(folder, launches, w
 
 
 @given(LAUNCHES)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_every_launched_kernel_has_one_row(folder, launches):
     frame = launch_stats(job_of(folder, launches))
     expected = sorted(
@@ -103,7 +104,7 @@ def test_every_launched_kernel_has_one_row(folder, launches):
 
 
 @given(COPIES, WINDOWS)
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_bandwidth_is_the_sum_of_what_runs(folder, copies, window):
     job = load(folder, [copy(100 + a, 100 + a + dur, **{RATE: rate}) for a, dur, rate in copies])
     asked = None if window is None else (100 + window[0], 100 + window[1])

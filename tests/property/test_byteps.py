@@ -4,13 +4,14 @@ import json
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from support.examples import examples
 
 import hta_widgets as hw
 from hta_widgets import analysis
 from hta_widgets.demo.byteps import write_byteps_job
 
 #: A job takes some tenths of a second.
-FEW = settings(max_examples=12)
+FEW = settings(max_examples=examples(12))
 
 jobs = st.fixed_dictionaries(
     {

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
+from support.examples import examples
 
 import hta_widgets as hw
 from hta_widgets.analysis import clock_offsets, collectives, stragglers
@@ -47,7 +48,7 @@ def connected(truth):
     return part
 
 
-@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.too_slow])
 @given(jobs)
 def test_the_truth_is_found(job):
     with tempfile.TemporaryDirectory() as folder:
@@ -89,7 +90,7 @@ def test_the_truth_is_found(job):
 
 
 # The verdict is one of statistics: the same seeds every time.
-@settings(max_examples=6, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(6), derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10_000), st.sampled_from([None, 1, 5]))
 def test_only_the_straggler_is_called_one(seed, straggler):
     with tempfile.TemporaryDirectory() as folder:
@@ -102,7 +103,7 @@ def test_only_the_straggler_is_called_one(seed, straggler):
         assert named == ([] if straggler is None else [straggler])
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_parts_of_one_sequence_are_laid_upon_each_other(data):
     """Two ranks that recorded different stretches, on clocks that are far off."""

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from support import random_job, small
+from support.examples import examples
 
 import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
@@ -53,7 +54,7 @@ def check(found):
         assert all(0 < number <= 100 for number in shares), one["text"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(RANK, min_size=1, max_size=3), STEPS)
 def test_no_share_is_more_than_the_whole_and_no_finding_nothing(ranks, lasting):
     with tempfile.TemporaryDirectory() as folder:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 from hypothesis import assume, given, settings, strategies as st
+from support.examples import examples
 
 import hta_widgets as hw
 from hta_widgets.analysis import collectives, job_critical_path, job_path_summary
@@ -75,7 +76,7 @@ def simulated(phases, transfers, skews):
 
 
 @given(jobs())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_the_path_is_the_longest_phase_of_each(job):
     phases, transfers, skews = job
     ranks, end = simulated(phases, transfers, skews)
@@ -102,7 +103,7 @@ def test_the_path_is_the_longest_phase_of_each(job):
     st.integers(0, 10**6), st.integers(1, 3), st.sampled_from(["", "ProfilerStep", "pair"]),
     st.tuples(st.integers(0, 12_000_000), st.integers(0, 3_000_000)),
 )  # fmt: skip
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 def test_paths_of_anything_add_up(seed, ranks, annotation, window):
     with tempfile.TemporaryDirectory() as folder:
         path = write_job(Path(folder), seed, ranks=ranks, events=40)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from support.examples import examples
 
 from hta_widgets.trace.grouping import event_order
 from hta_widgets.trace.tracks import assign_lanes
@@ -102,7 +103,7 @@ def nearly_nested(draw):
 
 @pytest.mark.parametrize("unit", [1, 10])
 @given(st.one_of(st.lists(TIMES, min_size=1, max_size=40), nearly_nested()))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_any_track_follows_the_rules(unit, events):
     start, end, _, lanes = arranged([(s * unit, d * unit) for s, d in events], unit=unit)
     depth, parent, spilled, rounded = stack_with_rounding(start.tolist(), end.tolist(), unit)
@@ -121,7 +122,7 @@ def test_any_track_follows_the_rules(unit, events):
         max_size=60,
     )
 )
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_lanes_keep_their_promises(unit, events):
     start, end, track, lanes = arranged([(s * unit, d * unit, t) for s, d, t in events], 3, unit)
     for number in range(3):

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from support.examples import examples
 
 import hta_widgets as hw
 from hta_widgets.analysis import (
@@ -37,7 +38,7 @@ def load(path):
     return hw.load(path, cache=False, progress=False)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(jobs)
 def test_profiles_and_time_lines_tell_the_truth(job):
     with tempfile.TemporaryDirectory() as folder:
@@ -65,7 +66,7 @@ def test_profiles_and_time_lines_tell_the_truth(job):
             assert mpi_imbalance(lines).straggler_rank.tolist() == [slow]
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(jobs)
 def test_clocks_and_waits_are_those_of_the_truth(job):
     job = {**job, "ranks": max(job["ranks"], 2)}
@@ -83,7 +84,7 @@ def test_clocks_and_waits_are_those_of_the_truth(job):
         assert waits == pytest.approx(truth["waits"]["wait_ns"], rel=0.02, abs=6_000 * count)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(jobs, st.floats(0, 1), st.integers(0, 3))
 def test_a_profile_cut_anywhere_is_read_as_far_as_it_goes(job, share, rank):
     with tempfile.TemporaryDirectory() as folder:

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 from support import random_job
+from support.examples import examples
 
 import hta_widgets as hw
 from hta_widgets import analysis
@@ -136,7 +137,7 @@ def compare(traces: hw.TraceSet, selection: Selection) -> None:
         assert fast[panel].attrs == frame.attrs, panel
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 3), SELECTIONS)
 def test_panels_are_those_of_looking_at_all(seed, selection):
     compare(job(seed), selection)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings, strategies as st
+from support.examples import examples
 from support.same_sets import assert_same
 
 import hta_widgets as hw
@@ -89,7 +90,7 @@ def assert_alike(path, block_bytes):
 
 
 @pytest.mark.parametrize("name", FILES)
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(block_bytes=st.integers(1, 1500), compressed=st.booleans())
 @example(block_bytes=1, compressed=False)
 @example(block_bytes=2, compressed=True)
@@ -100,7 +101,7 @@ def test_cut_into_any_pieces(folder, name, block_bytes, compressed):
     assert_alike(path, block_bytes)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(1, 1500), st.floats(0, 1), st.booleans(), st.sampled_from(["whole", "indented"]))
 def test_cut_off_files_in_any_pieces(folder, block_bytes, share, compressed, name):
     data = FILES[name].encode()

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import example, given, settings, strategies as st
+from support.examples import examples
 from support.random_job import write_job
 from support.turned import assert_mirrored
 
@@ -65,7 +66,7 @@ def moments(trace, windows):
     return found
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(st.integers(0, 10**6), st.integers(0, 10**6))
 def test_bars_add_up_to_the_step_times(one, other):
     before, after = demo(one), demo(other, CHANGES)
@@ -88,7 +89,7 @@ def test_bars_add_up_to_the_step_times(one, other):
     assert (steps[kinds].sum(axis=1) == steps["diff_ns"]).all()
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(st.integers(0, 40), st.integers(0, 40))
 def test_each_moment_is_of_the_kind_that_looking_at_it_tells(one, other):
     diff = hd.compare(random_job(one)[0], random_job(other)[1])
@@ -105,7 +106,7 @@ def test_each_moment_is_of_the_kind_that_looking_at_it_tells(one, other):
             assert kinds.get("communication", 0) == expected["communication"]
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @example(15, 0)
 @example(0, 15)
 @given(st.integers(0, 40), st.integers(0, 40))

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from support.examples import examples
 from support.random_job import write_job
 from support.same_sets import assert_same, assert_same_analyses, assert_same_exports
 
@@ -13,7 +14,7 @@ import hta_widgets as hw
 from hta_widgets.live.job import TileEngine
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(seed=st.integers(0, 10**6), ranks=st.integers(1, 3), fitted=st.booleans())
 def test_saved_and_loaded_it_is_the_same(seed, ranks, fitted):
     with tempfile.TemporaryDirectory() as name:
@@ -32,7 +33,7 @@ def test_saved_and_loaded_it_is_the_same(seed, ranks, fitted):
         assert TileEngine(again).scene() == TileEngine(traces).scene()
 
 
-@settings(max_examples=4)
+@settings(max_examples=examples(4))
 @given(seed=st.integers(0, 10**6))
 def test_a_part_of_a_set_is_saved_as_the_part_that_it_is(seed):
     with tempfile.TemporaryDirectory() as name:
@@ -57,7 +58,7 @@ def stored(tmp_path_factory):
     return traces, path, {file: file.read_bytes() for file in path.iterdir()}
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_what_is_damaged_is_an_error_and_never_another_answer(stored, data):
     traces, path, files = stored

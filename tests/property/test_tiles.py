@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from support.examples import examples
 
 from hta_widgets.tiles.cells import CELLS, NO_KIND, kind_times, longest, measure, quantise, tiles
 from hta_widgets.tiles.lane_index import index_counter, index_lane
@@ -76,7 +77,7 @@ def check(found, position, lane, a, b):
         assert found.kind[position] == min((start, kind) for start, _, kind in inside)[1]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(any_lane, st.lists(instants, min_size=2, max_size=40, unique=True))
 def test_any_cells_equal_brute_force(lane, edges):
     edges = sorted(edges)
@@ -85,7 +86,7 @@ def test_any_cells_equal_brute_force(lane, edges):
         check(found, position, lane, a, b)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(any_lane, instants, durations)
 def test_longest_and_kind_times_equal_brute_force(lane, a, width):
     b = a + width + 1
@@ -101,7 +102,7 @@ def test_longest_and_kind_times_equal_brute_force(lane, a, width):
     assert kind_times(indexed, a, b) == kinds
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(any_lane, levels, st.integers(-(2**40), 2**40), st.data())
 def test_a_tile_says_what_its_cells_hold(lane, level, shift, data):
     anchor = data.draw(st.sampled_from(lane))
@@ -124,7 +125,7 @@ def test_a_tile_says_what_its_cells_hold(lane, level, shift, data):
     assert [moved[row] for row in rows] == long
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(any_lane, levels)
 def test_no_event_vanishes_at_any_level(lane, level):
     indexed = index(lane)
@@ -138,7 +139,7 @@ def test_no_event_vanishes_at_any_level(lane, level):
             assert not dur or made.busy[0, cell] >= 1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(any_lane, st.integers(0, 44), st.data())
 def test_a_coarser_cell_holds_the_sum_of_its_halves(lane, level, data):
     indexed = index(lane)
@@ -161,7 +162,7 @@ def test_shares_round_exactly(level, data):
     assert share == (0 if time == 0 else 65535 if time == cell else min(max(nearest, 1), 65534))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(st.tuples(instants, st.floats(-1e6, 1e6)), min_size=1, max_size=40),
     st.lists(instants, min_size=2, max_size=30, unique=True),
