@@ -41,7 +41,8 @@ __all__ = [
 ]
 
 # Names are imported when they are first used, since pandas alone takes half a second.
-_PACKAGES = {"analysis", "charts", "compat", "diff", "taxonomy"}
+_MODULES = {name: name for name in ("analysis", "charts", "compat", "diff", "taxonomy")}
+_MODULES["cache"] = "readers.cache"
 _MODULE_OF = {
     "Dashboard": "widgets.dashboard",
     "ExportReport": "export.trace",
@@ -52,17 +53,16 @@ _MODULE_OF = {
     "TraceDiff": "widgets.trace_diff",
     "TraceError": "errors",
     "TraceSet": "trace.traceset",
-    "cache": "readers",
     "export_trace": "export.trace",
     "load": "readers.load",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PACKAGES:
-        return import_module(f"{__name__}.{name}")
-    if name == "__version__":
-        value: Any = import_module("importlib.metadata").version("hta_widgets")
+    if name in _MODULES:
+        value: Any = import_module(f"{__name__}.{_MODULES[name]}")
+    elif name == "__version__":
+        value = import_module("importlib.metadata").version("hta_widgets")
     elif name in _MODULE_OF:
         value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
     else:

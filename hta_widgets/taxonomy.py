@@ -18,18 +18,7 @@ import pandas as pd
 
 from hta_widgets.errors import TraceError
 
-__all__ = [
-    "HOST_COLLECTIVES",
-    "KINDS",
-    "add",
-    "added_rules",
-    "is_device_category",
-    "kind_codes",
-    "kind_of",
-    "reset",
-    "use_rules",
-    "version",
-]
+__all__ = ["KINDS", "add", "kind_of", "reset", "rules"]  # noqa: F822 - of `__getattr__`
 
 #: Every kind, in the order of its code.
 KINDS: Final[tuple[str, ...]] = (
@@ -449,3 +438,7 @@ def _known_category(_rules_version: int, category: str, *, host_only: bool) -> i
         if rule.category_matches(category):
             return None if rule.name is not None else KINDS.index(rule.kind)
     return KINDS.index("other")
+
+
+def __dir__() -> list[str]:
+    return __all__

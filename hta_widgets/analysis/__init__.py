@@ -158,3 +158,7 @@ if TYPE_CHECKING:
 
 if not TYPE_CHECKING:
     __getattr__ = face_getter(__name__, "analyses")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -91,8 +91,6 @@ __all__ = [
     "mpi_ranks",
     "mpi_routines",
     "operators",
-    "panel_figure",
-    "panel_items",
     "parallel_groups",
     "queue_length",
     "queue_length_summary",
@@ -123,13 +121,10 @@ if TYPE_CHECKING:
         mpi_ranks,
         mpi_routines,
     )
-    from hta_widgets.live.operations import panel_figure, panel_items
-
-_OF_FORMATS = face_getter(__name__, "charts")
 
 if not TYPE_CHECKING:
+    __getattr__ = face_getter(__name__, "charts")
 
-    def __getattr__(name: str) -> Any:
-        if name in {"panel_figure", "panel_items"}:
-            return getattr(import_module("hta_widgets.live.operations"), name)
-        return _OF_FORMATS(name)
+
+def __dir__() -> list[str]:
+    return __all__

@@ -29,3 +29,7 @@ __all__ = [
     "tables",
     "waterfall",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

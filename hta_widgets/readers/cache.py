@@ -31,19 +31,7 @@ from hta_widgets.store.saving import write_files
 from hta_widgets.trace.columns import RecordSource
 from hta_widgets.trace.trace import Trace
 
-__all__ = [
-    "PART",
-    "REMOTE",
-    "CacheInfo",
-    "clear",
-    "fetch",
-    "folder",
-    "info",
-    "keep",
-    "limit_bytes",
-    "make_room",
-    "set_aside",
-]
+__all__ = ["CacheInfo", "clear", "folder", "info", "limit_bytes"]
 
 _SUFFIX = ".trace-cache"
 #: Folders in the making.
@@ -322,3 +310,7 @@ class _Room:
 
 
 _room = _Room()
+
+
+def __dir__() -> list[str]:
+    return __all__

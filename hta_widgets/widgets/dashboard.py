@@ -62,7 +62,7 @@ def figure_items(panel: str) -> dict[str, Any]:
         items = json.loads(kept.read_text("utf-8"))
         if isinstance(items, dict) and set(items) == {"light", "dark"}:
             return items
-    from hta_widgets.live.operations import panel_items  # noqa: PLC0415 - imports all of Bokeh
+    from hta_widgets.charts.panels import panel_items  # noqa: PLC0415 - imports all of Bokeh
 
     try:
         text = json.dumps(panel_items(panel), separators=(",", ":"))

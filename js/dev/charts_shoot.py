@@ -14,7 +14,7 @@ sys.path[:0] = [str(REPO), str(REPO / "tests")]
 from support.browser import CHROMIUM, FLAGS  # noqa: E402
 from support.panel_frames import job_frames, made_frames  # noqa: E402
 
-from hta_widgets.live.operations import CHART_PANELS, panel_items  # noqa: E402
+from hta_widgets.charts.panels import CHART_PANELS, panel_items  # noqa: E402
 from hta_widgets.widgets.view import bokeh_module  # noqa: E402
 
 

@@ -19,9 +19,8 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
 from support import panel_frames  # noqa: E402
 
-from hta_widgets.charts import panel_figure, panel_items  # noqa: E402
+from hta_widgets.charts.panels import CHART_PANELS, panel_figure, panel_items  # noqa: E402
 from hta_widgets.charts.rows import content_of  # noqa: E402
-from hta_widgets.live.operations import CHART_PANELS  # noqa: E402
 
 PATH = ROOT / "tests/vectors/charts.json"
 #: The figures that the page's tests embed: of each panel one, and some in dark.

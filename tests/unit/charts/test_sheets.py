@@ -11,8 +11,9 @@ from support import chart_frames as frames, chart_vectors, panel_frames
 from support.chart_reading import data_of
 
 from hta_widgets import charts
+from hta_widgets.charts import panels
+from hta_widgets.charts.panels import CHART_PANELS
 from hta_widgets.charts.rows import content_of
-from hta_widgets.live.operations import CHART_PANELS
 from hta_widgets.widgets import view as bokeh_asset
 
 WRITTEN = json.loads(chart_vectors.PATH.read_text("utf-8"))["cases"]
@@ -23,7 +24,7 @@ def test_the_vectors_are_what_the_charts_make(case):
     frame = pd.DataFrame(case["frame"]["columns"])
     frame = frame.apply(lambda values: values.infer_objects())
     frame.attrs = case["frame"]["attrs"]
-    made = content_of(charts.panel_figure(case["panel"], frame))
+    made = content_of(panels.panel_figure(case["panel"], frame))
     assert_alike(case["content"], json.loads(json.dumps(chart_vectors.plain(made))), "")
 
 
@@ -52,7 +53,7 @@ def assert_alike(one, other, where):
 
 @pytest.mark.parametrize("panel", CHART_PANELS)
 def test_items_have_no_script_and_no_rows(panel):
-    items = charts.panel_items(panel)
+    items = panels.panel_items(panel)
     assert set(items) == {"light", "dark"}
     text = json.dumps(items)
     assert "CustomJS" not in text
@@ -67,23 +68,23 @@ def test_a_sheet_has_all_marks_whatever_a_frame_has(panel):
     def marks(figure):
         return [(type(each.glyph).__name__, each.name) for each in figure.renderers]
 
-    empty = charts.panel_figure(panel)
+    empty = panels.panel_figure(panel)
     for ranks in (1, 5):
-        full = charts.panel_figure(panel, panel_frames.made(ranks, bins=6)[panel])
+        full = panels.panel_figure(panel, panel_frames.made(ranks, bins=6)[panel])
         assert marks(full) == marks(empty)
 
 
 def test_what_is_alone_has_its_own_axes_and_fits_itself():
     with_axes = charts.temporal_breakdown(frames.temporal())
     assert with_axes.title.text == "Where GPU time goes"
-    assert not charts.panel_figure("breakdown").title.text
+    assert not panels.panel_figure("breakdown").title.text
     with pytest.raises(ValueError, match="no chart 'nothing'"):
-        charts.panel_figure("nothing")
+        panels.panel_figure("nothing")
 
 
 def test_waits_are_told_from_transfers():
     frame = frames.temporal().assign(exposed_wait_ns=[200_000_000, 0])
-    data = content_of(charts.panel_figure("breakdown", frame))["data"]
+    data = content_of(panels.panel_figure("breakdown", frame))["data"]
     # compute to 0.5, transfer of 50 ms to 0.55, wait of 200 ms to 0.75, copies of 50 ms to 0.8.
     assert [data[f"right_{k}"][0] for k in range(4)] == pytest.approx([0.5, 0.55, 0.75, 0.8])
     assert np.isnan(data["right_2"][1])
@@ -98,7 +99,7 @@ def test_the_rank_of_the_headline_is_red_and_others_stand_out_by_time():
     frame = pd.concat([frame, short], ignore_index=True)
 
     def drawn(frame):
-        content = content_of(charts.panel_figure("steps", frame))
+        content = content_of(panels.panel_figure("steps", frame))
         color = np.array(content["data"]["color"])
         return content, [int((color == one).sum()) for one in (charts.LIGHT.late, charts.LIGHT.ink)]
 
@@ -120,14 +121,14 @@ def test_the_rank_of_the_headline_is_red_and_others_stand_out_by_time():
 
 
 def test_one_rank_is_compared_with_its_own_steps():
-    content = content_of(charts.panel_figure("steps", frames.phases(ranks=[1])))
+    content = content_of(panels.panel_figure("steps", frames.phases(ranks=[1])))
     assert content["title"] == "Step and phase times against the median step"
     assert "rank" not in content["subtitle"]
 
 
 def test_kernels_that_wait_do_not_set_the_scale():
     frame = frames.kernel_spread()
-    content = content_of(charts.panel_figure("kernel_durations", frame))
+    content = content_of(panels.panel_figure("kernel_durations", frame))
     assert content["x_end"] == pytest.approx(0.2 * 1.04)
     assert content["columns"][0]["texts"] == [
         "rank 2 −90\u2009%",
@@ -141,10 +142,10 @@ def test_kernels_that_wait_do_not_set_the_scale():
     assert beyond["angle"].iloc[0] == pytest.approx(np.pi / 2), "its head points to the left"
     assert (data["ink"] == charts.LIGHT.ink).tolist().count(True) == 1
     frame.attrs["late_ranks"] = [2]
-    marked = content_of(charts.panel_figure("kernel_durations", frame))["data"]["ink"]
+    marked = content_of(panels.panel_figure("kernel_durations", frame))["data"]["ink"]
     assert [ink == charts.LIGHT.late for ink in marked].count(True) == 3
     frame.attrs |= {"late_ranks": [], "fact_ranks": [2]}
-    marked = content_of(charts.panel_figure("kernel_durations", frame))["data"]["ink"]
+    marked = content_of(panels.panel_figure("kernel_durations", frame))["data"]["ink"]
     assert charts.LIGHT.late not in list(marked)
     assert list(marked).count(charts.LIGHT.ink) >= 3
 
@@ -153,14 +154,14 @@ def test_kernels_that_wait_do_not_set_the_scale():
 def test_heatmap_names_only_unmatched_kinds_of_its_metric(metric, said):
     frame = panel_frames.made(2, bins=6)["heatmap"]
     frame.attrs |= {"metric": metric, "matched": {"compute": 3, "communication": 0, "memory": 0}}
-    subtitle = content_of(charts.panel_figure("heatmap", frame))["subtitle"]
+    subtitle = content_of(panels.panel_figure("heatmap", frame))["subtitle"]
     assert ("no communication events matched" in subtitle) == said
     assert "memory" not in subtitle
 
 
 def test_the_dashboard_draws_kernels_as_the_chart_of_the_analysis_does():
     frame = frames.kernel_spread()
-    sheet = content_of(charts.panel_figure("kernel_durations", frame))
+    sheet = content_of(panels.panel_figure("kernel_durations", frame))
     alone = charts.kernel_duration_by_rank(frame.drop(columns="short"))
     assert sheet["title"] == alone.title.text
     drawn = data_of(alone, "row", "at", "ink", "marker")

@@ -22,7 +22,7 @@ def again(panel):
 def test_made_once_and_read_after(kept, monkeypatch):
     made = again("overlap")
     assert set(made) == {"light", "dark"}
-    monkeypatch.setattr("hta_widgets.live.operations.panel_items", pytest.fail)
+    monkeypatch.setattr("hta_widgets.charts.panels.panel_items", pytest.fail)
     assert again("overlap") == made
 
 
