@@ -1,7 +1,6 @@
 """Bokeh figures: one function per analysis, frame in, figure out."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hta_widgets.charts.collectives import (
     arrivals,
