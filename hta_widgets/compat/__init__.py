@@ -44,7 +44,7 @@ _MODULES = {
         "trace_analysis": "CUDA_SASS_INSTRUCTION_COUNTER_FLOPS CuptiCounterAnalysis"
     },
     "analyzers.straggler": {
-        "trace_analysis": """extract_iteration_info find_stragglers_with_late_start_comm_kernels
+        "results": """extract_iteration_info find_stragglers_with_late_start_comm_kernels
             step_number"""
     },
     "analyzers.straggler_analysis": {"trace_analysis": "StragglerAnalysis"},

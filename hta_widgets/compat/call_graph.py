@@ -232,16 +232,8 @@ class CallStackIdentity(NamedTuple):
 class CallStackNode:
     """An event, or a thread's root, whose depth is -1.
 
-    Attributes
-    ----------
-    parent : int
-        ``index`` of the enclosing or launching event, or a negative root; -1 for a root.
-    depth : int
-        The number of events above.
-    height : int
-        0 for device events, else 1, or one more than the highest event below.
-    device : DeviceType
-    children : list of int
+    `parent` is an event's ``index`` or a negative root; `height` is 0 for device events, else 1, or
+    one more than the highest child.
     """
 
     parent: int = NULL_NODE_INDEX
@@ -294,32 +286,12 @@ class _Nodes(Mapping[int, CallStackNode]):
 
 
 class CallStackGraph:
-    """The calls of one thread, with the device events that they launched.
+    """The calls of one thread `df`, with the device events that they launched.
 
-    Parameters
-    ----------
-    df : DataFrame
-        The thread's events: ``index, ts, dur, stream, index_correlation``.
-    identity : CallStackIdentity
-    cpu_gpu_correlation : DataFrame
-        The call that launched each device event: ``gpu_index, cpu_index``.
-    full_df : DataFrame
-        The rank's events; if it has the columns of `CallGraph`, they are set.
-    symbol_table : TraceSymbolTable, optional
-    nodes : mapping of int to CallStackNode, optional
-        A dict, to which the thread's nodes are added, or the nodes of a `CallGraph`.
-    use_existing_stack_columns : bool
-        Ignored.
-    save_call_stack_to_df : bool, default True
-        Set the columns of `full_df`.
-
-    Attributes
-    ----------
-    nodes : mapping of int to CallStackNode
-        In a `CallGraph` the nodes of every thread of the rank.
-    root_index : int
-        Negative.
-    correlations : DataFrame
+    `cpu_gpu_correlation` has ``gpu_index, cpu_index``. The columns of `CallGraph` are set in
+    `full_df` if it has them and `save_call_stack_to_df` is true. `nodes` is a dict, to which the
+    thread's nodes are added, or the nodes of a `CallGraph`.
+    `use_existing_stack_columns` is ignored.
     """
 
     def __init__(
@@ -472,18 +444,11 @@ class CallStackGraph:
 class CallGraph:
     """The calls of the host's threads, and the device events that they launched.
 
+    The trace's frames get the columns ``parent, depth, height, num_kernels, kernel_dur_sum,
+    kernel_span, first_kernel_start, last_kernel_end``: the ``index`` of the event above (a negative
+    root at the top), the number of events above, and the device events below in µs (-1: none).
     Operators of a ``bwd`` thread are below the ``## backward ##`` range of the main thread, or its
-    step, that runs at the same time. HTA does so for one such thread, here it is for all.
-
-    Parameters
-    ----------
-    trace : Trace
-        Its frames get the columns ``parent, depth, height, num_kernels, kernel_dur_sum,
-        kernel_span, first_kernel_start, last_kernel_end``: the ``index`` of the event above (a
-        negative root at the top), the number of events above, and the device events below in µs
-        (-1: none).
-    ranks : list of int, optional
-        All by default.
+    step, that runs at the same time; HTA does so for one such thread, here it is for all.
 
     Attributes
     ----------

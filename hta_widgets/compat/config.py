@@ -62,20 +62,7 @@ class ValueType(Enum):
 
 
 class AttributeSpec(NamedTuple):
-    """An arg that becomes a column.
-
-    Attributes
-    ----------
-    name : str
-        The column.
-    raw_name : str
-        The key in ``args`` in the file.
-    value_type : ValueType
-    default_value
-        The value for events without the arg.
-    min_supported_version : YamlVersion
-        Ignored.
-    """
+    """An arg that becomes the column `name`; `raw_name` is its key in ``args`` in the file."""
 
     name: str
     raw_name: str
@@ -176,16 +163,10 @@ class TraceType(StrEnum):
 
 
 class ParserConfig:
-    """Selects the args that become columns of the frames of a `Trace`.
+    """Selects the args that become columns of a `Trace`'s frames, `ARGS_DEFAULT` by default.
 
-    Parameters
-    ----------
-    args : list of AttributeSpec, optional
-        `ARGS_DEFAULT` by default.
-    parse_all_args : bool, default False
-        Use every arg in `AVAILABLE_ARGS` (HTA also adds args that it does not name).
-    **settings
-        HTA's other settings: attributes that are ignored.
+    `parse_all_args` selects every arg in `AVAILABLE_ARGS`. `settings` are attributes that are
+    ignored.
 
     Examples
     --------
@@ -428,15 +409,7 @@ ParserConfig.set_default_cfg(ParserConfig())
 
 
 class HtaConfig:
-    """Settings from JSON files, later files over earlier ones; for users' own code.
-
-    Parameters
-    ----------
-    config_file_path : str, optional
-        Read last.
-    load_default_paths : bool, default True
-        Read ``~/.hta/trace_analyzer.json`` and ``./trace_analyzer.json`` first.
-    """
+    """Settings from JSON files, for users' own code: the default paths, then `config_file_path`."""
 
     def __init__(
         self, config_file_path: str | None = None, load_default_paths: bool | None = True

@@ -139,11 +139,12 @@ class _DiGraph:
     def __len__(self) -> int:
         return len(self.nodes)
 
+    order = number_of_nodes = __len__
+
     def __contains__(self, node: object) -> bool:
         return node in self.nodes
 
-    def has_node(self, node: int) -> bool:
-        return node in self.nodes
+    has_node = __contains__
 
     def has_edge(self, begin: int, end: int) -> bool:
         return (begin, end) in self.edges
@@ -165,15 +166,10 @@ class _DiGraph:
     def in_degree(self, node: int) -> int:
         return len(self.pred[node])
 
-    def number_of_nodes(self) -> int:
-        return len(self.nodes)
-
-    order = number_of_nodes
-
-    def number_of_edges(self) -> int:
+    def size(self) -> int:
         return len(self.edges)
 
-    size = number_of_edges
+    number_of_edges = size
 
     def is_directed(self) -> bool:
         return True
@@ -235,18 +231,9 @@ class CPEdge:
 class CPGraph(_Base):  # type: ignore[misc]
     """The waits between a rank's events, and the longest path through them.
 
-    `CriticalPathAnalysis.critical_path_analysis` makes it; without a path it is an empty graph, as
-    networkx requires. To estimate the gain of a faster kernel, set
-    ``graph.edges[begin, end]["weight"]`` and call `critical_path` again.
-
-    Attributes
-    ----------
-    rank : int
-    path : CriticalPath
-        The exact graph, in ns.
-    critical_path_nodes : list of int
-    critical_path_events_set : set of int
-    critical_path_edges_set : set of CPEdge
+    `path` is the exact graph, in ns. To estimate the gain of a faster kernel, set
+    ``graph.edges[begin, end]["weight"]`` and call `critical_path` again. `CriticalPathAnalysis`
+    makes the graph; without a path it is empty, as networkx requires.
     """
 
     def __init__(
@@ -340,13 +327,9 @@ class CPGraph(_Base):  # type: ignore[misc]
     def get_critical_path_breakdown(self) -> pd.DataFrame | None:
         """Return the edges of the path in order; None if there is no path.
 
-        Returns
-        -------
-        DataFrame
-            ``event_idx``, the event that the time belongs to (NaN for launches, dependencies and
-            waits); ``duration``, the weight in µs; ``type``; of the event ``s_name`` (short),
-            ``cat`` (a number of the symbol table), ``pid, tid, stream, index``; ``bound_by``, empty
-            for dependencies and waits.
+        ``event_idx`` is the event that the time belongs to (NaN for launches, dependencies and
+        waits), ``duration`` the weight in µs, ``cat`` a number of the symbol table; ``bound_by`` is
+        empty for dependencies and waits.
         """
         on_path = self.path.on_path
         if not len(on_path):
@@ -504,26 +487,10 @@ class CriticalPathAnalysis:
     ) -> tuple[CPGraph, bool] | None:
         """Return the graph of a range on a rank, and whether it has a path.
 
-        Parameters
-        ----------
-        t : TraceSet
-        rank : int
-        annotation : str
-            Part of the name of a range; ``""`` is the whole rank.
-        instance_id : int, (first, last) or None
-            The instances of the range; None is the first.
-        data_load_events : sequence of str, optional
-            Regular expressions of events that load data.
-
-        Returns
-        -------
-        (CPGraph, bool) or None
-            None if no event has `annotation` in its name.
-
-        Raises
-        ------
-        TraceError
-            If the rank or instance does not exist.
+        `annotation` is part of the range's name (``""``: the whole rank), `instance_id` its number
+        (None: the first) or (first, last), `data_load_events` regular expressions. The result is
+        None if no event has such a name; a rank or instance that does not exist raises a
+        TraceError.
         """
         if ignored := [name for name in _VARIABLES if os.environ.get(name) == "1"]:
             logger.warning(
@@ -582,13 +549,7 @@ class CriticalPathAnalysis:
 
 
 def restore_cpgraph(zip_filename: str, t_full: TraceSet, rank: int) -> CPGraph:
-    """Return a graph that `CPGraph.save` wrote, over the same trace.
-
-    Raises
-    ------
-    TraceError
-        If the file was not written by `CPGraph.save`, or is of another trace.
-    """
+    """Return a graph that `CPGraph.save` wrote; raise if the trace is another one."""
     try:
         with zipfile.ZipFile(zip_filename) as archive:
             asked = json.loads(archive.read("asked.json"))

@@ -17,6 +17,7 @@ from hta_widgets.compat.frames import (
     TraceSymbolTable,
     find_events_by_name_patterns_using_decoded_names,
     find_events_by_name_patterns_using_symbol_table,
+    get_symbol_column_names,
     symbol_numbers,
 )
 from hta_widgets.compat.trace import Trace, owner_of
@@ -113,18 +114,9 @@ class TimelinePlotSetting:
 
 
 class Timeline:
-    """Events of a frame, to show in the timeline of their trace.
+    """Events of a `Trace`, or those that `filter_func` returns, to show in the trace's timeline.
 
-    Parameters
-    ----------
-    timeline_events : DataFrame
-        Events of a `Trace`.
-    symbol_table : TraceSymbolTable
-        The symbol table of that trace, which must still exist.
-    filter_func : callable, optional
-        Called with both; returns the events to show.
-    setting, hover_columns
-        Ignored.
+    The trace of `symbol_table` must still exist. `setting` and `hover_columns` are ignored.
     """
 
     def __init__(
@@ -176,18 +168,9 @@ def plot_timeline_gpu_kernels(
     streams: Iterable[int] | None = None,
     duration_threshold: int = 1000,
 ) -> TraceTimeline | None:
-    """Show the device events of a frame in the timeline of their trace.
+    """Show the device events of a frame in the timeline of their trace, which must still exist.
 
-    Parameters
-    ----------
-    df : DataFrame
-        Events of a `Trace`; events of several ranks need the column ``rank``.
-    symbol_table : TraceSymbolTable
-        The symbol table of that trace, which must still exist.
-    ranks, iterations, streams : iterable of int, optional
-        Restrict the events; all by default.
-    title, duration_threshold
-        Ignored.
+    Events of several ranks need the column ``rank``. `title` and `duration_threshold` are ignored.
     """
     events = df[df["stream"] >= 0]
     for column, chosen in (("rank", ranks), ("iteration", iterations), ("stream", streams)):
@@ -254,22 +237,9 @@ def align_module_with_kernels(
 ) -> pd.DataFrame:
     """Return device events, and host ranges as long as the device events that they launched.
 
-    Parameters
-    ----------
-    events_df : DataFrame
-        With the columns of a `CallGraph`.
-    module_list : sequence of str
-        Regular expressions; names that start with a match are the ranges.
-    sym_table : TraceSymbolTable, optional
-        Required if names are numbers.
-    include_original_cpu_events : bool, default False
-        Keep host events.
-
-    Returns
-    -------
-    DataFrame
-        The columns of `events_df`; ranges are on stream -2, from the start of their first to the
-        end of their last device event.
+    Ranges are the events whose names start with a match of `module_list`. They are on stream -2,
+    from the start of their first to the end of their last device event. `events_df` needs the
+    columns of a `CallGraph`, and `sym_table` if its names are numbers.
     """
     needed = {"num_kernels", "first_kernel_start", "kernel_span"}
     if not needed <= set(events_df.columns):
@@ -281,17 +251,13 @@ def align_module_with_kernels(
     if sym_table is not None and events_df["name"].dtype.kind == "i":
         wanted = find_events_by_name_patterns_using_symbol_table(ranges, module_list, sym_table)
     else:
-        texts = [
-            name
-            for name in ("name", "s_name")
-            if name in events_df.columns and pd.api.types.is_string_dtype(events_df[name])
-        ]
-        if not texts:
+        column, _ = get_symbol_column_names(events_df)
+        if not column:
             raise TraceError(
                 "the frame has no names as text, in column `name` or `s_name`",
                 remedy="Give the sym_table of its trace, or decode the frame with it.",
             )
-        wanted = find_events_by_name_patterns_using_decoded_names(ranges, module_list, texts[0])
+        wanted = find_events_by_name_patterns_using_decoded_names(ranges, module_list, column)
     ranges = ranges[ranges["index"].isin(wanted)]
     ranges = ranges.assign(
         ts=ranges["first_kernel_start"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
@@ -20,6 +21,9 @@ from hta_widgets.errors import TraceError
 _DEVICE_WAITS = ("Event Sync", "Context Sync")
 _CALLS = ("cuda_runtime", "cuda_driver", "hip_runtime", "mtia_runtime", "Runtime")
 _NO_TEXT = "the frame has no names as text: call decode_symbol_ids first"
+
+
+_Symbols = TraceSymbolTable | None
 
 
 class Filter:
@@ -48,7 +52,7 @@ class Filter:
             return df
         return self._matching(df, symbol_table)
 
-    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
+    def _matching(self, df: pd.DataFrame, symbols: _Symbols) -> pd.DataFrame:
         raise NotImplementedError
 
 
@@ -60,7 +64,7 @@ class IterationFilter(Filter):
     def __init__(self, iterations: int | Sequence[int]) -> None:
         self.iterations = _integers(iterations, "iterations")
 
-    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
+    def _matching(self, df: pd.DataFrame, symbols: _Symbols) -> pd.DataFrame:
         return df[df["iteration"].isin(self.iterations)]
 
 
@@ -72,7 +76,7 @@ class IterationIndexFilter(Filter):
     def __init__(self, iteration_index: int | Sequence[int]) -> None:
         self.iteration_index = _integers(iteration_index, "iteration_index")
 
-    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
+    def _matching(self, df: pd.DataFrame, symbols: _Symbols) -> pd.DataFrame:
         steps = sorted(step for step in df["iteration"].unique().tolist() if step >= 0)
         if not steps:
             return df
@@ -95,7 +99,7 @@ class RankFilter(Filter):
     def __init__(self, ranks: int | Sequence[int]) -> None:
         self.ranks = _integers(ranks, "ranks")
 
-    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
+    def _matching(self, df: pd.DataFrame, symbols: _Symbols) -> pd.DataFrame:
         return df[df["rank"].isin(self.ranks)]
 
 
@@ -111,17 +115,17 @@ class TimeRangeFilter(Filter):
         if self.time_start > self.time_end:
             raise ValueError("time_range ends before it starts")
 
-    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
+    def _matching(self, df: pd.DataFrame, symbols: _Symbols) -> pd.DataFrame:
         return df[(df["ts"] >= self.time_start) & (df["ts"] + df["dur"] <= self.time_end)]
 
 
+@dataclass(eq=False)
 class NameStringColumnFilter(Filter):
     """Events whose name, as text, starts with a match of a regular expression."""
 
-    def __init__(self, name_pattern: str) -> None:
-        self.name_pattern = name_pattern
+    name_pattern: str
 
-    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
+    def _matching(self, df: pd.DataFrame, symbols: _Symbols) -> pd.DataFrame:
         column, _ = get_symbol_column_names(df)
         if not column:
             logger.warning("the frame has no names as text")
@@ -130,38 +134,33 @@ class NameStringColumnFilter(Filter):
         return df[is_match]
 
 
+@dataclass(eq=False)
 class NameIdColumnFilter(Filter):
     """Events whose name, as a number, stands for a match of a regular expression."""
 
-    def __init__(self, name_pattern: str) -> None:
-        self.name_pattern = name_pattern
+    name_pattern: str
 
-    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
-        if symbol_table is None:
+    def _matching(self, df: pd.DataFrame, symbols: _Symbols) -> pd.DataFrame:
+        if symbols is None:
             logger.warning("names as numbers need a symbol table")
             return df
-        numbers = symbol_table.get_sym_index_series()
+        numbers = symbols.get_sym_index_series()
         return df[df["name"].isin(numbers[numbers.index.str.match(self.name_pattern)])]
 
 
+@dataclass(eq=False)
 class NameFilter(Filter):
     """Events whose name starts with a match of a regular expression.
 
     Names are numbers if there is a symbol table, else text.
     """
 
-    def __init__(
-        self,
-        name_pattern: str,
-        symbol_table: TraceSymbolTable | None = None,
-        name_column: str | None = None,
-    ) -> None:
-        self.name_pattern = name_pattern
-        self.symbol_table = symbol_table
-        self.name_column = name_column
+    name_pattern: str
+    symbol_table: _Symbols = None
+    name_column: str | None = None
 
-    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
-        table = self.symbol_table if symbol_table is None else symbol_table
+    def _matching(self, df: pd.DataFrame, symbols: _Symbols) -> pd.DataFrame:
+        table = self.symbol_table if symbols is None else symbols
         if table is None or not pd.api.types.is_numeric_dtype(df["name"]):
             return NameStringColumnFilter(self.name_pattern)(df)
         return NameIdColumnFilter(self.name_pattern)(df, table)
@@ -173,7 +172,7 @@ class QueryFilter(Filter):
     def __init__(self, query_str: str) -> None:
         self.filter_query = query_str
 
-    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
+    def _matching(self, df: pd.DataFrame, symbols: _Symbols) -> pd.DataFrame:
         chosen: pd.DataFrame = df.query(self.filter_query)
         return chosen
 
@@ -187,8 +186,8 @@ class GPUKernelFilter(Filter):
 
     _column = "stream"
 
-    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
-        return df[_is_on_device(df, symbol_table)]
+    def _matching(self, df: pd.DataFrame, symbols: _Symbols) -> pd.DataFrame:
+        return df[_is_on_device(df, symbols)]
 
 
 class CPUOperatorFilter(Filter):
@@ -196,19 +195,19 @@ class CPUOperatorFilter(Filter):
 
     _column = "stream"
 
-    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
-        return df[~_is_on_device(df, symbol_table)]
+    def _matching(self, df: pd.DataFrame, symbols: _Symbols) -> pd.DataFrame:
+        return df[~_is_on_device(df, symbols)]
 
 
+@dataclass(eq=False)
 class MemCopyEventFilter(Filter):
     """Copies of one name, such as ``Memcpy DtoH (Device -> Pinned)``."""
 
-    def __init__(self, memory_copy_type: str, symbol_table: TraceSymbolTable | None = None) -> None:
-        self.memory_copy_type = memory_copy_type
-        self.symbol_table = symbol_table
+    memory_copy_type: str
+    symbol_table: _Symbols = None
 
-    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
-        table = self.symbol_table if symbol_table is None else symbol_table
+    def _matching(self, df: pd.DataFrame, symbols: _Symbols) -> pd.DataFrame:
+        table = self.symbol_table if symbols is None else symbols
         numbers = {} if table is None else table.sym_index
         name = numbers.get(self.memory_copy_type, TraceSymbolTable.NULL)
         copies = [numbers[category] for category in ("gpu_memcpy", "Memcpy") if category in numbers]
@@ -225,9 +224,9 @@ class CompositeFilter(Filter):
             raise ValueError("a CompositeFilter cannot hold itself")
         self.filters = list(filters)
 
-    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
+    def _matching(self, df: pd.DataFrame, symbols: _Symbols) -> pd.DataFrame:
         for one in self.filters:
-            df = one(df, symbol_table)
+            df = one(df, symbols)
         return df
 
 
@@ -268,40 +267,22 @@ def get_matching_kernels(
     return df_both[(df_both["stream"] >= 0) & df_both["index_correlation"].isin(calls)]
 
 
+@dataclass(eq=False)
 class OperatorFilter(Filter):
     """Events under, after or before one occurrence of an operator, on the operator's side.
 
-    Names and categories must be text, as `Trace.decode_symbol_ids` adds them. The frame becomes
-    empty if the occurrence does not exist.
-
-    Parameters
-    ----------
-    op_name : str
-        The full name.
-    position : int
-        The occurrence by time; 0 is the first, -1 the last.
-    method : OperatorFilterMethod
-    include_gpu_kernels : bool, default False
-        Add the device events that the chosen calls launched.
-    name_column : str, optional
-        The column with names as text.
+    `position` counts occurrences by time (-1: the last); without that occurrence the frame becomes
+    empty. `include_gpu_kernels` adds the device events that the chosen calls launched. Names and
+    categories must be text, as `Trace.decode_symbol_ids` adds them.
     """
 
-    def __init__(
-        self,
-        op_name: str,
-        position: int,
-        method: OperatorFilterMethod,
-        include_gpu_kernels: bool = False,
-        name_column: str | None = None,
-    ) -> None:
-        self.op_name = op_name
-        self.position = position
-        self.method = method
-        self.include_gpu_kernels = include_gpu_kernels
-        self.name_column = name_column or ""
+    op_name: str
+    position: int
+    method: OperatorFilterMethod
+    include_gpu_kernels: bool = False
+    name_column: str | None = None
 
-    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
+    def _matching(self, df: pd.DataFrame, symbols: _Symbols) -> pd.DataFrame:
         name_column, cat_column = get_symbol_column_names(df)
         if self.name_column:
             name_column = self.name_column
@@ -362,40 +343,22 @@ class BeforeOperatorFilter(_OneMethod):
     _method = OperatorFilterMethod.Before
 
 
+@dataclass(eq=False)
 class CombinedOperatorFilter(Filter):
-    """Events of the first step under one operator, after a second and before a third.
+    """Events of the first step under the first occurrence of one operator, between two others.
 
-    An operator that does not occur sets no bound.
-
-    Parameters
-    ----------
-    root_op_name : str
-        Events must lie under its first occurrence.
-    preceding_op_name : str
-        They must lie after its last occurrence there.
-    following_op_name : str
-        They must lie before its first occurrence among the remaining events.
-    include_gpu_kernels : bool, default False
-        Add the device events that the chosen calls launched.
-    stack_depths : sequence of int, optional
-        Keep only host events of these depths; the frame needs the columns of a `CallGraph`.
+    They lie after the last occurrence of `preceding_op_name` and before the first of
+    `following_op_name`; an operator that does not occur sets no bound. `stack_depths` keeps only
+    host events of these depths, which need the columns of a `CallGraph`.
     """
 
-    def __init__(
-        self,
-        root_op_name: str,
-        preceding_op_name: str,
-        following_op_name: str,
-        include_gpu_kernels: bool = False,
-        stack_depths: Sequence[int] | None = None,
-    ) -> None:
-        self.root_op_name = root_op_name
-        self.preceding_op_name = preceding_op_name
-        self.following_op_name = following_op_name
-        self.include_gpu_kernels = include_gpu_kernels
-        self.stack_depths = list(stack_depths or ())
+    root_op_name: str
+    preceding_op_name: str
+    following_op_name: str
+    include_gpu_kernels: bool = False
+    stack_depths: Sequence[int] | None = None
 
-    def _matching(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.DataFrame:
+    def _matching(self, df: pd.DataFrame, symbols: _Symbols) -> pd.DataFrame:
         name_column, cat_column = get_symbol_column_names(df)
         if not name_column or not cat_column:
             logger.warning(_NO_TEXT)

@@ -52,15 +52,7 @@ _LAUNCHES = (
 
 
 class TraceSymbolTable:
-    """Numbers of names and categories, shared by all ranks of a `Trace`.
-
-    Attributes
-    ----------
-    sym_table : list of str
-        Symbols by number.
-    sym_index : dict of str to int
-        Numbers by symbol.
-    """
+    """Symbols (names and categories) by number, `sym_table`, and numbers by symbol, `sym_index`."""
 
     #: Number of a symbol that is missing.
     NULL = -128
@@ -306,18 +298,7 @@ def hta_frame(
     zero_ns: int,
     columns: Sequence[AttributeSpec] = (),
 ) -> pd.DataFrame:
-    """Return the events in `rows` as HTA's frames show them.
-
-    Parameters
-    ----------
-    trace : Trace
-    rows : array of int
-    symbols : TraceSymbolTable
-        Must contain the events' names and categories.
-    zero_ns : int
-        Time 0 of the frame on the set's clock.
-    columns : sequence of AttributeSpec, optional
-        Args to read from the file.
+    """Return the events in `rows` as in HTA's frames; `zero_ns` is time 0 on the set's clock.
 
     Returns
     -------
@@ -326,7 +307,7 @@ def hta_frame(
         of `symbols`; ``ts, dur, end`` are µs (float64); ``stream`` is -1 on the host and for
         annotations; ``index_correlation`` is the ``index`` of the call that launched a device
         event, and of the last event that a call launched (-1: no correlation, 0: the other end is
-        not in the file); ``iteration`` is n of ``ProfilerStep#n``, or -1. Then `columns`.
+        not in the file); ``iteration`` is n of ``ProfilerStep#n``, or -1. Then the args `columns`.
     """
     table = trace.table
     start = table.start_ns[rows] + trace.shift_ns - zero_ns

@@ -60,6 +60,9 @@ _OVERLAYS = ("overlaid_critical_path_", "overlaid_")
 class Trace(TraceSet):
     """The traces of a job: a `TraceSet` of every event, with HTA's methods and frames.
 
+    After ``parse_traces`` the frames have the files' own times. After ``load_traces`` all ranks
+    share one clock that starts at 0, and the last step is left out.
+
     Parameters
     ----------
     trace_files : dict of int to str, or list of str, optional
@@ -68,16 +71,13 @@ class Trace(TraceSet):
         A folder with one trace file per rank, used if no files are given. If it contains no traces
         itself, its subfolders are searched.
     parser_config : ParserConfig, optional
-        Selects the args that become columns.
 
     Attributes
     ----------
     traces : mapping of int to DataFrame
-        HTA's frames, each built on first access; columns as of
-        `hta_widgets.compat.frames.hta_frame`. HTA's analyses leave out ranks and rows that were
-        dropped here, and raise on changed values, since they read the trace.
+        HTA's frames by rank, each built on first access. HTA's analyses leave out ranks and rows
+        that were dropped here, and raise on changed values, since they read the trace.
     symbol_table : TraceSymbolTable
-        The meaning of the numbers in ``name`` and ``cat``.
     trace_files : dict of int to str
         Files by rank; may be set before parsing.
     meta_data : dict of int to dict
@@ -85,11 +85,6 @@ class Trace(TraceSet):
     min_ts : int or float
         Time 0 of the aligned frames in µs, in the time of the first rank's file.
     is_parsed : bool
-
-    Notes
-    -----
-    After ``parse_traces`` the frames have the files' own times. After ``load_traces`` all ranks
-    share one clock that starts at 0, and the last step is left out.
     """
 
     def __init__(
@@ -233,13 +228,7 @@ class Trace(TraceSet):
 
     @property
     def kept(self) -> TraceSet:
-        """The events that HTA's analyses use: those still in `traces`.
-
-        Raises
-        ------
-        TraceError
-            If values of a frame were changed, or events or ranks added.
-        """
+        """The events still in `traces`; raises if values were changed, or events or ranks added."""
         frames = self.traces
         if unknown := sorted(set(frames) - set(self._base)):
             raise TraceError(
@@ -358,16 +347,7 @@ class Trace(TraceSet):
     def convert_time_series_to_events(
         self, series: pd.DataFrame, counter_name: str, counter_col: str
     ) -> list[dict[str, Any]]:
-        """Return a time series as counter events in the file's own time.
-
-        Parameters
-        ----------
-        series : DataFrame
-            Columns ``pid, ts`` and `counter_col`, optionally ``name`` and ``id``.
-        counter_name : str
-            The value's key, and the counter's name unless `series` has ``name``.
-        counter_col : str
-        """
+        """Return a series (``pid, ts``, optionally ``name, id``) as counter events of the file."""
         if not {"pid", "ts", counter_col} <= set(series.columns):
             return []
         events = pd.DataFrame({"pid": series["pid"], "ts": series["ts"] + self.min_ts})

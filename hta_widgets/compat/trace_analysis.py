@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Flag, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -39,8 +38,17 @@ from hta_widgets.compat.frames import (
     hta_frame,
     hta_rows,
     in_us,
-    is_comm_kernel,
     symbols_of,
+)
+from hta_widgets.compat.results import (
+    described,
+    find_stragglers_with_late_start_comm_kernels,
+    hta_columns,
+    one_below,
+    statistics_us,
+    step_number,
+    top_names,
+    with_attrs_of,
 )
 from hta_widgets.compat.trace import Trace, kept_of
 from hta_widgets.errors import TraceError
@@ -52,8 +60,6 @@ if TYPE_CHECKING:  # it imports networkx if installed, which takes a while
 
 __all__ = ["TimeSeriesTypes", "TraceAnalysis"]
 
-_OTHERS = "others"
-_STEP = re.compile(r"ProfilerStep\s*#\s*(\d+)")
 _INTERVALS = {
     "mean_ns": "mean",
     "std_ns": "std",
@@ -65,7 +71,7 @@ _INTERVALS = {
 }
 _FULL = "duration_at_max_queue_length", "relative_duration_at_max_queue_length"
 
-#: Columns of hardware counters that are not HTA's; the others are counters.
+#: HTA's columns of an event, and those of ours that are not counters.
 _EVENT = ["index", "cat", "name", "pid", "tid", "ts", "dur", "stream", "correlation"]
 _OPERATORS = ["op_stack", "top_level_op", "bottom_level_op"]
 _NOT_COUNTERS = ["rank", "id", "name", "start_ns", "dur_ns", "launch_id", "flops", *_OPERATORS]
@@ -85,110 +91,6 @@ _NO_CALLS = {
     "first_kernel_start": -1.0,
     "last_kernel_end": -1.0,
 }
-
-# --- stragglers -----------------------------------------------------------------------------------
-
-#: A collective counts from this share of an iteration on.
-_LEAST_SHARE = 0.01
-_SERIES = ["stream", "iteration", "name"]  # kernels that only their order distinguishes
-
-
-def step_number(name: str) -> int:
-    """Return n of ``ProfilerStep#n``, -1 for other names."""
-    match = _STEP.match(name)
-    return int(match[1]) if match else -1
-
-
-def extract_iteration_info(trace: Trace) -> pd.DataFrame:
-    """Return the steps of each rank: ``rank, iter, ts, dur, end``, in µs."""
-    symbols = trace.symbol_table
-    numbers = {
-        code: step_number(symbols.sym_table[code]) for code in symbols.get_profiler_step_ids()
-    }
-    frames = []
-    for rank in trace.get_ranks():
-        steps = trace.get_trace(rank).query("name in @numbers")
-        frames.append(
-            pd.DataFrame(
-                {
-                    "rank": rank,
-                    "iter": steps["name"].map(numbers),
-                    "ts": steps["ts"],
-                    "dur": steps["dur"],
-                    "end": steps["ts"] + steps["dur"],
-                }
-            )
-        )
-    if not frames:
-        return pd.DataFrame(columns=["rank", "iter"])
-    return pd.concat(frames, ignore_index=True)
-
-
-def find_stragglers_with_late_start_comm_kernels(
-    df: pd.DataFrame,
-    symbol_table: TraceSymbolTable,
-    n_stragglers: int = 2,
-    visualize: bool = False,
-) -> pd.Series[int]:
-    """Return how often each rank is among the last to start into one collective.
-
-    Among collectives that take at least 1 % of an iteration on any rank, the last of each stream,
-    iteration and name counts. The rule takes the stream and name whose duration differs most
-    between ranks, since an early rank's kernel lasts as long as it waits, and counts the
-    `n_stragglers` ranks that start it last in each iteration.
-
-    Parameters
-    ----------
-    df : DataFrame
-        Events of all ranks: ``rank, ts, dur, stream, iteration, name``.
-    symbol_table : TraceSymbolTable
-    n_stragglers : int, default 2
-    visualize : bool
-        Ignored.
-
-    Returns
-    -------
-    Series
-        Counts by rank; empty if no collective is on two ranks.
-
-    Notes
-    -----
-    HTA's rule, except that HTA requires 1 % of an iteration on each rank, although the last rank
-    waits for none and has a short kernel, and only knows names that start with ``ncclKernel``.
-    Stream 0 and iteration 0 count. If no collective takes 1 % of an iteration, all count. Starts
-    are on the recorded clock; `hta_widgets.analysis.stragglers` does not depend on it and returns
-    the time that other ranks wait.
-    """
-    kernels = _last_collectives(df, symbol_table)
-    spread = kernels.groupby(_SERIES)["dur"].std().groupby(["stream", "name"]).mean().dropna()
-    if not len(spread):
-        return pd.Series(dtype="int64")
-    stream, name = spread.index[int(np.argmax(spread.to_numpy()))]
-    chosen = kernels[(kernels["stream"] == stream) & (kernels["name"] == name)]
-    order = chosen.groupby("iteration")["ts"].rank(method="min", ascending=False)
-    late = (order <= max(n_stragglers, 1)).astype("int64")
-    counts: pd.Series[int] = late.groupby(chosen["rank"]).sum()
-    return counts
-
-
-def _last_collectives(df: pd.DataFrame, symbol_table: TraceSymbolTable) -> pd.DataFrame:
-    """Return the last long collective of each stream, iteration and name, on all its ranks."""
-    names = symbol_table.sym_table
-    used = df.loc[df["stream"] >= 0, "name"].unique().tolist()
-    collectives = [code for code in used if is_comm_kernel(names[code])]
-    span = (df["ts"] + df["dur"]).max() - df["ts"].min()
-    kernels = df[(df["stream"] >= 0) & df["name"].isin(collectives)]
-    kernels = kernels.sort_values("ts", kind="stable")
-    kernels = kernels.assign(occurrence=kernels.groupby(["rank", *_SERIES]).cumcount())
-    longest = kernels.groupby([*_SERIES, "occurrence"])["dur"].transform("max")
-    is_long = longest >= span / max(df["iteration"].nunique(), 1) * _LEAST_SHARE
-    if is_long.any():
-        kernels = kernels[is_long]
-    last = kernels.groupby(_SERIES)["occurrence"].transform("max")
-    return kernels[kernels["occurrence"] == last]
-
-
-# --- all analyses ---------------------------------------------------------------------------------
 
 
 class TimeSeriesTypes(Flag):
@@ -273,7 +175,7 @@ class TraceAnalysis:
         if visualize:
             show("temporal_breakdown", split)
         names = ("idle", "compute", "non_compute")
-        return _in_hta(
+        return hta_columns(
             split,
             {
                 "rank": "rank",
@@ -298,11 +200,11 @@ class TraceAnalysis:
         """
         options: dict[str, Any] = {
             "consecutive_kernel_delay_ns": round(consecutive_kernel_delay * 1000),
-            "streams": list(streams or ()) or None,
+            "streams": None if streams is None else list(streams) or None,
         }
-        idle_frames, stats_frames = [], []
+        kept, idle_frames, stats_frames = self.kept, [], []
         for rank in self._ranks(ranks):
-            idle = analysis.idle_time_breakdown(self.kept, ranks=[rank], **options)
+            idle = analysis.idle_time_breakdown(kept, ranks=[rank], **options)
             if visualize:
                 show("idle_time_breakdown", idle)
             columns = {
@@ -314,9 +216,9 @@ class TraceAnalysis:
             }
             # As in HTA, only `other` has a row without gaps.
             is_there = (idle["gaps"] > 0) | (idle["idle_category"] == "other")
-            idle_frames.append(_in_hta(idle, columns, is_there))
+            idle_frames.append(hta_columns(idle, columns, is_there))
             if show_idle_interval_stats:
-                stats = analysis.idle_interval_stats(self.kept, ranks=[rank], **options)
+                stats = analysis.idle_interval_stats(kept, ranks=[rank], **options)
                 columns = {
                     "rank": "rank",
                     "stream": "stream",
@@ -325,9 +227,9 @@ class TraceAnalysis:
                     "idle_category": stats["idle_category"].astype("str"),
                 }
                 is_there = (stats["count"] > 0) | (stats["idle_category"] == "other")
-                described = _in_hta(stats, columns, is_there)
-                stats_frames.append(described.set_index("idle_category"))
-        return _one_below(idle_frames), _one_below(stats_frames, keep_index=True)
+                frame = hta_columns(stats, columns, is_there).set_index("idle_category")
+                stats_frames.append(frame)
+        return one_below(idle_frames), one_below(stats_frames, keep_index=True)
 
     def get_gpu_kernel_breakdown(
         self,
@@ -368,7 +270,7 @@ class TraceAnalysis:
         if shown:
             every = pd.concat(shown, ignore_index=True)
         every = every.sort_values(["kernel_type", "name", "rank"], ignore_index=True)
-        return _in_hta(types, columns), _statistics(every, kernels, "kernel_type", "rank")
+        return hta_columns(types, columns), statistics_us(every, kernels, "kernel_type")
 
     def get_comm_comp_overlap(self, visualize: bool = True) -> pd.DataFrame:
         """Return the share of communication that runs during computation, per rank.
@@ -379,7 +281,7 @@ class TraceAnalysis:
         if visualize:
             show("comm_comp_overlap", overlap)
         percentage = (100 * overlap["overlap_share"]).round(2)
-        return _in_hta(overlap, {"rank": "rank", "comp_comm_overlap_pctg": percentage})
+        return hta_columns(overlap, {"rank": "rank", "comp_comm_overlap_pctg": percentage})
 
     # --- annotations ------------------------------------------------------------------------------
 
@@ -408,7 +310,7 @@ class TraceAnalysis:
             ]
             every = pd.concat(shown, ignore_index=True)
         every = every.sort_values(["rank", "name"], ignore_index=True)
-        return _statistics(every, ranges, "rank")
+        return statistics_us(every, ranges)
 
     def get_gpu_kernels_with_user_annotations(
         self,
@@ -444,7 +346,7 @@ class TraceAnalysis:
         if expand_names:
             shorten = shorten_names if shortern_names is None else shortern_names
             decode_symbol_id_to_symbol_name(frame, symbols, shorten)
-        return _with_attrs_of(frame, kernels)
+        return with_attrs_of(frame, kernels)
 
     # --- launches ---------------------------------------------------------------------------------
 
@@ -460,11 +362,9 @@ class TraceAnalysis:
 
         The cutoffs, in µs, are for the figure.
         """
-        frames = {}
+        kept, frames = self.kept, {}
         for rank in self._ranks(ranks):
-            stats = analysis.launch_stats(
-                self.kept, include_memory=include_memory_events, ranks=[rank]
-            )
+            stats = analysis.launch_stats(kept, include_memory=include_memory_events, ranks=[rank])
             if visualize:
                 show(
                     "launch_stats",
@@ -480,7 +380,7 @@ class TraceAnalysis:
                 "kernel": "kernel",
                 "launch": "launch",
             }
-            frames[rank] = _in_hta(stats, columns)
+            frames[rank] = hta_columns(stats, columns)
         return frames
 
     def get_aten_op_kernels_and_delay(
@@ -491,9 +391,9 @@ class TraceAnalysis:
         Sorted by `sort_by`, ``["occurrence_count"]`` by default; see
         `analysis.operator_launch_delays`.
         """
-        frames = {}
+        kept, frames = self.kept, {}
         for rank in self._ranks(ranks):
-            delays = analysis.operator_launch_delays(self.kept, ranks=[rank])
+            delays = analysis.operator_launch_delays(kept, ranks=[rank])
             delay_us = delays["avg_operator_launch_delay_ns"] / 1000
             runtime_us = delays["avg_runtime_delay_ns"] / 1000
             columns = {
@@ -503,9 +403,9 @@ class TraceAnalysis:
                 "avg_aten_op_launch_delay": delay_us.round(3),
                 "avg_runtime_delay": runtime_us.round(3),
             }
-            order = list(sort_by or ["occurrence_count"])
-            frame = _in_hta(delays, columns).sort_values(order, ascending=False, kind="stable")
-            frames[rank] = frame
+            frames[rank] = hta_columns(delays, columns).sort_values(
+                list(sort_by or ["occurrence_count"]), ascending=False, kind="stable"
+            )
         return frames
 
     def get_frequent_cuda_kernel_sequences(
@@ -535,7 +435,7 @@ class TraceAnalysis:
             "CPU op duration (us)": "operator_ns",
         }
         if not len(patterns):
-            return _with_attrs_of(pd.DataFrame(columns=list(columns)), patterns)
+            return with_attrs_of(pd.DataFrame(columns=list(columns)), patterns)
         if visualize:
             show("frequent_kernel_sequences", patterns.head(top_k))
         export_patterns(
@@ -548,7 +448,7 @@ class TraceAnalysis:
             compress_other_kernels=compress_other_kernels,
             beside_input=True,  # the caller chose the folder; `_trace_files_in` skips this file
         )
-        return _in_hta(patterns, columns)
+        return hta_columns(patterns, columns)
 
     # --- counters ---------------------------------------------------------------------------------
 
@@ -560,13 +460,13 @@ class TraceAnalysis:
         ``ts, pid, tid, stream, queue_length`` by ``index``. A graph waits until the first event
         that it launched on the stream starts; see `analysis.queue_length`.
         """
-        frames = {}
+        zero_ns, frames = self._zero_ns, {}
         for part in parts(self.kept, ranks=self._ranks(ranks)):
             table, steps = part.table, queue_steps(part, launches=True)
             tracks = table.track[steps.device_row]
             frame = pd.DataFrame(
                 {
-                    "ts": in_us(steps.time_ns + part.trace.shift_ns - self._zero_ns),
+                    "ts": in_us(steps.time_ns + part.trace.shift_ns - zero_ns),
                     "pid": by_track([track.pid for track in table.tracks], tracks),
                     "tid": by_track([track.tid for track in table.tracks], tracks),
                     "stream": steps.streams[steps.code],
@@ -582,9 +482,8 @@ class TraceAnalysis:
 
     def get_queue_length_summary(self, ranks: Iterable[int] | None = None) -> pd.DataFrame:
         """Return statistics of the queue lengths by rank and stream."""
-        return self.get_queue_length_summary_from_time_series(
-            self.get_queue_length_time_series(ranks)
-        )
+        series = self.get_queue_length_time_series(ranks)
+        return self.get_queue_length_summary_from_time_series(series)
 
     def get_queue_length_summary_from_time_series(
         self, queue_length_dict: Mapping[int, pd.DataFrame]
@@ -605,7 +504,7 @@ class TraceAnalysis:
                 for name, values in columns.items()
             }
         )
-        return _described(summary, whole, "queue_length")
+        return described(summary, whole, "queue_length")
 
     def get_time_spent_blocked_on_full_queue(
         self,
@@ -637,13 +536,13 @@ class TraceAnalysis:
 
         ``ts, pid, name, memory_bw_gbps``; see `analysis.memory_bandwidth`.
         """
-        frames = {}
+        zero_ns, frames = self._zero_ns, {}
         for part in parts(self.kept, ranks=self._ranks(ranks)):
             table, steps = part.table, bandwidth_steps(part)
             kinds = [steps.kinds[code] for code in steps.code.tolist()]
             frame = pd.DataFrame(
                 {
-                    "ts": in_us(steps.time_ns + part.trace.shift_ns - self._zero_ns),
+                    "ts": in_us(steps.time_ns + part.trace.shift_ns - zero_ns),
                     "pid": by_track([track.pid for track in table.tracks], table.track[steps.row]),
                     "name": pd.Series(kinds, dtype="str"),
                     "memory_bw_gbps": steps.gb_per_s,
@@ -661,7 +560,7 @@ class TraceAnalysis:
         """
         summary = analysis.memory_bandwidth_summary(self.kept, ranks=self._ranks(ranks))
         summary = summary[summary["count"] > 0].assign(name=summary["copy_kind"].astype("str"))
-        return _described(summary, ["rank", "name"], "memory_bw_gbps")
+        return described(summary, ["rank", "name"], "memory_bw_gbps")
 
     def generate_trace_with_counters(
         self,
@@ -676,20 +575,18 @@ class TraceAnalysis:
         a new temporary folder if that contains the traces, which HTA would then read twice.
         """
         selected = TimeSeriesTypes(0) if time_series is None else time_series
-        kinds = [kind for flag, kind in _COUNTERS.items() if flag in selected]
+        kinds = [kind for flag, kind in _COUNTERS.items() if flag in selected or not selected]
         suffix = _stem(output_suffix) or "_with_counters"
         if output_dir is None:
             inputs = {Path(trace.path).resolve().parent for trace in self.t.values()}
             here = Path.cwd()
             output_dir = tempfile.mkdtemp(prefix="hta-widgets-") if here in inputs else here
-        folder, written = _folder(output_dir), []
+        kept, folder, written = self.kept, _folder(output_dir), []
         for rank in self._ranks(ranks):
             name = Path(self.t[rank].path).name
             ending = ".json.gz" if name.endswith(".gz") else ".json"
             target = folder / f"{_stem(name)}{suffix}{ending}"
-            report = add_counters(
-                self.kept, target, kinds=kinds or list(_COUNTERS.values()), ranks=[rank]
-            )
+            report = add_counters(kept, target, kinds=kinds, ranks=[rank])
             written.append(Path(report.path))
             print(f"rank {rank} with counters: {report.path}")  # noqa: T201 - the file's place
         return written
@@ -703,14 +600,14 @@ class TraceAnalysis:
 
         See `analysis.cupti_counters`.
         """
-        frames = []
+        kept, frames = self.kept, []
+        zero_ns = first_event_ns(kept.values())
         for rank in self._ranks(ranks):
-            counters = analysis.cupti_counters(self.kept, ranks=[rank])
+            counters = analysis.cupti_counters(kept, ranks=[rank])
             if not len(counters):
                 continue
-            trace, rows = self.kept[rank], counters["id"].to_numpy()
+            trace, rows = kept[rank], counters["id"].to_numpy()
             symbols = TraceSymbolTable(symbols_of(trace.table, rows))
-            zero_ns = first_event_ns(self.kept.values())
             events = hta_frame(trace, rows, symbols, zero_ns=zero_ns).reset_index(drop=True)
             symbols.decode_df(events, create_new_columns=False)
             launch = counters["launch_id"].to_numpy()
@@ -725,7 +622,7 @@ class TraceAnalysis:
                     **counters[_OPERATORS],
                 }
             )
-            frames.append(_with_attrs_of(frame, counters))
+            frames.append(with_attrs_of(frame, counters))
         return frames
 
     get_counter_data_with_operators = get_cupti_counter_data_with_operators
@@ -753,7 +650,7 @@ class TraceAnalysis:
             "addr": "address",
             "operator": "operator",
         }
-        return _in_hta(events, columns)
+        return hta_columns(events, columns)
 
     def get_profiler_steps(self) -> list[int]:
         """Return the numbers of the steps that are used."""
@@ -843,9 +740,10 @@ class TraceAnalysis:
 
     def _ranks(self, ranks: Iterable[int] | None) -> list[int]:
         """Return the given ranks; else rank 0 as in HTA, or the first."""
+        if given := [] if ranks is None else [int(rank) for rank in ranks]:
+            return given
         kept = self.kept
-        given = [int(rank) for rank in ranks or ()]
-        return given or ([0] if 0 in kept else kept.ranks[:1])
+        return [0] if 0 in kept else kept.ranks[:1]
 
     def _events(self, rank: int, *, with_args: bool) -> pd.DataFrame:
         """Return a rank's frame with ``rank``; args are read from the file on request only."""
@@ -857,13 +755,7 @@ class TraceAnalysis:
 
 
 class MemoryAnalysis:
-    """The file that PyTorch's ``export_memory_timeline`` wrote of one device.
-
-    Parameters
-    ----------
-    path : path-like
-        See `hta_widgets.analysis.memory_timeline`, which returns its numbers.
-    """
+    """The file that PyTorch's ``export_memory_timeline`` wrote of one device."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = path
@@ -893,109 +785,13 @@ def _stem(name: str) -> str:
     return name.removesuffix(".gz").removesuffix(".json")
 
 
-# --- HTA's frames from ours -----------------------------------------------------------------------
-
-
-def _in_hta(
-    source: pd.DataFrame, columns: Mapping[str, Any], rows: pd.Series[bool] | None = None
-) -> pd.DataFrame:
-    """Return columns under HTA's names: values, or columns of `source`; those in ns become µs."""
-    data: dict[str, Any] = {}
-    for name, value in columns.items():
-        data[name] = source[value] if isinstance(value, str) else value
-        if isinstance(value, str) and value.endswith("_ns"):
-            data[name] = in_us(data[name])
-    frame = pd.DataFrame(data)
-    if rows is not None:
-        frame = frame[rows].reset_index(drop=True)
-    return _with_attrs_of(frame, source)
-
-
-def _with_attrs_of(frame: pd.DataFrame, source: pd.DataFrame) -> pd.DataFrame:
-    frame.attrs.update(source.attrs)
-    if not len(frame):
-        frame.attrs.setdefault("note", "no events match")
-    return frame
-
-
-def _one_below(frames: Sequence[pd.DataFrame], *, keep_index: bool = False) -> Any:
-    """Return the ranks' frames as one; None without ranks."""
-    if not frames:
-        return None
-    whole = pd.concat(frames, ignore_index=not keep_index)
-    whole.attrs = dict(frames[0].attrs) if len(frames) == 1 or not len(whole) else {}
-    return whole
-
-
-def _described(summary: pd.DataFrame, keys: list[str], counter: str) -> pd.DataFrame:
-    """Return statistics as in HTA: columns below the counter's name, by rank and series."""
-    frame = summary[list(STATISTICS)].astype(np.float64)
-    frame.index = pd.MultiIndex.from_frame(summary[keys])
-    frame.columns = pd.MultiIndex.from_product([[counter], STATISTICS])
-    return _with_attrs_of(frame, summary)
-
-
-def _statistics(every: pd.DataFrame, source: pd.DataFrame, *keys: str) -> pd.DataFrame:
-    """Return the statistics of names as in HTA."""
-    columns = {
-        "name": every["name"],
-        "sum (us)": "sum_ns",
-        "max (us)": "max_ns",
-        "min (us)": "min_ns",
-        "stddev": every["std_ns"] / 1000,
-        "mean (us)": every["mean_ns"] / 1000,
-        **{key: every[key] for key in keys},
-        "rank": every["rank"].astype(np.int64),
-    }
-    return _with_attrs_of(_in_hta(every, columns), source)
-
-
-def top_names(
-    frame: pd.DataFrame,
-    num_kernels: int,
-    duration_ratio: float,
-    always: Collection[str] = (),
-) -> pd.DataFrame:
-    """Return the statistics of each name that HTA shows, and of ``others`` together.
-
-    With at most `num_kernels` names, all are shown. Otherwise a name is shown if it is among the
-    `num_kernels` with most time, and the running sum of times up to it is at most the
-    `duration_ratio` quantile of all running sums; or if it is one of `always`. HTA's choice; its
-    statistics of folded names are those of their sums, here they are those of their events.
-    """
-    columns = ["name", "count", "sum_ns", "min_ns", "max_ns", "mean_ns", "std_ns"]
-    frame = frame.loc[:, columns].sort_values(
-        "sum_ns", ascending=False, kind="stable", ignore_index=True
-    )
-    if len(frame) <= num_kernels:
-        return frame
-    running = frame["sum_ns"].cumsum().to_numpy()
-    apart = running > np.quantile(running, duration_ratio)
-    apart |= np.arange(len(frame)) >= num_kernels
-    apart &= ~frame["name"].isin(list(always)).to_numpy()
-    if not apart.any():
-        return frame
-    folded = frame[apart]
-    count = folded["count"].to_numpy()
-    total, every = int(folded["sum_ns"].sum()), int(count.sum())
-    mean = total / every
-    # The spread of events within each name, and that of the names' means.
-    squares = (count - 1) * folded["std_ns"].to_numpy() ** 2
-    squares += count * (folded["mean_ns"].to_numpy() - mean) ** 2
-    others = {
-        "name": pd.Series([_OTHERS], dtype="str"),
-        "count": [every],
-        "sum_ns": [total],
-        "min_ns": [folded["min_ns"].min()],
-        "max_ns": [folded["max_ns"].max()],
-        "mean_ns": [mean],
-        "std_ns": [float(np.sqrt(squares.sum() / max(every - 1, 1)))],
-    }
-    shown: pd.DataFrame = frame.loc[~apart]
-    return pd.concat([shown, pd.DataFrame(others)], ignore_index=True)
-
-
 # --- HTA's analyzers ------------------------------------------------------------------------------
+
+
+def _over(t: Any) -> TraceAnalysis:
+    analyzer = object.__new__(TraceAnalysis)
+    analyzer.t = t
+    return analyzer
 
 
 def _of_trace(method: Callable[..., Any], name: str = "t") -> Any:
@@ -1008,9 +804,7 @@ def _of_trace(method: Callable[..., Any], name: str = "t") -> Any:
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
-        analyzer = object.__new__(TraceAnalysis)
-        analyzer.t = given.pop(name)
-        return method(analyzer, **given)
+        return method(_over(given.pop(name)), **given)
 
     call.__signature__ = signature  # type: ignore[attr-defined]
     return staticmethod(call)
@@ -1038,10 +832,8 @@ class BreakdownAnalysis:
         show_idle_interval_stats: bool = False,
     ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
         """Return one rank's idle time; see `TraceAnalysis.get_idle_time_breakdown`."""
-        call: Any = _of_trace(TraceAnalysis.get_idle_time_breakdown)
         options = visualize, visualize_pctg, show_idle_interval_stats, consecutive_kernel_delay
-        found: tuple[pd.DataFrame, pd.DataFrame | None] = call(t, [rank], streams, *options)
-        return found
+        return _over(t).get_idle_time_breakdown([rank], streams, *options)
 
 
 class CommunicationAnalysis:
@@ -1087,5 +879,4 @@ class TraceCounters:
         cls, queue_length_dict: Mapping[int, pd.DataFrame]
     ) -> pd.DataFrame:
         """Return the statistics of given series."""
-        analyzer = object.__new__(TraceAnalysis)
-        return analyzer.get_queue_length_summary_from_time_series(queue_length_dict)
+        return _over(None).get_queue_length_summary_from_time_series(queue_length_dict)

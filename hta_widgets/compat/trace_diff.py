@@ -53,24 +53,14 @@ class DeviceType(Enum):
 
 
 class LabeledTrace:
-    """A job's traces under a label.
+    """A job's traces under a label, which becomes part of column names.
 
     All events count, also those of the last step, and in traces without ``ProfilerStep``, which HTA
-    refuses.
-
-    Parameters
-    ----------
-    label : str, optional
-        Part of column names; ``t0``, ``t1``, … by default.
-    t : TraceSet, Trace or TraceAnalysis, optional
-        What was loaded, or HTA's `Trace`, which is parsed if necessary.
-    trace_dir : path-like, optional
-        A folder or a file, used if `t` is not given.
+    refuses. `t` is what was loaded, or HTA's `Trace`, which is parsed if necessary; `trace_dir` is
+    a folder or a file.
 
     Attributes
     ----------
-    label : str
-    t : HTA's Trace, or as given
     s_tab, s_map : Series
         Names and categories by number, and numbers by name.
     iteration_df : DataFrame
@@ -123,18 +113,9 @@ class LabeledTrace:
         iteration: Numbers = None,
         device_type: DeviceType = DeviceType.ALL,
     ) -> pd.DataFrame:
-        """Return the events of some ranks and steps; by default of the first rank and step.
+        """Return HTA's frame of some ranks and steps, by default of the first rank and step.
 
-        Returns
-        -------
-        DataFrame
-            The columns of `hta_widgets.compat.frames.hta_frame`; ``cat, name`` are numbers of
-            `s_tab`, ``s_cat, s_name`` are text; and ``rank``.
-
-        Raises
-        ------
-        ValueError
-            If a rank or step does not exist.
+        ``cat, name`` are numbers of `s_tab`; ``s_cat, s_name`` and ``rank`` are added.
         """
         zero_ns = first_event_ns(_trace_set(self.t).values())
         frames = []
@@ -147,13 +128,7 @@ class LabeledTrace:
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
     def get_ops_summary(self, ops: pd.DataFrame) -> pd.DataFrame:
-        """Return counts and total times of the events of `extract_ops`, by category and name.
-
-        Returns
-        -------
-        DataFrame
-            ``cat, name, short_name, counts, total_duration`` (µs)``, cat_id, name_id``.
-        """
+        """Return counts and total times (µs) of the events of `extract_ops` by name."""
         sums = ops.groupby(["cat", "name"])["dur"].agg(["count", "sum"]).reset_index()
         names = [self._symbols.sym_table[number] for number in sums["name"]]
         return pd.DataFrame(
@@ -219,24 +194,17 @@ class TraceDiff:
     ) -> pd.DataFrame:
         """Return counts and total times of each operator and kernel in both traces.
 
-        Parameters
-        ----------
-        control, test : LabeledTrace, TraceSet, Trace, TraceAnalysis or path
-            Labelled ``Control`` and ``Test`` if they have no label. If both have the same label,
-            the second becomes ``<label>_control_test``, as in HTA.
-        control_rank, test_rank, control_iteration, test_iteration : int or list of int, optional
-            The first rank and step by default.
-        device_type : DeviceType, default ALL
-        use_short_name : bool, default False
-            Compare names without types and arguments.
+        `control` and `test` are a LabeledTrace, TraceSet, Trace, TraceAnalysis or path; without a
+        label they are ``Control`` and ``Test``. If both have the same label, the second becomes
+        ``<label>_control_test``, as in HTA. The default is the first rank and step of each.
 
         Returns
         -------
         DataFrame
-            Index: ``name`` or ``short_name``. ``<label>_counts`` (int64) and
-            ``<label>_total_duration`` (µs) of both, ``diff_counts, diff_duration`` (test −
-            control), ``counts_change_categories`` (``+``, ``-``, ``=``); ``.attrs["kinds"]``: kinds
-            by name.
+            Index: ``name``, or ``short_name`` without types and arguments. ``<label>_counts``
+            (int64) and ``<label>_total_duration`` (µs) of both, ``diff_counts, diff_duration``
+            (test − control), ``counts_change_categories`` (``+``, ``-``, ``=``);
+            ``.attrs["kinds"]``: kinds by name.
         """
         first, second = _labeled(control, "Control"), _labeled(test, "Test")
         second_label = second.label
@@ -293,18 +261,7 @@ class TraceDiff:
         test_iteration: Numbers = None,
         device_type: DeviceType = DeviceType.ALL,
     ) -> dict[str, list[str]]:
-        """Return the names that were added, deleted, or run more or less often.
-
-        Parameters
-        ----------
-        control, test, control_rank, test_rank, control_iteration, test_iteration, device_type
-            As in `compare_traces`.
-
-        Returns
-        -------
-        dict
-            Lists of names under ``added, deleted, increased, decreased, unchanged``, by counts.
-        """
+        """Return the names that are ``added, deleted, increased, decreased, unchanged``."""
         ranks_and_steps = control_rank, test_rank, control_iteration, test_iteration
         frame = cls.compare_traces(control, test, *ranks_and_steps, device_type)
         before, after = frame.iloc[:, 0], frame.iloc[:, 2]
@@ -322,16 +279,10 @@ class TraceDiff:
     def visualize_counts_diff(
         cls, df: pd.DataFrame, show_image: bool = True, export_image_path: str | None = None
     ) -> None:
-        """Draw the names whose count differs most.
+        """Draw the names whose count differs most, given a frame of `compare_traces`.
 
-        Parameters
-        ----------
-        df : DataFrame
-            From `compare_traces`, or some of its rows.
-        show_image : bool, default True
-            Show the chart, in notebooks.
-        export_image_path : path-like, optional
-            Write the chart as a page; the suffix becomes ``.html``.
+        The chart shows in notebooks, and is written to `export_image_path` with the suffix
+        ``.html``.
         """
         _draw(df, "count", export_image_path, is_shown=show_image)
 
@@ -339,7 +290,7 @@ class TraceDiff:
     def visualize_duration_diff(
         cls, df: pd.DataFrame, show_image: bool = True, export_image_path: str | None = None
     ) -> None:
-        """Draw the names whose total time differs most; parameters as `visualize_counts_diff`."""
+        """Draw the names whose total time differs most; see `visualize_counts_diff`."""
         _draw(df, "duration", export_image_path, is_shown=show_image)
 
 

@@ -1,10 +1,13 @@
 """What notebooks import from HTA is there under the same path."""
 
 from importlib import import_module
+from inspect import signature
 
 import pytest
+from pandas.testing import assert_frame_equal
 
 import hta_widgets as hw
+from hta_widgets.demo.job import write_demo
 
 PATHS = {
     "trace_analysis": "TraceAnalysis TimeSeriesTypes",
@@ -59,3 +62,34 @@ def test_names_are_there(path):
 def test_the_package_offers_the_facade():
     assert hw.TraceAnalysis is hw.compat.TraceAnalysis
     assert {"LabeledTrace", "TraceDiff", "MemoryAnalysis", "Trace"} <= set(hw.compat.__all__)
+
+
+def test_analyzers_take_the_trace_first(tmp_path):
+    write_demo(tmp_path / "job", ranks=2, steps=2, seed=1)
+    analyzer = hw.TraceAnalysis(trace_dir=tmp_path / "job")
+    breakdown = import_module("hta_widgets.compat.analyzers.breakdown_analysis").BreakdownAnalysis
+    launches = import_module("hta_widgets.compat.analyzers.cuda_kernel_analysis").CudaKernelAnalysis
+    counters = import_module("hta_widgets.compat.analyzers.trace_counters").TraceCounters
+    series = analyzer.get_queue_length_time_series()
+    for found, expected in (
+        (breakdown.get_temporal_breakdown(t=analyzer.t), analyzer.get_temporal_breakdown()),
+        (
+            breakdown.get_idle_time_breakdown(analyzer.t, 30, 1)[0],
+            analyzer.get_idle_time_breakdown([1])[0],
+        ),
+        (
+            launches.get_aten_op_kernels_and_delay(trace=analyzer.t, ranks=[1])[1],
+            analyzer.get_aten_op_kernels_and_delay([1])[1],
+        ),
+        (
+            counters.get_queue_length_summary_from_time_series(series),
+            analyzer.get_queue_length_summary(),
+        ),
+    ):
+        assert_frame_equal(found, expected)
+    assert str(signature(breakdown.get_temporal_breakdown)).startswith("(t: ")
+
+
+def test_modules_that_hta_lacks_are_missing():
+    with pytest.raises(ModuleNotFoundError):
+        import_module("hta_widgets.compat.common.nothing")

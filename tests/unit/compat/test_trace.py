@@ -8,8 +8,7 @@ import pytest
 from support import small
 
 import hta_widgets as hw
-from hta_widgets.compat.config import AVAILABLE_ARGS, ParserConfig
-from hta_widgets.compat.frames import TraceSymbolTable
+from hta_widgets.compat.config import ParserConfig
 from hta_widgets.compat.trace import Trace, create_rank_to_trace_dict, owner_of
 from hta_widgets.compat.trace_diff import LabeledTrace
 from hta_widgets.errors import TraceError
@@ -343,43 +342,6 @@ def test_settings_of_hta_without_effect_are_warned_of(edited, tmp_path, caplog, 
         trace_dir=str(tmp_path), parser_config=ParserConfig(max_event_duration_us=3)
     ).load_traces()
     assert "parser_config: max_event_duration_us: no events" in caplog.text
-
-
-def test_parser_configurations():
-    config = ParserConfig(args=ParserConfig.get_minimum_args())
-    assert config.get_fingerprint_key() == (("correlation", "stream"), False)
-    assert "parse_all_args=False" in repr(config)
-    args = pd.Series([{"a b": 1, "bytes": 2}, None, {"c": 0.5, "d": {}, "e": "x"}])
-    known = {"data::bytes": AVAILABLE_ARGS["data::bytes"]}
-    found = ParserConfig.infer_attribute_specs(args, known)
-    assert list(found) == ["a b", "bytes", "c", "d", "e"]
-    assert found["bytes"] is AVAILABLE_ARGS["data::bytes"]
-    assert [(spec.name, spec.value_type.name, spec.default_value) for spec in found.values()] == [
-        ("a_b", "Int", 0), ("bytes", "Int", -1), ("c", "Float", 0.0), ("d", "Object", None),
-        ("e", "String", ""),
-    ]  # fmt: skip
-
-
-def test_symbol_tables():
-    table = TraceSymbolTable(["aten::mm", "kernel", "aten::add(int)"])
-    assert table.find_matched_symbols(["^aten"]) == ["aten::mm", "aten::add(int)"]
-    assert table.find_matched_symbols(["add(int"]) == ["aten::add(int)"]  # no valid expression
-    frame = pd.DataFrame({"name": [0, 2], "cat": [1, 1]})
-    table.decode_df(frame)
-    assert frame["s_name"].tolist() == ["aten::mm", "aten::add(int)"]
-    assert table.get_symbol_names([-1, 2, 9]) == {2: "aten::add(int)"}
-    named = TraceSymbolTable(
-        ["cpu_op", "kernel", "gpu_memcpy", "cuda_runtime", "Memcpy DtoH", "mm"]
-    )
-    assert named.get_cpu_event_cat_ids() == [0, 3]
-    assert named.get_gpu_kernel_cat_ids() == [1, 2]
-    assert named.get_memory_name_ids() == [4]
-    other = TraceSymbolTable(["x", *reversed(table.sym_table)])
-    other.update_encoded_df(frame, table)
-    assert frame["name"].tolist() == [3, 1]
-    assert TraceSymbolTable.create_from_symbol_id_map({"a": 2}).sym_table == [
-        "Undefined-0", "Undefined-1", "a",
-    ]  # fmt: skip
 
 
 def test_memory_events(tmp_path):

@@ -1,4 +1,4 @@
-"""The choice of names that HTA shows, its rule for stragglers, and its small helpers."""
+"""The names that HTA shows, and its rule for stragglers."""
 
 import json
 
@@ -10,18 +10,9 @@ from support import small
 
 import hta_widgets as hw
 from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
-from hta_widgets.compat.frames import in_us, number_or_text
-from hta_widgets.compat.trace_analysis import (
+from hta_widgets.compat.results import (
     find_stragglers_with_late_start_comm_kernels,
     top_names,
-)
-from hta_widgets.compat.utils.checker import is_valid_directory
-from hta_widgets.compat.utils.utils import (
-    flatten_column_names,
-    get_kernel_type,
-    get_memory_kernel_type,
-    merge_kernel_intervals,
-    shorten_name,
 )
 
 
@@ -129,49 +120,3 @@ def test_short_collectives_count_where_there_are_no_long_ones(tmp_path):
     facade = hw.TraceAnalysis(files)
     assert facade.get_potential_stragglers(num_candidates=1) == [1]
     assert facade.get_potential_stragglers([0], num_candidates=1) == [1]
-
-
-# --- helpers --------------------------------------------------------------------------------------
-
-
-def test_whole_microseconds_stay_whole():
-    assert in_us([1000, 2000]).dtype == "int64"
-    assert in_us([1000, 2500]).tolist() == [1.0, 2.5]
-    assert in_us([]).dtype == "int64"
-    assert number_or_text(["3", "-1"]).tolist() == [3, -1]
-    assert number_or_text(["3", "main"]).tolist() == [3, "main"]
-
-
-def test_names():
-    assert shorten_name("void at::native::add<float, 4>(int, float*)") == "at::native::add"
-    assert shorten_name("f(a->b)") == "f"
-    assert shorten_name("Memcpy DtoH (Device -> Pinned)") == "Memcpy DtoH (Device -> Pinned)"
-    assert get_kernel_type("ncclDevKernel_AllReduce") == "COMMUNICATION"
-    assert get_kernel_type("Memset (Device)") == "MEMORY"
-    assert get_memory_kernel_type("Memcpy DtoH (Device -> Pinned)") == "Memcpy DtoH"
-    assert get_memory_kernel_type("dma") == "Memcpy Unknown"
-
-
-def test_rules_of_users_count():
-    assert get_kernel_type("my_exchange_kernel") == "COMPUTATION"
-    hw.taxonomy.add("communication", "^my_exchange")
-    try:
-        assert get_kernel_type("my_exchange_kernel") == "COMMUNICATION"
-    finally:
-        hw.taxonomy.reset()
-
-
-def test_intervals_that_touch_become_one():
-    for scale in (1, 0.5):
-        frame = pd.DataFrame({"ts": [20, 0, 5, 10], "dur": [5, 8, 5, 2]}) * scale
-        merged = merge_kernel_intervals(frame)
-        assert merged.to_numpy().tolist() == [[0, 12 * scale], [20 * scale, 25 * scale]]
-
-
-def test_column_names_and_folders(tmp_path):
-    frame = pd.DataFrame([[1, 2]], columns=pd.MultiIndex.from_tuples([("a", "b"), ("c", "")]))
-    flatten_column_names(frame)
-    assert list(frame.columns) == ["a_b", "c"]
-    assert is_valid_directory(str(tmp_path), must_be_writable=True).success
-    assert not is_valid_directory(str(tmp_path / "no")).success
-    assert not is_valid_directory("").success
