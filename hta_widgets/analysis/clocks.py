@@ -20,7 +20,7 @@ from hta_widgets.analysis.matching import (
 )
 from hta_widgets.analysis.scope import narrowed, result
 from hta_widgets.readers.formats import provided
-from hta_widgets.trace.memo import derived_by_rules
+from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
@@ -141,7 +141,7 @@ def clock_offsets(
     )
 
 
-@derived_by_rules("clock_fit")
+@memoized
 def clock_fit(traces: TraceSet) -> ClockFit:
     """Return the fit from all collectives of the set, whatever clock the set lies on."""
     match = matching(traces)

@@ -44,7 +44,7 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import number_runs, run_text
 from hta_widgets.trace.event_args import event_args, numbers_of
 from hta_widgets.trace.intervals import Covered, Intervals, intersect, total, union
-from hta_widgets.trace.memo import derived, derived_by_rules
+from hta_widgets.trace.memo import memo, memoized
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -239,7 +239,7 @@ def steps_of(match: Matching) -> Ints:
     return steps
 
 
-@derived_by_rules("covered_by_compute")
+@memoized
 def covered_by_compute(trace: Trace) -> Covered:
     """Return how long a rank has computed before any instant of its table."""
     table = trace.table
@@ -251,7 +251,7 @@ def covered_by_compute(trace: Trace) -> Covered:
 def _exposed(traces: TraceSet, match: Matching, times: Arrivals, clock: Clock) -> Ints:
     """Return how long each entry ran while its rank computed nothing."""
 
-    def derive() -> tuple[Ints, Ints]:
+    def derive() -> Ints:
         each = [
             (times.arrival_ns[mine] - shift, times.end_ns[mine] - shift)
             for mine, shift in zip(match.of_trace, times.shifts_ns.tolist(), strict=True)
@@ -260,13 +260,9 @@ def _exposed(traces: TraceSet, match: Matching, times: Arrivals, clock: Clock) -
         found = over_ranks(match.traces, computed_between, each=each, executor=match.executor)
         for mine, computed in zip(match.of_trace, found, strict=True):
             exposed[mine] -= computed
-        return match.collective, exposed
+        return exposed
 
-    # The very same entries: others mean that kinds were told by other rules.
-    _, exposed = derived(
-        traces, ("exposed", clock), derive, lambda known: known[0] is match.collective
-    )
-    return exposed
+    return memo(traces, ("exposed", clock), derive)
 
 
 def computed_between(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from hta_widgets.analysis.host_stack import nested_parents
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.event_args import COMMUNICATION_KEYS, event_args, numbers_of
-from hta_widgets.trace.memo import derived_by_rules, derived_once
+from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import Trace
 
 
@@ -52,7 +52,7 @@ def listed_ranks(text: str) -> tuple[int, ...]:
     return one_of(tuple(int(number) for number in re.findall(r"\d+", text)))
 
 
-@derived_once("header")
+@memoized
 def header_of(trace: Trace) -> Header:
     """Return what the header of a rank's file says."""
     metadata = trace.metadata
@@ -182,7 +182,7 @@ class CommEvents:
     dtypes: list[str] = field(default_factory=list)
 
 
-@derived_by_rules("comm_events")
+@memoized
 def comm_events(trace: Trace) -> CommEvents:
     """Return the communication on a rank's device, with what its args say.
 

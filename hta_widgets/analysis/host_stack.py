@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.trace.memo import derived, derived_once
+from hta_widgets.trace.memo import memo, memoized
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import assign_lanes
 
@@ -251,7 +251,7 @@ def covered_by_children(parent: Ints, start: Ints, end: Ints) -> Ints:
     return covered
 
 
-@derived_once("backward_parents")
+@memoized
 def backward_parents(trace: Trace) -> Ints:
     """Return the enclosing event of each, with the backward thread hung below its annotation.
 
@@ -321,7 +321,7 @@ def operator_tree(trace: Trace, *, annotations: bool = False) -> OperatorTree:
     annotations : bool, default False
         Take ranges that the program names (``user_annotation``) for operators as well.
     """
-    return derived(
+    return memo(
         trace,
         ("operator_tree", annotations),
         lambda: _operator_tree(trace, annotations=annotations),

@@ -27,7 +27,7 @@ from hta_widgets.analysis.scope import (
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.grouping import group_order
 from hta_widgets.trace.intervals import Covered, Intervals, union
-from hta_widgets.trace.memo import derived_by_rules, derived_once
+from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace, dtype_of
 from hta_widgets.trace.traceset import TraceSet
@@ -371,7 +371,7 @@ def _before_calls(trace: Trace, start: Ints, end: Ints, call: Ints) -> list[Ints
     return spent
 
 
-@derived_by_rules("activity_by_thread")
+@memoized
 def _activity_by_thread(trace: Trace) -> dict[int, list[Covered]]:
     """Return what each thread that launches work does, as levels of which each has those below.
 
@@ -404,7 +404,7 @@ def _activity_by_thread(trace: Trace) -> dict[int, list[Covered]]:
     return found
 
 
-@derived_by_rules("behind_stream_waits")
+@memoized
 def _behind_stream_waits(trace: Trace) -> npt.NDArray[np.bool_]:
     """Return of each event whether it launches the first work of its thread after a stream wait."""
     table = trace.table
@@ -428,7 +428,7 @@ def _launch_calls(trace: Trace) -> Rows:
     return np.unique(call[call >= 0])
 
 
-@derived_once("waiting_calls")
+@memoized
 def waiting_calls(trace: Trace) -> Rows:
     """Return the calls in which a host thread waits for its device."""
     table = trace.table

@@ -14,7 +14,7 @@ from hta_widgets.analysis.matching import Matching
 from hta_widgets.analysis.scope import over_ranks
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.intervals import Covered, Intervals, intersect, subtract, union
-from hta_widgets.trace.memo import derived_by_rules
+from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import Trace
 
 __all__ = ["PARTS", "Lateness", "costly_share", "lateness", "loads_data", "others_median"]
@@ -208,7 +208,7 @@ def loads_data(name: str) -> bool:
     return _DATA_LOADING.search(_FOLDERS.sub("", name)) is not None
 
 
-@derived_by_rules("idle_by_host")
+@memoized
 def _idle(trace: Trace) -> tuple[Covered, Covered]:
     """Return when the device is idle while the host loads data, and when else it is."""
     table = trace.table

@@ -21,7 +21,7 @@ from hta_widgets.analysis.comm_events import (
 )
 from hta_widgets.analysis.scope import Part, Parts, over_ranks
 from hta_widgets.readers.formats import provided
-from hta_widgets.trace.memo import derived_by_rules
+from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -451,7 +451,7 @@ class _Lane:
     sure: bool
 
 
-@derived_by_rules("matching")
+@memoized
 def _matched(of: TraceSet) -> Matching:
     traces = list(of.values())
     ranks = _communication(of)

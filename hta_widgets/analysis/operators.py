@@ -36,7 +36,7 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.event_args import event_args
 from hta_widgets.trace.grouping import dense
 from hta_widgets.trace.membership import Overlapping, index_of
-from hta_widgets.trace.memo import derived
+from hta_widgets.trace.memo import memo
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -418,7 +418,7 @@ def _involved(part: Part, tree: OperatorTree, work: Rows, *, annotations: bool) 
         start = trace.table.start_ns[tree.rows]
         return Overlapping(start, start + trace.table.dur_ns[tree.rows])
 
-    overlapping = derived(trace, ("operators_overlapping", annotations), derive)
+    overlapping = memo(trace, ("operators_overlapping", annotations), derive)
     inside = np.zeros(len(tree.rows), dtype=bool)
     found = np.concatenate((overlapping.within(part.low, part.high), innermost[innermost >= 0]))
     while len(found):

@@ -22,7 +22,7 @@ from hta_widgets.text import Time, as_window
 from hta_widgets.trace.columns import EventTable, Pool
 from hta_widgets.trace.intervals import Intervals, clip, union
 from hta_widgets.trace.membership import device_index_of, member_rows
-from hta_widgets.trace.memo import walked
+from hta_widgets.trace.memo import memo, walked
 from hta_widgets.trace.selection import Selection, as_ranks
 from hta_widgets.trace.trace import Trace, dtype_of
 from hta_widgets.trace.traceset import TraceSet
@@ -339,12 +339,12 @@ def part_of(trace: Trace, selection: Selection) -> Part:
         selection.query,
         selection.ids,
     )
-    key = (taxonomy.version(), selection)
+    # By the clock's shift, as `TraceSet.with_clock` shares a rank's results.
+    kept: OrderedDict[Selection, Part] = memo(trace, ("parts", trace.shift_ns), OrderedDict)
     with _keeping:
-        kept: OrderedDict[Hashable, Part] = trace.memo.setdefault("parts", OrderedDict())
-        known = kept.get(key)
+        known = kept.get(selection)
         if known is not None:
-            kept.move_to_end(key)
+            kept.move_to_end(selection)
             return known
     shift = trace.shift_ns
     made = Part(
@@ -356,7 +356,7 @@ def part_of(trace: Trace, selection: Selection) -> Part:
         selection,
     )
     with _keeping:
-        kept[key] = made
+        kept[selection] = made
         while len(kept) > 1 and (
             len(kept) > _MOST_PARTS
             or sum(len(part.rows) for part in kept.values()) > _MOST_ROWS * len(trace)

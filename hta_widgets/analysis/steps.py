@@ -28,7 +28,7 @@ from hta_widgets.analysis.stragglers import RankWaits, waits_of
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.grouping import group_order, stable_order
 from hta_widgets.trace.intervals import Intervals, subtract, union
-from hta_widgets.trace.memo import derived, derived_by_rules, walked
+from hta_widgets.trace.memo import memo, memoized, walked
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -206,12 +206,7 @@ def host_steps(part: Part) -> tuple[Ints, Ints, Ints]:
 def step_numbers(trace: Trace) -> Ints:
     """Return for each name of a rank which step it is of, -1 for names that are no step's."""
     names = trace.table.names
-    return derived(
-        trace,
-        "step_numbers",
-        lambda: _step_numbers(names.values),
-        lambda known: len(known) == len(names),
-    )
+    return memo(trace, ("step_numbers", len(names)), lambda: _step_numbers(names.values))
 
 
 def _step_numbers(names: Sequence[str]) -> Ints:
@@ -485,7 +480,7 @@ class _InSteps:
     steps: Ints  # the rank's
 
 
-@derived_by_rules("ranges_in_steps")
+@memoized
 def _in_steps(trace: Trace) -> _InSteps:
     table = trace.table
     number = step_numbers(trace)
@@ -507,7 +502,7 @@ def _in_steps(trace: Trace) -> _InSteps:
     return _InSteps(rows, number[table.name[above[direct]]], np.unique(number[table.name[steps]]))
 
 
-@derived_by_rules("phases")
+@memoized
 def _phases(traces: TraceSet) -> list[str]:
     """Return the names of phases, as they follow each other."""
     once: Counter[str] = Counter()

@@ -28,7 +28,7 @@ from hta_widgets.analysis.scope import (
 from hta_widgets.readers.formats import provided
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.intervals import Intervals, subtract, total, union
-from hta_widgets.trace.memo import derived
+from hta_widgets.trace.memo import memo
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -114,13 +114,7 @@ def waits_of(traces: TraceSet, clock: Clock | None = None) -> Waits:
         needed = traces.clock == "host" and clock_fit(traces).is_needed
         clock = "fitted" if needed else traces.clock
     match = matching(traces)
-    return derived(
-        traces,
-        ("waits", clock),
-        lambda: _waits(traces, match, clock),
-        # The very same entries: others mean that kinds were told by other rules.
-        lambda known: known.match.collective is match.collective,
-    )
+    return memo(traces, ("waits", clock), lambda: _waits(traces, match, clock))
 
 
 def _waits(traces: TraceSet, match: Matching, clock: Clock) -> Waits:
@@ -297,16 +291,12 @@ def _of_all(
 ) -> tuple[Arrivals, Ints, bool, Lateness]:
     """Return what does not depend on the selection; it is kept with the set."""
 
-    def derive() -> tuple[Ints, tuple[Arrivals, Ints, bool, Lateness]]:
+    def derive() -> tuple[Arrivals, Ints, bool, Lateness]:
         times = arrivals(traces, match, clock)
         step, stated = _steps(match, times)
-        return match.collective, (times, step, stated, lateness(match, times, step))
+        return times, step, stated, lateness(match, times, step)
 
-    # The very same entries: others mean that kinds were told by other rules.
-    _, found = derived(
-        traces, ("lateness", clock), derive, lambda known: known[0] is match.collective
-    )
-    return found
+    return memo(traces, ("lateness", clock), derive)
 
 
 def _is_skewed(traces: TraceSet) -> bool:

@@ -27,7 +27,7 @@ from hta_widgets.diff.trees import (
     numbered,
 )
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.memo import derived_once
+from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import dtype_of
 
 Ints = npt.NDArray[np.int64]
@@ -68,7 +68,7 @@ class PathTimes:
     device_ns: Floats
 
 
-@derived_once("node_times")
+@memoized
 def node_times(diff: Comparison) -> list[tuple[NodeTimes, NodeTimes]]:
     """Return the times of all nodes, for each pair of ranks before and after."""
     split = splits_communication(diff)
@@ -81,7 +81,7 @@ def node_times(diff: Comparison) -> list[tuple[NodeTimes, NodeTimes]]:
     ]
 
 
-@derived_once("path_times")
+@memoized
 def path_times(diff: Comparison) -> tuple[PathTimes, PathTimes]:
     """Return the times of all paths before and after."""
     matches = match(diff)
@@ -334,7 +334,7 @@ def changes(diff: Comparison) -> pd.DataFrame:
     return _changes(diff).copy()
 
 
-@derived_once("changes")
+@memoized
 def _changes(diff: Comparison) -> pd.DataFrame:
     matches = match(diff)
     told = set[int]()

@@ -12,7 +12,7 @@ from hta_widgets.analysis.stragglers import stragglers
 from hta_widgets.diff.compare import Comparison, RunSide
 from hta_widgets.diff.pairs import KIND_OF, moments, splits_communication
 from hta_widgets.text import duration, number_runs, run_text, share_delta
-from hta_widgets.trace.memo import derived_once
+from hta_widgets.trace.memo import memoized
 
 __all__ = ["LateRank", "late_ranks"]
 
@@ -58,7 +58,7 @@ class LateRank(NamedTuple):
         return f"rank {self.rank} {verb} the others waiting"
 
 
-@derived_once("late_ranks")
+@memoized
 def late_ranks(diff: Comparison) -> list[LateRank]:
     """Return the ranks that keep the others waiting on one side only, the most costly first.
 

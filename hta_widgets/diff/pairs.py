@@ -24,7 +24,7 @@ from hta_widgets.diff.trees import (
 from hta_widgets.readers.formats import provided
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.intervals import Covered, Intervals, intersect, subtract, union
-from hta_widgets.trace.memo import derived, derived_once
+from hta_widgets.trace.memo import memo, memoized
 from hta_widgets.trace.trace import dtype_of
 
 Ints = npt.NDArray[np.int64]
@@ -91,7 +91,7 @@ class Matches:
         return texts
 
 
-@derived_once("matches")
+@memoized
 def match(diff: Comparison) -> Matches:
     """Return which events of the paired ranks belong together.
 
@@ -262,7 +262,7 @@ class Piece:
     times_ns: Ints
 
 
-@derived_once("splits_communication")
+@memoized
 def splits_communication(diff: Comparison) -> bool:
     """Whether both sides know what of their exposed communication is waiting for other ranks."""
     return all(_is_matched(side) for side in diff.sides)
@@ -283,7 +283,7 @@ def moments(diff: Comparison, side: RunSide) -> dict[int, dict[str, Ints]]:
             for rank, part in side.parts.items()
         }
 
-    return derived(diff, ("moments", side is diff.after), derive)
+    return memo(diff, ("moments", side is diff.after), derive)
 
 
 def chains(diff: Comparison, side: RunSide) -> dict[int, list[Piece]]:
@@ -296,7 +296,7 @@ def chains(diff: Comparison, side: RunSide) -> dict[int, list[Piece]]:
             for chain_of in provided("chain", {part.trace.format})
         }
 
-    return derived(diff, ("chains", side is diff.after), derive)
+    return memo(diff, ("chains", side is diff.after), derive)
 
 
 def _of_chain(side: RunSide, rank: int, pieces: list[Piece]) -> dict[str, Ints]:
@@ -311,7 +311,7 @@ def _of_chain(side: RunSide, rank: int, pieces: list[Piece]) -> dict[str, Ints]:
 def work_shares(diff: Comparison, side: RunSide, rank: int) -> Shares:
     """Return what each piece of device work of a rank adds to the moments of the steps."""
     key = ("shares", side is diff.after, rank)
-    return derived(diff, key, lambda: _shares(side, rank))
+    return memo(diff, key, lambda: _shares(side, rank))
 
 
 def _shares(side: RunSide, rank: int) -> Shares:
@@ -493,7 +493,7 @@ def pairs(diff: Comparison) -> pd.DataFrame:
     return _pairs(diff).copy()
 
 
-@derived_once("pairs")
+@memoized
 def _pairs(diff: Comparison) -> pd.DataFrame:
     matches = match(diff)
     columns: dict[str, list[npt.NDArray[np.integer]]] = {

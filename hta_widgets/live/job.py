@@ -30,7 +30,7 @@ from hta_widgets.tiles.ribbon import Ribbon
 from hta_widgets.tiles.scene import describe, whole_range
 from hta_widgets.tiles.search import TABLES, Hits, Members, Search, View, marks
 from hta_widgets.tiles.stats import DeviceTimes, compute_of, minimap, stats
-from hta_widgets.trace.memo import LRU, keep_for_pages, stop_if_cancelled
+from hta_widgets.trace.memo import LRU, keep_for_pages, memo, stop_if_cancelled
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
@@ -53,8 +53,7 @@ def _matched(traces: TraceSet) -> Work[None]:
     def match() -> None:
         clock_fit(traces)
 
-    work: Work[None] = traces.memo.setdefault(("matched", taxonomy.version()), Work(match))
-    return work
+    return memo(traces, "matched", lambda: Work(match))
 
 
 class PanelEngine:

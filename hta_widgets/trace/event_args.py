@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.trace.memo import derived
+from hta_widgets.trace.memo import memo
 
 if TYPE_CHECKING:
     from hta_widgets.trace.trace import Trace
@@ -54,7 +54,7 @@ def event_args(
         For each key a list of one decoded JSON value per row; None where the event has no such
         arg, or where the trace has no file.
     """
-    return derived(trace, (tuple(keys), rows.tobytes()), lambda: _read(trace, rows, keys))
+    return memo(trace, (tuple(keys), rows.tobytes()), lambda: _read(trace, rows, keys))
 
 
 def numbers_of(values: Sequence[Any], missing: int = -1) -> npt.NDArray[np.int64]:

@@ -13,7 +13,7 @@ from hta_widgets import taxonomy
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.grouping import group_order
 from hta_widgets.trace.intervals import Intervals, union
-from hta_widgets.trace.memo import derived_by_rules
+from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.query import Clauses, read_clauses
 from hta_widgets.trace.trace import columns_in, event_frame, run_query
 
@@ -149,13 +149,13 @@ class TraceIndex:
         return {code for code, name in enumerate(self._table.names.values) if name in wanted}
 
 
-@derived_by_rules("index")
+@memoized
 def index_of(trace: Trace) -> TraceIndex:
     """Return the index of a rank."""
     return TraceIndex(trace)
 
 
-@derived_by_rules("device index")
+@memoized
 def device_index_of(trace: Trace) -> TraceIndex:
     """Return the index of a rank, in which collectives on the host are no communication.
 

@@ -1,24 +1,23 @@
-"""What is kept of ranks and sets between calls, and for how long."""
+"""Results that ranks, sets and comparisons keep between calls, and the memory they may take."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextvars import ContextVar
-from dataclasses import is_dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-import numpy as np
-
 from hta_widgets import taxonomy
-from hta_widgets.trace.columns import EventTable, Pool
+
+if TYPE_CHECKING:
+    from hta_widgets.trace.trace import Trace
 
 
 class Cancelled(BaseException):
-    """The result of this work is no longer asked for."""
+    """Nothing waits for the result of this work any longer."""
 
 
 #: Whether the work that runs is cancelled; set by `hta_widgets.live.background`.
@@ -36,18 +35,18 @@ V = TypeVar("V")
 
 
 class LRU(Generic[K, V]):
-    """Values by key within a limit of size; those used longest ago go first.
+    """Values by key within a total size; the least recently used go first.
 
-    Threads may share it; pickled, it is empty.
+    Safe to share among threads; pickled, it is empty.
 
     Parameters
     ----------
     limit : int
-        Of all sizes together. The newest value stays even if it alone is larger.
+        Total size. The newest value stays even if it alone is larger.
     size_of : callable, optional
         By default each value has size 1.
     on_evict : callable, optional
-        Called with each value that goes.
+        Called with each value that is removed.
     """
 
     def __init__(
@@ -70,9 +69,9 @@ class LRU(Generic[K, V]):
             return self._kept[key][0]
 
     def put(self, key: K, value: V) -> V:
-        """Keep a value in place of any of that key, and return it."""
+        """Keep a value in place of any other under `key`, and return it."""
         size = 1 if self._size_of is None else self._size_of(value)
-        gone = []
+        evicted = []
         with self._lock:
             if key in self._kept:
                 self.used -= self._kept.pop(key)[1]
@@ -81,27 +80,27 @@ class LRU(Generic[K, V]):
             while self.used > self._limit and len(self._kept) > 1:
                 old, old_size = self._kept.popitem(last=False)[1]
                 self.used -= old_size
-                gone.append(old)
-        self._evicted(gone)
+                evicted.append(old)
+        self._evicted(evicted)
         return value
 
     def of(self, key: K, make: Callable[[], V]) -> V:
-        """Return the value of `key`, made now if need be."""
+        """Return the value under `key`; make it if there is none."""
         found = self.get(key)
         return self.put(key, make()) if found is None else found
 
     def values(self) -> list[V]:
-        """Return all values, last used last."""
+        """Return all values, the most recently used last."""
         with self._lock:
             return [value for value, _ in self._kept.values()]
 
     def clear(self) -> None:
-        """Let go of all values."""
-        gone = self.values()
+        """Remove all values."""
+        evicted = self.values()
         with self._lock:
             self._kept.clear()
             self.used = 0
-        self._evicted(gone)
+        self._evicted(evicted)
 
     def _evicted(self, values: list[V]) -> None:
         if self._on_evict is not None:
@@ -116,84 +115,75 @@ class LRU(Generic[K, V]):
 
 
 class Owner(Protocol):
-    """What keeps what was derived of it."""
+    """A rank, set or comparison that keeps results."""
 
     @property
     def memo(self) -> dict[Any, Any]:
-        """What was derived of it, by the key of each."""
+        """Results by key; see `memo`."""
 
 
 OwnerT = TypeVar("OwnerT", bound=Owner)
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
-def derived(
-    owner: Owner,
-    key: Hashable,
-    derive: Callable[[], T],
-    holds: Callable[[T], bool] | None = None,
-) -> T:
-    """Return what `owner` keeps by `key`; what is not there, or does not hold, is derived."""
-    known: T | None = owner.memo.get(key)
-    if known is None or not (holds is None or holds(known)):
-        # Looked up again: the owner may have let go of the memo meanwhile.
-        known = owner.memo[key] = derive()
-    return known
+class _Result:
+    """A kept result, the version of the taxonomy it holds for, and the lock of its computation."""
+
+    __slots__ = ("lock", "value", "version")
+
+    def __init__(self) -> None:
+        # A result may need others, but never in a circle, so threads cannot wait for each other.
+        self.lock = threading.RLock()
+        self.version = -1
+        self.value: Any = None
 
 
-def derived_once(key: Hashable) -> Callable[[Callable[[OwnerT], T]], Callable[[OwnerT], T]]:
-    """Keep by `key` what a function derives of its one argument."""
+def memo(owner: Owner, key: Hashable, make: Callable[[], T]) -> T:
+    """Return the result that `owner` keeps under `key`; compute it if there is none.
 
-    def kept(derive: Callable[[OwnerT], T]) -> Callable[[OwnerT], T]:
-        @wraps(derive)
-        def known(owner: OwnerT) -> T:
-            return derived(owner, key, lambda: derive(owner))
-
-        return known
-
-    return kept
-
-
-def derived_by_rules(key: Hashable) -> Callable[[Callable[[OwnerT], T]], Callable[[OwnerT], T]]:
-    """Keep by `key` what a function derives, until the rules of `taxonomy` change."""
-
-    def kept(derive: Callable[[OwnerT], T]) -> Callable[[OwnerT], T]:
-        @wraps(derive)
-        def known(owner: OwnerT) -> T:
+    Results hold until `taxonomy.add` changes the kinds of events. Threads that need the same
+    result at the same time wait for the one that computes it.
+    """
+    result: _Result | None = owner.memo.get(key)
+    if result is None:
+        result = owner.memo.setdefault(key, _Result())
+    if result.version != taxonomy.version():
+        with result.lock:
+            # Read before: rules added during the computation may not be in the result.
             version = taxonomy.version()
-            return derived(
-                owner,
-                key,
-                # The version from before: rules that change meanwhile may have come too late.
-                lambda: (version, derive(owner)),
-                lambda found: found[0] == version,
-            )[1]
+            if result.version != version:
+                result.value = make()
+                result.version = version
+    value: T = result.value
+    return value
 
-        return known
+
+def memoized(
+    function: Callable[Concatenate[OwnerT, P], T],
+) -> Callable[Concatenate[OwnerT, P], T]:
+    """Keep what a function returns with its first argument; see `memo`. Others must be hashable."""
+
+    @wraps(function)
+    def kept(owner: OwnerT, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        key = (function, args, tuple(kwargs.items()))
+        return memo(owner, key, lambda: function(owner, *args, **kwargs))
 
     return kept
 
 
-if TYPE_CHECKING:
-    from hta_widgets.trace.trace import Trace
-
-
-#: What analyses may keep of stored ranks between calls: a dozen ranks of a usual recording.
-_KEPT_BYTES = 512 << 20
-#: What pages may have kept, which ask for the same ranks again and again: 10 million events.
-_KEPT_FOR_PAGES_BYTES = 2 << 30
-#: Of an event, mapped columns (70) and what a dozen analyses derive of them.
+#: Most bytes that results of stored ranks take; `keep_at_most` changes it.
+_most_bytes = 512 << 20
+#: The same where a page reads the same ranks again and again: 10 million events.
+_PAGE_BYTES = 2 << 30
+#: Bytes per event: mapped columns (70), and the results of a dozen analyses.
 _BYTES_PER_EVENT = 200
-#: What Python itself takes for a number, a text or an empty container.
-_OBJECT_BYTES = 64
-
-_most_bytes = _KEPT_BYTES
 
 
 def keep_at_most(most_bytes: int) -> int:
-    """Set how much may be kept of stored ranks, of all sets together; return what it was.
+    """Limit the memory of results of stored ranks, of all sets together; return the old limit.
 
-    Ranks that are in memory anyway, since they were not loaded from a store, do not count.
+    Ranks that were not loaded from a store stay in memory anyway and do not count.
     """
     global _most_bytes
     before, _most_bytes = _most_bytes, int(most_bytes)
@@ -202,59 +192,51 @@ def keep_at_most(most_bytes: int) -> int:
 
 
 def keep_for_pages() -> None:
-    """Let as much be kept as a page needs that answers at once."""
-    keep_at_most(max(_most_bytes, _KEPT_FOR_PAGES_BYTES))
-
-
-def fit(traces: Iterable[Trace]) -> bool:
-    """Whether what analyses need of all these ranks may be kept."""
-    events = sum(len(trace) for trace in traces if trace.is_mapped)
-    return events * _BYTES_PER_EVENT <= _most_bytes
+    """Raise the limit to the needs of a page."""
+    keep_at_most(max(_most_bytes, _PAGE_BYTES))
 
 
 def walked(traces: Iterable[Trace]) -> Iterator[Trace]:
-    """Yield ranks one by one; where all do not fit, each is let go before the next.
+    """Yield ranks one by one; where not all fit into memory, release each before the next.
 
-    What was kept of a rank before stays: who walks over a thousand ranks does not disturb those
-    that someone looks at. Raises `Cancelled` between ranks.
+    Ranks with results from before keep them, so that a walk over a thousand ranks does not empty
+    the ranks in view. Raises `Cancelled` between ranks if the work is cancelled.
     """
     chosen = list(traces)
-    all_fit = fit(chosen)
+    events = sum(len(trace) for trace in chosen if trace.is_mapped)
+    all_fit = events * _BYTES_PER_EVENT <= _most_bytes
     for trace in chosen:
         stays = all_fit or trace in _kept
         try:
             yield trace
         finally:
-            if not trace.is_mapped:
-                pass
-            elif stays:
+            if trace.is_mapped and stays:
                 _kept.note(trace)
-            else:
+            elif trace.is_mapped:
                 trace.let_go()
         stop_if_cancelled()
 
 
 def kept_bytes() -> int:
-    """Return how much is taken to be kept of stored ranks, by their events."""
+    """Return the estimated memory of all results of stored ranks."""
     return _kept.total()
 
 
 class _Kept:
-    """Which ranks were used when; those used longest ago go first."""
+    """Stored ranks with results, least recently used first."""
 
     def __init__(self) -> None:
-        # Notebooks answer their pages beside the cell that runs.
         self._lock = threading.Lock()
         self._bytes: WeakKeyDictionary[Trace, int] = WeakKeyDictionary()
-        self._at_most = 0  # what all take together; less where ranks are gone meanwhile
+        self._at_most = 0  # of all ranks; less if some were deleted since
 
     def __contains__(self, trace: Trace) -> bool:
         with self._lock:
             return trace in self._bytes and bool(trace.memo)
 
     def note(self, trace: Trace) -> None:
-        # Counting what there is would take longer than many an analysis.
-        size = len(trace) * _BYTES_PER_EVENT
+        """Count a rank as used last."""
+        size = len(trace) * _BYTES_PER_EVENT  # to measure takes longer than many an analysis
         with self._lock:
             self._at_most += size - self._bytes.pop(trace, 0)
             self._bytes[trace] = size
@@ -263,56 +245,23 @@ class _Kept:
             self.shrink()
 
     def shrink(self) -> None:
+        """Release ranks until the others fit."""
+        released = []
         with self._lock:
-            sizes = list(self._bytes.items())
-            self._at_most = sum(size for _, size in sizes)
-            excess = self._at_most - _most_bytes
-            gone = []
-            for trace, size in sizes:
-                if excess <= 0:
+            self._at_most = sum(self._bytes.values())
+            for trace, size in list(self._bytes.items()):
+                if self._at_most <= _most_bytes:
                     break
-                gone.append(trace)
-                excess -= size
+                released.append(trace)
                 self._at_most -= size
                 del self._bytes[trace]
-        for trace in gone:
+        for trace in released:
             trace.let_go()
 
     def total(self) -> int:
+        """Return the estimated bytes of all ranks."""
         with self._lock:
             return sum(self._bytes.values())
 
 
 _kept = _Kept()
-
-
-def derived_bytes(trace: Trace) -> int:
-    """Return how much memory takes what was derived of a rank; what is mapped does not count."""
-    return _size(trace.memo, set())
-
-
-def _size(value: Any, seen: set[int]) -> int:
-    if isinstance(value, np.ndarray):
-        while isinstance(value.base, np.ndarray):
-            value = value.base
-        if id(value) in seen or (value.base is not None and not value.flags.owndata):
-            return 0
-        seen.add(id(value))
-        return int(value.nbytes)
-    if id(value) in seen or isinstance(value, (EventTable, Pool, type)) or _is_trace(value):
-        return 0
-    if isinstance(value, str):
-        return len(value)
-    seen.add(id(value))
-    if isinstance(value, Mapping):
-        return _OBJECT_BYTES + sum(_size(k, seen) + _size(v, seen) for k, v in value.items())
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return _OBJECT_BYTES + sum(8 + _size(one, seen) for one in value)
-    fields = list(getattr(value, "__dict__", {}).values())
-    if is_dataclass(value) or hasattr(value, "__slots__"):
-        fields += [getattr(value, name, None) for name in getattr(value, "__slots__", ())]
-    return _OBJECT_BYTES + sum(_size(one, seen) for one in fields)
-
-
-def _is_trace(value: Any) -> bool:
-    return hasattr(value, "flow_table")

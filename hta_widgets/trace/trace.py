@@ -28,7 +28,7 @@ from hta_widgets.trace.columns import (
     RecordSource,
     Track,
 )
-from hta_widgets.trace.memo import derived_by_rules, derived_once
+from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.names import ExportPart, part_in
 
 Rows = npt.NDArray[np.intp] | slice
@@ -330,7 +330,7 @@ class Trace:
         return self._table.tracks
 
     @property
-    @derived_once("launch_of")
+    @memoized
     def launch_of(self) -> npt.NDArray[np.int64]:
         """For each event the id of the host call that launched it, -1 for none."""
         call = np.full(len(self), -1, dtype=np.int64)
@@ -341,7 +341,7 @@ class Trace:
         return call
 
     @property
-    @derived_by_rules("prelaunched")
+    @memoized
     def prelaunched(self) -> npt.NDArray[np.bool_]:
         """Which device work was launched before recording began.
 

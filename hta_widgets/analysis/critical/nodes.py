@@ -12,7 +12,7 @@ import numpy.typing as npt
 from hta_widgets.analysis.critical.rules import Rules, named, patterns_of
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.memo import derived
+from hta_widgets.trace.memo import memo
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -367,8 +367,7 @@ class Ends:
     @classmethod
     def of_work(cls, trace: Trace) -> Ends:
         """Return the ends of all work of the rank's devices, kept with the trace."""
-        key = ("ends of device work", hash(trace.table.kind.tobytes()))
-        return derived(trace, key, lambda: cls(trace, busy_rows(trace)))
+        return memo(trace, "ends of device work", lambda: cls(trace, busy_rows(trace)))
 
     def before(self, track: npt.NDArray[np.int32], time: Ints, below: Rows | None = None) -> Ints:
         """Return the row of the last to end at or before `time` on `track`, -1 for none.

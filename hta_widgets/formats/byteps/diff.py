@@ -23,7 +23,7 @@ from hta_widgets.formats.byteps.workers import (
     byteps_pull_blame,
 )
 from hta_widgets.text import duration, share, share_delta
-from hta_widgets.trace.memo import derived_once
+from hta_widgets.trace.memo import memoized
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -71,7 +71,7 @@ def byteps_stages(diff: Comparison) -> pd.DataFrame:
     return _stages(diff).copy()
 
 
-@derived_once("byteps_stages")
+@memoized
 def _stages(diff: Comparison) -> pd.DataFrame:
     sides = [_by_stage(side) for side in diff.sides]
     every = dict.fromkeys([*sides[0], *sides[1]])

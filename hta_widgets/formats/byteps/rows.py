@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.trace.memo import derived_once
+from hta_widgets.trace.memo import memoized
 
 if TYPE_CHECKING:
     from hta_widgets.trace.trace import Trace
@@ -127,7 +127,7 @@ def nth_of_group(group: Ints) -> Ints:
     return nth
 
 
-@derived_once("byteps worker")
+@memoized
 def worker_rows(trace: Trace) -> WorkerRows:
     """Return the rows of a worker's trace; worked out once per trace.
 
@@ -267,7 +267,7 @@ def is_key(text: str) -> bool:
     return text.isdecimal() and len(text) <= 20 and int(text) < _KEYS
 
 
-@derived_once("byteps server")
+@memoized
 def requests_of(trace: Trace) -> Requests:
     """Return the requests of a server's trace; worked out once per trace."""
     table, asyncs = trace.table, trace.async_table

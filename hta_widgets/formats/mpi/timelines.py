@@ -29,7 +29,7 @@ from hta_widgets.taxonomy import MPI_CATEGORY
 from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import NumberedRecords, Pool, RankColumns
 from hta_widgets.trace.event_args import event_args, numbers_of
-from hta_widgets.trace.memo import derived_once
+from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
 
@@ -70,7 +70,7 @@ def _has_calls(trace: Trace) -> bool:
     return MPI_CATEGORY in trace.table.categories.values and bool(len(_rows(trace)))
 
 
-@derived_once("mpi_collective_rows")
+@memoized
 def _rows(trace: Trace) -> npt.NDArray[np.intp]:
     """Return the events that are blocking collectives, by start."""
     table = trace.table
