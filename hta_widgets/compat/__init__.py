@@ -6,6 +6,7 @@ docs/moving-from-hta.md lists what is not offered.
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -103,29 +104,36 @@ _MODULES = {
 }
 
 
+def _submodule(package: str, name: str) -> ModuleType:
+    """Return a module of HTA as an attribute of its package."""
+    if (full := f"{package}.{name}".removeprefix(f"{__name__}.")) in {*_PACKAGES, *_MODULES}:
+        return import_module(f"{__name__}.{full}")
+    raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+
+__getattr__ = partial(_submodule, __name__)
+
+
 class _HtaModules(MetaPathFinder, Loader):
     """Makes HTA's modules when they are imported."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        name = fullname.removeprefix(f"{__name__}.")
-        if name in _MODULES or name in _PACKAGES:
-            return ModuleSpec(fullname, self, is_package=name in _PACKAGES)
-        return None
+        package, _, name = fullname.partition(f"{__name__}.")
+        if package or name not in {*_PACKAGES, *_MODULES}:
+            return None
+        return ModuleSpec(fullname, self, is_package=name in _PACKAGES)
 
     def exec_module(self, module: ModuleType) -> None:
-        sources = _MODULES.get(module.__name__.removeprefix(f"{__name__}."), {})
-        public: list[str] = []
-        for source, names in sources.items():
+        name, content = module.__name__.removeprefix(f"{__name__}."), vars(module)
+        if name in _PACKAGES:
+            content["__getattr__"] = partial(_submodule, module.__name__)
+            return
+        for source, names in _MODULES[name].items():
             defined = import_module(f"{__name__}.{source}")
-            public += names.split()
-            vars(module).update({name: getattr(defined, name) for name in names.split()})
-        vars(module)["__all__"] = sorted(public)
+            content.update({each: getattr(defined, each) for each in names.split()})
+        content["__all__"] = sorted(" ".join(_MODULES[name].values()).split())
 
 
 sys.meta_path.append(_HtaModules())
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -135,9 +135,9 @@ class Timeline:
             self.timeline_events = filter_func(timeline_events, symbol_table)
 
     def plot(self, title: str, save_path: str | None = None) -> TraceTimeline | None:
-        """Show the timeline, save it as a page on request, and return it.
+        """Show the timeline, save it as a page on request, and return it; `title` is ignored.
 
-        Returns None if there are no events, or the trace is gone. `title` is ignored.
+        The result is None without events, or if the trace is gone.
         """
         trace = owner_of(self.symbol_table)
         if trace is None or self.timeline_events.empty:

@@ -10,11 +10,7 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from hta_widgets.compat.config import logger
-from hta_widgets.compat.frames import (
-    TraceSymbolTable,
-    find_op_occurrence,
-    get_symbol_column_names,
-)
+from hta_widgets.compat.frames import TraceSymbolTable, find_op_occurrence, get_symbol_column_names
 from hta_widgets.errors import TraceError
 
 #: Waits for the whole device, which are on no stream.

@@ -78,17 +78,14 @@ def statistics_us(every: pd.DataFrame, source: pd.DataFrame, *keys: str) -> pd.D
 
 
 def top_names(
-    frame: pd.DataFrame,
-    num_kernels: int,
-    duration_ratio: float,
-    always: Collection[str] = (),
+    frame: pd.DataFrame, num_kernels: int, duration_ratio: float, always: Collection[str] = ()
 ) -> pd.DataFrame:
     """Return the statistics of each name that HTA shows, and of ``others`` together.
 
     With at most `num_kernels` names, all are shown. Otherwise a name is shown if it is among the
     `num_kernels` with most time, and the running sum of times up to it is at most the
     `duration_ratio` quantile of all running sums; or if it is one of `always`. HTA's choice; its
-    statistics of folded names are those of their sums, here they are those of their events.
+    statistics of ``others`` describe the names' sums, here they describe the events.
     """
     columns = ["name", "count", "sum_ns", "min_ns", "max_ns", "mean_ns", "std_ns"]
     frame = frame.loc[:, columns].sort_values(
@@ -157,10 +154,7 @@ def extract_iteration_info(trace: Trace) -> pd.DataFrame:
 
 
 def find_stragglers_with_late_start_comm_kernels(
-    df: pd.DataFrame,
-    symbol_table: TraceSymbolTable,
-    n_stragglers: int = 2,
-    visualize: bool = False,
+    df: pd.DataFrame, symbol_table: TraceSymbolTable, n_stragglers: int = 2, visualize: bool = False
 ) -> pd.Series[int]:
     """Return how often each rank is among the last `n_stragglers` to start a collective.
 

@@ -140,10 +140,7 @@ class Trace(TraceSet):
         self._take(loaded if max_ranks < 0 else loaded.subset(loaded.ranks[:max_ranks]))
 
     def parse_multiple_ranks(
-        self,
-        ranks: list[int],
-        use_multiprocessing: bool = True,
-        use_memory_profiling: bool = True,
+        self, ranks: list[int], use_multiprocessing: bool = True, use_memory_profiling: bool = True
     ) -> None:
         """Read the files of these ranks."""
         self._take(load(self._source(), ranks=ranks))

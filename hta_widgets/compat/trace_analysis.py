@@ -329,7 +329,7 @@ class TraceAnalysis:
         if "gpu_user_annotation" not in symbols.sym_index:
             logger.warning(
                 "the traces have no annotations on devices; hta_widgets.analysis."
-                "kernels_by_annotation takes those of the host by the launch"
+                "kernels_by_annotation takes the host's annotations at the launch"
             )
             return None
         kernels = analysis.kernels_by_annotation(kept, ranks=[rank], source="device")
@@ -695,7 +695,7 @@ class TraceAnalysis:
         candidates = max(int(num_candidates), 1)
         counts = straggler_identification_impl(events, self.t.symbol_table, candidates, visualize)
         if not len(counts):
-            logger.warning("no collective is on two ranks: which rank is late cannot be told")
+            logger.warning("no collective is on two ranks, so no rank can be late")
         ordered = counts.sort_values(ascending=False, kind="stable")
         return [int(rank) for rank in ordered.index[:candidates]]
 

@@ -55,7 +55,7 @@ class DeviceType(Enum):
 class LabeledTrace:
     """A job's traces under a label, which becomes part of column names.
 
-    All events count, also those of the last step, and in traces without ``ProfilerStep``, which HTA
+    All events count, also in the last step, and in traces without ``ProfilerStep``, which HTA
     refuses. `t` is what was loaded, or HTA's `Trace`, which is parsed if necessary; `trace_dir` is
     a folder or a file.
 
@@ -232,7 +232,7 @@ class TraceDiff:
             }
         )
         sums = sums.groupby(index).agg({"kind": "last", **dict.fromkeys(sums.columns[2:], "sum")})
-        # As in HTA, names that only the test has follow those of the control.
+        # As in HTA, names that only the test has come last.
         sums = sums.iloc[np.argsort((sums["before"] == 0).to_numpy(), kind="stable")]
         change = sums["after"] - sums["before"]
         frame = pd.DataFrame(
@@ -322,7 +322,8 @@ def _draw(df: pd.DataFrame, measure: str, path: str | None, *, is_shown: bool) -
     labels = [column.removesuffix(_TIME) for column in df.columns if column.endswith(_TIME)]
     if len(labels) != 2:
         raise TraceError(
-            "this is no comparison of two traces", remedy="Give what compare_traces returned."
+            "expected the columns of a comparison of two traces",
+            remedy="Give what compare_traces returned.",
         )
     before, after = labels
     kinds = df.attrs.get("kinds", {})

@@ -179,7 +179,7 @@ def test_charts_are_written_as_pages(tmp_path):
     TraceDiff.visualize_duration_diff(longest, False, str(tmp_path / "time.html"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["counts.html", "time.html"]
     assert "Time, Test against Control" in (tmp_path / "time.html").read_text("utf-8")
-    with pytest.raises(ValueError, match="no comparison of two traces"):
+    with pytest.raises(ValueError, match="a comparison of two traces"):
         TraceDiff.visualize_counts_diff(frame[["diff_counts"]])
 
 

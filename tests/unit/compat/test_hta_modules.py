@@ -1,4 +1,4 @@
-"""What notebooks import from HTA is there under the same path."""
+"""Names that notebooks import from HTA have the same paths here."""
 
 from importlib import import_module
 from inspect import signature
@@ -93,3 +93,8 @@ def test_analyzers_take_the_trace_first(tmp_path):
 def test_modules_that_hta_lacks_are_missing():
     with pytest.raises(ModuleNotFoundError):
         import_module("hta_widgets.compat.common.nothing")
+    with pytest.raises(ModuleNotFoundError):
+        import_module("configs.config")
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = hw.compat.common.nothing
+    assert hw.compat.common.types.MemcpyType.DTOH

@@ -10,10 +10,7 @@ from support import small
 
 import hta_widgets as hw
 from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
-from hta_widgets.compat.results import (
-    find_stragglers_with_late_start_comm_kernels,
-    top_names,
-)
+from hta_widgets.compat.results import find_stragglers_with_late_start_comm_kernels, top_names
 
 
 def by_name(durations):
