@@ -36,8 +36,8 @@ from hta_widgets.export.page_format import (
     write_page,
 )
 from hta_widgets.live.job import TileEngine
+from hta_widgets.live.operations import Answer
 from hta_widgets.text import number_runs, run_text
-from hta_widgets.tiles.cells import Answer
 from hta_widgets.tiles.lanes import Budget, RankIndex
 
 _LANE_BYTES = 256 << 20
@@ -412,7 +412,7 @@ class OfflineData:
     Examples
     --------
     >>> offline = OfflineData(engine, engine.scene())
-    >>> offline.answer({"op": "offline"})[0]["state"]  # doctest: +SKIP
+    >>> offline.chunk()[0]["state"]  # doctest: +SKIP
     'preparing'
     """
 
@@ -432,33 +432,16 @@ class OfflineData:
         self._blocks: dict[str, tuple[int, int]] = {}
         self._said: dict[str, Any] = {"state": "preparing"}
 
-    def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Answer one request for ``offline``.
+    def chunk(self, number: int | None = None) -> Answer:
+        """Return a chunk, or the state of the work without a number; the first call starts it.
 
-        Parameters
-        ----------
-        request : mapping
-            With ``chunk``, the number of a chunk from 0 on; without it, how things stand. The
-            first one starts the work.
-
-        Returns
-        -------
-        reply : dict
-            ``state``: ``preparing``, ``ready`` or ``failed``, with ``message`` saying why. When
-            ready, ``bytes`` and ``chunks``, and ``blocks``: offset and length of each by name.
-        buffer : bytes or None
-            The chunk.
-
-        Raises
-        ------
-        ValueError
-            If there is no such chunk, or none yet.
+        ``state`` is ``preparing``, ``ready`` or ``failed``, with ``message``. When ready, the reply
+        has ``bytes``, ``chunks`` and ``blocks``: offset and length of each by name.
         """
         self.start()
-        chunk = request.get("chunk")
-        if chunk is None:
+        chunks = int(self._said.get("chunks", 0))
+        if number is None:
             return dict(self._said), None
-        number, chunks = int(chunk), int(self._said.get("chunks", 0))
         if not 0 <= number < chunks:
             raise ValueError(f"there is no chunk {number}: there are {chunks}")
         start = number * CHUNK_BYTES

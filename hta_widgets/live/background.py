@@ -28,10 +28,9 @@ _SUPERSEDED_AFTER = 32
 _NAME = "hta-background"
 
 
-def due(request: Mapping[str, Any]) -> float:
+def due(within_ms: float | None) -> float:
     """Return until when a request waits, on the clock of `time.perf_counter`."""
-    within_ms = request.get("within_ms")
-    return math.inf if within_ms is None else time.perf_counter() + float(within_ms) / 1000
+    return math.inf if within_ms is None else time.perf_counter() + within_ms / 1000
 
 
 class Work(Generic[T]):

@@ -23,8 +23,10 @@ from hta_widgets.diff.tables import makers
 from hta_widgets.export.page_format import ColumnWriter
 from hta_widgets.export.svg.class_colours import Classed, ClassParts
 from hta_widgets.export.svg.event_looks import GROUPS, looks
+from hta_widgets.live import operations
 from hta_widgets.live.change_events import rows_of_change
 from hta_widgets.live.event_classes import CLASSES, Codes, EventClasses
+from hta_widgets.live.operations import Answer, answer
 from hta_widgets.panels.frames import as_json
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import plural
@@ -416,7 +418,7 @@ class DiffAnswers:
         if what == "steps":
             return as_json(diff.steps(both))
         if what == "icicle":
-            return as_json(_with_short(_cut(self._tree)))
+            return as_json(_with_short(_cut(self.tree)))
         if what == "findings":
             told = diff.findings(self._swapped() if rest == "swapped" else both)
             return as_json(pd.DataFrame(told, columns=["kind", "text", "diff_ns"]))
@@ -481,7 +483,8 @@ class DiffAnswers:
         return found
 
     @cached_property
-    def _tree(self) -> pd.DataFrame:
+    def tree(self) -> pd.DataFrame:
+        """The call paths of the work that is compared: of devices, else of hosts."""
         found = diff.icicle(self.both, "device" if self.has_device else "host")
         return found if len(found) else diff.icicle(self.both, "host")
 
@@ -490,7 +493,7 @@ class DiffAnswers:
     @cached_property
     def pair_table(self) -> PairTable:
         """Which event's partner is which."""
-        return PairTable(self.both, self._tree)
+        return PairTable(self.both, self.tree)
 
     @cached_property
     def _overview(self) -> pd.DataFrame:
@@ -515,45 +518,42 @@ class DiffAnswers:
         """Return what became of each event of a rank, as a class; None where that is not known."""
         return self.pair_table.classes.of_rank(side, rank)
 
-    def answer(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Answer what only a comparison knows; None for any other request."""
-        op = request["op"]
-        if op == "frame":
-            return self.frame(str(request["name"]))
-        if op == "frames":
-            return {"frames": self.frames(map(str, request["names"]))}
-        pair = request.get("pair")
-        if pair is not None and op in {"partner", "path_events", "change_events"}:
-            return self._of_pair_answer(request, self.of_pair(int(pair)))
-        if op == "partner":
-            return self._partner(request)
-        if op == "ties":
-            return self.pair_table.ties(
-                int(request["of"]), int(request["start"]), int(request["end"]), int(request["most"])
-            )
-        if op == "path_events":
-            return self.pair_table.events_of(int(request["node"]))
-        if op == "change_events":
-            change = diff.changes(self.both).iloc[int(request["row"])]
-            return self.pair_table.events_of_change(change)
-        if op == "classes":
-            return self.pair_table.classes.counts()
-        return None
+    def answer(self, request: Mapping[str, Any]) -> Answer:
+        """Answer what only a comparison knows."""
+        return answer(request, self)
 
-    def _partner(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        return self.pair_table.partner(int(request["of"]), int(request["rank"]), int(request["id"]))
+    def _on_frame(self, request: operations.Frame) -> Answer:
+        return self.frame(request.name), None
 
-    def _of_pair_answer(self, request: Mapping[str, Any], own: DiffAnswers) -> dict[str, Any]:
-        """Answer with the changes and the tree of one pair of ranks, and its calls alone."""
-        ranks, op = own.both.rank_pairs[0], request["op"]
-        if op == "partner":
-            found = self._partner(request)
-            return {**found, "node": same_path(self._tree, found["node"], own._tree)}
-        if op == "path_events":
-            node = same_path(own._tree, int(request["node"]), self._tree)
-            return self.pair_table.events_of(node, ranks)
-        change = diff.changes(own.both).iloc[int(request["row"])]
-        return self.pair_table.events_of_change(change, ranks)
+    def _on_frames(self, request: operations.Frames) -> Answer:
+        return {"frames": self.frames(request.names)}, None
+
+    def _on_partner(self, request: operations.Partner) -> Answer:
+        found = self.pair_table.partner(request.of, request.rank, request.id)
+        if request.pair is not None:
+            # A pair of ranks has a tree of its own.
+            node = same_path(self.tree, found["node"], self.of_pair(request.pair).tree)
+            found = {**found, "node": node}
+        return found, None
+
+    def _on_ties(self, request: operations.Ties) -> Answer:
+        return self.pair_table.ties(request.of, request.start, request.end, request.most), None
+
+    def _on_path_events(self, request: operations.PathEvents) -> Answer:
+        if request.pair is None:
+            return self.pair_table.events_of(request.node), None
+        own = self.of_pair(request.pair)
+        node = same_path(own.tree, request.node, self.tree)
+        return self.pair_table.events_of(node, own.both.rank_pairs[0]), None
+
+    def _on_change_events(self, request: operations.ChangeEvents) -> Answer:
+        own = self if request.pair is None else self.of_pair(request.pair)
+        ranks = None if request.pair is None else own.both.rank_pairs[0]
+        change = diff.changes(own.both).iloc[request.row]
+        return self.pair_table.events_of_change(change, ranks), None
+
+    def _on_classes(self, _request: operations.ClassesOf) -> Answer:
+        return self.pair_table.classes.counts(), None
 
 
 def one_step(both: Comparison, step: int) -> Comparison:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import cached_property
@@ -10,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
+from msgspec import json
 
 from hta_widgets import analysis, taxonomy
 from hta_widgets.analysis.busy import totals
@@ -17,11 +17,13 @@ from hta_widgets.analysis.clocks import clock_fit
 from hta_widgets.analysis.clusters import HEATMAP_METRICS
 from hta_widgets.analysis.collectives import collectives
 from hta_widgets.analysis.stragglers import judgement
+from hta_widgets.live import operations
 from hta_widgets.live.background import PENDING, Work, Works, due
+from hta_widgets.live.operations import Answer, Request, answer
 from hta_widgets.panels.catalog import panel_of, panels, without_own
 from hta_widgets.panels.frames import CLOCK, MAKERS, as_json
 from hta_widgets.panels.headline import headline
-from hta_widgets.tiles.cells import Answer as TileAnswer, NameKeys, answer_tiles
+from hta_widgets.tiles.cells import NameKeys, answer_tiles
 from hta_widgets.tiles.details import cell, checked_row, details, neighbor, snap
 from hta_widgets.tiles.lanes import Budget, Classes, RankIndex
 from hta_widgets.tiles.lateness import Lateness, clusters
@@ -34,11 +36,8 @@ from hta_widgets.trace.memo import LRU, keep_for_pages, memo, stop_if_cancelled
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-Request = Mapping[str, Any]
-Answer = tuple[dict[str, Any], bytes | None]
 T = TypeVar("T")
 
-MOST_BINS = 4096
 MOST_FRAMES = 100
 #: Panels whose charts draw a dot a rank.
 _MARKED = ("kernel_durations", "steps")
@@ -131,23 +130,9 @@ class PanelEngine:
         is_made = _matched(self.traces).by(due) and self._headline.by(due)
         return self.headline() if is_made else None
 
-    def answer(self, request: Request) -> Answer:
-        """Answer ``panels`` or ``heatmap``, as docs/protocol.md describes them.
-
-        With ``within_ms`` a page gets what is there by then, and asks again for the rest.
-
-        Returns
-        -------
-        reply : dict
-            JSON values.
-        buffer : bytes or None
-        """
-        op = request.get("op")
-        if op == "panels":
-            return self._panels(request), None
-        if op == "heatmap":
-            return self._heatmap(request)
-        raise ValueError(f"unknown op {op!r}; the ops are panels, heatmap")
+    def answer(self, request: Mapping[str, Any]) -> Answer:
+        """Answer ``panels`` or ``heatmap``, as docs/protocol.md describes them."""
+        return answer(request, self)
 
     def has_frame(self, panel: str, selection: Selection | None, due: float) -> bool:
         """Return whether `frame` has what a panel shows at once, by `due`."""
@@ -196,33 +181,29 @@ class PanelEngine:
     def _of(self, panel: str, selection: Selection | None) -> Selection:
         return without_own(panels()[panel], Selection() if selection is None else selection)
 
-    def _panels(self, request: Request) -> dict[str, Any]:
-        selection = Selection.from_json(request.get("selection"))
-        top = None if request.get("top") is None else int(request["top"])
-        asked = [str(panel) for panel in request["panels"]]
-        if request.get("within_ms") is None:
-            return {"panels": {one: as_json(self._frame(one, selection, top)) for one in asked}}
-        until = due(request)
+    def _on_panels(self, request: operations.Panels) -> Answer:
+        selection, panels = Selection.from_json(request.selection), request.panels
+        if request.within_ms is None:
+            frames = {one: as_json(self._frame(one, selection, request.top)) for one in panels}
+            return {"panels": frames}, None
+        until = due(request.within_ms)
         found: dict[str, Any] = {}
-        for at, panel in enumerate(asked):
+        for at, panel in enumerate(panels):
             if at and time.perf_counter() >= until:
-                return {"panels": found, "left": asked[at:]}
-            frame = self._frame_by(until, panel, selection, top)
+                return {"panels": found, "left": panels[at:]}, None
+            frame = self._frame_by(until, panel, selection, request.top)
             if frame is None:
-                return {"panels": found, "left": asked[at:]}
+                return {"panels": found, "left": panels[at:]}, None
             found[panel] = as_json(frame)
-        return {"panels": found}
+        return {"panels": found}, None
 
-    def _heatmap(self, request: Request) -> Answer:
-        metric = str(request["metric"])
-        start, end, bins = (int(request[key]) for key in ("start", "end", "bins"))
+    def _on_heatmap(self, request: operations.Heatmap) -> Answer:
+        metric, start, end, bins = request.metric, request.start, request.end, request.bins
         if metric not in HEATMAP_METRICS:
             raise ValueError(f"no metric {metric!r}; they are {', '.join(HEATMAP_METRICS)}")
         if end <= start:
             raise ValueError(f"a window must end after it starts, not {start} to {end}")
-        if not 1 <= bins <= MOST_BINS:
-            raise ValueError(f"bins must be within 1 … {MOST_BINS}, not {bins}")
-        selection = self._of("heatmap", Selection.from_json(request.get("selection")))
+        selection = self._of("heatmap", Selection.from_json(request.selection))
 
         def binned() -> pd.DataFrame:
             return analysis.rank_time_heatmap(
@@ -234,11 +215,11 @@ class PanelEngine:
                 window=(start, end),
             )
 
-        if request.get("within_ms") is None:
+        if request.within_ms is None:
             frame: pd.DataFrame | None = binned()
         else:
             key = ("heatmap", taxonomy.version(), metric, start, end, bins, selection)
-            frame = self._made_by(due(request), key, binned)
+            frame = self._made_by(due(request.within_ms), key, binned)
         if frame is None:
             return dict(PENDING), None
         values = np.ascontiguousarray(frame["value_ns"].to_numpy(np.float64)).astype("<f8")
@@ -258,8 +239,6 @@ class PanelEngine:
 #: What indexed lanes may take: enough for each event once, within limits.
 BYTES_PER_EVENT = 24
 LEAST_BYTES, MOST_BYTES = 64 << 20, 512 << 20
-#: What does not tell one question from another.
-_NOT_ASKED = frozenset(("rpc", "within_ms"))
 #: So many answers are made at a time, or kept: several pages may ask.
 _MOST_ANSWERS = 16
 NO_WAITS = "there is no communication between ranks on their devices"
@@ -303,23 +282,6 @@ class TileEngine:
         self._searchable = Work(self._search.prepare)
         #: Gives a rank's events a class each, which tiles tell where the page asks for it.
         self.classes_of: Callable[[int], Classes | None] | None = None
-        self._ops: dict[str, tuple[Callable[[Request], TileAnswer], set[str]]] = {
-            "tiles": (self._tiles, {"level", "parts"}),
-            "stats": (self._stats, {"start", "end"}),
-            "minimap": (self._minimap, {"bins"}),
-            "event": (self._event, {"rank", "id"}),
-            "cell": (self._cell, {"lane", "start", "end"}),
-            "search": (self._summary, {"text"}),
-            "find": (self._find, {"text"}),
-            "marks": (self._marks, {"start", "end", "bins", "lanes"}),
-            "totals": (self._totals, set()),
-            "neighbor": (self._neighbor, {"rank", "id"}),
-            "snap": (self._snap, {"lane", "time", "tolerance"}),
-            "lateness": (self._late, {"start", "end"}),
-            "collective": (self._collective, {"rank", "id"}),
-            "ribbon": (self._ribbon, {"start", "end", "bins"}),
-            "clusters": (self._clusters, set()),
-        }
 
     def scene(self) -> dict[str, Any]:
         """Return what does not change with the view, as JSON values."""
@@ -334,7 +296,7 @@ class TileEngine:
     def _scene(self) -> dict[str, Any]:
         return describe(self.job, self.traces)
 
-    def answer(self, request: Request) -> TileAnswer:
+    def answer(self, request: Mapping[str, Any]) -> Answer:
         """Answer one request of docs/protocol.md.
 
         Parameters
@@ -354,68 +316,57 @@ class TileEngine:
         ValueError
             If there is no such operation, or it cannot be answered as asked.
         """
-        op = request.get("op")
-        if op not in self._ops:
-            raise ValueError(f"unknown op {op!r}; the ops are {', '.join(self._ops)}")
-        handler, fields = self._ops[op]
-        missing = sorted(fields - request.keys())
-        if missing:
-            raise ValueError(f"a request for {op} also needs {', '.join(missing)}")
-        return handler(request)
+        return answer(request, self)
 
     # --- operations -------------------------------------------------------------------------------
 
-    def _tiles(self, request: Request) -> TileAnswer:
-        classes_of = self.classes_of if request.get("classed") else None
+    def _on_tiles(self, request: operations.Tiles) -> Answer:
+        classes_of = self.classes_of if request.classed else None
         return answer_tiles(request, self._of_lane, self._names, classes_of)
 
-    def _stats(self, request: Request) -> TileAnswer:
-        if not self._device.by(due(request)):
+    def _on_stats(self, request: operations.Stats) -> Answer:
+        if not self._device.by(due(request.within_ms)):
             return dict(PENDING), None
-        start, end = int(request["start"]), int(request["end"])
-        indices, of = list(self._indices.values()), request.get("ranks")
-        return stats(start, end, indices, self._device.value, ranks=of), None
+        indices, device = list(self._indices.values()), self._device.value
+        return stats(request.start, request.end, indices, device, ranks=request.ranks), None
 
-    def _minimap(self, request: Request) -> TileAnswer:
-        def made() -> TileAnswer:
+    def _on_minimap(self, request: operations.Minimap) -> Answer:
+        def made() -> Answer:
             start, end = whole_range(self.job, self.traces)
             indices, device = list(self._indices.values()), self._device.value
-            return minimap(start, end, int(request["bins"]), indices=indices, device=device)
+            return minimap(start, end, request.bins, indices=indices, device=device)
 
         return self._in_background(request, made)
 
-    def _event(self, request: Request) -> TileAnswer:
-        return details(*self._row(request)), None
+    def _on_event(self, request: operations.Event) -> Answer:
+        return details(*self._row(request.rank, request.id, request.table)), None
 
-    def _cell(self, request: Request) -> TileAnswer:
-        lane = int(request["lane"])
-        return cell(self._of_lane(lane), lane, int(request["start"]), int(request["end"])), None
+    def _on_cell(self, request: operations.Cell) -> Answer:
+        lane = request.lane
+        return cell(self._of_lane(lane), lane, request.start, request.end), None
 
-    def _summary(self, request: Request) -> TileAnswer:
-        if not self._searchable.by(due(request)):
+    def _on_search(self, request: operations.SearchText) -> Answer:
+        if not self._searchable.by(due(request.within_ms)):
             return dict(PENDING), None
-        return self._search.summary(str(request["text"])), None
+        return self._search.summary(request.text), None
 
-    def _find(self, request: Request) -> TileAnswer:
-        if not self._searchable.by(due(request)):
+    def _on_find(self, request: operations.Find) -> Answer:
+        if not self._searchable.by(due(request.within_ms)):
             return dict(PENDING), None
-        text, direction = str(request["text"]), int(request.get("direction", 1))
-        return self._search.step(text, request.get("from"), direction), None
+        return self._search.step(request.text, request.from_, request.direction), None
 
-    def _marks(self, request: Request) -> TileAnswer:
-        view = View.of(
-            int(request["start"]), int(request["end"]), int(request["bins"]), request["lanes"]
-        )
+    def _on_marks(self, request: operations.Marks) -> Answer:
+        view = View.of(request.start, request.end, request.bins, request.lanes)
         hits: Hits | None = None
-        if request.get("selection") is None:
-            if not self._searchable.by(due(request)):
+        if request.selection is None:
+            if not self._searchable.by(due(request.within_ms)):
                 return dict(PENDING), None
             # Matched here: only the main thread can leave an expression that backtracks forever.
-            hits = self._search.hits(str(request.get("text", "")))
+            hits = self._search.hits(request.text)
 
-        def made() -> TileAnswer:
+        def made() -> Answer:
             if hits is None:
-                members = self._selected(request["selection"])
+                members = self._selected(request.selection or {})
             else:
                 members = (
                     Members(one.index, one.index.rows(table), one.rows(table))
@@ -428,38 +379,36 @@ class TileEngine:
 
         return self._in_background(request, made)
 
-    def _totals(self, request: Request) -> TileAnswer:
-        selection = Selection.from_json(request.get("selection"))
+    def _on_totals(self, request: operations.Totals) -> Answer:
+        selection = Selection.from_json(request.selection)
         return self._in_background(request, lambda: (totals(self.traces, selection), None))
 
-    def _neighbor(self, request: Request) -> TileAnswer:
-        found = neighbor(*self._row(request), int(request.get("direction", 1)))
-        return {"brief": found}, None
+    def _on_neighbor(self, request: operations.Neighbor) -> Answer:
+        row = self._row(request.rank, request.id, request.table)
+        return {"brief": neighbor(*row, request.direction)}, None
 
-    def _snap(self, request: Request) -> TileAnswer:
-        lane = int(request["lane"])
-        time, tolerance = int(request["time"]), int(request["tolerance"])
-        return {"time": snap(self._of_lane(lane), lane, time, tolerance)}, None
+    def _on_snap(self, request: operations.Snap) -> Answer:
+        index = self._of_lane(request.lane)
+        return {"time": snap(index, request.lane, request.time, request.tolerance)}, None
 
-    def _late(self, request: Request) -> TileAnswer:
-        if not self._matched.by(due(request)):
+    def _on_lateness(self, request: operations.LatenessOf) -> Answer:
+        if not self._matched.by(due(request.within_ms)):
             return dict(PENDING), None
-        return self.lateness.within(int(request["start"]), int(request["end"])), None
+        return self.lateness.within(request.start, request.end), None
 
-    def _collective(self, request: Request) -> TileAnswer:
-        index, _, row = self._row({**request, "table": "events"})
-        if not self._matched.by(due(request)):
+    def _on_collective(self, request: operations.Collective) -> Answer:
+        index, _, row = self._row(request.rank, request.id, "events")
+        if not self._matched.by(due(request.within_ms)):
             return dict(PENDING), None
         return {"collective": self.lateness.collective(index.rank.rank, row)}, None
 
-    def _ribbon(self, request: Request) -> TileAnswer:
-        if not self._ribbons.by(due(request)):
+    def _on_ribbon(self, request: operations.RibbonOf) -> Answer:
+        if not self._ribbons.by(due(request.within_ms)):
             return dict(PENDING), None
-        start, end, bins = (int(request[name]) for name in ("start", "end", "bins"))
-        return self._ribbons.value.within(start, end, bins, request.get("ranks"))
+        return self._ribbons.value.within(request.start, request.end, request.bins, request.ranks)
 
-    def _clusters(self, request: Request) -> TileAnswer:
-        if not self._alike.by(due(request)):
+    def _on_clusters(self, request: operations.Clusters) -> Answer:
+        if not self._alike.by(due(request.within_ms)):
             return dict(PENDING), None
         return self._alike.value, None
 
@@ -468,10 +417,10 @@ class TileEngine:
     def _of_lane(self, lane: int) -> RankIndex:
         return self._indices[self.job.of_lane(lane).rank]
 
-    def _row(self, request: Request) -> tuple[RankIndex, Any, int]:
-        index = self._indices[self.job.of_rank(int(request["rank"])).rank]
-        table = index.rows(str(request.get("table", "events")))
-        return index, table, checked_row(index, table, request["id"])
+    def _row(self, rank: int, event: int, name: str) -> tuple[RankIndex, Any, int]:
+        index = self._indices[self.job.of_rank(rank).rank]
+        table = index.rows(name)
+        return index, table, checked_row(index, table, event)
 
     def _selected(self, value: Mapping[str, Any]) -> Iterator[Members]:
         selection = Selection.from_json(value)
@@ -501,10 +450,10 @@ class TileEngine:
 
     # --- what takes long --------------------------------------------------------------------------
 
-    def _in_background(self, request: Request, make: Callable[[], TileAnswer]) -> TileAnswer:
-        asked = {key: value for key, value in request.items() if key not in _NOT_ASKED}
-        work = self._answers.get(json.dumps(asked, sort_keys=True, default=str), make)
-        return work.value if work.by(due(request)) else (dict(PENDING), None)
+    def _in_background(self, request: Request, make: Callable[[], Answer]) -> Answer:
+        until, request.within_ms = due(request.within_ms), None
+        work = self._answers.get(json.encode(request), make)
+        return work.value if work.by(until) else (dict(PENDING), None)
 
     def stop(self) -> None:
         """Cancel what is being made, as where the page is closed; asked again, it begins again."""

@@ -1,14 +1,306 @@
-"""Requests of pages, and the replies to them."""
+"""Requests of pages: their types, the check of what arrives, and the replies' way back.
+
+`scripts/protocol.py` writes the types of the page and the requests in docs/protocol.md from these.
+"""
 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, Protocol
+
+from msgspec import Meta, Struct, ValidationError, convert, field
 
 from hta_widgets.errors import TraceError
 
 Answer = tuple[dict[str, Any], bytes | None]
+Lanes = list[int]
+#: `Selection.to_json`; fields that are left out hold everything.
+SelectionJson = dict[str, Any]
+TableName = Literal["events", "asyncs", "instants"]
+
+MAX_LEVEL = 52
+MOST_BINS = 4096
+Bins = Annotated[int, Meta(ge=1)]
+
+
+class Request(Struct, kw_only=True, tag_field="op", rename={"from_": "from"}):
+    """A message of a page."""
+
+    within_ms: float | None = None
+
+
+class _Window(Request, kw_only=True):
+    """A request for a window, in ns since the origin."""
+
+    start: int
+    end: int
+
+
+class Part(Struct):
+    """Tiles of some lanes: `first` to `last` (exclusive)."""
+
+    lanes: Lanes
+    first: int
+    last: int
+
+
+class Tiles(Request, tag="tiles", kw_only=True):
+    """Tiles of lanes, to draw them."""
+
+    level: Annotated[int, Meta(ge=0, le=MAX_LEVEL)]
+    parts: list[Part]
+    most_bytes: int | None = None
+    classed: bool = False
+    compact: bool = False
+    gzip: bool = False
+
+
+class Stats(_Window, tag="stats", kw_only=True):
+    """Device time of a window, by kind and rank."""
+
+    ranks: list[int] | None = None
+
+
+class Minimap(Request, tag="minimap", kw_only=True):
+    """Device time of the whole job, in bins."""
+
+    bins: int
+
+
+class Event(Request, tag="event", kw_only=True):
+    """All about one event."""
+
+    rank: int
+    id: int
+    table: TableName = "events"
+
+
+class Cell(_Window, tag="cell", kw_only=True):
+    """The events of a lane in a window."""
+
+    lane: int
+
+
+class SearchText(Request, tag="search", kw_only=True):
+    """How many events match a text."""
+
+    text: str
+
+
+class Find(Request, tag="find", kw_only=True):
+    """The next event that matches a text."""
+
+    text: str
+    from_: dict[str, Any] | None = field(default=None, name="from")
+    direction: int = 1
+
+
+class Marks(_Window, tag="marks", kw_only=True):
+    """Where events begin that match a text or a selection."""
+
+    bins: int
+    lanes: Lanes
+    text: str = ""
+    selection: SelectionJson | None = None
+
+
+class Totals(Request, tag="totals", kw_only=True):
+    """Counts and durations of a selection, by kind and name."""
+
+    selection: SelectionJson | None = None
+
+
+class Neighbor(Event, tag="neighbor", kw_only=True):
+    """The event before or after another in its lane."""
+
+    direction: int = 1
+
+
+class Snap(Request, tag="snap", kw_only=True):
+    """The nearest edge of an event in a lane."""
+
+    lane: int
+    time: int
+    tolerance: int
+
+
+class LatenessOf(_Window, tag="lateness", kw_only=True):
+    """Waits and late arrivals of a window, by rank."""
+
+
+class Collective(Request, tag="collective", kw_only=True):
+    """One call of a collective, on all ranks."""
+
+    rank: int
+    id: int
+
+
+class RibbonOf(_Window, tag="ribbon", kw_only=True):
+    """How late each rank arrives at collectives, in bins."""
+
+    bins: int
+    ranks: list[int] | None = None
+
+
+class Clusters(Request, tag="clusters", kw_only=True):
+    """Groups of similar ranks."""
+
+
+class Panels(Request, tag="panels", kw_only=True):
+    """Frames of a dashboard's panels."""
+
+    panels: list[str]
+    selection: SelectionJson | None = None
+    top: int | None = None
+
+
+class Heatmap(_Window, tag="heatmap", kw_only=True):
+    """One metric of each rank, in bins."""
+
+    metric: str
+    bins: Annotated[int, Meta(ge=1, le=MOST_BINS)]
+    selection: SelectionJson | None = None
+
+
+class Headline(Request, tag="headline", kw_only=True):
+    """The headline; the trait `_headline` holds it after the reply."""
+
+
+class Figures(Request, tag="figures", kw_only=True):
+    """Bokeh items of panels."""
+
+    panels: list[str]
+
+
+class Table(Request, tag="table", kw_only=True):
+    """A panel's table as a file."""
+
+    panel: str
+    format: Literal["csv", "parquet"]
+
+
+class ExportTable(Request, tag="export_table", kw_only=True):
+    """Write a panel's table."""
+
+    name: str
+    path: str
+
+
+class SaveHtml(Request, tag="save_html", kw_only=True):
+    """Write a page."""
+
+    path: str
+    max_mb: float = 25
+
+
+class Export(Request, tag="export", kw_only=True):
+    """Write a selection as a trace."""
+
+    path: str
+    selection: SelectionJson | None = None
+    clip: bool = False
+    counters: bool = False
+    scrub: bool = False
+
+
+class Offline(Request, tag="offline", kw_only=True):
+    """Data with which the page works without a kernel, in chunks."""
+
+    chunk: int | None = None
+
+
+class Frame(Request, tag="frame", kw_only=True):
+    """One table of a comparison."""
+
+    name: str
+
+
+class Frames(Request, tag="frames", kw_only=True):
+    """Several tables of a comparison."""
+
+    names: list[str]
+
+
+class Partner(Request, tag="partner", kw_only=True):
+    """The counterpart of an event in the other run."""
+
+    of: Literal[0, 1]
+    rank: int
+    id: int
+    pair: int | None = None
+
+
+class Ties(_Window, tag="ties", kw_only=True):
+    """The longest pairs of device work in a window."""
+
+    of: Literal[0, 1]
+    most: int
+
+
+class PathEvents(Request, tag="path_events", kw_only=True):
+    """The calls of one path."""
+
+    node: int
+    pair: int | None = None
+
+
+class ChangeEvents(Request, tag="change_events", kw_only=True):
+    """The calls of one change."""
+
+    row: int
+    pair: int | None = None
+
+
+class ClassesOf(Request, tag="classes", kw_only=True):
+    """How many events were added, removed, changed and so on."""
+
+
+class ExportPair(Request, tag="export_pair", kw_only=True):
+    """Write both runs as one trace."""
+
+    path: str
+
+
+JOB = (
+    Tiles, Stats, Minimap, Event, Cell, SearchText, Find, Marks, Totals, Neighbor, Snap, LatenessOf,
+    Collective, RibbonOf, Clusters, Export, SaveHtml, Offline,
+)  # fmt: skip
+DASHBOARD = (Panels, Heatmap, Headline, Figures, Table, ExportTable)
+COMPARISON = (Frame, Frames, Partner, Ties, PathEvents, ChangeEvents, ClassesOf, ExportPair)
+#: Every request by the name of its operation.
+OPERATIONS: dict[str, type[Request]] = {
+    str(one.__struct_config__.tag): one for one in (*JOB, *DASHBOARD, *COMPARISON)
+}
+
+
+def answer(request: Mapping[str, Any], *answerers: object) -> Answer:
+    """Answer a request by the first of `answerers` that has its method, such as ``_on_tiles``.
+
+    Raises
+    ------
+    ValueError
+        If no answerer has one, or a field is missing or of another type.
+    """
+    op = request.get("op")
+    kind = OPERATIONS.get(op) if isinstance(op, str) else None
+    for one in answerers if kind else ():
+        handler = getattr(one, f"_on_{op}", None)
+        if handler is not None and kind is not None:
+            try:
+                checked = convert({**request, **_whole(request)}, kind)
+            except ValidationError as error:
+                raise ValueError(f"the request {op} is not understood: {error}") from None
+            found: Answer = handler(checked)
+            return found
+    known = [name for name in OPERATIONS if any(hasattr(one, f"_on_{name}") for one in answerers)]
+    raise ValueError(f"unknown op {op!r}; the ops are {', '.join(known)}")
+
+
+def _whole(request: Mapping[str, Any]) -> dict[str, int]:
+    """Return the times of a request without the fractions that pages may send."""
+    times = {name: request.get(name) for name in ("start", "end", "time", "tolerance")}
+    return {name: int(time) for name, time in times.items() if isinstance(time, float)}
 
 
 class _Messenger(Protocol):

@@ -6,9 +6,9 @@ import math
 import sys
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,6 @@ from hta_widgets.trace.names import short_name
 
 CELLS = 256
 TILE_BITS = 8
-MAX_LEVEL = 52
 MAX_TILES = 65_536
 NO_KIND = 255
 FULL = 65535
@@ -409,36 +408,47 @@ OpColumns = dict[str, tuple[str, npt.ArrayLike]]
 OpSlices = dict[str, npt.NDArray[Any]]
 
 
+class TilesRequest(Protocol):
+    """Which tiles are to be answered, and in which form."""
+
+    level: int
+    within_ms: float | None
+    most_bytes: int | None
+    compact: bool
+    gzip: bool
+
+    @property
+    def parts(self) -> Sequence[Any]:
+        """Lanes, and the first and last tile of each part."""
+
+
 def answer_tiles(
-    request: Mapping[str, Any],
+    request: TilesRequest,
     index_of: Callable[[int], RankIndex],
     names: NameKeys,
     classes_of: Callable[[int], Classes | None] | None = None,
 ) -> Answer:
     """Answer ``tiles``; `index_of` gives the rank of a lane, `classes_of` a class per event."""
-    level = int(request["level"])
-    if not 0 <= level <= MAX_LEVEL:
-        raise ValueError(f"level {level} is not within 0 … {MAX_LEVEL}")
+    level, within_ms = request.level, request.within_ms
     basket = _Basket(classed=classes_of is not None)
-    within_ms = request.get("within_ms")
-    due = math.inf if within_ms is None else time.perf_counter() + float(within_ms) / 1000
-    most_bytes = int(request.get("most_bytes", sys.maxsize))
+    due = math.inf if within_ms is None else time.perf_counter() + within_ms / 1000
+    most_bytes = sys.maxsize if request.most_bytes is None else request.most_bytes
     left: list[dict[str, Any]] = []
-    for part in request["parts"]:
-        lanes, first, last = part["lanes"], int(part["first"]), int(part["last"])
-        for at, number in enumerate(lanes):
+    for part in request.parts:
+        for at, number in enumerate(part.lanes):
             # One lane is always answered, or the page would ask for ever.
             if basket.asked and (time.perf_counter() >= due or basket.bytes > most_bytes):
-                left.append({"lanes": lanes[at:], "first": first, "last": last})
+                left.append({"lanes": part.lanes[at:], "first": part.first, "last": part.last})
                 break
-            _collect(basket, index_of(number), number, (level, first, last), names, classes_of)
+            window = (level, part.first, part.last)
+            _collect(basket, index_of(number), number, window, names, classes_of)
     columns = basket.columns()
     keys = basket.of_slices("name")
-    header, buffer = pack(compacted(columns, level) if request.get("compact") else columns)
+    header, buffer = pack(compacted(columns, level) if request.compact else columns)
     reply = {"level": level, "columns": header, "names": names.texts(keys)}
     if left:
         reply["left"] = left
-    if request.get("gzip") and len(buffer) >= LEAST_ZIPPED_BYTES:
+    if request.gzip and len(buffer) >= LEAST_ZIPPED_BYTES:
         return {**reply, "gzip": True}, _gzip(buffer)
     return reply, buffer
 

@@ -26,9 +26,10 @@ from hta_widgets.files import (
     write_table,
     written_whole,
 )
+from hta_widgets.live import operations
 from hta_widgets.live.background import PENDING, due
 from hta_widgets.live.job import PanelEngine, TileEngine
-from hta_widgets.live.operations import Answer
+from hta_widgets.live.operations import Answer, answer
 from hta_widgets.panels.catalog import (
     chart_panels,
     chosen_panels,
@@ -394,31 +395,33 @@ class Dashboard(LinkedView):
 
     # --- what the page asks -----------------------------------------------------------------------
 
-    def _answer(self, request: dict[str, Any]) -> Answer:
-        op = request["op"]
-        if op in {"panels", "heatmap"}:
-            return self.panel_engine.answer(request)
-        if op == "offline":
-            return self._offline.answer(request)
-        if op == "figures":
-            return {"figures": self._drawn([str(panel) for panel in request["panels"]])}, None
-        if op == "headline":
-            if self._headline is None:
-                self._headline = self.panel_engine.headline_by(due(request))
-            return ({} if self._headline is not None else dict(PENDING)), None
-        if op == "export_table":
-            return {"path": self.export_table(request["name"], _expanded(request["path"]))}, None
-        if op == "table":
-            # What the panel shows, as the page's own CSV.
-            panel = self._panel_id(str(request["panel"]))
-            if not self.panel_engine.has_frame(panel, self._shown, due(request)):
-                return dict(PENDING), None
-            frame = self._panel_frames[panel]
-            return {}, table_bytes(frame, str(request["format"]))
-        if op == "save_html":
-            path = self.save_html(_expanded(request["path"]), max_mb=request.get("max_mb", 25))
-            return {"path": path, "bytes": Path(path).stat().st_size}, None
-        return super()._answer(request)
+    def answer(self, request: Mapping[str, Any]) -> Answer:
+        """Answer one request of a page, of docs/protocol.md."""
+        return answer(request, self, self.panel_engine, self.engine)
+
+    def _on_offline(self, request: operations.Offline) -> Answer:
+        return self._offline.chunk(request.chunk)
+
+    def _on_figures(self, request: operations.Figures) -> Answer:
+        return {"figures": self._drawn(request.panels)}, None
+
+    def _on_headline(self, request: operations.Headline) -> Answer:
+        if self._headline is None:
+            self._headline = self.panel_engine.headline_by(due(request.within_ms))
+        return ({} if self._headline is not None else dict(PENDING)), None
+
+    def _on_export_table(self, request: operations.ExportTable) -> Answer:
+        return {"path": self.export_table(request.name, _expanded(request.path))}, None
+
+    def _on_table(self, request: operations.Table) -> Answer:
+        panel = self._panel_id(request.panel)
+        if not self.panel_engine.has_frame(panel, self._shown, due(request.within_ms)):
+            return dict(PENDING), None
+        return {}, table_bytes(self._panel_frames[panel], request.format)
+
+    def _on_save_html(self, request: operations.SaveHtml) -> Answer:
+        path = self.save_html(_expanded(request.path), max_mb=request.max_mb)
+        return {"path": path, "bytes": Path(path).stat().st_size}, None
 
     @cached_property
     def _offline(self) -> OfflineData:

@@ -24,8 +24,9 @@ from hta_widgets.export.page_diff import DiffOffline, save_diff
 from hta_widgets.export.svg.drawing import LEAST_BESIDE_PX, side_width, stacked_svg
 from hta_widgets.export.svg.picture import timeline_svg
 from hta_widgets.export.trace import ExportReport, export_pair
+from hta_widgets.live import operations
 from hta_widgets.live.comparison import DiffAnswers, answer_ahead
-from hta_widgets.live.operations import Answer, serve
+from hta_widgets.live.operations import Answer, answer, serve
 from hta_widgets.text import Time
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -412,7 +413,7 @@ class TraceDiff(anywidget.AnyWidget):
         # Their own classes, whichever of several comparisons a run is part of.
         for place, timeline in enumerate(self.sides):
             timeline.engine.classes_of = partial(self._answers.classes_of, place)
-        serve(self, self._answer)
+        serve(self, self.answer)
 
     # --- numbers ----------------------------------------------------------------------------------
 
@@ -615,19 +616,19 @@ class TraceDiff(anywidget.AnyWidget):
 
     # --- what the page asks -----------------------------------------------------------------------
 
-    def _answer(self, request: dict[str, Any]) -> Answer:
+    def answer(self, request: Mapping[str, Any]) -> Answer:
+        """Answer one request of a page, of docs/protocol.md."""
         if "side" in request:
             return self.sides[int(request["side"])].answer(request)
-        if request["op"] == "offline":
-            return self._offline.answer(request)
-        found = self._answers.answer(request)
-        if found is not None:
-            return found, None
-        path = Path(str(request.get("path", ""))).expanduser()
-        if request["op"] == "export_pair":
-            report = self.export(path)
-            return {"path": str(report.path), "events": report.events, "bytes": report.bytes}, None
-        if request["op"] == "save_html":
-            written = self.save_html(path)
-            return {"path": written, "bytes": Path(written).stat().st_size}, None
-        raise ValueError(f"unknown op {request['op']!r}")
+        return answer(request, self, self._answers)
+
+    def _on_offline(self, request: operations.Offline) -> Answer:
+        return self._offline.chunk(request.chunk)
+
+    def _on_export_pair(self, request: operations.ExportPair) -> Answer:
+        report = self.export(Path(request.path).expanduser())
+        return {"path": str(report.path), "events": report.events, "bytes": report.bytes}, None
+
+    def _on_save_html(self, request: operations.SaveHtml) -> Answer:
+        written = self.save_html(Path(request.path).expanduser())
+        return {"path": written, "bytes": Path(written).stat().st_size}, None

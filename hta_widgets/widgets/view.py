@@ -16,8 +16,9 @@ import traitlets as t
 from hta_widgets.errors import TraceError
 from hta_widgets.export.svg.picture import timeline_svg
 from hta_widgets.export.trace import ExportReport, export_trace
+from hta_widgets.live import operations
 from hta_widgets.live.job import TileEngine
-from hta_widgets.live.operations import Answer, serve
+from hta_widgets.live.operations import Answer, answer, serve
 from hta_widgets.readers.load import is_profiler, load
 from hta_widgets.text import Time, as_ns, as_window
 from hta_widgets.trace.selection import Selection
@@ -370,7 +371,7 @@ class LinkedView(anywidget.AnyWidget):
         )
         self._follow(self.state)
         self.observe(self._to_state, names=["view", "selection", *_PLAIN])
-        serve(self, self._answer)
+        serve(self, self.answer)
 
     @property
     def scene(self) -> dict[str, Any]:
@@ -383,9 +384,9 @@ class LinkedView(anywidget.AnyWidget):
         """From the first event to the end of the last one, ns since the origin."""
         return self._whole
 
-    def answer(self, request: dict[str, Any]) -> Answer:
+    def answer(self, request: Mapping[str, Any]) -> Answer:
         """Answer one request of a page, of docs/protocol.md."""
-        return self._answer(request)
+        return answer(request, self, self.engine)
 
     def zoom_to(self, start_ns: Time, end_ns: Time) -> None:
         """Show a window.
@@ -511,27 +512,23 @@ class LinkedView(anywidget.AnyWidget):
             raise t.TraitError(f"view must end after it starts, not {start} to {end}")
         return (start, end)
 
-    def _answer(self, request: dict[str, Any]) -> Answer:
-        if request["op"] == "export":
-            return self._export_from_page(request), None
-        return self.engine.answer(request)
-
-    def _export_from_page(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _on_export(self, request: operations.Export) -> Answer:
         report = export_trace(
             self.traces,
-            Path(str(request["path"])).expanduser(),
-            Selection.from_json(request.get("selection"), self.traces),
-            clip=bool(request.get("clip", False)),
-            counters="own" if request.get("counters", False) else False,
-            scrub=bool(request.get("scrub", False)),
+            Path(request.path).expanduser(),
+            Selection.from_json(request.selection, self.traces),
+            clip=request.clip,
+            counters="own" if request.counters else False,
+            scrub=request.scrub,
         )
-        return {
+        reply = {
             "path": str(report.path),
             "events": report.events,
             "flows": report.flows,
             "dropped": report.dropped,
             "bytes": report.bytes,
         }
+        return reply, None
 
 
 def as_traces(source: Any, viewer: str = "Timeline") -> TraceSet:

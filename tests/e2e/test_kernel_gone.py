@@ -22,7 +22,7 @@ offline = OfflineData(tiles, tiles.scene())
 
 def answer(request):
     if request["op"] == "offline":
-        return offline.answer(request)
+        return offline.chunk(request.get("chunk"))
     return (panels if request["op"] == "panels" else tiles).answer(request)
 
 class Probe(anywidget.AnyWidget):

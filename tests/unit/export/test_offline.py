@@ -24,9 +24,9 @@ def test_all_that_a_saved_page_holds(engine, monkeypatch):
     monkeypatch.setattr(live, "CHUNK_BYTES", 1000)
     offline = OfflineData(engine, engine.scene())
     assert offline.join(60)
-    said, buffer = offline.answer({"op": "offline"})
+    said, buffer = offline.chunk()
     assert (said["state"], buffer) == ("ready", None)
-    chunks = [offline.answer({"op": "offline", "chunk": k})[1] for k in range(said["chunks"])]
+    chunks = [offline.chunk(k)[1] for k in range(said["chunks"])]
     assert [len(chunk) for chunk in chunks[:-1]] == [1000] * (said["chunks"] - 1)
     content = b"".join(chunks)
     assert len(content) == said["bytes"] > 2000
@@ -39,7 +39,7 @@ def test_all_that_a_saved_page_holds(engine, monkeypatch):
     assert document["scene"]["embedded"]["level"] == "all"
     assert [rank["rank"] for rank in document["ranks"]] == engine.traces.ranks
     with pytest.raises(ValueError, match=f"no chunk {said['chunks']}: there are {said['chunks']}"):
-        offline.answer({"op": "offline", "chunk": said["chunks"]})
+        offline.chunk(said["chunks"])
 
 
 def test_no_more_than_asked_for(tmp_path):
@@ -48,7 +48,7 @@ def test_no_more_than_asked_for(tmp_path):
     assert offline.join(60)
     whole = OfflineData(engine, engine.scene())
     assert whole.join(60)
-    few, all_ = offline.answer({})[0], whole.answer({})[0]
+    few, all_ = offline.chunk()[0], whole.chunk()[0]
     assert few["bytes"] <= 80_000 < all_["bytes"]
 
 
@@ -61,13 +61,13 @@ def test_answers_while_it_works(engine, monkeypatch):
 
     monkeypatch.setattr(live, "embed", held_up)
     offline = OfflineData(engine, engine.scene())
-    assert offline.answer({"op": "offline"}) == ({"state": "preparing"}, None)
-    assert offline.answer({"op": "offline"}) == ({"state": "preparing"}, None)
+    assert offline.chunk() == ({"state": "preparing"}, None)
+    assert offline.chunk() == ({"state": "preparing"}, None)
     with pytest.raises(ValueError, match="no chunk 0: there are 0"):
-        offline.answer({"op": "offline", "chunk": 0})
+        offline.chunk(0)
     go_on.set()
     assert offline.join(60)
-    assert offline.answer({"op": "offline"})[0]["state"] == "ready"
+    assert offline.chunk()[0]["state"] == "ready"
 
 
 def test_says_why_it_fails(engine, monkeypatch):
@@ -78,7 +78,7 @@ def test_says_why_it_fails(engine, monkeypatch):
     offline = OfflineData(engine, engine.scene())
     assert offline.join(60)
     said = {"state": "failed", "message": "the disk is full"}
-    assert offline.answer({"op": "offline"}) == (said, None)
+    assert offline.chunk() == (said, None)
 
 
 def test_panels_answer_beside_it(tmp_path):
@@ -108,4 +108,4 @@ def test_panels_answer_beside_it(tmp_path):
     finally:
         sys.setswitchinterval(interval)
     assert failures == []
-    assert offline.answer({"op": "offline"})[0]["state"] == "ready"
+    assert offline.chunk()[0]["state"] == "ready"

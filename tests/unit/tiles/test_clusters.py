@@ -61,5 +61,5 @@ def test_the_engine_asks_the_analysis_once(ask, monkeypatch):
 
 
 def test_the_engine_refuses_fields_that_are_missing(ask):
-    with pytest.raises(ValueError, match="ribbon also needs bins"):
+    with pytest.raises(ValueError, match="missing required field `bins`"):
         ask("ribbon", start=0, end=5)

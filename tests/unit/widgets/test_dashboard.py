@@ -246,7 +246,7 @@ def test_an_interrupted_answer_is_an_error_for_the_page(dash, monkeypatch):
     def interrupted(_request):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(dash.panel_engine, "answer", interrupted)
+    monkeypatch.setattr(dash.panel_engine, "_on_panels", interrupted)
     said, _ = ask(dash, op="panels", panels=["breakdown"], selection=None)
     assert said == {"rpc": "1", "ok": False, "error": {"message": "Interrupted."}}
 

@@ -61,7 +61,7 @@ def show_in_a_kernel(view, turns=100):
 
 
 def asked(view, names):
-    return view._answer({"rpc": "1", "op": "frames", "names": list(names)})[0]["frames"]
+    return view.answer({"rpc": "1", "op": "frames", "names": list(names)})[0]["frames"]
 
 
 def test_the_page_finds_its_first_answers_made(view, sides, made):
@@ -112,7 +112,7 @@ def test_what_cannot_be_made_is_left_to_be_asked_for(view, monkeypatch):
         show_in_a_kernel(view)
         assert set(asked(view, ["steps", "names", "nonsense"])) == {"steps"}
         with pytest.raises(hw.TraceError, match="no longer there"):
-            view._answer({"rpc": "1", "op": "frame", "name": "names"})
+            view.answer({"rpc": "1", "op": "frame", "name": "names"})
     assert set(asked(view, ["names"])) == {"names"}
 
 

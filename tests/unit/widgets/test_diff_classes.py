@@ -61,7 +61,7 @@ def test_every_event_of_a_tile_has_the_class_of_its_pair(view):
             if track["role"] == "stream" and not track["communication"]
         )
         part = {"lanes": [lane], "first": 0, "last": 1 << 12}
-        reply, buffer = view._answer(
+        reply, buffer = view.answer(
             {"rpc": "1", "side": side, "op": "tiles", "level": 7, "parts": [part], "classed": True}
         )
         columns = unpack(reply["columns"], buffer)
@@ -75,14 +75,14 @@ def test_every_event_of_a_tile_has_the_class_of_its_pair(view):
         }  # fmt: skip
         for event, status in zip(mine[f"{word}_id"], mine["status"], strict=True):
             assert CLASSES[of[event]] in expected[status]
-    counts = view._answers.answer({"op": "classes"})["counts"]
+    counts = view._answers.answer({"op": "classes"})[0]["counts"]
     assert [sum(side) for side in counts] == [
         sum(len(trace.table) for trace in side.traces.values()) for side in view.sides
     ]
 
 
 def test_events_of_one_pair_of_ranks_are_counted_by_themselves(view):
-    reply = view._answers.answer({"op": "classes"})
+    reply = view._answers.answer({"op": "classes"})[0]
     pairs = view.frames["pairs"]
     whole, by_pair = np.array(reply["counts"]), np.array(reply["pair_counts"])
     assert (by_pair.sum(axis=0) == whole).all()
@@ -108,7 +108,7 @@ def test_a_change_marks_the_calls_that_it_is_about(view):
     rows = pairs.iloc[rows_of_change(pairs, added)]
     assert set(rows["status"]) == {"added"}
     assert "Memcpy DtoD (Device -> Device)" in set(rows["name"])
-    reply = view._answers.answer({"op": "change_events", "row": 1})
+    reply = view._answers.answer({"op": "change_events", "row": 1})[0]
     assert reply["events"][0] == []
     assert len(reply["events"][1]) == len(rows)
 
@@ -117,20 +117,22 @@ def test_changes_and_tree_of_one_pair_of_ranks_mark_its_calls_alone(view):
     answers, pairs = view._answers, view.frames["pairs"]
     changes = answers.frame("changes@1")["columns"]
     row = changes["name"].index("aten::gelu")
-    before, after = answers.answer({"op": "change_events", "row": row, "pair": 1})["events"]
+    before, after = answers.answer({"op": "change_events", "row": row, "pair": 1})[0]["events"]
     # As often as on both ranks in the test above, by half.
     assert len(before) == len(after) == 12 * 3 * 2
     assert {rank for rank, _ in before + after} == {1}
     tree = answers.frame("icicle@1")["columns"]
     node = tree["node"][tree["name"].index("aten::gelu")]
     asked = {"node": node, "pair": 1}
-    found = answers.answer({"op": "path_events", **asked})["events"]
+    found = answers.answer({"op": "path_events", **asked})[0]["events"]
     calls = pairs[(pairs["name"] == "aten::gelu") & (pairs["before_rank"] == 1)]
     assert 0 < len(found[0]) <= len(calls)
     assert {rank for rank, _ in found[0] + found[1]} == {1}
     # Such a call is that node's, whichever tree the page shows.
-    of_all = answers.answer({"op": "partner", "of": 0, "rank": 1, "id": found[0][0][1]})
-    of_pair = answers.answer({"op": "partner", "of": 0, "rank": 1, "id": found[0][0][1], "pair": 1})
+    of_all = answers.answer({"op": "partner", "of": 0, "rank": 1, "id": found[0][0][1]})[0]
+    of_pair = answers.answer(
+        {"op": "partner", "of": 0, "rank": 1, "id": found[0][0][1], "pair": 1}
+    )[0]
     assert of_pair["node"] == node
     assert (of_pair["rank"], of_pair["id"]) == (of_all["rank"], of_all["id"])
     turned = answers.frame("findings:swapped@1")["columns"]["text"]

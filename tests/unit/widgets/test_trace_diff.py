@@ -123,7 +123,7 @@ def test_what_is_no_base_or_no_side_is_refused(sides):
 
 
 def answers(view, **request):
-    reply, buffer = view._answer({"rpc": "1", **request})
+    reply, buffer = view.answer({"rpc": "1", **request})
     assert buffer is None
     return json.loads(json.dumps(reply))
 
@@ -190,7 +190,7 @@ def test_another_step_has_its_own_frames(view):
     names = answers(view, op="frame", name="names:1")
     assert names["attrs"]["steps"] == 1
     with pytest.raises(ValueError, match="no frame"):
-        view._answer({"rpc": "1", "op": "frame", "name": "weather"})
+        view.answer({"rpc": "1", "op": "frame", "name": "weather"})
 
 
 def unpacked(block):
@@ -337,7 +337,7 @@ def test_a_smaller_page_holds_less_and_says_so(folders, tmp_path):
 def test_the_page_is_kept_while_the_kernel_lives(view):
     offline = view._offline
     assert offline.join(60)
-    said = view._answer({"rpc": "1", "op": "offline"})[0]
+    said = view.answer({"rpc": "1", "op": "offline"})[0]
     assert said["state"] == "ready", said
     names = set(said["blocks"])
     assert {"document", "frames", "pairs", "before-document", "after-document"} <= names

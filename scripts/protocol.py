@@ -1,0 +1,108 @@
+"""Write what follows from the requests in `hta_widgets/live/operations.py`.
+
+These are the types in `js/src/protocol.d.ts` and the column "request" in docs/protocol.md. With
+`--check`, nothing is written and the exit code is 1 if a file is out of date.
+"""
+
+import re
+import sys
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import msgspec
+
+from hta_widgets.live.operations import OPERATIONS, Part
+
+ROOT = Path(__file__).resolve().parents[1]
+TYPES, DOCS = ROOT / "js/src/protocol.d.ts", ROOT / "docs/protocol.md"
+PLAIN = {
+    int: "number",
+    float: "number",
+    str: "string",
+    bool: "boolean",
+    NoneType: "null",
+    Any: "unknown",
+}
+
+
+def typescript(kind: Any) -> str:
+    """Return a Python type as a type of TypeScript."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return typescript(arguments[0])
+    if origin is Literal:
+        return " | ".join(f'"{one}"' if isinstance(one, str) else str(one) for one in arguments)
+    if origin in {Union, UnionType}:
+        return " | ".join(map(typescript, arguments))
+    if origin is list:
+        return f"{typescript(arguments[0])}[]"
+    if origin is dict:
+        return f"Record<{typescript(arguments[0])}, {typescript(arguments[1])}>"
+    return kind.__name__ if kind is Part else PLAIN[kind]
+
+
+def fields(kind: type) -> list[msgspec.structs.FieldInfo]:
+    """Return the fields of a request, required ones first; `within_ms` is of all of them."""
+    found = [one for one in msgspec.structs.fields(kind) if one.encode_name != "within_ms"]
+    return sorted(found, key=lambda one: not one.required)
+
+
+def body(kind: type, indent: str = "") -> list[str]:
+    """Return the fields of a request in braces, as lines."""
+    lines = [
+        f"{indent}  {one.encode_name}{'' if one.required else '?'}: {typescript(one.type)};"
+        for one in fields(kind)
+    ]
+    return ["{", *lines, f"{indent}}}"]
+
+
+def types() -> str:
+    """Return the page's declarations of all requests."""
+    lines = ["// Written by scripts/protocol.py from hta_widgets/live/operations.py.", ""]
+    lines += [f"/** {Part.__doc__} */", f"export interface Part {chr(10).join(body(Part))}", ""]
+    lines += ["/** Requests by the name of their operation. */", "export interface Requests {"]
+    for name, kind in OPERATIONS.items():
+        form = "\n".join(body(kind, "  ")) if fields(kind) else "object"
+        lines += [f"  /** {kind.__doc__} */", f"  {name}: {form};"]
+    return "\n".join([*lines, "}", ""])
+
+
+def request_cell(kind: type) -> str:
+    """Return the fields of a request as the table of docs/protocol.md has them."""
+    required, optional = [], []
+    for one in fields(kind):
+        text = f"{one.encode_name}: {typescript(one.type)}".replace("|", "\\|")
+        (required if one.required else optional).append(text)
+    parts = [f"`{', '.join(required)}`"] if required else []
+    parts += [f"optional `{', '.join(optional)}`"] if optional else []
+    return "; ".join(parts) or "nothing"
+
+
+def docs() -> str:
+    """Return docs/protocol.md with the requests as they are."""
+    text = DOCS.read_text("utf-8")
+    for name, kind in OPERATIONS.items():
+        row = re.compile(rf"^\| `{name}` \| (?:[^|\\]|\\.)* \|", re.MULTILINE)
+        if not row.search(text):
+            raise SystemExit(f"{DOCS.name} has no row for the operation {name}")
+        cell = f"| `{name}` | {request_cell(kind)} |"
+        text = row.sub(lambda _, cell=cell: cell, text)
+    return text
+
+
+def main() -> int:
+    """Write both files, or check them."""
+    made = {TYPES: types(), DOCS: docs()}
+    if "--check" not in sys.argv[1:]:
+        for path, text in made.items():
+            path.write_text(text, "utf-8")
+        return 0
+    stale = [path for path, text in made.items() if path.read_text("utf-8") != text]
+    for path in stale:
+        sys.stderr.write(f"{path.relative_to(ROOT)}: run `python scripts/protocol.py`\n")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
