@@ -42,23 +42,11 @@ _MAPPING = ["rank", "pid", "tid", "label", "stack_index", "stack_root", "count"]
 
 # --- HTA's small types ----------------------------------------------------------------------------
 
+#: Side of an event.
+DeviceType = Enum("DeviceType", "UNKNOWN CPU GPU ALL", start=0)
 
-class DeviceType(Enum):
-    """Side of an event."""
-
-    UNKNOWN = 0
-    CPU = 1
-    GPU = 2
-    ALL = 3
-
-
-class MemcpyType(Enum):
-    """Direction of a copy."""
-
-    DTOD = 0
-    DTOH = 1
-    HTOD = 2
-    UNKNOWN = 3
+#: Direction of a copy.
+MemcpyType = Enum("MemcpyType", "DTOD DTOH HTOD UNKNOWN", start=0)
 
 
 @dataclass

@@ -51,14 +51,8 @@ class YamlVersion(NamedTuple):
 
 DEFAULT_PARSE_VERSION = YamlVersion(1, 0, 0)
 
-
-class ValueType(Enum):
-    """Type of an arg's values."""
-
-    Int = 1
-    Float = 2
-    String = 3
-    Object = 4
+#: Type of an arg's values.
+ValueType = Enum("ValueType", "Int Float String Object")
 
 
 class AttributeSpec(NamedTuple):

@@ -79,13 +79,8 @@ def in_notebook() -> bool:
 
 # --- timelines ------------------------------------------------------------------------------------
 
-
-class EventType(Enum):
-    """Side of the events that HTA draws."""
-
-    GPUEvents = 0
-    CPUEvents = 1
-    AllEvents = 2
+#: Side of the events that HTA draws.
+EventType = Enum("EventType", "GPUEvents CPUEvents AllEvents", start=0)
 
 
 class PlotFormat(Enum):

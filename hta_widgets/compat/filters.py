@@ -244,15 +244,8 @@ def _is_on_device(df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd
 
 # --- by operator ----------------------------------------------------------------------------------
 
-
-class OperatorFilterMethod(Enum):
-    """Position of events relative to an operator; the last two are names only, as in HTA."""
-
-    Under = 0
-    After = 1
-    Before = 2
-    Ancestors = 3
-    Stack = 4
+#: Position of events relative to an operator; the last two are names only, as in HTA.
+OperatorFilterMethod = Enum("OperatorFilterMethod", "Under After Before Ancestors Stack", start=0)
 
 
 def get_matching_kernels(

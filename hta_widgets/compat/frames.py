@@ -466,22 +466,11 @@ def normalize_gpu_stream_numbers(df: pd.DataFrame) -> None:
 
 # --- kinds and names of kernels -------------------------------------------------------------------
 
+#: Kind of device work.
+KernelType = Enum("KernelType", "COMMUNICATION MEMORY COMPUTATION OTHER", start=0)
 
-class KernelType(Enum):
-    """Kind of device work."""
-
-    COMMUNICATION = 0
-    MEMORY = 1
-    COMPUTATION = 2
-    OTHER = 3
-
-
-class IdleTimeType(Enum):
-    """Cause of a stream's idle time."""
-
-    HOST_WAIT = 0
-    KERNEL_WAIT = 1
-    OTHER = 2
+#: Cause of a stream's idle time.
+IdleTimeType = Enum("IdleTimeType", "HOST_WAIT KERNEL_WAIT OTHER", start=0)
 
 
 #: HTA's names of kinds of device work.

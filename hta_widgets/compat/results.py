@@ -136,7 +136,8 @@ def extract_iteration_info(trace: Trace) -> pd.DataFrame:
     }
     frames = []
     for rank in trace.get_ranks():
-        steps = trace.get_trace(rank).query("name in @numbers")
+        frame = trace.get_trace(rank)
+        steps = frame[frame["name"].isin(list(numbers))]
         frames.append(
             pd.DataFrame(
                 {

@@ -43,13 +43,8 @@ _DRAWN = 30  # names per chart
 _TIME = "_total_duration"
 _labels = itertools.count()
 
-
-class DeviceType(Enum):
-    """Operators, kernels, or both."""
-
-    CPU = 1
-    GPU = 2
-    ALL = 3
+#: Operators, kernels, or both.
+DeviceType = Enum("DeviceType", "CPU GPU ALL")
 
 
 class LabeledTrace:

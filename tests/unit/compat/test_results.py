@@ -10,7 +10,11 @@ from support import small
 
 import hta_widgets as hw
 from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
-from hta_widgets.compat.results import find_stragglers_with_late_start_comm_kernels, top_names
+from hta_widgets.compat.results import (
+    extract_iteration_info,
+    find_stragglers_with_late_start_comm_kernels,
+    top_names,
+)
 
 
 def by_name(durations):
@@ -115,5 +119,8 @@ def test_short_collectives_count_where_there_are_no_long_ones(tmp_path):
         files[rank] = str(tmp_path / f"{rank}.json")
         (tmp_path / f"{rank}.json").write_text(json.dumps({"traceEvents": events}))
     facade = hw.TraceAnalysis(files)
+    assert extract_iteration_info(facade.t)[["rank", "iter", "end"]].to_numpy().tolist() == [
+        [0, 0, 100], [1, 0, 100],
+    ]  # fmt: skip
     assert facade.get_potential_stragglers(num_candidates=1) == [1]
     assert facade.get_potential_stragglers([0], num_candidates=1) == [1]
