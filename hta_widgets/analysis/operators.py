@@ -35,9 +35,8 @@ from hta_widgets.analysis.scope import (
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.event_args import event_args
 from hta_widgets.trace.grouping import dense
-from hta_widgets.trace.membership import Overlapping, index_of
 from hta_widgets.trace.memo import memo
-from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.selection import Overlapping, Selection, index_of
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 

@@ -21,9 +21,8 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import Time, as_window
 from hta_widgets.trace.columns import EventTable, Pool
 from hta_widgets.trace.intervals import Intervals, clip, union
-from hta_widgets.trace.membership import device_index_of, member_rows
 from hta_widgets.trace.memo import memo, walked
-from hta_widgets.trace.selection import Selection, as_ranks
+from hta_widgets.trace.selection import Selection, as_ranks, device_index_of, member_rows
 from hta_widgets.trace.trace import Trace, dtype_of
 from hta_widgets.trace.traceset import TraceSet
 from hta_widgets.workers import Closed, result_of, submit, workers_of

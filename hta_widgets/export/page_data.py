@@ -19,14 +19,13 @@ from hta_widgets.live.job import TileEngine
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import NO_KIND, measure
 from hta_widgets.tiles.details import args_of_record
-from hta_widgets.tiles.lane_index import CounterLane, Lane
-from hta_widgets.tiles.lanes import RankIndex
+from hta_widgets.tiles.lanes import CounterLane, Lane, RankIndex
 from hta_widgets.tiles.lateness import Lateness
 from hta_widgets.tiles.layout import Job, LaneRef, Rank
 from hta_widgets.tiles.stats import device_range
 from hta_widgets.trace.columns import Pool
 from hta_widgets.trace.intervals import Covered, Spans, spans_of
-from hta_widgets.trace.membership import device_index_of
+from hta_widgets.trace.selection import device_index_of
 from hta_widgets.trace.trace import Trace
 
 #: Of fewer ranks nothing is folded.

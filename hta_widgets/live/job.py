@@ -26,9 +26,8 @@ from hta_widgets.panels.headline import headline
 from hta_widgets.tiles.cells import NameKeys, answer_tiles
 from hta_widgets.tiles.details import cell, checked_row, details, neighbor, snap
 from hta_widgets.tiles.lanes import Budget, Classes, RankIndex
-from hta_widgets.tiles.lateness import Lateness, clusters
+from hta_widgets.tiles.lateness import Lateness, Ribbon, clusters
 from hta_widgets.tiles.layout import Job, lay_out
-from hta_widgets.tiles.ribbon import Ribbon
 from hta_widgets.tiles.scene import describe, whole_range
 from hta_widgets.tiles.search import TABLES, Hits, Members, Search, View, marks
 from hta_widgets.tiles.stats import DeviceTimes, compute_of, minimap, stats

@@ -13,8 +13,15 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.tiles.lane_index import CounterLane, Kinds, Lane, Positions
-from hta_widgets.tiles.lanes import OF_EVENTS, Classes, RankIndex
+from hta_widgets.tiles.lanes import (
+    OF_EVENTS,
+    Classes,
+    CounterLane,
+    Kinds,
+    Lane,
+    Positions,
+    RankIndex,
+)
 from hta_widgets.tiles.layout import LaneRef
 from hta_widgets.trace.columns import Pool
 from hta_widgets.trace.intervals import Ints

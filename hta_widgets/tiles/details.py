@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import kind_times
-from hta_widgets.tiles.lane_index import CounterLane, Lane
-from hta_widgets.tiles.lanes import RankIndex, Rows
+from hta_widgets.tiles.lanes import CounterLane, Lane, RankIndex, Rows
 from hta_widgets.tiles.layout import LaneRef
 from hta_widgets.trace.names import short_name
 

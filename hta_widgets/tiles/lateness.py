@@ -1,4 +1,7 @@
-"""Waits and late arrivals in a view."""
+"""Late arrivals and the waits they cause: on lanes, added up over a window, and by time.
+
+Also the reply to ``clusters``.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,27 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from hta_widgets.tiles.cells import pack
 from hta_widgets.trace.intervals import Covered, Intervals, Ints, subtract, union
 from hta_widgets.trace.traceset import TraceSet
 
+_NUMBERS = (
+    "collective",
+    "rank",
+    "id",
+    "arrival_ns",
+    "wait_ns",
+    "transfer_ns",
+    "last_rank",
+    "size_bytes",
+)
+#: What `RankLateness` is made of.
+_OF_RANK = ("id", "start_ns", "dur_ns", "wait_ns", "late_ns", "imposed_ns", "last_alone")
+MOST_BINS = 1 << 16
+
 
 def clusters(frame: pd.DataFrame) -> dict[str, Any]:
-    """Answer ``clusters``: groups of ranks that are alike, and the ranks that are like no other.
+    """Answer ``clusters``: groups of similar ranks, and the outliers.
 
     Parameters
     ----------
@@ -45,42 +63,33 @@ def clusters(frame: pd.DataFrame) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """Parts of communication events of one rank, in the order of a lane.
-
-    Attributes
-    ----------
-    start, dur : array of int64
-    row : array of int64
-        The event that each is of.
-    """
+    """Parts of communication events of one rank, in lane order; `row` is the event of each."""
 
     start: Ints
     dur: Ints
     row: Ints
 
     def of_rows(self, member: npt.NDArray[np.bool_]) -> Pieces:
-        """Return those of the events for which `member`, by row, is true."""
+        """Return the pieces of events for which `member`, by row, is true."""
         kept = member[self.row]
         return Pieces(self.start[kept], self.dur[kept], self.row[kept])
 
 
 def pieces_of(start: Ints, dur: Ints, row: Ints) -> Pieces:
-    """Return the pieces that have a length, in the order of a lane."""
+    """Return the pieces that have a length, in lane order."""
     order = np.lexsort((row, -dur, start))
     order = order[dur[order] > 0]
     return Pieces(start[order], dur[order], row[order])
 
 
 def waits_without_transfers(waits: Pieces, transfers: Intervals) -> Pieces:
-    """Return when a rank does nothing but wait: the union of its waits less all its transfers.
+    """Return the union of a rank's waits less its transfers.
 
-    Of waits that overlap, each moment is of the one that began first; of those that began
-    together, of the longest.
+    Where waits overlap, time belongs to the one that began first, then to the longest.
     """
     end = waits.start + waits.dur
     if not len(end):
         return waits
-    # What earlier waits cover already is theirs.
     before = np.r_[waits.start[0], np.maximum.accumulate(end)[:-1]]
     start = np.maximum(waits.start, before)
     own = end > start
@@ -90,40 +99,21 @@ def waits_without_transfers(waits: Pieces, transfers: Intervals) -> Pieces:
     return Pieces(left.start, left.end - left.start, row[of])
 
 
-_NUMBERS = (
-    "collective",
-    "rank",
-    "id",
-    "arrival_ns",
-    "wait_ns",
-    "transfer_ns",
-    "last_rank",
-    "size_bytes",
-)
-
-#: What `RankLateness` is made of.
-_OF_RANK = ("id", "start_ns", "dur_ns", "wait_ns", "late_ns", "imposed_ns", "last_alone")
-
-
 @dataclass(frozen=True, slots=True)
 class RankLateness:
-    """One rank's part in collectives, by start; times as users see them.
+    """Collective events of one rank, by start; times with the clock's shift.
 
     Attributes
     ----------
-    row : array of int64
-        The events.
-    start, end, wait_ns : array of int64
+    row, start, end, wait_ns : array of int64
     late_ns : array of int64
-        How long after the median of the others it came, where it alone came last; else 0.
+        Delay after the median of the others if the rank alone arrived last, else 0.
     imposed_ns : array of int64
-        What the others waited for it.
+        Total time that the others waited for this rank.
     last_alone : array of int64
-        The rank that alone came last to the collective, -1 where several came at once.
-    waited : Covered
-        When it waits.
-    exposed : Covered
-        When it waits and does not compute.
+        The rank that alone arrived last, -1 if several arrived at once.
+    waited, exposed : Covered
+        Time in which the rank waits, and in which it waits and does not compute.
     """
 
     row: Ints
@@ -137,7 +127,7 @@ class RankLateness:
     exposed: Covered
 
     def waited_for(self, ranks: Sequence[int]) -> Covered:
-        """Return when it waits at collectives to which one of `ranks` alone came last."""
+        """Return when the rank waits at collectives at which one of `ranks` alone arrived last."""
         theirs = np.isin(self.last_alone, ranks)
         start = self.start[theirs]
         waited = union(start, start + self.wait_ns[theirs])
@@ -145,29 +135,26 @@ class RankLateness:
 
 
 class Lateness:
-    """The matched collectives of a job, ready to be drawn and added up.
+    """The matched collectives of a job.
 
     Parameters
     ----------
     traces : TraceSet
     frame : DataFrame
-        What ``analysis.collectives`` returned for them.
+        The result of ``analysis.collectives``.
     compute : mapping of int to Intervals
-        When each rank computes, in times as users see them.
+        When each rank computes, with the clock's shift.
     late : sequence of int, default none
-        The ranks that the others wait for, of the whole job: `judgement`'s stragglers.
+        Stragglers of the whole job (`judgement`).
 
     Attributes
     ----------
-    late : list of int
-        These.
     frame : DataFrame
-        One row per collective and rank, by rank and start: `frame` with ``call`` (which of the
-        collectives, from 0 in order of time), ``start_ns`` (as users see it), ``dur_ns``,
-        ``late_ns``, ``imposed_ns`` and ``last_alone`` (as in `RankLateness`). ``wait_ns`` ends with
-        the event at the latest, as in ``analysis.exposed_waits``.
+        `frame` by rank and start, with ``call`` (number of the collective, from 0 by time),
+        ``start_ns`` (with the clock's shift), ``dur_ns``, ``late_ns``, ``imposed_ns`` and
+        ``last_alone`` (as in `RankLateness`). ``wait_ns`` is cut at the end of the event.
     note : str
-        Why there is nothing, or what to know of it.
+        Why `frame` is empty, or how far to trust it.
     """
 
     def __init__(
@@ -179,7 +166,7 @@ class Lateness:
     ) -> None:
         self.late = list(late)
         self.note = str(frame.attrs.get("note", ""))
-        # pandas copies the attrs, which name every rank of every group, with every column.
+        # pandas copies the attrs (every rank of every group) with every column.
         frame = frame.copy(deep=False)
         frame.attrs = {}
         frame = _by_rank(traces, frame)
@@ -201,31 +188,21 @@ class Lateness:
 
     @classmethod
     def nothing(cls, traces: TraceSet, note: str) -> Lateness:
-        """Return that of a job in which nobody waits for another rank, and why."""
+        """Return the lateness of a job without matched collectives; `note` gives the reason."""
         frame = pd.DataFrame({name: np.empty(0, np.int64) for name in _NUMBERS})
         frame["name"] = np.empty(0, np.str_)
         frame.attrs["note"] = note
         return cls(traces, frame, {})
 
     def rank(self, number: int) -> RankLateness:
-        """Return one rank's part."""
+        """Return the collective events of one rank."""
         return self._ranks[number]
 
     def pieces(self, rank: int, role: str, *, folded: bool = False) -> Pieces:
         """Return the waits (``wait``) or the delays that made others wait (``late``) of a rank.
 
-        Parameters
-        ----------
-        rank : int
-        role : {"wait", "late"}
-        folded : bool, default False
-            All its collectives on one lane: where one waits while another moves data, the rank
-            does not wait.
-
-        Returns
-        -------
-        Pieces
-            In times of the rank's table.
+        Times are those of the rank's table. If `folded`, all collectives are on one lane, and a
+        wait during the transfer of another collective is left out.
         """
         part = self._ranks[rank]
         start = part.start - self._shift[rank]
@@ -238,7 +215,7 @@ class Lateness:
         return waits_without_transfers(waits, transfers)
 
     def within(self, start: int, end: int) -> dict[str, Any]:
-        """Answer ``lateness``: what the collectives that overlap a window add up to, by rank."""
+        """Answer ``lateness``: sums over the collectives that overlap a window, by rank."""
         if end <= start:
             raise ValueError(f"a window must end after it starts, not {start} to {end}")
         columns: dict[str, list[int]] = {
@@ -252,7 +229,7 @@ class Lateness:
                 before = cover(np.array((start, end), np.int64))
                 columns[name].append(int(before[1] - before[0]))
             columns["imposed"].append(int(part.imposed_ns[inside].sum()))
-        # In a window as in the whole job: of those the ones that somebody waits for here.
+        # The job's stragglers that other ranks wait for in this window.
         late = [
             rank
             for rank, imposed in zip(self._ranks, columns["imposed"], strict=True)
@@ -267,10 +244,10 @@ class Lateness:
         }
 
     def waited_for(self, late: Sequence[int], start: int, end: int) -> list[int]:
-        """Return how long each rank waits in a window where one of `late` alone comes last."""
+        """Return how long each rank waits in a window for one of `late` that alone arrives last."""
         if not late:
             return [0] * len(self._ranks)
-        # They are the same in nearly all windows.
+        # Kept, as nearly all windows have the same stragglers.
         if self._waited_for[0] != tuple(late):
             covers = [part.waited_for(late) for part in self._ranks.values()]
             self._waited_for = (tuple(late), covers)
@@ -278,7 +255,7 @@ class Lateness:
         return [int(np.diff(cover(edges))[0]) for cover in self._waited_for[1]]
 
     def collective(self, rank: int, row: int) -> dict[str, Any] | None:
-        """Answer ``collective``: the same call on all ranks; None for what was not matched."""
+        """Answer ``collective``: the same call on all ranks; None for an unmatched event."""
         frame = self.frame
         at = np.flatnonzero((frame["rank"].to_numpy() == rank) & (frame["id"].to_numpy() == row))
         if not len(at):
@@ -333,7 +310,7 @@ def _rank(part: Mapping[str, Ints], compute: Intervals) -> RankLateness:
 
 
 def _by_rank(traces: TraceSet, frame: pd.DataFrame) -> pd.DataFrame:
-    """Add the events' own times and the collectives' places, and sort by rank and start."""
+    """Add the events' times and the number of the collective, and sort by rank and start."""
     start, dur = np.zeros(len(frame), np.int64), np.zeros(len(frame), np.int64)
     ranks, rows = frame["rank"].to_numpy(np.int64), frame["id"].to_numpy(np.int64)
     by_rank = np.argsort(ranks, kind="stable")
@@ -345,20 +322,16 @@ def _by_rank(traces: TraceSet, frame: pd.DataFrame) -> pd.DataFrame:
         dur[mine] = trace.table.dur_ns[rows[mine]]
     _, call = np.unique(frame["collective"].to_numpy(np.int64), return_inverse=True)
     order = np.lexsort((rows, start, ranks))
-    # Whoever leaves before the last one comes waits no longer.
+    # A rank that leaves before the last one arrives waits no longer.
     wait = np.minimum(frame["wait_ns"].to_numpy(np.int64), dur)
     frame = frame.assign(call=call.astype(np.int64), start_ns=start, dur_ns=dur, wait_ns=wait)
-    columns = {str(name): _taken(frame[name], order) for name in frame}
-    # Not put together into one block: that takes longer than taking them.
+    columns = {str(name): frame[name].array.take(order) for name in frame}
+    # Consolidating the columns into one block takes longer than sorting them.
     return pd.DataFrame(columns, copy=False)
 
 
-def _taken(column: pd.Series, order: npt.NDArray[np.intp]) -> Any:
-    return column.array.take(order)
-
-
 def _with_lateness(frame: pd.DataFrame) -> pd.DataFrame:
-    """Add how late each is against the median of the others, and what that cost them."""
+    """Add the delay after the median of the others, and the waits that it imposes."""
     number = frame["collective"].to_numpy(np.int64)
     arrival = frame["arrival_ns"].to_numpy(np.int64)
     wait = frame["wait_ns"].to_numpy(np.int64)
@@ -377,10 +350,109 @@ def _with_lateness(frame: pd.DataFrame) -> pd.DataFrame:
         median = (sorted_arrival[low] + sorted_arrival[high]) // 2
         alone: npt.NDArray[np.bool_] = sorted_arrival[last] > sorted_arrival[last - 1]
         total = np.add.reduceat(wait[order], first)[several]
-        # Who comes last alone comes after any median of the others: 0 says that nobody did.
+        # Positive for a rank that alone arrives last, so 0 means that there is none.
         late[order[last]] = np.where(alone, sorted_arrival[last] - median, 0)
         imposed[order[last]] = np.where(alone, total, 0)
         of_call = np.full(len(first), -1, np.int64)
         of_call[several] = np.where(alone, frame["rank"].to_numpy(np.int64)[order[last]], -1)
         last_alone[order] = np.repeat(of_call, size)
     return frame.assign(late_ns=late, imposed_ns=imposed, last_alone=last_alone)
+
+
+class Ribbon:
+    """Arrivals at the matched collectives of a job, by time.
+
+    A rank's delay counts from the median arrival (the earlier of two), and is 0 before it.
+    """
+
+    def __init__(self, lateness: Lateness) -> None:
+        frame = lateness.frame
+
+        def column(name: str) -> Ints:
+            values: Ints = frame[name].to_numpy(np.int64)
+            return values
+
+        call, arrival, time, rank = map(column, ("call", "arrival_ns", "start_ns", "rank"))
+        event = column("id")
+        self._names, name = _named(frame["name"])
+        self._calls = int(call.max()) + 1 if len(call) else 0
+        by_call = np.lexsort((arrival, call))
+        first = np.searchsorted(call[by_call], np.arange(self._calls))
+        size = np.diff(np.r_[first, len(call)])
+        came = arrival[by_call]
+        median = came[first + (size - 1) // 2]
+        late = np.maximum(arrival - median[call], 0)
+        order = np.argsort(time, kind="stable")
+        self._time, self._late, self._rank = time[order], late[order], rank[order]
+        self._call, self._name = call[order], name[order]
+        self._event = event[order]
+
+        # One entry per call, at the arrival of its last rank.
+        end = first + size - 1
+        last = by_call[end]
+        alone = (size > 1) & (came[end] > came[np.maximum(end - 1, 0)])
+        waited = np.add.reduceat(column("wait_ns")[by_call], first) if self._calls else first
+        self._job_time, self._job_name = time[last], name[last]
+        self._job_wait = waited // np.maximum(size - 1, 1)
+        self._job_rank = np.where(alone, rank[last], -1)
+        self._job_event = event[last]
+
+    def within(
+        self, start: int, end: int, bins: int, ranks: Sequence[int] | None = None
+    ) -> tuple[dict[str, Any], bytes]:
+        """Answer ``ribbon``: the latest arrival per rank and bin, and the costliest call per bin.
+
+        The window has `bins` equal bins; `ranks` limits the arrivals to some ranks.
+        """
+        if end <= start:
+            raise ValueError(f"a window must end after it starts, not {start} to {end}")
+        if not 1 <= bins <= MOST_BINS:
+            raise ValueError(f"a window has 1 to {MOST_BINS} bins, not {bins}")
+        rows = np.arange(*np.searchsorted(self._time, (start, end)))
+        if ranks is not None:
+            rows = rows[np.isin(self._rank[rows], np.asarray(ranks, np.int64))]
+        at = (self._time[rows] - start) * bins // (end - start)
+        kept = _largest(self._rank[rows] * bins + at, self._late[rows])
+        rows, at = rows[kept], at[kept]
+
+        calls = np.flatnonzero((self._job_time >= start) & (self._job_time < end))
+        call_at = (self._job_time[calls] - start) * bins // (end - start)
+        kept = _largest(call_at, self._job_wait[calls])
+        calls, call_at = calls[kept], call_at[kept]
+
+        columns: dict[str, tuple[str, npt.ArrayLike]] = {
+            "rank": ("i32", self._rank[rows]),
+            "bin": ("u32", at),
+            "late": ("f64", self._late[rows]),
+            "call": ("u32", self._call[rows] + 1),
+            "name": ("u32", self._name[rows]),
+            "id": ("u32", self._event[rows]),
+            "job_bin": ("u32", call_at),
+            "job_time": ("f64", self._job_time[calls]),
+            "job_wait": ("f64", self._job_wait[calls]),
+            "job_rank": ("i32", self._job_rank[calls]),
+            "job_call": ("u32", calls + 1),
+            "job_name": ("u32", self._job_name[calls]),
+            "job_id": ("u32", self._job_event[calls]),
+        }
+        header, buffer = pack(columns)
+        return {
+            "columns": header,
+            "names": self._names,
+            "of": self._calls,
+            "most": int(self._late.max(initial=0)),
+            "job_most": int(self._job_wait.max(initial=0)),
+        }, buffer
+
+
+def _named(column: pd.Series) -> tuple[list[str], Ints]:
+    """Return the names that occur, sorted, and the index of each row's name."""
+    used = column.astype("category").cat.remove_unused_categories()
+    names = sorted(map(str, used.cat.categories))
+    return names, used.cat.reorder_categories(names).cat.codes.to_numpy(np.int64)
+
+
+def _largest(key: Ints, value: Ints) -> npt.NDArray[np.intp]:
+    """Return the position of each key's largest value, the first of equal ones, by key."""
+    order = np.lexsort((-value, key))
+    return order[np.unique(key[order], return_index=True)[1]]

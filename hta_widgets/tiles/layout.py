@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import heapq
+import os
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.taxonomy import KINDS, MPI_CATEGORY
-from hta_widgets.tiles import labels
 from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, Pool, Track
 from hta_widgets.trace.trace import Trace
 
@@ -414,7 +415,7 @@ def _threads(counts: _Counts) -> dict[int, str]:
     backward = [at for at in threads if at != main and counts.flagged(at, _AUTOGRAD)]
     ordered = [main, *backward, *(at for at in threads if at != main and at not in backward)]
     named = {
-        at: labels.thread_label(
+        at: thread_label(
             counts.tracks[at],
             # A file that is no program's has no main thread.
             main=at == main and calls[main] > 0,
@@ -426,7 +427,7 @@ def _threads(counts: _Counts) -> dict[int, str]:
     for at, label in named.items():
         if label in often and at not in backward:
             named[at] = f"{label} {counts.tracks[at].tid}"
-    return dict(zip(named, labels.distinct(list(named.values())), strict=True))
+    return dict(zip(named, distinct(list(named.values())), strict=True))
 
 
 def _streams(counts: _Counts) -> list[int]:
@@ -453,7 +454,7 @@ def _track_row(counts: _Counts, at: int, label: str | None = None) -> TrackRow:
     return TrackRow(
         key=track.key,
         process=track.process,
-        label=labels.track_label(track) if label is None else label,
+        label=track_label(track) if label is None else label,
         role=track.role,
         stream=track.stream,
         lane0=0,
@@ -465,12 +466,12 @@ def _track_row(counts: _Counts, at: int, label: str | None = None) -> TrackRow:
     )
 
 
-def _counter_rows(table: CounterTable, process: labels.ProcessName) -> Iterator[TrackRow]:
+def _counter_rows(table: CounterTable, process: ProcessName) -> Iterator[TrackRow]:
     count = len(table.series)
     first = np.searchsorted(table.series_id, np.arange(count + 1))
     for at, (pid, name, series) in enumerate(table.series):
         values = table.value[first[at] : first[at + 1]]
-        label = labels.counter_label(name, series)
+        label = counter_label(name, series)
         yield TrackRow(
             key=f"{process(pid)} · {label}",
             process=process(pid),
@@ -480,11 +481,11 @@ def _counter_rows(table: CounterTable, process: labels.ProcessName) -> Iterator[
             source=at,
             events=len(values),
             range=(float(values.min()), float(values.max())) if len(values) else (0.0, 0.0),
-            unit=labels.counter_unit(name, series),
+            unit=counter_unit(name, series),
         )
 
 
-def _async_rows(groups: list[AsyncGroup], process: labels.ProcessName) -> Iterator[TrackRow]:
+def _async_rows(groups: list[AsyncGroup], process: ProcessName) -> Iterator[TrackRow]:
     for at, group in enumerate(groups):
         label = group.category or "async"
         yield TrackRow(
@@ -526,7 +527,7 @@ def _instant_groups(trace: Trace) -> dict[str, npt.NDArray[np.intp]]:
 
 
 def _instant_rows(
-    groups: Mapping[str, npt.NDArray[np.intp]], process: labels.ProcessName
+    groups: Mapping[str, npt.NDArray[np.intp]], process: ProcessName
 ) -> Iterator[TrackRow]:
     for at, (pid, rows) in enumerate(groups.items()):
         yield TrackRow(
@@ -543,7 +544,7 @@ def _instant_rows(
 def _tell_keys_apart(rows: list[TrackRow]) -> None:
     """Tell repeated keys apart by a number; the table's own are unique and must stay."""
     ordered = sorted(rows, key=lambda row: row.role in _SIDE_ROLES)
-    for row, key in zip(ordered, labels.distinct([row.key for row in ordered]), strict=True):
+    for row, key in zip(ordered, distinct([row.key for row in ordered]), strict=True):
         row.key = key
 
 
@@ -581,3 +582,90 @@ def _summary(counts: _Counts, threads: Mapping[int, str], lane0: int) -> list[Su
         # Neither device nor host work that we know: all there is, rather than an empty row.
         add("cpu", "all events", range(len(counts.tracks)), annotations=True)
     return rows
+
+
+#: Name of a process by its pid.
+ProcessName = Callable[[str], str]
+
+_NUMBERED = re.compile(r"thread (\S+)(?: \((.*)\))?")
+_AUTOGRAD_THREAD = re.compile(r"(pt_)?autograd", re.IGNORECASE)
+#: Names that threads inherit from the program, and that so tell nothing of them.
+_INHERITED = re.compile(r"(pt_)?main_?thread|python[\d.]*|", re.IGNORECASE)
+#: Units of series that are known by name: HTA's.
+_UNITS = {"Memcpy BW": "GB/s"}
+_UNIT = re.compile(r"\(([^()]{1,8})\)$")
+_SUFFIXES = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?$", re.IGNORECASE)
+
+
+def thread_label(track: Track, *, main: bool, autograd: bool) -> str:
+    """Return what a host thread is called: by its part where that is known, else by its number."""
+    named = _NUMBERED.fullmatch(track.label)
+    own = (named[2] or "") if named else track.label
+    if main:
+        return "main thread"
+    if autograd or _AUTOGRAD_THREAD.match(own):
+        return "autograd thread"
+    if own != track.process and not _INHERITED.fullmatch(own):
+        return own
+    return f"thread {named[1] if named else track.tid}"
+
+
+def track_label(track: Track) -> str:
+    """Return the label of a device stream, its annotations or a track of another sort."""
+    if track.role in {"stream", "annotation"}:
+        stream = f"stream {track.stream}" if track.stream >= 0 else track.label
+        return stream if track.role == "stream" else f"{stream} annotations"
+    # The row of a tensor's whole synchronisation stands for the tensor.
+    return track.process if track.label == "whole" else track.label
+
+
+def place_label(trace: Trace) -> str:
+    """Return which GPU of which worker, or which server a trace is of; nothing for plain ranks."""
+    if trace.server >= 0:
+        return f"server {trace.server}"
+    return f"worker {trace.worker} · GPU {trace.local_rank}" if trace.worker >= 0 else ""
+
+
+def distinct(labels: Sequence[str]) -> list[str]:
+    """Tell repeated labels apart by a number: ``autograd thread``, ``autograd thread 2``."""
+    seen: dict[str, int] = {}
+    result = []
+    for label in labels:
+        seen[label] = seen.get(label, 0) + 1
+        result.append(label if seen[label] == 1 else f"{label} {seen[label]}")
+    return result
+
+
+def counter_label(name: str, series: str) -> str:
+    """Return the label of a counter; a series that says "value" or its name adds nothing."""
+    known = {name, name.partition("[")[0], *_UNITS}
+    if not series or series in known or series.lower() == "value":
+        return name
+    return f"{name} {series}"
+
+
+def counter_unit(name: str, series: str) -> str:
+    """Return the unit of a counter, which its names state in brackets at the end, or nothing."""
+    if series in _UNITS:
+        return _UNITS[series]
+    for text in (series, name):
+        found = _UNIT.search(text)
+        if found:
+            return found[1]
+    return ""
+
+
+def job_title(paths: Sequence[str]) -> str:
+    """Return what the files have in common: the name of their directory, or of the one file."""
+    if not paths:
+        return "empty"
+    if len(set(paths)) == 1:
+        name = Path(paths[0]).name
+        # mpitrace writes the ranks of a job into one file, which a number names.
+        if name.endswith(".trc") and (folder := Path(paths[0]).resolve().parent.name):
+            return folder
+        return _SUFFIXES.sub("", name) or name
+    try:
+        return Path(os.path.commonpath([Path(path).resolve() for path in paths])).name or "job"
+    except ValueError:  # on several drives
+        return "job"

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.tiles.labels import job_title, place_label
-from hta_widgets.tiles.layout import Job, Rank, SummaryRow, TrackRow
+from hta_widgets.tiles.layout import Job, Rank, SummaryRow, TrackRow, job_title, place_label
 from hta_widgets.trace.problems import Problem
 from hta_widgets.trace.traceset import TraceSet, part_of_job, ranks_of_job
 

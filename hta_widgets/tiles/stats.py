@@ -10,8 +10,7 @@ import numpy as np
 
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import pack
-from hta_widgets.tiles.lane_index import CounterLane
-from hta_widgets.tiles.lanes import RankIndex
+from hta_widgets.tiles.lanes import CounterLane, RankIndex
 from hta_widgets.trace.intervals import (
     Cover,
     Intervals,

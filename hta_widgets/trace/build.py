@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from hta_widgets import taxonomy
 from hta_widgets.taxonomy import MPI_CATEGORY
-from hta_widgets.trace import side_tables
 from hta_widgets.trace.columns import (
     CategoryCodes,
     EventTable,
@@ -19,7 +18,7 @@ from hta_widgets.trace.columns import (
     RankColumns,
     RecordSource,
 )
-from hta_widgets.trace.flows import Finder, flow_table
+from hta_widgets.trace.flows import Finder, asyncs, counters, flow_table, instants
 from hta_widgets.trace.grouping import (
     event_order,
     match_brackets,
@@ -243,9 +242,9 @@ def build_trace(
         path=path,
         metadata=metadata,
         flow_table=flow_table(columns, flow_rows, table, finder, launches, found),
-        counter_table=side_tables.counters(columns, counter_rows, zero_ns, found),
-        instant_table=side_tables.instants(columns, instant_rows, zero_ns),
-        async_table=side_tables.asyncs(columns, async_rows, zero_ns, found),
+        counter_table=counters(columns, counter_rows, zero_ns, found),
+        instant_table=instants(columns, instant_rows, zero_ns),
+        async_table=asyncs(columns, async_rows, zero_ns, found),
         zero_ns=zero_ns,
         source=source,
         resolution_ns=columns.resolution_ns,

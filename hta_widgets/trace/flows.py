@@ -1,27 +1,36 @@
-"""Arrows between events: launches, and the file's own flow records (phases s, t, f)."""
+"""Tables of records that are not complete events: flows, counters, instants and async intervals.
+
+Flows join launches, found by correlation, with the file's own flow records (phases s, t, f).
+"""
 
 from __future__ import annotations
+
+import math
+from array import array
+from itertools import chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.trace.columns import EventTable, FlowTable, RankColumns
-from hta_widgets.trace.grouping import dense, group_order, stable_order
+from hta_widgets.trace.columns import (
+    AsyncTable,
+    CategoryCodes,
+    CounterTable,
+    EventTable,
+    FlowTable,
+    InstantTable,
+    RankColumns,
+)
+from hta_widgets.trace.grouping import dense, group_order, match_brackets, stable_order
 from hta_widgets.trace.problems import Problems
-
-__all__ = ["Finder", "flow_table"]
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
-
 #: Categories under which profilers of different years draw launch → device work.
 _LAUNCH = {"ac2g", "async_cpu_to_gpu", "async_gpu"}
-
-
-def _kind_of(category: str, name: str) -> str:
-    if category in _LAUNCH or (category == "async" and name == "launch"):
-        return "launch"
-    return category or name or "flow"
+#: Args that are decoded together.
+_AT_ONCE = 4096
 
 
 def flow_table(
@@ -32,15 +41,10 @@ def flow_table(
     launches: tuple[Ints, Ints],
     problems: Problems,
 ) -> FlowTable:
-    """Join flow records to arrows between events, together with launches by correlation.
+    """Join the flow records `rows` to arrows between events, and add them to `launches`.
 
-    Parameters
-    ----------
-    rows : array of int
-        The flow records among the rows of `columns`.
-    launches : (sources, targets)
-        Rows of events joined by correlation; a flow record that says the same only adds its
-        record numbers to them.
+    Launches are the source and target rows found by correlation; a flow record of the same two
+    events only adds its record numbers.
     """
     source, target = launches
     kinds = ["launch"]
@@ -66,141 +70,126 @@ def flow_table(
 
     new = ~lost & ((known < 0) | (flow_kind != 0))
     same = ~lost & ~new
-    said_at, said_to = columns.record[start_at], columns.record[end_at]
+    start_record, end_record = columns.record[start_at], columns.record[end_at]
     source_record = np.full(len(source), -1, dtype=np.int64)
     target_record = np.full(len(source), -1, dtype=np.int64)
-    source_record[known[same]] = said_at[same]
-    target_record[known[same]] = said_to[same]
+    source_record[known[same]] = start_record[same]
+    target_record[known[same]] = end_record[same]
     return FlowTable(
         kind=np.concatenate((np.zeros(len(source), np.uint8), flow_kind[new].astype(np.uint8))),
         source=np.concatenate((source, tail[new])),
         target=np.concatenate((target, head[new])),
         kinds=kinds,
-        source_record=np.concatenate((source_record, said_at[new])),
-        target_record=np.concatenate((target_record, said_to[new])),
+        source_record=np.concatenate((source_record, start_record[new])),
+        target_record=np.concatenate((target_record, end_record[new])),
     )
 
 
-class _Arrows:
-    """Finds an arrow by its two ends."""
+def counters(columns: RankColumns, rows: Rows, zero_ns: int, problems: Problems) -> CounterTable:
+    """Return the samples of counters: one per series in a record's args."""
+    series: dict[tuple[str, str, str], int] = {}
+    # Names are made once per combination of codes.
+    known: dict[tuple[int, int, int, str], int] = {}
+    series_id, value, place = array("i"), array("d"), array("q")
+    bad = 0
+    codes = zip(
+        *(getattr(columns, name)[rows].tolist() for name in ("pid", "name", "flow")),
+        strict=True,
+    )
+    numbers = columns.record[rows].tolist()
+    args = chain.from_iterable(
+        _args_of(columns, numbers[first : first + _AT_ONCE])
+        for first in range(0, len(numbers), _AT_ONCE)
+    )
+    for at, (values, (pid, name, flow)) in enumerate(zip(args, codes, strict=True)):
+        for label, raw in values.items():
+            sample = _number(raw)
+            if sample is None:
+                bad += 1
+                continue
+            code = known.get((pid, name, flow, label))
+            if code is None:
+                key = (columns.pids[pid], _counter_name(columns, name, flow), str(label))
+                code = known[pid, name, flow, label] = series.setdefault(key, len(series))
+            series_id.append(code)
+            value.append(sample)
+            place.append(at)
+    problems.add("skipped", bad, "counter samples that are no numbers")
+    ids, places = np.array(series_id, np.int32), np.array(place, np.int64)
+    times = columns.start_ns[rows][places] - zero_ns
+    order = np.lexsort((times, ids))
+    return CounterTable(
+        time_ns=times[order],
+        series_id=ids[order],
+        value=np.array(value, np.float64)[order],
+        series=list(series),
+        record=columns.record[rows][places][order],
+    )
 
-    def __init__(self, source: Ints, target: Ints, events: int) -> None:
-        self._size = events + 1
-        ends = source * self._size + target
-        self._order = stable_order(ends)
-        self._ends = ends[self._order]
 
-    def place(self, source: Ints, target: Ints) -> Ints:
-        """Return the position of each arrow, -1 for one that is not there."""
-        if not len(self._ends):
-            return np.full(len(source), -1, dtype=np.int64)
-        asked = source * self._size + target
-        at = np.minimum(np.searchsorted(self._ends, asked), len(self._ends) - 1)
-        found = (self._ends[at] == asked) & (source >= 0) & (target >= 0)
-        return np.where(found, self._order[at], -1)
-
-
-def _pairs(
-    columns: RankColumns, rows: Rows, kinds: list[str]
-) -> tuple[Ints, npt.NDArray[np.int64]]:
-    """Return a code of (category, name) for each record, and the kind of each code."""
-    both = columns.category[rows].astype(np.int64) * len(columns.names) + columns.name[rows]
-    code, unique = dense(both, len(columns.categories) * len(columns.names))
-    kind_of_pair = []
-    for value in unique.tolist():
-        category, name = divmod(value, len(columns.names))
-        kind = _kind_of(columns.categories[category], columns.names[name])
-        if kind not in kinds:
-            kinds.append(kind)
-        kind_of_pair.append(kinds.index(kind))
-    return code.astype(np.int64), np.array(kind_of_pair, dtype=np.int64)
+def instants(columns: RankColumns, rows: Rows, zero_ns: int) -> InstantTable:
+    """Return the instants among `rows`, sorted by time."""
+    rows = rows[np.argsort(columns.start_ns[rows], kind="stable")]
+    return InstantTable(
+        time_ns=columns.start_ns[rows] - zero_ns,
+        name=columns.name[rows],
+        category=category_codes(columns, rows),
+        pid=[columns.pids[code] for code in columns.pid[rows]],
+        tid=[columns.tids[code] for code in columns.tid[rows]],
+        scope=[columns.scope.get(row, "t") for row in rows.tolist()],
+        record=columns.record[rows],
+    )
 
 
-def _join(
-    columns: RankColumns, rows: Rows, pair_code: Ints, problems: Problems
-) -> tuple[Rows, Rows]:
-    """Pair the records of each flow: positions in `rows` of tails and heads of arrows."""
+def asyncs(columns: RankColumns, rows: Rows, zero_ns: int, problems: Problems) -> AsyncTable:
+    """Return async intervals: begins and ends paired by category, id and name.
+
+    A begin without an end is kept, with a duration of -1; an end without a begin is counted only.
+    """
     phase = columns.phase[rows]
-    ids = len(columns.flow_ids) + 1
-    key = pair_code * ids + columns.flow[rows] + 1
-    size = (int(pair_code.max()) + 1) * ids
-    starts = np.flatnonzero(phase == ord("s"))
-    ends = np.flatnonzero(phase != ord("s"))
-    # Ids may be sparse, so that these are the largest arrays of a load: as narrow as can be.
-    start_of = np.full(size, -1, dtype=np.int32)
-    start_of[key[starts]] = starts
-    simple = start_of >= 0
-    simple[key[starts[start_of[key[starts]] != starts]]] = False  # more than one start
-    simple[key[phase == ord("t")]] = False
-    simple[::ids] = False  # records without an id
-
-    easy_ends = ends[simple[key[ends]]]
-    tails, heads = [start_of[key[easy_ends]]], [easy_ends]
-    rest = np.flatnonzero(~simple[key] & (columns.flow[rows] >= 0))
-    chain_tails, chain_heads, lost_ends = _chains(columns, rows, key, phase, rest)
-    tails.append(chain_tails)
-    heads.append(chain_heads)
-
-    tail, head = np.concatenate(tails), np.concatenate(heads)
-    led = np.zeros(len(rows), dtype=bool)
-    led[tail] = True
-    without_id = int((columns.flow[rows] < 0).sum())
-    problems.add("unpaired", without_id, "flow records without an id")
-    problems.add("unpaired", lost_ends, "flow ends without a start; kept, no arrow is drawn")
-    problems.add(
-        "unpaired",
-        int((~led[starts] & (columns.flow[rows[starts]] >= 0)).sum()),
-        "flow starts without an end; kept, no arrow is drawn",
+    opens = (phase == ord("b")) | (phase == ord("S"))
+    closes = (phase == ord("e")) | (phase == ord("F"))
+    ends_matter = np.flatnonzero(opens | closes)
+    rows, opens = rows[ends_matter], opens[ends_matter]
+    keys = np.stack(
+        [columns.category[rows], columns.flow[rows], columns.name[rows]], axis=1
+    ).astype(np.int64)
+    group = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1) if len(rows) else keys[:, 0]
+    begins, ends, alone = match_brackets(group, columns.start_ns[rows], opens)
+    open_alone = alone[opens[alone]]
+    problems.add("unpaired", len(open_alone), "async begins without an end; kept without duration")
+    problems.add("unpaired", len(alone) - len(open_alone), "async ends without a begin")
+    first = np.concatenate((rows[begins], rows[open_alone]))
+    dur = np.concatenate(
+        (
+            columns.start_ns[rows[ends]] - columns.start_ns[rows[begins]],
+            np.full(len(open_alone), -1, dtype=np.int64),
+        )
     )
-    return tail, head
+    order = np.argsort(columns.start_ns[first], kind="stable")
+    first, dur = first[order], dur[order]
+    return AsyncTable(
+        start_ns=columns.start_ns[first] - zero_ns,
+        dur_ns=dur,
+        name=columns.name[first],
+        category=category_codes(columns, first),
+        async_id=[columns.flow_ids[code] if code >= 0 else "" for code in columns.flow[first]],
+        pid=[columns.pids[code] for code in columns.pid[first]],
+        record=columns.record[first],
+    )
 
 
-def _chains(
-    columns: RankColumns,
-    rows: Rows,
-    key: Ints,
-    phase: npt.NDArray[np.uint8],
-    rest: Rows,
-) -> tuple[Rows, Rows, int]:
-    """Join ids that start more than once, never, or pass through steps: by time."""
-    if not len(rest):
-        return rest, rest, 0
-    is_start = phase[rest] == ord("s")
-    order = np.lexsort((~is_start, columns.start_ns[rows[rest]], key[rest]))
-    ordered = rest[order]
-    group = key[ordered]
-    new = np.diff(group, prepend=-1) != 0
-    count = len(ordered)
-    position = np.arange(count)
-    begins = phase[ordered] == ord("s")
-    passes = phase[ordered] == ord("t")
-    group_at = np.maximum.accumulate(np.where(new, position, 0))
-    # An arrow comes from the last start or step before; steps hand on, ends do not.
-    gives = np.maximum.accumulate(np.where(begins | passes, position, -1))
-    before = np.concatenate(([-1], gives[:-1]))
-    within = before >= group_at
-    started = np.maximum.accumulate(np.where(begins, position, -1)) >= group_at
-    # On another clock an end can come before its start: the first start of the group is its.
-    next_start = np.where(begins, position, count)
-    next_start = np.minimum.accumulate(next_start[::-1])[::-1]
-    group_end = np.searchsorted(group, group, side="right")
-    early = ~begins & ~started & (next_start < group_end)
-    tail_at = np.where(early, np.minimum(next_start, count - 1), before)
-    paired = (~begins & within & started) | early
-    lost = int((~begins & ~paired).sum())
-    return ordered[tail_at[paired]], ordered[position[paired]], lost
+def category_codes(columns: RankColumns, rows: Rows) -> CategoryCodes:
+    """Return the categories of `rows`, in two bytes each where they fit."""
+    codes = columns.category[rows]
+    fits = len(columns.categories) <= np.iinfo(np.int16).max
+    return codes.astype(np.int16) if fits else codes
 
 
 class Finder:
-    """Finds the events that flow records mean by a thread and a time.
+    """Finds the events that flow records refer to by thread and time.
 
-    Parameters
-    ----------
-    table : EventTable
-    of_thread : dict
-        (pid code, tid code) → track.
-    zero_ns : int
-        To be subtracted from the times of records.
+    `of_thread` maps (pid code, tid code) to a track; `zero_ns` is subtracted from record times.
     """
 
     def __init__(
@@ -210,9 +199,9 @@ class Finder:
         self._by_track: tuple[Rows, Ints] | None = None
 
     def find(self, columns: RankColumns, rows: Rows) -> Ints:
-        """Return the row of the event for each flow record, -1 for none.
+        """Return the row of the innermost event at each flow record's time, -1 for none.
 
-        The innermost event that runs at that time; where the file asks for it, the next one.
+        Records with binding point "next" refer to the next event instead.
         """
         table = self.table
         track = self._tracks(columns, rows)
@@ -243,10 +232,11 @@ class Finder:
     def by_correlation(self, columns: RankColumns, rows: Rows, found: Ints) -> Ints:
         """Return `found`, corrected where the flow's id is the correlation of another event.
 
-        Times alone do not tell apart events that start at once.
+        Times cannot distinguish events that start at the same instant.
         """
         table = self.table
-        ids = np.array([_number(columns.flow_ids[code]) for code in columns.flow[rows]], np.int64)
+        flow_ids = map(columns.flow_ids.__getitem__, columns.flow[rows].tolist())
+        ids = np.fromiter(map(_correlation, flow_ids), np.int64, len(rows))
         wrong = np.flatnonzero((ids >= 0) & ((found < 0) | (table.correlation[found] != ids)))
         result = found.copy()
         if not len(wrong):
@@ -293,6 +283,139 @@ class Finder:
             open_at = open_at[result[open_at] >= 0]
 
 
-def _number(text: str) -> int:
+class _Arrows:
+    """Finds an arrow by its two ends."""
+
+    def __init__(self, source: Ints, target: Ints, events: int) -> None:
+        self._size = events + 1
+        ends = source * self._size + target
+        self._order = stable_order(ends)
+        self._ends = ends[self._order]
+
+    def place(self, source: Ints, target: Ints) -> Ints:
+        """Return the position of each arrow, -1 for none."""
+        if not len(self._ends):
+            return np.full(len(source), -1, dtype=np.int64)
+        asked = source * self._size + target
+        at = np.minimum(np.searchsorted(self._ends, asked), len(self._ends) - 1)
+        found = (self._ends[at] == asked) & (source >= 0) & (target >= 0)
+        return np.where(found, self._order[at], -1)
+
+
+def _pairs(
+    columns: RankColumns, rows: Rows, kinds: list[str]
+) -> tuple[Ints, npt.NDArray[np.int64]]:
+    """Return a code of (category, name) for each record, and the kind of each code."""
+    both = columns.category[rows].astype(np.int64) * len(columns.names) + columns.name[rows]
+    code, unique = dense(both, len(columns.categories) * len(columns.names))
+    kind_of_pair = []
+    for value in unique.tolist():
+        category, name = divmod(value, len(columns.names))
+        kind = columns.categories[category] or columns.names[name] or "flow"
+        if kind in _LAUNCH or (kind == "async" and columns.names[name] == "launch"):
+            kind = "launch"
+        if kind not in kinds:
+            kinds.append(kind)
+        kind_of_pair.append(kinds.index(kind))
+    return code.astype(np.int64), np.array(kind_of_pair, dtype=np.int64)
+
+
+def _join(
+    columns: RankColumns, rows: Rows, pair_code: Ints, problems: Problems
+) -> tuple[Rows, Rows]:
+    """Pair the records of each flow: positions in `rows` of tails and heads of arrows."""
+    phase = columns.phase[rows]
+    ids = len(columns.flow_ids) + 1
+    key = pair_code * ids + columns.flow[rows] + 1
+    size = (int(pair_code.max()) + 1) * ids
+    starts = np.flatnonzero(phase == ord("s"))
+    ends = np.flatnonzero(phase != ord("s"))
+    # Ids may be sparse, so these are the largest arrays of a load: keep them narrow.
+    start_of = np.full(size, -1, dtype=np.int32)
+    start_of[key[starts]] = starts
+    simple = start_of >= 0
+    simple[key[starts[start_of[key[starts]] != starts]]] = False  # more than one start
+    simple[key[phase == ord("t")]] = False
+    simple[::ids] = False  # records without an id
+
+    easy_ends = ends[simple[key[ends]]]
+    tails, heads = [start_of[key[easy_ends]]], [easy_ends]
+    rest = np.flatnonzero(~simple[key] & (columns.flow[rows] >= 0))
+    chain_tails, chain_heads, lost_ends = _chains(columns, rows, key, phase, rest)
+    tails.append(chain_tails)
+    heads.append(chain_heads)
+
+    tail, head = np.concatenate(tails), np.concatenate(heads)
+    led = np.zeros(len(rows), dtype=bool)
+    led[tail] = True
+    without_id = int((columns.flow[rows] < 0).sum())
+    problems.add("unpaired", without_id, "flow records without an id")
+    problems.add("unpaired", lost_ends, "flow ends without a start; kept, no arrow is drawn")
+    problems.add(
+        "unpaired",
+        int((~led[starts] & (columns.flow[rows[starts]] >= 0)).sum()),
+        "flow starts without an end; kept, no arrow is drawn",
+    )
+    return tail, head
+
+
+def _chains(
+    columns: RankColumns,
+    rows: Rows,
+    key: Ints,
+    phase: npt.NDArray[np.uint8],
+    rest: Rows,
+) -> tuple[Rows, Rows, int]:
+    """Join by time the ids that start several times, never, or pass through steps."""
+    if not len(rest):
+        return rest, rest, 0
+    is_start = phase[rest] == ord("s")
+    order = np.lexsort((~is_start, columns.start_ns[rows[rest]], key[rest]))
+    ordered = rest[order]
+    group = key[ordered]
+    new = np.diff(group, prepend=-1) != 0
+    count = len(ordered)
+    position = np.arange(count)
+    begins = phase[ordered] == ord("s")
+    passes = phase[ordered] == ord("t")
+    group_at = np.maximum.accumulate(np.where(new, position, 0))
+    # An arrow comes from the last start or step before; steps hand on, ends do not.
+    gives = np.maximum.accumulate(np.where(begins | passes, position, -1))
+    before = np.concatenate(([-1], gives[:-1]))
+    within = before >= group_at
+    started = np.maximum.accumulate(np.where(begins, position, -1)) >= group_at
+    # On another clock an end can come before its start: the first start of the group is its.
+    next_start = np.where(begins, position, count)
+    next_start = np.minimum.accumulate(next_start[::-1])[::-1]
+    group_end = np.searchsorted(group, group, side="right")
+    early = ~begins & ~started & (next_start < group_end)
+    tail_at = np.where(early, np.minimum(next_start, count - 1), before)
+    paired = (~begins & within & started) | early
+    lost = int((~begins & ~paired).sum())
+    return ordered[tail_at[paired]], ordered[position[paired]], lost
+
+
+def _correlation(text: str) -> int:
     digits = text.strip('"')
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else -1
+
+
+def _args_of(columns: RankColumns, numbers: list[int]) -> list[dict[str, Any]]:
+    many = getattr(columns.small_args, "many", None)
+    if many is None:
+        return [columns.small_args.get(number) or {} for number in numbers]
+    found: list[dict[str, Any]] = many(numbers)
+    return found
+
+
+def _counter_name(columns: RankColumns, name: int, flow: int) -> str:
+    text = columns.names[name]
+    return text if flow < 0 else f"{text}[{columns.flow_ids[flow].strip(chr(34))}]"
+
+
+def _number(raw: Any) -> float | None:
+    try:
+        sample = float(raw)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return sample if math.isfinite(sample) else None

@@ -1,9 +1,13 @@
-"""What is selected: an immutable value that all views, analyses and exports share."""
+"""`Selection`: which events of a set are meant, which rows they are, and the selection in words.
+
+`js/src/dash/words.ts` words selections the same way (`tests/vectors/words.json`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,19 +16,43 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
-from hta_widgets.text import as_ns
-from hta_widgets.trace.membership import member_rows
-from hta_widgets.trace.trace import events_of
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.text import MINUS, THIN, Time, as_ns, count, plural
+from hta_widgets.trace.grouping import group_order
+from hta_widgets.trace.intervals import Intervals, union
+from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.names import short_name
+from hta_widgets.trace.query import Clauses, conjuncts, read_clauses, read_text
+from hta_widgets.trace.trace import (
+    EVENT_COLUMNS,
+    columns_in,
+    event_frame,
+    events_of,
+    run_query,
+)
 
 if TYPE_CHECKING:
     from hta_widgets.trace.trace import Trace
     from hta_widgets.trace.traceset import TraceSet
 
-__all__ = ["Selection", "as_ranks"]
-
 #: Set by the package: writes a selection to a trace file. Rooms above this one are not imported.
 exporter: Callable[..., Any] | None = None
+_FIELDS = ("start_ns", "end_ns", "ranks", "tracks", "query", "ids")
+EVERYTHING = "whole job"
+#: More runs of ranks, or names, are counted instead of listed.
+_MOST_RUNS = 4
+_MOST_NAMES = 3
+#: Longer texts are cut.
+_LONGEST = 40
+_UNITS = ((9, "s"), (6, "ms"), (3, "µs"), (0, "ns"))
+_CONTAINS = re.compile(
+    r"name\.str\.contains\(('.*?'|\".*?\")(?:, *(?:case|regex)=(?:True|False))*\)"
+)
+Ints = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+_BLOCK = 256
 
 
 @dataclass(frozen=True)
@@ -58,8 +86,8 @@ class Selection:
             object.__setattr__(self, name, value)
 
         for name in ("start_ns", "end_ns"):
-            value = getattr(self, name)
-            put(name, None if value is None else as_ns(value))
+            if (time := getattr(self, name)) is not None:
+                put(name, as_ns(time))
         if self.start_ns is not None and self.end_ns is not None and self.end_ns < self.start_ns:
             raise TraceError(
                 f"the window ends ({self.end_ns} ns) before it starts ({self.start_ns} ns)",
@@ -128,9 +156,7 @@ class Selection:
 
     def of(self, traces: TraceSet) -> Selection:
         """Return the same selection of other `traces`."""
-        return Selection(
-            self.start_ns, self.end_ns, self.ranks, self.tracks, self.query, self.ids, traces
-        )
+        return replace(self, traces=traces)
 
     # --- as text ----------------------------------------------------------------------------------
 
@@ -169,32 +195,28 @@ class Selection:
         cls, value: Mapping[str, Any] | None, traces: TraceSet | None = None
     ) -> Selection:
         """Return the selection that `to_json` described; None and missing keys mean "all"."""
-        known = ("start_ns", "end_ns", "ranks", "tracks", "query", "ids")
-        unknown = set(value or ()) - set(known)
+        unknown = set(value or ()) - set(_FIELDS)
         if unknown:
             raise TraceError(
                 f"a selection has no {', '.join(sorted(map(repr, unknown)))}",
-                remedy=f"Its fields are {', '.join(known)}.",
+                remedy=f"Its fields are {', '.join(_FIELDS)}.",
             )
-        return cls(**{key: (value or {}).get(key) for key in known}, traces=traces)
+        return cls(**{key: (value or {}).get(key) for key in _FIELDS}, traces=traces)
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {**self.__dict__, "traces": None}
-        state.pop("_rows_by_rank", None)
-        return state
+        return {name: getattr(self, name) for name in _FIELDS} | {"traces": None}
 
 
 def as_ranks(ranks: Any) -> list[int]:
-    """Return a rank, or several, as a list: ascending, each once.
+    """Return one rank or several as an ascending list without duplicates.
 
     Raises
     ------
     TraceError
-        Where that is no number and no list of them.
+        If `ranks` is neither a number nor a list of numbers.
     """
     if isinstance(ranks, (int, np.integer)):
         return [int(ranks)]
-    # The characters of a text are no ranks.
     if isinstance(ranks, Iterable) and not isinstance(ranks, (str, bytes)):
         listed = list(ranks)
         if all(isinstance(rank, (int, float, np.number)) and rank == int(rank) for rank in listed):
@@ -202,6 +224,250 @@ def as_ranks(ranks: Any) -> list[int]:
     raise TraceError(
         f"{ranks!r} names no ranks", remedy="Give a number, or a list of them: ranks=[0, 3]."
     )
+
+
+def chosen_ranks(traces: TraceSet, ranks: Iterable[int] | int | None) -> list[int]:
+    """Return `ranks` as an ascending list, None as all; raise for a rank that is missing."""
+    if ranks is None:
+        return traces.ranks
+    asked = as_ranks(ranks)
+    missing = [rank for rank in asked if rank not in traces]
+    if missing:
+        raise TraceError(
+            f"no rank {listed(missing)}", remedy=f"The ranks are {listed(traces.ranks)}."
+        )
+    return asked
+
+
+def chosen_events(
+    traces: TraceSet,
+    query: str | pd.DataFrame | Selection | None,
+    *,
+    start_ns: Time | None,
+    end_ns: Time | None,
+    ranks: Iterable[int] | int | None,
+    tracks: Iterable[str | tuple[int, str]] | None,
+    ids: Iterable[tuple[int, int]] | None,
+) -> Selection:
+    """Return the selection of the events that meet all conditions; see `TraceSet.select`."""
+    if isinstance(query, Selection):
+        given = (start_ns, end_ns, ranks, tracks, None, ids)
+        fields = zip(_FIELDS, given, strict=True)
+        changes: dict[str, Any] = {name: value for name, value in fields if value is not None}
+        return replace(query, traces=traces, **changes)
+    if isinstance(query, pd.DataFrame):
+        ids = _ids_of(query, traces.ranks) if ids is None else ids
+        query = None
+    if query is not None:
+        nothing = events_of([])
+        for trace in list(traces.values())[:1]:
+            columns = dict.fromkeys((*EVENT_COLUMNS, *columns_in(query)))
+            nothing = event_frame(trace, slice(0, 0), columns)
+            nothing.insert(0, "rank", trace.rank)
+        run_query(nothing, query)
+    return Selection(
+        start_ns,  # type: ignore[arg-type]
+        end_ns,  # type: ignore[arg-type]
+        None if ranks is None else tuple(chosen_ranks(traces, ranks)),
+        tracks,  # type: ignore[arg-type]
+        query,
+        ids,  # type: ignore[arg-type]
+        traces,
+    )
+
+
+def listed(ranks: list[int]) -> str:
+    """Return ranks in words; of more than 16 the first twelve and the last."""
+    if len(ranks) <= 16:
+        return ", ".join(map(str, ranks)) or "none"
+    return f"{', '.join(map(str, ranks[:12]))}, … {ranks[-1]} ({len(ranks)} in all)"
+
+
+def selection_words(selection: Selection | None, short: Callable[[str], str] = short_name) -> str:
+    """Return a selection in words; `short` shortens the names of events.
+
+    Examples
+    --------
+    >>> selection_words(Selection(ranks=[2, 3, 4, 5], query="name.str.contains('nccl')"))
+    'ranks 2–5, name contains nccl'
+    """
+    if selection is None or selection.is_everything:
+        return EVERYTHING
+    clauses = read_clauses(selection.query)
+    found = []
+    if selection.ranks is not None:
+        found.append(_ranks(selection.ranks))
+    if selection.tracks is not None:
+        found.append(_tracks(sorted(selection.tracks, key=str)))
+    window = window_words(selection.start_ns, selection.end_ns)
+    if window:
+        found.append(window)
+    if clauses.kinds is not None:
+        found.append(_listed("kind", clauses.kinds))
+    if clauses.names is not None:
+        found.append(_names([short(name) for name in clauses.names]))
+    if clauses.rest is not None:
+        found += [_condition(part) for part in conjuncts(clauses.rest)]
+    if selection.ids is not None:
+        found.append(plural(len(selection.ids), "event"))
+    return ", ".join(found)
+
+
+def window_words(start_ns: int | None, end_ns: int | None) -> str:
+    """Return a window with as many digits as its length needs; empty where it is open.
+
+    Examples
+    --------
+    >>> window_words(0, 824_123_456).replace(THIN, " ")
+    '0–824 ms'
+    """
+    if start_ns is None:
+        return "" if end_ns is None else f"before {_instant(end_ns)}"
+    if end_ns is None:
+        return f"from {_instant(start_ns)} on"
+    if start_ns == end_ns:
+        return f"an empty window at {_instant(start_ns)}"
+    return _times([start_ns, end_ns], len(str(end_ns - start_ns)) - 2)
+
+
+class Overlapping:
+    """Finds the events that overlap a window, among events sorted by start."""
+
+    __slots__ = ("_end", "_reach", "_start")
+
+    def __init__(self, start: Ints, end: Ints) -> None:
+        self._start, self._end = start, end
+        blocks = np.arange(0, len(start), _BLOCK)
+        self._reach = np.maximum.reduceat(end, blocks) if len(start) else end
+
+    def within(self, low: int | None, high: int | None) -> Rows:
+        """Return the positions of the events that overlap ``[low, high)``; None is open.
+
+        An event of length 0 overlaps if its instant lies in the window.
+        """
+        if low is not None and low == high:
+            return np.empty(0, dtype=np.intp)
+        count = len(self._start)
+        stop = count if high is None else int(np.searchsorted(self._start, high, "left"))
+        if low is None:
+            return np.arange(stop)
+        first = min(int(np.searchsorted(self._start, low, "left")), stop)
+        # Earlier events may still run; few blocks have one that long.
+        blocks = np.flatnonzero(self._reach[: -(-first // _BLOCK)] > low)
+        early = (blocks[:, None] * _BLOCK + np.arange(_BLOCK)).ravel()
+        early = early[: np.searchsorted(early, first)]
+        early = early[self._end[early] > low]
+        return np.concatenate((early, np.arange(first, stop)))
+
+
+class TraceIndex:
+    """Events of one rank by kind, window and name; `kind` replaces the kinds of the table."""
+
+    def __init__(self, trace: Trace, kind: npt.NDArray[np.uint8] | None = None) -> None:
+        self._table = trace.table
+        self._kind = kind
+        self.memo: dict[Any, Any] = {}
+
+    @property
+    def kind(self) -> npt.NDArray[np.uint8]:
+        """Codes of the events' kinds."""
+        return self._table.kind if self._kind is None else self._kind
+
+    @cached_property
+    def kind_counts(self) -> Ints:
+        """How many events there are of each kind."""
+        return np.bincount(self.kind, minlength=len(KINDS))
+
+    @memoized
+    def of_kinds(self, kinds: tuple[str, ...]) -> Rows:
+        """Return the events of some kinds, ascending; all events for no kinds."""
+        if not kinds:
+            return np.arange(len(self._table))
+        is_meant = np.array([kind in kinds for kind in KINDS])
+        return np.flatnonzero(is_meant[self.kind])
+
+    def of_kinds_within(self, kinds: tuple[str, ...], low: int | None, high: int | None) -> Rows:
+        """Return the events of some kinds that overlap a window, ascending."""
+        rows = self.of_kinds(kinds)
+        return rows if low is high is None else rows[self._overlapping(kinds).within(low, high)]
+
+    @memoized
+    def _overlapping(self, kinds: tuple[str, ...]) -> Overlapping:
+        start, end = self._table.start_ns, self._table.end_ns
+        rows = self.of_kinds(kinds)
+        return Overlapping(start[rows], end[rows]) if kinds else Overlapping(start, end)
+
+    @memoized
+    def covered(self, kinds: tuple[str, ...]) -> Intervals:
+        """Return when any event of some kinds runs."""
+        rows = self.of_kinds(kinds)
+        start = self._table.start_ns[rows]
+        return union(start, start + self._table.dur_ns[rows])
+
+    @memoized
+    def _by_name(self) -> tuple[Rows, Rows]:
+        """Return the rows ordered by name, and where each name begins and ends."""
+        count = len(self._table.names)
+        sizes = np.bincount(self._table.name, minlength=count)
+        return group_order(self._table.name, count), np.concatenate(([0], np.cumsum(sizes)))
+
+    def named(self, names: Iterable[str]) -> Rows:
+        """Return the events of some names, ascending."""
+        order, bounds = self._by_name()
+        wanted = set(names)
+        codes = [code for code, name in enumerate(self._table.names.values) if name in wanted]
+        rows = [order[bounds[code] : bounds[code + 1]] for code in codes]
+        if len(rows) == 1:
+            return rows[0]
+        return np.sort(np.concatenate([*rows, np.empty(0, dtype=np.intp)]))
+
+
+@memoized
+def index_of(trace: Trace) -> TraceIndex:
+    """Return the index of a rank."""
+    return TraceIndex(trace)
+
+
+@memoized
+def device_index_of(trace: Trace) -> TraceIndex:
+    """Return the index of a rank, in which collectives on the host are no communication.
+
+    They keep no device busy, and time between them is not idle.
+    """
+    table, index = trace.table, index_of(trace)
+    if any(track.stream >= 0 for track in table.tracks):
+        return index
+    of_devices = taxonomy.kind_codes(
+        table.category, table.name, table.categories.values, table.names.values, of_devices=True
+    )
+    return index if np.array_equal(of_devices, index.kind) else TraceIndex(trace, of_devices)
+
+
+def member_rows(selection: Selection, trace: Trace) -> Rows:
+    """Return the events of a rank that a selection holds, ascending."""
+    if selection.ranks is not None and trace.rank not in selection.ranks:
+        return np.empty(0, dtype=np.intp)
+    index = index_of(trace)
+    shift = trace.shift_ns
+    low = None if selection.start_ns is None else selection.start_ns - shift
+    high = None if selection.end_ns is None else selection.end_ns - shift
+    clauses = Clauses() if selection.query is None else read_clauses(selection.query)
+    if clauses.rest is None and clauses.names is not None:
+        rows = _in_window(trace, index.named(clauses.names), low, high)
+        clauses = clauses.with_names(None)
+    elif clauses.rest is None and clauses.kinds is not None:
+        rows = index.of_kinds_within(_known_kinds(clauses.kinds), low, high)
+        rows = rows if clauses.kinds and _known_kinds(clauses.kinds) else rows[:0]
+        clauses = clauses.with_kinds(None)
+    else:
+        rows = index.of_kinds_within((), low, high)
+    rows = _on_tracks(trace, rows, selection.tracks)
+    rows = selection.chosen_of(trace, rows)
+    if clauses.rest is not None:
+        frame = event_frame(trace, rows, columns_in(clauses.rest))
+        frame.insert(0, "rank", trace.rank)
+        rows = rows[run_query(frame, clauses.rest)]
+    return _of_clauses(trace, rows, clauses)
 
 
 def _ids(pairs: Iterable[Any]) -> frozenset[tuple[int, int]]:
@@ -222,3 +488,136 @@ def _track(item: object) -> str | tuple[int, str]:
         f"{item!r} is no track",
         remedy="Give values of the track column, or pairs (rank, track).",
     )
+
+
+def _ids_of(frame: pd.DataFrame, ranks: list[int]) -> frozenset[tuple[int, int]]:
+    if "rank" in frame.columns:
+        rank = frame["rank"].to_numpy(dtype=np.int64)
+    elif len(ranks) == 1:
+        rank = np.full(len(frame), ranks[0], dtype=np.int64)
+    else:
+        raise TraceError(
+            "the frame does not say which rank its events are of",
+            remedy='Keep the column "rank".',
+        )
+    ids = frame["id"] if "id" in frame.columns else frame.index.to_series()
+    return frozenset(zip(rank.tolist(), ids.to_numpy(dtype=np.int64).tolist(), strict=True))
+
+
+def _instant(time_ns: int) -> str:
+    return _times([time_ns], len(str(abs(time_ns))) - 3)
+
+
+def _times(times: Sequence[int], last_digit: int) -> str:
+    """Return times in one unit; `last_digit` is the power of ten that they are rounded to."""
+    most = max(abs(time) for time in times)
+    power, unit = next(entry for entry in _UNITS if most >= 10 ** entry[0] or entry[0] == 0)
+    last = min(max(last_digit, 0), power)
+    step = 10**last
+    rounded = [(abs(time) + step // 2) // step for time in times]
+    decimals = power - last
+    if all(value % 10**decimals == 0 for value in rounded):
+        rounded, decimals = [value // 10**decimals for value in rounded], 0
+    texts = [
+        (MINUS if time < 0 and value else "") + _decimal(value, decimals)
+        for time, value in zip(times, rounded, strict=True)
+    ]
+    return f"{'–'.join(texts)}{THIN}{unit}"
+
+
+def _decimal(value: int, decimals: int) -> str:
+    if not decimals or not value:
+        return count(value)
+    whole, part = divmod(value, 10**decimals)
+    return f"{count(whole)}.{part:0{decimals}d}"
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and runs[-1][1] + 1 == rank:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    if not runs:
+        return "no ranks"
+    if len(runs) > _MOST_RUNS:
+        return plural(len(ranks), "rank")
+    return "ranks " + _joined([str(a) if a == b else f"{a}–{b}" for a, b in runs])
+
+
+def _tracks(tracks: Sequence[str | tuple[int, str]]) -> str:
+    if len(tracks) != 1:
+        return plural(len(tracks), "track") if tracks else "no tracks"
+    track = tracks[0]
+    if isinstance(track, str):
+        return f"track {_cut(track)}"
+    return f"track {_cut(track[1])} of rank {track[0]}"
+
+
+def _names(names: Sequence[str]) -> str:
+    if len(names) > _MOST_NAMES:
+        return plural(len(names), "name")
+    return _listed("name", [_cut(name) for name in names])
+
+
+def _listed(noun: str, values: Sequence[str]) -> str:
+    if not values:
+        return f"no {noun}s"
+    return f"{noun}{'s' * (len(values) > 1)} {_joined(values)}"
+
+
+def _joined(texts: Sequence[str]) -> str:
+    return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
+
+
+def _condition(text: str) -> str:
+    contains = _CONTAINS.fullmatch(text)
+    value = read_text(contains[1]) if contains else None
+    return text if value is None else f"name contains {_cut(value)}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _known_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
+    return tuple(kind for kind in KINDS if kind in kinds)
+
+
+def _in_window(trace: Trace, rows: Rows, low: int | None, high: int | None) -> Rows:
+    if low is None and high is None:
+        return rows
+    if low is not None and low == high:
+        return rows[:0]
+    start = trace.table.start_ns[rows]
+    inside = np.ones(len(rows), dtype=bool)
+    if high is not None:
+        inside &= start < high
+    if low is not None:
+        inside &= (start >= low) | (start + trace.table.dur_ns[rows] > low)
+    return rows[inside]
+
+
+def _on_tracks(trace: Trace, rows: Rows, tracks: Any) -> Rows:
+    if tracks is None:
+        return rows
+    wanted = np.array(
+        [track.key in tracks or (trace.rank, track.key) in tracks for track in trace.table.tracks],
+        dtype=bool,
+    )
+    return rows[wanted[trace.table.track[rows]]] if len(wanted) else rows[:0]
+
+
+def _of_clauses(trace: Trace, rows: Rows, clauses: Clauses) -> Rows:
+    table = trace.table
+    if clauses.names is not None:
+        names = set(clauses.names)
+        wanted = np.array([name in names for name in table.names.values], dtype=bool)
+        rows = rows[wanted[table.name[rows]]] if len(wanted) else rows[:0]
+    if clauses.kinds is not None:
+        of_kind = np.array([kind in clauses.kinds for kind in KINDS], dtype=bool)
+        rows = rows[of_kind[table.kind[rows]]]
+    return rows

@@ -15,7 +15,6 @@ import pandas as pd
 
 from hta_widgets.errors import TraceError
 from hta_widgets.text import Time
-from hta_widgets.trace.choosing import chosen_events, chosen_ranks, listed
 from hta_widgets.trace.columns import (
     AsyncTable,
     CounterTable,
@@ -24,7 +23,7 @@ from hta_widgets.trace.columns import (
     InstantTable,
 )
 from hta_widgets.trace.problems import Problems
-from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.selection import Selection, chosen_events, chosen_ranks, listed
 from hta_widgets.trace.trace import Trace, events_of
 from hta_widgets.workers import require_executor
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from support.examples import examples
 
 from hta_widgets.tiles.cells import CELLS, NO_KIND, kind_times, longest, measure, quantise, tiles
-from hta_widgets.tiles.lane_index import index_counter, index_lane
+from hta_widgets.tiles.lanes import index_counter, index_lane
 
 KIND_COUNT = 7
 

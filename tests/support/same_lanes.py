@@ -4,8 +4,7 @@ from dataclasses import fields, is_dataclass
 
 import numpy as np
 
-from hta_widgets.tiles.folded import device_rows, folded_lane
-from hta_widgets.tiles.lanes import kept_lanes
+from hta_widgets.tiles.lanes import device_rows, folded_lane, kept_lanes
 from hta_widgets.tiles.layout import folded
 
 

@@ -29,8 +29,7 @@ from hta_widgets.export.svg.rows import Band, Form, Row, lay_rows
 from hta_widgets.live.job import TileEngine
 from hta_widgets.text import axis_time, count, duration, plural, share, value
 from hta_widgets.tiles.cells import NO_KIND, Cells, measure, unpack
-from hta_widgets.tiles.lane_index import CounterLane, Lane
-from hta_widgets.tiles.lanes import OF_EVENTS, Budget, RankIndex, Rows
+from hta_widgets.tiles.lanes import OF_EVENTS, Budget, CounterLane, Lane, RankIndex, Rows
 from hta_widgets.trace.intervals import spans_of
 from hta_widgets.trace.names import short_name
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from hta_widgets.trace.names import short_name
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.words import selection_words
+from hta_widgets.trace.selection import Selection, selection_words
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/words.json").read_text("utf-8"))
 

@@ -12,7 +12,7 @@ from support.background import held_up
 from hta_widgets.live.job import TileEngine
 from hta_widgets.readers.load import load
 from hta_widgets.tiles.cells import tiles, unpack
-from hta_widgets.tiles.lane_index import index_lane
+from hta_widgets.tiles.lanes import index_lane
 
 KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>()"
 REDUCE = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long)"

@@ -7,8 +7,7 @@ import pytest
 
 from hta_widgets.tiles.cells import NameKeys, measure, tiles
 from hta_widgets.tiles.details import MAX_HISTOGRAM_BINS, args_of_record, duration_figures
-from hta_widgets.tiles.lane_index import index_lane
-from hta_widgets.tiles.lanes import MOST_TABLES, Budget, RankIndex
+from hta_widgets.tiles.lanes import MOST_TABLES, Budget, RankIndex, index_lane
 from hta_widgets.tiles.layout import MAX_LAYERS, async_groups
 from hta_widgets.trace.columns import AsyncTable, Pool
 

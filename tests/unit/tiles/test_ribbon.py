@@ -8,8 +8,7 @@ import pytest
 
 from hta_widgets.readers.load import load
 from hta_widgets.tiles.cells import unpack
-from hta_widgets.tiles.lateness import Lateness
-from hta_widgets.tiles.ribbon import Ribbon
+from hta_widgets.tiles.lateness import Lateness, Ribbon
 
 # Four ranks, in ns. Call 0: rank 2 comes at 50, after the median rank 1 (10). Call 1: ranks 1
 # and 2 come together. Call 2 is among ranks 0 and 3 only.

@@ -11,8 +11,7 @@ import pandas as pd
 import pytest
 
 from hta_widgets.tiles.cells import unpack
-from hta_widgets.tiles.lateness import Lateness
-from hta_widgets.tiles.ribbon import Ribbon
+from hta_widgets.tiles.lateness import Lateness, Ribbon
 
 CASES = json.loads((Path(__file__).parents[2] / "vectors/ribbon.json").read_text("utf-8"))["cases"]
 

@@ -10,7 +10,7 @@ from hta_widgets.demo.job import write_demo
 from hta_widgets.export.trace import export_trace
 from hta_widgets.live.job import TileEngine
 from hta_widgets.readers.load import load
-from hta_widgets.tiles.labels import counter_label, counter_unit, job_title
+from hta_widgets.tiles.layout import counter_label, counter_unit, job_title
 from hta_widgets.tiles.scene import phase_name, truth
 from hta_widgets.trace.problems import Problem, Problems
 from hta_widgets.trace.traceset import TraceSet

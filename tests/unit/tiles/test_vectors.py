@@ -20,7 +20,7 @@ from hta_widgets.tiles.cells import (
     tiles,
     unpack,
 )
-from hta_widgets.tiles.lane_index import index_counter, index_lane
+from hta_widgets.tiles.lanes import index_counter, index_lane
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 
