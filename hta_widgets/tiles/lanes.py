@@ -1,8 +1,12 @@
-"""What a lane holds, indexed."""
+"""Lanes of events, asyncs, instants, counters and waits, indexed for cells of any zoom.
+
+A lane of one kind without overlaps takes 20 bytes per event, other lanes up to 44. Stores keep the
+lanes of folded ranks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,24 +27,49 @@ if TYPE_CHECKING:
 
 BLOCK = 64
 KEEPS_NO_ROWS = "this lane sends no slices and keeps no rows"
-
 EventRows = npt.NDArray[np.int32]
 Positions = npt.NDArray[np.intp]
 Codes = npt.NDArray[np.uint8]
+FOLDED_ROLES = ("gpu", "comm", "cpu")
+_COMMUNICATION = KINDS.index("communication")
+_ANNOTATION = KINDS.index("annotation")
+RowIds = npt.NDArray[np.integer]
+#: Version of the stored lanes; raise it with any change of the arrays or their order.
+VERSION = 1
+#: Name of the entry of a rank's file with the position of each lane in the columns.
+FACT = "lanes"
+_COLUMNS: dict[str, npt.DTypeLike] = {
+    "lanes.ns": np.int64,
+    "lanes.rows": np.int32,
+    "lanes.kinds": np.uint8,
+}
+_NS, _ROWS, _KINDS = _COLUMNS
+_NONE = -1
+Array = npt.NDArray[Any]
+#: A number of a stored lane, or a column and the array that goes into it.
+Item = int | tuple[str, Array | None]
+_OTHER = KINDS.index("other")
+_OPEN_BLOCK = 4096
+#: Roles of lanes with rows of the rank's event table.
+OF_EVENTS = ("events", *FOLDED_ROLES)
+#: Most ranks with columns in memory: as many as fit on a screen.
+MOST_TABLES = 64
+#: A code for every event of a rank, by its row.
+Classes = npt.NDArray[np.uint8]
 
 
 @dataclass(slots=True, frozen=True)
 class Kinds:
-    """What a lane of several kinds needs beyond a lane of one.
+    """Index by kind of a lane of several kinds.
 
-    Of the kind with most events nothing is stored that follows from the whole and the others.
+    For the kind with most events only what cannot be computed from the others is stored.
     """
 
     major: int
-    #: Union of the major kind; None where the lane's events do not overlap.
+    #: Union of the major kind; None if the lane's events do not overlap.
     major_cover: Cover | None
     minor: tuple[tuple[int, Spans], ...]
-    #: Kind of each point of the lane, ordered as the points, at one instant the lowest first.
+    #: Kind of each event of length 0, by time, then kind.
     of_points: Codes
 
     @property
@@ -52,31 +81,18 @@ class Kinds:
 
 @dataclass(slots=True, frozen=True)
 class Lane:
-    """Events of a lane.
-
-    Parameters
-    ----------
-    spans : Spans
-        All its events.
-    kind : int
-        Their kind, or the most frequent one.
-    kinds : Kinds or None
-        None where there is only one kind.
-    rows : array of int32 or None
-        Row in the rank's table of each event that has a length, in lane order; None for lanes
-        that send no slices.
-    longest : array of int64
-        Longest duration of each block of 64 of `rows`.
-    durs : array of int64 or None
-        Duration of each of `rows`; None where no two events overlap, since their union tells it
-        then. None of this is a view of the table, which may go while the lane stays.
-    """
+    """Events of a lane. No array is a view of the table, which may be released before the lane."""
 
     spans: Spans
+    #: The only kind, or the most frequent one.
     kind: int
+    #: None for a lane of one kind.
     kinds: Kinds | None
+    #: Rows in the rank's table of the events with a length; None for lanes that send no slices.
     rows: EventRows | None
+    #: Longest duration of each block of 64 of `rows`.
     longest: Ints
+    #: Durations of `rows`; None if no events overlap, as `spans` has them then.
     durs: Ints | None
 
     @property
@@ -108,7 +124,7 @@ class Lane:
             return np.empty(0, np.intp)
         begins = self.spans.begins
         piece = max(int(self.spans.cover.starts.searchsorted(start, "right")) - 1, 0)
-        # All that overlaps the window began at or after the piece of the union that is open there.
+        # Events that overlap the window began in the piece of the union at its start, or later.
         first = int(begins.searchsorted(self.spans.cover.starts[piece]))
         last = int(begins.searchsorted(end))
         if last <= first:
@@ -131,22 +147,46 @@ class Lane:
         return late
 
 
+@dataclass(slots=True, frozen=True)
+class CounterLane:
+    """Samples of one counter, a step function of time until `end`, where the rank's data end."""
+
+    times: Ints
+    values: npt.NDArray[np.float64]
+    end: int
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of its arrays."""
+        return self.times.nbytes + self.values.nbytes
+
+    def measure(self, edges: Ints) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return the smallest and largest value held between neighbouring `edges`; NaN for none."""
+        low, high = edges[:-1], np.minimum(edges[1:], self.end)
+        first, last = self.times.searchsorted(low), self.times.searchsorted(high)
+        padded = np.append(self.times, np.iinfo(np.int64).max)
+        # A cell without a sample at its start begins with the value before.
+        first = np.where(padded[first] == low, first, np.maximum(first - 1, 0))
+        some = (last > first) & (low < self.end)
+        smallest = np.full(len(low), np.nan)
+        largest = np.full(len(low), np.nan)
+        if some.any():
+            bounds = np.column_stack((first[some], last[some])).ravel()
+            values = np.append(self.values, np.nan)
+            smallest[some] = np.fmin.reduceat(values, bounds)[::2]
+            largest[some] = np.fmax.reduceat(values, bounds)[::2]
+        return smallest, largest
+
+
 def index_lane(
     starts: Ints,
     durs: Ints,
     kinds: Codes,
     rows: npt.NDArray[np.integer] | None,
 ) -> Lane:
-    """Index the events of a lane.
+    """Index the events of a lane, in lane order: by start, then longest first.
 
-    Parameters
-    ----------
-    starts, durs : array of int64
-        The events in lane order: by start, then longest first.
-    kinds : array of uint8
-        Kind of each.
-    rows : array of int or None
-        Row in the table of each; None for a lane without slices.
+    `rows` are their rows in the table; None for a lane without slices.
     """
     spans = spans_of(starts, durs)
     kept, longest, own = None, np.empty(0, np.int64), None
@@ -164,306 +204,13 @@ def index_lane(
     return Lane(spans, major, mixed, kept, longest, own)
 
 
-def _mixed(starts: Ints, durs: Ints, kinds: Codes, *, major: int, disjoint: bool) -> Kinds:
-    minor = []
-    for code in np.unique(kinds).tolist():
-        if code != major:
-            of_kind = kinds == code
-            minor.append((code, spans_of(starts[of_kind], durs[of_kind])))
-    cover = None
-    if not disjoint:
-        of_kind = (kinds == major) & (durs > 0)
-        cover = cover_of(starts[of_kind], starts[of_kind] + durs[of_kind])
-    points = durs <= 0
-    order = np.lexsort((kinds[points], starts[points]))
-    return Kinds(major, cover, tuple(minor), kinds[points][order])
-
-
-def _block_maxima(durs: Ints) -> Ints:
-    if not len(durs):
-        return np.empty(0, np.int64)
-    return np.maximum.reduceat(durs, np.arange(0, len(durs), BLOCK))
-
-
-@dataclass(slots=True, frozen=True)
-class CounterLane:
-    """Samples of one counter: a step function of time.
-
-    Parameters
-    ----------
-    times : array of int64
-        Ascending.
-    values : array of float64
-    end : int
-        Where the last value stops to hold: the end of the rank's data.
-    """
-
-    times: Ints
-    values: npt.NDArray[np.float64]
-    end: int
-
-    @property
-    def nbytes(self) -> int:
-        """Memory of its arrays."""
-        return self.times.nbytes + self.values.nbytes
-
-    def measure(self, edges: Ints) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return the smallest and largest value held between neighbouring `edges`; NaN for none."""
-        low, high = edges[:-1], np.minimum(edges[1:], self.end)
-        first, last = self.times.searchsorted(low), self.times.searchsorted(high)
-        padded = np.append(self.times, np.iinfo(np.int64).max)
-        # Without a sample at its very start, a cell begins with the value that came before.
-        first = np.where(padded[first] == low, first, np.maximum(first - 1, 0))
-        some = (last > first) & (low < self.end)
-        smallest = np.full(len(low), np.nan)
-        largest = np.full(len(low), np.nan)
-        if some.any():
-            bounds = np.column_stack((first[some], last[some])).ravel()
-            values = np.append(self.values, np.nan)
-            smallest[some] = np.fmin.reduceat(values, bounds)[::2]
-            largest[some] = np.fmax.reduceat(values, bounds)[::2]
-        return smallest, largest
-
-
 def index_counter(times: Ints, values: npt.NDArray[np.float64], end: int) -> CounterLane:
     """Index the samples of one series, sorted by time; `end` is where the rank's data ends."""
     return CounterLane(times, values, max(end, int(times[-1]) + 1 if len(times) else end))
 
 
-FOLDED_ROLES = ("gpu", "comm", "cpu")
-
-_COMMUNICATION = KINDS.index("communication")
-_ANNOTATION = KINDS.index("annotation")
-
-RowIds = npt.NDArray[np.integer]
-
-
-def device_rows(table: EventTable) -> RowIds:
-    """Return the rows of the events on device streams."""
-    on_stream = np.array([track.role == "stream" for track in table.tracks], np.bool_)
-    if not on_stream.any():
-        return np.empty(0, np.intp)
-    return np.flatnonzero(on_stream.take(table.track))
-
-
-def folded_rows(table: EventTable, ref: LaneRef, device: RowIds) -> RowIds:
-    """Return the rows of a lane of a folded rank, in lane order.
-
-    Parameters
-    ----------
-    table : EventTable
-    ref : LaneRef
-        Of a role in `FOLDED_ROLES`.
-    device : array of int
-        What `device_rows` returned.
-    """
-    if ref.role == "cpu":
-        return np.flatnonzero(_on_host(table, ref))
-    communicates = table.kind.take(device) == _COMMUNICATION
-    chosen: RowIds = device[communicates if ref.role == "comm" else ~communicates]
-    return chosen
-
-
-def _on_host(table: EventTable, ref: LaneRef) -> npt.NDArray[np.bool_]:
-    member: npt.NDArray[np.bool_]
-    if len(ref.sources) == 1:
-        member = table.track == ref.sources[0]
-    else:
-        chosen = np.zeros(len(table.tracks), np.bool_)
-        chosen[list(ref.sources)] = True
-        member = chosen.take(table.track)
-    return member if ref.annotations else member & (table.kind != _ANNOTATION)
-
-
-def folded_lane(table: EventTable, ref: LaneRef, device: RowIds) -> Lane:
-    """Return a lane of a folded rank, indexed; the arguments are those of `folded_rows`."""
-    rows = folded_rows(table, ref, device)
-    return index_lane(
-        table.start_ns.take(rows),
-        table.dur_ns.take(rows),
-        table.kind.take(rows),
-        None if ref.role == "cpu" else rows,
-    )
-
-
-#: Grows whenever the same events would give other arrays, or the same arrays be read otherwise.
-VERSION = 1
-#: What says where in the columns each lane is.
-FACT = "lanes"
-
-_COLUMNS: dict[str, npt.DTypeLike] = {
-    "lanes.ns": np.int64,
-    "lanes.rows": np.int32,
-    "lanes.kinds": np.uint8,
-}
-_NS, _ROWS, _KINDS = _COLUMNS
-_NONE = -1
-
-Array = npt.NDArray[Any]
-
-
-def kept_columns(table: EventTable) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Return the columns that hold a rank's folded lanes, and what says where they are in them."""
-    device = device_rows(table)
-    writer = _Writer()
-    lanes = []
-    for ref in folded(table):
-        begin = writer.place
-        _write_lane(writer, folded_lane(table, ref, device))
-        lanes.append([ref.role, ref.sources, ref.annotations, begin, writer.tape()])
-    return writer.columns(), {"version": VERSION, "lanes": lanes}
-
-
-def kept_lanes(table: EventTable) -> dict[LaneRef, Lane]:
-    """Return the lanes that the file of a stored rank holds; none where it holds no table as this.
-
-    What is damaged, missing or of another version does not count: what it was made of is there.
-    """
-    file = table.file
-    if file is None:
-        return {}
-    try:
-        fact: Mapping[str, Any] | None = file.fact(FACT)
-        if fact is None or fact["version"] != VERSION:
-            return {}
-        columns = {name: file.read(name) for name in _COLUMNS}
-    except TraceError:
-        return {}
-    return {
-        LaneRef(role, tuple(sources), annotations=annotations): _read_lane(
-            _Reader(columns, begin, tape)
-        )
-        for role, sources, annotations, begin, tape in fact["lanes"]
-    }
-
-
-class _Writer:
-    """Lays arrays one behind the other into the column of their type, and notes their lengths."""
-
-    def __init__(self) -> None:
-        self._arrays: dict[str, list[Array]] = {name: [] for name in _COLUMNS}
-        self._lengths = dict.fromkeys(_COLUMNS, 0)
-        self._tape: list[int] = []
-
-    @property
-    def place(self) -> dict[str, int]:
-        """Where in each column the next array will be."""
-        return dict(self._lengths)
-
-    def number(self, value: int) -> None:
-        self._tape.append(value)
-
-    def array(self, column: str, values: Array | None) -> None:
-        self.number(_NONE if values is None else len(values))
-        if values is not None:
-            self._arrays[column].append(values)
-            self._lengths[column] += len(values)
-
-    def tape(self) -> list[int]:
-        """Return what was noted since this was last asked."""
-        noted, self._tape = self._tape, []
-        return noted
-
-    def columns(self) -> dict[str, Array]:
-        return {
-            name: np.concatenate([np.empty(0, dtype), *self._arrays[name]], dtype=dtype)
-            for name, dtype in _COLUMNS.items()
-        }
-
-
-class _Reader:
-    """Gives back what a `_Writer` took, in the same order."""
-
-    def __init__(self, columns: dict[str, Array], begin: dict[str, int], tape: list[int]) -> None:
-        self._columns = columns
-        self._at = dict(begin)
-        self._tape = iter(tape)
-
-    def number(self) -> int:
-        return next(self._tape)
-
-    def array(self, column: str) -> Any:
-        length = self.number()
-        if length == _NONE:
-            return None
-        first = self._at[column]
-        self._at[column] = first + length
-        return self._columns[column][first : first + length]
-
-
-def _write_lane(to: _Writer, lane: Lane) -> None:
-    _write_spans(to, lane.spans)
-    to.number(lane.kind)
-    to.array(_ROWS, lane.rows)
-    to.array(_NS, lane.longest)
-    to.array(_NS, lane.durs)
-    kinds = lane.kinds
-    to.number(_NONE if kinds is None else kinds.major)
-    if kinds is not None:
-        _write_cover(to, kinds.major_cover)
-        to.number(len(kinds.minor))
-        for code, spans in kinds.minor:
-            to.number(code)
-            _write_spans(to, spans)
-        to.array(_KINDS, kinds.of_points)
-
-
-def _read_lane(of: _Reader) -> Lane:
-    spans, kind = _read_spans(of), of.number()
-    rows, longest, durs = of.array(_ROWS), of.array(_NS), of.array(_NS)
-    kinds, major = None, of.number()
-    if major != _NONE:
-        cover = _read_cover(of)
-        minor = tuple((of.number(), _read_spans(of)) for _ in range(of.number()))
-        kinds = Kinds(major, cover, minor, of.array(_KINDS))
-    return Lane(spans, kind, kinds, rows, longest, durs)
-
-
-def _write_spans(to: _Writer, spans: Spans) -> None:
-    _write_cover(to, spans.cover)
-    for array in (spans.starts, spans.ends, spans.points):
-        to.array(_NS, array)
-
-
-def _read_spans(of: _Reader) -> Spans:
-    cover = _read_cover(of)
-    if cover is None:
-        raise ValueError("spans have a cover, be it empty")
-    return Spans(cover, of.array(_NS), of.array(_NS), of.array(_NS))
-
-
-def _write_cover(to: _Writer, cover: Cover | None) -> None:
-    to.array(_NS, None if cover is None else cover.starts)
-    to.array(_NS, None if cover is None else cover.prefix)
-
-
-def _read_cover(of: _Reader) -> Cover | None:
-    starts, prefix = of.array(_NS), of.array(_NS)
-    return None if starts is None else Cover(starts, prefix)
-
-
-_OTHER = KINDS.index("other")
-_OPEN_BLOCK = 4096
-
-#: Roles of the lanes whose rows are those of the rank's table of events.
-OF_EVENTS = ("events", *FOLDED_ROLES)
-
-#: Columns are held on to of as many ranks as fit on a screen: all, or those that tell slices.
-MOST_TABLES = 64
-
-AnyLane = Lane | CounterLane
-#: A code for every event of a rank, by its row.
-Classes = npt.NDArray[np.uint8]
-
-
 class Budget:
-    """Keeps the lanes that were used last within a number of bytes, and the last tables.
-
-    Parameters
-    ----------
-    limit : int
-        Bytes; the newest lanes stay even if they alone are larger.
-    """
+    """Lanes and tables in memory, shared by the ranks of a job; `limit` is in bytes of lanes."""
 
     def __init__(self, limit: int) -> None:
         self.lanes: LRU[Hashable, list[AnyLane]] = LRU(
@@ -488,7 +235,7 @@ class Rows:
 
 
 class Named(NamedTuple):
-    """What tells the events of a rank apart for those who look at them."""
+    """Name and kind of the events of a rank."""
 
     name: npt.NDArray[np.integer]
     kind: npt.NDArray[np.uint8]
@@ -496,16 +243,9 @@ class Named(NamedTuple):
 
 
 class RankIndex:
-    """Fills lanes of a rank from its table.
+    """Indexes the lanes of a rank when they are first needed.
 
-    Parameters
-    ----------
-    rank : Rank
-        Its lanes.
-    budget : Budget
-        Shared by all ranks.
-    lateness : callable
-        Gives the job's matched collectives; called when a lane of them is first asked for.
+    `lateness` returns the job's matched collectives; it is called for lanes of waits only.
     """
 
     def __init__(self, rank: Rank, budget: Budget, lateness: Callable[[], Lateness]) -> None:
@@ -531,7 +271,7 @@ class RankIndex:
     @property
     def events(self) -> Rows:
         """Complete events."""
-        # Not kept with the index: the columns of a stored rank go when they are not in use.
+        # Kept in the budget, so that columns of stored ranks out of view are released.
         rows: Rows = self._budget.tables.of(("events", self.rank.rank), self._events)
         return rows
 
@@ -551,13 +291,13 @@ class RankIndex:
 
     @cached_property
     def asyncs(self) -> Rows:
-        """Async intervals; where no end was found, without length."""
+        """Async intervals; those without an end have length 0."""
         table = self.rank.trace.async_table
         return self._side_rows("asyncs", table, table.start_ns, np.maximum(table.dur_ns, 0))
 
     @cached_property
     def instants(self) -> Rows:
-        """Instants, as intervals without length."""
+        """Instants, as intervals of length 0."""
         table = self.rank.trace.instant_table
         return self._side_rows("instants", table, table.time_ns, np.zeros(len(table), np.int64))
 
@@ -566,7 +306,7 @@ class RankIndex:
     ) -> Rows:
         names, categories = self.rank.table.names, self.rank.table.categories
         kind = np.full(len(table), _OTHER, np.uint8)
-        # What readers derived is of a kind that we know; of others' asyncs nobody can tell.
+        # Only the kinds of intervals that readers derived (no record) are known.
         derived = np.flatnonzero(table.record < 0)
         kind[derived] = taxonomy.kind_codes(
             table.category[derived], table.name[derived], categories.values, names.values
@@ -591,15 +331,14 @@ class RankIndex:
         return self.rows({"async": "asyncs", "instant": "instants"}.get(ref.role, "events"))
 
     def named(self, ref: LaneRef) -> Rows | Named:
-        """Return what tells name and kind of a lane's rows, without reading more than that."""
+        """Return the names and kinds of a lane's rows, and read nothing else."""
         if ref.role not in OF_EVENTS:
             return self.table_of(ref)
-        named: Named = self._budget.tables.of(("named", self.rank.rank), self._named)
-        return named
-
-    def _named(self) -> Named:
         table = self.rank.table
-        return Named(table.name, table.kind, table.names)
+        named: Named = self._budget.tables.of(
+            ("named", self.rank.rank), lambda: Named(table.name, table.kind, table.names)
+        )
+        return named
 
     def _overlay(self, ref: LaneRef) -> Rows:
         """Return the waits or delays of a lane as a table, one row each."""
@@ -626,9 +365,9 @@ class RankIndex:
     # --- lanes ------------------------------------------------------------------------------------
 
     def lane(self, lane: int) -> tuple[LaneRef, AnyLane]:
-        """Return what a lane holds and its index, made now if need be."""
+        """Return a lane's role and source, and its index."""
         ref = self.rank.ref(lane)
-        # All depths of a track are made at once: whoever sees one sees the others.
+        # All depths of a track are indexed at once, as they are shown together.
         key = (self.rank.rank, ref.role, ref.sources)
         lanes = self._budget.lanes.get(key)
         if lanes is None:
@@ -697,7 +436,7 @@ class RankIndex:
     @cached_property
     def device_rows(self) -> npt.NDArray[np.int32]:
         """Rows of the events on device streams."""
-        return device_rows(self.rank.table).astype(np.int32)  # of each rank there is
+        return device_rows(self.rank.table).astype(np.int32)  # kept for each rank
 
     def _make(self, ref: LaneRef) -> list[AnyLane]:
         match ref.role:
@@ -715,7 +454,7 @@ class RankIndex:
                 return [self._lane(self.table_of(ref), self.members(ref))]
 
     def _folded(self, ref: LaneRef) -> Lane:
-        # All that the rank's file holds at once: whoever sees one of them sees the others.
+        # All lanes of the rank's file are read at once, as they are shown together.
         kept = kept_lanes(self.rank.table)
         for other, lane in kept.items():
             key = (self.rank.rank, other.role, other.sources)
@@ -738,12 +477,8 @@ class RankIndex:
 
     @staticmethod
     def _lane(table: Rows, rows: RowIds, *, slices: bool = True) -> Lane:
-        return index_lane(
-            table.start_ns[rows],
-            table.dur_ns[rows],
-            table.kind[rows],
-            rows if slices else None,
-        )
+        starts, durs, kinds = table.start_ns[rows], table.dur_ns[rows], table.kind[rows]
+        return index_lane(starts, durs, kinds, rows if slices else None)
 
     def _counter(self, series: int) -> CounterLane:
         table = self.rank.trace.counter_table
@@ -771,3 +506,166 @@ class RankIndex:
         if not len(table):
             return np.empty(0, np.int64)
         return np.maximum.reduceat(table.end_ns, np.arange(0, len(table), _OPEN_BLOCK))
+
+
+def device_rows(table: EventTable) -> RowIds:
+    """Return the rows of the events on device streams."""
+    on_stream = np.array([track.role == "stream" for track in table.tracks], np.bool_)
+    if not on_stream.any():
+        return np.empty(0, np.intp)
+    return np.flatnonzero(on_stream.take(table.track))
+
+
+def folded_rows(table: EventTable, ref: LaneRef, device: RowIds) -> RowIds:
+    """Return the rows of a lane of a folded rank, in lane order; `device` is `device_rows`."""
+    if ref.role == "cpu":
+        member: npt.NDArray[np.bool_] = np.isin(np.arange(len(table.tracks)), ref.sources)
+        member = member.take(table.track)
+        return np.flatnonzero(member if ref.annotations else member & (table.kind != _ANNOTATION))
+    communicates = table.kind.take(device) == _COMMUNICATION
+    chosen: RowIds = device[communicates if ref.role == "comm" else ~communicates]
+    return chosen
+
+
+def folded_lane(table: EventTable, ref: LaneRef, device: RowIds) -> Lane:
+    """Return an indexed lane of a folded rank; see `folded_rows`."""
+    rows = folded_rows(table, ref, device)
+    return index_lane(
+        table.start_ns.take(rows),
+        table.dur_ns.take(rows),
+        table.kind.take(rows),
+        None if ref.role == "cpu" else rows,
+    )
+
+
+def kept_columns(table: EventTable) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Return columns with the indexed lanes of a folded rank, and where in them each lane is."""
+    device = device_rows(table)
+    arrays = {name: [np.empty(0, dtype)] for name, dtype in _COLUMNS.items()}
+    lanes = []
+    for ref in folded(table):
+        begin = {name: sum(map(len, values)) for name, values in arrays.items()}
+        numbers = []
+        for item in _items(folded_lane(table, ref, device)):
+            if isinstance(item, int):
+                numbers.append(item)
+                continue
+            column, values = item
+            numbers.append(_NONE if values is None else len(values))
+            if values is not None:
+                arrays[column].append(values)
+        lanes.append([ref.role, ref.sources, ref.annotations, begin, numbers])
+    columns = {name: np.concatenate(arrays[name], dtype=dtype) for name, dtype in _COLUMNS.items()}
+    return columns, {"version": VERSION, "lanes": lanes}
+
+
+def kept_lanes(table: EventTable) -> dict[LaneRef, Lane]:
+    """Return the lanes in the file of a stored rank; none if they are missing or damaged."""
+    file = table.file
+    if file is None:
+        return {}
+    try:
+        fact: Mapping[str, Any] | None = file.fact(FACT)
+        if fact is None or fact["version"] != VERSION:
+            return {}
+        columns = {name: file.read(name) for name in _COLUMNS}
+    except TraceError:
+        return {}
+    return {
+        LaneRef(role, tuple(sources), annotations=annotations): _Reader(
+            columns, begin, numbers
+        ).lane()
+        for role, sources, annotations, begin, numbers in fact["lanes"]
+    }
+
+
+def _mixed(starts: Ints, durs: Ints, kinds: Codes, *, major: int, disjoint: bool) -> Kinds:
+    minor = []
+    for code in np.unique(kinds).tolist():
+        if code != major:
+            of_kind = kinds == code
+            minor.append((code, spans_of(starts[of_kind], durs[of_kind])))
+    cover = None
+    if not disjoint:
+        of_kind = (kinds == major) & (durs > 0)
+        cover = cover_of(starts[of_kind], starts[of_kind] + durs[of_kind])
+    points = durs <= 0
+    order = np.lexsort((kinds[points], starts[points]))
+    return Kinds(major, cover, tuple(minor), kinds[points][order])
+
+
+def _block_maxima(durs: Ints) -> Ints:
+    if not len(durs):
+        return np.empty(0, np.int64)
+    return np.maximum.reduceat(durs, np.arange(0, len(durs), BLOCK))
+
+
+def _items(lane: Lane) -> Iterator[Item]:
+    """Yield the numbers and arrays of a lane in the order in which `_Reader` takes them."""
+    yield from _span_items(lane.spans)
+    yield lane.kind
+    yield _ROWS, lane.rows
+    yield _NS, lane.longest
+    yield _NS, lane.durs
+    yield _NONE if lane.kinds is None else lane.kinds.major
+    if lane.kinds is not None:
+        yield from _cover_items(lane.kinds.major_cover)
+        yield len(lane.kinds.minor)
+        for code, spans in lane.kinds.minor:
+            yield code
+            yield from _span_items(spans)
+        yield _KINDS, lane.kinds.of_points
+
+
+def _span_items(spans: Spans) -> Iterator[Item]:
+    yield from _cover_items(spans.cover)
+    for values in (spans.starts, spans.ends, spans.points):
+        yield _NS, values
+
+
+def _cover_items(cover: Cover | None) -> Iterator[Item]:
+    yield _NS, None if cover is None else cover.starts
+    yield _NS, None if cover is None else cover.prefix
+
+
+class _Reader:
+    """Reads a lane from the columns of a store, from the positions `begin` on."""
+
+    def __init__(
+        self, columns: dict[str, Array], begin: dict[str, int], numbers: list[int]
+    ) -> None:
+        self._columns = columns
+        self._at = dict(begin)
+        self._numbers = iter(numbers)
+
+    def lane(self) -> Lane:
+        spans, kind = self._spans(), next(self._numbers)
+        rows, longest, durs = self._array(_ROWS), self._array(_NS), self._array(_NS)
+        kinds, major = None, next(self._numbers)
+        if major != _NONE:
+            cover = self._cover()
+            count = next(self._numbers)
+            minor = tuple((next(self._numbers), self._spans()) for _ in range(count))
+            kinds = Kinds(major, cover, minor, self._array(_KINDS))
+        return Lane(spans, kind, kinds, rows, longest, durs)
+
+    def _spans(self) -> Spans:
+        cover = self._cover()
+        if cover is None:
+            raise ValueError("expected the cover of spans, got none")
+        return Spans(cover, self._array(_NS), self._array(_NS), self._array(_NS))
+
+    def _cover(self) -> Cover | None:
+        starts, prefix = self._array(_NS), self._array(_NS)
+        return None if starts is None else Cover(starts, prefix)
+
+    def _array(self, column: str) -> Any:
+        length = next(self._numbers)
+        if length == _NONE:
+            return None
+        first = self._at[column]
+        self._at[column] = first + length
+        return self._columns[column][first : first + length]
+
+
+AnyLane = Lane | CounterLane

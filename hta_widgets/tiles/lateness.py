@@ -449,7 +449,8 @@ def _named(column: pd.Series) -> tuple[list[str], Ints]:
     """Return the names that occur, sorted, and the index of each row's name."""
     used = column.astype("category").cat.remove_unused_categories()
     names = sorted(map(str, used.cat.categories))
-    return names, used.cat.reorder_categories(names).cat.codes.to_numpy(np.int64)
+    codes: Ints = used.cat.reorder_categories(names).cat.codes.to_numpy().astype(np.int64)
+    return names, codes
 
 
 def _largest(key: Ints, value: Ints) -> npt.NDArray[np.intp]:
