@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -19,18 +19,19 @@ from hta_widgets.analysis.host_stack import (
 )
 from hta_widgets.analysis.scope import (
     Part,
+    Scope,
     categorical,
     common_codes,
     joined,
     over_ranks,
     parts,
     result,
+    scoped,
 )
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.columns import Pool
 from hta_widgets.trace.grouping import dense, group_order
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -111,13 +112,9 @@ Source = Literal["auto", "device", "host"]
 _ANNOTATION = KINDS.index("annotation")
 
 
+@scoped
 def user_annotation_breakdown(
-    traces: TraceSet,
-    *,
-    use_device: bool = True,
-    selection: Selection | None = None,
-    window: tuple[int, int] | None = None,
-    ranks: Iterable[int] | None = None,
+    traces: TraceSet, *, use_device: bool = True, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
     """Return how long the ranges that the program names last, by rank and name.
 
@@ -127,17 +124,12 @@ def user_annotation_breakdown(
 
     Parameters
     ----------
-    traces : TraceSet
     use_device : bool, default True
         The ranges on the device (``gpu_user_annotation``), else those on the host
         (``user_annotation``).
-    selection : Selection, optional
-        The events to work on; all by default.
     window : (start_ns, end_ns), optional
         Narrows the selection in time. Durations are clipped to it, counts are of the ranges that
         overlap it.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -150,13 +142,8 @@ def user_annotation_breakdown(
     -----
     HTA's ``get_gpu_user_annotation_breakdown``, without its limit to some number of names, beyond
     which HTA's mean, minimum and maximum are those of sums.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> user_annotation_breakdown(traces, use_device=False)  # doctest: +SKIP
     """
-    chosen = parts(traces, selection, window, ranks)
+    chosen = parts(traces, **scope)
     of_ranks = list(over_ranks(chosen, partial(_ranges_of, use_device=use_device)))
     found = [ranges for ranges, _, _ in of_ranks]
     count = {
@@ -240,20 +227,14 @@ def _ranges(trace: Trace, side: str) -> npt.NDArray[np.bool_]:
     return found
 
 
+@scoped
 def kernels_by_annotation(
-    traces: TraceSet,
-    *,
-    source: Source = "auto",
-    by_name: bool = False,
-    selection: Selection | None = None,
-    window: tuple[int, int] | None = None,
-    ranks: Iterable[int] | None = None,
+    traces: TraceSet, *, source: Source = "auto", by_name: bool = False, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
     """Return the device's events with the range of the program that each falls into.
 
     Parameters
     ----------
-    traces : TraceSet
     source : {"auto", "device", "host"}
         ``"device"``: of the device's ranges (``gpu_user_annotation``) that overlap an event on
         its stream, the shortest. ``"host"``: of the host's ranges that enclose the event's
@@ -267,8 +248,6 @@ def kernels_by_annotation(
         or not.
     window : (start_ns, end_ns), optional
         Narrows the selection in time. Times are clipped to it.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -282,17 +261,12 @@ def kernels_by_annotation(
     Notes
     -----
     HTA's ``get_gpu_kernels_with_user_annotations``, which knows the device's ranges only.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> kernels_by_annotation(traces, by_name=True).head()  # doctest: +SKIP
     """
     if source not in ("auto", "device", "host"):
         raise TraceError(
             f"there is no source {source!r}", remedy="Choose 'auto', 'device' or 'host'."
         )
-    chosen = parts(traces, selection, window, ranks)
+    chosen = parts(traces, **scope)
     names, ranges = Pool(), Pool([""])
     columns: dict[str, list[Any]] = {
         key: [] for key in ("rank", "id", "start_ns", "dur_ns", "name", "stream", "annotation")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +13,14 @@ import pandas as pd
 from hta_widgets.analysis.scope import (
     BUSY,
     Part,
-    Window,
+    Scope,
     count_kinds,
     narrowed,
     over_ranks,
     parts,
     prelaunched_note,
     result,
+    scoped,
 )
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.grouping import dense, group_order
@@ -46,13 +47,8 @@ _TIMES = (
 )
 
 
-def temporal_breakdown(
-    traces: TraceSet,
-    *,
-    selection: Selection | None = None,
-    window: Window | None = None,
-    ranks: Iterable[int] | None = None,
-) -> pd.DataFrame:
+@scoped
+def temporal_breakdown(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return how much of each rank's device time is idle, computing, or busy with other work.
 
     The span runs from the start of the first to the end of the last device work of the rank in
@@ -64,16 +60,6 @@ def temporal_breakdown(
     ``exposed_communication_ns + exposed_memory_ns == non_compute_ns``, to the nanosecond.
     Rows of synchronisation on a stream are waits, not work. Events that are not selected count
     for nothing: of a selection of communication, all of it is exposed.
-
-    Parameters
-    ----------
-    traces : TraceSet
-    selection : Selection, optional
-        The events to work on; all by default.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -92,13 +78,8 @@ def temporal_breakdown(
     Notes
     -----
     The definition is that of HTA's temporal breakdown, which counts waits on a stream as busy.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> temporal_breakdown(traces, window=(0, 10_000_000))  # doctest: +SKIP
     """
-    chosen = parts(traces, selection, window, ranks)
+    chosen = parts(traces, **scope)
     found = dict(zip(chosen.ranks, over_ranks(chosen, _split), strict=True))
     working = {rank: times for rank, times in found.items() if times is not None}
     times = np.array(list(working.values()), dtype=np.int64).reshape(-1, len(_TIMES))
@@ -156,14 +137,9 @@ def _split(part: Part) -> tuple[int, ...] | None:
     )
 
 
+@scoped
 def kernel_type_breakdown(
-    traces: TraceSet,
-    *,
-    include_memory: bool = True,
-    per_rank: bool = False,
-    selection: Selection | None = None,
-    window: Window | None = None,
-    ranks: Iterable[int] | None = None,
+    traces: TraceSet, *, include_memory: bool = True, per_rank: bool = False, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
     """Return how long which kinds of device work ran, alone and at the same time.
 
@@ -172,14 +148,11 @@ def kernel_type_breakdown(
 
     Parameters
     ----------
-    traces : TraceSet
     include_memory : bool, default True
         Whether copies and fills count. Without them, instants at which only they run count
         nowhere.
     per_rank : bool, default False
         One row per rank and label instead; shares are of the rank.
-    selection, window, ranks
-        What to work on, as in `temporal_breakdown`.
 
     Returns
     -------
@@ -194,12 +167,8 @@ def kernel_type_breakdown(
     Notes
     -----
     Labels and definition are those of the type table of HTA's GPU kernel breakdown.
-
-    Examples
-    --------
-    >>> kernel_type_breakdown(traces, include_memory=False)  # doctest: +SKIP
     """
-    chosen = parts(traces, selection, window, ranks)
+    chosen = parts(traces, **scope)
     kinds = BUSY if include_memory else BUSY[:2]
     found = list(over_ranks(chosen, _kinds_at_once, kinds))
     times = np.array(found, dtype=np.int64).reshape(-1, 1 << len(kinds))
@@ -249,25 +218,14 @@ def _at_once(covers: Sequence[Intervals]) -> list[int]:
     return [int(length[running == code].sum()) for code in range(1 << len(covers))]
 
 
-def comm_comp_overlap(
-    traces: TraceSet,
-    *,
-    selection: Selection | None = None,
-    window: Window | None = None,
-    ranks: Iterable[int] | None = None,
-) -> pd.DataFrame:
+@scoped
+def comm_comp_overlap(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return which share of each rank's communication is hidden behind computing.
 
     ``overlap_share`` is the time in which the rank computes and communicates at once, over the
     time in which it communicates. Communication kernels that run at once count once. Of a
     selection its communication counts, and all computing of the rank in the window, selected or
     not: what hides communication does not depend on what one looks at.
-
-    Parameters
-    ----------
-    traces : TraceSet
-    selection, window, ranks
-        What to work on, as in `temporal_breakdown`.
 
     Returns
     -------
@@ -286,12 +244,8 @@ def comm_comp_overlap(
     Notes
     -----
     The formula is that of HTA's communication computation overlap.
-
-    Examples
-    --------
-    >>> comm_comp_overlap(traces)["overlap_share"]  # doctest: +SKIP
     """
-    chosen = parts(traces, selection, window, ranks)
+    chosen = parts(traces, **scope)
     times = np.array(list(over_ranks(chosen, _overlap)), dtype=np.int64).reshape(-1, 3)
     communicating, overlapped, computing = times.T
     silent = [
@@ -333,28 +287,13 @@ _MEASURES = ("count", "sum_ns", "mean_ns", "min_ns", "max_ns", "device_ns", "hos
 _MOST = np.iinfo(np.int64).max
 
 
-def totals_by_kind(
-    traces: TraceSet,
-    *,
-    selection: Selection | None = None,
-    window: tuple[int, int] | None = None,
-    ranks: Iterable[int] | None = None,
-) -> pd.DataFrame:
+@scoped
+def totals_by_kind(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return the time of the selected events, added up by kind.
 
     Durations are added as they are: time in which events overlap or enclose each other counts
     for each of them. Durations are clipped to the window; counts are of the events that overlap
     it.
-
-    Parameters
-    ----------
-    traces : TraceSet
-    selection : Selection, optional
-        The events to work on; all by default.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -362,18 +301,13 @@ def totals_by_kind(
         One row per kind that occurs, by time: ``kind, count, sum_ns, mean_ns, min_ns, max_ns``;
         ``device_ns`` and ``host_ns`` are the parts of ``sum_ns`` on device streams and elsewhere.
     """
-    chosen = narrowed(traces, selection, window, ranks)
+    chosen = narrowed(traces, **scope)
     sums = _sum_up(traces, chosen)
     return _frame(_by_kind(sums), sums).reset_index(drop=True)
 
 
-def totals_by_name(
-    traces: TraceSet,
-    *,
-    selection: Selection | None = None,
-    window: tuple[int, int] | None = None,
-    ranks: Iterable[int] | None = None,
-) -> pd.DataFrame:
+@scoped
+def totals_by_name(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return the time of the selected events, added up by kind and name.
 
     Parameters and meaning as in `totals_by_kind`.
@@ -384,7 +318,7 @@ def totals_by_name(
         One row per kind and name, by time: ``kind, name, count, sum_ns, mean_ns, min_ns, max_ns,
         device_ns, host_ns``.
     """
-    chosen = narrowed(traces, selection, window, ranks)
+    chosen = narrowed(traces, **scope)
     sums = _sum_up(traces, chosen)
     frame = _frame(sums, sums)
     frame.insert(1, "name", pd.Series(sums.names, dtype=object)[frame.index].to_numpy())

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +15,13 @@ from hta_widgets.analysis.scope import (
     BUSY,
     Part,
     Parts,
-    Window,
+    Scope,
     count_kinds,
     narrowed,
     over_ranks,
     parts,
     result,
+    scoped,
 )
 from hta_widgets.analysis.steps import device_times, host_steps
 from hta_widgets.analysis.stragglers import (
@@ -220,15 +221,14 @@ HEATMAP_METRICS: tuple[str, ...] = (
 MOST_BINS = 1 << 16
 
 
+@scoped
 def rank_time_heatmap(
     traces: TraceSet,
     *,
     metric: str = "busy",
     bins: int = 100,
     clock: Clock | None = None,
-    selection: Selection | None = None,
-    window: Window | None = None,
-    ranks: Iterable[int] | None = None,
+    **scope: Unpack[Scope],
 ) -> pd.DataFrame:
     """Return what each rank's device does over time, exact in every bin.
 
@@ -241,18 +241,13 @@ def rank_time_heatmap(
 
     Parameters
     ----------
-    traces : TraceSet
     metric : {"busy", "compute", "communication", "exposed_communication", "waiting", "idle"}
     bins : int, default 100
         Into how many bins the window is cut; edges are rounded down to nanoseconds.
     clock : {"host", "fitted"}, optional
         Whose times tell the last arrival at collectives; as in `exposed_waits`.
-    selection : Selection, optional
-        The events to work on; all by default.
     window : (start_ns, end_ns), optional
         What is cut into bins. Default: the window of the selection, else the whole job.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -262,20 +257,9 @@ def rank_time_heatmap(
         its time in the window. ``.attrs["span_ns"]``: of each rank how much of the window lies in
         its span, as in `temporal_breakdown`.
 
-    Raises
-    ------
-    TraceError
-        For an unknown metric or clock, or a rank that is not there.
-
     Notes
     -----
     Busy includes waiting inside of collectives, so the rank that others wait for looks least busy.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> frame = rank_time_heatmap(traces, metric="waiting", bins=50)  # doctest: +SKIP
-    >>> frame.pivot(index="rank", columns="bin", values="share")  # doctest: +SKIP
     """
     if metric not in HEATMAP_METRICS:
         raise TraceError(
@@ -284,7 +268,7 @@ def rank_time_heatmap(
         )
     if not 1 <= bins <= MOST_BINS:
         raise TraceError(f"{bins} bins cannot be made", remedy=f"Ask for 1 to {MOST_BINS}.")
-    chosen = narrowed(traces, selection, window, ranks)
+    chosen = narrowed(traces, **scope)
     low = traces.start_ns if chosen.start_ns is None else chosen.start_ns
     high = traces.end_ns if chosen.end_ns is None else chosen.end_ns
     edges = bin_edges(low, max(low, high), bins)

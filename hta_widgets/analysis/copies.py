@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Unpack, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +15,14 @@ from hta_widgets.analysis.launches import queue_steps
 from hta_widgets.analysis.scope import (
     Part,
     Parts,
-    Window,
+    Scope,
     categorical,
     count_kinds,
     joined,
     over_ranks,
     parts,
     result,
+    scoped,
 )
 from hta_widgets.analysis.steps import (
     STATISTICS,
@@ -35,7 +36,6 @@ from hta_widgets.analysis.steps import (
 from hta_widgets.errors import TraceError
 from hta_widgets.trace.columns import CounterTable, Pool
 from hta_widgets.trace.event_args import event_args, numbers_of
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
 Ints = npt.NDArray[np.int64]
@@ -180,13 +180,8 @@ def _steps(copies: _Copies) -> BandwidthSteps:
     return BandwidthSteps(copies.kinds, code, time_ns[order], value, copies.rows[known][copy])
 
 
-def memory_bandwidth(
-    traces: TraceSet,
-    *,
-    selection: Selection | None = None,
-    window: Window | None = None,
-    ranks: Iterable[int] | None = None,
-) -> pd.DataFrame:
+@scoped
+def memory_bandwidth(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return how fast memory is copied and filled, at every instant at which that changes.
 
     Rates of copies that run at once add up. The rate is the one that the profiler states for the
@@ -195,12 +190,10 @@ def memory_bandwidth(
 
     Parameters
     ----------
-    traces : TraceSet
     selection : Selection, optional
         The copies to work on; all by default.
     window : (start_ns, end_ns), optional
         Narrows the selection in time; copies are cut at its edges and keep their rate.
-    ranks : iterable of int, optional
 
     Returns
     -------
@@ -216,13 +209,8 @@ def memory_bandwidth(
     The definition is that of HTA's memory bandwidth time series, where rounding can leave a trace
     of a rate where nothing runs, copies without a stated rate count as 0, and a copy of 0 µs
     lasts 1 µs.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> memory_bandwidth(traces).groupby("copy_kind")["gb_per_s"].max()  # doctest: +SKIP
     """
-    chosen = parts(traces, selection, window, ranks)
+    chosen = parts(traces, **scope)
     found = list(over_ranks(chosen, _copies))
     pool = _pool(found)
     columns: dict[str, list[npt.NDArray[Any]]] = {
@@ -249,19 +237,9 @@ def memory_bandwidth(
     )
 
 
-def memory_bandwidth_summary(
-    traces: TraceSet,
-    *,
-    selection: Selection | None = None,
-    window: Window | None = None,
-    ranks: Iterable[int] | None = None,
-) -> pd.DataFrame:
+@scoped
+def memory_bandwidth_summary(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return statistics of the memory bandwidth of each kind of copy.
-
-    Parameters
-    ----------
-    traces, selection, window, ranks
-        As in `memory_bandwidth`.
 
     Returns
     -------
@@ -280,13 +258,8 @@ def memory_bandwidth_summary(
     -----
     The statistics are those of HTA's memory bandwidth summary, which also counts what rounding
     leaves where nothing runs.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> memory_bandwidth_summary(traces)  # doctest: +SKIP
     """
-    chosen = parts(traces, selection, window, ranks)
+    chosen = parts(traces, **scope)
     found = list(over_ranks(chosen, _copies))
     pool = _pool(found)
     whole = ("rank", "copy_kind", "count", "busy_ns", "copies", "size_bytes")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.launches import NOTHING, QueueSteps, counts_of, over_queues
-from hta_widgets.analysis.scope import Part, Window, joined, result
+from hta_widgets.analysis.scope import Part, Scope, joined, result, scoped
 from hta_widgets.analysis.steps import held_ns
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
 __all__ = ["MAX_QUEUE_LENGTH", "time_blocked_on_full_queue"]
@@ -26,13 +25,9 @@ _NEARLY = 0.98
 _LONG = 0.01
 
 
+@scoped
 def time_blocked_on_full_queue(
-    traces: TraceSet,
-    *,
-    max_queue_length: int = MAX_QUEUE_LENGTH,
-    selection: Selection | None = None,
-    window: Window | None = None,
-    ranks: Iterable[int] | None = None,
+    traces: TraceSet, *, max_queue_length: int = MAX_QUEUE_LENGTH, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
     """Return how long each stream's queue was full, so that launching on it blocks the host.
 
@@ -45,11 +40,8 @@ def time_blocked_on_full_queue(
 
     Parameters
     ----------
-    traces : TraceSet
     max_queue_length : int, default 1024
         From how many waiting launches on a queue is full; CUDA's limit by default.
-    selection, window, ranks
-        As in `queue_length`.
 
     Returns
     -------
@@ -66,13 +58,8 @@ def time_blocked_on_full_queue(
     Notes
     -----
     The definition is that of HTA's time blocked on a full queue, which keeps one stream a rank.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> time_blocked_on_full_queue(traces, max_queue_length=1000)  # doctest: +SKIP
     """
-    found = over_queues(traces, selection, window, ranks, _blocked, max_queue_length, launches=True)
+    found = over_queues(traces, scope, _blocked, max_queue_length, launches=True)
     names = ("rank", "stream", "duration_ns", "trace_ns", "peak", "at_peak_ns")
     column = {name: joined([one.found[0][name] for one in found]) for name in names}
     near = [text for one in found for text in one.found[1]]

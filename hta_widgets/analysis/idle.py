@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -16,19 +17,19 @@ from hta_widgets.analysis.lateness import loads_data
 from hta_widgets.analysis.scope import (
     BUSY,
     Part,
-    Window,
+    Scope,
     categorical,
     count_kinds,
     joined,
     over_ranks,
     parts,
     result,
+    scoped,
 )
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.grouping import group_order
 from hta_widgets.trace.intervals import Covered, Intervals, union
 from hta_widgets.trace.memo import memoized
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace, dtype_of
 from hta_widgets.trace.traceset import TraceSet
 
@@ -77,13 +78,9 @@ class _Gaps:
     names: list[str]
 
 
+@scoped
 def device_idle_breakdown(
-    traces: TraceSet,
-    *,
-    consecutive_kernel_delay_ns: int = 30_000,
-    selection: Selection | None = None,
-    window: Window | None = None,
-    ranks: Iterable[int] | None = None,
+    traces: TraceSet, *, consecutive_kernel_delay_ns: int = 30_000, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
     """Return how long each rank's device as a whole idles, and what for.
 
@@ -115,15 +112,10 @@ def device_idle_breakdown(
 
     Parameters
     ----------
-    traces : TraceSet
     consecutive_kernel_delay_ns : int, default 30_000
         Tells ``kernel_wait`` from ``stream_wait`` and ``blocked``.
     selection : Selection, optional
         The events to work on; all by default. Launch calls are found whether selected or not.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -135,13 +127,8 @@ def device_idle_breakdown(
         - ``gaps`` (int64): those that have any of it
         - ``idle_share`` (float): of the rank's idle time, 0..1; NaN where it has none
         - ``max_ns`` (int64): the most in one gap
-
-    Examples
-    --------
-    >>> idle = device_idle_breakdown(traces)  # doctest: +SKIP
-    >>> idle.pivot(index="rank", columns="idle_category", values="idle_ns")  # doctest: +SKIP
     """
-    chosen = parts(traces, selection, window, ranks)
+    chosen = parts(traces, **scope)
     sums = over_ranks(chosen, _gap_sums, consecutive_kernel_delay_ns)
     found = dict(zip(chosen.ranks, sums, strict=True))
     working = {rank: one for rank, one in found.items() if one is not None}
@@ -163,21 +150,19 @@ def device_idle_breakdown(
     )
 
 
+@scoped
 def device_idle_gaps(
     traces: TraceSet,
     *,
     consecutive_kernel_delay_ns: int = 30_000,
     top: int | None = None,
-    selection: Selection | None = None,
-    window: Window | None = None,
-    ranks: Iterable[int] | None = None,
+    **scope: Unpack[Scope],
 ) -> pd.DataFrame:
     """Return the gaps in which each rank's device idles as a whole, and what ended them.
 
     Parameters
     ----------
-    traces : TraceSet
-    consecutive_kernel_delay_ns, selection, window, ranks
+    consecutive_kernel_delay_ns
         As in `device_idle_breakdown`.
     top : int, optional
         Only so many gaps, the longest, longest first; by default all, rank by rank in time order.
@@ -195,15 +180,8 @@ def device_idle_gaps(
           launch_call_ns, launch_latency_ns, kernel_wait_ns, stream_wait_ns, blocked_ns,
           unknown_ns`` (int64): its parts, which add up to ``dur_ns``
         - ``host_wait_ns`` (int64): those of the host together
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> timeline = hw.Timeline(traces)  # doctest: +SKIP
-    >>> gap = device_idle_gaps(traces, top=1).iloc[0]  # doctest: +SKIP
-    >>> timeline.zoom_to(gap.start_ns, gap.start_ns + gap.dur_ns)  # doctest: +SKIP
     """
-    chosen = parts(traces, selection, window, ranks)
+    chosen = parts(traces, **scope)
     of_rank = over_ranks(chosen, _longest_gaps, consecutive_kernel_delay_ns, top)
     by_rank = dict(zip(chosen.ranks, of_rank, strict=True))
     working = {rank: one for rank, one in by_rank.items() if one is not None}
@@ -466,14 +444,13 @@ class _StreamGaps:
         return len(self.streams) * len(_CATEGORIES)
 
 
+@scoped
 def idle_time_breakdown(
     traces: TraceSet,
     *,
     consecutive_kernel_delay_ns: int = 30_000,
     streams: Iterable[int] | None = None,
-    selection: Selection | None = None,
-    window: Window | None = None,
-    ranks: Iterable[int] | None = None,
+    **scope: Unpack[Scope],
 ) -> pd.DataFrame:
     """Return how long each stream idles between its kernels, and what for.
 
@@ -494,17 +471,10 @@ def idle_time_breakdown(
 
     Parameters
     ----------
-    traces : TraceSet
     consecutive_kernel_delay_ns : int, default 30_000
         Gaps shorter than this are ``kernel_wait`` unless the host was late.
     streams : iterable of int, optional
         Only these streams; all by default.
-    selection : Selection, optional
-        The events to work on; all by default.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -523,13 +493,8 @@ def idle_time_breakdown(
     The definition is HTA's, which takes gaps from the end of the previous kernel alone, so that
     its gaps are negative where kernels of a stream overlap, and which counts the start of a
     stream as one of ``other``.
-
-    Examples
-    --------
-    >>> idle = idle_time_breakdown(traces, streams=[7])  # doctest: +SKIP
-    >>> idle.pivot(index="rank", columns="idle_category", values="idle_ns")  # doctest: +SKIP
     """
-    chosen = parts(traces, selection, window, ranks)
+    chosen = parts(traces, **scope)
     wanted = _wanted(streams)
     found = list(over_ranks(chosen, _sums, consecutive_kernel_delay_ns, wanted))
     idle = joined([time for _, time, _ in found])
@@ -546,14 +511,13 @@ def idle_time_breakdown(
     )
 
 
+@scoped
 def idle_interval_stats(
     traces: TraceSet,
     *,
     consecutive_kernel_delay_ns: int = 30_000,
     streams: Iterable[int] | None = None,
-    selection: Selection | None = None,
-    window: Window | None = None,
-    ranks: Iterable[int] | None = None,
+    **scope: Unpack[Scope],
 ) -> pd.DataFrame:
     """Return how the lengths of the gaps on each stream are distributed, by category.
 
@@ -561,8 +525,7 @@ def idle_interval_stats(
 
     Parameters
     ----------
-    traces : TraceSet
-    consecutive_kernel_delay_ns, streams, selection, window, ranks
+    consecutive_kernel_delay_ns, streams
         As in `idle_time_breakdown`.
 
     Returns
@@ -580,12 +543,8 @@ def idle_interval_stats(
     Notes
     -----
     The statistics that HTA shows with its idle time breakdown.
-
-    Examples
-    --------
-    >>> idle_interval_stats(traces).query("idle_category == 'host_wait'")  # doctest: +SKIP
     """
-    chosen = parts(traces, selection, window, ranks)
+    chosen = parts(traces, **scope)
     wanted = _wanted(streams)
     found = list(over_ranks(chosen, _described_of, consecutive_kernel_delay_ns, wanted))
     tables = [table for _, table in found]

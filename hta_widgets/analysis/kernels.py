@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -16,17 +16,17 @@ from hta_widgets.analysis.scope import (
     BUSY,
     Part,
     Parts,
-    Window,
+    Scope,
     count_kinds,
     joined,
     over_ranks,
     parts,
     prelaunched_note,
     result,
+    scoped,
 )
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.grouping import dense, group_order
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace, dtype_of
 from hta_widgets.trace.traceset import TraceSet
 
@@ -45,13 +45,8 @@ CUDA_SASS_INSTRUCTION_COUNTER_FLOPS: dict[str, float] = {
 }
 
 
-def cupti_counters(
-    traces: TraceSet,
-    *,
-    selection: Selection | None = None,
-    window: Window | None = None,
-    ranks: Iterable[int] | None = None,
-) -> pd.DataFrame:
+@scoped
+def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return the hardware counters of each kernel, and the operators that launched it.
 
     With ``experimental_config=_ExperimentalConfig(profiler_metrics=[...])`` PyTorch's profiler
@@ -61,13 +56,8 @@ def cupti_counters(
 
     Parameters
     ----------
-    traces : TraceSet
     selection : Selection, optional
         Of which kernels; all by default. Which launch is whose is found among all events.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -102,11 +92,6 @@ def cupti_counters(
     Definition of HTA's ``get_cupti_counter_data_with_operators``, which returns nothing for ranks
     where the numbers differ, and knows calls named ``cudaLaunchKernel…`` alone: here driver calls
     named ``cuLaunchKernel…`` (Triton) count where that makes the numbers equal.
-
-    Examples
-    --------
-    >>> kernels = cupti_counters(hw.load("runs/counters"))  # doctest: +SKIP
-    >>> kernels.groupby("top_level_op")["flops"].sum()  # doctest: +SKIP
     """
     found: dict[str, list[Any]] = {key: [] for key in ("rank", "id", "start", "dur", "launch")}
     names: list[str] = []
@@ -114,7 +99,7 @@ def cupti_counters(
     args: list[Mapping[str, Any]] = []
     matched = {"kernels": 0, "launches": 0}
     notes = []
-    for part in parts(traces, selection, window, ranks):
+    for part in parts(traces, **scope):
         trace, table = part.trace, part.table
         kernels, launches = _paired(trace)
         launch_of = np.full(len(kernels), -1, dtype=np.int64)
@@ -290,13 +275,9 @@ class _Kernels:
         )
 
 
+@scoped
 def kernel_breakdown(
-    traces: TraceSet,
-    *,
-    include_memory: bool = True,
-    selection: Selection | None = None,
-    window: Window | None = None,
-    ranks: Iterable[int] | None = None,
+    traces: TraceSet, *, include_memory: bool = True, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
     """Return count and durations of every kernel, by rank.
 
@@ -305,15 +286,8 @@ def kernel_breakdown(
 
     Parameters
     ----------
-    traces : TraceSet
     include_memory : bool, default True
         Whether copies and fills are listed.
-    selection : Selection, optional
-        The events to work on; all by default.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -331,12 +305,8 @@ def kernel_breakdown(
     -----
     The statistics of HTA's GPU kernel breakdown, for every kernel: nothing is put together as
     "others", after which HTA's minimum, maximum, mean and deviation are those of sums.
-
-    Examples
-    --------
-    >>> kernel_breakdown(traces, ranks=[0]).head(10)  # doctest: +SKIP
     """
-    chosen = parts(traces, selection, window, ranks)
+    chosen = parts(traces, **scope)
     kinds = BUSY if include_memory else BUSY[:2]
     kernels = _kernels(chosen, kinds)
     kernels = kernels.in_order(
@@ -359,26 +329,18 @@ def kernel_breakdown(
     )
 
 
+@scoped
 def kernel_duration_by_rank(
-    traces: TraceSet,
-    *,
-    include_memory: bool = True,
-    top: int | None = None,
-    selection: Selection | None = None,
-    window: Window | None = None,
-    ranks: Iterable[int] | None = None,
+    traces: TraceSet, *, include_memory: bool = True, top: int | None = None, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
     """Return how long each kernel takes on each rank, to see ranks that differ.
 
     Parameters
     ----------
-    traces : TraceSet
     include_memory : bool, default True
         Whether copies and fills are listed.
     top : int, optional
         Only so many kernels, those with most time over all ranks.
-    selection, window, ranks
-        What to work on, as in `kernel_breakdown`.
 
     Returns
     -------
@@ -393,13 +355,8 @@ def kernel_duration_by_rank(
     -----
     The table behind the bars of mean, minimum and maximum per rank that HTA draws with its GPU
     kernel breakdown.
-
-    Examples
-    --------
-    >>> frame = kernel_duration_by_rank(traces, top=5)  # doctest: +SKIP
-    >>> frame.pivot(index="name", columns="rank", values="mean_ns")  # doctest: +SKIP
     """
-    chosen = parts(traces, selection, window, ranks)
+    chosen = parts(traces, **scope)
     kinds = BUSY if include_memory else BUSY[:2]
     kernels = _kernels(chosen, kinds)
     groups: dict[tuple[int, str], int] = {}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ import pandas as pd
 from hta_widgets.analysis.scope import (
     BUSY,
     Part,
-    Window,
+    Scope,
     categorical,
     common_codes,
     count_kinds,
@@ -24,12 +24,12 @@ from hta_widgets.analysis.scope import (
     parts,
     prelaunched_note,
     result,
+    scoped,
 )
 from hta_widgets.analysis.steps import in_order, running_total
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.columns import Pool
 from hta_widgets.trace.grouping import stable_order
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import dtype_of
 from hta_widgets.trace.traceset import TraceSet
 
@@ -40,13 +40,9 @@ _OUTLIERS = ("short kernel", "long call", "late start")
 _NOTHING = "no device work is selected whose launch the files hold"
 
 
+@scoped
 def launch_stats(
-    traces: TraceSet,
-    *,
-    include_memory: bool = True,
-    selection: Selection | None = None,
-    window: Window | None = None,
-    ranks: Iterable[int] | None = None,
+    traces: TraceSet, *, include_memory: bool = True, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
     """Return every launch with the device work that it launched, and how long each took.
 
@@ -57,15 +53,10 @@ def launch_stats(
 
     Parameters
     ----------
-    traces : TraceSet
     include_memory : bool, default True
         Whether launches of copies and fills count.
     selection : Selection, optional
         The device events to work on; all by default.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -86,13 +77,8 @@ def launch_stats(
     -----
     Durations and delay are those of HTA's CUDA kernel launch statistics, which knows three of the
     calls, and does not tell which kernel it was.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> launch_stats(traces).groupby("kernel")["launch_delay_ns"].median()  # doctest: +SKIP
     """
-    chosen = parts(traces, selection, window, ranks)
+    chosen = parts(traces, **scope)
     names, calls, kinds = Pool(), Pool(), BUSY if include_memory else BUSY[:2]
     unlaunched = 0
     found: list[dict[str, npt.NDArray[Any]]] = []
@@ -185,15 +171,14 @@ def _recoded(codes: npt.NDArray[np.int32], names: Pool, pool: Pool) -> npt.NDArr
     return lookup[codes]
 
 
+@scoped
 def launch_outliers(
     traces: TraceSet,
     *,
     runtime_cutoff_ns: int = 50_000,
     launch_delay_cutoff_ns: int = 100_000,
     include_memory: bool = True,
-    selection: Selection | None = None,
-    window: Window | None = None,
-    ranks: Iterable[int] | None = None,
+    **scope: Unpack[Scope],
 ) -> pd.DataFrame:
     """Return which kernels are launched at a bad price, and how often.
 
@@ -205,10 +190,9 @@ def launch_outliers(
 
     Parameters
     ----------
-    traces : TraceSet
     runtime_cutoff_ns : int, default 50 000
     launch_delay_cutoff_ns : int, default 100 000
-    include_memory, selection, window, ranks
+    include_memory
         As in `launch_stats`.
 
     Returns
@@ -223,15 +207,8 @@ def launch_outliers(
     -----
     The cutoffs and the three views are those of HTA's CUDA kernel launch statistics, which draws
     them as histograms. `launch_stats` has the single launches.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> launch_outliers(traces, launch_delay_cutoff_ns=1_000_000)  # doctest: +SKIP
     """
-    stats = launch_stats(
-        traces, include_memory=include_memory, selection=selection, window=window, ranks=ranks
-    )
+    stats = launch_stats(traces, include_memory=include_memory, **scope)
     call, kernel, delay = (
         stats[name].to_numpy() for name in ("cpu_dur_ns", "gpu_dur_ns", "launch_delay_ns")
     )
@@ -382,9 +359,7 @@ class OfQueues(Generic[T]):
 
 def over_queues(
     traces: TraceSet,
-    selection: Selection | None,
-    window: Window | None,
-    ranks: Iterable[int] | None,
+    scope: Scope,
     function: Callable[..., T],
     *args: Any,
     launches: bool = False,
@@ -394,7 +369,7 @@ def over_queues(
     It is given them with the window's edges, since what waits through the whole window is in none
     of the events that overlap it.
     """
-    chosen = narrowed(traces, selection, window, ranks)
+    chosen = narrowed(traces, **scope)
     always = parts(traces, replace(chosen, start_ns=None, end_ns=None))
     edges = (chosen.start_ns, chosen.end_ns)
     return list(over_ranks(always, _queue_steps_of_rank, function, edges, launches, *args))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +23,7 @@ from hta_widgets.analysis.host_stack import (
 from hta_widgets.analysis.scope import (
     BUSY,
     Part,
+    Scope,
     categorical,
     common_codes,
     count_kinds,
@@ -32,10 +32,10 @@ from hta_widgets.analysis.scope import (
     parts,
     prelaunched_note,
     result,
+    scoped,
 )
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.columns import Pool
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace, dtype_of
 from hta_widgets.trace.traceset import TraceSet
 
@@ -86,14 +86,13 @@ Rows = npt.NDArray[np.intp]
 _COPIES = re.compile(r"mem(cpy|set)", re.IGNORECASE)
 
 
+@scoped
 def operator_kernels(
     traces: TraceSet,
     operator_name: str | None = None,
     *,
     exact: bool = False,
-    selection: Selection | None = None,
-    window: tuple[int, int] | None = None,
-    ranks: Iterable[int] | None = None,
+    **scope: Unpack[Scope],
 ) -> pd.DataFrame:
     """Return the device work that operators launch, event by event.
 
@@ -102,7 +101,6 @@ def operator_kernels(
 
     Parameters
     ----------
-    traces : TraceSet
     operator_name : str, optional
         What the operators' names contain, as in `frequent_kernel_sequences`; by default all
         operators count. With a name, every host event with such a name counts, ranges that the
@@ -113,8 +111,6 @@ def operator_kernels(
         The device work to look at; all by default.
     window : (start_ns, end_ns), optional
         Narrows the selection in time. Times are clipped to it, delays are not.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -124,13 +120,8 @@ def operator_kernels(
         ``operator`` (categorical)``, operator_id``; ``launch_id``, the id of the launching call;
         ``operator_delay_ns`` from the operator's start to the call's, ``runtime_delay_ns`` from
         the call's start to the event's. All times and ids are int64.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> operator_kernels(traces, "aten::linear").groupby("name").dur_ns.sum()  # doctest: +SKIP
     """
-    chosen = parts(traces, selection, window, ranks)
+    chosen = parts(traces, **scope)
     names, operators = Pool(), Pool()
     columns: dict[str, list[Any]] = {
         key: []
@@ -218,13 +209,9 @@ def _coded(codes: npt.NDArray[np.int32], own: Pool, common: Pool) -> npt.NDArray
     return new[inverse]
 
 
+@scoped
 def operator_launch_delays(
-    traces: TraceSet,
-    *,
-    prefix: str = "aten::",
-    selection: Selection | None = None,
-    window: tuple[int, int] | None = None,
-    ranks: Iterable[int] | None = None,
+    traces: TraceSet, *, prefix: str = "aten::", **scope: Unpack[Scope]
 ) -> pd.DataFrame:
     """Return which kernels operators launch, in what order, and after what delays.
 
@@ -235,7 +222,6 @@ def operator_launch_delays(
 
     Parameters
     ----------
-    traces : TraceSet
     prefix : str, default "aten::"
         How the operators' names begin.
     selection : Selection, optional
@@ -243,8 +229,6 @@ def operator_launch_delays(
         selected or not.
     window : (start_ns, end_ns), optional
         Narrows the selection in time: to operators that overlap the window. Delays are not cut.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -259,13 +243,8 @@ def operator_launch_delays(
     -----
     HTA's ``get_aten_op_kernels_and_delay``. HTA takes the operator that started last on any
     thread, knows CUDA's calls only, and fails where a call launched several kernels.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> operator_launch_delays(traces, ranks=[0]).head()  # doctest: +SKIP
     """
-    chosen = parts(traces, selection, window, ranks)
+    chosen = parts(traces, **scope)
     found = list(over_ranks(chosen, _delays_of, prefix))
     sizes = [len(one.count) for one in found]
     return result(
@@ -355,6 +334,7 @@ def _means(values: Ints, group: Ints, count: Ints) -> npt.NDArray[np.float64]:
 _ANNOTATION = KINDS.index("annotation")
 
 
+@scoped
 def frequent_kernel_sequences(
     traces: TraceSet,
     operator_name: str,
@@ -362,9 +342,7 @@ def frequent_kernel_sequences(
     min_pattern_len: int = 3,
     top_k: int | None = None,
     every_depth: bool = False,
-    selection: Selection | None = None,
-    window: tuple[int, int] | None = None,
-    ranks: Iterable[int] | None = None,
+    **scope: Unpack[Scope],
 ) -> pd.DataFrame:
     """Return the sequences of device work that occurrences of an operator launch, by frequency.
 
@@ -377,7 +355,6 @@ def frequent_kernel_sequences(
 
     Parameters
     ----------
-    traces : TraceSet
     operator_name : str
         What the names contain, for example ``"aten::linear"``.
     min_pattern_len : int, default 3
@@ -393,8 +370,6 @@ def frequent_kernel_sequences(
     window : (start_ns, end_ns), optional
         Narrows the selection in time: to operators that overlap the window. Patterns are whole,
         times are cut.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -411,14 +386,9 @@ def frequent_kernel_sequences(
     -----
     HTA's ``get_frequent_cuda_kernel_sequences``. HTA returns all patterns as well; its `top_k` is
     for what it draws and marks.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> frequent_kernel_sequences(traces, "aten::linear", top_k=5)  # doctest: +SKIP
     """
     find = partial(find_patterns, top_k=top_k, every_depth=every_depth)
-    chosen = parts(traces, selection, window, ranks)
+    chosen = parts(traces, **scope)
     found = list(over_ranks(chosen, find, operator_name, min_pattern_len))
     sizes = [len(one.texts) for one in found]
     candidates = sum(one.candidates for one in found)

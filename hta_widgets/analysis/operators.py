@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -25,18 +25,20 @@ from hta_widgets.analysis.host_stack import (
 from hta_widgets.analysis.scope import (
     BUSY,
     Part,
+    Scope,
     joined,
     narrowed,
     over_ranks,
     parts,
     prelaunched_note,
     result,
+    scoped,
 )
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.event_args import event_args
 from hta_widgets.trace.grouping import dense
 from hta_widgets.trace.memo import memo
-from hta_widgets.trace.selection import Overlapping, Selection, index_of
+from hta_widgets.trace.selection import Overlapping, index_of
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -231,15 +233,14 @@ _COLUMNS = {"name": names_of, "input_shapes": input_shapes, "call_stack": call_s
 _MEASURES = ("count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns")
 
 
+@scoped
 def operators(
     traces: TraceSet,
     *,
     group_by_shape: bool = False,
     group_by_stack: bool = False,
     annotations: bool = False,
-    selection: Selection | None = None,
-    window: tuple[int, int] | None = None,
-    ranks: Iterable[int] | None = None,
+    **scope: Unpack[Scope],
 ) -> pd.DataFrame:
     """Return what each operator costs on the host and on the device.
 
@@ -263,7 +264,6 @@ def operators(
 
     Parameters
     ----------
-    traces : TraceSet
     group_by_shape : bool, default False
         One row per shape of the inputs, as the profiler wrote it with ``record_shapes=True``.
     group_by_stack : bool, default False
@@ -273,10 +273,6 @@ def operators(
         Take ranges that the program names (``record_function``) for operators as well.
     selection : Selection, optional
         The operators to work on; all by default.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -294,13 +290,8 @@ def operators(
     Notes
     -----
     The operator view of TensorBoard's profiler plugin has these columns. HTA has none of this.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> operators(traces, group_by_shape=True).head()  # doctest: +SKIP
     """
-    chosen = narrowed(traces, selection, window, ranks)
+    chosen = narrowed(traces, **scope)
     lasting = replace(chosen, start_ns=None, end_ns=None)
     keys = ["name"] + ["input_shapes"] * group_by_shape + ["call_stack"] * group_by_stack
     window_ns = chosen.start_ns, chosen.end_ns

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import pairwise
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.launches import NOTHING, QueueSteps, counts_of, over_queues
-from hta_widgets.analysis.scope import Part, Window, joined, result
+from hta_widgets.analysis.scope import Part, Scope, joined, result, scoped
 from hta_widgets.analysis.steps import STATISTICS, describe, held_ns, settled, weighted
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
 __all__ = ["queue_length", "queue_length_summary"]
@@ -23,13 +21,8 @@ Ints = npt.NDArray[np.int64]
 _STILL = "the window holds nothing: no queue changes or lasts in it"
 
 
-def queue_length(
-    traces: TraceSet,
-    *,
-    selection: Selection | None = None,
-    window: Window | None = None,
-    ranks: Iterable[int] | None = None,
-) -> pd.DataFrame:
+@scoped
+def queue_length(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return how many launched events wait on each stream, at every instant at which that changes.
 
     Device work (kernels, copies, fills) waits from the start of the call that launches it to its
@@ -37,13 +30,11 @@ def queue_length(
 
     Parameters
     ----------
-    traces : TraceSet
     selection : Selection, optional
         The device work whose queues are looked at; all by default.
     window : (start_ns, end_ns), optional
         Cuts the series: each stream's first row is then at the window's start, with what waits
         there already.
-    ranks : iterable of int, optional
 
     Returns
     -------
@@ -58,13 +49,8 @@ def queue_length(
     -----
     The definition is that of HTA's queue length time series, which knows a dozen calls by name
     and has one row per event, in no particular order at an instant.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> queue_length(traces, ranks=[0]).groupby("stream")["queue_length"].max()  # doctest: +SKIP
     """
-    found = over_queues(traces, selection, window, ranks, _series)
+    found = over_queues(traces, scope, _series)
     names = ("rank", "stream", "time_ns", "queue_length")
     return result(
         {name: joined([one.found[name] for one in found]) for name in names},
@@ -88,19 +74,9 @@ def _series(part: Part, steps: QueueSteps) -> dict[str, Ints]:
     }
 
 
-def queue_length_summary(
-    traces: TraceSet,
-    *,
-    selection: Selection | None = None,
-    window: Window | None = None,
-    ranks: Iterable[int] | None = None,
-) -> pd.DataFrame:
+@scoped
+def queue_length_summary(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return statistics of each stream's queue.
-
-    Parameters
-    ----------
-    traces, selection, window, ranks
-        As in `queue_length`.
 
     Returns
     -------
@@ -115,13 +91,8 @@ def queue_length_summary(
     -----
     The statistics are those of HTA's queue length summary. Changes are frequent where the queue
     is short-lived, so they say little of how long it usually is; the mean over time does.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> queue_length_summary(traces)  # doctest: +SKIP
     """
-    found = over_queues(traces, selection, window, ranks, _statistics)
+    found = over_queues(traces, scope, _statistics)
     names = ("rank", "stream", *STATISTICS, "time_weighted_mean", "span_ns")
     columns = {name: [one.found[name] for one in found] for name in names}
     note = "" if any(map(len, columns["rank"])) else NOTHING

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -13,16 +14,16 @@ from hta_widgets.analysis.clusters import TIMES, RankFeatures, rank_features
 from hta_widgets.analysis.collectives import Clock, stage_of
 from hta_widgets.analysis.scope import (
     Part,
-    Window,
+    Scope,
     count_kinds,
     narrowed,
     parts,
     result,
+    scoped,
 )
 from hta_widgets.analysis.stragglers import waits_of
 from hta_widgets.errors import TraceError
 from hta_widgets.trace.names import short_name
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
 __all__ = ["rank_clusters"]
@@ -57,15 +58,14 @@ _NAMES = tuple(name for name, _, _ in _COMPARED)
 _RELATIVE = frozenset({"compute", "step"})
 
 
+@scoped
 def rank_clusters(
     traces: TraceSet,
     *,
     tolerance: float = 0.05,
     max_clusters: int = 16,
     clock: Clock | None = None,
-    selection: Selection | None = None,
-    window: Window | None = None,
-    ranks: Iterable[int] | None = None,
+    **scope: Unpack[Scope],
 ) -> pd.DataFrame:
     """Return which ranks behave alike: clusters, the rank that stands for each, and outliers.
 
@@ -92,7 +92,6 @@ def rank_clusters(
 
     Parameters
     ----------
-    traces : TraceSet
     tolerance : float, default 0.05
         Of a step. Healthy ranks of a job differ by a few percent.
     max_clusters : int, default 16
@@ -100,11 +99,6 @@ def rank_clusters(
         different stages are apart; outliers are told by the tolerance that was asked for.
     clock : {"host", "fitted"}, optional
         Whose times tell the last arrival. Default: as in `step_times`.
-    selection : Selection, optional
-        The events to work on; all by default.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time.
-    ranks : iterable of int, optional
         Narrows the selection to these ranks, which are then compared among themselves.
 
     Returns
@@ -124,29 +118,18 @@ def rank_clusters(
         ``.attrs["tolerance"]`` is the tolerance of the clusters, ``.attrs["clusters"]`` how many
         there are, ``.attrs["outliers"]`` which ranks are.
 
-    Raises
-    ------
-    TraceError
-        For a tolerance or a number of clusters that is not positive, or a rank that is not there.
-
     Notes
     -----
     HTA has no such analysis.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> found = rank_clusters(traces)  # doctest: +SKIP
-    >>> found[found.is_outlier][["rank", "why"]]  # doctest: +SKIP
     """
     if not tolerance > 0 or max_clusters < 1:
         raise TraceError(
             f"ranks cannot be put into {max_clusters} clusters with a tolerance of {tolerance}",
             remedy="Both must be positive.",
         )
-    chosen = parts(traces, selection, window, ranks)
+    chosen = parts(traces, **scope)
     waits = waits_of(traces, clock)
-    features = rank_features(traces, chosen, waits, narrowed(traces, selection, window, ranks))
+    features = rank_features(traces, chosen, waits, narrowed(traces, **scope))
     stages = stage_of(traces)
     stage = np.array([stages[rank] for rank in chosen.ranks], dtype=np.int64)
     found = clustered(features, stage, tolerance, max_clusters)

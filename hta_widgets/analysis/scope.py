@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import threading
 from collections import Counter, OrderedDict, deque
@@ -9,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar, overload
+from typing import Any, TypedDict, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,7 @@ Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 Window = tuple[Time, Time]
 T = TypeVar("T")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: How many selections of a rank are kept, so that analyses of one share what they find, and how
 #: many times its events they may hold together.
@@ -42,6 +44,58 @@ _keeping = threading.Lock()
 
 #: Kinds in which a device is busy.
 BUSY: tuple[str, ...] = ("compute", "communication", "memory")
+
+
+class Scope(TypedDict, total=False):
+    """The keywords by which every analysis narrows the events that it works on."""
+
+    selection: Selection | None
+    window: Window | None
+    ranks: Iterable[int] | None
+
+
+#: How docstrings describe the parameters that analyses share.
+_SHARED = {
+    "traces": "traces : TraceSet\n",
+    "selection": """selection : Selection, optional
+    The events to work on; all by default.
+""",
+    "window": """window : (start_ns, end_ns), optional
+    Narrows the selection in time.
+""",
+    "ranks": """ranks : iterable of int, optional
+    Narrows the selection to these ranks.
+""",
+}
+
+
+def scoped(function: Function) -> Function:
+    """Show the keywords of `Scope` in the signature and the docstring of an analysis.
+
+    Use with ``**scope: Unpack[Scope]``. A docstring that describes one of them itself keeps its
+    own text.
+    """
+    signature = inspect.signature(function)
+    own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    shared = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind.__forward_arg__
+        )
+        for name, kind in Scope.__annotations__.items()
+    ]
+    vars(function)["__signature__"] = signature.replace(parameters=[*own, *shared])
+    doc = inspect.cleandoc(function.__doc__ or "")
+    before, returns, after = doc.partition("\nReturns\n-------\n")
+    head, title, described = before.partition("\nParameters\n----------\n")
+    missing = {
+        name: text
+        for name, text in _SHARED.items()
+        if not re.search(rf"^(\w+, )*{name}\b.*( :|$)", described, re.MULTILINE)
+    }
+    described = missing.pop("traces", "") + described + "".join(missing.values())
+    title = title or "\nParameters\n----------\n"
+    function.__doc__ = head + title + described + returns + after
+    return function
 
 
 @dataclass(frozen=True, eq=False)
