@@ -1,4 +1,4 @@
-"""Rows and lanes of the timeline."""
+"""Rows and lanes of the timeline: their order, numbers and labels."""
 
 from __future__ import annotations
 
@@ -19,10 +19,30 @@ from hta_widgets.taxonomy import KINDS, MPI_CATEGORY
 from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, Pool, Track
 from hta_widgets.trace.trace import Trace
 
-#: What does not fit into that many lanes shares the last one.
+#: Most lanes of a group of async intervals; the last one holds the others.
 MAX_LAYERS = 32
-
 Ints = npt.NDArray[np.int64]
+SummaryRole = Literal["gpu", "comm", "cpu"]
+LaneRole = Literal["events", "gpu", "comm", "cpu", "counter", "async", "instant", "wait", "late"]
+_COMMUNICATION = KINDS.index("communication")
+_ANNOTATION = KINDS.index("annotation")
+_CPU = KINDS.index("cpu")
+#: Most host lanes of a folded rank; the last one may stand for several threads.
+MAX_CPU_LANES = 3
+_SIDE_ROLES = {"counter", "async", "instant"}
+_STEP, _AUTOGRAD = 1, 2
+_STEP_NAME = re.compile(r"ProfilerStep\s*#\s*\d+")
+_AUTOGRAD_NAME = "autograd::engine::evaluate_function"
+#: Name of a process by its pid.
+ProcessName = Callable[[str], str]
+_NUMBERED = re.compile(r"thread (\S+)(?: \((.*)\))?")
+_AUTOGRAD_THREAD = re.compile(r"(pt_)?autograd", re.IGNORECASE)
+#: Names that threads inherit from the program.
+_INHERITED = re.compile(r"(pt_)?main_?thread|python[\d.]*|", re.IGNORECASE)
+#: Units of HTA's series.
+_UNITS = {"Memcpy BW": "GB/s"}
+_UNIT = re.compile(r"\(([^()]{1,8})\)$")
+_SUFFIXES = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?$", re.IGNORECASE)
 
 
 @dataclass(slots=True, frozen=True)
@@ -40,68 +60,20 @@ class AsyncGroup:
         return int(self.layer.max()) + 1
 
 
-def async_groups(table: AsyncTable, categories: Pool) -> list[AsyncGroup]:
-    """Group the asyncs of a rank, in order of their first start, and give each a layer."""
-    keys = list(zip(table.pid, table.category.tolist(), strict=True))
-    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
-    of_row = np.fromiter(map(places.__getitem__, keys), np.intp, len(keys))
-    durs = np.maximum(table.dur_ns, 0)
-    groups = []
-    for (pid, category), place in places.items():
-        rows = np.flatnonzero(of_row == place)
-        rows = rows[np.lexsort((-durs[rows], table.start_ns[rows]))]
-        layer = _layers(table.start_ns[rows], durs[rows])
-        groups.append(AsyncGroup(pid, categories[category], rows, layer))
-    return groups
-
-
-def _layers(starts: Ints, durs: Ints) -> npt.NDArray[np.uint8]:
-    """Put each interval on the first layer that is free when it starts."""
-    layer = np.zeros(len(starts), np.uint8)
-    ends = starts + durs
-    if (starts[1:] >= np.maximum.accumulate(ends)[:-1]).all():
-        return layer
-    free = list(range(MAX_LAYERS - 1))
-    taken: list[tuple[int, int]] = []
-    for at, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-        while taken and taken[0][0] <= start:
-            heapq.heappush(free, heapq.heappop(taken)[1])
-        if free:
-            layer[at] = heapq.heappop(free)
-            heapq.heappush(taken, (end, int(layer[at])))
-        else:
-            layer[at] = MAX_LAYERS - 1
-    return layer
-
-
-SummaryRole = Literal["gpu", "comm", "cpu"]
-LaneRole = Literal["events", "gpu", "comm", "cpu", "counter", "async", "instant", "wait", "late"]
-
-
 @dataclass(slots=True, frozen=True)
 class LaneRef:
-    """What a lane holds.
+    """Role and source of a lane.
 
-    Parameters
-    ----------
-    role : str
-    sources : tuple of int
-        For ``events`` and ``cpu`` positions in the table's tracks; of counters the series, of
-        asyncs and instants the group; for ``wait`` and ``late`` the track whose collectives they
-        are of, none for those of all tracks.
-    depth : int
-        Depth of the events, or layer of the asyncs.
-    spilled : bool
-        Whether the lane is there because its events overlap others without nesting.
-    annotations : bool
-        Whether a ``cpu`` lane holds annotations as well.
+    `sources` are positions in the table's tracks for ``events`` and ``cpu``, the series of a
+    counter, the group of asyncs or instants, and for ``wait`` and ``late`` the track of the
+    collectives (empty: all tracks).
     """
 
     role: LaneRole
     sources: tuple[int, ...] = ()
-    depth: int = 0
-    spilled: bool = False
-    annotations: bool = False
+    depth: int = 0  # of events, or the layer of asyncs
+    spilled: bool = False  # whether its events overlap others without nesting
+    annotations: bool = False  # whether a ``cpu`` lane has annotations as well
 
 
 @dataclass(slots=True)
@@ -119,7 +91,7 @@ class SummaryRow:
 
     @property
     def ref(self) -> LaneRef:
-        """What the lane holds."""
+        """Role and source of the lane."""
         return LaneRef(self.role, self.tracks, annotations=self.annotations)
 
 
@@ -127,7 +99,7 @@ class SummaryRow:
 class TrackRow:
     """A track with the lanes ``lane0 … lane0 + lanes - 1``; the fields are the scene's.
 
-    Which lanes these are, and which lie over them, is told when all rows above are known.
+    `lane0`, `wait` and `late` are set when all rows above are known.
     """
 
     key: str
@@ -149,11 +121,11 @@ class TrackRow:
 
 @dataclass(slots=True)
 class Rank:
-    """One rank's lanes, and what they are filled from."""
+    """The lanes of one rank and their data."""
 
     rank: int
     trace: Trace
-    #: First start and last end of its events, or of what it has instead of events.
+    #: First start and last end of its events, else of its other records.
     range_ns: tuple[int, int]
     table: EventTable  # as it was laid out: kinds may change later, the scene does not
     lane0: int
@@ -164,7 +136,7 @@ class Rank:
     instant_groups: list[npt.NDArray[np.intp]]
     #: By position in the table's tracks: first lane of its events.
     track_lane0: npt.NDArray[np.int64]
-    #: What the lanes behind those of its tracks hold; they are drawn over lanes of communication.
+    #: Lanes of waits, after those of the tracks; drawn over lanes of communication.
     overlays: list[LaneRef]
     _starts: list[int] = field(init=False)
 
@@ -178,11 +150,11 @@ class Rank:
 
     @property
     def shift_ns(self) -> int:
-        """To be added to the table's times for those that users see."""
+        """The clock's shift; public times are the table's plus this."""
         return self.trace.shift_ns
 
     def ref(self, lane: int) -> LaneRef:
-        """Return what one of this rank's lanes holds."""
+        """Return role and source of a lane of this rank."""
         offset = lane - self.lane0
         if offset < len(self.summary):
             return self.summary[offset].ref
@@ -217,7 +189,7 @@ class Job:
 
     @property
     def has_waits(self) -> bool:
-        """Whether there are lanes of waits, whatever is on them."""
+        """Whether there are lanes of waits, even if they are empty."""
         return any(rank.overlays for rank in self.ranks)
 
     def of_lane(self, lane: int) -> Rank:
@@ -234,21 +206,8 @@ class Job:
             raise ValueError(f"no rank {number}") from None
 
 
-_COMMUNICATION = KINDS.index("communication")
-_ANNOTATION = KINDS.index("annotation")
-_CPU = KINDS.index("cpu")
-
-#: A folded rank shows that many host threads; the last lane stands for all that are left.
-MAX_CPU_LANES = 3
-
-_SIDE_ROLES = {"counter", "async", "instant"}
-_STEP, _AUTOGRAD = 1, 2
-_STEP_NAME = re.compile(r"ProfilerStep\s*#\s*\d+")
-_AUTOGRAD_NAME = "autograd::engine::evaluate_function"
-
-
 def lay_out(traces: Mapping[int, Trace]) -> Job:
-    """Give every lane of every rank its number."""
+    """Number the lanes of all ranks."""
     ranks: list[Rank] = []
     lane = 0
     several = len(traces) > 1
@@ -259,15 +218,123 @@ def lay_out(traces: Mapping[int, Trace]) -> Job:
 
 
 def folded(table: EventTable) -> list[LaneRef]:
-    """Return what the lanes of a folded rank hold."""
+    """Return the lanes of a folded rank."""
     counts, _ = _count(table)
     return [row.ref for row in _summary(counts, _threads(counts), 0)]
 
 
-def _drawn(traces: Mapping[int, Trace]) -> list[int]:
-    """Return the ranks that there is something to draw of, or all where there is nothing at all.
+def async_groups(table: AsyncTable, categories: Pool) -> list[AsyncGroup]:
+    """Group the asyncs of a rank, in order of their first start, and give each a layer."""
+    keys = list(zip(table.pid, table.category.tolist(), strict=True))
+    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    of_row = np.fromiter(map(places.__getitem__, keys), np.intp, len(keys))
+    durs = np.maximum(table.dur_ns, 0)
+    groups = []
+    for (pid, category), place in places.items():
+        rows = np.flatnonzero(of_row == place)
+        rows = rows[np.lexsort((-durs[rows], table.start_ns[rows]))]
+        layer = _layers(table.start_ns[rows], durs[rows])
+        groups.append(AsyncGroup(pid, categories[category], rows, layer))
+    return groups
 
-    MPI profiles are tables without events. Beside traces with events their rows would be empty.
+
+def thread_label(track: Track, *, main: bool, autograd: bool) -> str:
+    """Return the label of a host thread: by its purpose if known, else by its number."""
+    named = _NUMBERED.fullmatch(track.label)
+    own = (named[2] or "") if named else track.label
+    if main:
+        return "main thread"
+    if autograd or _AUTOGRAD_THREAD.match(own):
+        return "autograd thread"
+    if own != track.process and not _INHERITED.fullmatch(own):
+        return own
+    return f"thread {named[1] if named else track.tid}"
+
+
+def track_label(track: Track) -> str:
+    """Return the label of a device stream, its annotations or a track of another sort."""
+    if track.role in {"stream", "annotation"}:
+        stream = f"stream {track.stream}" if track.stream >= 0 else track.label
+        return stream if track.role == "stream" else f"{stream} annotations"
+    # BytePS: the row of a tensor's whole synchronisation has the tensor's name.
+    return track.process if track.label == "whole" else track.label
+
+
+def place_label(trace: Trace) -> str:
+    """Return the worker and GPU, or the server, of a trace; empty for other formats."""
+    if trace.server >= 0:
+        return f"server {trace.server}"
+    return f"worker {trace.worker} · GPU {trace.local_rank}" if trace.worker >= 0 else ""
+
+
+def distinct(labels: Sequence[str]) -> list[str]:
+    """Number repeated labels: ``autograd thread``, ``autograd thread 2``."""
+    seen: dict[str, int] = {}
+    result = []
+    for label in labels:
+        seen[label] = seen.get(label, 0) + 1
+        result.append(label if seen[label] == 1 else f"{label} {seen[label]}")
+    return result
+
+
+def counter_label(name: str, series: str) -> str:
+    """Return the label of a counter; a series "value" or with the counter's name is left out."""
+    known = {name, name.partition("[")[0], *_UNITS}
+    if not series or series in known or series.lower() == "value":
+        return name
+    return f"{name} {series}"
+
+
+def counter_unit(name: str, series: str) -> str:
+    """Return the unit of a counter: in brackets at the end of its names; empty if unknown."""
+    if series in _UNITS:
+        return _UNITS[series]
+    for text in (series, name):
+        found = _UNIT.search(text)
+        if found:
+            return found[1]
+    return ""
+
+
+def job_title(paths: Sequence[str]) -> str:
+    """Return the name of the files' common directory, or of the only file."""
+    if not paths:
+        return "empty"
+    if len(set(paths)) == 1:
+        name = Path(paths[0]).name
+        # mpitrace writes all ranks into one file with a number as its name.
+        if name.endswith(".trc") and (folder := Path(paths[0]).resolve().parent.name):
+            return folder
+        return _SUFFIXES.sub("", name) or name
+    try:
+        return Path(os.path.commonpath([Path(path).resolve() for path in paths])).name or "job"
+    except ValueError:  # on several drives
+        return "job"
+
+
+def _layers(starts: Ints, durs: Ints) -> npt.NDArray[np.uint8]:
+    """Put each interval on the first layer that is free when it starts."""
+    layer = np.zeros(len(starts), np.uint8)
+    ends = starts + durs
+    if (starts[1:] >= np.maximum.accumulate(ends)[:-1]).all():
+        return layer
+    free = list(range(MAX_LAYERS - 1))
+    taken: list[tuple[int, int]] = []
+    for at, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        while taken and taken[0][0] <= start:
+            heapq.heappush(free, heapq.heappop(taken)[1])
+        if free:
+            layer[at] = heapq.heappop(free)
+            heapq.heappush(taken, (end, int(layer[at])))
+        else:
+            layer[at] = MAX_LAYERS - 1
+    return layer
+
+
+def _drawn(traces: Mapping[int, Trace]) -> list[int]:
+    """Return the ranks with events, or all ranks if there are no events.
+
+    MPI profiles have no events; next to traces with events their rows would be empty.
     """
     bare = {number for number, trace in traces.items() if trace.profile and not len(trace)}
     return sorted(traces if len(bare) == len(traces) else set(traces) - bare)
@@ -279,7 +346,7 @@ class _Counts:
 
     tracks: list[Track]
     events: npt.NDArray[np.int64]
-    #: what communicates, as rows of it are called
+    #: label of rows of communication
     library: str
 
     def of(self, track: int) -> int:
@@ -309,7 +376,7 @@ def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> Ra
     process_of = {track.pid: track.process for track in reversed(table.tracks)}
 
     def process(pid: str) -> str:
-        # Some tools write a word where a number belongs; it is a name already.
+        # Some tools write a name instead of a number.
         return process_of.get(pid) or (f"process {pid}" if pid.lstrip("-").isdigit() else pid)
 
     rows: list[TrackRow] = []
@@ -320,7 +387,10 @@ def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> Ra
         *(_track_row(counts, at) for at in _streams(counts)),
         *_counter_rows(trace.counter_table, process),
         *_with_asyncs(
-            [*_instant_rows(instants, process), *_other_rows(counts)],
+            [
+                *_instant_rows(instants, process),
+                *(_track_row(counts, at) for at in counts.with_role("other")),
+            ],
             list(_async_rows(asyncs, process)),
         ),
     ):
@@ -334,7 +404,10 @@ def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> Ra
         every: list[SummaryRow | TrackRow] = [*summary, *rows]
         for one in every:
             _overlay(one, lane, overlays)
-    _tell_keys_apart(rows)
+    # Keys of the table's own tracks are unique and stay.
+    ordered = sorted(rows, key=lambda row: row.role in _SIDE_ROLES)
+    for row, key in zip(ordered, distinct([row.key for row in ordered]), strict=True):
+        row.key = key
     return Rank(
         rank=number,
         trace=trace,
@@ -352,7 +425,7 @@ def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> Ra
 
 
 def _overlay(row: SummaryRow | TrackRow, lane: int, overlays: list[LaneRef]) -> None:
-    """Give a row of communication its lanes of waits and of late arrivals, from `lane` on."""
+    """Add lanes of waits and late arrivals to a row of communication, from `lane` on."""
     sources: tuple[int, ...]
     if isinstance(row, SummaryRow):
         communicates, sources = row.role == "comm", ()
@@ -403,7 +476,7 @@ def _count(table: EventTable) -> tuple[_Counts, npt.NDArray[np.intp]]:
 
 
 def _threads(counts: _Counts) -> dict[int, str]:
-    """Host threads and their labels: the main one, those of the backward pass, the others.
+    """Return host threads and their labels: the main thread, the backward threads, the others.
 
     The main thread is the one with the steps, or with most calls.
     """
@@ -417,7 +490,7 @@ def _threads(counts: _Counts) -> dict[int, str]:
     named = {
         at: thread_label(
             counts.tracks[at],
-            # A file that is no program's has no main thread.
+            # Files of tools other than profilers may have no calls.
             main=at == main and calls[main] > 0,
             autograd=counts.flagged(at, _AUTOGRAD) > 0,
         )
@@ -431,7 +504,7 @@ def _threads(counts: _Counts) -> dict[int, str]:
 
 
 def _streams(counts: _Counts) -> list[int]:
-    """Device streams by device and number, communication last, annotations above their stream."""
+    """Return device streams by device and number, communication last, after their annotations."""
     tracks = counts.tracks
     devices: dict[str, int] = {}
     for track in sorted(tracks, key=lambda track: track.sort[0]):
@@ -501,12 +574,8 @@ def _async_rows(groups: list[AsyncGroup], process: ProcessName) -> Iterator[Trac
         )
 
 
-def _other_rows(counts: _Counts) -> Iterator[TrackRow]:
-    return (_track_row(counts, at) for at in counts.with_role("other"))
-
-
 def _with_asyncs(rows: list[TrackRow], asyncs: list[TrackRow]) -> Iterator[TrackRow]:
-    """Put asyncs below the rows of their process, those of none of them first."""
+    """Put asyncs below the rows of their process; those without such a row come first."""
     last = {row.process: at for at, row in enumerate(rows) if row.role == "other"}
     yield from (row for row in asyncs if row.process not in last)
     below: dict[int, list[TrackRow]] = {}
@@ -521,7 +590,6 @@ def _with_asyncs(rows: list[TrackRow], asyncs: list[TrackRow]) -> Iterator[Track
 def _instant_groups(trace: Trace) -> dict[str, npt.NDArray[np.intp]]:
     pids = trace.instant_table.pid
     places = {pid: place for place, pid in enumerate(dict.fromkeys(pids))}
-    # Profilers write tens of thousands of them, nearly all of one process.
     of_row = np.fromiter(map(places.__getitem__, pids), np.intp, len(pids))
     return {pid: np.flatnonzero(of_row == place) for pid, place in places.items()}
 
@@ -541,15 +609,8 @@ def _instant_rows(
         )
 
 
-def _tell_keys_apart(rows: list[TrackRow]) -> None:
-    """Tell repeated keys apart by a number; the table's own are unique and must stay."""
-    ordered = sorted(rows, key=lambda row: row.role in _SIDE_ROLES)
-    for row, key in zip(ordered, distinct([row.key for row in ordered]), strict=True):
-        row.key = key
-
-
 def _summary(counts: _Counts, threads: Mapping[int, str], lane0: int) -> list[SummaryRow]:
-    """Lanes of the folded rank: device work, communication, a few host threads."""
+    """Return the lanes of a folded rank: device work, communication, a few host threads."""
     rows: list[SummaryRow] = []
 
     def add(
@@ -564,7 +625,7 @@ def _summary(counts: _Counts, threads: Mapping[int, str], lane0: int) -> list[Su
     if communication:
         add("comm", counts.library)
     working = [at for at in threads if counts.of(at) > counts.of_kind(at, _ANNOTATION)]
-    # Without device work, annotations tell most of what a thread does.
+    # Without device work, annotations best describe a thread.
     named = not rows
     if named and working:
         working = [at for at in threads if counts.of(at)]
@@ -579,93 +640,6 @@ def _summary(counts: _Counts, threads: Mapping[int, str], lane0: int) -> list[Su
             annotations=named,
         )
     if not rows and counts.events.any():
-        # Neither device nor host work that we know: all there is, rather than an empty row.
+        # No known device or host work: show all events.
         add("cpu", "all events", range(len(counts.tracks)), annotations=True)
     return rows
-
-
-#: Name of a process by its pid.
-ProcessName = Callable[[str], str]
-
-_NUMBERED = re.compile(r"thread (\S+)(?: \((.*)\))?")
-_AUTOGRAD_THREAD = re.compile(r"(pt_)?autograd", re.IGNORECASE)
-#: Names that threads inherit from the program, and that so tell nothing of them.
-_INHERITED = re.compile(r"(pt_)?main_?thread|python[\d.]*|", re.IGNORECASE)
-#: Units of series that are known by name: HTA's.
-_UNITS = {"Memcpy BW": "GB/s"}
-_UNIT = re.compile(r"\(([^()]{1,8})\)$")
-_SUFFIXES = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?$", re.IGNORECASE)
-
-
-def thread_label(track: Track, *, main: bool, autograd: bool) -> str:
-    """Return what a host thread is called: by its part where that is known, else by its number."""
-    named = _NUMBERED.fullmatch(track.label)
-    own = (named[2] or "") if named else track.label
-    if main:
-        return "main thread"
-    if autograd or _AUTOGRAD_THREAD.match(own):
-        return "autograd thread"
-    if own != track.process and not _INHERITED.fullmatch(own):
-        return own
-    return f"thread {named[1] if named else track.tid}"
-
-
-def track_label(track: Track) -> str:
-    """Return the label of a device stream, its annotations or a track of another sort."""
-    if track.role in {"stream", "annotation"}:
-        stream = f"stream {track.stream}" if track.stream >= 0 else track.label
-        return stream if track.role == "stream" else f"{stream} annotations"
-    # The row of a tensor's whole synchronisation stands for the tensor.
-    return track.process if track.label == "whole" else track.label
-
-
-def place_label(trace: Trace) -> str:
-    """Return which GPU of which worker, or which server a trace is of; nothing for plain ranks."""
-    if trace.server >= 0:
-        return f"server {trace.server}"
-    return f"worker {trace.worker} · GPU {trace.local_rank}" if trace.worker >= 0 else ""
-
-
-def distinct(labels: Sequence[str]) -> list[str]:
-    """Tell repeated labels apart by a number: ``autograd thread``, ``autograd thread 2``."""
-    seen: dict[str, int] = {}
-    result = []
-    for label in labels:
-        seen[label] = seen.get(label, 0) + 1
-        result.append(label if seen[label] == 1 else f"{label} {seen[label]}")
-    return result
-
-
-def counter_label(name: str, series: str) -> str:
-    """Return the label of a counter; a series that says "value" or its name adds nothing."""
-    known = {name, name.partition("[")[0], *_UNITS}
-    if not series or series in known or series.lower() == "value":
-        return name
-    return f"{name} {series}"
-
-
-def counter_unit(name: str, series: str) -> str:
-    """Return the unit of a counter, which its names state in brackets at the end, or nothing."""
-    if series in _UNITS:
-        return _UNITS[series]
-    for text in (series, name):
-        found = _UNIT.search(text)
-        if found:
-            return found[1]
-    return ""
-
-
-def job_title(paths: Sequence[str]) -> str:
-    """Return what the files have in common: the name of their directory, or of the one file."""
-    if not paths:
-        return "empty"
-    if len(set(paths)) == 1:
-        name = Path(paths[0]).name
-        # mpitrace writes the ranks of a job into one file, which a number names.
-        if name.endswith(".trc") and (folder := Path(paths[0]).resolve().parent.name):
-            return folder
-        return _SUFFIXES.sub("", name) or name
-    try:
-        return Path(os.path.commonpath([Path(path).resolve() for path in paths])).name or "job"
-    except ValueError:  # on several drives
-        return "job"

@@ -1,13 +1,13 @@
-"""TraceSet: all ranks on one clock."""
+"""`TraceSet`: the ranks of a job on one time axis, its parts, and its summary."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import fields
 from html import escape
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,293 +30,15 @@ from hta_widgets.workers import require_executor
 #: 2005-01-01 and 2100-01-01: a clock that reads between them counts from the epoch.
 _EPOCH_FROM_NS = 1_104_537_600_000_000_000
 _EPOCH_TO_NS = 4_102_444_800_000_000_000
-
 #: Ranks of one job start together. Apart by more than this, and by more than ten times the longest
 #: of them, they are on different clocks, or of different runs.
 _FAR_NS = 60_000_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """The common time axis of a set."""
-
-    origin_ns: int | None  # epoch time of instant 0
-    shifts_ns: list[int]  # to be added to the times of each trace's table
-
-
-def is_epoch(time_ns: int) -> bool:
-    """Whether an absolute time is plainly one since 1970."""
-    return _EPOCH_FROM_NS <= time_ns < _EPOCH_TO_NS
-
-
-def common_clock(traces: Sequence[Trace], problems: Problems) -> Clock:
-    """Place ranks on one axis: as recorded, unless their clocks have nothing in common.
-
-    Ranks that lie far apart form groups. The largest keeps its recorded times; each other group is
-    moved as a whole to start with it, and reported as a ``clock`` problem.
-    """
-    filled = [trace for trace in traces if len(trace)]
-    if not filled:
-        return Clock(None, [0] * len(traces))
-    groups = _groups(filled)
-    main = max(groups, key=len)
-    origin = min(trace.zero_ns for trace in main)
-    shift = {id(trace): trace.zero_ns - origin for trace in main}
-    for group in groups:
-        if group is main:
-            continue
-        start = min(trace.zero_ns for trace in group)
-        for trace in group:
-            shift[id(trace)] = trace.zero_ns - start
-            problems.add("clock", 1, _apart(start, origin), trace.rank, trace.path)
-    return Clock(
-        origin if is_epoch(origin) else None,
-        [shift.get(id(trace), 0) for trace in traces],
-    )
-
-
-def _groups(traces: Sequence[Trace]) -> list[list[Trace]]:
-    def span(trace: Trace) -> int:
-        return trace.table.last_ns
-
-    far = max(_FAR_NS, 10 * max(span(trace) for trace in traces))
-    groups: list[list[Trace]] = []
-    reach = 0
-    for trace in sorted(traces, key=lambda trace: trace.zero_ns):
-        if not groups or trace.zero_ns - reach > far:
-            groups.append([])
-            reach = trace.zero_ns
-        groups[-1].append(trace)
-        reach = max(reach, trace.zero_ns + span(trace))
-    return groups
-
-
-def _apart(start_ns: int, origin_ns: int) -> str:
-    moved = "moved to start with them"
-    if is_epoch(start_ns) and not is_epoch(origin_ns):
-        return f"its clock counts from the epoch, other ranks' clocks do not; {moved}"
-    if is_epoch(origin_ns) and not is_epoch(start_ns):
-        return f"its clock does not count from the epoch, other ranks' clocks do; {moved}"
-    return f"its clock is {(start_ns - origin_ns) / 1e9:+,.0f} s from other ranks'; {moved}"
-
-
-def summary_of(traces: TraceSet) -> pd.DataFrame:
-    """Return one row per rank: where it comes from and what it holds."""
-    ranks = list(traces.values())
-
-    def text(values: Iterable[str | None]) -> pd.Series[Any]:
-        return pd.Series(list(values), dtype=object)
-
-    def numbers(values: Iterable[int]) -> Any:
-        return np.array(list(values), dtype=np.int64)
-
-    return pd.DataFrame(
-        {
-            "rank": numbers(t.rank for t in ranks),
-            "job": text(t.job for t in ranks),
-            "worker": numbers(t.worker for t in ranks),
-            "local_rank": numbers(t.local_rank for t in ranks),
-            "server": numbers(t.server for t in ranks),
-            "host": text(t.host for t in ranks),
-            "file": text(t.path for t in ranks),
-            "format": text(t.format for t in ranks),
-            "events": numbers(len(t) for t in ranks),
-            "start_ns": numbers(t.start_ns for t in ranks),
-            "end_ns": numbers(t.end_ns for t in ranks),
-            "stated_rank": numbers(-1 if t.stated_rank is None else t.stated_rank for t in ranks),
-        }
-    )
-
-
-def part_of_job(traces: TraceSet) -> dict[str, Any] | None:
-    """Return what the files of an export say of the job; None where one of them is no export."""
-    if traces.window_ns is None:
-        return None
-    parts = [part for trace in traces.values() if (part := trace.export_part) is not None]
-    return {
-        "job_ranks": max(part.job_ranks for part in parts),
-        "all_time": all(part.all_time for part in parts),
-        "all_events": all(part.all_events for part in parts),
-        "cut_events": sum(part.cut_events for part in parts),
-    }
-
-
-def part_text(traces: TraceSet) -> str:
-    """Say of what part of their ranks the files are exports; empty where they hold all of them."""
-    window_ns, part = traces.window_ns, part_of_job(traces)
-    if window_ns is None or part is None or (part["all_time"] and part["all_events"]):
-        return ""
-    text, cut = "" if part["all_events"] else "chosen events of ", int(part["cut_events"])
-    text += (
-        "a job" if part["all_time"] else f"{(window_ns[1] - window_ns[0]) / 1e6:,.3f} ms of a job"
-    )
-    return f"{text}; {cut:,} events cross the window's edges" if cut else text
-
-
-def facts_of(traces: TraceSet, problems: Problems) -> str:
-    """Return a line: how many ranks and events of which format, how long, what was amiss."""
-    events = sum(len(trace) for trace in traces.values())
-    notes = len(problems)
-    missing = sum(not problem.is_harmless for problem in problems)
-    amiss = f"{missing} problem{'' if missing == 1 else 's'}" if missing else "complete"
-    if notes > missing:
-        amiss += f", {notes - missing} notes in .problems"
-    start_ns, end_ns = traces.span_ns
-    facts = [
-        f"{traces.format}",
-        ranks_of_job(traces) or f"{len(traces)} rank{'' if len(traces) == 1 else 's'}",
-        f"{events:,} events",
-        f"{(end_ns - start_ns) / 1e6:,.3f} ms",
-        amiss,
-    ]
-    return " · ".join(facts)
-
-
-def ranks_of_job(traces: TraceSet) -> str:
-    """Return ``5 of 8 ranks`` where files say that there are more ranks; else nothing."""
-    stated = int((part_of_job(traces) or {}).get("job_ranks", 0))
-    of = max([stated, *(trace.world_size for trace in traces.values())])
-    loaded = len(
-        {one.rank if one.stated_rank is None else one.stated_rank for one in traces.values()}
-    )
-    return f"{loaded} of {of} ranks" if loaded < of else ""
-
-
-def html_of(traces: TraceSet, problems: Problems) -> str:
-    """Return the same for a notebook, with tables of the first ranks and problems."""
-    summary = summary_of(traces)
-    shown = summary[["rank", "file", "format", "events", "start_ns", "end_ns"]].head(16)
-    parts = [f"<p><b>TraceSet</b> {escape(facts_of(traces, problems))}</p>", _table(shown)]
-    if len(summary) > len(shown):
-        parts.append(f"<p>and {len(summary) - len(shown)} ranks more: .summary()</p>")
-    if len(problems):
-        parts.append("<p>Problems found: .problems</p>" + _table(problems.frame().head(8)))
-    return "".join(parts)
-
-
-def _table(frame: pd.DataFrame) -> str:
-    def row(cells: Iterable[object], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
-
-    body = "".join(row(values, "td") for values in frame.itertuples(index=False, name=None))
-    return f"<table><thead>{row(frame.columns, 'th')}</thead><tbody>{body}</tbody></table>"
-
-
-def trace_within(trace: Trace, member: npt.NDArray[np.bool_], window: Selection) -> Trace:
-    """Return the member events, numbered anew, and what else lies in the window."""
-    rows = np.flatnonzero(member)
-    new_row = np.full(len(member) + 1, -1, dtype=np.int64)
-    new_row[rows] = np.arange(len(rows))
-    low = None if window.start_ns is None else window.start_ns - trace.shift_ns
-    high = None if window.end_ns is None else window.end_ns - trace.shift_ns
-    return trace.replace(
-        _table=_events(trace.table, rows, new_row),
-        flow_table=_flows(trace.flow_table, new_row),
-        counter_table=_counters(trace.counter_table, low, high),
-        instant_table=_instants(trace.instant_table, low, high),
-        async_table=_asyncs(trace.async_table, low, high),
-        part=True,
-    )
-
-
-def _events(
-    table: EventTable, rows: npt.NDArray[np.intp], new_row: npt.NDArray[np.int64]
-) -> EventTable:
-    columns: dict[str, Any] = {
-        name: getattr(table, name)[rows]
-        for name in (
-            "start_ns",
-            "dur_ns",
-            "name",
-            "category",
-            "kind",
-            "track",
-            "depth",
-            "stream",
-            "correlation",
-            "step",
-            "phase",
-            "record",
-        )
-    }
-    return EventTable(
-        **columns,
-        parent=new_row[table.parent[rows]].astype(np.int32),
-        names=table.names,
-        categories=table.categories,
-        tracks=table.tracks,
-        end_record={
-            int(new_row[row]): record
-            for row, record in table.end_record.items()
-            if new_row[row] >= 0
-        },
-    )
-
-
-def _flows(table: FlowTable, new_row: npt.NDArray[np.int64]) -> FlowTable:
-    source, target = new_row[table.source], new_row[table.target]
-    kept = (source >= 0) & (target >= 0)
-    return FlowTable(
-        table.kind[kept],
-        source[kept],
-        target[kept],
-        table.kinds,
-        table.source_record[kept],
-        table.target_record[kept],
-    )
-
-
-def _between(
-    start: npt.NDArray[np.int64], end: npt.NDArray[np.int64], low: int | None, high: int | None
-) -> npt.NDArray[np.bool_]:
-    kept = np.ones(len(start), dtype=bool)
-    if low is not None:
-        kept &= (end > low) | (start >= low)
-    if high is not None:
-        kept &= start < high
-    return kept
-
-
-def _counters(table: CounterTable, low: int | None, high: int | None) -> CounterTable:
-    kept = _between(table.time_ns, table.time_ns, low, high)
-    return CounterTable(
-        table.time_ns[kept],
-        table.series_id[kept],
-        table.value[kept],
-        table.series,
-        table.record[kept],
-    )
-
-
-def _instants(table: InstantTable, low: int | None, high: int | None) -> InstantTable:
-    kept = np.flatnonzero(_between(table.time_ns, table.time_ns, low, high))
-    return InstantTable(
-        table.time_ns[kept],
-        table.name[kept],
-        table.category[kept],
-        [table.pid[row] for row in kept],
-        [table.tid[row] for row in kept],
-        [table.scope[row] for row in kept],
-        table.record[kept],
-    )
-
-
-def _asyncs(table: AsyncTable, low: int | None, high: int | None) -> AsyncTable:
-    # Without an end an interval is known to have started, not to have gone on.
-    end = table.start_ns + np.maximum(table.dur_ns, 0)
-    kept = np.flatnonzero(_between(table.start_ns, end, low, high))
-    return AsyncTable(
-        table.start_ns[kept],
-        table.dur_ns[kept],
-        table.name[kept],
-        table.category[kept],
-        [table.async_id[row] for row in kept],
-        [table.pid[row] for row in kept],
-        table.record[kept],
-    )
-
-
 ClockName = Literal["host", "fitted"]
+Ints = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+T = TypeVar("T")
+#: Columns of tables that are lists of texts, one per row.
+_TEXT_COLUMNS = {"pid", "tid", "scope", "async_id"}
 
 
 class TraceSet(Mapping[int, Trace]):
@@ -355,26 +77,24 @@ class TraceSet(Mapping[int, Trace]):
         #: how much earlier than recorded instant 0 is
         self.lift_ns: int = 0 if like is None else like.lift_ns
         if like is None:
-            clock = common_clock(ordered, found)
-            self._origin_ns = clock.origin_ns
+            self._origin_ns, shifts = _common_clock(ordered, found)
             ordered = [
-                trace.replace(shift_ns=shift)
-                for trace, shift in zip(ordered, clock.shifts_ns, strict=True)
+                trace.replace(shift_ns=shift) for trace, shift in zip(ordered, shifts, strict=True)
             ]
         else:
             self._origin_ns = like.origin_ns
         self._traces = {trace.rank: trace for trace in ordered}
         if like is None:
-            told = part_text(self)
-            found.add("part", 1 if told else 0, told)
+            part = _part_text(self)
+            found.add("part", 1 if part else 0, part)
         self._problems = found
-        #: what analyses derived of all ranks together, on the clock that the hosts recorded
+        #: results that analyses keep; see `hta_widgets.trace.memo`
         self.memo: dict[Any, Any] = {}
         #: where analyses work on stored ranks, one by one; None: in this process
         self.executor: Executor | None = None if like is None else like.executor
 
     def __getstate__(self) -> dict[str, Any]:
-        # Connections stay here, and what was derived is quicker to derive again than to send.
+        # Results are quicker to compute again than to send.
         return {**self.__dict__, "memo": {}, "executor": None}
 
     @classmethod
@@ -387,7 +107,7 @@ class TraceSet(Mapping[int, Trace]):
         origin_ns: int | None,
         lift_ns: int,
     ) -> TraceSet:
-        """Return a set as it was: traces that lie on its time axis, and the facts of the axis."""
+        """Return a stored set: traces that are already shifted onto its time axis."""
         found = cls((), problems=problems)
         found._traces = {trace.rank: trace for trace in traces}
         found._clock, found._origin_ns, found.lift_ns = clock, origin_ns, lift_ns
@@ -433,7 +153,7 @@ class TraceSet(Mapping[int, Trace]):
 
     @property
     def origin_ns(self) -> int | None:
-        """Epoch time of instant 0, or None where the files do not say."""
+        """Epoch time of instant 0; None if the files do not state it."""
         return self._origin_ns
 
     @property
@@ -453,7 +173,7 @@ class TraceSet(Mapping[int, Trace]):
 
     @property
     def window_ns(self) -> tuple[int, int] | None:
-        """The window of the job that all files are exports of; None where one of them is none."""
+        """The window of the job that all files export; None if a file has no window."""
         windows = [trace.window_ns for trace in self.values() if len(trace)]
         known = [window for window in windows if window is not None]
         if not known or len(known) < len(windows):
@@ -480,7 +200,32 @@ class TraceSet(Mapping[int, Trace]):
 
     def summary(self) -> pd.DataFrame:
         """Return one row per rank: where it comes from and what it holds."""
-        return summary_of(self)
+        ranks = list(self.values())
+
+        def text(values: Iterable[str | None]) -> pd.Series[Any]:
+            return pd.Series(list(values), dtype=object)
+
+        def numbers(values: Iterable[int]) -> Any:
+            return np.array(list(values), dtype=np.int64)
+
+        return pd.DataFrame(
+            {
+                "rank": numbers(t.rank for t in ranks),
+                "job": text(t.job for t in ranks),
+                "worker": numbers(t.worker for t in ranks),
+                "local_rank": numbers(t.local_rank for t in ranks),
+                "server": numbers(t.server for t in ranks),
+                "host": text(t.host for t in ranks),
+                "file": text(t.path for t in ranks),
+                "format": text(t.format for t in ranks),
+                "events": numbers(len(t) for t in ranks),
+                "start_ns": numbers(t.start_ns for t in ranks),
+                "end_ns": numbers(t.end_ns for t in ranks),
+                "stated_rank": numbers(
+                    -1 if t.stated_rank is None else t.stated_rank for t in ranks
+                ),
+            }
+        )
 
     # --- events and parts -------------------------------------------------------------------------
 
@@ -563,7 +308,7 @@ class TraceSet(Mapping[int, Trace]):
             return self
         offsets, lift = [0] * len(self), 0
         if clock == "fitted":
-            # A room above this one, handed on to for the user's convenience.
+            # In a room above; here for convenience.
             from hta_widgets.analysis.clocks import fitted_offsets  # noqa: PLC0415
 
             offsets, lift = fitted_offsets(self)
@@ -578,7 +323,7 @@ class TraceSet(Mapping[int, Trace]):
             like=self,
         )
         for rank, trace in self.items():
-            # What was derived from the columns knows nothing of the clock.
+            # Results of single ranks do not depend on the clock.
             moved[rank].memo.update(trace.memo)
         moved.memo = self.memo
         moved._clock, moved.lift_ns = clock, lift
@@ -587,7 +332,7 @@ class TraceSet(Mapping[int, Trace]):
         return moved
 
     def on(self, executor: Executor | None) -> TraceSet:
-        """Return the same set, of which analyses work on each rank elsewhere.
+        """Return the same set, with analyses of single ranks on an executor.
 
         Parameters
         ----------
@@ -625,7 +370,7 @@ class TraceSet(Mapping[int, Trace]):
         tracks: Iterable[str | tuple[int, str]] | None = None,
         ids: Iterable[tuple[int, int]] | None = None,
     ) -> Selection:
-        """Return the selection of what satisfies all that is given.
+        """Return the selection of the events that meet all conditions.
 
         Parameters
         ----------
@@ -638,7 +383,7 @@ class TraceSet(Mapping[int, Trace]):
         Raises
         ------
         TraceError
-            Where the query does not work on events, or a rank is not there.
+            If the query fails on events, or a rank is missing.
         """
         return chosen_events(
             self,
@@ -679,7 +424,7 @@ class TraceSet(Mapping[int, Trace]):
         >>> hw.load("runs/llama-8b/").save("llama-8b.store")  # doctest: +SKIP
         >>> traces = hw.load("llama-8b.store")  # doctest: +SKIP
         """
-        # A room above this one, handed on to for the user's convenience.
+        # In a room above; here for convenience.
         from hta_widgets.store.saving import save_set  # noqa: PLC0415
 
         return save_set(self, path)
@@ -687,7 +432,184 @@ class TraceSet(Mapping[int, Trace]):
     # --- looks ------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        return f"<TraceSet {facts_of(self, self._problems)}>"
+        return f"<TraceSet {_facts(self, self._problems)}>"
 
     def _repr_html_(self) -> str:
-        return html_of(self, self._problems)
+        return _html(self, self._problems)
+
+
+def trace_within(trace: Trace, member: npt.NDArray[np.bool_], window: Selection) -> Trace:
+    """Return the member events, renumbered, and the other records of the window."""
+    low = None if window.start_ns is None else window.start_ns - trace.shift_ns
+    high = None if window.end_ns is None else window.end_ns - trace.shift_ns
+
+    def inside(start: Ints, end: Ints) -> Rows:
+        kept = np.ones(len(start), dtype=bool)
+        if low is not None:
+            kept &= (end > low) | (start >= low)
+        if high is not None:
+            kept &= start < high
+        return np.flatnonzero(kept)
+
+    rows = np.flatnonzero(member)
+    new_row = np.full(len(member) + 1, -1, dtype=np.int64)
+    new_row[rows] = np.arange(len(rows))
+    table, flows = trace.table, trace.flow_table
+    counters, instants, asyncs = trace.counter_table, trace.instant_table, trace.async_table
+    # An async interval without an end is only known to have started.
+    ends = asyncs.start_ns + np.maximum(asyncs.dur_ns, 0)
+    source, target = new_row[flows.source], new_row[flows.target]
+    joined = np.flatnonzero((source >= 0) & (target >= 0))
+    return trace.replace(
+        _table=_taken(
+            EventTable,
+            table,
+            rows,
+            parent=new_row[table.parent[rows]].astype(np.int32),
+            end_record={
+                int(new_row[row]): record
+                for row, record in table.end_record.items()
+                if new_row[row] >= 0
+            },
+        ),
+        flow_table=_taken(FlowTable, flows, joined, source=source[joined], target=target[joined]),
+        counter_table=_taken(CounterTable, counters, inside(counters.time_ns, counters.time_ns)),
+        instant_table=_taken(InstantTable, instants, inside(instants.time_ns, instants.time_ns)),
+        async_table=_taken(AsyncTable, asyncs, inside(asyncs.start_ns, ends)),
+        part=True,
+    )
+
+
+def part_of_job(traces: TraceSet) -> dict[str, Any] | None:
+    """Return how exported files describe the whole job; None if a file is not an export."""
+    if traces.window_ns is None:
+        return None
+    parts = [part for trace in traces.values() if (part := trace.export_part) is not None]
+    return {
+        "job_ranks": max(part.job_ranks for part in parts),
+        "all_time": all(part.all_time for part in parts),
+        "all_events": all(part.all_events for part in parts),
+        "cut_events": sum(part.cut_events for part in parts),
+    }
+
+
+def ranks_of_job(traces: TraceSet) -> str:
+    """Return for example ``5 of 8 ranks``; empty if all ranks of the job are loaded."""
+    stated = int((part_of_job(traces) or {}).get("job_ranks", 0))
+    of = max([stated, *(trace.world_size for trace in traces.values())])
+    loaded = len(
+        {one.rank if one.stated_rank is None else one.stated_rank for one in traces.values()}
+    )
+    return f"{loaded} of {of} ranks" if loaded < of else ""
+
+
+def _is_epoch(time_ns: int) -> bool:
+    return _EPOCH_FROM_NS <= time_ns < _EPOCH_TO_NS
+
+
+def _common_clock(traces: Sequence[Trace], problems: Problems) -> tuple[int | None, list[int]]:
+    """Return the epoch time of instant 0, if known, and the shift of each trace.
+
+    Times stay as recorded unless clocks have nothing in common: ranks far apart form groups, the
+    largest group stays, and the others are moved to start with it (problem ``clock``).
+    """
+    filled = [trace for trace in traces if len(trace)]
+    if not filled:
+        return None, [0] * len(traces)
+    groups = _groups(filled)
+    main = max(groups, key=len)
+    origin = min(trace.zero_ns for trace in main)
+    shift = {id(trace): trace.zero_ns - origin for trace in main}
+    for group in groups:
+        if group is main:
+            continue
+        start = min(trace.zero_ns for trace in group)
+        for trace in group:
+            shift[id(trace)] = trace.zero_ns - start
+            problems.add("clock", 1, _apart(start, origin), trace.rank, trace.path)
+    shifts = [shift.get(id(trace), 0) for trace in traces]
+    return origin if _is_epoch(origin) else None, shifts
+
+
+def _groups(traces: Sequence[Trace]) -> list[list[Trace]]:
+    far = max(_FAR_NS, 10 * max(trace.table.last_ns for trace in traces))
+    groups: list[list[Trace]] = []
+    reach = 0
+    for trace in sorted(traces, key=lambda trace: trace.zero_ns):
+        if not groups or trace.zero_ns - reach > far:
+            groups.append([])
+            reach = trace.zero_ns
+        groups[-1].append(trace)
+        reach = max(reach, trace.zero_ns + trace.table.last_ns)
+    return groups
+
+
+def _apart(start_ns: int, origin_ns: int) -> str:
+    moved = "moved to start with them"
+    if _is_epoch(start_ns) and not _is_epoch(origin_ns):
+        return f"its clock counts from the epoch, other ranks' clocks do not; {moved}"
+    if _is_epoch(origin_ns) and not _is_epoch(start_ns):
+        return f"its clock does not count from the epoch, other ranks' clocks do; {moved}"
+    return f"its clock is {(start_ns - origin_ns) / 1e9:+,.0f} s from other ranks'; {moved}"
+
+
+def _part_text(traces: TraceSet) -> str:
+    """Describe which part of the job exported files hold; empty if they hold all of it."""
+    window_ns, part = traces.window_ns, part_of_job(traces)
+    if window_ns is None or part is None or (part["all_time"] and part["all_events"]):
+        return ""
+    text, cut = "" if part["all_events"] else "chosen events of ", int(part["cut_events"])
+    text += (
+        "a job" if part["all_time"] else f"{(window_ns[1] - window_ns[0]) / 1e6:,.3f} ms of a job"
+    )
+    return f"{text}; {cut:,} events cross the window's edges" if cut else text
+
+
+def _facts(traces: TraceSet, problems: Problems) -> str:
+    """Return one line with format, ranks, events, length and problems."""
+    events = sum(len(trace) for trace in traces.values())
+    notes = len(problems)
+    missing = sum(not problem.is_harmless for problem in problems)
+    amiss = f"{missing} problem{'' if missing == 1 else 's'}" if missing else "complete"
+    if notes > missing:
+        amiss += f", {notes - missing} notes in .problems"
+    start_ns, end_ns = traces.span_ns
+    facts = [
+        f"{traces.format}",
+        ranks_of_job(traces) or f"{len(traces)} rank{'' if len(traces) == 1 else 's'}",
+        f"{events:,} events",
+        f"{(end_ns - start_ns) / 1e6:,.3f} ms",
+        amiss,
+    ]
+    return " · ".join(facts)
+
+
+def _html(traces: TraceSet, problems: Problems) -> str:
+    """Return HTML for a notebook: one line, and tables of the first ranks and problems."""
+    summary = traces.summary()
+    shown = summary[["rank", "file", "format", "events", "start_ns", "end_ns"]].head(16)
+    parts = [f"<p><b>TraceSet</b> {escape(_facts(traces, problems))}</p>", _table(shown)]
+    if len(summary) > len(shown):
+        parts.append(f"<p>and {len(summary) - len(shown)} ranks more: .summary()</p>")
+    if len(problems):
+        parts.append("<p>Problems found: .problems</p>" + _table(problems.frame().head(8)))
+    return "".join(parts)
+
+
+def _table(frame: pd.DataFrame) -> str:
+    def row(cells: Iterable[object], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
+
+    body = "".join(row(values, "td") for values in frame.itertuples(index=False, name=None))
+    return f"<table><thead>{row(frame.columns, 'th')}</thead><tbody>{body}</tbody></table>"
+
+
+def _taken(kind: type[T], table: T, rows: Rows, **changes: Any) -> T:
+    """Return some rows of a table, with other columns for `changes`."""
+    columns = {column.name: getattr(table, column.name) for column in fields(kind)}  # type: ignore[arg-type]
+    for name, values in columns.items():
+        if isinstance(values, np.ndarray):
+            columns[name] = values[rows]
+        elif name in _TEXT_COLUMNS:
+            columns[name] = [values[row] for row in rows.tolist()]
+    return kind(**columns | changes)
