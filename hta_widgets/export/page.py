@@ -1,15 +1,14 @@
-"""A saved page of a job: what fits."""
+"""Save a job as one page: all events that fit, and overviews of the other ranks."""
 
 from __future__ import annotations
 
 import base64
 import json
-import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from hta_widgets.analysis.steps import phase_ranges
@@ -23,17 +22,13 @@ from hta_widgets.export.page_data import (
 )
 from hta_widgets.export.page_format import (
     Block,
+    Content,
     Names,
     ascii_json,
-    code_blocks,
-    footer_text,
-    host_script,
     packed,
-    page_parts,
-    page_target,
+    save_page,
     source_files,
     version_text,
-    write_page,
 )
 from hta_widgets.live.job import TileEngine
 from hta_widgets.live.operations import Answer
@@ -53,6 +48,15 @@ _LADDER = (
     (512, False),
     (256, False),
 )
+_TIMELINE = ("timeline.js", "state.js", "timeline.css")
+_DASHBOARD = ("dashboard.js", "state.js", "dashboard.css")
+#: Beside code and events: the page's own words, names of a small job, blocks' frames.
+_WORDS_BYTES = 4000
+#: Bytes of one answer: larger messages hold up those behind them.
+CHUNK_BYTES = 4_000_000
+_MOST_MB = 25
+#: Blocks are measured as the text of a saved page, of which every four bytes carry three.
+TEXT_PER_BYTE = 4 / 3
 
 
 @dataclass(slots=True)
@@ -76,6 +80,178 @@ class Embedded:
     sizes: list[tuple[str, int]]
 
 
+@dataclass(frozen=True)
+class DashboardPart:
+    """What a page of a dashboard holds beyond its timeline.
+
+    Parameters
+    ----------
+    traits : mapping
+        Of the dashboard's model, as JSON values: panels, figures, headline, and so on.
+    bokehjs : str
+        The module that carries BokehJS.
+    """
+
+    traits: Mapping[str, Any]
+    bokehjs: str
+
+
+def save_html(
+    path: str | os.PathLike[str],
+    engine: TileEngine,
+    scene: dict[str, Any],
+    state: dict[str, Any],
+    *,
+    max_mb: float = 25,
+    dashboard: DashboardPart | None = None,
+) -> str:
+    """Write a timeline, or a dashboard, as one self-contained page.
+
+    Parameters
+    ----------
+    path : path-like
+        The file to write.
+    engine : TileEngine
+        Of the job.
+    scene : dict
+        What the timeline shows.
+    state : dict
+        What its views share: window, selection, search, and so on.
+    max_mb : float, default 25
+        How large the file may become, in units of 1 000 000 bytes. Everything is embedded if it
+        fits. Else all events of as many ranks as fit, those of the selection first, then those
+        that the others wait for, and an overview of what is left; the page says which. Arguments
+        of events come last.
+    dashboard : DashboardPart, optional
+        Panels, charts and words to show beside the timeline.
+
+    Returns
+    -------
+    str
+        The path that was written.
+
+    Raises
+    ------
+    TraceError
+        If `max_mb` is no size, or the file cannot be written.
+    """
+
+    def make(room: float, saved_at: datetime) -> Content:
+        embedded = embed(engine, scene, state, room - _WORDS_BYTES)
+        files = source_files(engine)
+        document = job_document(engine, embedded, state, saved_at, files, widget=widget)
+        words = embedded.scene["embedded"]["text"]
+        return Content(document, embedded.blocks, embedded.sizes, words, "names and lanes")
+
+    if dashboard is None:
+        widget, code, more_code = "timeline", _TIMELINE, []
+    else:
+        widget, code = "dashboard", _DASHBOARD
+        more_code = [
+            packed("bokeh.js", dashboard.bokehjs.encode()),
+            packed("dashboard", ascii_json(dashboard.traits)),
+        ]
+    return save_page(
+        path,
+        str(scene.get("title") or widget),
+        code,
+        [engine],
+        make,
+        max_mb=max_mb,
+        least_mb=0.1,
+        remedy="A page without any event takes about as much, one of a dashboard 0.8.",
+        more_code=more_code,
+    )
+
+
+class OfflineData:
+    """Prepares the data of a saved page in the background, and hands it out in chunks.
+
+    Parameters
+    ----------
+    engine : TileEngine
+        Of the job.
+    scene : dict
+        What the views show.
+    state : mapping, optional
+        What they share: ranks that are selected come first, where not all fit.
+    max_mb : float, default 25
+        What the page may be given, in units of 1 000 000 bytes.
+
+    Examples
+    --------
+    >>> offline = OfflineData(engine, engine.scene())
+    >>> offline.chunk()[0]["state"]  # doctest: +SKIP
+    'preparing'
+    """
+
+    def __init__(
+        self,
+        engine: TileEngine,
+        scene: dict[str, Any],
+        state: Mapping[str, Any] | None = None,
+        *,
+        max_mb: float = _MOST_MB,
+    ) -> None:
+        self._engine, self._scene, self._state = engine, scene, dict(state or {})
+        self._limit_bytes = max_mb * 1e6
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._content = b""
+        self._blocks: dict[str, tuple[int, int]] = {}
+        self._said: dict[str, Any] = {"state": "preparing"}
+
+    def chunk(self, number: int | None = None) -> Answer:
+        """Return a chunk, or the state of the work without a number; the first call starts it.
+
+        ``state`` is ``preparing``, ``ready`` or ``failed``, with ``message``. When ready, the reply
+        has ``bytes``, ``chunks`` and ``blocks``: offset and length of each by name.
+        """
+        self.start()
+        chunks = int(self._said.get("chunks", 0))
+        if number is None:
+            return dict(self._said), None
+        if not 0 <= number < chunks:
+            raise ValueError(f"there is no chunk {number}: there are {chunks}")
+        start = number * CHUNK_BYTES
+        return {"chunk": number}, self._content[start : start + CHUNK_BYTES]
+
+    def start(self) -> threading.Thread:
+        """Begin with the work, unless it has begun; return the thread that does it."""
+        with self._lock:
+            if self._thread is None:
+                # A daemon: nobody waits for it where the interpreter ends.
+                self._thread = threading.Thread(
+                    target=self._prepare, name="hta-offline-data", daemon=True
+                )
+                self._thread.start()
+            return self._thread
+
+    def join(self, seconds: float | None = None) -> bool:
+        """Wait for the work; return whether it is done."""
+        thread = self.start()
+        thread.join(seconds)
+        return not thread.is_alive()
+
+    def _prepare(self) -> None:
+        try:
+            self._content, self._blocks = self._made()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the page must hear of it
+            self._said = {"state": "failed", "message": str(error) or type(error).__name__}
+            return
+        self._said = {
+            "state": "ready",
+            "bytes": len(self._content),
+            "chunks": -(-len(self._content) // CHUNK_BYTES),
+            "blocks": {name: list(place) for name, place in self._blocks.items()},
+        }
+
+    def _made(self) -> tuple[bytes, dict[str, tuple[int, int]]]:
+        limit_bytes = self._limit_bytes * TEXT_PER_BYTE
+        embedded = embed(self._engine, self._scene, self._state, limit_bytes)
+        return joined(job_document(self._engine, embedded, {}), embedded.blocks)
+
+
 def embed(
     engine: TileEngine, scene: dict[str, Any], state: dict[str, Any], limit_bytes: float
 ) -> Embedded:
@@ -92,6 +268,47 @@ def embed(
         even where they need more.
     """
     return _Plan(engine, scene, state, limit_bytes).carry_out()
+
+
+def job_document(
+    engine: TileEngine,
+    embedded: Embedded,
+    state: Mapping[str, Any],
+    saved_at: datetime | None = None,
+    files: Sequence[tuple[str, int | None]] = (),
+    **more: Any,
+) -> dict[str, Any]:
+    """Return the document of a job's page; without `saved_at` it is for an open notebook."""
+    origin_ns = engine.traces.origin_ns
+    return {
+        "version": 1,
+        "scene": embedded.scene,
+        "state": state,
+        "saved": {
+            "at": "" if saved_at is None else saved_at.isoformat(timespec="seconds"),
+            "by": "" if saved_at is None else f"hta_widgets {version_text()}",
+            "files": [{"name": name, "bytes": size} for name, size in files],
+            "embedded": embedded.sizes,
+        },
+        "origin_ns": None if origin_ns is None else str(origin_ns),
+        **more,
+        **embedded.document,
+    }
+
+
+def joined(
+    document: Mapping[str, Any], blocks: Sequence[Block]
+) -> tuple[bytes, dict[str, tuple[int, int]]]:
+    """Return a document and blocks behind each other, and where each of them is, by name."""
+    parts: list[bytes] = []
+    places: dict[str, tuple[int, int]] = {}
+    size = 0
+    for block in (packed("document", ascii_json(document)), *blocks):
+        content = base64.b64decode(block.text)
+        places[block.name] = (size, len(content))
+        parts.append(content)
+        size += len(content)
+    return b"".join(parts), places
 
 
 class _Plan:
@@ -279,241 +496,3 @@ def _listed(ranks: list[int]) -> str:
     if len(texts) > 4:
         texts = [*texts[:3], "…", texts[-1]]
     return f"rank{'' if len(ranks) == 1 else 's'} {', '.join(texts)}"
-
-
-_TIMELINE = ("timeline.js", "state.js", "timeline.css")
-_DASHBOARD = ("dashboard.js", "state.js", "dashboard.css")
-#: Beside code and events: the page's own words, names of a small job, blocks' frames.
-_WORDS_BYTES = 4000
-
-
-@dataclass(frozen=True)
-class DashboardPart:
-    """What a page of a dashboard holds beyond its timeline.
-
-    Parameters
-    ----------
-    traits : mapping
-        Of the dashboard's model, as JSON values: panels, figures, headline, and so on.
-    bokehjs : str
-        The module that carries BokehJS.
-    """
-
-    traits: Mapping[str, Any]
-    bokehjs: str
-
-
-def save_html(
-    path: str | os.PathLike[str],
-    engine: TileEngine,
-    scene: dict[str, Any],
-    state: dict[str, Any],
-    *,
-    max_mb: float = 25,
-    dashboard: DashboardPart | None = None,
-) -> str:
-    """Write a timeline, or a dashboard, as one self-contained page.
-
-    Parameters
-    ----------
-    path : path-like
-        The file to write.
-    engine : TileEngine
-        Of the job.
-    scene : dict
-        What the timeline shows.
-    state : dict
-        What its views share: window, selection, search, and so on.
-    max_mb : float, default 25
-        How large the file may become, in units of 1 000 000 bytes. Everything is embedded if it
-        fits. Else all events of as many ranks as fit, those of the selection first, then those
-        that the others wait for, and an overview of what is left; the page says which. Arguments
-        of events come last.
-    dashboard : DashboardPart, optional
-        Panels, charts and words to show beside the timeline.
-
-    Returns
-    -------
-    str
-        The path that was written.
-
-    Raises
-    ------
-    TraceError
-        If `max_mb` is no size, or the file cannot be written.
-    """
-    target = page_target(
-        path,
-        max_mb,
-        least_mb=0.1,
-        remedy="A page without any event takes about as much, one of a dashboard 0.8.",
-    )
-    host = host_script()
-    code = _code(dashboard)
-    code_bytes = len(host) + sum(block.size_bytes for block in code)
-    limit_bytes = max_mb * 1e6 - code_bytes - _WORDS_BYTES
-    embedded = embed(engine, scene, state, limit_bytes)
-    files = source_files(engine)
-    saved_at = datetime.now(UTC)
-    document = {
-        "version": 1,
-        "scene": embedded.scene,
-        "state": state,
-        "saved": {
-            "at": saved_at.isoformat(timespec="seconds"),
-            "by": f"hta_widgets {version_text()}",
-            "files": [{"name": name, "bytes": size} for name, size in files],
-            "embedded": embedded.sizes,
-        },
-        "origin_ns": None if engine.traces.origin_ns is None else str(engine.traces.origin_ns),
-        "widget": "timeline" if dashboard is None else "dashboard",
-        **embedded.document,
-    }
-    blocks = [packed("document", ascii_json(document)), *code, *embedded.blocks]
-    sizes = [*embedded.sizes, ("names and lanes", blocks[0].size_bytes), ("code", code_bytes)]
-    title = str(scene.get("title") or document["widget"])
-    footer = footer_text(saved_at, files, sizes, embedded.scene["embedded"]["text"])
-    write_page(target, page_parts(title, footer, host, blocks), max_mb)
-    return str(target)
-
-
-def _code(dashboard: DashboardPart | None) -> list[Block]:
-    """Return the modules that a page runs; figures of a dashboard are code as well."""
-    blocks = code_blocks(_TIMELINE if dashboard is None else _DASHBOARD)
-    if dashboard is not None:
-        blocks += [
-            packed("bokeh.js", dashboard.bokehjs.encode()),
-            packed("dashboard", ascii_json(dict(dashboard.traits))),
-        ]
-    return blocks
-
-
-#: Bytes of one answer: larger messages hold up those behind them.
-CHUNK_BYTES = 4_000_000
-_MOST_MB = 25
-#: Blocks are measured as the text of a saved page, of which every four bytes carry three.
-TEXT_PER_BYTE = 4 / 3
-
-
-class OfflineData:
-    """Prepares the data of a saved page in the background, and hands it out in chunks.
-
-    Parameters
-    ----------
-    engine : TileEngine
-        Of the job.
-    scene : dict
-        What the views show.
-    state : mapping, optional
-        What they share: ranks that are selected come first, where not all fit.
-    max_mb : float, default 25
-        What the page may be given, in units of 1 000 000 bytes.
-
-    Examples
-    --------
-    >>> offline = OfflineData(engine, engine.scene())
-    >>> offline.chunk()[0]["state"]  # doctest: +SKIP
-    'preparing'
-    """
-
-    def __init__(
-        self,
-        engine: TileEngine,
-        scene: dict[str, Any],
-        state: Mapping[str, Any] | None = None,
-        *,
-        max_mb: float = _MOST_MB,
-    ) -> None:
-        self._engine, self._scene, self._state = engine, scene, dict(state or {})
-        self._limit_bytes = max_mb * 1e6
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._content = b""
-        self._blocks: dict[str, tuple[int, int]] = {}
-        self._said: dict[str, Any] = {"state": "preparing"}
-
-    def chunk(self, number: int | None = None) -> Answer:
-        """Return a chunk, or the state of the work without a number; the first call starts it.
-
-        ``state`` is ``preparing``, ``ready`` or ``failed``, with ``message``. When ready, the reply
-        has ``bytes``, ``chunks`` and ``blocks``: offset and length of each by name.
-        """
-        self.start()
-        chunks = int(self._said.get("chunks", 0))
-        if number is None:
-            return dict(self._said), None
-        if not 0 <= number < chunks:
-            raise ValueError(f"there is no chunk {number}: there are {chunks}")
-        start = number * CHUNK_BYTES
-        return {"chunk": number}, self._content[start : start + CHUNK_BYTES]
-
-    def start(self) -> threading.Thread:
-        """Begin with the work, unless it has begun; return the thread that does it."""
-        with self._lock:
-            if self._thread is None:
-                # A daemon: nobody waits for it where the interpreter ends.
-                self._thread = threading.Thread(
-                    target=self._prepare, name="hta-offline-data", daemon=True
-                )
-                self._thread.start()
-            return self._thread
-
-    def join(self, seconds: float | None = None) -> bool:
-        """Wait for the work; return whether it is done."""
-        thread = self.start()
-        thread.join(seconds)
-        return not thread.is_alive()
-
-    def _prepare(self) -> None:
-        try:
-            self._content, self._blocks = self._made()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the page must hear of it
-            self._said = {"state": "failed", "message": str(error) or type(error).__name__}
-            return
-        self._said = {
-            "state": "ready",
-            "bytes": len(self._content),
-            "chunks": -(-len(self._content) // CHUNK_BYTES),
-            "blocks": {name: list(place) for name, place in self._blocks.items()},
-        }
-
-    def _made(self) -> tuple[bytes, dict[str, tuple[int, int]]]:
-        limit_bytes = self._limit_bytes * TEXT_PER_BYTE
-        embedded = embed(self._engine, self._scene, self._state, limit_bytes)
-        origin_ns = self._engine.traces.origin_ns
-        document = {
-            "version": 1,
-            "scene": embedded.scene,
-            "state": {},
-            "saved": {"at": "", "by": "", "files": [], "embedded": embedded.sizes},
-            "origin_ns": None if origin_ns is None else str(origin_ns),
-            **embedded.document,
-        }
-        return joined(document, embedded.blocks)
-
-
-def joined(
-    document: Mapping[str, Any], blocks: Sequence[Block]
-) -> tuple[bytes, dict[str, tuple[int, int]]]:
-    """Return a document and blocks behind each other, and where each of them is, by name."""
-    text = json.dumps(_finite(document), separators=(",", ":"), allow_nan=False)
-    parts: list[bytes] = []
-    places: dict[str, tuple[int, int]] = {}
-    size = 0
-    for block in (packed("document", text.encode("ascii")), *blocks):
-        content = base64.b64decode(block.text)
-        places[block.name] = (size, len(content))
-        parts.append(content)
-        size += len(content)
-    return b"".join(parts), places
-
-
-def _finite(value: Any) -> Any:
-    """Return JSON values with null for the numbers that JSON cannot write."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _finite(one) for key, one in value.items()}
-    if isinstance(value, list | tuple) and value and not isinstance(value[0], str):
-        return [_finite(one) for one in value]
-    return value

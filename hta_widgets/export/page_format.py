@@ -1,4 +1,4 @@
-"""A page's blocks and columns."""
+"""Write a saved page: its blocks, columns and names, its frame of HTML, and the file."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import math
 import os
 import warnings
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -191,13 +191,67 @@ footer td + td { text-align: right }
 """
 
 
-def page_target(
-    path: str | os.PathLike[str], max_mb: float, *, least_mb: float, remedy: str
-) -> Path:
-    """Return where a page is to be written, where `max_mb` leaves room for its code."""
+@dataclass(slots=True)
+class Content:
+    """Content of a page beside its code: the document, its other blocks, their sizes, its text."""
+
+    document: Mapping[str, Any]
+    blocks: list[Block]
+    sizes: list[tuple[str, int]]
+    words: str
+    #: under which name the footer lists the document's size; empty: not at all
+    document_word: str = ""
+
+
+def save_page(
+    path: str | os.PathLike[str],
+    title: str,
+    code: Sequence[str],
+    engines: Sequence[TileEngine],
+    make: Callable[[float, datetime], Content],
+    *,
+    max_mb: float,
+    least_mb: float,
+    remedy: str,
+    more_code: Sequence[Block] = (),
+) -> str:
+    """Write what `make` returns as one page; it gets the bytes that code leaves, and the time.
+
+    The file is written aside and renamed. A page larger than `max_mb` gives a warning.
+    """
     if not max_mb >= least_mb:
         raise TraceError(f"max_mb must be at least {least_mb}, not {max_mb}", remedy=remedy)
-    return Path(os.fspath(path)).expanduser()
+    target = Path(os.fspath(path)).expanduser()
+    host = _host_script()
+    blocks = [*(packed(name, _built_text(name).encode()) for name in code), *more_code]
+    code_bytes = len(host) + sum(block.size_bytes for block in blocks)
+    saved_at = datetime.now(UTC)
+    made = make(max_mb * 1e6 - code_bytes, saved_at)
+    document = packed("document", ascii_json(made.document))
+    sizes = list(made.sizes)
+    if made.document_word:
+        sizes.append((made.document_word, document.size_bytes))
+    sizes.append(("code", code_bytes))
+    footer = _footer_text(saved_at, source_files(*engines), sizes, made.words)
+    parts = _page_parts(title, footer, host, [document, *blocks, *made.blocks])
+
+    def refused(cause: OSError) -> TraceError:
+        return TraceError(
+            f"cannot be written ({cause.strerror})",
+            path=str(target),
+            remedy="Is the folder there, and may you write to it?",
+        )
+
+    with written_whole(target, refused) as file:
+        file.writelines(map(str.encode, parts))
+    written = target.stat().st_size
+    if written > max_mb * 1e6:
+        warnings.warn(
+            f"{target} takes {written / 1e6:.1f} MB, more than max_mb={max_mb}: "
+            "a page holds at least an overview of every rank",
+            stacklevel=3,
+        )
+    return str(target)
 
 
 def ascii_json(value: Any) -> bytes:
@@ -210,7 +264,7 @@ def _finite(value: Any) -> Any:
     """Return JSON values with null for the numbers that JSON cannot write."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {key: _finite(one) for key, one in value.items()}
     if isinstance(value, list | tuple) and value and not isinstance(value[0], str):
         return [_finite(one) for one in value]
@@ -227,17 +281,12 @@ def _built_text(name: str) -> str:
     return path.read_text("utf-8")
 
 
-def host_script() -> str:
+def _host_script() -> str:
     """Return the page's own script, which stands in it as it is."""
     script = _built_text("page.js").replace("</script", "<\\/script")
     if "<!--" in script:
         raise ValueError("page.js holds <!--, which a page would take for a comment")
     return script
-
-
-def code_blocks(names: Iterable[str]) -> list[Block]:
-    """Return built files of the front end as blocks of a page."""
-    return [packed(name, _built_text(name).encode()) for name in names]
 
 
 def version_text() -> str:
@@ -259,7 +308,7 @@ def source_files(*engines: TileEngine) -> list[tuple[str, int | None]]:
     return [(Path(path).name, size) for path, size in sizes.items()]
 
 
-def page_parts(title: str, footer: str, host: str, blocks: Iterable[Block]) -> list[str]:
+def _page_parts(title: str, footer: str, host: str, blocks: Iterable[Block]) -> list[str]:
     """Return the text of a page: words, blocks, and the script that unpacks them."""
     head = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -282,7 +331,7 @@ def page_parts(title: str, footer: str, host: str, blocks: Iterable[Block]) -> l
     return [*parts, f'<script type="module">{host}</script>\n</body>\n</html>\n']
 
 
-def footer_text(
+def _footer_text(
     saved_at: datetime,
     files: Sequence[tuple[str, int | None]],
     sizes: Sequence[tuple[str, int]],
@@ -313,27 +362,3 @@ def _size_text(size: int) -> str:
     if size >= 1e6:
         return f"{size / 1e6:.1f} MB"
     return f"{size / 1e3:.1f} kB" if size >= 1e3 else f"{size} B"
-
-
-def write_page(target: Path, parts: list[str], max_mb: float) -> None:
-    """Write the file at once: whoever opens the path sees a whole page or the one before.
-
-    It warns of a page that is larger than asked for.
-    """
-
-    def refused(cause: OSError) -> TraceError:
-        return TraceError(
-            f"cannot be written ({cause.strerror})",
-            path=str(target),
-            remedy="Is the folder there, and may you write to it?",
-        )
-
-    with written_whole(target, refused) as file:
-        file.writelines(map(str.encode, parts))
-    written = target.stat().st_size
-    if written > max_mb * 1e6:
-        warnings.warn(
-            f"{target} takes {written / 1e6:.1f} MB, more than max_mb={max_mb}: "
-            "a page holds at least an overview of every rank",
-            stacklevel=3,
-        )

@@ -1,11 +1,11 @@
-"""Export_trace: a selection, several ranks or two runs as one file."""
+"""Write a selection, several ranks or two runs as trace files that other viewers open."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,254 +49,11 @@ from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 ExportClock = Literal["recorded", "set"]
-
-
-def clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]:
-    """Return what is to be added to the times of each rank's records; nothing: as recorded.
-
-    Parameters
-    ----------
-    traces : TraceSet or Trace
-    clock : {"recorded", "set"}
-
-    Raises
-    ------
-    TraceError
-        For an unknown clock, and where nothing was fitted.
-    """
-    if clock not in ("recorded", "set"):
-        raise TraceError(
-            f"there is no clock {clock!r} to export",
-            remedy='The clocks are "recorded", and "set": the one that the traces are on.',
-        )
-    if clock == "recorded":
-        return {}
-    if isinstance(traces, Trace):
-        if traces.clock_offset_ns:
-            raise TraceError(
-                "a rank on its own does not say what its clock was fitted to",
-                path=traces.path,
-                remedy=f"Export traces.subset(ranks=[{traces.rank}]) instead.",
-            )
-        return {}
-    if traces.clock != "fitted":
-        return {}
-    if len(traces) > 1 and not any(trace.clock_offset_ns for trace in traces.values()):
-        refuse_unfitted(traces)
-    return _moves(traces)
-
-
-def refuse_unfitted(traces: TraceSet) -> None:
-    """Raise a `TraceError` where no collective tells how far the ranks' clocks are apart."""
-    if not clock_fit(traces).collectives.any():
-        raise TraceError(
-            "no clock is fitted: no collective is found on two ranks"
-            if len(traces) > 1
-            else "no clock is fitted: that takes two ranks or more",
-            remedy="Export the recorded times.",
-        )
-
-
-def _moves(traces: TraceSet) -> dict[int, int]:
-    # Where its own clock, as recorded, says instant 0: ranks differ only if their clocks have
-    # nothing in common, and are then brought onto one, or the next reader lines them up anew.
-    zeros = {
-        rank: trace.zero_ns - trace.shift_ns - trace.clock_offset_ns
-        for rank, trace in traces.items()
-        if len(trace)
-    }
-    if traces.origin_ns is not None:
-        zero, lift = traces.origin_ns + traces.lift_ns, traces.lift_ns
-    else:
-        # Since nobody knows what instant 0 is, it may stay; viewers drop times below it.
-        zero, lift = max(Counter(zeros.values()).items(), key=_most, default=(0, 0))[0], 0
-    return {
-        rank: zero - zeros.get(rank, zero) - trace.clock_offset_ns - lift
-        for rank, trace in traces.items()
-    }
-
-
-def _most(counted: tuple[int, int]) -> tuple[int, int]:
-    zero, count = counted
-    return count, zero
-
-
-def clock_note(metadata: Mapping[str, Any], move_ns: int | None) -> dict[str, Any] | None:
-    """Return what a file says of its clock; None where its times are those recorded.
-
-    Parameters
-    ----------
-    metadata : mapping
-        The file's top-level keys: its times may have been moved before.
-    move_ns : int, optional
-        What is added to its times now, if they go out on the fitted clock.
-    """
-    told = metadata.get(MARK)
-    before = told.get("offset_ns") if isinstance(told, Mapping) else None
-    if not isinstance(before, int):
-        return None if move_ns is None else {"clock": "fitted", "offset_ns": -move_ns}
-    return {"clock": "fitted", "offset_ns": before - (move_ns or 0)}
-
-
-def moved_record(text: bytes, move_ns: int) -> bytes:
-    """Return the record with its time moved; metadata records have none that means anything."""
-    fields = decode_fields(text)
-    if fields is None or "ts" not in fields or fields.get("ph") == b'"M"':
-        return text
-    fields["ts"] = later(fields["ts"], move_ns)
-    return encode_fields(fields)
-
-
-class Scope:
-    """Rewrites the records of one rank for a merged file.
-
-    Parameters
-    ----------
-    rank : int
-    position : int
-        Place of the rank among those of the file.
-    metadata : iterable of bytes
-        The rank's metadata records, which tell which of its processes have a name and their order.
-    shift_ns : int
-        What has to be added to the rank's times, because its file had another base time.
-    title : str, optional
-        What processes are called by; ``rank <rank>`` by default.
-    """
-
-    def __init__(
-        self,
-        rank: int,
-        position: int,
-        metadata: Iterable[bytes],
-        shift_ns: int = 0,
-        title: str | None = None,
-    ) -> None:
-        self.rank, self.shift_ns = rank, shift_ns
-        self._whose = title or f"rank {rank}"
-        self._first_sort = 1000 * position
-        self._pids: dict[bytes, bytes] = {}
-        self._numbers: dict[str | None, int] = {}
-        self._names, self._labels, order = _processes(metadata)
-        ordered = sorted(order, key=lambda key: (order[key], key or ""))
-        self._sorts = {key: place for place, key in enumerate(ordered)}
-
-    def __call__(self, text: bytes) -> bytes:
-        """Return the record as it stands in the merged file, after records that introduce it."""
-        fields = decode_fields(text)
-        if fields is None:
-            return text
-        own = fields.get("pid", b"")
-        introduction = b"" if own in self._pids else self._introduce(own)
-        fields["pid"] = self._pids[own]
-        for name in ID_FIELDS:
-            if name in fields:
-                fields[name] = scoped_id(fields[name], self.rank)
-        if "id2" in fields:
-            self._scope_members(fields, "id2", ("local", "global"))
-        if "args" in fields:
-            self._scope_members(fields, "args", ID_ARGS)
-        if self.shift_ns and "ts" in fields:
-            fields["ts"] = shifted(fields["ts"], self.shift_ns)
-        if fields.get("ph") == b'"M"':
-            self._label(fields, process_key(own))
-        return introduction + encode_fields(fields)
-
-    def _scope_members(self, fields: Fields, name: str, ids: Iterable[str]) -> None:
-        members = decode_fields(fields[name])
-        if members is None:
-            return
-        found = [key for key in ids if key in members]
-        for key in found:
-            members[key] = scoped_id(members[key], self.rank)
-        if found:
-            fields[name] = encode_fields(members)
-
-    def _label(self, fields: Fields, key: str | None) -> None:
-        """Tell whose process it is; what the file says itself is kept beside."""
-        args = decode_fields(fields.get("args", b""))
-        if args is None:
-            return
-        own = encode_fields(args)
-        record = fields.get("name")
-        if record == b'"process_name"' and "name" in args:
-            args["name"] = _json(self._title(key, _string(args["name"])))
-        elif record == b'"process_sort_index"' and "sort_index" in args:
-            args["sort_index"] = _json(self._first_sort + self._sorts.get(key, 0))
-        else:
-            return
-        args[MARK] = own
-        fields["args"] = encode_fields(args)
-
-    def _title(self, key: str | None, name: str) -> str:
-        label = self._labels.get(key)
-        return f"{self._whose} · {name} [{label}]" if label else f"{self._whose} · {name}"
-
-    def _introduce(self, own: bytes) -> bytes:
-        """Give a process its number; return records that tell which it was, and what to call it."""
-        key = process_key(own)
-        known = key in self._numbers
-        pid = self._numbers.setdefault(key, self.rank * PID_STRIDE + len(self._numbers) + 1)
-        self._pids[own] = str(pid).encode()
-        if known:  # the same process, stated once as a number and once as a string
-            return b""
-        says: dict[str, Any] = {"rank": self.rank}
-        if own:
-            says["pid"] = json.loads(own)
-        records = [_metadata(MARK, pid, says)]
-        if key not in self._names:
-            name = self._title(key, key or "process")
-            records.append(_metadata("process_name", pid, {"name": name, MARK: None}))
-        if key not in self._sorts:
-            last = {"sort_index": self._first_sort + 999, MARK: None}
-            records.append(_metadata("process_sort_index", pid, last))
-        return b"".join(record + b",\n" for record in records)
-
-
-def process_key(raw: bytes) -> str | None:
-    """Return a process id as text: numbers and strings of the same digits mean the same process."""
-    return _string(raw) if raw else None
-
-
-def _processes(
-    metadata: Iterable[bytes],
-) -> tuple[set[str | None], dict[str | None, str], dict[str | None, float]]:
-    """Return which processes have a name, their labels, and their places in the order."""
-    named: set[str | None] = set()
-    labels: dict[str | None, str] = {}
-    order: dict[str | None, float] = {}
-    for text in metadata:
-        fields = decode_fields(text)
-        args = None if fields is None else decode_fields(fields.get("args", b""))
-        if fields is None or args is None:
-            continue
-        key = process_key(fields.get("pid", b""))
-        record = fields.get("name")
-        if record == b'"process_name"' and "name" in args:
-            named.add(key)
-        elif record == b'"process_labels"' and "labels" in args:
-            labels[key] = _string(args["labels"])
-        elif record == b'"process_sort_index"' and "sort_index" in args:
-            with suppress(ValueError):
-                order[key] = float(args["sort_index"])
-    return named, labels, order
-
-
-def _metadata(name: str, pid: int, args: dict[str, Any]) -> bytes:
-    record = {"name": name, "ph": "M", "pid": pid, "tid": 0, "args": args}
-    return json.dumps(record, ensure_ascii=False).encode()
-
-
-def _json(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False).encode()
-
-
-def _string(raw: bytes) -> str:
-    value = json.loads(raw)
-    return value if isinstance(value, str) else raw.decode()
-
-
 _RANK_WITH_SPACE = re.compile(rb'"rank":\s+\d')
 _FIRST = (MARK, "schemaVersion", "deviceProperties", "distributedInfo")
+#: What is added to the ranks of the side after; more where the side before has such ranks.
+AFTER_RANKS = 1000
+_BASE = "baseTimeNanoseconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,7 +176,7 @@ def export_trace(
             f"export_trace writes a TraceSet or a Trace, not a {type(traces).__name__}",
             remedy="Load it first: traces = hw.load(path).",
         )
-    moves_ns = clock_moves(traces, clock)
+    moves_ns = _clock_moves(traces, clock)
     if isinstance(traces, Trace):
         traces = TraceSet([traces])
     if not isinstance(selection, Selection):
@@ -451,215 +208,11 @@ def export_trace(
             if len(ranks) == 1:
                 _write_rank(out, ranks[0], options, several=False)
             else:
-                _write_merged(out, ranks, options)
-    left_out: dict[str, int] = {}
-    for members in ranks:
-        for what, count in members.left_out.items():
-            left_out[what] = left_out.get(what, 0) + count
-    return ExportReport(
-        path=target.path,
-        events=sum(len(members.rows) for members in ranks),
-        flows=sum(members.flows for members in ranks),
-        dropped=sum(left_out.values()),
-        bytes=target.written_bytes,
-        ranks=tuple(members.trace.rank for members in ranks),
-        left_out=left_out,
-        samples=sum(len(members.samples) for members in ranks),
-        clock="fitted" if moves_ns else "recorded",
-    )
-
-
-def _members(
-    trace: Trace, selection: Selection, options: ExportOptions, job_ranks: int
-) -> Members | None:
-    members = members_of(
-        trace,
-        selection,
-        keep_parents=options.keep_parents,
-        counters=options.counters,
-    )
-    if members is not None:
-        members.move_ns = options.moves_ns.get(trace.rank, 0)
-        members.part = _part(members, selection, job_ranks)
-    return members
-
-
-def _part(members: Members, selection: Selection, job_ranks: int) -> ExportPart | None:
-    """Say of what part of the job this is an export; None where that is all of it."""
-    trace, table, rows = members.trace, members.trace.table, members.rows
-    chosen = job_ranks if selection.ranks is None else len(set(selection.ranks))
-    if not len(rows) or (members.whole and chosen >= job_ranks):
-        return None
-    before = part_in(trace.metadata)
-    # Absolute, as recorded.
-    first, last = table.first_ns + trace.zero_ns, table.last_ns + trace.zero_ns
-    low, high = first, last
-    if before is not None:
-        low, high = before.start_ns, before.end_ns
-    if members.start_ns is not None:
-        low = max(low, members.start_ns + trace.zero_ns)
-    if members.end_ns is not None:
-        high = min(high, members.end_ns + trace.zero_ns)
-    start_ns, end_ns = table.start_ns[rows] + trace.zero_ns, table.end_ns[rows] + trace.zero_ns
-    work = part_of(trace, Selection()).edges
-    moved_ns = trace.zero_ns + members.move_ns
-    return ExportPart(
-        start_ns=low + members.move_ns,
-        end_ns=high + members.move_ns,
-        work_start_ns=0 if work is None else work[0] + moved_ns,
-        work_end_ns=0 if work is None else work[1] + moved_ns,
-        cut_events=int(((start_ns < low) | (end_ns > high)).sum()),
-        all_time=low <= first and high >= last and (before is None or before.all_time),
-        all_events=(selection.query, selection.ids, selection.tracks) == (None, None, None)
-        and (before is None or before.all_events),
-        job_ranks=max(job_ranks, 0 if before is None else before.job_ranks),
-    )
-
-
-# --- one rank -----------------------------------------------------------------------------------
-
-
-def _write_rank(out: Output, members: Members, options: ExportOptions, *, several: bool) -> None:
-    trace = members.trace
-    values = top_level(trace, options, state_rank=several, part=members.part)
-    out.write(b"{\n")
-    for key, raw in values.items():
-        out.write(_json(key) + b": " + raw + b",\n")
-    out.write(b'"traceEvents": [\n')
-    out.write_list(records_of_members(members, options))
-    out.write(b"\n]\n}\n")
-
-
-def top_level(
-    trace: Trace, options: ExportOptions, *, state_rank: bool, part: ExportPart | None = None
-) -> dict[str, bytes]:
-    """Return the file's own keys, as JSON; what names the rank comes early."""
-    own: Mapping[str, bytes] = getattr(trace.source, "metadata_text", None) or {
-        key: _json(value) for key, value in trace.metadata.items()
-    }
-    values = Scrub(trace.metadata).top_level(own) if options.scrub else dict(own)
-    values.pop("traceEvents", None)
-    note = clock_note(trace.metadata, options.moves_ns.get(trace.rank)) or {}
-    note |= _identity(trace, scrub=options.scrub)
-    if part is not None:
-        note |= part.mark()
-    if note and (options.moves_ns or part is not None or MARK not in values):
-        told = trace.metadata.get(MARK)
-        values[MARK] = _json({**(told if isinstance(told, Mapping) else {}), **note})
-    info = values.get("distributedInfo")
-    if info is not None and b'"rank"' in info and not _RANK_WITH_SPACE.search(info):
-        values["distributedInfo"] = _json(json.loads(info))  # HTA looks for "rank": 0, with a space
-    elif state_rank and (info is None or b'"rank"' not in info):
-        stated = json.loads(info) if info is not None else {}
-        values["distributedInfo"] = _json({**stated, "rank": trace.rank})
-    first = {key: values.pop(key) for key in _FIRST if key in values}
-    return first | values
-
-
-def _identity(trace: Trace, *, scrub: bool) -> dict[str, Any]:
-    """Say whose file it is where only its folder told: that of a worker's GPU, or of a server."""
-    numbers = {"worker": trace.worker, "local_rank": trace.local_rank, "server": trace.server}
-    known: dict[str, Any] = {name: number for name, number in numbers.items() if number >= 0}
-    if known and trace.job and not scrub:
-        known["job"] = trace.job
-    return {IDENTITY: known} if known else {}
-
-
-def records_of_members(members: Members, options: ExportOptions) -> Iterator[bytes]:
-    """Yield the records that go out, in the file's order."""
-    trace = members.trace
-    if trace.source is None:
-        yield from records_of(members)
-        yield from samples_of(members)
-        return
-    clip = Clip(members) if options.clip and not members.whole else None
-    threads = None if members.whole else FlowThreads(members)
-    scrub = Scrub(trace.metadata) if options.scrub else None
-    fate, move_ns = members.fate, members.move_ns
-    for number, text in trace.source.records(np.flatnonzero(fate != DROP)):
-        record = text
-        if fate[number] == ASK:
-            if not members.wants(record):
-                continue
-            if move_ns:
-                record = moved_record(record, move_ns)
-            if clip is not None:
-                record = clip.settle(record)
-        else:
-            if threads is not None:
-                record = threads(number, record)
-            if move_ns:
-                record = moved_record(record, move_ns)
-            if clip is not None:
-                record = clip(number, record)
-        yield record if scrub is None else scrub.record(record)
-    yield from samples_of(members)
-
-
-# --- several ranks in one file --------------------------------------------------------------------
-
-
-def _write_merged(out: Output, ranks: list[Members], options: ExportOptions) -> None:
-    bases = [base_time(members.trace) for members in ranks]
-    # Files of one job share their base, as a rule; else the earliest serves for all.
-    base_ns = min((base for base in bases if base), default=0)
-    head: dict[str, Any] = {"merged": 1, "ranks": []}
-    for members, own_ns in zip(ranks, bases, strict=True):
-        trace = members.trace
-        texts = top_level(trace, options, state_rank=False, part=members.part)
-        head["ranks"].append(
-            {
-                "rank": trace.rank,
-                "file": f"rank-{trace.rank}" if options.scrub else Path(trace.path).name,
-                "shift_ns": own_ns - base_ns,
-                "metadata": {key: json.loads(raw) for key, raw in texts.items()},
-            }
-        )
-    out.write(b"{\n" + _json(MARK) + b": " + _json(head) + b",\n")
-    out.write(b'"schemaVersion": 1,\n"displayTimeUnit": "ms",\n')
-    if base_ns:
-        out.write(f'"baseTimeNanoseconds": {base_ns},\n'.encode())
-    out.write(b'"traceEvents": [\n')
-    for position, (members, own_ns) in enumerate(zip(ranks, bases, strict=True)):
-        scope = Scope(members.trace.rank, position, metadata_records(members), own_ns - base_ns)
-        out.write_list(map(scope, records_of_members(members, options)))
-    out.write(b"\n]\n}\n")
-
-
-def metadata_records(members: Members) -> Iterator[bytes]:
-    """Yield the rank's metadata records."""
-    trace = members.trace
-    if trace.source is None:
-        return
-    for _, text in trace.source.records(np.flatnonzero(members.fate == ASK)):
-        if b'"M"' in text:
-            yield text
-
-
-# `Selection.export` lives in a room below this one.
-selections.exporter = export_trace
-
-
-#: What is added to the ranks of the side after; more where the side before has such ranks.
-AFTER_RANKS = 1000
-
-_BASE = "baseTimeNanoseconds"
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """One rank in the making: what goes out, under which number and name, moved by how much."""
-
-    members: Members
-    side: str
-    label: str
-    own_rank: int
-    move_ns: int
-
-    @property
-    def base_ns(self) -> int:
-        """What the rank's own times count from, once they are moved."""
-        return base_time(self.members.trace) + self.move_ns
+                entries = [_MergedRank(one, base_time(one.trace)) for one in ranks]
+                # Files of one job share their base, as a rule; else the earliest serves for all.
+                base_ns = min((one.base_ns for one in entries if one.base_ns), default=0)
+                _write_merged(out, entries, base_ns, options)
+    return _report(target, ranks, "fitted" if moves_ns else "recorded")
 
 
 def export_pair(
@@ -722,31 +275,422 @@ def export_pair(
     options = ExportOptions(clip, True, bool(counters), scrub, {})
     diff = compare(before, after, labels=labels)
     moves = _moves_of_pair(diff) if base == "first_step" else (0, 0)
-    entries = [
-        *_entries("before", diff.before.label, before, 0, moves[0], options),
-        *_entries("after", diff.after.label, after, _offset(before), moves[1], options),
-    ]
-    for side in ("before", "after"):
-        if not any(entry.side == side for entry in entries):
-            raise TraceError(
-                f"nothing to export: no events {side}", remedy="Widen what is selected."
-            )
+    first = _side_ranks("before", diff.before.label, before, 0, moves[0], options)
+    second = _side_ranks("after", diff.after.label, after, _offset(before), moves[1], options)
+    base_ns = max(0, min(base_time(one.members.trace) for one in first))
     with target.file() as out:
-        _write(out, entries, options)
-    left_out: dict[str, int] = {}
-    for entry in entries:
-        for what, count in entry.members.left_out.items():
-            left_out[what] = left_out.get(what, 0) + count
+        _write_merged(out, [*first, *second], base_ns, options)
+    return _report(target, [one.members for one in (*first, *second)], "recorded")
+
+
+def refuse_unfitted(traces: TraceSet) -> None:
+    """Raise a `TraceError` where no collective fixes the ranks' clock offsets."""
+    if not clock_fit(traces).collectives.any():
+        raise TraceError(
+            "no clock is fitted: no collective is found on two ranks"
+            if len(traces) > 1
+            else "no clock is fitted: that takes two ranks or more",
+            remedy="Export the recorded times.",
+        )
+
+
+def _report(
+    target: Target, ranks: Sequence[Members], clock: Literal["recorded", "fitted"]
+) -> ExportReport:
+    left_out: Counter[str] = Counter()
+    for members in ranks:
+        left_out.update(members.left_out)
     return ExportReport(
         path=target.path,
-        events=sum(len(entry.members.rows) for entry in entries),
-        flows=sum(entry.members.flows for entry in entries),
-        dropped=sum(left_out.values()),
+        events=sum(len(members.rows) for members in ranks),
+        flows=sum(members.flows for members in ranks),
+        dropped=left_out.total(),
         bytes=target.written_bytes,
-        ranks=tuple(entry.members.trace.rank for entry in entries),
-        left_out=left_out,
-        samples=sum(len(entry.members.samples) for entry in entries),
+        ranks=tuple(members.trace.rank for members in ranks),
+        left_out=dict(left_out),
+        samples=sum(len(members.samples) for members in ranks),
+        clock=clock,
     )
+
+
+def _clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]:
+    """Return what is added to the times of each rank's records; empty: as recorded."""
+    if clock not in ("recorded", "set"):
+        raise TraceError(
+            f"there is no clock {clock!r} to export",
+            remedy='The clocks are "recorded", and "set": the one that the traces are on.',
+        )
+    if clock == "recorded":
+        return {}
+    if isinstance(traces, Trace):
+        if traces.clock_offset_ns:
+            raise TraceError(
+                "a rank on its own does not say what its clock was fitted to",
+                path=traces.path,
+                remedy=f"Export traces.subset(ranks=[{traces.rank}]) instead.",
+            )
+        return {}
+    if traces.clock != "fitted":
+        return {}
+    if len(traces) > 1 and not any(trace.clock_offset_ns for trace in traces.values()):
+        refuse_unfitted(traces)
+    return _moves(traces)
+
+
+def _moves(traces: TraceSet) -> dict[int, int]:
+    # Instant 0 on each rank's recorded clock. These differ only if clocks have nothing in common;
+    # such ranks are moved onto one clock, or the next reader would align them differently.
+    zeros = {
+        rank: trace.zero_ns - trace.shift_ns - trace.clock_offset_ns
+        for rank, trace in traces.items()
+        if len(trace)
+    }
+    if traces.origin_ns is not None:
+        zero, lift = traces.origin_ns + traces.lift_ns, traces.lift_ns
+    else:
+        # Instant 0 has no meaning here and may stay; viewers drop times below it.
+        counted = ((count, zero) for zero, count in Counter(zeros.values()).items())
+        zero, lift = max(counted, default=(0, 0))[1], 0
+    return {
+        rank: zero - zeros.get(rank, zero) - trace.clock_offset_ns - lift
+        for rank, trace in traces.items()
+    }
+
+
+def _clock_note(metadata: Mapping[str, Any], move_ns: int | None) -> dict[str, Any] | None:
+    """Return a file's note on its clock; None where its times are those recorded.
+
+    `move_ns` is added to the times now; `metadata` may hold a note on an earlier move.
+    """
+    told = metadata.get(MARK)
+    before = told.get("offset_ns") if isinstance(told, Mapping) else None
+    if not isinstance(before, int):
+        return None if move_ns is None else {"clock": "fitted", "offset_ns": -move_ns}
+    return {"clock": "fitted", "offset_ns": before - (move_ns or 0)}
+
+
+def _moved_record(text: bytes, move_ns: int) -> bytes:
+    """Return the record with its time moved; the time of a metadata record has no meaning."""
+    fields = decode_fields(text)
+    if fields is None or "ts" not in fields or fields.get("ph") == b'"M"':
+        return text
+    fields["ts"] = later(fields["ts"], move_ns)
+    return encode_fields(fields)
+
+
+def _members(
+    trace: Trace, selection: Selection, options: ExportOptions, job_ranks: int
+) -> Members | None:
+    members = members_of(
+        trace,
+        selection,
+        keep_parents=options.keep_parents,
+        counters=options.counters,
+    )
+    if members is not None:
+        members.move_ns = options.moves_ns.get(trace.rank, 0)
+        members.part = _part(members, selection, job_ranks)
+    return members
+
+
+def _part(members: Members, selection: Selection, job_ranks: int) -> ExportPart | None:
+    """Return the part of the job that is exported; None for all of it."""
+    trace, table, rows = members.trace, members.trace.table, members.rows
+    chosen = job_ranks if selection.ranks is None else len(set(selection.ranks))
+    if not len(rows) or (members.whole and chosen >= job_ranks):
+        return None
+    before = part_in(trace.metadata)
+    # Absolute, as recorded.
+    first, last = table.first_ns + trace.zero_ns, table.last_ns + trace.zero_ns
+    low, high = first, last
+    if before is not None:
+        low, high = before.start_ns, before.end_ns
+    if members.start_ns is not None:
+        low = max(low, members.start_ns + trace.zero_ns)
+    if members.end_ns is not None:
+        high = min(high, members.end_ns + trace.zero_ns)
+    start_ns, end_ns = table.start_ns[rows] + trace.zero_ns, table.end_ns[rows] + trace.zero_ns
+    work = part_of(trace, Selection()).edges
+    moved_ns = trace.zero_ns + members.move_ns
+    return ExportPart(
+        start_ns=low + members.move_ns,
+        end_ns=high + members.move_ns,
+        work_start_ns=0 if work is None else work[0] + moved_ns,
+        work_end_ns=0 if work is None else work[1] + moved_ns,
+        cut_events=int(((start_ns < low) | (end_ns > high)).sum()),
+        all_time=low <= first and high >= last and (before is None or before.all_time),
+        all_events=(selection.query, selection.ids, selection.tracks) == (None, None, None)
+        and (before is None or before.all_events),
+        job_ranks=max(job_ranks, 0 if before is None else before.job_ranks),
+    )
+
+
+def _write_rank(out: Output, members: Members, options: ExportOptions, *, several: bool) -> None:
+    trace = members.trace
+    values = _top_level(trace, options, state_rank=several, part=members.part)
+    out.write(b"{\n")
+    for key, raw in values.items():
+        out.write(_json(key) + b": " + raw + b",\n")
+    out.write(b'"traceEvents": [\n')
+    out.write_list(_records_of_members(members, options))
+    out.write(b"\n]\n}\n")
+
+
+def _top_level(
+    trace: Trace, options: ExportOptions, *, state_rank: bool, part: ExportPart | None = None
+) -> dict[str, bytes]:
+    """Return the file's own keys, as JSON; what names the rank comes early."""
+    own: Mapping[str, bytes] = getattr(trace.source, "metadata_text", None) or {
+        key: _json(value) for key, value in trace.metadata.items()
+    }
+    values = Scrub(trace.metadata).top_level(own) if options.scrub else dict(own)
+    values.pop("traceEvents", None)
+    note = _clock_note(trace.metadata, options.moves_ns.get(trace.rank)) or {}
+    note |= _identity(trace, scrub=options.scrub)
+    if part is not None:
+        note |= part.mark()
+    if note and (options.moves_ns or part is not None or MARK not in values):
+        told = trace.metadata.get(MARK)
+        values[MARK] = _json({**(told if isinstance(told, Mapping) else {}), **note})
+    info = values.get("distributedInfo")
+    if info is not None and b'"rank"' in info and not _RANK_WITH_SPACE.search(info):
+        values["distributedInfo"] = _json(json.loads(info))  # HTA looks for "rank": 0, with a space
+    elif state_rank and (info is None or b'"rank"' not in info):
+        stated = json.loads(info) if info is not None else {}
+        values["distributedInfo"] = _json({**stated, "rank": trace.rank})
+    first = {key: values.pop(key) for key in _FIRST if key in values}
+    return first | values
+
+
+def _identity(trace: Trace, *, scrub: bool) -> dict[str, Any]:
+    """Return the worker, GPU or server of a file, which only its folder names."""
+    numbers = {"worker": trace.worker, "local_rank": trace.local_rank, "server": trace.server}
+    known: dict[str, Any] = {name: number for name, number in numbers.items() if number >= 0}
+    if known and trace.job and not scrub:
+        known["job"] = trace.job
+    return {IDENTITY: known} if known else {}
+
+
+def _records_of_members(members: Members, options: ExportOptions) -> Iterator[bytes]:
+    """Yield the records that go out, in the file's order."""
+    trace = members.trace
+    if trace.source is None:
+        yield from records_of(members)
+        yield from samples_of(members)
+        return
+    clip = Clip(members) if options.clip and not members.whole else None
+    threads = None if members.whole else FlowThreads(members)
+    scrub = Scrub(trace.metadata) if options.scrub else None
+    fate, move_ns = members.fate, members.move_ns
+    for number, text in trace.source.records(np.flatnonzero(fate != DROP)):
+        record = text
+        if fate[number] == ASK:
+            if not members.wants(record):
+                continue
+            if move_ns:
+                record = _moved_record(record, move_ns)
+            if clip is not None:
+                record = clip.settle(record)
+        else:
+            if threads is not None:
+                record = threads(number, record)
+            if move_ns:
+                record = _moved_record(record, move_ns)
+            if clip is not None:
+                record = clip(number, record)
+        yield record if scrub is None else scrub.record(record)
+    yield from samples_of(members)
+
+
+@dataclass(frozen=True, slots=True)
+class _MergedRank:
+    """A rank of a merged file: its records, what their times count from, and its title."""
+
+    members: Members
+    base_ns: int
+    title: str | None = None
+    #: what the rank's metadata holds beside the keys of its file
+    stated: dict[str, Any] = field(default_factory=dict)
+
+
+def _write_merged(
+    out: Output, ranks: Sequence[_MergedRank], base_ns: int, options: ExportOptions
+) -> None:
+    """Write ranks as one file, their times counted from `base_ns` (docs/merged-format.md)."""
+    head: dict[str, Any] = {"merged": 1, "ranks": []}
+    for one in ranks:
+        trace = one.members.trace
+        texts = _top_level(trace, options, state_rank=False, part=one.members.part)
+        head["ranks"].append(
+            {
+                "rank": trace.rank,
+                "file": f"rank-{trace.rank}" if options.scrub else Path(trace.path).name,
+                "shift_ns": one.base_ns - base_ns,
+                "metadata": {key: json.loads(raw) for key, raw in texts.items()} | one.stated,
+            }
+        )
+    out.write(b"{\n" + _json(MARK) + b": " + _json(head) + b",\n")
+    out.write(b'"schemaVersion": 1,\n"displayTimeUnit": "ms",\n')
+    if base_ns:
+        out.write(f'"{_BASE}": {base_ns},\n'.encode())
+    out.write(b'"traceEvents": [\n')
+    for position, one in enumerate(ranks):
+        members = one.members
+        shift_ns = one.base_ns - base_ns
+        scope = _Scope(
+            members.trace.rank, position, _metadata_records(members), shift_ns, one.title
+        )
+        out.write_list(map(scope, _records_of_members(members, options)))
+    out.write(b"\n]\n}\n")
+
+
+def _metadata_records(members: Members) -> Iterator[bytes]:
+    """Yield the rank's metadata records."""
+    trace = members.trace
+    if trace.source is None:
+        return
+    for _, text in trace.source.records(np.flatnonzero(members.fate == ASK)):
+        if b'"M"' in text:
+            yield text
+
+
+class _Scope:
+    """Rewrites the records of one rank for a merged file: processes and ids become the rank's own.
+
+    `position` is the rank's among those of the file; `metadata`, its metadata records, names and
+    orders its processes; `shift_ns` is added to its times; processes are called by `title`.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        position: int,
+        metadata: Iterable[bytes],
+        shift_ns: int = 0,
+        title: str | None = None,
+    ) -> None:
+        self.rank, self.shift_ns = rank, shift_ns
+        self._whose = title or f"rank {rank}"
+        self._first_sort = 1000 * position
+        self._pids: dict[bytes, bytes] = {}
+        self._numbers: dict[str | None, int] = {}
+        self._names, self._labels, order = _processes(metadata)
+        ordered = sorted(order, key=lambda key: (order[key], key or ""))
+        self._sorts = {key: place for place, key in enumerate(ordered)}
+
+    def __call__(self, text: bytes) -> bytes:
+        """Return the record as it stands in the merged file, after records that introduce it."""
+        fields = decode_fields(text)
+        if fields is None:
+            return text
+        own = fields.get("pid", b"")
+        introduction = b"" if own in self._pids else self._introduce(own)
+        fields["pid"] = self._pids[own]
+        for name in ID_FIELDS:
+            if name in fields:
+                fields[name] = scoped_id(fields[name], self.rank)
+        if "id2" in fields:
+            self._scope_members(fields, "id2", ("local", "global"))
+        if "args" in fields:
+            self._scope_members(fields, "args", ID_ARGS)
+        if self.shift_ns and "ts" in fields:
+            fields["ts"] = shifted(fields["ts"], self.shift_ns)
+        if fields.get("ph") == b'"M"':
+            self._label(fields, _process_key(own))
+        return introduction + encode_fields(fields)
+
+    def _scope_members(self, fields: Fields, name: str, ids: Iterable[str]) -> None:
+        members = decode_fields(fields[name])
+        if members is None:
+            return
+        found = [key for key in ids if key in members]
+        for key in found:
+            members[key] = scoped_id(members[key], self.rank)
+        if found:
+            fields[name] = encode_fields(members)
+
+    def _label(self, fields: Fields, key: str | None) -> None:
+        """Put the rank into the name of a process; keep the original arguments beside it."""
+        args = decode_fields(fields.get("args", b""))
+        if args is None:
+            return
+        own = encode_fields(args)
+        record = fields.get("name")
+        if record == b'"process_name"' and "name" in args:
+            args["name"] = _json(self._title(key, _string(args["name"])))
+        elif record == b'"process_sort_index"' and "sort_index" in args:
+            args["sort_index"] = _json(self._first_sort + self._sorts.get(key, 0))
+        else:
+            return
+        args[MARK] = own
+        fields["args"] = encode_fields(args)
+
+    def _title(self, key: str | None, name: str) -> str:
+        label = self._labels.get(key)
+        return f"{self._whose} · {name} [{label}]" if label else f"{self._whose} · {name}"
+
+    def _introduce(self, own: bytes) -> bytes:
+        """Give a process its number; return the records that hold its original id and its name."""
+        key = _process_key(own)
+        known = key in self._numbers
+        pid = self._numbers.setdefault(key, self.rank * PID_STRIDE + len(self._numbers) + 1)
+        self._pids[own] = str(pid).encode()
+        if known:  # the same process, stated once as a number and once as a string
+            return b""
+        says: dict[str, Any] = {"rank": self.rank}
+        if own:
+            says["pid"] = json.loads(own)
+        records = [_metadata(MARK, pid, says)]
+        if key not in self._names:
+            name = self._title(key, key or "process")
+            records.append(_metadata("process_name", pid, {"name": name, MARK: None}))
+        if key not in self._sorts:
+            last = {"sort_index": self._first_sort + 999, MARK: None}
+            records.append(_metadata("process_sort_index", pid, last))
+        return b"".join(record + b",\n" for record in records)
+
+
+def _processes(
+    metadata: Iterable[bytes],
+) -> tuple[set[str | None], dict[str | None, str], dict[str | None, float]]:
+    """Return which processes have a name, their labels, and their places in the order."""
+    named: set[str | None] = set()
+    labels: dict[str | None, str] = {}
+    order: dict[str | None, float] = {}
+    for text in metadata:
+        fields = decode_fields(text)
+        args = None if fields is None else decode_fields(fields.get("args", b""))
+        if fields is None or args is None:
+            continue
+        key = _process_key(fields.get("pid", b""))
+        record = fields.get("name")
+        if record == b'"process_name"' and "name" in args:
+            named.add(key)
+        elif record == b'"process_labels"' and "labels" in args:
+            labels[key] = _string(args["labels"])
+        elif record == b'"process_sort_index"' and "sort_index" in args:
+            with suppress(ValueError):
+                order[key] = float(args["sort_index"])
+    return named, labels, order
+
+
+def _process_key(raw: bytes) -> str | None:
+    """Return a process id as text: numbers and strings of the same digits mean the same process."""
+    return _string(raw) if raw else None
+
+
+def _metadata(name: str, pid: int, args: dict[str, Any]) -> bytes:
+    record = {"name": name, "ph": "M", "pid": pid, "tid": 0, "args": args}
+    return json.dumps(record, ensure_ascii=False).encode()
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode()
+
+
+def _string(raw: bytes) -> str:
+    value = json.loads(raw)
+    return value if isinstance(value, str) else raw.decode()
 
 
 def _traces(source: Side) -> tuple[list[Trace], Selection]:
@@ -787,60 +731,32 @@ def _moves_of_pair(diff: Comparison) -> tuple[int, int]:
     return lift, move + lift
 
 
-def _entries(
+def _side_ranks(
     side: str, label: str, source: Side, offset: int, move_ns: int, options: ExportOptions
-) -> Iterable[_Entry]:
+) -> list[_MergedRank]:
+    """Return the ranks of one side of a pair, numbered from `offset` on and moved in time."""
     traces, selection = _traces(source)
+    whose = side if label == side else f"{side} {label}"
+    found = []
     for trace in traces:
         members = members_of(
             trace, selection, keep_parents=options.keep_parents, counters=options.counters
         )
-        if members is not None:
-            members.trace = trace.replace(rank=trace.rank + offset)
-            yield _Entry(members, side, label, trace.rank, move_ns)
-
-
-def _write(out: Output, entries: list[_Entry], options: ExportOptions) -> None:
-    bases = [base_time(entry.members.trace) for entry in entries if entry.side == "before"]
-    base_ns = max(0, min(bases))
-    head: dict[str, Any] = {"merged": 1, "ranks": []}
-    for entry in entries:
-        trace = entry.members.trace
-        texts = top_level(trace, options, state_rank=False)
-        metadata = {key: json.loads(raw) for key, raw in texts.items()}
-        metadata[MARK] = {
-            "side": entry.side,
-            "label": entry.label,
-            "rank": entry.own_rank,
-            "moved_ns": entry.move_ns,
+        if members is None:
+            continue
+        base_ns = base_time(trace) + move_ns
+        stated: dict[str, Any] = {
+            MARK: {"side": side, "label": label, "rank": trace.rank, "moved_ns": move_ns}
         }
-        if entry.base_ns or _BASE in metadata:
-            metadata[_BASE] = entry.base_ns
-        head["ranks"].append(
-            {
-                "rank": trace.rank,
-                "file": f"rank-{trace.rank}" if options.scrub else Path(trace.path).name,
-                "shift_ns": entry.base_ns - base_ns,
-                "metadata": metadata,
-            }
-        )
-    out.write(b"{\n" + _json(MARK) + b": " + _json(head) + b",\n")
-    out.write(b'"schemaVersion": 1,\n"displayTimeUnit": "ms",\n')
-    if base_ns:
-        out.write(f'"{_BASE}": {base_ns},\n'.encode())
-    out.write(b'"traceEvents": [\n')
-    for position, entry in enumerate(entries):
-        members = entry.members
-        scope = Scope(
-            members.trace.rank,
-            position,
-            metadata_records(members),
-            entry.base_ns - base_ns,
-            f"{_whose(entry)} · rank {entry.own_rank}",
-        )
-        out.write_list(map(scope, records_of_members(members, options)))
-    out.write(b"\n]\n}\n")
+        if base_ns or _BASE in trace.metadata:
+            stated[_BASE] = base_ns
+        members.trace = trace.replace(rank=trace.rank + offset)
+        title = f"{whose} · rank {trace.rank}"
+        found.append(_MergedRank(members, base_ns, title, stated))
+    if not found:
+        raise TraceError(f"nothing to export: no events {side}", remedy="Widen what is selected.")
+    return found
 
 
-def _whose(entry: _Entry) -> str:
-    return entry.side if entry.label == entry.side else f"{entry.side} {entry.label}"
+# `Selection.export` lives in a room below this one.
+selections.exporter = export_trace

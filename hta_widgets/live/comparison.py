@@ -21,8 +21,7 @@ from hta_widgets.diff.findings import kind_labels
 from hta_widgets.diff.pairs import pairs
 from hta_widgets.diff.tables import makers
 from hta_widgets.export.page_format import ColumnWriter
-from hta_widgets.export.svg.class_colours import Classed, ClassParts
-from hta_widgets.export.svg.event_looks import GROUPS, looks
+from hta_widgets.export.svg.drawing import GROUPS, Classed, ClassParts, looks
 from hta_widgets.live import operations
 from hta_widgets.live.change_events import rows_of_change
 from hta_widgets.live.event_classes import CLASSES, Codes, EventClasses

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Literal
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.charts.theme import Theme
-from hta_widgets.export.svg.rows import Form
+from hta_widgets.live.event_classes import CLASSES
 
 FAMILY = (
     "Inter, system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', "
@@ -75,6 +75,8 @@ def first_fit(texts: Sequence[str], room: float, *, bold: bool = False) -> str:
 
 
 Anchor = Literal["start", "end", "middle"]
+#: How the marks of a lane are drawn.
+Form = Literal["solid", "pale", "bar", "counter"]
 Numbers = npt.NDArray[np.float64]
 
 #: What XML 1.0 cannot hold: most control characters, and halves of surrogate pairs.
@@ -352,6 +354,173 @@ def luminance(colour: str) -> float:
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+_FAINT = 0.45
+_CLASS_PALE_COLUMN = 0.75
+_CLASS_HATCH_GROUND = 0.16
+_CLASS_TINT = 0.3
+
+
+@dataclass(frozen=True)
+class Look:
+    """How events of a class are drawn; `hatched` ones are told by their form as well."""
+
+    colour: str
+    hatched: bool = False
+    faint: bool = False
+
+
+@dataclass(frozen=True)
+class ClassParts:
+    """By class, what it takes of the device work in equal parts of a stretch of time, 0 … 1."""
+
+    start_ns: int
+    end_ns: int
+    shares: Mapping[int, npt.NDArray[np.float64]]
+
+    def at(self, times: npt.NDArray[np.float64]) -> Iterator[tuple[int, npt.NDArray[np.float64]]]:
+        """Yield each class with its shares at some times; 0 outside."""
+        for code, share in self.shares.items():
+            part = (times - self.start_ns) / max(self.end_ns - self.start_ns, 1) * len(share)
+            inside = (part >= 0) & (part <= len(share))
+            at = np.clip(part.astype(np.int64), 0, len(share) - 1)
+            yield code, np.where(inside, share[at], 0)
+
+
+@dataclass(frozen=True)
+class Classed:
+    """A class for every event.
+
+    Attributes
+    ----------
+    classes_of : function
+        The class of each event of a rank, by id; None where nothing is known of the rank.
+    looks : sequence of Look
+        By class; the last one is that of events of which nothing is known.
+    groups : sequence of (str, sequence of int)
+        What the legend names, with the classes of each, as far as there are any.
+    parts : ClassParts, optional
+        What classes take of the device work of the whole job.
+    """
+
+    classes_of: Callable[[int], npt.NDArray[np.uint8] | None]
+    looks: Sequence[Look]
+    groups: Sequence[tuple[str, Sequence[int]]]
+    parts: ClassParts | None = None
+
+
+class ClassColours(Colours):
+    """Colours by class instead of kind."""
+
+    def __init__(self, theme: Theme, kinds: Sequence[str], classed: Classed) -> None:
+        super().__init__(theme, kinds)
+        self.looks = classed.looks
+        self._full = [
+            mixed(look.colour, theme.lane, _FAINT) if look.faint else look.colour
+            for look in self.looks
+        ]
+
+    @property
+    def patterns(self) -> list[str]:
+        """What is hatched, as well as what the other colours name."""
+        own = [
+            hatch(self._name(code), self._ground_of(code), look.colour)
+            for code, look in enumerate(self.looks)
+            if look.hatched
+        ]
+        return [*super().patterns, *own]
+
+    def is_pale(self, kind: int) -> bool:  # noqa: ARG002 - as by kind
+        """Return False: a class is drawn alike wherever it is."""
+        return False
+
+    def edge_px(self, kind: int) -> float:  # noqa: ARG002 - as by kind
+        """Return the width of a pale mark's left edge."""
+        return 2
+
+    def column(self, kind: int, form: Form) -> str:
+        """Return the colour of a column of cells."""
+        return mixed(
+            self._full[kind], self.ground(form), _CLASS_PALE_COLUMN if form == "pale" else 1
+        )
+
+    def solid(self, kind: int, shade: int = 0) -> str:  # noqa: ARG002 - as by kind
+        """Return the colour of a rectangle, or what hatches it."""
+        if self.looks[kind].hatched:
+            return f"url(#{self._name(kind)})"
+        return self._full[kind]
+
+    def tint(self, kind: int, shade: int = 0) -> str:  # noqa: ARG002 - as by kind
+        """Return the ground of a pale rectangle."""
+        if self.looks[kind].hatched:
+            return self.solid(kind)
+        return mixed(self._full[kind], self.theme.bg, _CLASS_TINT)
+
+    def text_on(self, kind: int, shade: int = 0) -> str:  # noqa: ARG002 - as by kind
+        """Return the colour of text on a rectangle: the one that is easier to read."""
+        dark = self.theme.on_kind["compute"] if self.theme.name == "dark" else self.theme.ink
+        ground = self._ground_of(kind) if self.looks[kind].hatched else self._full[kind]
+        light_is_better = (luminance(ground) + 0.05) ** 2 < 1.05 * (luminance(dark) + 0.05)
+        return "#ffffff" if light_is_better else dark
+
+    def _ground_of(self, kind: int) -> str:
+        return mixed(self._full[kind], self.theme.bg, _CLASS_HATCH_GROUND)
+
+    def _name(self, kind: int) -> str:
+        return f"hta-class-{kind}-{self.theme.name}"
+
+
+COLOURS: Mapping[str, Mapping[str, str]] = {
+    "light": {
+        "same": "#b9c1cc",
+        "slower_1": "#d666a8",
+        "slower_2": "#c2277f",
+        "slower_3": "#80074f",
+        "faster_1": "#a8d678",
+        "faster_2": "#4f8f28",
+        "faster_3": "#2b6318",
+        "only_here": "#12171e",
+        "moved": "#3a5fd8",
+        "replaced": "#e8a500",
+        "not_compared": "#b9c1cc",
+    },
+    "dark": {
+        "same": "#56606c",
+        "slower_1": "#a8487e",
+        "slower_2": "#e05aa8",
+        "slower_3": "#f7a8d3",
+        "faster_1": "#3f6b22",
+        "faster_2": "#6fb53c",
+        "faster_3": "#b9e795",
+        "only_here": "#eef1f5",
+        "moved": "#6aa6ff",
+        "replaced": "#ffd23f",
+        "not_compared": "#56606c",
+    },
+}
+
+_HATCHED = {"only_here", "replaced"}
+
+#: What the legend names, from what is most to look at.
+GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("slower", ("slower_1", "slower_2", "slower_3")),
+    ("faster", ("faster_1", "faster_2", "faster_3")),
+    ("only here", ("only_here",)),
+    ("replaced", ("replaced",)),
+    ("moved", ("moved",)),
+    ("same", ("same",)),
+    ("not compared", ("not_compared",)),
+)
+
+
+def looks(theme: str) -> list[Look]:
+    """Return the look of each class in a theme, by code; the light one where there is no such."""
+    colours = COLOURS.get(theme, COLOURS["light"])
+    return [
+        Look(colours[name], hatched=name in _HATCHED, faint=name == "not_compared")
+        for name in CLASSES
+    ]
 
 
 _GUTTER, _NARROW_GUTTER, _MARGIN = 164, 104, 128

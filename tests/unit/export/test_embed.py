@@ -209,7 +209,7 @@ def test_a_page_replaces_the_one_before_or_leaves_it(engine, front_end, tmp_path
     path = tmp_path / "page.html"
     path.write_text("before")
     with monkeypatch.context() as patch:
-        patch.setattr("hta_widgets.export.page.page_parts", lambda *_: ["half", 1])
+        patch.setattr("hta_widgets.export.page_format._page_parts", lambda *_: ["half", 1])
         with pytest.raises(TypeError):
             save_html(path, engine, engine.scene(), {})
     assert path.read_text() == "before"

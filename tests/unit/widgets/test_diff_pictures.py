@@ -8,7 +8,7 @@ import pytest
 
 import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
-from hta_widgets.export.svg.event_looks import COLOURS, GROUPS
+from hta_widgets.export.svg.drawing import COLOURS, GROUPS
 from hta_widgets.live.comparison import BINS, class_parts
 from hta_widgets.live.event_classes import CLASSES
 
