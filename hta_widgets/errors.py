@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["TraceError"]
-
 
 class TraceError(ValueError):
     """Nothing could be read, and what to do about it.

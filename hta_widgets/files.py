@@ -49,15 +49,7 @@ def caching_in(folder: str) -> Iterator[None]:
 
 
 def code_stamp(package: str, *patterns: str) -> tuple[object, ...]:
-    """Return what tells that something was made by this very code.
-
-    Parameters
-    ----------
-    package : str
-        An installed package, of which the version counts.
-    *patterns : str
-        Which of our own files count, such as ``charts/*.py``: by name, size and time of change.
-    """
+    """Return what tells that something was made by this very code."""
     try:
         release = version(package)
     except PackageNotFoundError:

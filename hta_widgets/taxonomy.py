@@ -385,16 +385,7 @@ def kind_codes(
     *,
     of_devices: bool = False,
 ) -> npt.NDArray[np.uint8]:
-    """Return the code of the kind (its position in `KINDS`) of every event.
-
-    Parameters
-    ----------
-    category, name : arrays of int
-        Codes into `categories` and `names`, of all events of a rank: where none is device work,
-        collectives on the host are communication.
-    of_devices : bool, default False
-        Whether they are not, as for those who measure what devices do.
-    """
+    """Return the code of the kind (its position in `KINDS`) of every event."""
     if not len(category):
         return np.empty(0, dtype=np.uint8)
     undecided = 255

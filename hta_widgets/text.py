@@ -13,30 +13,6 @@ from typing import Any
 
 from hta_widgets.errors import TraceError
 
-__all__ = [
-    "GROUP",
-    "MINUS",
-    "THIN",
-    "UNKNOWN",
-    "Time",
-    "as_ns",
-    "as_window",
-    "axis_time",
-    "binary_size",
-    "count",
-    "duration",
-    "duration_delta",
-    "number_runs",
-    "plural",
-    "rate",
-    "run_text",
-    "share",
-    "share_delta",
-    "size",
-    "size_range",
-    "value",
-]
-
 THIN = "\u2009"
 GROUP = "\u202f"
 MINUS = "\u2212"
@@ -216,13 +192,7 @@ def run_text(run: range, dash: str = "\u2013") -> str:
 
 
 def as_ns(time: Any) -> int:
-    """Return the ns of a time: a number of them, or text such as ``"12.3ms"``, ``"1.5 s"``.
-
-    Raises
-    ------
-    TraceError
-        For anything else.
-    """
+    """Return the ns of a time: a number of them, or text such as ``"12.3ms"``, ``"1.5 s"``."""
     if isinstance(time, str):
         found = _TIME.fullmatch(time.strip())
         if found is not None:
@@ -239,13 +209,7 @@ def as_ns(time: Any) -> int:
 
 
 def as_window(window: Any) -> tuple[int, int]:
-    """Return the ns at which a window starts and ends, each as `as_ns` takes it.
-
-    Raises
-    ------
-    TraceError
-        For what is no pair of times, and where it ends before it starts.
-    """
+    """Return the ns at which a window starts and ends, each as `as_ns` takes it."""
     if isinstance(window, str) or not hasattr(window, "__len__") or len(window) != 2:
         raise TraceError(
             f"{window!r} is no window",

@@ -48,12 +48,7 @@ serve()
 
 
 class WorkerPool(Executor):
-    """Runs picklable functions in separate interpreters.
-
-    Parameters
-    ----------
-    workers : int
-    """
+    """Runs picklable functions in separate interpreters."""
 
     def __init__(self, workers: int) -> None:
         self._max_workers = workers
@@ -232,15 +227,7 @@ class _Call:
 
 
 def submit(executor: Executor, function: Callable[..., Any], *args: Any) -> Future[Any]:
-    """Run ``function(*args)`` there, by the rules of `hta_widgets.taxonomy` that hold here.
-
-    Raises
-    ------
-    Closed
-        Where the executor was shut down, or its cluster was.
-    TraceError
-        Where it lost its workers.
-    """
+    """Run ``function(*args)`` there, by the rules of `hta_widgets.taxonomy` that hold here."""
     call = _Call(
         function, args, _version(), _this_process(), str(cache_folder()), taxonomy.added_rules()
     )
@@ -256,13 +243,7 @@ def submit(executor: Executor, function: Callable[..., Any], *args: Any) -> Futu
 
 
 def result_of(future: Future[Any]) -> Any:
-    """Wait for a call's result.
-
-    Raises
-    ------
-    TraceError
-        As the call raised it; or where workers died again and again, or the cluster is gone.
-    """
+    """Wait for a call's result."""
     try:
         return future.result()
     except (BrokenExecutor, CancelledError) as cause:

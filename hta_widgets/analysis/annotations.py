@@ -43,25 +43,6 @@ def shortest_overlapping(start: Ints, end: Ints, low: Ints, high: Ints) -> Ints:
 
     Half-open: an event that ends where a range starts does not overlap it. Of equally short
     ranges the one that comes later is taken.
-
-    Parameters
-    ----------
-    start, end : arrays of int64
-        The events, sorted by start.
-    low, high : arrays of int64
-        The ranges.
-
-    Returns
-    -------
-    array of int64
-        Positions of ranges, -1 where none overlaps.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> a = np.array
-    >>> shortest_overlapping(a([1, 6, 30]), a([2, 8, 31]), a([0, 5]), a([20, 9]))
-    array([ 0,  1, -1])
     """
     # Numbers of the ranges by length, so that the least number is the shortest.
     by_length = np.lexsort((-np.arange(len(low)), high - low))

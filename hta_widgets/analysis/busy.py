@@ -311,12 +311,6 @@ def totals_by_name(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return the time of the selected events, added up by kind and name.
 
     Parameters and meaning as in `totals_by_kind`.
-
-    Returns
-    -------
-    DataFrame
-        One row per kind and name, by time: ``kind, name, count, sum_ns, mean_ns, min_ns, max_ns,
-        device_ns, host_ns``.
     """
     chosen = narrowed(traces, **scope)
     sums = _sum_up(traces, chosen)
@@ -326,16 +320,7 @@ def totals_by_name(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
 
 def totals(traces: TraceSet, selection: Selection | None = None, most: int = 200) -> dict[str, Any]:
-    """Return both tables as JSON values, for the panel beside a selection.
-
-    Parameters
-    ----------
-    traces : TraceSet
-    selection : Selection, optional
-        The events to work on; all by default.
-    most : int, default 200
-        How many names at most, those with most time.
-    """
+    """Return both tables as JSON values, for the panel beside a selection."""
     sums = _sum_up(traces, narrowed(traces, selection, None, None))
     by_kind, by_name = _frame(_by_kind(sums), sums), _frame(sums, sums)
     return {

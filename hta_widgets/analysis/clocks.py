@@ -38,23 +38,7 @@ _ENOUGH = 12  # and with more collectives than this
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClockFit:
-    """What is to be subtracted from each rank's recorded times; arrays go by position in the set.
-
-    Attributes
-    ----------
-    offset_ns : array of int
-    residual_ns : array of int
-        -1 where nothing is known.
-    collectives : array of int
-        How many the rank was fitted from.
-    part : array of int
-        Ranks of one number are connected by collectives, directly or through others.
-    drift_ppm : array of float
-    recorded_residual_ns : array of int
-        The same as `residual_ns` on the recorded clock.
-    lift_ns : int
-        What is to be added to all times on the fitted clock, so that none is negative.
-    """
+    """Offsets to subtract from each rank's recorded times; arrays go by position in the set."""
 
     offset_ns: Ints
     residual_ns: Ints

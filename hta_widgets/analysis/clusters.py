@@ -57,24 +57,7 @@ _MOST_KERNELS = 48  # names of kernels that are told apart, by time
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankFeatures:
-    """Where each rank's time goes; one row per rank.
-
-    Attributes
-    ----------
-    times_ns : array of float, (ranks, `TIMES`)
-        Mean over the steps.
-    error_ns : array of float, (ranks, `TIMES`)
-        Standard error of the means; 0 where there is one step.
-    lost_share : array of float
-        What the rank costs the others, of their time, as in `stragglers`.
-    kernels : array of float, (ranks, names)
-        Share of the time in compute kernels that each name has.
-    kernel_names : list of str
-    steps : array of int
-        How many steps the means are over; 0: all of the rank's time counts as one.
-    shared : bool
-        Whether all ranks' means are over the same steps.
-    """
+    """Where each rank's time goes; one row per rank."""
 
     times_ns: Floats
     error_ns: Floats

@@ -175,21 +175,7 @@ def collectives(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrivals:
-    """Times of the entries of a `Matching`, on one clock.
-
-    Attributes
-    ----------
-    shifts_ns : array of int
-        By position in the set: what was added to the times of tables.
-    arrival_ns, end_ns : array of int
-    last_ns : array of int
-        When the last rank of the entry's collective arrived; where ranks may leave before that,
-        no later than the entry's end.
-    last_rank : array of int
-        Which one that was; -1 where several arrived at once.
-    is_last : array of bool
-        Whether the entry is that of the last rank, alone.
-    """
+    """Times of the entries of a `Matching`, on one clock."""
 
     shifts_ns: Ints
     arrival_ns: Ints

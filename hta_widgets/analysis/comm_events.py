@@ -130,21 +130,7 @@ _LEVELS = 16  # how far above the launching call its process group's record may 
 
 @dataclass(frozen=True, slots=True)
 class GroupName:
-    """How one rank names a process group.
-
-    Attributes
-    ----------
-    name : str
-        Empty where the file does not say; then `stream` stands in.
-    ranks : tuple of int
-        Members, as far as the file lists them.
-    listed : str
-        The list as the file writes it, which long ones cut short.
-    size : int
-        -1 where the file does not say.
-    stream : int
-        Device stream of kernels that name no group, else -1.
-    """
+    """How one rank names a process group."""
 
     name: str
     ranks: tuple[int, ...]

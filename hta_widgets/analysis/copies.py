@@ -55,15 +55,7 @@ _NOTHING = "no copies or fills are selected"
 
 
 def copy_kind(name: str) -> str:
-    """Return what a copy or fill is called by its direction, whatever the vendor.
-
-    Examples
-    --------
-    >>> copy_kind("Memcpy HtoD (Pinned -> Device)"), copy_kind("CopyDeviceToHost")
-    ('Memcpy HtoD', 'Memcpy DtoH')
-    >>> copy_kind("Memset (Device)"), copy_kind("__amd_rocclr_copyBuffer")
-    ('Memset', 'Memcpy Unknown')
-    """
+    """Return what a copy or fill is called by its direction, whatever the vendor."""
     if _FILL.search(name):
         return "Memset"
     found = _LETTERS.search(name) or _WORDS.search(name)
@@ -126,22 +118,7 @@ def _copies(part: Part) -> _Copies:
 
 @dataclass(frozen=True, slots=True)
 class BandwidthSteps:
-    """All changes of a rank's memory bandwidth, by kind and time; ends before starts.
-
-    Attributes
-    ----------
-    kinds : list of str
-        Kinds of copies, in order of their names; also those without a known rate.
-    code : array of int
-        Position in `kinds` of each change.
-    time_ns : array of int64
-        Since the rank's zero, as in `Trace.table`.
-    gb_per_s : array of float64
-        After this change: the sum of the rates of what runs, exactly 0 where nothing does and
-        exactly the one rate where one copy runs.
-    row : array of int
-        The copy that starts or ends.
-    """
+    """All changes of a rank's memory bandwidth, by kind and time; ends before starts."""
 
     kinds: list[str]
     code: npt.NDArray[np.intp]

@@ -17,8 +17,6 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace, dtype_of
 from hta_widgets.trace.traceset import TraceSet
 
-__all__ = ["CHANGES", "Side", "diff_ops", "parts_of", "sums_by_name"]
-
 Ints = npt.NDArray[np.int64]
 
 #: Anything whose events can be compared.
@@ -141,14 +139,7 @@ def diff_ops(
 def parts_of(
     source: Side, *, selection: Selection | None = None, window: Window | None = None
 ) -> list[Part]:
-    """Return the events of one side, rank by rank.
-
-    Parameters
-    ----------
-    source : TraceSet, Trace or Selection
-    selection, window
-        Narrow it.
-    """
+    """Return the events of one side, rank by rank."""
     traces, own = _opened(source)
     narrow = narrowed(traces if isinstance(traces, TraceSet) else TraceSet([]), selection, window)
     asked = [narrow] if own is None else [own, narrow]

@@ -13,8 +13,6 @@ from hta_widgets.analysis.scope import Part, Scope, joined, result, scoped
 from hta_widgets.analysis.steps import held_ns
 from hta_widgets.trace.traceset import TraceSet
 
-__all__ = ["MAX_QUEUE_LENGTH", "time_blocked_on_full_queue"]
-
 Ints = npt.NDArray[np.int64]
 
 #: How many launches a CUDA stream takes before the next one blocks the host.

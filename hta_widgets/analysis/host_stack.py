@@ -14,20 +14,6 @@ from hta_widgets.trace.memo import memo, memoized
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import assign_lanes
 
-__all__ = [
-    "Forest",
-    "OperatorTree",
-    "backward_parents",
-    "below_backward",
-    "covered_by_children",
-    "forest_of",
-    "nearest",
-    "nested_parents",
-    "of_category",
-    "of_name",
-    "operator_tree",
-]
-
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 Bools = npt.NDArray[np.bool_]
@@ -58,20 +44,7 @@ def of_name(trace: Trace, matches: Callable[[str], bool]) -> Bools:
 
 
 def nearest(parent: npt.NDArray[np.signedinteger], stops: Bools) -> Ints:
-    """Return for each event itself or the nearest event above it that is one of `stops`.
-
-    Parameters
-    ----------
-    parent : array of int
-        The enclosing event of each, -1 for none.
-    stops : array of bool
-
-    Returns
-    -------
-    array of int64
-        -1 where there is none. It has one entry more than there are events: -1 for event -1, so
-        that ``nearest(parent, stops)[parent]`` leaves the event itself out.
-    """
+    """Return for each event itself or the nearest event above it that is one of `stops`."""
     count = len(parent)
     up = np.empty(count + 1, dtype=np.int64)
     # Each points to itself or upwards; pointers are followed twice as far in each round.
@@ -93,12 +66,6 @@ def nested_parents(trace: Trace, stops: Bools | None = None) -> npt.NDArray[np.i
     Of two events on a thread that cross, the later one encloses what both overlap, and the earlier
     one does not enclose the later. That says nothing of a call that an operator makes while a
     Python frame crosses the operator's end.
-
-    Parameters
-    ----------
-    trace : Trace
-    stops : array of bool, optional
-        Which other events are to be found above others, as in `nearest`.
     """
     table = trace.table
     crossed = np.array([track.lanes > track.nested for track in table.tracks], dtype=bool)
@@ -122,19 +89,7 @@ def nested_parents(trace: Trace, stops: Bools | None = None) -> npt.NDArray[np.i
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """Some events, and which of them encloses which; children of one parent keep their order.
-
-    Attributes
-    ----------
-    parent : array of int64
-        Position of the enclosing event among those of the forest, -1 for none.
-    levels : list of arrays
-        Positions by depth, the outermost first.
-    children : array of int
-        Positions grouped by parent, the outermost first.
-    first : array of int
-        Where the children of each begin in `children`.
-    """
+    """Some events, and which of them encloses which; children of one parent keep their order."""
 
     parent: Ints
     levels: list[Rows]
@@ -182,15 +137,7 @@ class Forest:
         return total
 
     def repeated(self, members: Rows, group: npt.NDArray[np.signedinteger]) -> Bools:
-        """Return which of some members lie within another member of their own group.
-
-        Parameters
-        ----------
-        members : array of int
-            Positions.
-        group : array of int
-            Of each member, 0 or more.
-        """
+        """Return which of some members lie within another member of their own group."""
         inside = np.zeros(len(members), dtype=bool)
         if not len(members):
             return inside
@@ -224,13 +171,6 @@ def covered_by_children(parent: Ints, start: Ints, end: Ints) -> Ints:
     """Return how much of each event its direct children cover.
 
     Children that overlap each other count once, and only what lies in the parent counts.
-
-    Parameters
-    ----------
-    parent : array of int64
-        Position of the parent, -1 for none.
-    start, end : arrays of int64
-        Sorted by start.
     """
     covered = np.zeros(len(parent), dtype=np.int64)
     child = np.flatnonzero(parent >= 0)
@@ -293,18 +233,7 @@ def _starting(trace: Trace, prefix: str) -> Bools:
 
 @dataclass(frozen=True, eq=False)
 class OperatorTree:
-    """The operators of one rank.
-
-    Attributes
-    ----------
-    rows : array of int
-        Ids of the operators, ascending.
-    forest : Forest
-        Which encloses which; positions are those in `rows`.
-    innermost : array of int64
-        For each event the position of the operator that it is or that most closely encloses it,
-        -1 for none; the last entry, for event -1, is -1.
-    """
+    """The operators of one rank."""
 
     rows: Rows
     forest: Forest
@@ -315,11 +244,6 @@ def operator_tree(trace: Trace, *, annotations: bool = False) -> OperatorTree:
     """Return the operators of a rank: host events of category ``cpu_op`` or ``operator``.
 
     Files of 2021 write ``ProfilerStep`` with this category as well; it is none.
-
-    Parameters
-    ----------
-    annotations : bool, default False
-        Take ranges that the program names (``user_annotation``) for operators as well.
     """
     return memo(
         trace,

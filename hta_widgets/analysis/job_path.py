@@ -46,13 +46,7 @@ _NEVER = np.iinfo(np.int64).max
 
 @dataclass(slots=True)
 class Segments:
-    """The path from its end; times on the job's clock, `place` is the rank's position in the set.
-
-    Attributes
-    ----------
-    overlap_ns : int
-        How much later than a rank left its collective the last one came, by clocks that do not fit.
-    """
+    """The path from its end, on the job's clock; `place` is the rank's position in the set."""
 
     start: list[int] = field(default_factory=list)
     end: list[int] = field(default_factory=list)

@@ -15,8 +15,6 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import as_window
 from hta_widgets.trace.trace import Trace
 
-__all__ = ["JobSpan", "span_of_job"]
-
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 
@@ -26,18 +24,7 @@ _ANNOTATION = KINDS.index("annotation")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobSpan:
-    """A stretch of a job on its common clock, and where it ends.
-
-    Attributes
-    ----------
-    low, high : int
-    place : int
-        Position in the set of the rank that ends last.
-    row : int
-        Id of what ends last there, or runs on; -1 where that is a range.
-    track : int
-        The thread that ends last, -1 where something else does.
-    """
+    """A stretch of a job on its common clock, and where it ends."""
 
     low: int
     high: int
@@ -53,24 +40,7 @@ def span_of_job(
     instance: int | tuple[int, int],
     window: Window | None,
 ) -> JobSpan | None:
-    """Return the stretch, None where nothing is there.
-
-    Parameters
-    ----------
-    traces : sequence of Trace
-    shifts : array of int
-        What is to be added to each rank's times for those of the common clock.
-    annotation : str
-        Part of the name of a range; ``""`` is everything.
-    instance : int or (first, last)
-    window : (start, end), optional
-        On the common clock; instead of a range.
-
-    Raises
-    ------
-    TraceError
-        Where there are fewer instances.
-    """
+    """Return the stretch, None where nothing is there."""
     if window is None and annotation:
         return _of_range(traces, shifts, annotation, instance)
     edges = None if window is None else as_window(window)

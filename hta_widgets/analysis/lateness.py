@@ -17,8 +17,6 @@ from hta_widgets.trace.intervals import Covered, Intervals, intersect, subtract,
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import Trace
 
-__all__ = ["PARTS", "Lateness", "costly_share", "lateness", "loads_data", "others_median"]
-
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
@@ -36,20 +34,7 @@ _FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.py\(\d+\): )")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lateness:
-    """How late each entry of a `Matching` is, and what of it is the rank's own doing.
-
-    Attributes
-    ----------
-    late_ns : array of float
-        Arrival less the median of the others' arrivals.
-    own_share : array of float
-        How much of the lateness is not inherited from waiting in other groups, 0..1.
-    exposed_wait_ns : array of int
-        How much of the entry's wait its rank does not compute in.
-    excess_ns : dict of str to array of float
-        By what of `PARTS`: how much longer that took since the rank's previous collective of the
-        group than it took the others (median); NaN for a rank's first.
-    """
+    """How late each entry of a `Matching` is, and what of it is the rank's own doing."""
 
     late_ns: Floats
     own_share: Floats
@@ -68,15 +53,7 @@ def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
 
 
 def lateness(match: Matching, times: Arrivals, step: Ints) -> Lateness:
-    """Compare each arrival, and the segment before it, with those of the collective's others.
-
-    Parameters
-    ----------
-    match : Matching
-    times : Arrivals
-    step : array of int
-        Of each entry; what a rank inherited stays with it to the end of the step.
-    """
+    """Compare each arrival, and the segment before it, with those of the collective's others."""
     late = times.arrival_ns - others_median(times.arrival_ns.astype(np.float64), match)
     before = _before(match, times)
     end = np.where(before >= 0, times.end_ns[before], _NEVER)

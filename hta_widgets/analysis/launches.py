@@ -273,30 +273,7 @@ NOTHING = "no device work is selected whose launch the files hold"
 
 @dataclass(frozen=True, slots=True)
 class QueueSteps:
-    """All changes of a rank's queues, by stream and time; launches before starts at an instant.
-
-    Attributes
-    ----------
-    streams : array of int64
-        The streams that work was launched on, ascending.
-    code : array of int
-        Position in `streams` of each change.
-    time_ns : array of int64
-        Since the rank's zero, as in `Trace.table`.
-    queue_length : array of int64
-        After this change.
-    row : array of int
-        The event behind the change: the call that launches, or the device event that starts.
-    device_row : array of int
-        The device event that is launched or starts.
-    early : int
-        How many device events start before their call does, by the clocks of the file. They
-        never wait: both changes are at the call's start.
-    unlaunched : int
-        How many have no call in the file, and are left out.
-    kinds : dict
-        How many device events there are of each kind of work.
-    """
+    """All changes of a rank's queues, by stream and time; launches before starts at an instant."""
 
     streams: Ints
     code: npt.NDArray[np.intp]
@@ -310,15 +287,7 @@ class QueueSteps:
 
 
 def queue_steps(part: Part, *, launches: bool = False) -> QueueSteps:
-    """Return all changes of the queues of one rank's selected device work.
-
-    Parameters
-    ----------
-    part : Part
-    launches : bool, default False
-        Count a call once a stream, until the first that it launched there starts, instead of
-        each event. That differs for graphs only.
-    """
+    """Return all changes of the queues of one rank's selected device work."""
     table = part.table
     call, work, unlaunched = launched_rows(part, part.busy_rows())
     if launches:

@@ -43,21 +43,6 @@ def aligned(
     steps agree at many, the one counts at which the ends differ by the same time throughout.
     That does not depend on the clocks. Where events are missing in between, events are matched
     whose ends differ by what most pairs of events differ by.
-
-    Parameters
-    ----------
-    content, end_ns : array of int64
-        What each event is, and when it ends, on the first rank.
-    other_content, other_end_ns : array of int64
-        The same of the other rank.
-    sure : bool
-        Whether both are known to be of one group; else their ends must prove it.
-
-    Returns
-    -------
-    array of int64
-        May lie before 0 or after the first rank's last event; `MISSING` for events that match
-        nothing.
     """
     count = len(other_content)
     if not count or not len(content):
@@ -135,19 +120,7 @@ def _by_time(content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Int
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A process group as the whole set knows it.
-
-    Attributes
-    ----------
-    label : str
-        Unique within the set: the group's name, with its ranks where names repeat.
-    ranks : tuple of int
-        Members; empty where no file says.
-    size : int
-        How many members it has; -1 where no file says.
-    named : bool
-        Whether the files name it; else it stands for a device stream.
-    """
+    """A process group as the whole set knows it."""
 
     label: str
     ranks: tuple[int, ...]
@@ -302,37 +275,7 @@ def loaded_ranks(traces: Iterable[Trace]) -> set[int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matching:
-    """Events that belong together; one entry per event, sorted by collective, then rank.
-
-    Attributes
-    ----------
-    collective : array of int
-        Number of the collective, from 0 in order of time.
-    trace : array of int
-        Position of the event's rank among `traces`.
-    place : array of int
-        Position of the event in its rank's `CommEvents`.
-    lane : array of int
-        Which sequence the collective is of: its group's, or that of a pair's sends.
-    group : array of int
-        Position in `groups`.
-    of_trace : list of array of int
-        The entries of each rank.
-    starts : array of int
-        Where each collective's entries begin.
-    expected : array of int
-        How many ranks each collective has, by its group; -1 where no file says.
-    counts : dict
-        Collectives ``matched`` on all their ranks, ``partly_matched`` (some ranks' events are
-        missing) and ``unmatched`` (on one rank only), ``alone`` (groups of one rank), and
-        ``communication``, the events of all of them.
-    matched_by : dict
-        How many collectives were matched by ``sequence_number`` and by ``order_and_time``.
-    missing_ranks : int
-        How many ranks take part, as far as files say, of which there is no file.
-    lacking : list of bool
-        Of each rank, whether one of its groups lacks a rank's file.
-    """
+    """Events that belong together; one entry per event, sorted by collective, then rank."""
 
     traces: list[Trace]
     events: list[CommEvents]

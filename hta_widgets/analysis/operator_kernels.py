@@ -43,20 +43,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class Runs:
-    """Sequences of codes, one behind the other, told apart by their content.
-
-    Parameters
-    ----------
-    codes : array of int
-        All sequences.
-    lengths : array of int
-        How long each is.
-
-    Attributes
-    ----------
-    kind : array of int64
-        For each sequence a number that equal ones share: 0, 1, … in order of occurrence.
-    """
+    """Sequences of codes, one behind the other, told apart by their content."""
 
     def __init__(self, codes: npt.NDArray[np.signedinteger], lengths: Ints) -> None:
         text = np.ascontiguousarray(codes, dtype=np.int32).tobytes()
@@ -416,23 +403,7 @@ def frequent_kernel_sequences(
 
 @dataclass(frozen=True, eq=False)
 class Patterns:
-    """The patterns of one rank, the most frequent first.
-
-    Attributes
-    ----------
-    rank : int
-    texts : list of str
-    count, kernel_ns, operator_ns : arrays of int64
-    occurrences : array of int
-        Ids of the operators that are occurrences, ascending.
-    pattern : array of int64
-        Which pattern each occurrence has, -1 where it was cut off.
-    below : array of int64
-        For each event the occurrence (a position in `occurrences`) that it is or lies below, by
-        its launch if it is the device's; -1 for none.
-    candidates, kernels : int
-        How many events have such a name, and how many device events lie below occurrences.
-    """
+    """The patterns of one rank, the most frequent first."""
 
     rank: int
     texts: list[str]

@@ -52,30 +52,6 @@ def call_tree(trace: Trace) -> pd.DataFrame:
     Host events lie below what encloses them on their thread, and those of the autograd thread
     below the ``## backward ##`` range or the step that runs meanwhile. Device events lie below
     the call that launched them, waits included.
-
-    Parameters
-    ----------
-    trace : Trace
-        One rank.
-
-    Returns
-    -------
-    DataFrame
-        One row per event, index ``id``; all int64: ``parent`` (-1: none); ``depth``, 0 for the
-        outermost, -1 for device events whose launch is unknown; ``height``, 0 for device events,
-        1 for host events with nothing below or device events alone, else one more than the
-        highest below; ``num_kernels``, the device events at or below it, and of these
-        ``kernel_dur_sum_ns``, their durations; ``kernel_span_ns``, from ``first_kernel_start_ns``
-        to ``last_kernel_end_ns`` (0, -1 and -1 without).
-
-    Notes
-    -----
-    The columns of HTA's ``CallGraph``, which skips device stream 0.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> tree = call_tree(traces[0])  # doctest: +SKIP
     """
     table = trace.table
     call = trace.launch_of
@@ -129,15 +105,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Events that agree in some columns; all groups occur.
-
-    Attributes
-    ----------
-    code : array of int64
-        The group of each event.
-    columns : list of Column
-        The strings of each group.
-    """
+    """Events that agree in some columns; all groups occur."""
 
     code: Ints
     columns: list[Column]
@@ -377,19 +345,7 @@ def _work(part: Part) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Involved:
-    """The operators that have any time in a window, and all that enclose them.
-
-    Attributes
-    ----------
-    positions : array of int
-        Among those of the tree.
-    forest : Forest
-        Which encloses which, among these.
-    innermost : array of int
-        For each piece of device work its operator among these, -1 for none.
-    calls : array of int
-        The call that launched each piece of device work, -1 for none.
-    """
+    """The operators that have any time in a window, and all that enclose them."""
 
     positions: Rows
     forest: Forest

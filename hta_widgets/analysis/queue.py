@@ -14,8 +14,6 @@ from hta_widgets.analysis.scope import Part, Scope, joined, result, scoped
 from hta_widgets.analysis.steps import STATISTICS, describe, held_ns, settled, weighted
 from hta_widgets.trace.traceset import TraceSet
 
-__all__ = ["queue_length", "queue_length_summary"]
-
 Ints = npt.NDArray[np.int64]
 
 _STILL = "the window holds nothing: no queue changes or lasts in it"

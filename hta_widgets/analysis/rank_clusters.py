@@ -26,8 +26,6 @@ from hta_widgets.errors import TraceError
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.traceset import TraceSet
 
-__all__ = ["rank_clusters"]
-
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

@@ -103,18 +103,6 @@ class Part:
     """The selected events of one rank.
 
     Times are those of `Trace.table`; add ``trace.shift_ns`` for the times that users see.
-
-    Attributes
-    ----------
-    trace : Trace
-    rows : array of int
-        The selected events, ascending, which is by start.
-    low, high : int or None
-        Edges of the window; None is open.
-    plain : bool
-        Whether only the window chooses: all events that overlap it are there.
-    chosen_by : Selection
-        What chose the events.
     """
 
     trace: Trace
@@ -258,15 +246,6 @@ class Parts(Sequence[Part]):
 
     They are found when they are asked for. Whoever goes through them lets each go before the next,
     unless all fit into what may be kept; so hold on to what is found of a part, not to the part.
-
-    Attributes
-    ----------
-    traces : list of Trace
-    selection : Selection
-    executor : Executor or None
-        Of their set.
-    kind_counts : dict
-        By rank, as far as it was gone through: how many of the events are of each kind.
     """
 
     def __init__(self, traces: Sequence[Trace], selection: Selection, executor: Any = None) -> None:
@@ -366,13 +345,7 @@ def parts(
     window: Window | None = None,
     ranks: Iterable[int] | int | None = None,
 ) -> Parts:
-    """Return the selected events, rank by rank; ranks that are not selected are left out.
-
-    Raises
-    ------
-    TraceError
-        Where a rank is not there, or the selection's query does not work.
-    """
+    """Return the selected events, rank by rank; ranks that are not selected are left out."""
     chosen = narrowed(traces, selection, window, ranks)
     return Parts(
         [trace for trace in traces.values() if chosen.ranks is None or trace.rank in chosen.ranks],
@@ -465,20 +438,6 @@ def over_ranks(
     Of stored ranks, what was read and derived of one is let go before the next, unless all of them
     fit into what may be kept (`hta_widgets.trace.memo`). On an executor ranks are worked on in
     batches, a few of which are under way at once; ranks that are in memory here are not sent.
-
-    Parameters
-    ----------
-    over : TraceSet, Parts or sequence of Trace
-        The ranks, or the selected events of some.
-    function : callable
-        Called with a `Trace`, or of `Parts` with a `Part`. It is defined in a module, so that other
-        processes find it, and what it returns is small: no columns, and nothing that views them.
-    *args
-        Its further arguments, the same for all ranks.
-    each : sequence of tuple, optional
-        More of them, one tuple per rank.
-    executor : Executor, optional
-        Default: that of the set, if it has any.
     """
     parts = over if isinstance(over, Parts) else None
     traces: Sequence[Trace]
@@ -602,21 +561,7 @@ def result(
     copy: bool = True,
     **attrs: Any,
 ) -> pd.DataFrame:
-    """Return a frame of `columns`, in their order and with their dtypes.
-
-    Parameters
-    ----------
-    columns : mapping of str to array
-        All of one length.
-    matched : mapping of str to int
-        How many events each class matched, zeros included; becomes ``.attrs["matched"]``.
-    note : str, optional
-        Becomes ``.attrs["note"]``: why the frame is empty, or what readers must know of it.
-    copy : bool, default True
-        False where nobody else holds the columns: of many rows, copies take longer than the rest.
-    **attrs
-        Further entries of ``.attrs``; plain values only.
-    """
+    """Return a frame of `columns`, in their order and with their dtypes."""
     frame = pd.DataFrame(dict(columns), copy=copy)
     frame.attrs["matched"] = {key: int(count) for key, count in matched.items()}
     if note or not len(frame):

@@ -235,16 +235,7 @@ def from_median(step: Ints, value: Ints) -> tuple[Floats, Floats]:
 
 
 def device_times(part: Part, code: Ints, count: int, waits: RankWaits) -> dict[str, Ints]:
-    """Return `DEVICE_TIMES` of a rank's work, stretch by stretch.
-
-    Parameters
-    ----------
-    part : Part
-    code : array of int
-        By id: which of the stretches 0 .. `count` - 1 an event belongs to, -1 for none.
-    count : int
-    waits : RankWaits
-    """
+    """Return `DEVICE_TIMES` of a rank's work, stretch by stretch."""
     if not count:
         return {name: np.empty(0, dtype=np.int64) for name in DEVICE_TIMES}
     rows = part.whole.busy_rows()
@@ -411,15 +402,7 @@ def phase_times(
 
 @dataclass(frozen=True, slots=True)
 class PhaseRanges:
-    """Which ranges are phases of steps, whatever is selected.
-
-    Attributes
-    ----------
-    names, labels : list of str
-        Of the phases, as they follow each other.
-    of_rank : dict
-        Of each rank: ids of ranges, ascending, their steps, and the place of each in `names`.
-    """
+    """Which ranges are phases of steps, whatever is selected."""
 
     names: list[str]
     labels: list[str]
@@ -588,13 +571,7 @@ def in_order(group: npt.NDArray[Any], groups: int, time_ns: Ints) -> Rows:
 
 
 def running_total(group: npt.NDArray[Any], change: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the sum of the changes of the group so far; rows must be sorted by group.
-
-    Examples
-    --------
-    >>> running_total(np.array([0, 0, 1, 1]), np.array([2, -1, 5, 1]))
-    array([2, 1, 5, 6])
-    """
+    """Return the sum of the changes of the group so far; rows must be sorted by group."""
     total = np.cumsum(change)
     if not len(total):
         return total

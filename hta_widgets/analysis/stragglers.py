@@ -602,18 +602,7 @@ def stragglers_by_step(
 
 @dataclass(frozen=True, slots=True)
 class LastRank:
-    """A rank that arrives last at nearly all of its collectives and is no straggler.
-
-    Attributes
-    ----------
-    rank : int
-    wait_ns : float
-        How long each of the others waits for it, on average; moments of several waits once.
-    hidden_share : float
-        How much of that they compute in.
-    cause : str
-        As in `stragglers`; empty where files of ranks are missing.
-    """
+    """A rank that arrives last at nearly all of its collectives and is no straggler."""
 
     rank: int
     wait_ns: float
@@ -623,21 +612,7 @@ class LastRank:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The late ranks of a job; every page, panel and message reads them from here.
-
-    Attributes
-    ----------
-    stragglers : list of int
-        Ranks that the others wait for, most costly first: `stragglers` of the whole job, and
-        those that a format names by its own tables (`Format.late_ranks`).
-    causes : dict of int to str
-        Cause of each, empty if the events do not show one.
-    last : list of LastRank
-        Ranks that are last at 90 % of their collectives or more, and for which the others wait
-        1 % of the run or more. They are stated as facts, not as causes.
-    loaded, of : int
-        Number of ranks with files, and number of ranks of the job as stated in the files.
-    """
+    """The late ranks of a job; every page, panel and message reads them from here."""
 
     stragglers: list[int]
     causes: dict[int, str]
@@ -647,13 +622,7 @@ class Judgement:
 
 
 def judgement(traces: TraceSet) -> Judgement:
-    """Return the late ranks of the whole job, whatever part of it is shown.
-
-    Examples
-    --------
-    >>> judgement(hw.load("runs/job")).stragglers  # doctest: +SKIP
-    [5]
-    """
+    """Return the late ranks of the whole job, whatever part of it is shown."""
     found = stragglers(traces)
     work = imposed_waits(traces, Selection(), None)
     missing = work.match.missing_ranks

@@ -5,8 +5,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = ["embed", "models", "plotting", "resources"]
-
 
 class _Later:
     """Stands for a module until one of its names is asked for."""

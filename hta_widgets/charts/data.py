@@ -90,14 +90,6 @@ def thinned(
 
     Of the cells of a column the highest point of all is kept; of a cell else its first, which
     unlike the highest leaves no pattern.
-
-    Parameters
-    ----------
-    x, y : array of float
-    kept_apart : array of int
-        Points of different numbers are never put together.
-    columns, rows : int
-        Of the grid.
     """
     across, up = (
         _places(np.asarray(values, dtype=float), cells)
@@ -269,18 +261,6 @@ def told_apart(
 
     That is their kind; of one kind the first word in which their full names differ, such as a
     template's type; else a number.
-
-    Parameters
-    ----------
-    labels, names : sequence of str
-        The short and the full name of each row.
-    kinds : sequence of str, optional
-        Kinds of the rows; an empty one says nothing.
-
-    Examples
-    --------
-    >>> told_apart(["add", "add", "mul"], ["k<Add<float>>", "k<Add<Half>>", "mul"])
-    ['add (float)', 'add (Half)', 'mul']
     """
     told, tags = list(labels), [""] * len(labels)
     if kinds is not None:
@@ -411,27 +391,7 @@ def groups_of_ranks(frame: pd.DataFrame, ranks: Any) -> tuple[list[str], Any]:
 def top_rows(
     data: pd.DataFrame, by: str, top: int, noun: str, label: Callable[[str], str]
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return the rows with most, the others added up in a last one, and the rows' labels.
-
-    Parameters
-    ----------
-    data : DataFrame
-        With a column ``name``.
-    by : str
-        The column that decides.
-    top : int
-        How many rows; where only one more is left, it is shown too.
-    noun : str
-        What a row is, to say how many others there are.
-    label : callable
-        From a name to what the chart shows of it.
-
-    Returns
-    -------
-    DataFrame
-        With ``row`` and ``names``, how many names the row stands for.
-    list of str
-    """
+    """Return the rows with most, the others added up in a last one, and the rows' labels."""
     ordered = data.sort_values(by, ascending=False, kind="stable", ignore_index=True)
     ordered["name"] = ordered["name"].astype(str)
     ordered["names"] = 1
@@ -461,15 +421,6 @@ def spread_over_ranks(frame: pd.DataFrame, kept: pd.DataFrame, keys: list[str]) 
 
     That is the sum of a row's ``sum_ns`` on the rank with least and with most; a rank that has
     none of a row has 0 of it. The last row's sums are of all names that it stands for.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        What the rows were added up from, with ``rank``, ``sum_ns`` and the `keys`.
-    kept : DataFrame
-        Of `top_rows`.
-    keys : list of str
-        Columns that together tell rows apart.
     """
     group = frame.groupby(keys, observed=True, sort=False).ngroup().to_numpy()
     groups, first = np.unique(group, return_index=True)

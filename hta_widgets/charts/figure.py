@@ -259,20 +259,7 @@ def keep_fitting(
     legend: Any = None,
     timed: bool = False,
 ) -> None:
-    """Fit the figure's words to its width, now as well as one can tell and later in the browser.
-
-    Parameters
-    ----------
-    names : sequence of (position, str)
-        Labels of the axis on the left; the longer ones are cut.
-    columns : sequence of (Axis, int)
-        Columns of numbers on the right, and the width from which each is shown.
-    labels : ColumnDataSource, optional
-        Texts inside of marks: ``full`` is shown as ``text`` where it fits into ``span``.
-    legend : Legend, optional
-    timed : bool, default False
-        The left and right border are those of the timeline, so that both line up.
-    """
+    """Fit the figure's words to its width, now as well as one can tell and later in the browser."""
     room = width or _ASSUMED
     longest = max((len(text) for _, text in names), default=0)
     gutter = 4
@@ -404,23 +391,7 @@ def new_figure(
     tools: Sequence[Any] = (),
     toolbar: bool = False,
 ) -> Any:
-    """Return a figure with its words above, and nothing in it.
-
-    Parameters
-    ----------
-    title, subtitle : str
-        What the chart is about; how its measure is defined, and what must be known of it.
-    theme : Theme
-    width : int or None
-        In CSS pixels; None takes what the page gives.
-    frame_height : int
-        Height of the marks' area.
-    x_range, y_range : Range
-    tools : sequence of Tool
-        The first is active.
-    toolbar : bool, default False
-        Shown while the pointer is over the chart.
-    """
+    """Return a figure with its words above, and nothing in it."""
     sizing = {"width": int(width)} if width else {"sizing_mode": "stretch_width", "min_width": 240}
     figure = plotting.figure(
         height=None,
@@ -496,13 +467,6 @@ def add_tooltip(
     """Show what is under the pointer.
 
     Values come from the source as text: Bokeh escapes them, so names of events are never markup.
-
-    Parameters
-    ----------
-    heading : str
-        Such as ``@{name}``.
-    rows : sequence of (str, str)
-        What, and a template such as ``@{sum_ns_text}``.
     """
     cells = "".join(
         f'<div style="color:{theme.ink3}">{what}</div>'
@@ -648,21 +612,6 @@ def keep_dominant(figure: Any, segments: Any, causes: Mapping[int, str]) -> Any:
 
     Row 0 has for each pixel the cause that takes most of its time, and none where nothing takes
     more; the others have all of one cause's segments, none narrower than a pixel.
-
-    Parameters
-    ----------
-    figure : Figure
-        Its horizontal range is time.
-    segments : ColumnDataSource
-        With ``start_ns``, ``end_ns``, ``dur_ns`` and ``row``.
-    causes : mapping
-        From row to name.
-
-    Returns
-    -------
-    ColumnDataSource
-        ``left``, ``right``, ``row`` and ``bound_by``, and in ``thin`` once more the cause, where
-        less than three pixels have it.
     """
     columns: dict[str, list[Any]] = {
         name: [] for name in ("left", "right", "row", "bound_by", "thin")

@@ -23,8 +23,6 @@ from hta_widgets.charts.rows import brush
 from hta_widgets.charts.theme import Theme
 from hta_widgets.text import count
 
-__all__ = ["MOST_POINTS", "Lane", "Steps", "lanes_figure", "step_lanes", "steps_of", "time_axis"]
-
 #: More changes than this are drawn as the least and most of each of so many slices of time.
 MOST_POINTS = 20_000
 
@@ -149,17 +147,7 @@ def lanes_figure(
 
 
 def steps_of(time_ns: Any, value: Any, end_ns: float, most: int) -> Steps:
-    """Return a series as steps; with more than `most` of them, as least and most of slices.
-
-    Parameters
-    ----------
-    time_ns, value : array
-        Instants of change, ascending, and the values from there on.
-    end_ns : float
-        Until when the last value holds.
-    most : int
-        How many steps at most.
-    """
+    """Return a series as steps; with more than `most` of them, as least and most of slices."""
     times = np.asarray(time_ns, dtype=float)
     values = np.asarray(value, dtype=float)
     until = np.append(times[1:], max(end_ns, times[-1] if len(times) else end_ns))
@@ -193,19 +181,7 @@ def step_lanes(
     tooltip: Tooltip,
     pitch: float = 40,
 ) -> Any:
-    """Return a figure of step series, one lane each, every lane scaled to its own peak.
-
-    Parameters
-    ----------
-    series : sequence of (Lane, mapping, times, values)
-        The mapping's values, such as rank and stream, are the same in all of a lane's rows.
-    value_name : str
-        The source's column of values; ``time_ns`` and ``until_ns`` are the times.
-    end_ns : float
-        Until when the last values hold.
-    words : callable
-        From a value to its text.
-    """
+    """Return a figure of step series, one lane each, every lane scaled to its own peak."""
     share_of = max(256, MOST_POINTS // max(1, len(series)))
     total = sum(len(times) for _, _, times, _ in series)
     budget = max(total, 1) if total <= MOST_POINTS else share_of

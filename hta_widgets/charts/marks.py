@@ -12,18 +12,6 @@ from hta_widgets.charts.bokeh_modules import models
 from hta_widgets.charts.figure import mixed
 from hta_widgets.charts.theme import Theme
 
-__all__ = [
-    "Bars",
-    "Column",
-    "Dots",
-    "Tooltip",
-    "Whiskers",
-    "draw_mark",
-    "field_of",
-    "fill_of",
-    "plain_columns",
-]
-
 
 @dataclass(frozen=True)
 class Bars:

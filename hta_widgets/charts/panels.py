@@ -111,23 +111,6 @@ def panel_figure(
 
     A sheet has marks and no layout: the page places its words and sets its scale
     (``js/src/dash/charts``). For a chart that stands alone take the function of its analysis.
-
-    Parameters
-    ----------
-    panel : str
-        Such as ``"breakdown"``.
-    frame : DataFrame, optional
-        The panel's frame, not empty. Without one the sheet has all of its marks and no rows.
-    theme : {"light", "dark"} or Theme, default "light"
-
-    Returns
-    -------
-    bokeh.plotting.figure
-
-    Raises
-    ------
-    ValueError
-        For a panel that is not drawn by Bokeh.
     """
     if panel not in _PANELS:
         raise ValueError(f"no chart {panel!r}: there are {', '.join(_PANELS)}")

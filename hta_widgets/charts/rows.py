@@ -284,31 +284,7 @@ def rows_chart(
     zero_line: bool = False,
     pitch: float | None = None,
 ) -> Any:
-    """Return a figure of rows from the top down.
-
-    Parameters
-    ----------
-    data : DataFrame or mapping
-        Becomes the one source; its column ``row`` says in which row each mark stands, from 0.
-    names : sequence of str
-        One a row.
-    marks : sequence of Bars, Whiskers or Dots
-        Drawn in this order.
-    x_end, x_start : float
-        The scale.
-    ticks : sequence of (float, str)
-        Positions and labels on the scale below.
-    columns : sequence of Column
-        Numbers at the right.
-    head : str
-        What the names are; heads the column of names.
-    background : bool, default False
-        Whether rows have a ground from start to end of the scale, where that is a whole.
-    legend : sequence of Bars or Dots, optional
-        By default the bars that have a name.
-    pitch : float, optional
-        Height of a row; by default what as many rows leave.
-    """
+    """Return a figure of rows from the top down."""
     if is_sheet():
         return sheet_rows(
             data,
@@ -564,14 +540,7 @@ def ink(name: str, colors: Theme, words: str = "") -> Bars:
 def stacked(
     data: pd.DataFrame, parts: Sequence[tuple[str, str, Any]], colors: Theme
 ) -> tuple[list[Bars], list[float]]:
-    """Put parts of bars behind each other: add their columns, return the marks and the ends.
-
-    Parameters
-    ----------
-    data : DataFrame
-        Gets the columns.
-    parts : sequence of (ink, words, values)
-    """
+    """Put parts of bars behind each other: add their columns, return the marks and the ends."""
     marks = []
     left = np.zeros(len(data))
     for name, words, values in parts:

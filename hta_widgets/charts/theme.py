@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["DARK", "FONT", "LIGHT", "MONO", "THEMES", "Theme", "theme_of"]
-
 FONT = (
     "Inter, system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', "
     "'DejaVu Sans Condensed', 'DejaVu Sans', sans-serif"
@@ -151,13 +149,7 @@ THEMES: Mapping[str, Theme] = {"light": LIGHT, "dark": DARK}
 
 
 def theme_of(theme: str | Theme) -> Theme:
-    """Return a theme by its name.
-
-    Raises
-    ------
-    ValueError
-        Where there is none of this name.
-    """
+    """Return a theme by its name."""
     if isinstance(theme, Theme):
         return theme
     if theme not in THEMES:

@@ -21,8 +21,6 @@ from hta_widgets.readers.load import load
 if TYPE_CHECKING:
     from hta_widgets.trace.traceset import TraceSet
 
-__all__ = ["demo", "diff", "export", "report", "summary"]
-
 
 def _load(options: argparse.Namespace) -> TraceSet:
     paths = options.paths

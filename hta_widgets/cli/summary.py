@@ -17,8 +17,6 @@ from hta_widgets.panels.headline import headline
 from hta_widgets.text import UNKNOWN, count, duration, share
 from hta_widgets.trace.traceset import TraceSet
 
-__all__ = ["job_summary", "summary_lines"]
-
 _MOST_PROBLEMS = 12
 #: Columns of `TraceSet.summary`, of the dashboard's breakdown, and of `analysis.stragglers`.
 _FILE = ("rank", "host", "format", "file", "events", "start_ns", "end_ns")
@@ -34,20 +32,7 @@ _COLUMNS = (
 
 
 def job_summary(traces: TraceSet) -> dict[str, Any]:
-    """Return a job's contents and main findings as JSON values.
-
-    Parameters
-    ----------
-    traces : TraceSet
-
-    Returns
-    -------
-    dict
-        ``format``, ``events``, ``start_ns``, ``end_ns``; ``headline``, a list of sentences;
-        ``ranks``, for each the values of `TraceSet.summary`, the dashboard's breakdown and
-        `analysis.stragglers` that are known; ``stragglers``, rank and cause of each; ``note``,
-        the limits of `analysis.stragglers` for these files; ``problems``.
-    """
+    """Return a job's contents and main findings as JSON values."""
     main, late = headline(traces), judgement(traces)
     stragglers = analysis.stragglers(traces)
     ranks = traces.summary()[list(_FILE)].to_dict("records")

@@ -16,8 +16,6 @@ from hta_widgets.demo.program import (
     TENSORS,
 )
 
-__all__ = ["BASE_NS", "RANKS_A_HOST", "footer", "header", "host_name", "micros", "thread_ids"]
-
 BASE_NS = 1_735_689_600_000_000_000  #: baseTimeNanoseconds of every file
 RANKS_A_HOST = 8
 
@@ -86,14 +84,7 @@ def header(rank: int, ranks: int, groups: list[dict[str, Any]], seed: int) -> st
 
 
 def footer(rank: int, start_ns: int, end_ns: int) -> tuple[str, int, int]:
-    """Write what names processes and threads, the profiler's own span, and the closing keys.
-
-    Returns
-    -------
-    text : str
-    records, events : int
-        How many records it holds, and how many of them are complete events.
-    """
+    """Write what names processes and threads, the profiler's own span, and the closing keys."""
     threads = thread_ids(rank)
     pid, device = threads[MAIN], rank % RANKS_A_HOST
     ts = micros(start_ns)

@@ -226,15 +226,7 @@ class StepTemplate:
         )
 
     def fill(self, times_ns: Ints, step: int) -> bytes:
-        """Write the step.
-
-        Parameters
-        ----------
-        times_ns : ndarray of int64
-            The rank's times of this step on its own clock, since `baseTimeNanoseconds`.
-        step : int
-            Number of the step from 0, which the ids grow with.
-        """
+        """Write the step."""
         tick, before, constant, stride = self.holes.T
         # A hole is either a point or a length in time, in its µs or its ns digits, or a number.
         time = times_ns[tick] - np.where(before >= 0, times_ns[before], 0)
@@ -392,20 +384,7 @@ class _Writer:
 
 
 def step_template(program: Program, nodes: int, first_step: int = 0) -> StepTemplate:
-    """Write the records of a step's program, in the order in which Kineto lists them.
-
-    Parameters
-    ----------
-    program : Program
-    nodes : int
-        Sequence numbers that a step uses.
-    first_step : int
-        The n of the first ``ProfilerStep#n``.
-
-    Returns
-    -------
-    StepTemplate
-    """
+    """Write the records of a step's program, in the order in which Kineto lists them."""
     writer = _Writer(program, nodes, first_step)
     launched = {event.correlation for event in program.device}
     ends = {flow.source: (n, "s") for n, flow in enumerate(program.flows)}

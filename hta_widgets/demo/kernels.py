@@ -4,21 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = [
-    "Work",
-    "collective_transfer_ns",
-    "copy",
-    "elementwise",
-    "flash_attention",
-    "gemm",
-    "layer_norm",
-    "memset",
-    "multi_tensor",
-    "nccl",
-    "reduce",
-    "softmax",
-]
-
 _FLOPS_PER_NS = 190_000.0  # what bf16 matrix products reach, of 312 peak
 _BYTES_PER_NS = 1_350.0  # high-bandwidth memory
 _PCIE_BYTES_PER_NS = 22.0

@@ -92,16 +92,7 @@ def _seconds(calls: Calls, machine: Machine) -> tuple[Floats, Floats]:
 def profiles(
     calls: Calls, machine: Machine, job: str, elapsed_ns: Ints
 ) -> tuple[list[MpiProfile], Floats]:
-    """Return every rank's profile, and its time in MPI unrounded.
-
-    Parameters
-    ----------
-    calls : Calls
-    machine : Machine
-    job : str
-    elapsed_ns : array of int
-        From MPI_Init to MPI_Finalize.
-    """
+    """Return every rank's profile, and its time in MPI unrounded."""
     begin, end = _seconds(calls, machine)
     spent = end - begin
     comm = spent.sum(axis=0)

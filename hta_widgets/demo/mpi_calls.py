@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from hta_widgets.formats.mpi.model import ROUTINES
 
-__all__ = ["Calls", "run_job"]
-
 Ints = npt.NDArray[np.int64]
 
 #: Sizes of what is reduced in a step with MPI, and of what the first step broadcasts.
@@ -25,18 +23,7 @@ _BYTES_PER_NS = 1.2
 
 @dataclass(slots=True)
 class Calls:
-    """All calls of a job; one row per call, one column per rank. Times are the job's own.
-
-    Attributes
-    ----------
-    routine : list of int
-        mpitrace's number of each call's routine.
-    size_bytes : list of int
-        -1 for routines without a size.
-    root : list of int
-        -1 for none.
-    begin_ns, end_ns : list of array of int
-    """
+    """All calls of a job; one row per call, one column per rank. Times are the job's own."""
 
     routine: list[int] = field(default_factory=list)
     size_bytes: list[int] = field(default_factory=list)
@@ -102,19 +89,7 @@ def run_job(
     *,
     gpu: bool,
 ) -> Calls:
-    """Train for some steps as Horovod does: compute, negotiate, reduce.
-
-    Parameters
-    ----------
-    ranks, steps : int
-    slow_rank : int or None
-        Computes `factor` times longer.
-    factor : float
-    rng : Generator
-        Of all noise.
-    gpu : bool
-        Whether gradients go through another library, so that MPI only negotiates.
-    """
+    """Train for some steps as Horovod does: compute, negotiate, reduce."""
     job = _Job(ranks, rng)
     for name in ("Comm_rank", "Comm_size"):
         job.local(name)

@@ -17,8 +17,6 @@ import numpy.typing as npt
 
 from hta_widgets.demo.program import Program
 
-__all__ = ["Floats", "Ranks", "StepTimes", "simulate"]
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
@@ -51,20 +49,7 @@ class StepTimes:
 def simulate(
     program: Program, ranks: Ranks, steps: int, rng: np.random.Generator
 ) -> Iterator[StepTimes]:
-    """Yield the times of each step, one after the other.
-
-    Parameters
-    ----------
-    program : Program
-    ranks : Ranks
-    steps : int
-    rng : numpy.random.Generator
-        Source of all noise.
-
-    Yields
-    ------
-    StepTimes
-    """
+    """Yield the times of each step, one after the other."""
     begin = ranks.start_ns
     for _ in range(steps):
         run = _Run(program, ranks, begin, rng)

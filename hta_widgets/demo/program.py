@@ -680,19 +680,7 @@ _ADAM = "at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4>"
 
 
 def training_step(model: Model) -> tuple[Program, int]:
-    """Build the program of one step.
-
-    Parameters
-    ----------
-    model : Model
-        Shape of the model and its process groups.
-
-    Returns
-    -------
-    program : Program
-    nodes : int
-        Sequence numbers of autograd that a step uses.
-    """
+    """Build the program of one step."""
     program = Program(thread=MAIN)
     operators = Operators(program, model)
     # Weights, gradients and the optimizer's state stay from step to step.

@@ -371,30 +371,7 @@ LANES = ("compute", "communication", "memory")
 
 
 def lanes(diff: Comparison, line: Alignment, *, pair: int = 0, bins: int = 1600) -> pd.DataFrame:
-    """Return how busy the device of a pair of ranks is in its own steps, in cells as wide on both.
-
-    Parameters
-    ----------
-    diff : Comparison
-    line : Alignment
-        Its slots are drawn one beside the other.
-    pair : int, default 0
-        Which pair of ranks, by its place.
-    bins : int, default 1600
-        About how many cells all slots have together.
-
-    Returns
-    -------
-    DataFrame
-        One row per slot, side, kind and cell in which the kind runs: ``slot, cell`` (int64), the
-        cell from the start of that rank's step; ``side`` (0 before, 1 after), ``lane`` (place in
-        `LANES`); ``busy_ns`` (int64), of the cell, streams united. ``.attrs["cell_ns"]`` is how
-        wide cells are; of an end inside of a cell its part before the end.
-
-    Examples
-    --------
-    >>> lanes(diff, align(diff, "steps")).attrs["cell_ns"]  # doctest: +SKIP
-    """
+    """Return how busy the devices of a pair of ranks are in their own steps, in equal cells."""
     slots = line.slots
     length = (slots["common_end_ns"] - slots["common_start_ns"]).to_numpy()
     cell_ns = max(1, -(-int(length.sum()) // max(bins, 1)))

@@ -11,8 +11,6 @@ import pandas as pd
 from hta_widgets.analysis.scope import result
 from hta_widgets.diff.compare import Comparison
 
-__all__ = ["beside", "of_sides", "rows_of"]
-
 
 def of_sides(
     diff: Comparison, table: Callable[..., pd.DataFrame]
@@ -33,31 +31,7 @@ def beside(
     note: str = "",
     **attrs: Any,
 ) -> pd.DataFrame:
-    """Return rows of two tables that have the same keys as one.
-
-    Parameters
-    ----------
-    sides : (DataFrame, DataFrame)
-        Before and after, with one row per key.
-    keys : sequence of str
-        What tells rows apart; kept as they are.
-    measures : sequence of str
-        Numbers; they become ``before_NAME, after_NAME, diff_NAME`` (float64, NaN where a side has
-        no such row).
-    facts : sequence of str, optional
-        Other columns, of which nothing can be subtracted: ``before_NAME, after_NAME``.
-    by : str, optional
-        The measure whose difference orders the rows, largest first; else they stay in their order.
-    note : str, optional
-    **attrs
-        For ``.attrs``.
-
-    Examples
-    --------
-    >>> sides = [pd.DataFrame({"stage": ["PUSH"], "ns": [n]}) for n in (3, 5)]
-    >>> beside(sides, ["stage"], ["ns"])["diff_ns"].tolist()
-    [2.0]
-    """
+    """Return rows of two tables that have the same keys as one."""
     before, after = sides
     listed = [list(zip(*(side[key].tolist() for key in keys), strict=True)) for side in sides]
     every = list(dict.fromkeys([*listed[0], *listed[1]]))

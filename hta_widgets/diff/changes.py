@@ -37,20 +37,7 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class NodeTimes:
-    """Times of the nodes of one tree.
-
-    Attributes
-    ----------
-    host_ns : array of int
-        Length of operators, 0 for the rest.
-    host_self_ns : array of int
-        Less what operators below cover, and less calls that wait for the device or copy.
-    device_ns : array of int
-        Length of device work, 0 for the rest; of collectives without waiting for other ranks,
-        where the files of both sides tell.
-    below_ns : array of int
-        `device_ns` of a node and all below it.
-    """
+    """Times of the nodes of one tree."""
 
     host_ns: Ints
     host_self_ns: Ints
@@ -106,21 +93,7 @@ def step_sums(
     chosen: list[Flags] | None = None,
     paths: list[Ints] | None = None,
 ) -> Floats:
-    """Return sums by step and path of one side, means over the paired ranks, (steps, paths).
-
-    Parameters
-    ----------
-    diff : Comparison
-    matches : Matches
-    side : int
-        0 is before, 1 after.
-    values : list of array, optional
-        Of each tree's nodes; by default nodes are counted.
-    chosen : list of array of bool, optional
-        Only these nodes of each tree.
-    paths : list of array, optional
-        Of each tree's nodes; by default their own.
-    """
+    """Return sums by step and path of one side, means over the paired ranks, (steps, paths)."""
     size = len(matches.path_name)
     sums = np.zeros(diff.step_count * size, dtype=np.int64)
     for number, one in enumerate(matches.ranks):
@@ -175,19 +148,6 @@ def chance_by_call(
 
     Ranks that communicate wait for each other: of the n-th call of a path the mean over ranks is
     one draw. Other calls of each rank are draws of their own.
-
-    Parameters
-    ----------
-    diff : Comparison
-    matches : Matches
-    chosen : list of array of bool
-        The nodes before, all with partners, of each pair of ranks.
-
-    Returns
-    -------
-    (array of float, array of float)
-        Of the time on the device that operators launched themselves, and of their own on the host;
-        NaN where fewer than three draws tell nothing.
     """
     paths: list[Ints] = []
     draws: list[Ints] = []
@@ -630,11 +590,6 @@ def shifted_kinds(diff: Comparison) -> set[str]:
     By more than 5 % of the step and not by chance: tests as in `changes` over the shares of single
     steps, at 1 % divided by the number of kinds that there are; with one step on a side, by more
     than 20 %.
-
-    Examples
-    --------
-    >>> shifted_kinds(diff)  # doctest: +SKIP
-    {'communication', 'idle'}
     """
     times = [kind_times(diff, side).astype(np.float64) for side in diff.sides]
     there = np.flatnonzero(times[0].any(axis=0) | times[1].any(axis=0))

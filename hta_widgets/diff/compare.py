@@ -253,13 +253,7 @@ _LIBRARIES = tuple(
 
 
 def libraries(names: Sequence[str]) -> list[str]:
-    """Return the libraries that kernels are of, as far as their names tell, in order.
-
-    Examples
-    --------
-    >>> libraries(["ampere_sgemm_128x64_tn", "triton_poi_fused_relu_0", "my_kernel"])
-    ['cuBLAS', 'Triton']
-    """
+    """Return the libraries that kernels are of, as far as their names tell, in order."""
     found = (
         next((library for library, pattern in _LIBRARIES if pattern.search(name)), "")
         for name in names
@@ -274,11 +268,6 @@ def how_replaced(
 
     Kernels of which none is of a library of the other side are of another library, however many
     they are; else fewer are fused, more are split.
-
-    Examples
-    --------
-    >>> how_replaced(["a", "b"], ["a_and_b"], 2, 1)
-    'fused'
     """
     one, other = set(libraries(before)), set(libraries(after))
     if one and other and not one & other:

@@ -24,11 +24,6 @@ def with_time_lines(before: Parts, after: Parts) -> tuple[tuple[Parts, Parts], t
 
     Servers beside workers keep another clock and have no steps; profiles beside time lines have no
     events, and state the same calls once more.
-
-    Raises
-    ------
-    TraceError
-        Where the sides have nothing in common.
     """
     formats = formats_of(before), formats_of(after)
     shared = formats[0] & formats[1]

@@ -22,8 +22,6 @@ from hta_widgets.readers.formats import all_formats, provided
 from hta_widgets.text import count, duration, duration_delta, plural, share_delta
 from hta_widgets.trace.names import short_name
 
-__all__ = ["Finding", "findings"]
-
 _SMALL = 0.01  # of a step: what differs by less is no finding
 _LARGE = 0.05  # by less runs of one program may differ
 #: How much of the step times a difference must be, and how unlikely chance, to be told.

@@ -14,8 +14,6 @@ from hta_widgets.diff.pairs import KIND_OF, moments, splits_communication
 from hta_widgets.text import duration, number_runs, run_text, share_delta
 from hta_widgets.trace.memo import memoized
 
-__all__ = ["LateRank", "late_ranks"]
-
 Floats = npt.NDArray[np.float64]
 
 #: Least change of the share of time lost, as a part of the larger one: a rank near the straggler
@@ -32,19 +30,7 @@ _OWN = {
 
 
 class LateRank(NamedTuple):
-    """A rank that keeps the others waiting on one side only.
-
-    Attributes
-    ----------
-    rank : int
-        Its number, the same on both sides.
-    appears : bool
-        True if it does so after the change, False if before.
-    text : str
-        Description of the change of its own time, of the others' times and of their waits.
-    diff_ns : float
-        The change of its own time, over all steps.
-    """
+    """A rank that keeps the others waiting on one side only."""
 
     rank: int
     appears: bool
@@ -65,14 +51,6 @@ def late_ranks(diff: Comparison) -> list[LateRank]:
     `hta_widgets.analysis.stragglers` judges the compared steps of each side. A rank is returned if
     its cost at least halves or doubles and it has the same number on both sides. With a single step
     on each side the result is empty.
-
-    Parameters
-    ----------
-    diff : Comparison
-
-    Returns
-    -------
-    list of LateRank
     """
     shared = [before for before, after in diff.rank_pairs if before == after]
     alone = diff.before.has_steps and diff.step_count == 1

@@ -37,16 +37,7 @@ _SPREADS = 3 * 1.4826  # times the median deviation: three standard deviations o
 
 @dataclass(eq=False)
 class Matches:
-    """All pairs of ranks, and the names and paths that they share.
-
-    Attributes
-    ----------
-    ranks : list of Matched
-        As in `Comparison.rank_pairs`.
-    pool : NamePool
-    path_parent, path_name, path_kind : list of int
-        Of each path the one above (-1: none), its name, and the class of its node.
-    """
+    """All pairs of ranks, and the names and paths that they share."""
 
     ranks: list[Matched]
     pool: NamePool

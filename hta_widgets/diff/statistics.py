@@ -15,11 +15,6 @@ def mean_parts(sums: Ints, count: int) -> Ints:
 
     What is left over when all are rounded down goes, one each, to those that lost most by it; the
     total is rounded half up.
-
-    Examples
-    --------
-    >>> mean_parts(np.array([10, 10, 11]), 3)
-    array([3, 3, 4])
     """
     whole, rest = np.divmod(sums.astype(np.int64), count)
     total = (2 * int(sums.sum()) + count) // (2 * count)
@@ -44,22 +39,6 @@ def welch(before: Floats, after: Floats) -> Floats:
 
     Welch's t-test, which lets the two sides spread differently: values of steps of one run are
     taken for independent draws.
-
-    Parameters
-    ----------
-    before, after : array of float, (steps, values)
-        The numbers of steps may differ.
-
-    Returns
-    -------
-    array of float
-        One per column. NaN where a side has fewer than two steps, for then nothing is known of the
-        spread; 0 where nothing spreads and the means differ, 1 where they do not.
-
-    Examples
-    --------
-    >>> welch(np.array([[1.0], [2], [3]]), np.array([[2.0], [3], [4]])).round(4)
-    array([0.2879])
     """
     counts = len(before), len(after)
     columns = before.shape[1]
@@ -85,21 +64,6 @@ def paired_steps(before: Floats, after: Floats) -> Floats:
 
     Student's t-test of the logarithms of ratios: steps that differ by nature differ so on both
     sides, and a change by one factor is as large in each of them.
-
-    Parameters
-    ----------
-    before, after : array of float, (steps, values)
-        Of as many steps.
-
-    Returns
-    -------
-    array of float
-        One per column. NaN with fewer than `LEAST_PAIRS` steps, and where a value is 0.
-
-    Examples
-    --------
-    >>> paired_steps(np.array([[12.2], [10], [8.6]]), np.array([[13.3], [10.5], [9.2]])).round(3)
-    array([0.027])
     """
     count, columns = before.shape
     known = (before > 0).all(axis=0) & (after > 0).all(axis=0)
@@ -117,14 +81,6 @@ def either_test(
     Welch's test, and where the steps are the same on both sides also `paired_steps`: the smaller
     of the two, each times its factor, as two tests err more often than one. Of many values the
     first decides, and both err at most a tenth more often.
-
-    Parameters
-    ----------
-    before, after : array of float, (steps, values)
-    by_step : bool
-        Whether steps have the same number on both sides.
-    factors : (float, float)
-        Of Welch's and of the paired test; with ``(2, 2)`` both err as often as one.
     """
     found = welch(before, after)
     if by_step and len(before) >= LEAST_PAIRS:
@@ -137,25 +93,6 @@ def paired(group: Ints, difference: Floats, size: int) -> Floats:
 
     Student's t-test of paired values: for calls that find partners within one step, where no other
     steps tell how much they spread.
-
-    Parameters
-    ----------
-    group : array of int
-        Of each difference, from 0.
-    difference : array of float
-    size : int
-        How many groups there are.
-
-    Returns
-    -------
-    array of float
-        One per group. NaN with fewer than `LEAST_PAIRS` differences; 0 where all differ by the
-        same, 1 where all are 0.
-
-    Examples
-    --------
-    >>> paired(np.array([0, 0, 0, 1]), np.array([1.0, 2.0, 3.0, 9.0]), 2).round(4)
-    array([0.0742,    nan])
     """
     count = np.bincount(group, minlength=size).astype(np.float64)
     enough = count >= LEAST_PAIRS

@@ -55,15 +55,6 @@ def aligned_places(
     pairings that are worth as much the one with most full names that agree. Long sequences are
     first parted at elements, or runs of them, that occur once on each side. Turned round, with `b`
     first, the same elements pair.
-
-    Parameters
-    ----------
-    a, b : array of int
-        Names as codes.
-    a_hash, b_hash : array of uint64
-        What an element is with all below it.
-    a_full, b_full : array of int, optional
-        Full names as codes; by default the names.
     """
     a_full, b_full = (a if a_full is None else a_full), (b if b_full is None else b_full)
     # Of pairings that are worth as much, what the sequences hold decides, not which is given first.
@@ -259,19 +250,6 @@ def compared_name(name: str, *, frame: bool) -> str:
 
     Addresses count as one. Of a Python function the file's name and the function's count, not the
     folder or the line; of an ``nn.Module`` its class, not its number.
-
-    Parameters
-    ----------
-    name : str
-    frame : bool
-        Whether it is that of a Python function.
-
-    Examples
-    --------
-    >>> compared_name("/opt/app/model.py(31): forward", frame=True)
-    'model.py: forward'
-    >>> compared_name("nn.Module: Linear_3", frame=True)
-    'nn.Module: Linear'
     """
     text = _ADDRESS.sub("0x…", name) if "0x" in name else name
     if not frame:
@@ -296,15 +274,7 @@ class NamePool:
         return np.array([self.code(name) for name in names], dtype=np.int64)
 
     def code(self, name: str, shown: str | None = None) -> int:
-        """Return the code of a name.
-
-        Parameters
-        ----------
-        name : str
-            As `compared_name` gives it.
-        shown : str, optional
-            The name in the file: shown unless there are several of one `name`.
-        """
+        """Return the code of a name."""
         code = self._codes.setdefault(name, len(self._codes))
         shown = name if shown is None else shown
         if code == len(self._shown):
@@ -345,32 +315,7 @@ class NamePool:
 
 @dataclass(frozen=True, eq=False)
 class RankTree:
-    """Nodes of one rank, sorted by class, then time; device work hangs below its operator.
-
-    Attributes
-    ----------
-    part : Part
-    rows : array of int
-        Ids of the events.
-    kind : array of int
-        `OPERATOR` (with annotations), `CALL` or `WORK`.
-    name : array of int
-        Codes of a `NamePool`, of names as `compared_name` gives them.
-    full_name : array of int
-        `NamePool.full_codes` of the names as the file has them, but for addresses.
-    frame : array of bool
-        Which are Python functions.
-    parent : array of int
-        Position of the innermost operator above, -1 for none in its step.
-    slot : array of int
-        Which of the compared steps; `outside` for what lies in none of the run's steps.
-    lane : array of int
-        Position of the track.
-    order : array of int
-        Place among all nodes in the order in which the host did or launched things.
-    outside : int
-        Number of the compared steps.
-    """
+    """Nodes of one rank, sorted by class, then time; device work hangs below its operator."""
 
     part: Part
     rows: Ints
@@ -458,17 +403,7 @@ def steps_of_rows(side: RunSide, part: Part, rows: Ints) -> Ints:
 
 
 def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> RankTree:
-    """Return the call tree of one rank.
-
-    Parameters
-    ----------
-    side : RunSide
-    rank : int
-    pool : NamePool
-        Takes the names.
-    stacks : bool
-        Whether Python functions are part of it, or left out.
-    """
+    """Return the call tree of one rank."""
     part = side.parts[rank]
     trace, table = part.trace, part.table
     left_out, call_category = _categories(part, stacks=stacks)
@@ -571,18 +506,7 @@ _ROUNDS = 4
 
 @dataclass(eq=False)
 class Matched:
-    """Two ranks' call trees, and which nodes belong together.
-
-    Attributes
-    ----------
-    trees : (RankTree, RankTree)
-    partner : (array of int, array of int)
-        For each node the one of the other tree, -1 for none.
-    status : (array of int, array of int)
-        Codes into `STATUSES`; of pairs both have the same.
-    path : (array of int, array of int)
-        Number of each node's path: names from the outermost operator down to itself.
-    """
+    """Two ranks' call trees, and which nodes belong together."""
 
     trees: tuple[RankTree, RankTree]
     partner: tuple[Ints, Ints]
@@ -590,14 +514,7 @@ class Matched:
     path: tuple[Ints, Ints] = field(default=(np.empty(0, np.int64), np.empty(0, np.int64)))
 
     def shared_path(self, side: int, rank_of_path: Ints) -> Ints:
-        """Return for each node a path that its partner has, too: the first of theirs.
-
-        Parameters
-        ----------
-        side : int
-        rank_of_path : array of int
-            As `hta_widgets.diff.matching.Matches` has it.
-        """
+        """Return for each node a path that its partner has, too: the first of theirs."""
         own = self.path[side]
         nodes = np.flatnonzero(self.partner[side] >= 0)
         theirs = self.path[1 - side][self.partner[side][nodes]]
@@ -953,14 +870,7 @@ def _lanes(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
 
 
 def _namesakes(a: Hashes, b: Hashes, *, as_many: bool) -> Ints:
-    """Return places of the n-th of a key and the n-th, (pairs, 2).
-
-    Parameters
-    ----------
-    a, b : array of uint64
-    as_many : bool
-        Only keys that both have equally often.
-    """
+    """Return places of the n-th of a key and the n-th, (pairs, 2)."""
     keys, codes = np.unique(np.concatenate([a, b]), return_inverse=True)
     mine, theirs = codes[: len(a)].astype(np.int64), codes[len(a) :].astype(np.int64)
     if as_many:

@@ -8,8 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-__all__ = ["rows_of_change"]
-
 Flags = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.intp]
 

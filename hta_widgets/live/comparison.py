@@ -40,20 +40,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def class_overview(both: Comparison, classes: EventClasses) -> pd.DataFrame:
-    """Return the time of device work of each class in equal parts of both sides.
-
-    Parameters
-    ----------
-    both : Comparison
-    classes : EventClasses
-
-    Returns
-    -------
-    DataFrame
-        One row per part; ``before_N`` and ``after_N`` (int64, ns) for each class N that there is,
-        over all ranks, parallel streams added up. ``.attrs`` has ``before_start_ns, before_end_ns``
-        and those of after: what is parted, from the first to the last device work.
-    """
+    """Return the time of device work of each class in equal parts of both sides."""
     columns: dict[str, Ints] = {}
     attrs: dict[str, int] = {}
     for place, (word, side) in enumerate(zip(_SIDES, both.sides, strict=True)):
@@ -134,14 +121,7 @@ _DEVICE_COLUMNS = ("compute", "communication", "memory")
 
 
 class PairTable:
-    """The pairs of a comparison.
-
-    Parameters
-    ----------
-    diff : Comparison
-    tree : DataFrame
-        As `hta_widgets.diff.icicle` has it: pairs know which of its nodes is theirs.
-    """
+    """The pairs of a comparison."""
 
     def __init__(self, diff: Comparison, tree: pd.DataFrame) -> None:
         frame = pairs(diff)
@@ -284,15 +264,7 @@ _FEW_EVENTS = 250_000
 
 
 class DiffAnswers:
-    """What the page asks of a comparison; made when it is asked for, and kept.
-
-    Parameters
-    ----------
-    both : Comparison
-        Its sides as the user gave them.
-    swapped : function
-        Makes the comparison the other way round, for its sentences.
-    """
+    """What the page asks of a comparison; made when it is asked for, and kept."""
 
     def __init__(self, both: Comparison, swapped: Any) -> None:
         self.both = both
@@ -375,15 +347,7 @@ class DiffAnswers:
     # --- frames -----------------------------------------------------------------------------------
 
     def frame(self, name: str) -> dict[str, Any]:
-        """Return a frame, as the page draws it.
-
-        Parameters
-        ----------
-        name : str
-            ``slots:BASE, segments:BASE, lanes, waterfall:LEVEL[:STEP], names[:STEP], steps,
-            icicle, findings, findings:swapped, changes, overview, table:NAME``; with ``@PAIR``
-            behind it, of one pair of ranks alone.
-        """
+        """Return a frame, as the page draws it."""
         name, _, pair = name.partition("@")
         if pair:
             return self.of_pair(int(pair)).frame(name)
@@ -433,13 +397,7 @@ class DiffAnswers:
         raise ValueError(f"a comparison has no frame {name!r}")
 
     def of_pair(self, pair: int) -> DiffAnswers:
-        """Return the answers of one pair of ranks alone.
-
-        Raises
-        ------
-        ValueError
-            If there is no such pair.
-        """
+        """Return the answers of one pair of ranks alone."""
         if not 0 <= pair < len(self.both.rank_pairs):
             raise ValueError(f"there is no pair of ranks {pair}: {len(self.both.rank_pairs)} are")
         if pair not in self._pairs:
@@ -636,16 +594,6 @@ def first_answers(
     """Make what `js/src/compare/charts.ts` asks for at first, one answer at a time.
 
     They are kept, so that the page's own asking costs no more than the way there and back.
-
-    Parameters
-    ----------
-    answers : DiffAnswers
-    base : str
-        How the page brings times together.
-    swapped : bool
-        Whether it shows after before before.
-    pair : int, optional
-        The pair of ranks that it shows; all by default.
     """
     shown = answers if pair is None else answers.of_pair(pair)
     yield

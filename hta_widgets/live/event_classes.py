@@ -10,8 +10,6 @@ import pandas as pd
 
 from hta_widgets.diff.compare import Comparison
 
-__all__ = ["CLASSES", "Codes", "EventClasses", "classes_of_pairs"]
-
 Codes = npt.NDArray[np.uint8]
 
 #: By code, the same as in `js/src/compare/event_classes.ts`. The first number of slower and faster
@@ -34,14 +32,7 @@ _THIRD, _TWICE = 4 / 3, 2.0
 
 
 class EventClasses:
-    """A class for every event of both sides.
-
-    Parameters
-    ----------
-    both : Comparison
-    pairs : DataFrame
-        As `hta_widgets.diff.pairs` has it.
-    """
+    """A class for every event of both sides."""
 
     def __init__(self, both: Comparison, pairs: pd.DataFrame) -> None:
         self.of_pairs = classes_of_pairs(pairs)
@@ -62,14 +53,7 @@ class EventClasses:
         return self._by_rank[side].get(rank)
 
     def counts(self) -> dict[str, Any]:
-        """Return how many events have each class.
-
-        Returns
-        -------
-        dict
-            ``counts``: of all ranks, before and after; ``pair_counts``: the same of each pair of
-            ranks alone.
-        """
+        """Return how many events have each class."""
         by_rank = [
             {number: np.bincount(codes, minlength=len(CLASSES)) for number, codes in side.items()}
             for side in self._by_rank

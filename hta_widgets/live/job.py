@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
-from msgspec import json
 
 from hta_widgets import analysis, taxonomy
 from hta_widgets.analysis.busy import totals
@@ -55,17 +54,7 @@ def _matched(traces: TraceSet) -> Work[None]:
 
 
 class PanelEngine:
-    """The frames of a dashboard's panels, for any selection.
-
-    Parameters
-    ----------
-    traces : TraceSet
-
-    Examples
-    --------
-    >>> engine = PanelEngine(traces)  # doctest: +SKIP
-    >>> engine.frame("breakdown", traces.select(start_ns=0, end_ns=5_000_000))  # doctest: +SKIP
-    """
+    """The frames of a dashboard's panels, for any selection."""
 
     def __init__(self, traces: TraceSet) -> None:
         # Pages are answered at once, whatever a cluster is busy with.
@@ -78,23 +67,7 @@ class PanelEngine:
     def frame(
         self, panel: str, selection: Selection | None = None, *, top: int | None = None
     ) -> pd.DataFrame:
-        """Return what a panel shows.
-
-        Parameters
-        ----------
-        panel : str
-            A panel's id.
-        selection : Selection, optional
-            The whole one; the panel's own dimension is dropped here.
-        top : int, optional
-            How many rows tables have at most.
-
-        Returns
-        -------
-        DataFrame
-            With ``.attrs["late_ranks"]`` and ``.attrs["fact_ranks"]`` if the panel's chart marks
-            ranks: those that the headline says the others wait for, and those it states as a fact.
-        """
+        """Return what a panel shows."""
         found = self._frame(panel, selection, top).copy()
         if panel in _MARKED:
             named = self._headline.value
@@ -102,15 +75,7 @@ class PanelEngine:
         return found
 
     def analysis(self, name: str, selection: Selection | None = None) -> pd.DataFrame:
-        """Return the frame of the analysis behind a panel, in full.
-
-        Parameters
-        ----------
-        name : str
-            A panel's id, or the name of its analysis.
-        selection : Selection, optional
-            As in `frame`.
-        """
+        """Return the frame of the analysis behind a panel, in full."""
         panel = panel_of(name)
         if not panel.analysis:
             return self.frame(panel.id, selection)
@@ -244,22 +209,7 @@ NO_WAITS = "there is no communication between ranks on their devices"
 
 
 class TileEngine:
-    """Tiles, figures and details of a job, made when they are asked for.
-
-    Parameters
-    ----------
-    traces : TraceSet
-        The job. Kinds are taken as they are now: rules added to the taxonomy later show in a
-        new engine.
-
-    Examples
-    --------
-    >>> engine = TileEngine(traces)
-    >>> lanes = [row["lane"] for row in engine.scene()["ranks"][0]["summary"]]
-    >>> reply, buffer = engine.answer(
-    ...     {"op": "tiles", "level": 16, "parts": [{"lanes": lanes, "first": 0, "last": 8}]}
-    ... )
-    """
+    """Tiles, figures and details of a job, made when they are asked for."""
 
     def __init__(self, traces: TraceSet) -> None:
         # Pages are answered at once, whatever a cluster is busy with.
@@ -296,25 +246,7 @@ class TileEngine:
         return describe(self.job, self.traces)
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Answer one request of docs/protocol.md.
-
-        Parameters
-        ----------
-        request : mapping
-            With the name of the operation as ``op``.
-
-        Returns
-        -------
-        reply : dict
-            JSON values.
-        buffer : bytes or None
-            The columns that ``reply["columns"]`` names.
-
-        Raises
-        ------
-        ValueError
-            If there is no such operation, or it cannot be answered as asked.
-        """
+        """Answer one request of docs/protocol.md."""
         return answer(request, self)
 
     # --- operations -------------------------------------------------------------------------------
@@ -451,7 +383,7 @@ class TileEngine:
 
     def _in_background(self, request: Request, make: Callable[[], Answer]) -> Answer:
         until, request.within_ms = due(request.within_ms), None
-        work = self._answers.get(json.encode(request), make)
+        work = self._answers.get(repr(request), make)
         return work.value if work.by(until) else (dict(PENDING), None)
 
     def stop(self) -> None:

@@ -275,13 +275,7 @@ OPERATIONS: dict[str, type[Request]] = {
 
 
 def answer(request: Mapping[str, Any], *answerers: object) -> Answer:
-    """Answer a request by the first of `answerers` that has its method, such as ``_on_tiles``.
-
-    Raises
-    ------
-    ValueError
-        If no answerer has one, or a field is missing or of another type.
-    """
+    """Answer a request by the first of `answerers` that has its method, such as ``_on_tiles``."""
     op = request.get("op")
     kind = OPERATIONS.get(op) if isinstance(op, str) else None
     for one in answerers if kind else ():

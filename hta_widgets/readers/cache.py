@@ -184,13 +184,7 @@ def restored_source(facts: dict[str, Any], column: Callable[[str], Any]) -> Reco
 
 
 def set_aside(outcome: Outcome, into: Path, path: str, format: str) -> Outcome:  # noqa: A002
-    """Write what a file was read to into a folder; return it as it comes back, mapped.
-
-    Raises
-    ------
-    TraceError
-        Where it cannot be written.
-    """
+    """Write what a file was read to into a folder; return it as it comes back, mapped."""
     try:
         folder = Path(tempfile.mkdtemp(dir=into))
         write_files(folder, outcome.traces, outcome.problems, None, kept_source)
@@ -260,13 +254,7 @@ def _remove(copy: Path) -> None:
 
 
 def make_room(new: Path) -> int:
-    """Remove what was left over, and the copies that were not used for longest; never the new.
-
-    Returns
-    -------
-    int
-        How many bytes all take then.
-    """
+    """Remove what was left over, and the copies that were not used for longest; never the new."""
     known = []
     for copy in _copies():
         with contextlib.suppress(OSError):

@@ -240,13 +240,7 @@ def is_remote(source: Any) -> bool:
 
 @dataclass
 class Copied:
-    """Copies of what a source names, and what they are called where they come from.
-
-    Parameters
-    ----------
-    keep : bool
-        Whether copies stay in the cache; otherwise they last as long as this process.
-    """
+    """Copies of what a source names, and what they are called where they come from."""
 
     keep: bool
     _names: dict[str, str] = field(default_factory=dict)

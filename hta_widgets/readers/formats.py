@@ -53,61 +53,6 @@ class Format:
 
     All but `name`, `sniff` and `read` may be left out. A type behind a name is that of the object
     that ``"module:name"`` refers to.
-
-    Attributes
-    ----------
-    name : str
-        As users give it to `load` and meet it in `TraceSet.formats`.
-    sniff : Start -> bool
-        Whether a file is of this format. Formats are asked in the order of the table.
-    read : (path, *, advance, keepalive) -> Outcome
-        Reads one file; raises `TraceError` where it holds nothing of the format. `advance` takes
-        how many more bytes of the file were read, `keepalive` is kept as long as the trace.
-    label, plural : str
-        Its name in headers, and its files in error messages.
-    finish : (traces, Problems) -> traces
-        Takes all traces of the format in natural order of their paths, and returns them with what
-        follows from the whole set, such as the number of the worker.
-    keyed_by_order : bool
-        Whether a trace's rank is its place among those that `finish` returned. Otherwise it is
-        the `stated_rank`, or guessed and reported.
-    peek_rank : path -> int or None
-        The rank in the beginning of a file; lets `load` skip files of ranks not asked for.
-    sources : mapping of str to class
-        Sources of records that a cache can keep, by the ``"kind"`` of their facts: with a method
-        ``kept() -> Kept`` and a class method ``restored(facts, column)``.
-    profile : class
-        Of `Trace.profile`, for `msgspec.convert`.
-    analyses, charts : tuple of str
-        Functions that `hta_widgets.analysis` and `hta_widgets.charts` hand on by their names.
-    panels : tuple of Panel
-        Panels of its own.
-    shared_panels : tuple of str, optional
-        Which of the panels of events are for its files; by default all.
-    base_tables : TraceSet -> dict
-        Tables with which a page computes its panels alone.
-    headline : TraceSet -> (findings, sentences, sentence without findings)
-    clock_offsets : TraceSet -> dict of int to int, or None
-        By rank what its clock is ahead; None where that is left to matched collectives.
-    collectives : sequence of Trace -> dict of int to CommEvents
-        By place, for traces whose calls on the host are their communication.
-    late_ranks : TraceSet -> list of int
-        Further ranks that the others wait for.
-    host_only : bool
-        Whether its events have no device work: calls that communicate keep the host.
-    compared_with : tuple of str
-        Other formats with which runs are compared.
-    beside : str
-        Format beside whose files only the tables of this one compare.
-    diff : mapping of str to function
-        Its tables of a `Comparison`; `replaces` are tables of events that they make superfluous.
-    findings : Comparison -> iterable of Finding
-    kind_words, kind_labels : mapping of str to str
-        Its words for kinds of time, in sentences and in charts.
-    steps : Part -> (numbers, starts, ends)
-        The steps of a rank, where they are no ranges of the host.
-    chain : (RunSide, rank) -> list of Piece
-        What the steps of a rank wait for, where that is not on a device.
     """
 
     name: str
@@ -325,15 +270,7 @@ def referred(reference: str) -> Any:
 
 
 def provided(what: str, names: Collection[str] | None = None) -> list[Any]:
-    """Return what formats provide in a field, in order of the table, shared things once.
-
-    Parameters
-    ----------
-    what : str
-        A field of `Format`.
-    names : collection of str, optional
-        Of formats; by default all.
-    """
+    """Return what formats provide in a field, in order of the table, shared things once."""
     chosen = (one for one in all_formats() if names is None or one.name in names)
     return [referred(text) for text in dict.fromkeys(getattr(one, what) for one in chosen) if text]
 
@@ -407,13 +344,7 @@ class Sniffed(NamedTuple):
 
 
 def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
-    """Tell what a file is, or whether the `wanted` format can read it.
-
-    Raises
-    ------
-    TraceError
-        Where the file cannot be opened.
-    """
+    """Tell what a file is, or whether the `wanted` format can read it."""
     with open_stream(path) as stream:
         text = stream.read(_SNIFFED_BYTES)
         fault = stream.fault

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["natural_key"]
-
 _DIGITS = re.compile(r"(\d+)")
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from hta_widgets.trace.problems import ProblemKind, Problems
 
-__all__ = ["Notes"]
-
 
 class Notes:
     """Counts by kind and reason; the byte offset of the first example is kept."""

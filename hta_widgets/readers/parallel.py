@@ -86,26 +86,7 @@ def read_elsewhere(
     aside: Path | None,
     done: Callable[[int], object],
 ) -> list[Outcome]:
-    """Read files on an executor; columns come back only from workers that see no common folder.
-
-    Parameters
-    ----------
-    executor : Executor
-    read : callable
-        Reads one file.
-    files : sequence of Found
-    keep : sequence of bool
-        Of which files copies stay in the cache.
-    aside : Path or None
-        Where columns of others wait if they are read in this process, by its threads.
-    done : callable
-        Told the place of each file that was read.
-
-    Raises
-    ------
-    TraceError
-        Where a worker does not see the files, or the executor is of no use.
-    """
+    """Read files on an executor; columns come back only from workers that see no common folder."""
     size = max(1, len(files) // (_TASKS_PER_WORKER * workers_of(executor)))
     found: dict[int, _Read] = {}
     with _handover() as handover:
@@ -216,13 +197,7 @@ class Plan:
 
 
 def as_bytes(limit: float | str) -> int:
-    """Return a size such as ``"3 GB"``, ``"512MiB"`` or ``3e9`` in bytes.
-
-    Raises
-    ------
-    TraceError
-        Where it is none.
-    """
+    """Return a size such as ``"3 GB"``, ``"512MiB"`` or ``3e9`` in bytes."""
     match = _SIZE.fullmatch(str(limit)) if isinstance(limit, str) else None
     try:
         if match is not None:
@@ -242,16 +217,7 @@ def as_bytes(limit: float | str) -> int:
 def plan_load(
     sizes_bytes: Sequence[int], limit_bytes: int | None, cores: int, *, kept: bool = False
 ) -> Plan:
-    """Decide how to load files of these (decompressed) sizes, and warn where they will not fit.
-
-    Parameters
-    ----------
-    sizes_bytes : sequence of int
-    limit_bytes : int or None
-    cores : int
-    kept : bool
-        Whether what was read is kept in the cache, and so need not stay in memory.
-    """
+    """Decide how to load files of these (decompressed) sizes, and warn where they will not fit."""
     largest, total = max(sizes_bytes, default=0), sum(sizes_bytes)
     workers = max(1, min(cores, len(sizes_bytes)))
     one = _PEAK_SHARE * largest

@@ -147,15 +147,7 @@ def open_file(path: str | Path) -> BinaryIO:
 
 
 class Stream:
-    """The bytes of a plain file.
-
-    Attributes
-    ----------
-    offset : int
-        How many (decompressed) bytes were read.
-    fault : Fault or None
-        Set at the end of the bytes where they do not end as they should.
-    """
+    """The bytes of a plain file."""
 
     def __init__(self, path: str | Path, offset: int = 0) -> None:
         self.path = str(path)
@@ -310,16 +302,7 @@ _BLOCK = 1 << 20
 def whole_file(
     path: str, problems: Problems, advance: Callable[[int], object] | None = None
 ) -> bytes:
-    """Return the decompressed bytes of a file, as far as they can be read.
-
-    Parameters
-    ----------
-    path : str
-    problems : Problems
-        What is wrong with the compressed data is added here.
-    advance : callable, optional
-        Called with the size of each block that was read.
-    """
+    """Return the decompressed bytes of a file, as far as they can be read."""
     blocks = []
     with open_stream(path) as stream:
         while block := stream.read(_BLOCK):
@@ -338,14 +321,7 @@ BLOCK_BYTES = 3 << 18
 
 
 class Window:
-    """Text of a stream from `at` on, and more of it when asked.
-
-    Parameters
-    ----------
-    stream : Stream
-    advance : callable, optional
-        Told with every block how many more bytes of the file were read.
-    """
+    """Text of a stream from `at` on, and more of it when asked."""
 
     def __init__(self, stream: Stream, advance: Callable[[int], object] | None = None) -> None:
         self.stream = stream

@@ -68,15 +68,7 @@ Column = npt.NDArray[Any] | Texts
 
 
 def write_columns(path: Path, columns: Mapping[str, Column], facts: Mapping[str, Any]) -> Frame:
-    """Write a file of named columns, and what else is to be known of them.
-
-    Parameters
-    ----------
-    path : Path
-    columns : mapping of str to array or Texts
-    facts : mapping
-        Plain values, for JSON.
-    """
+    """Write a file of named columns, and what else is to be known of them."""
     cells = {}
     specs: dict[str, list[Any]] = {}
     for name, values in columns.items():
@@ -145,19 +137,7 @@ def _mapped(path: Path) -> pa.Buffer:
 
 
 class ArrowFile:
-    """The columns of a file; whatever is read of it was checked.
-
-    Parameters
-    ----------
-    path : Path
-    frame : Frame
-        As `write_columns` returned it.
-
-    Raises
-    ------
-    Damaged
-        From here and from each method, where the file is not as it was written.
-    """
+    """The columns of a file; whatever is read of it was checked."""
 
     def __init__(self, path: Path, frame: Frame) -> None:
         try:
@@ -240,13 +220,7 @@ _OPERATOR = "record_param_comms"
 
 
 class CommArgs:
-    """Passes on the records of a source, and keeps some args of those that communicate.
-
-    Parameters
-    ----------
-    source : RecordSource
-    table : EventTable
-    """
+    """Passes on the records of a source, and keeps some args of those that communicate."""
 
     def __init__(self, source: RecordSource, table: EventTable) -> None:
         self.path = source.path
@@ -349,15 +323,7 @@ def dump_manifest(body: dict[str, Any]) -> bytes:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """Return what a manifest says.
-
-    Raises
-    ------
-    TraceError
-        Where it is of another version.
-    Damaged
-        Where it is not as it was written, or not there.
-    """
+    """Return what a manifest says."""
     try:
         text = path.read_bytes()
     except OSError as cause:
@@ -396,14 +362,7 @@ _BLOCKS_KEPT = 8
 
 
 def pack_records(source: RecordSource, events: Ints) -> dict[str, Column]:
-    """Return the columns that hold a source's records.
-
-    Parameters
-    ----------
-    source : RecordSource
-    events : int64 array
-        Records of events, of which some formats have args as columns.
-    """
+    """Return the columns that hold a source's records."""
     codec = pa.Codec("zstd", compression_level=_LEVEL)
     packed = Texts()
     first: list[int] = [0]
@@ -461,16 +420,7 @@ def _arg_columns(source: RecordSource, events: Ints) -> dict[str, Column]:
 
 
 class StoredRecords(NumberedRecords):
-    """Gives back a file's own records from a store.
-
-    Parameters
-    ----------
-    rank : StoredRank
-    count : int
-        How many there are.
-    path : str
-        The file that they come from, as it was called.
-    """
+    """Gives back a file's own records from a store."""
 
     def __init__(self, rank: StoredRank, count: int, path: str) -> None:
         self.path = path

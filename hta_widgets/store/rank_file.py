@@ -16,8 +16,6 @@ from hta_widgets.errors import TraceError
 from hta_widgets.store.files import ArrowFile, Column, Damaged, Frame
 from hta_widgets.trace.trace import Trace
 
-__all__ = ["Kept", "KeptSource", "StoredRank", "as_mapping", "limit_columns"]
-
 T = TypeVar("T")
 
 #: Ranks whose columns were used longest ago are let go when all that are in use take more.
@@ -33,16 +31,7 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True)
 class KeptSource:
-    """What a cache does otherwise than a store.
-
-    Attributes
-    ----------
-    restore : callable
-        Makes the source again, of the facts and a function that gives a column by its name.
-    rebuild : callable
-        Given its place among the store's traces, returns the same trace from the trace file:
-        where the copy turns out to be damaged, that is where its columns come from.
-    """
+    """What a cache does otherwise than a store."""
 
     restore: Callable[[dict[str, Any], Callable[[str], Any]], Any]
     rebuild: Callable[[int], Trace]
@@ -50,17 +39,7 @@ class KeptSource:
 
 @dataclass(eq=False)
 class StoredRank:
-    """The file of one rank.
-
-    Parameters
-    ----------
-    path : Path
-    frame : Frame
-    place : int
-        Of the rank among those of its store.
-    kept : KeptSource, optional
-        Without it, damage is an error.
-    """
+    """The file of one rank."""
 
     path: Path
     frame: Frame
@@ -72,12 +51,7 @@ class StoredRank:
 
     @property
     def file(self) -> ArrowFile:
-        """The file, mapped.
-
-        Raises
-        ------
-        Damaged
-        """
+        """The file, mapped."""
         known = self._file
         if known is None:
             known = self._file = ArrowFile(self.path, self.frame)

@@ -263,15 +263,7 @@ KeepSource = Callable[[RecordSource], Kept]
 
 
 def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dict[str, Any]:
-    """Write one rank's file and return its entry in the manifest.
-
-    Parameters
-    ----------
-    path : Path
-    trace : Trace
-    keep_source : callable, optional
-        What to keep of where records come from. By default the records themselves.
-    """
+    """Write one rank's file and return its entry in the manifest."""
     columns: dict[str, Column] = {}
     for name, table_name in TABLES.items():
         table = getattr(trace, name)
@@ -541,21 +533,7 @@ def open_store(
     kept: KeptSource | None = None,
     profile_type: Callable[[str], type[Any]] | None = None,
 ) -> Opened:
-    """Open a store by its folder, or by the manifest in it.
-
-    Parameters
-    ----------
-    path : str or Path
-    kept : KeptSource, optional
-        Of a cache.
-    profile_type : callable, optional
-        The class of the profiles of a format, by its name; without it they are left out.
-
-    Raises
-    ------
-    TraceError
-        Where it is damaged, incomplete or of another version.
-    """
+    """Open a store by its folder, or by the manifest in it."""
     folder = Path(path)
     if folder.name == MANIFEST and not folder.is_dir():
         folder = folder.parent

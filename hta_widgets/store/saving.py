@@ -28,8 +28,6 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["save_set", "save_traces", "write_files"]
-
 _PART = ".part"
 #: Locks may say nothing of other machines that share a disk, so each removes its own alone.
 _OWN_PART = f".{zlib.crc32(platform.node().encode()):08x}{_PART}"
@@ -46,13 +44,7 @@ def save_set(traces: TraceSet, path: str | os.PathLike[str]) -> str:
 def save_traces(
     path: str | os.PathLike[str], traces: Sequence[Trace], problems: Problems, clock: dict[str, Any]
 ) -> str:
-    """Write a store, whole with its checksums, and only then put it in its place.
-
-    Raises
-    ------
-    TraceError
-        Where something else is at `path`, or it cannot be written.
-    """
+    """Write a store, whole with its checksums, and only then put it in its place."""
     path = Path(path).expanduser()
     with _told(path):
         _check_target(path)

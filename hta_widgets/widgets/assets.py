@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["asset"]
-
 STATIC = Path(__file__).parent.parent / "static"
 
 
 def asset(name: str) -> Path:
-    """Return the path of a built file of the front end.
-
-    Raises
-    ------
-    FileNotFoundError
-        In a source checkout whose front end was not built yet.
-    """
+    """Return the path of a built file of the front end."""
     path = STATIC / name
     if not path.exists():
         raise FileNotFoundError(

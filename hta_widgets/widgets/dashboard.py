@@ -103,18 +103,7 @@ class UnknownNameError(TraceError, KeyError):
 
 
 class Following(Mapping[str, T], Generic[T]):
-    """Values by name, made when they are asked for and kept until the selection changes.
-
-    Parameters
-    ----------
-    names : tuple of str
-        The names that iteration gives.
-    make : callable
-        Makes the value of a name.
-    canonical : callable
-        Gives the name under which a value is kept; raises `UnknownNameError`, saying which names
-        there are.
-    """
+    """Values by name, made when they are asked for and kept until the selection changes."""
 
     def __init__(
         self,

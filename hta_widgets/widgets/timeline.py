@@ -25,8 +25,6 @@ from hta_widgets.widgets.view import (
     write_svg,
 )
 
-__all__ = ["Timeline"]
-
 
 class Timeline(LinkedView):
     """Draw every rank of a job on one zoomable timeline.

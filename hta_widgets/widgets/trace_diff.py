@@ -141,19 +141,7 @@ def diff_svg(
     width: float,
     theme: str,
 ) -> str:
-    """Return the picture, arranged and coloured as a page is that shows these timelines.
-
-    Parameters
-    ----------
-    sides : two of Timeline
-        Before and after.
-    answers : DiffAnswers
-    color, arrange, pair
-        As of `TraceDiff`.
-    width : float
-        Of the picture, in px; too narrow for both beside each other, they are stacked.
-    theme : {"light", "dark"}
-    """
+    """Return the picture, arranged and coloured as a page is that shows these timelines."""
     both = answers.both
     ranks = None if pair is None else both.rank_pairs[pair]
     is_beside = arrange == "beside" and width >= LEAST_BESIDE_PX
@@ -187,10 +175,6 @@ class PairHistory:
 
     Whatever changes or undoes them, here or in a page, their histories tell: this one only keeps
     whose turn it is. `js/src/compare/pair_history.ts` does the same for the page's buttons.
-
-    Parameters
-    ----------
-    views : sequence of Timeline
     """
 
     def __init__(self, views: Sequence[_View]) -> None:

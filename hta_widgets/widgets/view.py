@@ -44,11 +44,6 @@ def bokeh_module() -> str:
 
     It holds the installed Bokeh's own ``bokeh.min.js``, so that figures and library are of one
     version. It asks for nothing from the network, and sets no global name.
-
-    Returns
-    -------
-    str
-        About 1.3 MB of JavaScript, for a widget's ``_esm`` or a page of its own.
     """
     import bokeh  # noqa: PLC0415 - half a second, which `import hta_widgets` has not
 
@@ -70,13 +65,7 @@ class BokehAsset(anywidget.AnyWidget):
 
 
 def bokeh_asset() -> BokehAsset:
-    """Return the kernel's one `BokehAsset`, or a new one where somebody closed it.
-
-    Examples
-    --------
-    >>> bokeh_asset() is bokeh_asset()  # doctest: +SKIP
-    True
-    """
+    """Return the kernel's one `BokehAsset`, or a new one where somebody closed it."""
     if in_marimo():
         # One kernel may serve several pages there, and what a cell made ends with the cell.
         return BokehAsset()
@@ -166,27 +155,6 @@ class State(anywidget.AnyWidget):
 
     Views in the page listen to it directly, so linking works while the kernel is busy and after
     it is gone; Python observes the same traits.
-
-    Attributes
-    ----------
-    view : tuple of int or None
-        Window in ns since the origin; None is the whole job.
-    selection : dict or None
-        A `Selection` as plain values; None selects everything.
-    selected_event : tuple of int or None
-        ``(rank, id)`` of the event whose details are shown.
-    search : str
-        Text whose matches are marked.
-    color : str
-        ``"kind"`` or ``"name"``.
-    pinned : list of str
-        ``"5"`` for rank 5, ``"5/GPU 0 · stream 7"`` for one of its tracks.
-    ranks_from : str
-        The panel that chose the selection's ranks; empty where Python did, or nobody. In a
-        dashboard, the timeline hides other ranks unless it chose them itself.
-    scope : str
-        What a dashboard's figures are of: ``"selection"``, or ``"view"`` for the window in view
-        where the selection has none.
     """
 
     view = t.Tuple(t.Int(), t.Int(), allow_none=True, default_value=None).tag(sync=True)
@@ -284,13 +252,7 @@ _PLAIN = ("selected_event", "search", "color", "pinned", "scope")
 
 
 def shown_window(start: Time, end: Time) -> tuple[int, int]:
-    """Return the ns of a window to show.
-
-    Raises
-    ------
-    TraceError
-        Where these are no times, or it has no length.
-    """
+    """Return the ns of a window to show."""
     window = as_ns(start), as_ns(end)
     if window[1] <= window[0]:
         raise TraceError(
@@ -532,15 +494,7 @@ class LinkedView(anywidget.AnyWidget):
 
 
 def as_traces(source: Any, viewer: str = "Timeline") -> TraceSet:
-    """Return the traces that a view is asked to draw; what `hw.load` takes is loaded.
-
-    Raises
-    ------
-    TypeError
-        For anything else.
-    TraceError
-        Where nothing can be read, or a selection belongs to no traces.
-    """
+    """Return the traces that a view is asked to draw; what `hw.load` takes is loaded."""
     found = known_or_loaded(source, viewer)
     if isinstance(found, Trace):
         return TraceSet([found])

@@ -87,16 +87,6 @@ def add_device_work(
     A kernel can start when it is launched, when the one before it on its stream has ended, and
     when what its stream waits for has ended. The last of these bound it, so the time from there
     on counts: from the start of the launching call, or from the end of the kernel before.
-
-    Parameters
-    ----------
-    kernel_waits : (awaited, waiting)
-        Ids of device events.
-
-    Returns
-    -------
-    int
-        How many launches of analysed calls there are.
     """
     table, rows = nodes.trace.table, nodes.device
     edges.add(nodes.of_start[rows], nodes.of_end[rows], OPERATOR, rows, counts=True)
@@ -337,17 +327,7 @@ _ARGS = ("wait_on_stream", "wait_on_cuda_event_record_corr_id")
 
 @dataclass(frozen=True, eq=False)
 class Waits:
-    """Pairs of what was awaited (device events) and who waited.
-
-    Attributes
-    ----------
-    work, call : arrays of int
-        Calls that returned only after the work had ended.
-    awaited, waiting : arrays of int
-        Device events that could start only after others had ended.
-    recorded, inferred : int
-        How many pairs with calls the file records, and how many follow from calls that block.
-    """
+    """Pairs of what was awaited (device events) and who waited."""
 
     work: Ints
     call: Ints

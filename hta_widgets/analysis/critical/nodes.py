@@ -19,18 +19,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 @dataclass(frozen=True)
 class Stretch:
-    """Host events that start within it are analysed, and what they launched.
-
-    Attributes
-    ----------
-    start_ns, end_ns : int or None
-        On the clock of the rank's table; None is open.
-    rows : array of int
-        The instances of the range, none for the whole rank.
-    closed : bool
-        Whether what starts at the very end belongs to it, as in HTA, and what lasts longer is
-        taken whole. Else that is of the next range, and cut.
-    """
+    """Host events that start within it are analysed, and what they launched."""
 
     start_ns: int | None
     end_ns: int | None
@@ -80,13 +69,7 @@ def stretch_of(
     *,
     closed: bool = False,
 ) -> Stretch | None:
-    """Return the stretch of some instances of a range, None where the rank has no such range.
-
-    Raises
-    ------
-    TraceError
-        Where there are fewer instances.
-    """
+    """Return the stretch of some instances of a range, None where the rank has no such range."""
     first, last = _numbers(instance)
     if annotation == "":
         return Stretch(None, None, np.empty(0, dtype=np.intp), closed)
@@ -140,19 +123,7 @@ _NO_WORK = [KINDS.index(kind) for kind in ("sync", "annotation")]
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """Instants in order.
-
-    Attributes
-    ----------
-    trace : Trace
-    host, device : arrays of int
-        Ids of the events that have nodes, ascending.
-    row : array of int
-        Id of the event of each node.
-    time_ns : array of int64
-        On the clock of the rank's table; never descends.
-    is_start, on_host : arrays of bool
-    """
+    """Instants in order."""
 
     trace: Trace
     host: Rows
@@ -268,19 +239,7 @@ def _ordered(trace: Trace, host: Rows, device: Rows, stretch: Stretch) -> Nodes:
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """Dependencies, sorted by target; `source` < `target` always.
-
-    Attributes
-    ----------
-    source, target : arrays of int64
-        Numbers of nodes.
-    weight_ns : array of int64
-        The time that counts for the length of a path: all that passes, or none.
-    type : array of uint8
-        Codes into `rules.EDGE_TYPES`.
-    event : array of int64
-        Id of the event that the time belongs to, -1 for none.
-    """
+    """Dependencies, sorted by target; `source` < `target` always."""
 
     source: Ints
     target: Ints
@@ -345,14 +304,7 @@ class EdgeList:
 
 
 class Ends:
-    """Device work by stream and end.
-
-    Parameters
-    ----------
-    trace : Trace
-    rows : array of int
-        The device work.
-    """
+    """Device work by stream and end."""
 
     def __init__(self, trace: Trace, rows: Rows) -> None:
         table = trace.table

@@ -13,20 +13,6 @@ import numpy.typing as npt
 from hta_widgets.errors import TraceError
 from hta_widgets.trace.trace import Trace
 
-__all__ = [
-    "BOUNDS",
-    "DATA_LOADING",
-    "EDGE_TYPES",
-    "EXACT",
-    "HTA",
-    "Rules",
-    "copies",
-    "is_blocking_in_hta",
-    "named",
-    "patterns_of",
-    "synchronizes",
-]
-
 Rows = npt.NDArray[np.intp]
 
 #: Types of edges, in the order of their codes; ``lead`` is time before or after the path.
@@ -78,16 +64,7 @@ _BLOCKING_IN_HTA: Final = frozenset(
 
 @dataclass(frozen=True)
 class Rules:
-    """How the graph of dependencies is built.
-
-    Attributes
-    ----------
-    as_hta : bool
-        Only the edges of HTA's graph: no waits that the file does not record, no thread that
-        hands over to another, launches only where HTA counts an empty queue.
-    data_loading : tuple of str
-        Regular expressions of host events that load data.
-    """
+    """How the graph of dependencies is built."""
 
     as_hta: bool = False
     data_loading: tuple[str, ...] = DATA_LOADING

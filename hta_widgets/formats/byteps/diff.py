@@ -52,22 +52,7 @@ _MEASURES = ("count", "work_ns", "queue_ns")
 
 
 def byteps_stages(diff: Comparison) -> pd.DataFrame:
-    """Return what each stage takes in a step of both runs, and the queue before it.
-
-    Parameters
-    ----------
-    diff : Comparison
-        Of workers' traces.
-
-    Returns
-    -------
-    DataFrame
-        One row per stage, and whether the queue before it is waiting for the root GPU's word, along
-        the pipeline: ``stage`` (str), ``waits_for_root`` (bool), and per step and GPU that has the
-        stage, sums over its partitions, which overlap (float64): ``before_count, after_count,
-        diff_count``, the same of ``work_ns`` and ``queue_ns``; and ``work_p_value,
-        queue_p_value``: Welch's test over the steps, NaN with fewer than two.
-    """
+    """Return what each stage takes in a step of both runs, and the queue before it."""
     return _stages(diff).copy()
 
 
@@ -137,21 +122,7 @@ def _place(stage: str) -> int:
 
 
 def byteps_tensors(diff: Comparison) -> pd.DataFrame:
-    """Return what the synchronisation of each tensor takes in both runs.
-
-    Parameters
-    ----------
-    diff : Comparison
-        Of workers' traces.
-
-    Returns
-    -------
-    DataFrame
-        One row per tensor, by the change of its time: ``tensor`` (str); means over GPUs and steps
-        (float64): ``before_total_ns, after_total_ns, diff_total_ns``, and the same of ``busy_ns``,
-        ``queue_ns`` and ``tail_ns`` of the partition that ends last, which add up to the total; and
-        of ``last_share``: the share of steps in which the tensor was the last to end.
-    """
+    """Return what the synchronisation of each tensor takes in both runs."""
     sides = []
     for side in diff.sides:
         frame = byteps_gradients(side.traces, ranks=side.ranks)
@@ -174,22 +145,7 @@ def byteps_tensors(diff: Comparison) -> pd.DataFrame:
 
 
 def byteps_workers(diff: Comparison) -> pd.DataFrame:
-    """Return how long steps of each worker take in both runs, and who is waited for.
-
-    Parameters
-    ----------
-    diff : Comparison
-        Of workers' traces.
-
-    Returns
-    -------
-    DataFrame
-        One row per worker: ``worker`` (int64); ``before_step_ns, after_step_ns, diff_step_ns``
-        (float64, mean over its GPUs and steps); the same of ``blame`` (share of partitions and
-        steps in which it alone had the shortest PULL) and of ``slack_ns`` (what its PULLs took
-        longer than the shortest, per step); ``before_straggler, after_straggler`` (bool or None):
-        see `hta_widgets.analysis.byteps_pull_blame`, which needs two workers.
-    """
+    """Return how long steps of each worker take in both runs, and who is waited for."""
     sides = []
     for side in diff.sides:
         lengths: dict[int, list[float]] = {}
@@ -227,18 +183,6 @@ def byteps_lag(diff: Comparison) -> pd.DataFrame:
     """Return whose pushes reach the servers last in both runs, and how late.
 
     Servers' profiles are of the whole run; so are these figures.
-
-    Parameters
-    ----------
-    diff : Comparison
-
-    Returns
-    -------
-    DataFrame
-        One row per node: ``node`` (int64, ps-lite's id), ``label`` (str); of ``score`` (share of
-        partitions and iterations at which it comes last, alone), ``mean_lag_ns``,
-        ``median_lag_ns``, ``max_lag_ns`` and ``imposed_wait_ns`` (per iteration): ``before_…,
-        after_…, diff_…`` (float64); ``before_straggler, after_straggler`` (bool, None without).
     """
     measures = ["score", "mean_lag_ns", "median_lag_ns", "max_lag_ns", "imposed_wait_ns"]
     sides, notes = of_sides(diff, byteps_worker_lag)
@@ -250,20 +194,7 @@ def byteps_lag(diff: Comparison) -> pd.DataFrame:
 
 
 def byteps_server_times(diff: Comparison) -> pd.DataFrame:
-    """Return what each server did in both runs; of the whole runs, as servers tell no steps.
-
-    Parameters
-    ----------
-    diff : Comparison
-
-    Returns
-    -------
-    DataFrame
-        One row per server: ``server`` (int64); of ``requests``, ``keys``, ``busy_ns`` (in which it
-        worked on anything), ``push_ns`` (of pushes), ``wait_ns`` (of pulls that wait for other
-        workers' pushes) and ``service_ns`` (of the rest of pulls), the latter four per request:
-        ``before_…, after_…, diff_…`` (float64).
-    """
+    """Return what each server did in both runs; of the whole runs, as servers tell no steps."""
     times = ["busy_ns", "push_ns", "wait_ns", "service_ns"]
     sides, notes = of_sides(diff, byteps_servers)
     for k, side in enumerate(sides):

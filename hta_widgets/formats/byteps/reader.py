@@ -196,17 +196,7 @@ def named_tracks(tracks: Sequence[Track]) -> list[Track]:
 def in_flight(
     name: str, spans: Sequence[tuple[str, Ints, Ints]], others: CounterTable
 ) -> CounterTable:
-    """Return counters of how many spans of each kind are open at a time.
-
-    Parameters
-    ----------
-    name : str
-        Of the counter, and of the process that it is shown in.
-    spans : sequence of (str, starts, ends)
-        Of each series.
-    others : CounterTable
-        The file's own, if it has any; they come first.
-    """
+    """Return counters of how many spans of each kind are open at a time."""
     times, series, values = [others.time_ns], [others.series_id], [others.value]
     known = list(others.series)
     for label, start, end in spans:
@@ -301,20 +291,7 @@ def build_server(
 
 
 def first_in_first_out(group: Ints, opens: npt.NDArray[np.bool_]) -> tuple[Rows, Rows, Rows]:
-    """Pair each end with the first begin of its group that is open.
-
-    Parameters
-    ----------
-    group : array of int
-        Only begins and ends of one group pair.
-    opens : array of bool
-        True for a begin; in the order of the file.
-
-    Returns
-    -------
-    (begins, ends, alone)
-        Positions of partners, and of the begins and ends without one.
-    """
+    """Pair each end with the first begin of its group that is open."""
     order = np.argsort(group, kind="stable")
     opening = opens[order]
     balance = np.cumsum(np.where(opening, 1, -1))

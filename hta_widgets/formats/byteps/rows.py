@@ -330,18 +330,6 @@ def servers_of_keys(keys: Sequence[Keys]) -> tuple[int, list[Mapping[int, tuple[
     A server's keys are ``server * floor((2**64 - 1) / servers) + raw key``. The number of servers
     is the smallest for which raw keys have 32 bits at most and every tensor's partitions, which
     are counted over all files, begin at 0.
-
-    Parameters
-    ----------
-    keys : sequence of uint64 arrays
-        Of each file, distinct.
-
-    Returns
-    -------
-    servers : int
-        0 where no number fits.
-    meaning : list of mappings
-        Of each file, from key to (server, raw key).
     """
     every = [int(key) for file in keys for key in file.tolist()]
     for servers in range(max(1, len(keys)), _MOST_SERVERS):

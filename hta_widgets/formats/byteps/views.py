@@ -47,6 +47,10 @@ def byteps_arrivals(
     bokeh.plotting.figure
         A row a worker and a cell an iteration: the darker the later, in the colour of who is late
         where it alone is last for more than half of the keys.
+
+    Examples
+    --------
+    >>> charts.byteps_arrivals(analysis.byteps_arrivals(traces))  # doctest: +SKIP
     """
     colors = theme_of(theme)
     if frame.empty:
@@ -149,6 +153,10 @@ def byteps_servers(
 
     Parameters and result as of `byteps_gradients`; `frame` is of
     `hta_widgets.analysis.byteps_servers`.
+
+    Examples
+    --------
+    >>> charts.byteps_servers(analysis.byteps_servers(traces))  # doctest: +SKIP
     """
     colors = theme_of(theme)
     if frame.empty:
@@ -214,6 +222,10 @@ def byteps_clock(
 
     Parameters and result as of `byteps_gradients`; `frame` is of
     `hta_widgets.analysis.byteps_clock`.
+
+    Examples
+    --------
+    >>> charts.byteps_clock(analysis.byteps_clock(traces))  # doctest: +SKIP
     """
     colors = theme_of(theme)
     if frame.empty:
@@ -309,6 +321,10 @@ def byteps_gradients(
         A bar a tensor and worker: queue, work and tail of the partition that ends last, means over
         the steps of the worker's root GPU, or of its others where that is not there, which add up
         to the whole.
+
+    Examples
+    --------
+    >>> charts.byteps_gradients(analysis.byteps_gradients(traces))  # doctest: +SKIP
     """
     colors = theme_of(theme)
     if frame.empty:
@@ -392,6 +408,10 @@ def byteps_stages(
     Parameters and result as of `byteps_gradients`; `frame` is of
     `hta_widgets.analysis.byteps_stages`. The queue before COPYH2D of GPUs that are not the root is
     hatched: it is waiting for the root, and holds the whole way to the servers and back.
+
+    Examples
+    --------
+    >>> charts.byteps_stages(analysis.byteps_stages(traces))  # doctest: +SKIP
     """
     colors = theme_of(theme)
     if frame.empty:
@@ -482,6 +502,10 @@ def byteps_pull_blame(
 
     Parameters and result as of `byteps_gradients`; `frame` is of
     `hta_widgets.analysis.byteps_pull_blame`.
+
+    Examples
+    --------
+    >>> charts.byteps_pull_blame(analysis.byteps_pull_blame(traces))  # doctest: +SKIP
     """
     colors = theme_of(theme)
     if frame.empty:

@@ -348,15 +348,7 @@ class _Batch:
 
 
 class Columns:
-    """Collects the records of one file.
-
-    Parameters
-    ----------
-    notes : Notes
-        Takes what is skipped and repaired.
-    expected : int
-        How many records there are, about.
-    """
+    """Collects the records of one file."""
 
     def __init__(self, notes: Notes, expected: int = 0) -> None:
         self.notes = notes
@@ -396,20 +388,7 @@ class Columns:
         offset_of: Callable[[int], int],
         times: tuple[SliceTimes, SliceTimes] | None = None,
     ) -> None:
-        """Take over a slice's records.
-
-        Parameters
-        ----------
-        records : sequence of Record
-        numbers : int64 array
-            Their positions in the file's list of events.
-        bodies : callable
-            Gives the JSON text of each, if it is asked for.
-        offset_of : callable
-            Gives the byte offset in the file of the record at a position of `records`.
-        times : pair of SliceTimes, optional
-            Starts and durations, where they are converted already.
-        """
+        """Take over a slice's records."""
         if not records:
             return
         batch, first = self._batch, self._batch.count

@@ -74,22 +74,7 @@ class Head:
 def find_events(
     text: bytes, more: Callable[[int], bytes], path: str, notes: Notes
 ) -> tuple[Head, bytes]:
-    """Find the list of events at the top level of a JSON text.
-
-    Parameters
-    ----------
-    text : bytes
-        The first bytes, or none yet.
-    more : callable
-        Gives the next so many bytes or more, fewer at the end.
-    path : str
-    notes : Notes
-
-    Returns
-    -------
-    Head, bytes
-        The head, and all bytes from the beginning that were taken so far.
-    """
+    """Find the list of events at the top level of a JSON text."""
     text = text or more(0)
     start = len(_BOM) if text.startswith(_BOM) else 0
     start = _BLANKS.match(text, start).end()  # type: ignore[union-attr]
@@ -147,13 +132,7 @@ def _strict(text: bytes) -> dict[str, bytes] | None:
 def read_tail(
     text: bytes, more: Callable[[int], bytes]
 ) -> tuple[dict[str, bytes], bytes, int | None]:
-    """Read the keys behind the list of events.
-
-    Returns
-    -------
-    dict, bytes, int or None
-        The keys; the text with what was taken to it; and the position behind the closing brace.
-    """
+    """Read the keys behind the list of events."""
     while True:
         trimmed = text.lstrip(b" \t\r\n,")
         trimmed_size = len(text) - len(trimmed)
@@ -210,16 +189,7 @@ Taken = Literal["open", "closed", "unbalanced", "broken"]
 
 
 class RecordList:
-    """Reads lists of records into columns.
-
-    Attributes
-    ----------
-    columns : Columns
-    index : SliceIndex
-        Where the records lie.
-    entries : int
-        How many there were, events or not.
-    """
+    """Reads lists of records into columns."""
 
     def __init__(self, window: Window, notes: Notes) -> None:
         self.window = window
@@ -291,14 +261,7 @@ class RecordList:
         return taken
 
     def _take_strictly(self, cut: int, *, open_ended: bool = False) -> Taken:
-        """Take the records up to the comma at `cut`, or none.
-
-        Parameters
-        ----------
-        cut : int
-        open_ended : bool
-            Whether the end of the list, not a comma, is expected before `cut`.
-        """
+        """Take the records up to the comma at `cut`, or none."""
         body = self.window.text[self.window.at : cut]
         text = b"".join((b"[", body, b"" if open_ended else b"]"))
         if not is_utf8(text):
@@ -470,21 +433,7 @@ class FileContents(NamedTuple):
 def read_file(
     path: str | Path, *, advance: Callable[[int], object] | None = None, keepalive: Any = None
 ) -> FileContents:
-    """Read the columns of one trace file.
-
-    Parameters
-    ----------
-    path : path-like
-    advance : callable, optional
-        Told now and then how many more bytes of the file were read.
-    keepalive : object, optional
-        Kept as long as the trace, for example the temporary directory that holds the file.
-
-    Raises
-    ------
-    TraceError
-        Where the file holds no trace events that can be read.
-    """
+    """Read the columns of one trace file."""
     path = str(path)
     notes = Notes()
     checkpoints = Checkpoints()

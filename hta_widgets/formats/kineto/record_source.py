@@ -52,23 +52,7 @@ class SliceIndex:
 
 
 class FileRecords(NumberedRecords):
-    """Gives back the JSON text of records of one file; pickles, and reopens the file when needed.
-
-    Parameters
-    ----------
-    path : str
-    index : SliceIndex
-    count : int
-        Number of entries in the file's list of events.
-    values : dict
-        Top-level key to verbatim JSON text, without the events.
-    state : FileState
-        Of the file when it was read.
-    checkpoints : Checkpoints, optional
-        Places from which a compressed file can be read on.
-    keepalive : object, optional
-        Kept as long as this is, for example a temporary directory.
-    """
+    """The JSON text of records of one file; pickles, and reopens the file when needed."""
 
     def __init__(
         self,

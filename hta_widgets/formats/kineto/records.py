@@ -60,21 +60,7 @@ def split_merged(
     path: str,
     problems: Problems,
 ) -> list[Part] | None:
-    """Split a file's columns by rank; None if it is not a merged file.
-
-    Parameters
-    ----------
-    columns, metadata, source
-        What was read from the file.
-    path : str
-    problems : Problems
-        Takes records that belong to none of the ranks.
-
-    Raises
-    ------
-    TraceError
-        Where the file was written by a later version.
-    """
+    """Split a file's columns by rank; None if it is not a merged file."""
     head = metadata.get(MARK)
     if not isinstance(head, dict) or "merged" not in head:
         return None
@@ -225,22 +211,7 @@ def as_bytes(texts: Mapping[str, str]) -> dict[str, bytes]:
 
 
 class MergedRecords:
-    """Gives back the records of one rank as they were before they were merged.
-
-    Parameters
-    ----------
-    source : RecordSource
-        Of the merged file.
-    numbers : array of int
-        The rank's records in it.
-    rank : int
-    shift_ns : int
-        What was added to the rank's times.
-    pids : mapping of str to bytes
-        Process in the merged file → JSON text of the own one, empty if the records had none.
-    metadata_text : dict
-        The rank's own top-level keys, as JSON.
-    """
+    """Gives back the records of one rank as they were before they were merged."""
 
     def __init__(
         self,

@@ -51,21 +51,7 @@ def joined_texts(texts: Sequence[Any]) -> bytes:
 
 
 def nanoseconds(joined: bytes, count: int) -> Times:
-    """Parse JSON numbers of microseconds into nanoseconds, half-even below a nanosecond.
-
-    Parameters
-    ----------
-    joined : bytes
-        The JSON text of each value, as `joined_texts` joins them: a number, a string that holds
-        one, or nothing at all.
-    count : int
-        How many values there are.
-
-    Returns
-    -------
-    Times
-        `ns` is 0 where `state` is not OK.
-    """
+    """Parse JSON numbers of microseconds into nanoseconds, half-even below a nanosecond."""
     if not count:
         return Times(np.empty(0, np.int64), None)
     original = joined

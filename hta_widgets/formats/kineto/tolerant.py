@@ -23,17 +23,6 @@ from hta_widgets.formats.kineto.records import (
 )
 from hta_widgets.readers.notes import Notes
 
-__all__ = [
-    "Reading",
-    "TopLevel",
-    "is_clean",
-    "is_utf8",
-    "read_records",
-    "read_top_level",
-    "starts_record",
-    "tidied",
-]
-
 _scan = json.JSONDecoder(
     strict=False, parse_int=len, parse_float=len, parse_constant=len
 ).raw_decode
@@ -84,20 +73,7 @@ class TopLevel(NamedTuple):
 def read_records(
     text: bytes, at: int, stop: int, notes: Notes, base: int, *, last: bool
 ) -> Reading:
-    """Read records from `at` until one ends at or behind `stop`.
-
-    Parameters
-    ----------
-    text : bytes
-        Part of a file; `at` is where a record may begin.
-    at, stop : int
-    notes : Notes
-        Takes what is skipped and repaired.
-    base : int
-        Offset of `text` in the file.
-    last : bool
-        Whether the file ends where the text ends.
-    """
+    """Read records from `at` until one ends at or behind `stop`."""
     return _Walk(text, notes, base, last).read(at, stop)
 
 

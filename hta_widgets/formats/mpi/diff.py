@@ -27,22 +27,7 @@ OUTSIDE = "outside of MPI"
 
 
 def mpi_times(diff: Comparison) -> pd.DataFrame:
-    """Return where the difference of the elapsed times comes from: routines, and the rest.
-
-    Parameters
-    ----------
-    diff : Comparison
-        Of profiles or time lines.
-
-    Returns
-    -------
-    DataFrame
-        One row per routine and one for ``"outside of MPI"``, by the size of the difference:
-        ``routine`` (str); ``before_ns, after_ns, diff_ns`` (int64): means over the ranks that have
-        tables of routines, rounded so that they add up to the mean elapsed time;
-        ``change_share`` (float64). ``.attrs["before_ns"], .attrs["after_ns"]`` are the elapsed
-        times. Profiles print times to the millisecond.
-    """
+    """Return where the difference of the elapsed times comes from: routines, and the rest."""
     sides = [_times(side) for side in diff.sides]
     names = list(dict.fromkeys([*sides[0], *sides[1]]))
     before, after = (
@@ -107,21 +92,7 @@ def _compared(diff: Comparison, *, by_size: bool) -> pd.DataFrame:
 
 
 def mpi_rank_times(diff: Comparison) -> pd.DataFrame:
-    """Return what each rank spent in and outside of MPI in both runs.
-
-    Parameters
-    ----------
-    diff : Comparison
-
-    Returns
-    -------
-    DataFrame
-        One row per rank: ``rank`` (int64; where no rank is on both sides, one row per pair of ranks
-        that `compare` made, called ``"0 → 4"``, and of ranks without a partner their number as
-        text); of ``comm_s``, ``noncomm_s``, ``elapsed_s``, ``comm_share`` and ``rss_mib``:
-        ``before_…, after_…, diff_…`` (float64); ``before_host, after_host``. Of several jobs on a
-        side the last that has the rank; the note says so.
-    """
+    """Return what each rank spent in and outside of MPI in both runs."""
     sides, note = _each(diff, mpi_ranks, "rank")
     sides = _in_pairs(diff, sides)
     measures = ["comm_s", "noncomm_s", "elapsed_s", "comm_share", "rss_mib"]
@@ -129,22 +100,7 @@ def mpi_rank_times(diff: Comparison) -> pd.DataFrame:
 
 
 def mpi_imbalances(diff: Comparison) -> pd.DataFrame:
-    """Return how uneven the ranks are in both runs, and for whom the others wait.
-
-    Parameters
-    ----------
-    diff : Comparison
-
-    Returns
-    -------
-    DataFrame
-        One row: of ``ranks``, ``comm_mean_s``, ``comm_min_s``, ``comm_max_s``, ``imbalance_pct``,
-        ``noncomm_mean_s``, ``noncomm_ratio`` and ``straggler_z`` of
-        `hta_widgets.analysis.mpi_imbalance`: ``before_…, after_…, diff_…`` (float64); of
-        ``straggler_rank``, ``is_straggler`` and ``comm_min_rank``: ``before_…, after_…``;
-        ``before_late`` and ``after_late``: tuples of the ranks that the others wait for, as the
-        run's own page names them, of which ``straggler_rank`` is one.
-    """
+    """Return how uneven the ranks are in both runs, and for whom the others wait."""
     sides, note = _each(diff, mpi_imbalance, "job")
     sides = [_judged(side, table.tail(1)) for side, table in zip(diff.sides, sides, strict=True)]
     measures = [
@@ -176,19 +132,7 @@ def _judged(side: RunSide, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def mpi_negotiations(diff: Comparison) -> pd.DataFrame:
-    """Return what messages of a few bytes, with which Horovod negotiates, cost in both runs.
-
-    Parameters
-    ----------
-    diff : Comparison
-
-    Returns
-    -------
-    DataFrame
-        One row per rank: ``rank``, as in `mpi_rank_times`; of ``calls``, ``time_s``,
-        ``share_of_calls``, ``share_of_time`` and ``share_of_bytes`` of
-        `hta_widgets.analysis.mpi_negotiation`: ``before_…, after_…, diff_…`` (float64).
-    """
+    """Return what messages of a few bytes, with which Horovod negotiates, cost in both runs."""
     sides, note = _each(diff, mpi_negotiation, "rank")
     sides = _in_pairs(diff, sides)
     measures = ["calls", "time_s", "share_of_calls", "share_of_time", "share_of_bytes"]
@@ -196,20 +140,7 @@ def mpi_negotiations(diff: Comparison) -> pd.DataFrame:
 
 
 def mpi_waits(diff: Comparison) -> pd.DataFrame:
-    """Return how long ranks wait for each other in the collectives of two time lines.
-
-    Parameters
-    ----------
-    diff : Comparison
-        Of time lines.
-
-    Returns
-    -------
-    DataFrame
-        One row per routine, by the change of waiting: ``name`` (str); per rank, means (float64):
-        ``before_…, after_…, diff_…`` of ``count``, ``wait_ns`` (from the own to the last arrival)
-        and ``transfer_ns`` (from then to the end).
-    """
+    """Return how long ranks wait for each other in the collectives of two time lines."""
     sides = []
     for side in diff.sides:
         frame = collectives(side.traces, ranks=side.ranks, clock=side.waits.clock)

@@ -81,11 +81,6 @@ def bin_bounds(avg_bytes: float) -> tuple[int, int]:
     """Return the smallest and the largest size of the bin that an average lies in.
 
     Profiles do not print bounds. Sizes are binned by powers of two: 0, 1-4, 5-8, 9-16 …
-
-    Examples
-    --------
-    >>> bin_bounds(8.0), bin_bounds(0.0), bin_bounds(4719155.9)
-    ((5, 8), (0, 0), (4194305, 8388608))
     """
     if not avg_bytes > 0:
         return 0, 0
@@ -182,21 +177,7 @@ class CallStack:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What rank 0's file says of all ranks.
-
-    Attributes
-    ----------
-    ranks : tuple of RankRow
-    histogram : tuple of (float, int)
-        Seconds spent in MPI, and how many ranks fall into the bin; of more than 32 ranks only.
-    io_s : tuple of float
-        Least, mean and most time in MPI-IO; empty without.
-    comm_s : tuple of (float, int)
-        Least, median and most time in MPI, and the ranks that have it. The rank with the most
-        waits for others; it is not the slow one.
-    largest_rss_mib, largest_elapsed_s : (float, int)
-        And the ranks; NaN and -1 where a file does not say.
-    """
+    """What rank 0's file says of all ranks."""
 
     ranks: tuple[RankRow, ...] = ()
     histogram: tuple[tuple[float, int], ...] = ()
@@ -211,32 +192,6 @@ class MpiProfile:
     """One rank's profile.
 
     Times are wall seconds as printed, to the millisecond. NaN stands for what is not printed.
-
-    Attributes
-    ----------
-    job : str
-        From the file's name: the batch job, with the time of the run where the name has it.
-    rank, ntasks : int
-    region : (str, str)
-        Between which calls was measured, such as ``("MPI_Init()", "MPI_Finalize()")``.
-    roles : tuple of str
-        ``minimum``, ``maximum``, ``median`` where this rank's communication time is that.
-    comm_s : float
-        Time in MPI, without MPI-IO; includes `sync_s`.
-    sync_s : float
-        Time in the barriers that mpitrace puts before collectives if asked to.
-    elapsed_s, exclusive_s : float
-        From the first start to the last stop, and the sum of the measured periods.
-    io_s : float
-        Time in MPI-IO.
-    user_s, system_s : float
-        Time on processors.
-    rss_mib : float
-        Largest resident set.
-    summary : Summary or None
-        In rank 0's file.
-    stale : bool
-        Whether rank 0's file contradicts it: it was left over by another run.
     """
 
     job: str
@@ -324,17 +279,7 @@ _ROUNDING = 0.0056
 
 @dataclass(frozen=True, slots=True)
 class MpiJob:
-    """The profiles and time lines of one run.
-
-    Attributes
-    ----------
-    name : str
-        The job as files state it, with the folder in front where several have the same.
-    profiles : tuple of Trace
-        Those with a text profile, by MPI rank.
-    lines : tuple of Trace
-        Those with a time line, by MPI rank.
-    """
+    """The profiles and time lines of one run."""
 
     name: str
     profiles: tuple[Trace, ...]

@@ -143,13 +143,7 @@ def rank_columns(headings: list[str]) -> list[str]:
 
 
 def rank_row(row: dict[str, str], memory_scale: float) -> RankRow:
-    """Return what a line of that table says, by column.
-
-    Raises
-    ------
-    ValueError
-        Where a number is none.
-    """
+    """Return what a line of that table says, by column."""
     return RankRow(
         int(row["rank"]),
         row.get("host", ""),
@@ -188,14 +182,7 @@ _IO_ORDER = ("minimum", "average", "maximum")
 
 
 def parse_profiles(text: str, job: str) -> list[tuple[MpiProfile, Problems]]:
-    """Return the profiles of a file: one, or several that were put one after another.
-
-    Parameters
-    ----------
-    text : str
-        Begins with the first line of a profile.
-    job : str
-    """
+    """Return the profiles of a file: one, or several that were put one after another."""
     found: list[_Parser] = []
     for place, line in enumerate(text.splitlines(), 1):
         head = HEAD.match(line)

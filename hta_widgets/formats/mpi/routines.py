@@ -39,22 +39,7 @@ _CATEGORIES = (MPI_CATEGORY, MPI_IO_CATEGORY)
 
 @dataclass(frozen=True, slots=True)
 class MpiRank:
-    """What one rank says of its MPI calls.
-
-    Attributes
-    ----------
-    job : str
-    rank : int
-        As the files state it.
-    key : int
-        In the set.
-    ntasks : int
-    is_profile : bool
-        Else it was added up from a time line.
-    comm_s, elapsed_s : float
-    routines : tuple of RoutineRow
-    sizes : tuple of SizeRow
-    """
+    """What one rank says of its MPI calls."""
 
     job: str
     rank: int
@@ -74,16 +59,7 @@ class MpiRank:
 
 @dataclass(frozen=True, slots=True)
 class MpiScope:
-    """The ranks to work on.
-
-    Attributes
-    ----------
-    jobs : list of MpiJob
-    ranks : list of MpiRank
-        By job, then rank.
-    note : str
-        What was left out.
-    """
+    """The ranks to work on."""
 
     jobs: list[MpiJob]
     ranks: list[MpiRank]
@@ -110,13 +86,6 @@ def mpi_scope(
 
     A rank that has both a profile and a time line is told of by its profile, unless events are
     selected: profiles are totals of a whole run.
-
-    Parameters
-    ----------
-    traces, selection, window, ranks
-        As in all analyses.
-    stale : bool
-        Whether to take profiles in that were left over by another run.
     """
     chosen = parts(traces, selection, window, ranks)
     by_events = selection is not None or window is not None

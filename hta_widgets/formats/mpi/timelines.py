@@ -269,19 +269,6 @@ class TimeLineRecords(NumberedRecords):
     """Gives the records of one rank as JSON objects, read from the file when asked for.
 
     Further ones, behind the events, name the process and its tracks.
-
-    Parameters
-    ----------
-    path : str
-    numbers : array of int
-        Positions of the rank's records in the file.
-    order : str
-        ``<`` or ``>``.
-    rank : int
-    state : FileState
-        Of the file when it was read.
-    has_io : bool
-        Whether any of the calls works on files.
     """
 
     def __init__(

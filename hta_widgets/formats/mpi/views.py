@@ -63,6 +63,11 @@ def mpi_message_sizes(
     ------
     ValueError
         For an unknown measure.
+
+    Examples
+    --------
+    >>> sizes = analysis.mpi_message_sizes(traces)  # doctest: +SKIP
+    >>> charts.mpi_message_sizes(sizes, measure="time")  # doctest: +SKIP
     """
     require_measure(measure, ("calls", "time", "bytes"))
     colors = theme_of(theme)
@@ -156,6 +161,10 @@ def mpi_routines(
     Returns
     -------
     bokeh.plotting.figure
+
+    Examples
+    --------
+    >>> charts.mpi_routines(analysis.mpi_routines(traces))  # doctest: +SKIP
     """
     colors = theme_of(theme)
     if frame.empty:
@@ -242,6 +251,10 @@ def mpi_compare(
     -------
     bokeh.plotting.figure
         A bar a routine and size: to the left what the second run saves, to the right what it adds.
+
+    Examples
+    --------
+    >>> charts.mpi_compare(analysis.mpi_compare(cpu, gpu))  # doctest: +SKIP
     """
     colors = theme_of(theme)
     if frame.empty:
@@ -327,6 +340,10 @@ def mpi_ranks(
         A bar a rank, sorted by the share of communication, hosts together where there are several:
         the host whose ranks communicate most first. For whom the others wait is marked: of traces
         as a dashboard judges, of a frame where its column ``is_straggler`` says so.
+
+    Examples
+    --------
+    >>> charts.mpi_ranks(traces)  # doctest: +SKIP
     """
     colors = theme_of(theme)
     if frame.empty:
