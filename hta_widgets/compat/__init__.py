@@ -137,3 +137,7 @@ class _HtaModules(MetaPathFinder, Loader):
 
 
 sys.meta_path.append(_HtaModules())
+
+
+def __dir__() -> list[str]:
+    return __all__

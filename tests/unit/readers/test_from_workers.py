@@ -122,8 +122,8 @@ def test_workers_take_no_modules_from_where_the_user_works(job, tmp_path):
         (folder / f"{name}.py").write_text("raise SystemExit('not the module')")
     # As in notebooks, where that folder comes first on the path.
     script = (
-        "import hta_widgets, sys; sys.path.insert(0, '')\n"
-        "from hta_widgets.workers import WorkerPool\n"
+        "import sys; from hta_widgets.workers import WorkerPool\n"
+        "sys.path.insert(0, '')\n"
         "with WorkerPool(1) as pool: print(pool.submit(len, 'abc').result())"
     )
     command = [sys.executable, "-P", "-c", script]

@@ -93,8 +93,8 @@ def test_a_script_without_a_main_guard_loads_once(job, tmp_path):
         textwrap.dedent(f"""
         print("started")
         import hta_widgets as hw
-        import sys
-        module = sys.modules["hta_widgets.readers.load"]
+        from importlib import import_module
+        module = import_module("hta_widgets.readers.load")
         module._PARALLEL_BYTES = 1000
         module._cores = lambda: 2
         print(len(hw.load({str(job)!r})))
