@@ -29,7 +29,7 @@ from hta_widgets.taxonomy import MPI_CATEGORY
 from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import NumberedRecords, Pool, RankColumns
 from hta_widgets.trace.event_args import event_args, numbers_of
-from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.memo import memoized, walked
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
 
@@ -82,7 +82,7 @@ def _rows(trace: Trace) -> npt.NDArray[np.intp]:
 def mpi_calls(traces: Sequence[Trace]) -> dict[int, CommEvents]:
     """Return the collectives of the time lines of one or several jobs, by place."""
     jobs: dict[str | None, list[int]] = {}
-    for number, trace in enumerate(traces):
+    for number, trace in enumerate(walked(traces)):
         if _has_calls(trace):
             jobs.setdefault(trace.job, []).append(number)
     found: dict[int, CommEvents] = {}
