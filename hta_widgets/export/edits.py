@@ -22,11 +22,6 @@ class Clip:
     """Cuts what crosses the edge of a rank's window.
 
     A cut event says in ``args["hta_clipped"]`` what its record stated before: ``ts``, ``dur``.
-
-    Parameters
-    ----------
-    members : Members
-        Its window must have two sides.
     """
 
     def __init__(self, members: Members) -> None:
@@ -124,13 +119,7 @@ _THREAD = ("pid", "tid")
 
 
 class FlowThreads:
-    """Adapts flow records.
-
-    Parameters
-    ----------
-    members : Members
-        Whose kept flows are meant.
-    """
+    """Adapts flow records."""
 
     def __init__(self, members: Members) -> None:
         trace, fate = members.trace, members.fate
@@ -213,11 +202,6 @@ class Scrub:
 
     Directories of absolute paths go, names of files stay; so do stack frames without their
     directories. Names of users and hosts that the file's own keys tell go wherever they stand.
-
-    Parameters
-    ----------
-    metadata : mapping
-        The file's top-level keys, decoded.
     """
 
     def __init__(self, metadata: Mapping[str, Any]) -> None:

@@ -114,17 +114,7 @@ class Members:
 def members_of(
     trace: Trace, selection: Selection, *, keep_parents: bool, counters: bool
 ) -> Members | None:
-    """Decide what of a rank goes out; None if no event of it is selected.
-
-    Parameters
-    ----------
-    trace : Trace
-    selection : Selection
-    keep_parents : bool
-        Whether the events that enclose a member go out as well.
-    counters : bool
-        Whether samples of counters go out.
-    """
+    """Decide what of a rank goes out; None if no event of it is selected."""
     table = trace.table
     records = 0 if trace.source is None else len(trace.source)
     whole = replace(selection, ranks=None).is_everything and not trace.part

@@ -44,35 +44,6 @@ def add_counters(
     as ``Memcpy BW``, in GB/s. These are HTA's names, so what reads its files reads these. Unlike
     HTA, which writes beside its input, where the next look finds the rank twice, this writes where
     it is told, and over no input.
-
-    Parameters
-    ----------
-    traces : TraceSet or Trace
-    path : path-like
-        As in `export_trace`: a file, or a directory of one file a rank.
-    kinds : iterable of str
-        ``"queue_length"``, ``"memory_bandwidth"``; see `hta_widgets.analysis.with_counters`.
-    ranks : iterable of int, optional
-        The ranks to write; all by default.
-    selection : Selection, optional
-        The events to write; counters are of all events, cut to its window.
-    scrub : bool, default False
-        Leave out host names, users, environment and directories.
-
-    Returns
-    -------
-    ExportReport
-        Its ``samples`` says how many samples were added.
-
-    Raises
-    ------
-    TraceError
-        Where the path is that of a file which the traces were read from, or cannot be written.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> add_counters(traces, "with_counters.json.gz", ranks=[0])  # doctest: +SKIP
     """
     if isinstance(traces, Trace):
         traces = TraceSet([traces])
@@ -133,36 +104,6 @@ def export_critical_path(
     Events of the path get ``"critical": 1`` in their args, and arrows named ``critical_path``
     lead along its edges, with ``weight`` (µs), ``critical`` and ``type`` in their args. All other
     records are copied as they stand.
-
-    Parameters
-    ----------
-    traces : TraceSet
-    path : path-like
-        The file to write, ``.json`` or ``.json.gz``.
-    rank, annotation, instance, data_load_events
-        As in `hta_widgets.analysis.critical_path`.
-    only_path : bool, default True
-        Leave out complete events that are not on the path, except ranges that the program names
-        and Python functions; and the file's arrows that would lead to them.
-    all_edges : bool, default False
-        Draw every edge of the graph, not only the path's launches, waits and steps between
-        operators; not together with `only_path`, which has no ends for them.
-    replace_input : bool, default False
-        Whether the file that the rank was read from may be replaced.
-
-    Returns
-    -------
-    ExportReport
-        ``events`` counts complete events, ``flows`` the arrows that were drawn.
-
-    Raises
-    ------
-    TraceError
-        Where there is no such range, or the file cannot be written.
-
-    Examples
-    --------
-    >>> export_critical_path(traces, "path.json.gz", rank=0)  # doctest: +SKIP
     """
     graph = path_of(trace_of(traces, rank), annotation, instance, data_load_events=data_load_events)
     if graph is None:
@@ -373,44 +314,6 @@ def export_patterns(
     Each occurrence's operator, what lies below it on the host and what it launched get
     ``args["Patterns"]``: the pattern, and how often it occurs. Search for ``Patterns``, or for a
     kernel's name, in the viewer. Everything else stays as it is in the file.
-
-    Parameters
-    ----------
-    traces : TraceSet or Trace
-    operator_name : str
-        What the operators' names contain; see `frequent_kernel_sequences`.
-    folder : path-like
-        Where to write ``overlaid_<name of the trace's file>``.
-    rank : int, optional
-        The rank to write; the first by default.
-    min_pattern_len : int, default 3
-        How many device events an occurrence has at least.
-    top_k : int, default 5
-        How many patterns are marked, the most frequent.
-    every_depth : bool, default False
-        As in `frequent_kernel_sequences`.
-    compress_other_kernels : bool, default False
-        Leave out the args of complete events that are in no pattern, and write numbers for their
-        names; the record ``PyTorch Profiler``, where the file has it, says which number is which
-        name. HTA does so by default.
-    beside_input : bool, default False
-        Allow `folder` to be the one that the trace was read from, where the next look into the
-        folder finds the rank twice.
-
-    Returns
-    -------
-    ExportReport
-
-    Raises
-    ------
-    TraceError
-        Where nothing recurs under such an operator, the trace has no file, or the folder is not
-        there or is the trace's own.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> export_patterns(traces, "aten::linear", "patterns/", rank=0)  # doctest: +SKIP
     """
     if isinstance(traces, Trace):
         traces = TraceSet([traces])

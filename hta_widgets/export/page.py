@@ -61,18 +61,7 @@ TEXT_PER_BYTE = 4 / 3
 
 @dataclass(slots=True)
 class Embedded:
-    """What a page holds of a job.
-
-    Attributes
-    ----------
-    document : dict
-        The page's document without scene, state and what is said of the file.
-    blocks : list of Block
-    scene : dict
-        The scene, which now says what is embedded.
-    sizes : list of (str, int)
-        What takes how many bytes.
-    """
+    """What a page holds of a job."""
 
     document: dict[str, Any]
     blocks: list[Block]
@@ -82,15 +71,7 @@ class Embedded:
 
 @dataclass(frozen=True)
 class DashboardPart:
-    """What a page of a dashboard holds beyond its timeline.
-
-    Parameters
-    ----------
-    traits : mapping
-        Of the dashboard's model, as JSON values: panels, figures, headline, and so on.
-    bokehjs : str
-        The module that carries BokehJS.
-    """
+    """What a page of a dashboard holds beyond its timeline."""
 
     traits: Mapping[str, Any]
     bokehjs: str
@@ -105,36 +86,7 @@ def save_html(
     max_mb: float = 25,
     dashboard: DashboardPart | None = None,
 ) -> str:
-    """Write a timeline, or a dashboard, as one self-contained page.
-
-    Parameters
-    ----------
-    path : path-like
-        The file to write.
-    engine : TileEngine
-        Of the job.
-    scene : dict
-        What the timeline shows.
-    state : dict
-        What its views share: window, selection, search, and so on.
-    max_mb : float, default 25
-        How large the file may become, in units of 1 000 000 bytes. Everything is embedded if it
-        fits. Else all events of as many ranks as fit, those of the selection first, then those
-        that the others wait for, and an overview of what is left; the page says which. Arguments
-        of events come last.
-    dashboard : DashboardPart, optional
-        Panels, charts and words to show beside the timeline.
-
-    Returns
-    -------
-    str
-        The path that was written.
-
-    Raises
-    ------
-    TraceError
-        If `max_mb` is no size, or the file cannot be written.
-    """
+    """Write a timeline, or a dashboard, as one self-contained page."""
 
     def make(room: float, saved_at: datetime) -> Content:
         embedded = embed(engine, scene, state, room - _WORDS_BYTES)
@@ -165,25 +117,7 @@ def save_html(
 
 
 class OfflineData:
-    """Prepares the data of a saved page in the background, and hands it out in chunks.
-
-    Parameters
-    ----------
-    engine : TileEngine
-        Of the job.
-    scene : dict
-        What the views show.
-    state : mapping, optional
-        What they share: ranks that are selected come first, where not all fit.
-    max_mb : float, default 25
-        What the page may be given, in units of 1 000 000 bytes.
-
-    Examples
-    --------
-    >>> offline = OfflineData(engine, engine.scene())
-    >>> offline.chunk()[0]["state"]  # doctest: +SKIP
-    'preparing'
-    """
+    """Prepares the data of a saved page in the background, and hands it out in chunks."""
 
     def __init__(
         self,
@@ -255,18 +189,7 @@ class OfflineData:
 def embed(
     engine: TileEngine, scene: dict[str, Any], state: dict[str, Any], limit_bytes: float
 ) -> Embedded:
-    """Return as much of a job as fits into so many bytes.
-
-    Parameters
-    ----------
-    engine : TileEngine
-        Of the job.
-    scene, state : dict
-        The scene of the page, and what its views share: selected ranks come first.
-    limit_bytes : float
-        Size of the blocks. The matched collectives and an overview of every rank are embedded
-        even where they need more.
-    """
+    """Return as much of a job as fits into so many bytes."""
     return _Plan(engine, scene, state, limit_bytes).carry_out()
 
 

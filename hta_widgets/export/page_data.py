@@ -33,18 +33,7 @@ _LEAST_RANKS = 3
 
 
 def alike(engine: TileEngine) -> dict[str, Any] | None:
-    """Return the answer to ``clusters``.
-
-    Parameters
-    ----------
-    engine : TileEngine
-        Of the job.
-
-    Returns
-    -------
-    dict or None
-        None where there is nothing to fold, or where it cannot be found out any more.
-    """
+    """Return the answer to ``clusters``."""
     if len(engine.traces) < _LEAST_RANKS:
         return None
     try:
@@ -63,14 +52,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class ArgsOfRank:
-    """What became of a rank's arguments.
-
-    Parameters
-    ----------
-    state : str
-        ``embedded``; ``absent``: the file has none; ``left out``: they did not fit;
-        ``unreadable``: see `reason`.
-    """
+    """What became of a rank's arguments."""
 
     state: str
     reason: str = ""
@@ -220,16 +202,7 @@ _SIDE_ROLES = {"counter", "async", "instant"}
 
 
 class FullRank:
-    """A rank with all its events: its header in the page's document, and its block.
-
-    Parameters
-    ----------
-    index : RankIndex
-    names : Names
-        Takes up the rank's strings.
-    phases : (rows, steps, phases), optional
-        Its ranges that are phases of steps, as `analysis.phase_times` finds them.
-    """
+    """A rank with all its events: its header in the page's document, and its block."""
 
     def __init__(
         self, index: RankIndex, names: Names, phases: tuple[Ints, Ints, Ints] | None = None
@@ -446,25 +419,7 @@ _DIGITS = 15
 
 
 class Collectives:
-    """Which events wait for which, in the page's document and in a block of their own.
-
-    Parameters
-    ----------
-    job : Job
-    lateness : callable
-        Gives the matched collectives; called where there are lanes of them.
-    names : Names
-        Takes up the events' names.
-
-    Attributes
-    ----------
-    header : dict
-        What the page's document says of them.
-    blocks : list of Block
-        Empty where nothing is matched.
-    lateness : Lateness or None
-        Where anything is.
-    """
+    """Which events wait for which, in the page's document and in a block of their own."""
 
     def __init__(self, job: Job, lateness: Callable[[], Lateness], names: Names) -> None:
         self.lateness: Lateness | None = None
@@ -629,18 +584,7 @@ class _Columns:
 
 
 class Overview:
-    """A rank in brief: its header in the page's document, and its block.
-
-    Parameters
-    ----------
-    index : RankIndex
-    names : Names
-        Takes up the rank's strings.
-    most_cells : int
-        How fine the grid is.
-    whole : bool
-        Whether all lanes are kept, or those of the folded rank only.
-    """
+    """A rank in brief: its header in the page's document, and its block."""
 
     def __init__(
         self,

@@ -46,32 +46,7 @@ def save_diff(
     *,
     max_mb: float = 25,
 ) -> str:
-    """Write a comparison as one self-contained page.
-
-    Parameters
-    ----------
-    path : path-like
-        The file to write.
-    answers : DiffAnswers
-        Frames and pairs; all that fit a page are embedded.
-    sides : two of (TileEngine, scene, state)
-        Before and after.
-    traits : mapping
-        Of the widget's model.
-    max_mb : float, default 25
-        How large the file may become. Single steps have a quarter of what frames and pairs leave,
-        those that changed most first, single pairs of ranks 15 %; both sides share the rest.
-
-    Returns
-    -------
-    str
-        The path that was written.
-
-    Raises
-    ------
-    TraceError
-        If `max_mb` is no size, or the file cannot be written.
-    """
+    """Write a comparison as one self-contained page."""
     return save_page(
         path,
         " → ".join(traits["_about"]["labels"]),
@@ -85,18 +60,7 @@ def save_diff(
 
 
 class DiffOffline(OfflineData):
-    """Prepares in the background what a saved page of a comparison would hold.
-
-    Parameters
-    ----------
-    answers : DiffAnswers
-    sides : two of (TileEngine, scene, state)
-        Before and after.
-    traits : mapping
-        With ``_about``: what the page knows of the comparison.
-    max_mb : float, default 25
-        As of `OfflineData`.
-    """
+    """Prepares in the background what a saved page of a comparison would hold."""
 
     def __init__(
         self,

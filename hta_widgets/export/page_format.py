@@ -131,15 +131,6 @@ class Types:
     """The distinct (name, category, kind) of a rank's events, asyncs and instants.
 
     They are ordered as the kernel meets them: by name in the rank's own order, then kind.
-
-    Attributes
-    ----------
-    listed : list of [int, int, int]
-        Positions in `Names`, and the code of the kind.
-    codes : dict of str to array
-        By table: position in `listed` of each row.
-    counts : list of int
-        Rows of each type, of all tables.
     """
 
     def __init__(self, index: RankIndex, names: Names) -> None:

@@ -230,40 +230,6 @@ def export_pair(
 
     Ranks of the side after get other numbers, 1000 and more (a further zero where before has
     such ranks), and processes are called by their side: ``before · rank 3 · python``.
-
-    Parameters
-    ----------
-    before, after : TraceSet, Trace or Selection
-        Of a selection what it selects.
-    path : path-like
-        ``.json`` or ``.json.gz``.
-    labels : (str, str), optional
-        Names of the sides; see `hta_widgets.diff.compare`.
-    base : {"first_step", "absolute"}, default "first_step"
-        ``"first_step"``: the side after is moved, so that the first steps that belong together
-        start at once. ``"absolute"``: the times that the files state.
-    clip, counters, scrub
-        As in `export_trace`; counters are those that the files hold.
-
-    Returns
-    -------
-    ExportReport
-
-    Raises
-    ------
-    TraceError
-        If a side has no events, or the place cannot be written.
-
-    Notes
-    -----
-    The file is as docs/merged-format.md says. Each rank's ``metadata`` also holds, under
-    ``"hta_widgets"``, its ``side, label``, its own ``rank``, and ``moved_ns``, what was added to
-    its recorded times; its ``baseTimeNanoseconds`` has that added too.
-
-    Examples
-    --------
-    >>> export_pair(before, after, "pair.json.gz").ranks  # doctest: +SKIP
-    (3, 1001)
     """
     target = Target.of(path)
     if target.is_directory:

@@ -21,23 +21,7 @@ Whole = Callable[[TraceSet, Selection], pd.DataFrame]
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One panel of the dashboard.
-
-    Attributes
-    ----------
-    id : str
-    analysis : str
-        Name of the function in `hta_widgets.analysis` behind it; empty for none.
-    own : tuple of str
-        What of the selection it is not filtered by: ``ranks``, ``names``, ``kinds``, ``window``.
-    is_chart : bool
-        Whether it is drawn as a Bokeh figure.
-    frame, whole : callable, optional
-        Of a format's own panel: what it shows of the traces, a selection and a number of rows; and
-        the frame of the analysis behind it.
-    fits : callable
-        Of a format's own panel, whether formats and a number of workers have something for it.
-    """
+    """One panel of the dashboard."""
 
     id: str
     analysis: str
@@ -140,14 +124,7 @@ def offered_panels(formats: Iterable[str], *, workers: int = 2) -> list[str]:
 
 
 def empty_panels(formats: Iterable[str], scene: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the panels of Kineto's traces that would stay empty, by what the files lack.
-
-    Parameters
-    ----------
-    formats : iterable of str
-    scene : mapping
-        Of the job, as `TileEngine.scene` returns it.
-    """
+    """Return the panels of Kineto's traces that would stay empty, by what the files lack."""
     found_formats = set(formats)
     if any(one.shared_panels is not None for one in all_formats() if one.name in found_formats):
         return {}
@@ -168,13 +145,7 @@ Choice = list[str] | list[list[str]]
 def chosen_panels(
     panels: Sequence[str | Sequence[str]] | None, offered: Sequence[str] | None = None
 ) -> Choice:
-    """Return what `panels=` asks for, checked; None asks for everything that is offered.
-
-    Raises
-    ------
-    TraceError
-        If a name is no panel, or is there twice, or rows are mixed with names.
-    """
+    """Return what `panels=` asks for, checked; None asks for everything that is offered."""
     if panels is None:
         return all_panels() if offered is None else list(offered)
     if isinstance(panels, str) or not isinstance(panels, Iterable):

@@ -11,8 +11,6 @@ import pandas as pd
 
 from hta_widgets.trace.names import short_name
 
-__all__ = ["or_null", "short_names", "taken", "texts"]
-
 
 def taken(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     """Return some columns, with what the analysis says of them."""

@@ -7,8 +7,6 @@ from typing import Any
 
 from hta_widgets.trace.selection import Selection
 
-__all__ = ["Finding", "Headline", "Piece", "text_of"]
-
 #: Text, or a rank: ``{"rank": 5, "text": "rank 5"}``, with ``"fact": True`` for one that the others
 #: do not wait for, which is not red.
 Piece = str | dict[str, Any]
@@ -16,22 +14,7 @@ Piece = str | dict[str, Any]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that takes time.
-
-    Attributes
-    ----------
-    kind : str
-        ``waiting``, ``exposed_communication``, ``idle``, ``kernel`` or ``step``; of hosts without a
-        device ``host_communication`` or ``operator``.
-    share : float
-        Of the run, over all ranks, 0..1.
-    parts : list of str or dict
-        The sentence.
-    label : str
-        What a button that shows it says, such as ``Select rank 5``.
-    selection : Selection
-        What it selects.
-    """
+    """One thing that takes time."""
 
     kind: str
     share: float
@@ -42,17 +25,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Headline:
-    """What matters most.
-
-    Attributes
-    ----------
-    text_parts : list of str or dict
-        The headline, empty where there is nothing to say; ranks are ``{"rank": …, "text": …}``.
-    sentences : list of lists
-        At most two more.
-    findings : list of Finding
-        What takes 2 % of the run or more, what matters most first.
-    """
+    """What matters most."""
 
     text_parts: list[Piece] = field(default_factory=list)
     sentences: list[list[Piece]] = field(default_factory=list)

@@ -54,17 +54,7 @@ MOST_ROWS = 100_000
 
 
 def base_tables(traces: TraceSet) -> dict[str, Any]:
-    """Return the rows that a page counts with, by name; None where there are too many.
-
-    Parameters
-    ----------
-    traces : TraceSet
-
-    Returns
-    -------
-    dict
-        JSON values: each table as ``{rows, columns, attrs}``.
-    """
+    """Return the rows that a page counts with, by name; None where there are too many."""
     tables: dict[str, Any] = {}
     for tables_of in provided("base_tables", traces.formats):
         tables |= tables_of(traces)
@@ -85,15 +75,7 @@ _LEAST_RANKS = 3
 
 
 def durations(frame: pd.DataFrame, top: int) -> pd.DataFrame:
-    """Return the kernels with most time, name by name, as long as they take on each rank.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Of `kernel_duration_by_rank`.
-    top : int
-        How many names, those with most time.
-    """
+    """Return the kernels with most time, name by name, as long as they take on each rank."""
     names = _Names(frame)
     each, rows = names.rows_of(names.order[:top])
     measures = ("rank", "count", "mean_ns", "min_ns", "max_ns")
@@ -110,13 +92,7 @@ def durations(frame: pd.DataFrame, top: int) -> pd.DataFrame:
 def kernels(
     traces: TraceSet, selection: Selection, frame: pd.DataFrame, top: int, clock: Any
 ) -> pd.DataFrame:
-    """Return what each kernel costs over all ranks, and which rank is odd.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Of `kernel_breakdown`.
-    """
+    """Return what each kernel costs over all ranks, and which rank is odd."""
     names = _Names(frame)
     mean, rank = frame["mean_ns"].to_numpy(np.float64), frame["rank"].to_numpy(np.int64)
     spent, count = names.sums(frame["sum_ns"]), names.sums(frame["count"])
@@ -268,21 +244,7 @@ def _waits(traces: TraceSet, selection: Selection, names: _Names, clock: Any) ->
 
 
 def summary(traces: TraceSet, selection: Selection) -> pd.DataFrame:
-    """Return how many events a selection holds, and from when to when.
-
-    Parameters
-    ----------
-    traces : TraceSet
-    selection : Selection
-
-    Returns
-    -------
-    DataFrame
-        One row: ``events``; ``device_events``, kernels, copies and fills of them; ``collectives``,
-        those that are matched over ranks and of which any event is selected; ``ranks``, those
-        that have any event; ``start_ns, end_ns``, first start and last end, within the window
-        (null where nothing is selected).
-    """
+    """Return how many events a selection holds, and from when to when."""
     chosen = parts(traces, selection)
     with_events = [part for part in chosen if len(part.rows)]
     starts, ends = [], []

@@ -33,27 +33,7 @@ _NO_GPU = {"mtia_ccp_events", "hpu_op"}
 
 @dataclass(frozen=True)
 class RunTimes:
-    """Times of the ranks with device work, added up.
-
-    Attributes
-    ----------
-    start_ns, run_ns : int
-        The first start of any event of the job, or of an export its window's, and the time to the
-        last end.
-    span_ns : dict of int to int
-        By rank with device work the time from its first device work to its last, as in
-        `temporal_breakdown`: what all shares are of.
-    busy_ns, compute_ns, exposed_ns, exposed_memory_ns : int
-        As in `temporal_breakdown`; ``exposed_ns`` is of communication.
-    exposed_wait_ns : int
-        Of ``exposed_ns``; 0 where it is not known.
-    idle_ns : int
-        The spans less what is busy.
-    idle_by_cause : dict of str to int
-        As in `device_idle_breakdown`; adds up to ``idle_ns``.
-    is_gpu : bool
-        Whether devices may be called GPUs.
-    """
+    """Times of the ranks with device work, added up."""
 
     start_ns: int
     run_ns: int
@@ -118,23 +98,7 @@ _PHASES = {
 
 @dataclass(frozen=True)
 class LateRanks:
-    """Ranks that the others wait for, in figures.
-
-    Attributes
-    ----------
-    ranks : list of int
-        Ranks that the others wait for, most costly first.
-    waiting : list of int
-        Those who wait for them for 2 % of the run or more; all others if none does.
-    wait_ns : float
-        How long each of `waiting` does, on average: where one of `ranks` alone comes last, and
-        moments of several such waits once, as the timeline's ``wait_for_late``.
-    last, collectives : int
-        At how many of its collectives the first of `ranks` arrives last.
-    phase, phase_ns, phase_over
-        The phase of a step that costs the first of `ranks` most time over the median rank: its
-        name, the rank's median time for it, and how much that is more, as a share.
-    """
+    """Ranks that the others wait for, in figures."""
 
     ranks: list[int]
     waiting: list[int]
@@ -231,20 +195,6 @@ def headline(traces: TraceSet) -> Headline:
     order of time. Without a finding it says how time is spent. A last sentence says how much of the
     run lies before and after the spans, where that is much. Files without device work:
     communication on the host, and the operator with most time of its own, as shares of the run.
-
-    Parameters
-    ----------
-    traces : TraceSet
-
-    Returns
-    -------
-    Headline
-        Empty for files without events.
-
-    Examples
-    --------
-    >>> print(headline(hw.load("runs/job")))  # doctest: +SKIP
-    7 of 8 ranks wait 149 ms each on the stream, 18 % of their GPU span, for rank 5. …
     """
     told = _of_formats(traces)
     if told is not None:

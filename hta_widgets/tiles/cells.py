@@ -143,18 +143,7 @@ class Tiles:
 
 
 def tiles(lane: Lane, level: int, first: int, last: int, shift: int = 0) -> Tiles | None:
-    """Return tiles `first` … `last` - 1 of a lane without the empty ones; None if all are.
-
-    Parameters
-    ----------
-    lane : Lane
-    level : int
-        Cells are ``2**level`` ns wide.
-    first, last : int
-        Indices of tiles on the axis that the page sees.
-    shift : int
-        To be added to the lane's times to get those that the page sees.
-    """
+    """Return tiles `first` … `last` - 1 of a lane without the empty ones; None if all are."""
     begin, end = lane.spans.extent
     if begin == end:
         return None
@@ -177,18 +166,7 @@ def tiles(lane: Lane, level: int, first: int, last: int, shift: int = 0) -> Tile
 
 
 def kinds_of_tiles(lane: Lane, level: int, index: Ints, shift: int = 0) -> Bytes:
-    """Return the main kind of the cells of tiles, (tiles, 256); `NO_KIND` where nothing is.
-
-    Parameters
-    ----------
-    lane : Lane
-        As `tiles` takes it, indexed by what is asked for.
-    level : int
-    index : array of int64
-        Which tiles, ascending.
-    shift : int
-        As of `tiles`.
-    """
+    """Return the main kind of the cells of tiles, (tiles, 256); `NO_KIND` where nothing is."""
     edges = np.arange(CELLS + 1, dtype=np.int64)
     first, last = int(index[0]), int(index[-1]) + 1
     if last - first <= 2 * len(index):
@@ -266,22 +244,7 @@ _MOST = {"u8": 0xFF, "u16": 0xFFFF, "u32": 0xFFFF_FFFF}
 
 
 def compacted(columns: Columns, level: int) -> dict[str, tuple[str, npt.ArrayLike]]:
-    """Return the columns of ``tiles`` as a page gets them that asks for them ``compact``.
-
-    Parameters
-    ----------
-    columns : mapping of str to (str, array)
-        As `pack` takes them.
-    level : int
-        Of the tiles.
-
-    Returns
-    -------
-    dict
-        ``kinds`` instead of ``kind``, two cells in a byte; no ``mask``; ``slice_offset`` instead of
-        ``slice_start`` where 32 bits hold the distance from the tile's start; no ``slice_flags``
-        where all are 0; and narrower types where the values allow it.
-    """
+    """Return the columns of ``tiles`` as a page gets them that asks for them ``compact``."""
     made: dict[str, tuple[str, npt.ArrayLike]] = {}
     for name, (dtype, values) in columns.items():
         array = np.asarray(values)
@@ -367,19 +330,7 @@ Header = dict[str, list[Any]]
 
 
 def pack(columns: Mapping[str, tuple[str, npt.ArrayLike]]) -> tuple[Header, bytes]:
-    """Write columns one behind the other, each at a multiple of 8 bytes.
-
-    Parameters
-    ----------
-    columns : mapping of str to (str, array)
-        Name to the dtype's name in the protocol and the values, flattened row by row.
-
-    Returns
-    -------
-    header : dict
-        Name to ``[dtype, byte offset, length]``.
-    buffer : bytes
-    """
+    """Write columns one behind the other, each at a multiple of 8 bytes."""
     header: Header = {}
     parts: list[bytes] = []
     size = 0

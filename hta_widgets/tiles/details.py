@@ -38,13 +38,7 @@ _DECODER = json.JSONDecoder(
 
 
 def args_of_record(record: bytes) -> list[tuple[str, str]]:
-    """Return key and display text of each of a record's args.
-
-    Raises
-    ------
-    ValueError
-        Where the record is no JSON.
-    """
+    """Return key and display text of each of a record's args."""
     event = _DECODER.decode(record.decode("utf-8", "replace").strip())
     fields = event if isinstance(event, _Pairs) else _Pairs()
     args = next((value for key, value in reversed(fields) if key == "args"), None)

@@ -33,18 +33,7 @@ MOST_BINS = 1 << 16
 
 
 def clusters(frame: pd.DataFrame) -> dict[str, Any]:
-    """Answer ``clusters``: groups of similar ranks, and the outliers.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        What ``analysis.rank_clusters`` returned.
-
-    Returns
-    -------
-    dict
-        ``clusters`` by representative, ``outliers`` by rank, and the frame's ``note``.
-    """
+    """Answer ``clusters``: groups of similar ranks, and the outliers."""
     alone = frame["is_outlier"].to_numpy(bool)
     reason = dict(zip(frame["rank"].tolist(), frame["why"].astype(str).tolist(), strict=True))
     groups = []
@@ -101,20 +90,7 @@ def waits_without_transfers(waits: Pieces, transfers: Intervals) -> Pieces:
 
 @dataclass(frozen=True, slots=True)
 class RankLateness:
-    """Collective events of one rank, by start; times with the clock's shift.
-
-    Attributes
-    ----------
-    row, start, end, wait_ns : array of int64
-    late_ns : array of int64
-        Delay after the median of the others if the rank alone arrived last, else 0.
-    imposed_ns : array of int64
-        Total time that the others waited for this rank.
-    last_alone : array of int64
-        The rank that alone arrived last, -1 if several arrived at once.
-    waited, exposed : Covered
-        Time in which the rank waits, and in which it waits and does not compute.
-    """
+    """Collective events of one rank, by start; times with the clock's shift."""
 
     row: Ints
     start: Ints
@@ -135,27 +111,7 @@ class RankLateness:
 
 
 class Lateness:
-    """The matched collectives of a job.
-
-    Parameters
-    ----------
-    traces : TraceSet
-    frame : DataFrame
-        The result of ``analysis.collectives``.
-    compute : mapping of int to Intervals
-        When each rank computes, with the clock's shift.
-    late : sequence of int, default none
-        Stragglers of the whole job (`judgement`).
-
-    Attributes
-    ----------
-    frame : DataFrame
-        `frame` by rank and start, with ``call`` (number of the collective, from 0 by time),
-        ``start_ns`` (with the clock's shift), ``dur_ns``, ``late_ns``, ``imposed_ns`` and
-        ``last_alone`` (as in `RankLateness`). ``wait_ns`` is cut at the end of the event.
-    note : str
-        Why `frame` is empty, or how far to trust it.
-    """
+    """The matched collectives of a job."""
 
     def __init__(
         self,

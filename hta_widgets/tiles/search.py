@@ -166,14 +166,7 @@ Matches = tuple[list[bool], str | None]
 
 
 def match_names(text: str, names: Sequence[str]) -> Matches:
-    """Return which names match a search text, and what is wrong with it.
-
-    Parameters
-    ----------
-    text : str
-        Plain text, found anywhere without regard to case; or ``/expression/``, ``/expression/i``.
-    names : sequence of str
-    """
+    """Return which names match a search text, and what is wrong with it."""
     nothing = [False] * len(names)
     expression = _EXPRESSION.fullmatch(text)
     if expression is None or text == "/":
@@ -240,14 +233,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 class RankHits:
-    """The matches of one rank.
-
-    Parameters
-    ----------
-    index : RankIndex
-    named : array of bool
-        Which name codes of the rank match.
-    """
+    """The matches of one rank."""
 
     def __init__(self, index: RankIndex, named: Bools) -> None:
         self.index = index
@@ -314,13 +300,7 @@ class Hits:
 
 
 class Search:
-    """Finds events by name; texts are matched against every distinct name once.
-
-    Parameters
-    ----------
-    indices : sequence of RankIndex
-        All ranks, in order.
-    """
+    """Finds events by name; texts are matched against every distinct name once."""
 
     def __init__(self, indices: Sequence[RankIndex]) -> None:
         self._indices = indices

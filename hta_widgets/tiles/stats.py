@@ -21,8 +21,6 @@ from hta_widgets.trace.intervals import (
 )
 from hta_widgets.trace.memo import stop_if_cancelled
 
-__all__ = ["DeviceTimes", "compute_of", "device_range", "minimap", "stats"]
-
 _COMPUTE, _COMMUNICATION, _MEMORY = (
     KINDS.index(kind) for kind in ("compute", "communication", "memory")
 )
@@ -40,17 +38,6 @@ class DeviceTimes:
     """Device work of all ranks, as times that add up; each is exact before any instant.
 
     The ranks' data is laid end to end, so that one search answers for all of them.
-
-    Parameters
-    ----------
-    low, high : array of int64
-        Range of each rank.
-    first, last : array of int64
-        The first start and the last end of each rank's device work; 0 for none.
-    covers : dict of str to Cover
-        By name of the part.
-    present : bool
-        Whether there is device work at all.
     """
 
     low: Ints

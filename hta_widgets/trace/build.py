@@ -47,18 +47,6 @@ def launch_links(
     One call may launch many events (a CUDA graph). Of several calls that share an id (a runtime
     call and the driver call inside it) the innermost that launches is taken; where ids are used
     again later in the file, the last call before the device event.
-
-    Parameters
-    ----------
-    start, name, correlation : arrays
-        Columns sorted by (start, longest first).
-    device : array of bool
-        Events of the device; the others are calls.
-
-    Returns
-    -------
-    (sources, targets)
-        Rows of calls and of what they launched, by target. Each device event occurs at most once.
     """
     linked = correlation >= 0
     work = np.flatnonzero(linked & device)
@@ -133,15 +121,6 @@ def assign_steps(
 
     Host events belong to the step in which they start, on whatever thread. Device events belong
     to the step of their launch.
-
-    Parameters
-    ----------
-    start, end : arrays of int64
-        Sorted by start.
-    device : array of bool
-        Events of the device.
-    launch_of : (sources, targets)
-        Rows of launching calls and of what they launched.
     """
     count = len(start)
     step = np.full(count, -1, dtype=np.int64)
@@ -181,32 +160,7 @@ def build_trace(
     consume: bool = False,
     **about: Any,
 ) -> Trace:
-    """Sort, place, classify and link the records of one file.
-
-    Parameters
-    ----------
-    columns : RankColumns
-        The decoded records, in file order.
-    rank : int
-        Key of the trace in its set.
-    path : str
-        The file.
-    metadata : dict
-        The file's top-level keys.
-    source : RecordSource or None
-        Gives back the file's own bytes.
-    problems : Problems
-        Takes what had to be repaired or could not be used, for `rank` and `path`.
-    pairs : tuple of three arrays of int, optional
-        Rows of begins, of their ends, and of begins and ends left alone, where the reader knows
-        better than the stack of a thread which belong together.
-    names : Naming, optional
-        What processes and threads are called, where no metadata records say so.
-    consume : bool
-        Whether the arrays of `columns` may be let go on the way, which halves the peak of memory.
-    **about
-        Further fields of `Trace`: ``format, stated_rank, job, host, worker, local_rank, server``.
-    """
+    """Sort, place, classify and link the records of one file."""
     found = Problems()
     by_phase = _by_phase(columns, found)
     rows, dur, phase, end_rows = _event_rows(columns, by_phase, found, pairs)
@@ -391,13 +345,7 @@ def _parted(
     *,
     consume: bool,
 ) -> tuple[_Events, RankColumns, tuple[Rows, ...]]:
-    """Gather the events in `rows`, and the metadata records and other `groups` of rows.
-
-    Returns
-    -------
-    events, others, groups
-        With the rows of the groups among the others.
-    """
+    """Gather the events in `rows`, and the metadata records and other `groups` of rows."""
     kept = np.concatenate((*groups, np.flatnonzero(columns.phase == ord("M"))))
     kept.sort()
     wide = len(columns.categories) > np.iinfo(np.int16).max

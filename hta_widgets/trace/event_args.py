@@ -15,8 +15,6 @@ from hta_widgets.trace.memo import memo
 if TYPE_CHECKING:
     from hta_widgets.trace.trace import Trace
 
-__all__ = ["COMMUNICATION_KEYS", "event_args", "numbers_of", "record_args"]
-
 #: What PyTorch and NCCL say of communication; stores have it as columns.
 COMMUNICATION_KEYS: tuple[str, ...] = (
     "Collective name",

@@ -80,22 +80,7 @@ def dense(codes: Ints, size: int) -> tuple[npt.NDArray[np.int32], Ints]:
 def match_brackets(
     group: npt.NDArray[Any], time: npt.NDArray[np.int64], opens: npt.NDArray[np.bool_]
 ) -> tuple[Rows, Rows, Rows]:
-    """Pair each closing record with the latest open one of its group.
-
-    Parameters
-    ----------
-    group : array of int
-        Only records of the same group can pair.
-    time : array of int64
-        Records are taken by time, then by position.
-    opens : array of bool
-        True for an opening record.
-
-    Returns
-    -------
-    (begins, ends, unmatched)
-        Positions of the partners, and of the records without one.
-    """
+    """Pair each closing record with the latest open one of its group."""
     count = len(group)
     order = np.lexsort((time, group))
     opening = opens[order]

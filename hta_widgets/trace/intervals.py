@@ -100,11 +100,6 @@ class Covered:
     """How much time is covered before any instant, by two lookups.
 
     Covered time of ``[t0, t1)`` is ``covered(t1) - covered(t0)``, exact at any edge.
-
-    Parameters
-    ----------
-    start, end : arrays of int64
-        Sorted intervals that do not overlap, such as an `Intervals` or the events of a lane.
     """
 
     __slots__ = ("_before", "_end", "_start")
@@ -131,15 +126,7 @@ _NONE.flags.writeable = False
 
 @dataclass(slots=True, frozen=True)
 class Cover:
-    """Union of intervals, as disjoint pieces in order.
-
-    Parameters
-    ----------
-    starts : array of int64
-        Where each piece starts, ascending; pieces may touch.
-    prefix : array of int64
-        Covered time before each piece, and at last the whole; one longer than `starts`.
-    """
+    """Union of intervals, as disjoint pieces in order."""
 
     starts: Ints
     prefix: Ints
@@ -192,18 +179,7 @@ def cover_of(starts: Ints, ends: Ints) -> Cover:
 
 @dataclass(slots=True, frozen=True)
 class Spans:
-    """Any set of intervals: the time they cover, and how many overlap a window.
-
-    Parameters
-    ----------
-    cover : Cover
-        Union of those that have a length.
-    starts, ends : array of int64 or None
-        Starts and ends of those that have a length, each sorted for itself; None where they do
-        not overlap, because the cover's pieces are then the intervals.
-    points : array of int64
-        Instants of those without length, sorted.
-    """
+    """Any set of intervals: the time they cover, and how many overlap a window."""
 
     cover: Cover
     starts: Ints | None

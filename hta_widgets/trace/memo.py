@@ -38,15 +38,6 @@ class LRU(Generic[K, V]):
     """Values by key within a total size; the least recently used go first.
 
     Safe to share among threads; pickled, it is empty.
-
-    Parameters
-    ----------
-    limit : int
-        Total size. The newest value stays even if it alone is larger.
-    size_of : callable, optional
-        By default each value has size 1.
-    on_evict : callable, optional
-        Called with each value that is removed.
     """
 
     def __init__(

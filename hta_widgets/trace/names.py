@@ -72,20 +72,7 @@ _QUALIFIED = re.compile(r"^[A-Za-z_$~][\w$]*(?:::[A-Za-z_$~][\w$]*)*")
 
 @lru_cache(maxsize=1 << 16)
 def short_name(full: str) -> str:
-    """Return a short name that still tells what the event does.
-
-    Parameters
-    ----------
-    full : str
-        Name of a kernel, operator, copy or range; any text is fine.
-
-    Examples
-    --------
-    >>> short_name("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long)")
-    'AllReduce ring LL sum f32'
-    >>> short_name("autograd::engine::evaluate_function: ConvolutionBackward0")
-    'ConvolutionBackward0'
-    """
+    """Return a short name that still tells what the event does."""
     text = full.strip()
     for rule in (_host, _byteps, _nccl, _copy, _mangled, _gemm, _kernel):
         short = rule(text)
@@ -365,24 +352,7 @@ def original_id(raw: bytes, rank: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ExportPart:
-    """What one rank of an export holds of the job that it was taken from.
-
-    Attributes
-    ----------
-    start_ns, end_ns : int
-        The window, absolute on the clock of the file's times; a side that was left open ends where
-        the rank's events did.
-    work_start_ns, work_end_ns : int
-        The first start and the last end of the rank's device work in the job; 0 for none.
-    cut_events : int
-        Events of the file that cross an edge of the window, or were cut there.
-    all_time : bool
-        Whether nothing of the job was before or after the window.
-    all_events : bool
-        Whether all events of the window are there.
-    job_ranks : int
-        How many ranks there were to choose from.
-    """
+    """What one rank of an export holds of the job that it was taken from."""
 
     start_ns: int
     end_ns: int

@@ -8,8 +8,6 @@ from typing import Literal, get_args
 
 import pandas as pd
 
-__all__ = ["PROBLEM_KINDS", "Problem", "ProblemKind", "Problems"]
-
 ProblemKind = Literal[
     "skipped",
     "repaired",

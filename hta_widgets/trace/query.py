@@ -26,15 +26,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Clauses:
-    """A query taken apart.
-
-    Attributes
-    ----------
-    rest : str or None
-        What is neither of the following, without parentheses around it; None for nothing.
-    names, kinds : tuple of str or None
-        None where the query does not ask for any.
-    """
+    """A query taken apart."""
 
     rest: str | None = None
     names: tuple[str, ...] | None = None
@@ -66,14 +58,6 @@ def read_clauses(query: str | None) -> Clauses:
 
     A query that says the same in another form, or that has ``or`` outside of parentheses, is left
     whole.
-
-    Examples
-    --------
-    >>> found = read_clauses("(dur_ns > 5) and name in ['gemm']")
-    >>> found.rest, found.names
-    ('dur_ns > 5', ('gemm',))
-    >>> found.with_kinds(["compute"]).query
-    "(dur_ns > 5) and name in ['gemm'] and kind in ['compute']"
     """
     if query is None or not query.strip():
         return Clauses()

@@ -208,13 +208,7 @@ class Selection:
 
 
 def as_ranks(ranks: Any) -> list[int]:
-    """Return one rank or several as an ascending list without duplicates.
-
-    Raises
-    ------
-    TraceError
-        If `ranks` is neither a number nor a list of numbers.
-    """
+    """Return one rank or several as an ascending list without duplicates."""
     if isinstance(ranks, (int, np.integer)):
         return [int(ranks)]
     if isinstance(ranks, Iterable) and not isinstance(ranks, (str, bytes)):
@@ -284,13 +278,7 @@ def listed(ranks: list[int]) -> str:
 
 
 def selection_words(selection: Selection | None, short: Callable[[str], str] = short_name) -> str:
-    """Return a selection in words; `short` shortens the names of events.
-
-    Examples
-    --------
-    >>> selection_words(Selection(ranks=[2, 3, 4, 5], query="name.str.contains('nccl')"))
-    'ranks 2–5, name contains nccl'
-    """
+    """Return a selection in words; `short` shortens the names of events."""
     if selection is None or selection.is_everything:
         return EVERYTHING
     clauses = read_clauses(selection.query)
@@ -314,13 +302,7 @@ def selection_words(selection: Selection | None, short: Callable[[str], str] = s
 
 
 def window_words(start_ns: int | None, end_ns: int | None) -> str:
-    """Return a window with as many digits as its length needs; empty where it is open.
-
-    Examples
-    --------
-    >>> window_words(0, 824_123_456).replace(THIN, " ")
-    '0–824 ms'
-    """
+    """Return a window with as many digits as its length needs; empty where it is open."""
     if start_ns is None:
         return "" if end_ns is None else f"before {_instant(end_ns)}"
     if end_ns is None:

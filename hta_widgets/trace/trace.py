@@ -215,13 +215,7 @@ def columns_in(query: str) -> list[str]:
 
 
 def run_query(frame: pd.DataFrame, query: str) -> npt.NDArray[np.bool_]:
-    """Return which rows of `frame` satisfy the pandas `query`.
-
-    Raises
-    ------
-    TraceError
-        Where the query cannot be evaluated or is no condition; it names the columns available.
-    """
+    """Return which rows of `frame` satisfy the pandas `query`."""
     try:
         result = frame.eval(query, engine="python", local_dict={}, global_dict={})
     except Exception as cause:  # noqa: BLE001 - a query is code of the user's

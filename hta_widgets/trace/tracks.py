@@ -40,16 +40,7 @@ class Settled:
 
 
 def settle(begin: Ints, end: Ints, stop: Ints, unit: int) -> Settled:
-    """Walk the stack over what is disputed.
-
-    Parameters
-    ----------
-    begin, end : arrays of int64
-        Events by start, longest first; of several tracks behind each other in time.
-    stop : array of int64
-        The first later row that begins at an event's end or later.
-    unit : int
-    """
+    """Walk the stack over what is disputed."""
     outlasted = _outlasted(end, stop)
     ends = np.sort(end[outlasted])
     # Whose time holds such an end.
@@ -407,24 +398,7 @@ def find_tracks(
     columns: RankColumns,
     names: Naming | None = None,
 ) -> Places:
-    """Make the tracks of events that are sorted by start.
-
-    Parameters
-    ----------
-    pid, tid : arrays of int32
-        Codes into the pools of `columns`.
-    stream : array of int32
-        The device stream of each event, -1 on the host.
-    device : array of bool
-        Events of a device.
-    device_annotation : array of bool
-        Events that name ranges on a device; they get tracks of their own, so that a stream's
-        busy time is its kernels'.
-    calls_mpi : array of bool
-        Calls of MPI, whose tracks are communication as the streams of NCCL are.
-    names : Naming, optional
-        What processes and threads are called; read from the metadata records if left out.
-    """
+    """Make the tracks of events that are sorted by start."""
     threads = len(columns.tids)
     slot = (pid.astype(np.int64) * threads + tid) * 2 + device_annotation
     track, slots = dense(slot, len(columns.pids) * threads * 2)

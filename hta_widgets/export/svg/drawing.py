@@ -390,19 +390,7 @@ class ClassParts:
 
 @dataclass(frozen=True)
 class Classed:
-    """A class for every event.
-
-    Attributes
-    ----------
-    classes_of : function
-        The class of each event of a rank, by id; None where nothing is known of the rank.
-    looks : sequence of Look
-        By class; the last one is that of events of which nothing is known.
-    groups : sequence of (str, sequence of int)
-        What the legend names, with the classes of each, as far as there are any.
-    parts : ClassParts, optional
-        What classes take of the device work of the whole job.
-    """
+    """A class for every event."""
 
     classes_of: Callable[[int], npt.NDArray[np.uint8] | None]
     looks: Sequence[Look]
@@ -606,15 +594,7 @@ def side_width(width: float) -> float:
 
 
 def stacked_svg(pictures: Sequence[str], *, beside: bool = False) -> str:
-    """Return SVG pictures as one, one above the other.
-
-    Parameters
-    ----------
-    pictures : sequence of str
-        Each with its ``width`` and ``height`` in px.
-    beside : bool
-        Beside each other instead.
-    """
+    """Return SVG pictures as one, one above the other."""
     sizes = [[float(one) for one in _size_of(text)] for text in pictures]
     along = 0 if beside else 1
     whole = [max(lengths) for lengths in zip(*sizes, strict=True)]

@@ -62,17 +62,7 @@ def ticks(place: Place) -> tuple[list[float], float]:
 
 
 class Head:
-    """Draws what all rows share.
-
-    Parameters
-    ----------
-    drawing, place, colours
-        Where, and with what.
-    scene : mapping
-        The engine's.
-    late : set of int
-        The ranks that the others wait for.
-    """
+    """Draws what all rows share."""
 
     def __init__(
         self,
@@ -354,14 +344,7 @@ class _Fact:
 
 
 class Sides:
-    """Draws the columns of a picture.
-
-    Parameters
-    ----------
-    drawing, place, colours
-        Where, and with what.
-    figures : Figures
-    """
+    """Draws the columns of a picture."""
 
     def __init__(self, drawing: Drawing, place: Place, colours: Colours, figures: Figures) -> None:
         self.drawing = drawing
@@ -604,40 +587,6 @@ def timeline_svg(
 
     Every column and bar is computed from the events themselves. The picture holds all rows, at
     the heights that they have in a timeline that is `height` px high.
-
-    Parameters
-    ----------
-    engine : TileEngine
-        Of the job.
-    scene : mapping
-        What the timeline shows.
-    state : mapping
-        What its views share: window, selection, colours, pins.
-    width : float, default 1200
-        Of the picture, in px.
-    height : float, default 480
-        Of the timeline on the screen.
-    theme : {"light", "dark"}
-    headline : str, optional
-        A sentence above the picture.
-    folded : bool
-        Fold ranks that behave alike.
-    opened : collection of int, optional
-        Ranks shown with all their tracks; by default one that is shown alone.
-    only : collection of int, optional
-        Ranks to show; by default all.
-    classed : Classed, optional
-        Colour events by these classes; by default by kind or name, as `state` says.
-
-    Returns
-    -------
-    str
-        The SVG's text.
-
-    Raises
-    ------
-    TraceError
-        If the picture is too narrow, the window has no length, or there is no such theme.
     """
     if not width >= _LEAST_WIDTH:
         raise TraceError(

@@ -379,18 +379,7 @@ class _Slices:
 
 
 class Lanes:
-    """Draws lanes, from the rank's events themselves.
-
-    Parameters
-    ----------
-    drawing : Drawing
-    place : Place
-    colours : Colours
-    by_name : bool
-        Give each name a shade of its kind's colour.
-    classed : Classed, optional
-        Colour by these classes instead of kinds.
-    """
+    """Draws lanes, from the rank's events themselves."""
 
     def __init__(
         self,
