@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
@@ -20,18 +17,17 @@ from hta_widgets.analysis.host_stack import (
 from hta_widgets.analysis.scope import (
     Part,
     Scope,
-    categorical,
-    common_codes,
-    joined,
+    joined_columns,
     over_ranks,
     parts,
     result,
     scoped,
+    stacked,
+    used_texts,
 )
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.columns import Pool
-from hta_widgets.trace.grouping import dense, group_order
+from hta_widgets.trace.grouping import dense, group_statistics
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -125,79 +121,43 @@ def user_annotation_breakdown(
     which HTA's mean, minimum and maximum are those of sums.
     """
     chosen = parts(traces, **scope)
-    of_ranks = list(over_ranks(chosen, partial(_ranges_of, use_device=use_device)))
-    found = [ranges for ranges, _, _ in of_ranks]
-    count = {
-        "device": sum(device for _, device, _ in of_ranks),
-        "host": sum(host for _, _, host in of_ranks),
-    }
-    names = [name for one in found for name in one.names]
-    sizes = [len(one.names) for one in found]
+    found = list(over_ranks(chosen, _ranges_of, use_device))
+    columns = ("rank", "name", "count", "sum_ns", "mean_ns", "min_ns", "max_ns", "std_ns")
+    column = joined_columns(
+        [one for one, _, _ in found], columns, name=object, mean_ns=np.float64, std_ns=np.float64
+    )
+    device, host = sum(one for _, one, _ in found), sum(one for _, _, one in found)
     note = ""
-    if not names:
+    if not len(column["rank"]):
         note = "no ranges on the device" if use_device else "no ranges on the host"
-        if count["host" if use_device else "device"]:
+        if host if use_device else device:
             note += f"; use_device={not use_device} has some"
     return result(
-        {
-            "rank": np.repeat(np.array(chosen.ranks, dtype=np.int64), sizes),
-            "name": pd.array(names, dtype="str"),
-            "count": joined([one.count for one in found]),
-            "sum_ns": joined([one.sum for one in found]),
-            "mean_ns": joined([one.mean for one in found], np.float64),
-            "min_ns": joined([one.least for one in found]),
-            "max_ns": joined([one.most for one in found]),
-            "std_ns": joined([one.std for one in found], np.float64),
-        },
-        matched={"device_annotations": count["device"], "host_annotations": count["host"]},
+        {**column, "name": pd.array(column["name"].tolist(), dtype="str")},
+        matched={"device_annotations": device, "host_annotations": host},
         note=note,
     )
 
 
-def _ranges_of(part: Part, *, use_device: bool) -> tuple[_Ranges, int, int]:
-    """Return statistics of a side's ranges, and how many the device and the host have."""
+def _ranges_of(part: Part, use_device: bool) -> tuple[dict[str, Any], int, int]:  # noqa: FBT001
+    """Return statistics of a side's ranges by name, and how many the device and the host have."""
     device, host = (part.rows[_ranges(part.trace, side)[part.rows]] for side in ("device", "host"))
-    return _statistics(part, device if use_device else host), len(device), len(host)
-
-
-@dataclass(frozen=True, slots=True)
-class _Ranges:
-    """Statistics of one rank's ranges, by name."""
-
-    names: list[str]
-    count: Ints
-    sum: Ints
-    mean: Floats
-    least: Ints
-    most: Ints
-    std: Floats
-
-
-def _statistics(part: Part, rows: Rows) -> _Ranges:
-    table = part.table
-    code, known = dense(table.name[rows].astype(np.int64), len(table.names))
-    if not len(rows):
-        none = np.empty(0, dtype=np.int64)
-        return _Ranges([], none, none, np.empty(0), none, none, np.empty(0))
-    names = [table.names[name] for name in known.tolist()]
-    lasts = part.durations(rows)[group_order(code, len(known))]
-    count = np.bincount(code, minlength=len(known))
-    first = np.cumsum(count) - count
-    total = np.add.reduceat(lasts, first)
-    mean = total / count
-    off = lasts - np.repeat(mean, count)
-    std = np.sqrt(np.add.reduceat(off * off, first) / np.maximum(count - 1, 1))
-    least, most = np.minimum.reduceat(lasts, first), np.maximum.reduceat(lasts, first)
-    order = np.array(sorted(range(len(names)), key=names.__getitem__), dtype=np.intp)
-    return _Ranges(
-        [names[place] for place in order.tolist()],
-        count[order],
-        total[order],
-        mean[order],
-        least[order],
-        most[order],
-        std[order],
-    )
+    rows, names = device if use_device else host, part.table.names
+    code, known = dense(part.table.name[rows].astype(np.int64), len(names))
+    lasts = group_statistics(code, len(known), part.durations(rows))
+    texts = np.array([names[name] for name in known.tolist()], dtype=object)
+    order = np.argsort(texts, kind="stable")
+    columns = {
+        "rank": np.full(len(known), part.rank, dtype=np.int64),
+        "name": texts[order],
+        "count": lasts.count[order],
+        "sum_ns": lasts.sum[order],
+        "mean_ns": lasts.sum[order] / lasts.count[order],
+        "min_ns": lasts.min[order],
+        "max_ns": lasts.max[order],
+        "std_ns": lasts.std[order],
+    }
+    return columns, len(device), len(host)
 
 
 def _ranges(trace: Trace, side: str) -> npt.NDArray[np.bool_]:
@@ -248,51 +208,47 @@ def kernels_by_annotation(
             f"there is no source {source!r}", remedy="Choose 'auto', 'device' or 'host'."
         )
     chosen = parts(traces, **scope)
-    names, ranges = Pool(), Pool([""])
-    columns: dict[str, list[Any]] = {
-        key: [] for key in ("rank", "id", "start_ns", "dur_ns", "name", "stream", "annotation")
-    }
-    sources: dict[int, str] = {}
-    annotations = 0
-    for rank, one in zip(chosen.ranks, over_ranks(chosen, _annotated, source), strict=True):
-        sources[rank] = one.source
-        annotations += one.annotations
-        one.columns["name"] = common_codes(one.columns["name"], one.names, names)
-        one.columns["annotation"] = common_codes(one.columns["annotation"], one.ranges, ranges)
-        for key, values in one.columns.items():
-            columns[key].append(values)
-    types = {"name": np.int32, "annotation": np.int32, "stream": np.int32}
-    whole = {key: joined(values, types.get(key, np.int64)) for key, values in columns.items()}
-    inside = int((whole["annotation"] > 0).sum())
-    note = "" if len(whole["rank"]) else "no device events"
+    found = list(over_ranks(chosen, _annotated, source))
+    columns = stacked([one.columns for one in found], _ANNOTATED)
+    sources = dict(zip(chosen.ranks, (one.source for one in found), strict=True))
+    annotations = sum(one.annotations for one in found)
+    inside = int((columns["annotation"].codes > 0).sum())
+    note = "" if len(columns["rank"]) else "no device events"
     if not note and not inside:
         note = "no ranges" if not annotations else "no device event lies in a range"
     matched = {
-        "device_events": len(whole["rank"]),
+        "device_events": len(columns["rank"]),
         "annotations": annotations,
         "annotated": inside,
     }
     if by_name:
-        return _by_name(whole, names, ranges, matched, note, sources)
-    whole_columns: dict[str, Any] = dict(whole)
-    whole_columns["name"] = categorical(whole["name"], names.values)
-    whole_columns["annotation"] = categorical(whole["annotation"], ranges.values)
-    return result(whole_columns, matched=matched, note=note, source=sources)
+        keys = ["rank", "annotation", "name"]
+        groups = pd.DataFrame(columns).groupby(keys, observed=True)["dur_ns"]
+        sums = groups.agg(count="size", sum_ns="sum").reset_index()
+        order = np.lexsort((sums["name"].cat.codes, -sums["sum_ns"], sums["rank"]))
+        columns = dict(sums.iloc[order].reset_index(drop=True))
+    return result(columns, matched=matched, note=note, source=sources)
+
+
+#: Columns of `kernels_by_annotation`, and their dtypes.
+_ANNOTATED = {
+    **dict.fromkeys(("rank", "id", "start_ns", "dur_ns"), np.int64),
+    "name": str,
+    "stream": np.int32,
+    "annotation": str,
+}
 
 
 class _Annotated(NamedTuple):
-    """What one rank has to say: its columns, with codes into its own names."""
+    """Columns of one rank, whose ranges were taken, and how many there are."""
 
     source: str
     annotations: int
     columns: dict[str, Any]
-    names: list[str]
-    ranges: list[str]
 
 
 def _annotated(part: Part, source: str) -> _Annotated:
     trace, table = part.trace, part.table
-    names, ranges = Pool(), Pool([""])
     if source == "auto":
         source = "device" if _ranges(trace, "device").any() else "host"
     rows = part.rows[(table.stream[part.rows] >= 0) & (part.kinds != _ANNOTATION)]
@@ -305,18 +261,18 @@ def _annotated(part: Part, source: str) -> _Annotated:
         ]
     start, end = part.clipped(rows)
     annotation = np.zeros(len(rows), dtype=np.int32)
-    annotation[found >= 0] = _coded(table.name[found[found >= 0]], table.names.values, ranges)
+    code, ranges = used_texts(table.name[found[found >= 0]], table.names)
+    annotation[found >= 0] = code + 1
     columns = {
         "rank": np.full(len(rows), part.rank, dtype=np.int64),
         "id": rows.astype(np.int64),
         "start_ns": start + trace.shift_ns,
         "dur_ns": end - start,
-        "name": _coded(table.name[rows], table.names.values, names),
+        "name": used_texts(table.name[rows], table.names),
         "stream": table.stream[rows],
-        "annotation": annotation,
+        "annotation": (annotation, ["", *ranges]),
     }
-    annotations = int(_ranges(trace, source).sum())
-    return _Annotated(source, annotations, columns, names.values, ranges.values)
+    return _Annotated(source, int(_ranges(trace, source).sum()), columns)
 
 
 def _device_ranges(trace: Trace, rows: Rows) -> Ints:
@@ -342,39 +298,3 @@ def _device_ranges(trace: Trace, rows: Rows) -> Ints:
         )
         found[there] = np.append(here, -1)[which]
     return found
-
-
-def _coded(codes: npt.NDArray[np.int32], own: Sequence[str], common: Pool) -> npt.NDArray[np.int32]:
-    """Return codes into one rank's names as codes into those of all ranks."""
-    used, inverse = np.unique(codes, return_inverse=True)
-    new = np.array([common.add(own[code]) for code in used.tolist()], dtype=np.int32)
-    return new[inverse]
-
-
-def _by_name(
-    whole: dict[str, Ints],
-    names: Pool,
-    ranges: Pool,
-    matched: dict[str, int],
-    note: str,
-    sources: dict[int, str],
-) -> pd.DataFrame:
-    key = (whole["rank"] * len(ranges) + whole["annotation"]) * max(len(names), 1) + whole["name"]
-    groups, code, count = np.unique(key, return_inverse=True, return_counts=True)
-    total = np.zeros(len(groups), dtype=np.int64)
-    np.add.at(total, code, whole["dur_ns"])
-    above, name = np.divmod(groups, max(len(names), 1))
-    rank, annotation = np.divmod(above, len(ranges))
-    order = np.lexsort((name, -total, rank))
-    return result(
-        {
-            "rank": rank[order],
-            "annotation": categorical(annotation[order].astype(np.int32), ranges.values),
-            "name": categorical(name[order].astype(np.int32), names.values),
-            "count": count.astype(np.int64)[order],
-            "sum_ns": total[order],
-        },
-        matched=matched,
-        note=note,
-        source=sources,
-    )

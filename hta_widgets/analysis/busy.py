@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, Unpack
 
 import numpy as np
@@ -15,6 +14,7 @@ from hta_widgets.analysis.scope import (
     Part,
     Scope,
     count_kinds,
+    joined_columns,
     narrowed,
     over_ranks,
     parts,
@@ -23,7 +23,7 @@ from hta_widgets.analysis.scope import (
     scoped,
 )
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.grouping import dense, group_order
+from hta_widgets.trace.grouping import dense, group_statistics
 from hta_widgets.trace.intervals import Intervals, intersect, subtract, total
 from hta_widgets.trace.memo import walked
 from hta_widgets.trace.names import short_name
@@ -281,12 +281,6 @@ def _silence(silent: Sequence[str], ranks: int) -> str:
     return f"no communication kernels matched{where}"
 
 
-Ints = npt.NDArray[np.int64]
-
-_MEASURES = ("count", "sum_ns", "mean_ns", "min_ns", "max_ns", "device_ns", "host_ns")
-_MOST = np.iinfo(np.int64).max
-
-
 @scoped
 def totals_by_kind(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return the time of the selected events, added up by kind.
@@ -301,9 +295,7 @@ def totals_by_kind(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         One row per kind that occurs, by time: ``kind, count, sum_ns, mean_ns, min_ns, max_ns``;
         ``device_ns`` and ``host_ns`` are the parts of ``sum_ns`` on device streams and elsewhere.
     """
-    chosen = narrowed(traces, **scope)
-    sums = _sum_up(traces, chosen)
-    return _frame(_by_kind(sums), sums).reset_index(drop=True)
+    return _ordered(_sum_up(traces, narrowed(traces, **scope)), ["kind"])
 
 
 @scoped
@@ -312,68 +304,30 @@ def totals_by_name(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
     Parameters and meaning as in `totals_by_kind`.
     """
-    chosen = narrowed(traces, **scope)
-    sums = _sum_up(traces, chosen)
-    frame = _frame(sums, sums)
-    frame.insert(1, "name", pd.Series(sums.names, dtype=object)[frame.index].to_numpy())
-    return frame.reset_index(drop=True)
+    return _ordered(_sum_up(traces, narrowed(traces, **scope)), ["kind", "name"])
 
 
 def totals(traces: TraceSet, selection: Selection | None = None, most: int = 200) -> dict[str, Any]:
-    """Return both tables as JSON values, for the panel beside a selection."""
-    sums = _sum_up(traces, narrowed(traces, selection, None, None))
-    by_kind, by_name = _frame(_by_kind(sums), sums), _frame(sums, sums)
+    """Return both tables as JSON values, for the panel next to a selection."""
+    sums = _sum_up(traces, narrowed(traces, selection))
+    by_name = _ordered(sums, ["kind", "name"])
+    shown = _records(by_name.head(most))
     return {
-        "events": int(sums.count.sum()),
-        "kinds": _records(by_kind),
-        "names": [
-            {"name": sums.names[row], "short": short_name(sums.names[row]), **record}
-            for row, record in zip(by_name.index[:most], _records(by_name.head(most)), strict=True)
-        ],
+        "events": int(by_name["count"].sum()),
+        "kinds": _records(_ordered(sums, ["kind"])),
+        "names": [{**one, "short": short_name(one["name"])} for one in shown],
         "names_total": len(by_name),
     }
 
 
-@dataclass(slots=True)
-class _Sums:
-    """Sums of groups of events; group k is of kind ``kind[k]`` and, if any, name ``names[k]``."""
-
-    kind: Ints
-    names: list[str]
-    count: Ints
-    sum: Ints
-    least: Ints
-    most: Ints
-    device: Ints
+def _sum_up(traces: TraceSet, selection: Selection) -> pd.DataFrame:
+    """Add up each rank's events by kind and name, within the window."""
+    found = [_sums_of(trace, selection) for trace in walked(traces.values())]
+    names = ("kind", "name", "count", "sum_ns", "min_ns", "max_ns", "device_ns")
+    return pd.DataFrame(joined_columns(found, names, name=object))
 
 
-def _sum_up(traces: TraceSet, selection: Selection) -> _Sums:
-    """Add up by kind and name, over all ranks."""
-    groups: dict[tuple[int, str], int] = {}
-    parts = [_of_rank(trace, selection, groups) for trace in walked(traces.values())]
-    size = len(groups)
-    whole = _Sums(
-        np.array([kind for kind, _ in groups], dtype=np.int64),
-        [name for _, name in groups],
-        np.zeros(size, np.int64),
-        np.zeros(size, np.int64),
-        np.full(size, _MOST),
-        np.zeros(size, np.int64),
-        np.zeros(size, np.int64),
-    )
-    for group, part in parts:
-        whole.count[group] += part.count
-        whole.sum[group] += part.sum
-        whole.device[group] += part.device
-        whole.least[group] = np.minimum(whole.least[group], part.least)
-        whole.most[group] = np.maximum(whole.most[group], part.most)
-    return whole
-
-
-def _of_rank(
-    trace: Trace, selection: Selection, groups: dict[tuple[int, str], int]
-) -> tuple[Ints, _Sums]:
-    """Add up one rank; return the number of each of its groups in `groups`, and their sums."""
+def _sums_of(trace: Trace, selection: Selection) -> dict[str, npt.NDArray[Any]]:
     table = trace.table
     rows = np.flatnonzero(selection.mask(trace))
     start, end = table.start_ns[rows], table.end_ns[rows]
@@ -383,77 +337,32 @@ def _of_rank(
         end = np.minimum(end, selection.end_ns - trace.shift_ns)
     key = table.name[rows].astype(np.int64) * len(KINDS) + table.kind[rows]
     code, occurring = dense(key, len(table.names) * len(KINDS))
+    inside = group_statistics(code, len(occurring), end - start)
+    device_ns = np.zeros(len(occurring), dtype=np.int64)
+    np.add.at(device_ns, code, np.where(table.stream[rows] >= 0, end - start, 0))
     names = [table.names[name] for name in (occurring // len(KINDS)).tolist()]
-    kinds = occurring % len(KINDS)
-    number = np.array(
-        [
-            groups.setdefault((kind, name), len(groups))
-            for kind, name in zip(kinds.tolist(), names, strict=True)
-        ],
-        dtype=np.int64,
-    )
-    return number, _grouped(code, end - start, table.stream[rows] >= 0, kinds, names)
-
-
-def _grouped(
-    code: npt.NDArray[np.int32],
-    inside: Ints,
-    on_device: npt.NDArray[np.bool_],
-    kinds: Ints,
-    names: list[str],
-) -> _Sums:
-    """Add up the durations `inside` of groups that all occur, in integers."""
-    count = np.bincount(code, minlength=len(kinds))
-    if not len(code):
-        return _Sums(kinds, names, count, *(np.empty(0, np.int64) for _ in range(4)))
-    order = group_order(code, len(kinds))
-    first = np.cumsum(count) - count
-    sorted_inside = inside[order]
-    return _Sums(
-        kinds,
-        names,
-        count,
-        np.add.reduceat(sorted_inside, first),
-        np.minimum.reduceat(sorted_inside, first),
-        np.maximum.reduceat(sorted_inside, first),
-        np.add.reduceat(sorted_inside * on_device[order], first),
-    )
-
-
-def _by_kind(sums: _Sums) -> _Sums:
-    size = len(KINDS)
-    count, total, device = (np.zeros(size, np.int64) for _ in range(3))
-    least, most = np.full(size, _MOST), np.zeros(size, np.int64)
-    np.add.at(count, sums.kind, sums.count)
-    np.add.at(total, sums.kind, sums.sum)
-    np.add.at(device, sums.kind, sums.device)
-    np.minimum.at(least, sums.kind, sums.least)
-    np.maximum.at(most, sums.kind, sums.most)
-    return _Sums(np.arange(size), [], count, total, least, most, device)
-
-
-def _frame(groups: _Sums, matched: _Sums) -> pd.DataFrame:
-    """Return the groups that occur, by time; the index is their number."""
-    rows = np.flatnonzero(groups.count)
-    rows = rows[np.lexsort((groups.kind[rows], -groups.count[rows], -groups.sum[rows]))]
-    count, total = groups.count[rows], groups.sum[rows]
-    frame = pd.DataFrame(
-        {
-            "kind": pd.Categorical.from_codes(groups.kind[rows], dtype=dtype_of(KINDS)),
-            "count": count,
-            "sum_ns": total,
-            "mean_ns": total / np.maximum(count, 1),
-            "min_ns": groups.least[rows],
-            "max_ns": groups.most[rows],
-            "device_ns": groups.device[rows],
-            "host_ns": total - groups.device[rows],
-        },
-        index=rows,
-    )
-    of_kind = np.bincount(matched.kind, weights=matched.count, minlength=len(KINDS))
-    frame.attrs["matched"] = {
-        kind: int(of_kind[code]) for code, kind in enumerate(KINDS) if of_kind[code]
+    return {
+        "kind": occurring % len(KINDS),
+        "name": np.array(names, dtype=object),
+        "count": inside.count,
+        "sum_ns": inside.sum,
+        "min_ns": inside.min,
+        "max_ns": inside.max,
+        "device_ns": device_ns,
     }
+
+
+def _ordered(sums: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Return one row per group, most time first, then most events, then by kind."""
+    added = {"count": "sum", "sum_ns": "sum", "min_ns": "min", "max_ns": "max", "device_ns": "sum"}
+    frame = sums.groupby(keys, sort=False).agg(added).reset_index()
+    order = np.lexsort((frame["kind"], -frame["count"], -frame["sum_ns"]))
+    frame = frame.iloc[order].reset_index(drop=True)
+    frame["kind"] = pd.Categorical.from_codes(frame["kind"], dtype=dtype_of(KINDS))
+    frame.insert(list(frame).index("min_ns"), "mean_ns", frame["sum_ns"] / frame["count"])
+    frame["host_ns"] = frame["sum_ns"] - frame["device_ns"]
+    counts = np.bincount(sums["kind"], sums["count"], len(KINDS)).astype(np.int64).tolist()
+    frame.attrs["matched"] = {kind: n for kind, n in zip(KINDS, counts, strict=True) if n}
     if not len(frame):
         frame.attrs["note"] = "no events are selected"
     return frame

@@ -18,13 +18,14 @@ from hta_widgets.analysis.scope import (
     BUSY,
     Part,
     Scope,
-    categorical,
     count_kinds,
     joined,
     over_ranks,
     parts,
     result,
     scoped,
+    stacked,
+    used_texts,
 )
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.grouping import group_order
@@ -73,9 +74,7 @@ class _Gaps:
     next: Rows
     call: Ints
     pieces: Ints
-    #: of each gap's `next`, the code in `names`
-    name: Ints
-    names: list[str]
+    name: tuple[npt.NDArray[np.int32], list[str]]  # of each gap's `next`: codes, and the strings
 
 
 @scoped
@@ -190,8 +189,7 @@ def device_idle_gaps(
     order: Rows | slice = slice(None)
     if top is not None:
         order = np.argsort(-dur, kind="stable")[:top]
-    codes: dict[str, int] = {}
-    name = joined([_name_codes(one, codes) for one in found])
+    name = stacked([{"name": one.name} for one in found], {"name": str})["name"]
     pieces = joined([one.pieces.reshape(-1) for one in found]).reshape(-1, len(IDLE_CATEGORIES))[
         order
     ]
@@ -205,7 +203,7 @@ def device_idle_gaps(
             "dur_ns": dur[order],
             "idle_category": pd.Categorical.from_codes(most, dtype=dtype_of(IDLE_CATEGORIES)),
             "next_id": joined([one.next for one in found])[order],
-            "next_name": categorical(name[order], list(codes)),
+            "next_name": name[order],
             "launch_id": joined([one.call for one in found])[order],
             **{f"{label}_ns": pieces[:, place] for place, label in enumerate(IDLE_CATEGORIES)},
             "host_wait_ns": pieces[:, _HOST].sum(axis=1),
@@ -213,12 +211,6 @@ def device_idle_gaps(
         matched=count_kinds(chosen),
         note=without_work(chosen.ranks, working),
     )
-
-
-def _name_codes(gaps: _Gaps, codes: dict[str, int]) -> Ints:
-    number = [codes.setdefault(name, len(codes)) for name in gaps.names]
-    of_gap: Ints = np.array(number, dtype=np.int64)[gaps.name]
-    return of_gap
 
 
 def _gap_sums(part: Part, short_ns: int) -> tuple[Ints, Ints, Ints] | None:
@@ -286,9 +278,8 @@ def _whole_gaps(part: Part) -> tuple[Ints, Ints, Rows]:
 
 def _named(part: Part, start: Ints, end: Ints, following: Rows, call: Ints, pieces: Ints) -> _Gaps:
     table = part.table
-    codes, code = np.unique(table.name[following], return_inverse=True)
-    names = [table.names[name] for name in codes.tolist()]
-    return _Gaps(start, end, following, call, pieces, code.reshape(-1), names)
+    name = used_texts(table.name[following], table.names)
+    return _Gaps(start, end, following, call, pieces, name)
 
 
 def launched_first(trace: Trace, rows: Rows, start: Ints, time: Ints) -> Rows:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Unpack
 
 import numpy as np
@@ -19,6 +18,7 @@ from hta_widgets.analysis.scope import (
     Scope,
     count_kinds,
     joined,
+    joined_columns,
     over_ranks,
     parts,
     prelaunched_note,
@@ -26,7 +26,7 @@ from hta_widgets.analysis.scope import (
     scoped,
 )
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.grouping import dense, group_order
+from hta_widgets.trace.grouping import dense, group_statistics
 from hta_widgets.trace.trace import Trace, dtype_of
 from hta_widgets.trace.traceset import TraceSet
 
@@ -244,35 +244,7 @@ def _flops(counters: Mapping[str, npt.NDArray[Any]]) -> Ints | None:
     return total
 
 
-Floats = npt.NDArray[np.float64]
-
 _NOTHING = "no device work is selected: no kernels and no copies"
-
-
-@dataclass(frozen=True, slots=True)
-class _Kernels:
-    """Statistics of each rank's kernels, one entry per rank, kind and name."""
-
-    rank: Ints
-    kind: Ints
-    name: list[str]
-    count: Ints
-    sum: Ints
-    min: Ints
-    max: Ints
-    std: Floats
-
-    def in_order(self, order: npt.NDArray[np.intp]) -> _Kernels:
-        return _Kernels(
-            self.rank[order],
-            self.kind[order],
-            [self.name[place] for place in order.tolist()],
-            self.count[order],
-            self.sum[order],
-            self.min[order],
-            self.max[order],
-            self.std[order],
-        )
 
 
 @scoped
@@ -308,24 +280,13 @@ def kernel_breakdown(
     """
     chosen = parts(traces, **scope)
     kinds = BUSY if include_memory else BUSY[:2]
-    kernels = _kernels(chosen, kinds)
-    kernels = kernels.in_order(
-        np.lexsort((kernels.kind, -kernels.count, -kernels.sum, _place(chosen.ranks, kernels.rank)))
-    )
-    return result(
-        {
-            "rank": kernels.rank,
-            "kind": pd.Categorical.from_codes(kernels.kind, dtype=dtype_of(KINDS)),
-            "name": pd.array(kernels.name, dtype="str"),
-            "count": kernels.count,
-            "sum_ns": kernels.sum,
-            "mean_ns": kernels.sum / kernels.count,
-            "min_ns": kernels.min,
-            "max_ns": kernels.max,
-            "std_ns": kernels.std,
-        },
-        matched=count_kinds(chosen, kinds),
-        note=prelaunched_note(chosen) if len(kernels.name) else _NOTHING,
+    column = _statistics(chosen, kinds)
+    order = np.lexsort((column["kind"], -column["count"], -column["sum_ns"], column["rank"]))
+    return _kernel_frame(
+        chosen,
+        kinds,
+        {name: values[order] for name, values in column.items()},
+        ("rank", "kind", "name", "count", "sum_ns", "mean_ns", "min_ns", "max_ns", "std_ns"),
     )
 
 
@@ -358,81 +319,64 @@ def kernel_duration_by_rank(
     """
     chosen = parts(traces, **scope)
     kinds = BUSY if include_memory else BUSY[:2]
-    kernels = _kernels(chosen, kinds)
-    groups: dict[tuple[int, str], int] = {}
-    group = np.array(
-        [
-            groups.setdefault(key, len(groups))
-            for key in zip(kernels.kind.tolist(), kernels.name, strict=True)
-        ],
-        dtype=np.int64,
-    )
-    spent = np.zeros(len(groups), dtype=np.int64)
-    np.add.at(spent, group, kernels.sum)
-    position = np.empty(len(groups), dtype=np.int64)
-    position[np.argsort(-spent, kind="stable")] = np.arange(len(groups))
-    order = np.lexsort((_place(chosen.ranks, kernels.rank), position[group]))
+    column = _statistics(chosen, kinds)
+    frame = pd.DataFrame({name: column[name] for name in ("kind", "name", "sum_ns")})
+    by_kernel = frame.groupby(["kind", "name"], sort=False)
+    spent = by_kernel["sum_ns"].sum().to_numpy()
+    position = np.empty(len(spent), dtype=np.int64)
+    position[np.argsort(-spent, kind="stable")] = np.arange(len(spent))
+    place = position[by_kernel.ngroup().to_numpy()]
+    order = np.lexsort((column["rank"], place))
     if top is not None:
-        order = order[position[group][order] < top]
-    kernels = kernels.in_order(order)
+        order = order[place[order] < top]
+    return _kernel_frame(
+        chosen,
+        kinds,
+        {name: values[order] for name, values in column.items()},
+        ("rank", "name", "kind", "count", "mean_ns", "min_ns", "max_ns", "sum_ns"),
+    )
+
+
+def _kernel_frame(
+    chosen: Parts,
+    kinds: Sequence[str],
+    column: Mapping[str, npt.NDArray[Any]],
+    shown: Sequence[str],
+) -> pd.DataFrame:
+    columns = {
+        **column,
+        "kind": pd.Categorical.from_codes(column["kind"], dtype=dtype_of(KINDS)),
+        "name": pd.array(column["name"].tolist(), dtype="str"),
+        "mean_ns": column["sum_ns"] / column["count"],
+    }
     return result(
-        {
-            "rank": kernels.rank,
-            "name": pd.array(kernels.name, dtype="str"),
-            "kind": pd.Categorical.from_codes(kernels.kind, dtype=dtype_of(KINDS)),
-            "count": kernels.count,
-            "mean_ns": kernels.sum / kernels.count,
-            "min_ns": kernels.min,
-            "max_ns": kernels.max,
-            "sum_ns": kernels.sum,
-        },
+        {name: columns[name] for name in shown},
         matched=count_kinds(chosen, kinds),
-        note=prelaunched_note(chosen) if len(kernels.name) else _NOTHING,
+        note=prelaunched_note(chosen) if len(column["rank"]) else _NOTHING,
     )
 
 
-def _place(ranks: Sequence[int], rank: Ints) -> Ints:
-    """Return the position of each rank in its set."""
-    place = {one: number for number, one in enumerate(ranks)}
-    return np.array([place[one] for one in rank.tolist()], dtype=np.int64)
-
-
-def _kernels(chosen: Parts, kinds: Sequence[str]) -> _Kernels:
+def _statistics(chosen: Parts, kinds: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+    """Return statistics of each rank's kernels by kind and name."""
+    names = ("rank", "kind", "name", "count", "sum_ns", "min_ns", "max_ns", "std_ns")
     found = list(over_ranks(chosen, _of_rank, kinds))
-    return _Kernels(
-        joined([one.rank for one in found]),
-        joined([one.kind for one in found]),
-        [name for one in found for name in one.name],
-        joined([one.count for one in found]),
-        joined([one.sum for one in found]),
-        joined([one.min for one in found]),
-        joined([one.max for one in found]),
-        joined([one.std for one in found], np.float64),
-    )
+    return joined_columns(found, names, name=object, std_ns=np.float64)
 
 
-def _of_rank(part: Part, kinds: Sequence[str]) -> _Kernels:
+def _of_rank(part: Part, kinds: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
     table = part.table
     rows = part.of_kinds(*kinds)
     key = table.name[rows].astype(np.int64) * len(KINDS) + table.kind[rows]
     code, occurring = dense(key, len(table.names) * len(KINDS))
-    if not len(rows):
-        empty = np.empty(0, dtype=np.int64)
-        return _Kernels(empty, empty, [], empty, empty, empty, empty, np.empty(0))
-    order = group_order(code, len(occurring))
-    lasts = part.durations(rows)[order]
-    count = np.bincount(code, minlength=len(occurring))
-    first = np.cumsum(count) - count
-    spent = np.add.reduceat(lasts, first)
-    # Two passes: the deviation of long kernels that hardly differ would drown in the squares.
-    off = lasts - np.repeat(spent / count, count)
-    return _Kernels(
-        np.full(len(occurring), part.rank, dtype=np.int64),
-        occurring % len(KINDS),
-        [table.names[name] for name in (occurring // len(KINDS)).tolist()],
-        count,
-        spent,
-        np.minimum.reduceat(lasts, first),
-        np.maximum.reduceat(lasts, first),
-        np.sqrt(np.add.reduceat(off * off, first) / np.maximum(count - 1, 1)),
-    )
+    lasts = group_statistics(code, len(occurring), part.durations(rows))
+    names = [table.names[name] for name in (occurring // len(KINDS)).tolist()]
+    return {
+        "rank": np.full(len(occurring), part.rank, dtype=np.int64),
+        "kind": occurring % len(KINDS),
+        "name": np.array(names, dtype=object),
+        "count": lasts.count,
+        "sum_ns": lasts.sum,
+        "min_ns": lasts.min,
+        "max_ns": lasts.max,
+        "std_ns": lasts.std,
+    }

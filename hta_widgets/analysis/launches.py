@@ -16,19 +16,18 @@ from hta_widgets.analysis.scope import (
     Part,
     Scope,
     categorical,
-    common_codes,
     count_kinds,
-    joined,
     narrowed,
     over_ranks,
     parts,
     prelaunched_note,
     result,
     scoped,
+    stacked,
+    used_texts,
 )
 from hta_widgets.analysis.steps import in_order, running_total
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.columns import Pool
 from hta_widgets.trace.grouping import stable_order
 from hta_widgets.trace.trace import dtype_of
 from hta_widgets.trace.traceset import TraceSet
@@ -37,7 +36,7 @@ Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 
 _OUTLIERS = ("short kernel", "long call", "late start")
-_NOTHING = "no device work is selected whose launch the files hold"
+NOTHING = "no device work is selected whose launch the files hold"
 
 
 @scoped
@@ -79,45 +78,27 @@ def launch_stats(
     calls, and does not tell which kernel it was.
     """
     chosen = parts(traces, **scope)
-    names, calls, kinds = Pool(), Pool(), BUSY if include_memory else BUSY[:2]
-    unlaunched = 0
-    found: list[dict[str, npt.NDArray[Any]]] = []
-    for columns, own_names, own_calls, lost in over_ranks(chosen, _of_rank, kinds):
-        unlaunched += lost
-        columns["kernel"] = common_codes(columns["kernel"], own_names, names)
-        columns["launch"] = common_codes(columns["launch"], own_calls, calls)
-        found.append(columns)
-    column = {key: joined([one[key] for one in found], dtype) for key, dtype in _DTYPES.items()}
+    kinds = BUSY if include_memory else BUSY[:2]
+    found = list(over_ranks(chosen, _launches_of, kinds))
+    column = stacked([columns for columns, _ in found], _LAUNCHES)
+    column["kind"] = pd.Categorical.from_codes(column["kind"], dtype=dtype_of(KINDS))
     return result(
-        {
-            "rank": column["rank"],
-            "correlation": column["correlation"],
-            "kernel": categorical(column["kernel"], names.values),
-            "kind": pd.Categorical.from_codes(column["kind"], dtype=dtype_of(KINDS)),
-            "launch": categorical(column["launch"], calls.values),
-            **{key: column[key] for key in ("stream", "cpu_dur_ns", "gpu_dur_ns")},
-            "launch_delay_ns": column["launch_delay_ns"],
-            "launch_id": column["launch_id"],
-            "kernel_id": column["kernel_id"],
-        },
+        column,
         matched={**count_kinds(chosen, kinds), "launched": len(column["rank"])},
-        note=prelaunched_note(chosen) if len(column["rank"]) else _NOTHING,
-        unlaunched=unlaunched,
+        note=prelaunched_note(chosen) if len(column["rank"]) else NOTHING,
+        unlaunched=sum(lost for _, lost in found),
     )
 
 
-_DTYPES: dict[str, Any] = {
+#: Columns of `launch_stats`, and their dtypes.
+_LAUNCHES = {
     "rank": np.int64,
     "correlation": np.int64,
-    "kernel": np.int32,
+    "kernel": str,
     "kind": np.uint8,
-    "launch": np.int32,
-    "stream": np.int64,
-    "cpu_dur_ns": np.int64,
-    "gpu_dur_ns": np.int64,
-    "launch_delay_ns": np.int64,
-    "launch_id": np.int64,
-    "kernel_id": np.int64,
+    "launch": str,
+    **dict.fromkeys(("stream", "cpu_dur_ns", "gpu_dur_ns", "launch_delay_ns"), np.int64),
+    **dict.fromkeys(("launch_id", "kernel_id"), np.int64),
 }
 
 
@@ -130,28 +111,19 @@ def launched_rows(part: Part, work: Rows) -> tuple[Ints, Rows, int]:
     return call[known], work[known], int(len(work) - known.sum())
 
 
-def _of_rank(
-    part: Part, kinds: Sequence[str]
-) -> tuple[dict[str, npt.NDArray[Any]], list[str], list[str], int]:
-    """Return a rank's columns, the names of its kernels and calls, and how many have no call."""
-    names, calls = Pool(), Pool()
+def _launches_of(part: Part, kinds: Sequence[str]) -> tuple[dict[str, Any], int]:
+    """Return a rank's columns, and how many of its events have no call."""
+    table = part.table
     call, work, lost = launched_rows(part, part.of_kinds(*kinds))
     order = stable_order(call)
-    columns = _columns(part, call[order], work[order], names, calls)
-    return columns, names.values, calls.values, lost
-
-
-def _columns(
-    part: Part, call: Ints, work: Rows, names: Pool, calls: Pool
-) -> dict[str, npt.NDArray[Any]]:
-    table = part.table
+    call, work = call[order], work[order]
     call_end = table.start_ns[call] + table.dur_ns[call]
-    return {
+    columns = {
         "rank": np.full(len(work), part.rank),
         "correlation": table.correlation[work],
-        "kernel": _recoded(table.name[work], table.names, names),
+        "kernel": used_texts(table.name[work], table.names),
         "kind": table.kind[work],
-        "launch": _recoded(table.name[call], table.names, calls),
+        "launch": used_texts(table.name[call], table.names),
         "stream": table.stream[work],
         "cpu_dur_ns": table.dur_ns[call],
         "gpu_dur_ns": table.dur_ns[work],
@@ -159,16 +131,7 @@ def _columns(
         "launch_id": call,
         "kernel_id": work,
     }
-
-
-def _recoded(codes: npt.NDArray[np.int32], names: Pool, pool: Pool) -> npt.NDArray[np.int32]:
-    """Return codes of a rank's names as codes of names of all ranks, those in use only."""
-    used = np.zeros(len(names), dtype=bool)
-    used[codes] = True
-    lookup = np.zeros(len(names), dtype=np.int32)
-    for code in np.flatnonzero(used).tolist():
-        lookup[code] = pool.add(names[code])
-    return lookup[codes]
+    return columns, lost
 
 
 @scoped
@@ -267,8 +230,6 @@ def _sums(values: Ints, masks: tuple[npt.NDArray[np.bool_], ...], group: Rows, g
 
 
 T = TypeVar("T")
-
-NOTHING = "no device work is selected whose launch the files hold"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,6 @@ from hta_widgets.analysis.scope import (
     BUSY,
     Part,
     Scope,
-    categorical,
-    common_codes,
     count_kinds,
     joined,
     over_ranks,
@@ -33,9 +31,10 @@ from hta_widgets.analysis.scope import (
     prelaunched_note,
     result,
     scoped,
+    stacked,
+    used_texts,
 )
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.columns import Pool
 from hta_widgets.trace.trace import Trace, dtype_of
 from hta_widgets.trace.traceset import TraceSet
 
@@ -109,37 +108,8 @@ def operator_kernels(
         the call's start to the event's. All times and ids are int64.
     """
     chosen = parts(traces, **scope)
-    names, operators = Pool(), Pool()
-    columns: dict[str, list[Any]] = {
-        key: []
-        for key in (
-            "rank",
-            "id",
-            "name",
-            "kind",
-            "stream",
-            "start_ns",
-            "dur_ns",
-            "operator",
-            "operator_id",
-            "launch_id",
-            "operator_delay_ns",
-            "runtime_delay_ns",
-        )
-    }
-    for found, own_names, own_operators in over_ranks(
-        chosen, partial(_kernels_of, exact=exact), operator_name
-    ):
-        found["name"] = common_codes(found["name"], own_names, names)
-        found["operator"] = common_codes(found["operator"], own_operators, operators)
-        for key, values in found.items():
-            columns[key].append(values)
-    types = {"name": np.int32, "operator": np.int32, "kind": np.uint8, "stream": np.int32}
-    whole: dict[str, Any] = {
-        key: joined(values, types.get(key, np.int64)) for key, values in columns.items()
-    }
-    whole["name"] = categorical(whole["name"], names.values)
-    whole["operator"] = categorical(whole["operator"], operators.values)
+    found = list(over_ranks(chosen, partial(_kernels_of, exact=exact), operator_name))
+    whole = stacked(found, _KERNELS)
     whole["kind"] = pd.Categorical.from_codes(whole["kind"], dtype=dtype_of(KINDS))
     wanted = "any operator" if operator_name is None else f"an operator named {operator_name!r}"
     return result(
@@ -151,12 +121,24 @@ def operator_kernels(
     )
 
 
-def _kernels_of(
-    part: Part, operator_name: str | None, *, exact: bool
-) -> tuple[dict[str, Any], list[str], list[str]]:
-    """Return a rank's columns, and the names of its kernels and operators."""
+#: Columns of `operator_kernels`, and their dtypes.
+_KERNELS = {
+    "rank": np.int64,
+    "id": np.int64,
+    "name": str,
+    "kind": np.uint8,
+    "stream": np.int32,
+    "start_ns": np.int64,
+    "dur_ns": np.int64,
+    "operator": str,
+    "operator_id": np.int64,
+    **dict.fromkeys(("launch_id", "operator_delay_ns", "runtime_delay_ns"), np.int64),
+}
+
+
+def _kernels_of(part: Part, operator_name: str | None, *, exact: bool) -> dict[str, Any]:
+    """Return the columns of one rank."""
     trace, table = part.trace, part.table
-    names, operators = Pool(), Pool()
     work = part.busy_rows()
     call = trace.launch_of[work]
     if operator_name is None:
@@ -172,28 +154,20 @@ def _kernels_of(
     below = operator >= 0
     work, call, operator = work[below], call[below], operator[below]
     start, end = part.clipped(work)
-    columns = {
+    return {
         "rank": np.full(len(work), part.rank, dtype=np.int64),
         "id": work.astype(np.int64),
-        "name": _coded(table.name[work], table.names, names),
+        "name": used_texts(table.name[work], table.names),
         "kind": table.kind[work],
         "stream": table.stream[work],
         "start_ns": start + trace.shift_ns,
         "dur_ns": end - start,
-        "operator": _coded(table.name[operator], table.names, operators),
+        "operator": used_texts(table.name[operator], table.names),
         "operator_id": operator.astype(np.int64),
         "launch_id": call,
         "operator_delay_ns": table.start_ns[call] - table.start_ns[operator],
         "runtime_delay_ns": table.start_ns[work] - table.start_ns[call],
     }
-    return columns, names.values, operators.values
-
-
-def _coded(codes: npt.NDArray[np.int32], own: Pool, common: Pool) -> npt.NDArray[np.int32]:
-    """Return codes into one rank's names as codes into those of all ranks."""
-    used, inverse = np.unique(codes, return_inverse=True)
-    new = np.array([common.add(own[code]) for code in used.tolist()], dtype=np.int32)
-    return new[inverse]
 
 
 @scoped

@@ -94,7 +94,7 @@ def scoped(function: Function) -> Function:
     }
     described = missing.pop("traces", "") + described + "".join(missing.values())
     title = title or "\nParameters\n----------\n"
-    function.__doc__ = head + title + described + returns + after
+    function.__doc__ = head.rstrip() + "\n" + title + described + returns + after
     return function
 
 
@@ -601,9 +601,27 @@ def categorical(codes: npt.NDArray[Any], values: Sequence[str]) -> pd.Categorica
     return pd.Categorical.from_codes(codes, dtype=dtype_of(values))
 
 
-def common_codes(
-    codes: npt.NDArray[np.int32], own: Sequence[str], common: Pool
-) -> npt.NDArray[np.int32]:
-    """Return codes into what one rank names as codes into what all ranks name."""
-    new = np.array([common.add(name) for name in own], dtype=np.int32)
-    return new[codes]
+def used_texts(
+    codes: npt.NDArray[Any], texts: Sequence[str] | Pool
+) -> tuple[npt.NDArray[np.int32], list[str]]:
+    """Return codes into the strings that occur, and these strings."""
+    used, code = np.unique(codes, return_inverse=True)
+    return code.astype(np.int32), [texts[one] for one in used.tolist()]
+
+
+def stacked(blocks: Sequence[Mapping[str, Any]], dtypes: Mapping[str, Any]) -> dict[str, Any]:
+    """Put the columns of one block per rank below each other.
+
+    Columns of dtype ``str`` are pairs of codes and strings in blocks, and become categorical.
+    """
+    columns: dict[str, Any] = {}
+    for name, dtype in dtypes.items():
+        values = [block[name] for block in blocks]
+        if dtype is str:
+            pool = Pool()
+            numbers = [np.array([pool.add(text) for text in own], np.int32) for _, own in values]
+            codes = [own[code] for own, (code, _) in zip(numbers, values, strict=True)]
+            columns[name] = categorical(joined(codes, np.int32), pool.values)
+        else:
+            columns[name] = joined(values, dtype)
+    return columns

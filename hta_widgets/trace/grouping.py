@@ -2,13 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatistics:
+    """Statistics of the values of each group; `std` is that of a sample, 0 for one value."""
+
+    count: Ints
+    sum: Ints
+    min: Ints
+    max: Ints
+    std: Floats
+
+
+def group_statistics(code: npt.NDArray[Any], groups: int, values: Ints) -> GroupStatistics:
+    """Return statistics of the values by group ``0 .. groups-1``; each group has values."""
+    if not groups:
+        none = np.empty(0, dtype=np.int64)
+        return GroupStatistics(none, none, none, none, np.empty(0))
+    values = values[group_order(code, groups)]
+    count = np.bincount(code, minlength=groups)
+    first = np.cumsum(count) - count
+    total = np.add.reduceat(values, first)
+    # Two passes: the deviation of long values that hardly differ would drown in the squares.
+    off = values - np.repeat(total / count, count)
+    return GroupStatistics(
+        count,
+        total,
+        np.minimum.reduceat(values, first),
+        np.maximum.reduceat(values, first),
+        np.sqrt(np.add.reduceat(off * off, first) / np.maximum(count - 1, 1)),
+    )
 
 
 def stable_order(key: Ints) -> Rows:
