@@ -12,8 +12,7 @@ from hta_widgets import analysis
 from hta_widgets.analysis.stragglers import judgement
 from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.catalog import offered_panels
-from hta_widgets.panels.finding import text_of
-from hta_widgets.panels.headline import headline
+from hta_widgets.panels.headline import headline, text_of
 from hta_widgets.text import UNKNOWN, count, duration, share
 from hta_widgets.trace.traceset import TraceSet
 

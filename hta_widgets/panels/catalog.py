@@ -1,4 +1,4 @@
-"""Panel, and the table of all panels."""
+"""The panels of a dashboard: the table of all, those that fit a job, and the user's choice."""
 
 from __future__ import annotations
 
@@ -17,18 +17,36 @@ from hta_widgets.trace.traceset import TraceSet
 
 Frame = Callable[[TraceSet, Selection, int | None], pd.DataFrame]
 Whole = Callable[[TraceSet, Selection], pd.DataFrame]
+#: Panels that all formats with events and device work share, in the order in which users choose.
+_OFFERED = (
+    *("timeline", "heatmap", "breakdown", "overlap", "steps", "kernels", "kernel_durations"),
+    *("kernel_types", "idle", "queue", "operators"),
+)
+#: Panels of device work.
+_DEVICE = (
+    *("breakdown", "overlap", "heatmap", "kernels", "kernel_durations", "kernel_types", "idle"),
+    "queue",
+)
+_ALWAYS = ("selection", "problems")
+Choice = list[str] | list[list[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One panel of the dashboard."""
+    """One panel of the dashboard; `frame`, `whole` and `fits` are for panels of one format."""
 
     id: str
+    #: Name of its function in `hta_widgets.analysis`; empty for none.
     analysis: str
+    #: Parts of the selection that do not filter it: ``ranks``, ``names``, ``kinds``, ``window``.
     own: tuple[str, ...]
+    #: Whether it is drawn as a Bokeh figure.
     is_chart: bool = False
+    #: Makes its frame of traces, a selection and a number of rows.
     frame: Frame | None = None
+    #: Makes the frame of the analysis behind it.
     whole: Whole | None = None
+    #: Whether it has data for these formats and this number of workers.
     fits: Callable[[set[str], int], bool] = lambda _formats, _workers: True
 
 
@@ -44,15 +62,10 @@ _SHARED = (
     Panel("steps", "step_times", ("window", "ranks", "names", "kinds"), is_chart=True),
     Panel("heatmap", "rank_time_heatmap", ("window", "ranks"), is_chart=True),
 )
-#: Panels that all formats with events and device work share, in the order in which users choose.
-_OFFERED = (
-    *("timeline", "heatmap", "breakdown", "overlap", "steps", "kernels", "kernel_durations"),
-    *("kernel_types", "idle", "queue", "operators"),
-)
 
 
 def own_panels() -> list[Panel]:
-    """Return the panels that formats have of their own."""
+    """Return the panels of single formats."""
     return list(dict.fromkeys(panel for one in provided("panels") for panel in one))
 
 
@@ -75,7 +88,7 @@ def all_panels() -> list[str]:
 def panel_of(name: str) -> Panel:
     """Return the panel of an id, or of the analysis that it shows."""
     known = panels()
-    # Of an analysis with two panels the first one counts.
+    # The first one, if an analysis has two panels.
     of_analysis = (one for one in known.values() if one.analysis == name and name)
     found = known.get(name) or next(of_analysis, None)
     if found is None:
@@ -84,7 +97,7 @@ def panel_of(name: str) -> Panel:
 
 
 def without_own(panel: Panel, selection: Selection) -> Selection:
-    """Return a selection without what the panel itself writes of it."""
+    """Return a selection without the parts that the panel itself sets."""
     if "ranks" in panel.own:
         selection = replace(selection, ranks=None)
     if "window" in panel.own:
@@ -98,18 +111,10 @@ def without_own(panel: Panel, selection: Selection) -> Selection:
     return selection
 
 
-#: Panels of what a device does.
-_DEVICE = (
-    *("breakdown", "overlap", "heatmap", "kernels", "kernel_durations", "kernel_types", "idle"),
-    "queue",
-)
-_ALWAYS = ("selection", "problems")
-
-
 def offered_panels(formats: Iterable[str], *, workers: int = 2) -> list[str]:
-    """Return the ids of the panels that files of these formats have something for, in order.
+    """Return the ids of the panels that have data for files of these formats, in order.
 
-    A format says which of the shared panels fit it (`Format.shared_panels`), and adds its own.
+    A format states which shared panels fit it (`Format.shared_panels`), and adds its own.
     """
     found = set(formats)
     known = {one.name: one.shared_panels for one in all_formats() if one.name in found}
@@ -124,7 +129,7 @@ def offered_panels(formats: Iterable[str], *, workers: int = 2) -> list[str]:
 
 
 def empty_panels(formats: Iterable[str], scene: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the panels of Kineto's traces that would stay empty, by what the files lack."""
+    """Return the panels of Kineto traces that would be empty, by reason; `scene` is the job's."""
     found_formats = set(formats)
     if any(one.shared_panels is not None for one in all_formats() if one.name in found_formats):
         return {}
@@ -139,13 +144,16 @@ def empty_panels(formats: Iterable[str], scene: Mapping[str, Any]) -> dict[str, 
     return found
 
 
-Choice = list[str] | list[list[str]]
-
-
 def chosen_panels(
     panels: Sequence[str | Sequence[str]] | None, offered: Sequence[str] | None = None
 ) -> Choice:
-    """Return what `panels=` asks for, checked; None asks for everything that is offered."""
+    """Return the checked value of `panels=`; None stands for all offered panels.
+
+    Raises
+    ------
+    TraceError
+        If a name is unknown or repeated, or rows are mixed with names.
+    """
     if panels is None:
         return all_panels() if offered is None else list(offered)
     if isinstance(panels, str) or not isinstance(panels, Iterable):

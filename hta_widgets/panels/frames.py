@@ -1,8 +1,8 @@
-"""The frame of each panel, and as JSON."""
+"""The frames that panels draw, and as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,16 +13,16 @@ from hta_widgets import analysis
 from hta_widgets.analysis.matching import counted, matching
 from hta_widgets.analysis.scope import narrowed, parts
 from hta_widgets.analysis.stragglers import waiting, waits_of
-from hta_widgets.panels.columns import or_null, short_names, taken, texts
 from hta_widgets.readers.formats import provided
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import dtype_of
 from hta_widgets.trace.traceset import TraceSet
 
 
 def as_json(frame: pd.DataFrame) -> dict[str, Any]:
-    """Return a frame as ``{rows, columns, attrs}``; what is not known is None.
+    """Return a frame as ``{rows, columns, attrs}``; missing values are None.
 
     Integers stay integers; text and categories are strings.
     """
@@ -49,12 +49,15 @@ def _values(column: pd.Series[Any]) -> list[Any]:
     return [None if value is None or value is pd.NA else value for value in column.tolist()]
 
 
-#: Of more rows than this a page is given none: the kernel answers then.
+#: A page gets no table with more rows than this; Python answers its requests instead.
 MOST_ROWS = 100_000
 
 
 def base_tables(traces: TraceSet) -> dict[str, Any]:
-    """Return the rows that a page counts with, by name; None where there are too many."""
+    """Return the tables of which the page makes its own frames, by name, as JSON.
+
+    A table with more than `MOST_ROWS` rows is None.
+    """
     tables: dict[str, Any] = {}
     for tables_of in provided("base_tables", traces.formats):
         tables |= tables_of(traces)
@@ -62,7 +65,7 @@ def base_tables(traces: TraceSet) -> dict[str, Any]:
 
 
 def rows_or_none(frame: pd.DataFrame) -> Any:
-    """Return a frame as JSON, None where it has more than `MOST_ROWS`."""
+    """Return a frame as JSON; None if it has more than `MOST_ROWS` rows."""
     return as_json(frame) if len(frame) <= MOST_ROWS else None
 
 
@@ -70,12 +73,12 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 _COMMUNICATION = KINDS.index("communication")
-#: Of fewer ranks none can be odd.
+#: Fewest ranks among which one can be an outlier.
 _LEAST_RANKS = 3
 
 
 def durations(frame: pd.DataFrame, top: int) -> pd.DataFrame:
-    """Return the kernels with most time, name by name, as long as they take on each rank."""
+    """Return the `top` kernels of `kernel_duration_by_rank` with most time, one row per rank."""
     names = _Names(frame)
     each, rows = names.rows_of(names.order[:top])
     measures = ("rank", "count", "mean_ns", "min_ns", "max_ns")
@@ -92,7 +95,7 @@ def durations(frame: pd.DataFrame, top: int) -> pd.DataFrame:
 def kernels(
     traces: TraceSet, selection: Selection, frame: pd.DataFrame, top: int, clock: Any
 ) -> pd.DataFrame:
-    """Return what each kernel costs over all ranks, and which rank is odd."""
+    """Return the `top` kernels of `kernel_breakdown`, and the outlier rank of each."""
     names = _Names(frame)
     mean, rank = frame["mean_ns"].to_numpy(np.float64), frame["rank"].to_numpy(np.int64)
     spent, count = names.sums(frame["sum_ns"]), names.sums(frame["count"])
@@ -119,7 +122,7 @@ def kernels(
 
 
 def operators(frame: pd.DataFrame, top: int) -> pd.DataFrame:
-    """Return what each operator costs over all ranks; `frame` is of `operators`."""
+    """Return the `top` operators of `operators` over all ranks."""
     measures = ("count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns")
     code, values = pd.factorize(frame["name"])
     names = values.tolist()
@@ -398,3 +401,29 @@ def _missing(traces: TraceSet, selection: Selection, frame: pd.DataFrame) -> lis
     chosen = traces.ranks if selection.ranks is None else selection.ranks
     there = set(frame["rank"].tolist())
     return [rank for rank in traces.ranks if rank in set(chosen) and rank not in there]
+
+
+def taken(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    """Return some columns of an analysis, with its attrs ``matched`` and ``note``."""
+    found = frame[names].reset_index(drop=True)
+    found.attrs = {key: frame.attrs[key] for key in ("matched", "note") if key in frame.attrs}
+    return found
+
+
+def or_null(values: npt.ArrayLike) -> Any:
+    """Return integers; negative ones become missing values."""
+    numbers = np.asarray(values, dtype=np.int64)
+    return pd.arrays.IntegerArray(numbers, numbers < 0)
+
+
+def texts(values: Sequence[str]) -> Any:
+    """Return strings as a column, even if some are not valid Unicode."""
+    try:
+        return pd.array(values, dtype="str")
+    except UnicodeError:
+        return np.array(values, dtype=object)
+
+
+def short_names(names: Sequence[str]) -> Any:
+    """Return short names as a column."""
+    return texts([short_name(name) for name in names])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from hta_widgets import analysis
 from hta_widgets.analysis.stragglers import Judgement, judgement
-from hta_widgets.panels.finding import Finding, Headline, Piece
 from hta_widgets.panels.frames import CLOCK
 from hta_widgets.readers.formats import all_formats, provided
 from hta_widgets.taxonomy import KINDS
@@ -29,6 +28,121 @@ from hta_widgets.trace.traceset import TraceSet
 
 #: Device work of accelerators that are no GPUs.
 _NO_GPU = {"mtia_ccp_events", "hpu_op"}
+#: Who waits less than this share of the run for them does not count as waiting.
+LEAST_SHARE = 0.02
+#: A phase is slow from this much over the median rank on.
+LEAST_OVER = 0.02
+#: Of fewer ranks none is the median: what lies between two is half the slow one's own.
+LEAST_RANKS = 3
+_PHASES = {
+    "forward": "forward pass",
+    "backward": "backward pass",
+    "optimizer": "optimizer step",
+}
+#: Findings below this share of all ranks' time are none.
+#: What takes less than this share of what another finding takes comes after it.
+DWARFED = 0.1
+#: A kernel stands out from this share of all device work on.
+LEAST_OF_WORK = 1 / 3
+#: A step is slow from this much over the median step on.
+LEAST_OVER_SHARE = 0.1
+MOST_SENTENCES = 2
+#: From this share of the run on it is said that devices do not work before and after.
+LEAST_AROUND = 0.1
+#: Devices that work in less than this share of the run are not what it is about.
+LITTLE_WORK = 0.01
+_COMMUNICATION = KINDS.index("communication")
+_IDLE = {
+    "sync_wait": "the host waits for the device before it launches more",
+    "host_wait": "the host has not launched the next work yet",
+    "host_data_loading": "the host loads data",
+    "host_operator": "the host is inside operators and has not launched the next work yet",
+    "host_python": "the host runs Python and has not launched the next work yet",
+    "host_nothing": (
+        "the host has not launched the next work yet, and the files do not hold what it does"
+    ),
+    "launch_call": "the host is inside the call that launches the next work",
+    "launch_latency": "work that has been launched is on its way",
+    "kernel_wait": "the device passes from one kernel to the next",
+    "stream_wait": "work that has been launched waits for another stream",
+    "blocked": "work that has been launched does not start, and the files do not say why",
+    "unknown": "the files do not say what launches the next work",
+}
+#: Text, or a rank: ``{"rank": 5, "text": "rank 5"}``, with ``"fact": True`` for one that the others
+#: do not wait for, which is not red.
+Piece = str | dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One cause of lost time, as a sentence with a button that selects it."""
+
+    #: ``waiting``, ``exposed_communication``, ``idle``, ``kernel`` or ``step``; for hosts without
+    #: devices ``host_communication`` or ``operator``
+    kind: str
+    #: Share of the run over all ranks, 0..1.
+    share: float
+    #: The sentence.
+    parts: list[Piece]
+    #: Text of the button, such as ``Select rank 5``.
+    label: str
+    selection: Selection
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The most important finding of a job, two more sentences, and all findings."""
+
+    #: The headline; empty if there is no finding.
+    text_parts: list[Piece] = field(default_factory=list)
+    #: At most two more sentences.
+    sentences: list[list[Piece]] = field(default_factory=list)
+    #: Findings of 2 % of the run or more, the most important first.
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def late_ranks(self) -> list[int]:
+        """The ranks that the others wait for, which every panel marks in red."""
+        waits = [one.selection.ranks or () for one in self.findings if one.kind == "waiting"]
+        return [rank for ranks in waits for rank in ranks]
+
+    @property
+    def fact_ranks(self) -> list[int]:
+        """Ranks that are named but not waited for; every panel marks them in ink."""
+        pieces = [piece for parts in (self.text_parts, *self.sentences) for piece in parts]
+        return [int(one["rank"]) for one in pieces if isinstance(one, dict) and "fact" in one]
+
+    @property
+    def text(self) -> str:
+        """The headline alone."""
+        return text_of(self.text_parts)
+
+    def __str__(self) -> str:
+        return " ".join(text_of(parts) for parts in (self.text_parts, *self.sentences) if parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the headline as JSON values for the page."""
+        return {
+            "headline": self.text_parts,
+            "more": self.sentences,
+            "late_ranks": self.late_ranks,
+            "fact_ranks": self.fact_ranks,
+            "findings": [
+                {
+                    "kind": one.kind,
+                    "share": one.share,
+                    "text": text_of(one.parts),
+                    "label": one.label,
+                    "selection": one.selection.to_json(),
+                }
+                for one in self.findings
+            ],
+        }
+
+
+def text_of(parts: list[Piece]) -> str:
+    """Return a sentence without its links."""
+    return "".join(part if isinstance(part, str) else str(part["text"]) for part in parts)
 
 
 @dataclass(frozen=True)
@@ -80,20 +194,6 @@ def run_times(traces: TraceSet) -> RunTimes:
         {str(cause): int(spent) for cause, spent in causes.items()},
         all(_NO_GPU.isdisjoint(trace.table.categories.values) for trace in traces.values()),
     )
-
-
-#: Who waits less than this share of the run for them does not count as waiting.
-LEAST_SHARE = 0.02
-#: A phase is slow from this much over the median rank on.
-LEAST_OVER = 0.02
-#: Of fewer ranks none is the median: what lies between two is half the slow one's own.
-LEAST_RANKS = 3
-
-_PHASES = {
-    "forward": "forward pass",
-    "backward": "backward pass",
-    "optimizer": "optimizer step",
-}
 
 
 @dataclass(frozen=True)
@@ -150,38 +250,6 @@ def _slow_phase(traces: TraceSet, rank: int) -> tuple[str, float, float]:
         return "", 0.0, 0.0
     phase = str(apart.idxmax())
     return _PHASES.get(phase, phase), float(lasting[phase]), float(over[phase])
-
-
-#: Findings below this share of all ranks' time are none.
-#: What takes less than this share of what another finding takes comes after it.
-DWARFED = 0.1
-#: A kernel stands out from this share of all device work on.
-LEAST_OF_WORK = 1 / 3
-#: A step is slow from this much over the median step on.
-LEAST_OVER_SHARE = 0.1
-MOST_SENTENCES = 2
-#: From this share of the run on it is said that devices do not work before and after.
-LEAST_AROUND = 0.1
-#: Devices that work in less than this share of the run are not what it is about.
-LITTLE_WORK = 0.01
-_COMMUNICATION = KINDS.index("communication")
-
-_IDLE = {
-    "sync_wait": "the host waits for the device before it launches more",
-    "host_wait": "the host has not launched the next work yet",
-    "host_data_loading": "the host loads data",
-    "host_operator": "the host is inside operators and has not launched the next work yet",
-    "host_python": "the host runs Python and has not launched the next work yet",
-    "host_nothing": (
-        "the host has not launched the next work yet, and the files do not hold what it does"
-    ),
-    "launch_call": "the host is inside the call that launches the next work",
-    "launch_latency": "work that has been launched is on its way",
-    "kernel_wait": "the device passes from one kernel to the next",
-    "stream_wait": "work that has been launched waits for another stream",
-    "blocked": "work that has been launched does not start, and the files do not say why",
-    "unknown": "the files do not say what launches the next work",
-}
 
 
 def headline(traces: TraceSet) -> Headline:
@@ -280,9 +348,6 @@ def _span(times: RunTimes) -> str:
 def _over(over: float, whose: str) -> str:
     """Say how much more than `whose` something takes: as a share, or as a factor from 2 on."""
     return f"{1 + over:.1f} times {whose}" if over >= 1 else f"{share(over)} over {whose}"
-
-
-# --- findings -------------------------------------------------------------------------------------
 
 
 def _waiting(late: LateRanks | None, times: RunTimes, ranks: int) -> Finding | None:
@@ -458,9 +523,6 @@ def _around(times: RunTimes) -> list[list[Piece]]:
     whole = f"{whose} {_device(times)} span is {duration(times.all_ns / len(times.ranks))}{mean}"
     run = f"{share(around)} of the run of {duration(times.run_ns)}"
     return [[f"{whole}: {run} lies before the first work or after the last."]]
-
-
-# --- nothing found --------------------------------------------------------------------------------
 
 
 def _nothing(times: RunTimes) -> list[Piece]:

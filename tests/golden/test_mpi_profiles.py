@@ -20,8 +20,7 @@ from hta_widgets.analysis import (
 from hta_widgets.demo.mpi import profile_text
 from hta_widgets.formats.mpi.profiles import parse_profiles
 from hta_widgets.formats.mpi.ranks import mpi_stragglers
-from hta_widgets.panels.finding import text_of
-from hta_widgets.panels.headline import headline
+from hta_widgets.panels.headline import headline, text_of
 
 FOLDER = SHARED / "traces/mpitrace"
 REFERENCES = sorted(

@@ -11,8 +11,8 @@ import pandas as pd
 
 from hta_widgets.diff.beside import beside
 from hta_widgets.panels.catalog import Panel
-from hta_widgets.panels.columns import taken
-from hta_widgets.panels.finding import Finding
+from hta_widgets.panels.frames import taken
+from hta_widgets.panels.headline import Finding
 from hta_widgets.readers.formats import Format, Outcome, Start
 from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import Pool, RankColumns

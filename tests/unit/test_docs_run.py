@@ -13,8 +13,7 @@ from support.chart_reading import words_of
 import hta_widgets as hw
 from hta_widgets import analysis, taxonomy
 from hta_widgets.demo.job import write_demo
-from hta_widgets.panels.finding import text_of
-from hta_widgets.panels.headline import headline
+from hta_widgets.panels.headline import headline, text_of
 
 PAGES = [
     "README.md",

@@ -15,9 +15,8 @@ import pandas as pd
 from hta_widgets import analysis
 from hta_widgets.formats.byteps.rows import node_label, requests_of, worker_rows
 from hta_widgets.panels.catalog import Panel
-from hta_widgets.panels.columns import taken
-from hta_widgets.panels.finding import Finding, Piece
-from hta_widgets.panels.frames import as_json, rows_or_none
+from hta_widgets.panels.frames import as_json, rows_or_none, taken
+from hta_widgets.panels.headline import Finding, Piece
 from hta_widgets.text import count, duration, share
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet

@@ -16,9 +16,8 @@ from hta_widgets import analysis
 from hta_widgets.formats.byteps.frames import of_format
 from hta_widgets.formats.mpi.ranks import mpi_stragglers
 from hta_widgets.panels.catalog import Panel
-from hta_widgets.panels.columns import taken
-from hta_widgets.panels.finding import Finding, Piece
-from hta_widgets.panels.frames import as_json, rows_or_none
+from hta_widgets.panels.frames import as_json, rows_or_none, taken
+from hta_widgets.panels.headline import Finding, Piece
 from hta_widgets.text import duration, share, size_range
 from hta_widgets.trace.query import read_clauses
 from hta_widgets.trace.selection import Selection

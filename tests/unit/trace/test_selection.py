@@ -1,12 +1,15 @@
 """What is a member of a selection, and that it survives as text."""
 
+import json
 import pickle
+from pathlib import Path
 
 import pytest
 
 from hta_widgets.errors import TraceError
 from hta_widgets.trace import selection as room
-from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.names import short_name
+from hta_widgets.trace.selection import Selection, selection_words
 from hta_widgets.trace.traceset import TraceSet
 
 
@@ -199,3 +202,15 @@ def test_export_goes_through_what_the_package_sets(traces, monkeypatch):
     selection = traces.select(ranks=[0])
     selection.export("out.json", clip=True)
     assert calls == [((traces, "out.json"), {"selection": selection, "clip": True})]
+
+
+VECTORS = json.loads((Path(__file__).parents[2] / "vectors/words.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("case", VECTORS, ids=lambda case: case["words"])
+def test_a_selection_in_words(case):
+    selection = None if case["selection"] is None else Selection.from_json(case["selection"])
+    short = case.get("short", {})
+    assert selection_words(selection, lambda name: short.get(name, name)) == case["words"]
+    for name, expected in short.items():
+        assert short_name(name) == expected
