@@ -12,7 +12,7 @@ from hta_widgets.analysis.busy import (
     temporal_breakdown,
 )
 from hta_widgets.analysis.clocks import clock_offsets
-from hta_widgets.analysis.clusters import rank_time_heatmap
+from hta_widgets.analysis.clusters import rank_clusters, rank_time_heatmap
 from hta_widgets.analysis.collectives import (
     collectives,
     communication_by_group,
@@ -31,7 +31,6 @@ from hta_widgets.analysis.critical.path import (
     with_critical_path,
 )
 from hta_widgets.analysis.diff_ops import diff_ops
-from hta_widgets.analysis.full_queue import time_blocked_on_full_queue
 from hta_widgets.analysis.idle import (
     device_idle_breakdown,
     device_idle_gaps,
@@ -44,7 +43,13 @@ from hta_widgets.analysis.kernels import (
     kernel_breakdown,
     kernel_duration_by_rank,
 )
-from hta_widgets.analysis.launches import launch_outliers, launch_stats
+from hta_widgets.analysis.launches import (
+    launch_outliers,
+    launch_stats,
+    queue_length,
+    queue_length_summary,
+    time_blocked_on_full_queue,
+)
 from hta_widgets.analysis.memory import memory_events, memory_timeline
 from hta_widgets.analysis.operator_kernels import (
     frequent_kernel_sequences,
@@ -52,8 +57,6 @@ from hta_widgets.analysis.operator_kernels import (
     operator_launch_delays,
 )
 from hta_widgets.analysis.operators import operators
-from hta_widgets.analysis.queue import queue_length, queue_length_summary
-from hta_widgets.analysis.rank_clusters import rank_clusters
 from hta_widgets.analysis.steps import phase_times, step_times
 from hta_widgets.analysis.stragglers import (
     exposed_waits,

@@ -32,6 +32,18 @@ from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.intp]
+Source = Literal["auto", "device", "host"]
+_ANNOTATION = KINDS.index("annotation")
+
+#: Columns of `kernels_by_annotation`, and their dtypes.
+_ANNOTATED = {
+    **dict.fromkeys(("rank", "id", "start_ns", "dur_ns"), np.int64),
+    "name": str,
+    "stream": np.int32,
+    "annotation": str,
+}
 
 
 def shortest_overlapping(start: Ints, end: Ints, low: Ints, high: Ints) -> Ints:
@@ -80,13 +92,6 @@ def _least(size: int, first: Ints, after: Ints) -> Ints:
         np.minimum.at(least, first[here], here)
         np.minimum.at(least, after[here] - half, here)
     return least
-
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
-Source = Literal["auto", "device", "host"]
-
-_ANNOTATION = KINDS.index("annotation")
 
 
 @scoped
@@ -228,15 +233,6 @@ def kernels_by_annotation(
         order = np.lexsort((sums["name"].cat.codes, -sums["sum_ns"], sums["rank"]))
         columns = dict(sums.iloc[order].reset_index(drop=True))
     return result(columns, matched=matched, note=note, source=sources)
-
-
-#: Columns of `kernels_by_annotation`, and their dtypes.
-_ANNOTATED = {
-    **dict.fromkeys(("rank", "id", "start_ns", "dur_ns"), np.int64),
-    "name": str,
-    "stream": np.int32,
-    "annotation": str,
-}
 
 
 class _Annotated(NamedTuple):

@@ -52,6 +52,12 @@ _DMA_ARGS = ("direction", "size")
 _UNKNOWN_WAY = "Memcpy Unknown"
 
 _NOTHING = "no copies or fills are selected"
+CounterKind = Literal["queue_length", "memory_bandwidth"]
+COUNTER_KINDS: tuple[CounterKind, ...] = get_args(CounterKind)
+
+#: Names of the series, as HTA writes them.
+_QUEUE = "Queue Length"
+_BANDWIDTH = "Memcpy BW"
 
 
 def copy_kind(name: str) -> str:
@@ -299,14 +305,6 @@ def _why_empty(about: dict[str, Any]) -> str:
     if missing:
         return f"the files tell neither rate nor size of the {missing:,} copies and fills"
     return _NOTHING
-
-
-CounterKind = Literal["queue_length", "memory_bandwidth"]
-COUNTER_KINDS: tuple[CounterKind, ...] = get_args(CounterKind)
-
-#: Names of the series, as HTA writes them.
-_QUEUE = "Queue Length"
-_BANDWIDTH = "Memcpy BW"
 
 
 @dataclass(frozen=True, slots=True)

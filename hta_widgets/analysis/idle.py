@@ -63,6 +63,8 @@ STREAM_WAITS = re.compile(r"(cuda|hip|cu|mu|aclrt)StreamWaitEvent\w*", re.IGNORE
 _CALL_CATEGORY = re.compile(r"(.+_)?(runtime|driver)", re.IGNORECASE)
 
 _NEVER = np.iinfo(np.int64).max
+_CATEGORIES = ("host_wait", "kernel_wait", "other")
+_STATS = ("mean_ns", "std_ns", "min_ns", "p25_ns", "p50_ns", "p75_ns", "max_ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,10 +413,6 @@ def waiting_calls(trace: Trace) -> Rows:
         name for name in np.unique(table.name[rows]).tolist() if _WAITS.search(table.names[name])
     ]
     return rows[np.isin(table.name[rows], waits)]
-
-
-_CATEGORIES = ("host_wait", "kernel_wait", "other")
-_STATS = ("mean_ns", "std_ns", "min_ns", "p25_ns", "p50_ns", "p75_ns", "max_ns")
 
 
 @dataclass(frozen=True, slots=True)

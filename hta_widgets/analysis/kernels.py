@@ -43,6 +43,7 @@ CUDA_SASS_INSTRUCTION_COUNTER_FLOPS: dict[str, float] = {
     for precision in "fhd"
     for operation, flops in (("fma", 2.0), ("mul", 1.0), ("add", 1.0))
 }
+_NOTHING = "no device work is selected: no kernels and no copies"
 
 
 @scoped
@@ -242,9 +243,6 @@ def _flops(counters: Mapping[str, npt.NDArray[Any]]) -> Ints | None:
         executed = np.maximum(np.nan_to_num(counters[key]), 0).astype(np.int64)
         total += executed * int(CUDA_SASS_INSTRUCTION_COUNTER_FLOPS[key])
     return total
-
-
-_NOTHING = "no device work is selected: no kernels and no copies"
 
 
 @scoped

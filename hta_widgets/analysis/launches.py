@@ -1,10 +1,11 @@
-"""Launch delays and queue lengths."""
+"""Launch delays, and how many launches wait on each stream."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any, Generic, TypeVar, Unpack
 
 import numpy as np
@@ -17,6 +18,7 @@ from hta_widgets.analysis.scope import (
     Scope,
     categorical,
     count_kinds,
+    joined,
     narrowed,
     over_ranks,
     parts,
@@ -26,7 +28,15 @@ from hta_widgets.analysis.scope import (
     stacked,
     used_texts,
 )
-from hta_widgets.analysis.steps import in_order, running_total
+from hta_widgets.analysis.steps import (
+    STATISTICS,
+    describe,
+    held_ns,
+    in_order,
+    running_total,
+    settled,
+    weighted,
+)
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.grouping import stable_order
 from hta_widgets.trace.trace import dtype_of
@@ -37,6 +47,26 @@ Rows = npt.NDArray[np.intp]
 
 _OUTLIERS = ("short kernel", "long call", "late start")
 NOTHING = "no device work is selected whose launch the files hold"
+
+#: Columns of `launch_stats`, and their dtypes.
+_LAUNCHES = {
+    "rank": np.int64,
+    "correlation": np.int64,
+    "kernel": str,
+    "kind": np.uint8,
+    "launch": str,
+    **dict.fromkeys(("stream", "cpu_dur_ns", "gpu_dur_ns", "launch_delay_ns"), np.int64),
+    **dict.fromkeys(("launch_id", "kernel_id"), np.int64),
+}
+T = TypeVar("T")
+_STILL = "the window holds nothing: no queue changes or lasts in it"
+
+#: How many launches a CUDA stream takes before the next one blocks the host.
+MAX_QUEUE_LENGTH = 1024
+
+#: Queues that stay this close to the limit, for this share of the trace, are full in all but name.
+_NEARLY = 0.98
+_LONG = 0.01
 
 
 @scoped
@@ -88,18 +118,6 @@ def launch_stats(
         note=prelaunched_note(chosen) if len(column["rank"]) else NOTHING,
         unlaunched=sum(lost for _, lost in found),
     )
-
-
-#: Columns of `launch_stats`, and their dtypes.
-_LAUNCHES = {
-    "rank": np.int64,
-    "correlation": np.int64,
-    "kernel": str,
-    "kind": np.uint8,
-    "launch": str,
-    **dict.fromkeys(("stream", "cpu_dur_ns", "gpu_dur_ns", "launch_delay_ns"), np.int64),
-    **dict.fromkeys(("launch_id", "kernel_id"), np.int64),
-}
 
 
 def launched_rows(part: Part, work: Rows) -> tuple[Ints, Rows, int]:
@@ -229,9 +247,6 @@ def _sums(values: Ints, masks: tuple[npt.NDArray[np.bool_], ...], group: Rows, g
     return sums
 
 
-T = TypeVar("T")
-
-
 @dataclass(frozen=True, slots=True)
 class QueueSteps:
     """All changes of a rank's queues, by stream and time; launches before starts at an instant."""
@@ -328,3 +343,261 @@ def counts_of(found: Sequence[OfQueues[Any]]) -> dict[str, Any]:
         "unlaunched": sum(one.unlaunched for one in found),
         "early": sum(one.early for one in found),
     }
+
+
+@scoped
+def queue_length(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+    """Return how many launched events wait on each stream, at every instant at which that changes.
+
+    Device work (kernels, copies, fills) waits from the start of the call that launches it to its
+    own start. A graph launch puts in as many as it launches.
+
+    Parameters
+    ----------
+    selection : Selection, optional
+        The device work whose queues are looked at; all by default.
+    window : (start_ns, end_ns), optional
+        Cuts the series: each stream's first row is then at the window's start, with what waits
+        there already.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank, stream and instant of change, in that order: ``rank, stream, time_ns,
+        queue_length`` (int64), the length after all changes at that instant; it holds until the
+        stream's next row. ``.attrs["unlaunched"]`` counts device work without a launch in the
+        files, ``.attrs["early"]`` what starts before its call by the files' clocks and so never
+        waits.
+
+    Notes
+    -----
+    The definition is that of HTA's queue length time series, which knows a dozen calls by name
+    and has one row per event, in no particular order at an instant.
+    """
+    found = over_queues(traces, scope, _series)
+    names = ("rank", "stream", "time_ns", "queue_length")
+    return result(
+        {name: joined([one.found[name] for one in found]) for name in names},
+        **counts_of(found),
+        note="" if any(len(one.found["rank"]) for one in found) else NOTHING,
+    )
+
+
+def _series(part: Part, steps: QueueSteps) -> dict[str, Ints]:
+    time_ns = steps.time_ns
+    if part.low is not None:
+        time_ns = np.maximum(time_ns, part.low)
+    kept = settled(steps.code, time_ns)
+    if part.high is not None:
+        kept &= time_ns < part.high
+    return {
+        "rank": np.full(int(kept.sum()), part.rank),
+        "stream": steps.streams[steps.code[kept]],
+        "time_ns": time_ns[kept] + part.trace.shift_ns,
+        "queue_length": steps.queue_length[kept],
+    }
+
+
+@scoped
+def queue_length_summary(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+    """Return statistics of each stream's queue.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank and stream: ``rank, stream``; ``count, mean, std, min, 25%, 50%, 75%,
+        max`` of the length after each change in the window (two per launched event), however
+        long it holds; ``time_weighted_mean``: the mean over time, from the stream's first to its
+        last change in the trace, cut at the window's edges, so that what waits there already
+        counts; ``span_ns`` (int64): that time.
+
+    Notes
+    -----
+    The statistics are those of HTA's queue length summary. Changes are frequent where the queue
+    is short-lived, so they say little of how long it usually is; the mean over time does.
+    """
+    found = over_queues(traces, scope, _statistics)
+    names = ("rank", "stream", *STATISTICS, "time_weighted_mean", "span_ns")
+    columns = {name: [one.found[name] for one in found] for name in names}
+    note = "" if any(map(len, columns["rank"])) else NOTHING
+    if not note and not any(one.any() for one in (*columns["count"], *columns["span_ns"])):
+        note = _STILL
+    whole = {"rank", "stream", "count", "span_ns"}
+    return result(
+        {
+            name: joined(values, np.int64 if name in whole else np.float64)
+            for name, values in columns.items()
+        },
+        **counts_of(found),
+        note=note,
+    )
+
+
+def _statistics(part: Part, steps: QueueSteps) -> dict[str, npt.NDArray[Any]]:
+    groups = len(steps.streams)
+    there = _within(part, steps)
+    code, time_ns, length = (
+        values[there] for values in (steps.code, steps.time_ns, steps.queue_length)
+    )
+    inside = _inside(part, time_ns)
+    figures = describe(code[inside], groups, length[inside])
+    held = held_ns(code, time_ns, part.low, part.high)
+    area, span = weighted(code, groups, length, held)
+    return {
+        "rank": np.full(groups, part.rank),
+        "stream": steps.streams,
+        **{name: figures[name] for name in STATISTICS},
+        "time_weighted_mean": area / np.where(span > 0, span, np.nan),
+        "span_ns": span.astype(np.int64),
+    }
+
+
+def _within(part: Part, steps: QueueSteps) -> slice | npt.NDArray[np.intp]:
+    """Return the changes in the window, of each stream with those right before and after it.
+
+    What waits as the window begins was said by the change before, until the one after.
+    """
+    if part.low is None and part.high is None:
+        return slice(None)
+    bounds = np.searchsorted(steps.code, np.arange(len(steps.streams) + 1)).tolist()
+    found = [np.empty(0, dtype=np.intp)]
+    for first, last in pairwise(bounds):
+        time_ns = steps.time_ns[first:last]
+        low = 0 if part.low is None else int(np.searchsorted(time_ns, part.low, "left")) - 1
+        high = len(time_ns)
+        if part.high is not None:
+            high = int(np.searchsorted(time_ns, part.high, "left")) + 1
+        found.append(np.arange(first + max(low, 0), min(first + high, last)))
+    return np.concatenate(found)
+
+
+def _inside(part: Part, time_ns: Ints) -> npt.NDArray[np.bool_]:
+    inside = np.ones(len(time_ns), dtype=bool)
+    if part.low is not None:
+        inside &= time_ns >= part.low
+    if part.high is not None:
+        inside &= time_ns < part.high
+    return inside
+
+
+@scoped
+def time_blocked_on_full_queue(
+    traces: TraceSet, *, max_queue_length: int = MAX_QUEUE_LENGTH, **scope: Unpack[Scope]
+) -> pd.DataFrame:
+    """Return how long each stream's queue was full, so that launching on it blocks the host.
+
+    What fills a queue are launches: unlike in `queue_length`, a graph counts once, until its
+    first kernel starts.
+
+    A duration of 0 does not say that the host never was blocked. Files may show a queue that is
+    full as a few launches shorter than the limit: look at ``peak`` and ``at_peak_ns``, and lower
+    `max_queue_length` where a queue stays at its peak while launch calls last long.
+
+    Parameters
+    ----------
+    max_queue_length : int, default 1024
+        From how many waiting launches on a queue is full; CUDA's limit by default.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank and stream that work was launched on: ``rank, stream``; ``duration_ns``
+        (int64) at `max_queue_length` or more; ``share``: of the trace's duration, 0..1;
+        ``trace_ns`` (int64): that duration, from the first to the last start of an event of the
+        rank, or the window's part of it; ``peak`` (int64): the largest length that lasts any
+        time; ``at_peak_ns`` (int64): how long it does.
+
+        ``.attrs["note"]`` names queues that never get to `max_queue_length`, but spend 1 % of the
+        trace or more within 2 % below it.
+
+    Notes
+    -----
+    The definition is that of HTA's time blocked on a full queue, which keeps one stream a rank.
+    """
+    found = over_queues(traces, scope, _blocked, max_queue_length, launches=True)
+    names = ("rank", "stream", "duration_ns", "trace_ns", "peak", "at_peak_ns")
+    column = {name: joined([one.found[0][name] for one in found]) for name in names}
+    near = [text for one in found for text in one.found[1]]
+    whole = column["trace_ns"]
+    return result(
+        {
+            "rank": column["rank"],
+            "stream": column["stream"],
+            "duration_ns": column["duration_ns"],
+            "share": column["duration_ns"] / np.where(whole > 0, whole, np.nan),
+            "trace_ns": whole,
+            "peak": column["peak"],
+            "at_peak_ns": column["at_peak_ns"],
+        },
+        **counts_of(found),
+        note=_note(near, max_queue_length) if len(whole) else NOTHING,
+    )
+
+
+def _blocked(
+    part: Part, steps: QueueSteps, max_queue_length: int
+) -> tuple[dict[str, Ints], list[str]]:
+    """Return a rank's columns, and which of its queues are nearly full for long."""
+    groups = len(steps.streams)
+    held = held_ns(steps.code, steps.time_ns, part.low, part.high)
+    length = steps.queue_length
+    peak = np.zeros(groups, dtype=np.int64)
+    np.maximum.at(peak, steps.code, np.where(held > 0, length, 0))
+    duration, at_peak, nearly = (
+        _time_in(steps.code, groups, held, those)
+        for those in (
+            length >= max_queue_length,
+            length == peak[steps.code],
+            (length >= _NEARLY * max_queue_length) & (length < max_queue_length),
+        )
+    )
+    trace_ns = _trace_ns(part)
+    almost = (duration == 0) & (nearly > 0) & (nearly >= _LONG * trace_ns)
+    near = [
+        _nearly_full(part.rank, int(steps.streams[at]), int(peak[at]), int(nearly[at]))
+        for at in np.flatnonzero(almost).tolist()
+    ]
+    columns = {
+        "rank": np.full(groups, part.rank),
+        "stream": steps.streams,
+        "duration_ns": duration,
+        "trace_ns": np.full(groups, trace_ns),
+        "peak": peak,
+        "at_peak_ns": at_peak,
+    }
+    return columns, near
+
+
+def _time_in(
+    code: npt.NDArray[np.intp], groups: int, held: Ints, those: npt.NDArray[np.bool_]
+) -> Ints:
+    found = np.zeros(groups, dtype=np.int64)
+    np.add.at(found, code[those], held[those])
+    return found
+
+
+def _nearly_full(rank: int, stream: int, peak: int, nearly_ns: int) -> str:
+    return f"of rank {rank} stream {stream} for {nearly_ns / 1e6:,.1f} ms, at up to {peak:,}"
+
+
+def _note(near: list[str], limit: int) -> str:
+    if not near:
+        return ""
+    listed = "; ".join(near[:4]) + (f"; and {len(near) - 4} more" if len(near) > 4 else "")
+    return (
+        f"queues stay just below the limit of {limit:,}: {listed}. Where launch calls last long"
+        " meanwhile, the host was blocked; see max_queue_length"
+    )
+
+
+def _trace_ns(part: Part) -> int:
+    """Return the time from the rank's first to its last start; the profiler's own span is none."""
+    table = part.table
+    span = [code for code, name in enumerate(table.categories.values) if name == "Trace"]
+    start = table.start_ns[~np.isin(table.category, span)] if span else table.start_ns
+    if not len(start):
+        return 0
+    low, high = int(start[0]), int(start[-1])
+    low = low if part.low is None else max(low, part.low)
+    high = high if part.high is None else min(high, part.high)
+    return max(high - low, 0)

@@ -30,6 +30,29 @@ _DEVICES = (
     *("vulkan", "metal", "xpu", "mps", "meta", "hpu", "ve", "lazy", "ipu", "mtia"),
     "privateuseone",
 )
+_KEYS = ("Device Type", "Device Id", "Bytes", "Total Allocated", "Total Reserved", "Addr")
+_NOTHING = (-1, -1, 0, -1, -1, -1)
+
+#: What memory is for, in the order of the numbers by which PyTorch writes it.
+MEMORY_CATEGORIES: tuple[str, ...] = (
+    "Parameter",
+    "Optimizer state",
+    "Input",
+    "Temporary",
+    "Activation",
+    "Gradient",
+    "Autograd",
+    "Unknown",
+)
+
+#: What happens to memory, by the numbers of PyTorch's ``Action``.
+_ACTIONS = {1: "preexisting", 2: "create", 3: "increment_version", 4: "destroy"}
+
+#: What is most often given, decoded without a list per event.
+_Event = tuple[int, int, int, int]
+_decode_events = msgspec.json.Decoder(list[_Event]).decode
+_EXPORT = 'prof.export_memory_timeline("memory.raw.json.gz", device="cuda:0")'
+_REMEDY = f"Write it with {_EXPORT}."
 
 
 def memory_events(
@@ -167,8 +190,6 @@ class _MemoryRecord(msgspec.Struct, gc=False):
 
 
 _decode = msgspec.json.Decoder(_MemoryRecord).decode
-_KEYS = ("Device Type", "Device Id", "Bytes", "Total Allocated", "Total Reserved", "Addr")
-_NOTHING = (-1, -1, 0, -1, -1, -1)
 
 
 def _memory_rows(trace: Trace) -> npt.NDArray[np.intp]:
@@ -253,29 +274,6 @@ def _operator_at(trace: Trace, rows: npt.NDArray[np.intp], time: Ints) -> Ints:
             at[over] = tree.forest.parent[at[over]]
         found[here] = np.where(at >= 0, tree.rows[at], -1)
     return found
-
-
-#: What memory is for, in the order of the numbers by which PyTorch writes it.
-MEMORY_CATEGORIES: tuple[str, ...] = (
-    "Parameter",
-    "Optimizer state",
-    "Input",
-    "Temporary",
-    "Activation",
-    "Gradient",
-    "Autograd",
-    "Unknown",
-)
-
-#: What happens to memory, by the numbers of PyTorch's ``Action``.
-_ACTIONS = {1: "preexisting", 2: "create", 3: "increment_version", 4: "destroy"}
-
-#: What is most often given, decoded without a list per event.
-_Event = tuple[int, int, int, int]
-_decode_events = msgspec.json.Decoder(list[_Event]).decode
-
-_EXPORT = 'prof.export_memory_timeline("memory.raw.json.gz", device="cuda:0")'
-_REMEDY = f"Write it with {_EXPORT}."
 
 
 def memory_timeline(path: str | Path) -> pd.DataFrame:

@@ -39,6 +39,25 @@ from hta_widgets.trace.trace import Trace, dtype_of
 from hta_widgets.trace.traceset import TraceSet
 
 Ints = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+
+#: Calls that copy; HTA leaves them out of the delays.
+_COPIES = re.compile(r"mem(cpy|set)", re.IGNORECASE)
+
+#: Columns of `operator_kernels`, and their dtypes.
+_KERNELS = {
+    "rank": np.int64,
+    "id": np.int64,
+    "name": str,
+    "kind": np.uint8,
+    "stream": np.int32,
+    "start_ns": np.int64,
+    "dur_ns": np.int64,
+    "operator": str,
+    "operator_id": np.int64,
+    **dict.fromkeys(("launch_id", "operator_delay_ns", "runtime_delay_ns"), np.int64),
+}
+_ANNOTATION = KINDS.index("annotation")
 
 
 class Runs:
@@ -64,12 +83,6 @@ class Runs:
         """Return the codes of a sequence."""
         codes: list[int] = np.frombuffer(self._contents[kind], dtype=np.int32).tolist()
         return codes
-
-
-Rows = npt.NDArray[np.intp]
-
-#: Calls that copy; HTA leaves them out of the delays.
-_COPIES = re.compile(r"mem(cpy|set)", re.IGNORECASE)
 
 
 @scoped
@@ -119,21 +132,6 @@ def operator_kernels(
         if len(whole["rank"])
         else f"no device work was launched by {wanted}",
     )
-
-
-#: Columns of `operator_kernels`, and their dtypes.
-_KERNELS = {
-    "rank": np.int64,
-    "id": np.int64,
-    "name": str,
-    "kind": np.uint8,
-    "stream": np.int32,
-    "start_ns": np.int64,
-    "dur_ns": np.int64,
-    "operator": str,
-    "operator_id": np.int64,
-    **dict.fromkeys(("launch_id", "operator_delay_ns", "runtime_delay_ns"), np.int64),
-}
 
 
 def _kernels_of(part: Part, operator_name: str | None, *, exact: bool) -> dict[str, Any]:
@@ -290,9 +288,6 @@ def _means(values: Ints, group: Ints, count: Ints) -> npt.NDArray[np.float64]:
     np.add.at(total, group, values)
     mean: npt.NDArray[np.float64] = total / np.maximum(count, 1)
     return mean
-
-
-_ANNOTATION = KINDS.index("annotation")
 
 
 @scoped

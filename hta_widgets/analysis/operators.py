@@ -44,6 +44,9 @@ from hta_widgets.trace.traceset import TraceSet
 
 _ANNOTATION = KINDS.index("annotation")
 _LATEST = np.iinfo(np.int64).max
+Ints = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+_MEASURES = ("count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns")
 
 
 def call_tree(trace: Trace) -> pd.DataFrame:
@@ -89,10 +92,6 @@ def call_tree(trace: Trace) -> pd.DataFrame:
         },
         index=pd.RangeIndex(len(table), name="id"),
     )
-
-
-Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +197,6 @@ def _coded(texts: Sequence[str]) -> Column:
 
 
 _COLUMNS = {"name": names_of, "input_shapes": input_shapes, "call_stack": call_stacks}
-_MEASURES = ("count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns")
 
 
 @scoped

@@ -15,8 +15,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hta_widgets.analysis.clusters import rank_clusters
 from hta_widgets.analysis.diff_ops import Side, parts_of
-from hta_widgets.analysis.rank_clusters import rank_clusters
 from hta_widgets.analysis.scope import Part
 from hta_widgets.analysis.steps import host_steps
 from hta_widgets.analysis.stragglers import Waits, waits_of

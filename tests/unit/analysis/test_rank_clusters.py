@@ -6,8 +6,7 @@ from support.small import call, event, kernel, load
 
 import hta_widgets as hw
 from hta_widgets.analysis import rank_clusters
-from hta_widgets.analysis.clusters import TIMES, RankFeatures
-from hta_widgets.analysis.rank_clusters import clustered
+from hta_widgets.analysis.clusters import TIMES, RankFeatures, clustered
 from hta_widgets.demo.job import write_demo
 from hta_widgets.errors import TraceError
 
