@@ -1,1 +1,1 @@
-"""What a dashboard shows: one frame per panel for any selection, in words and in numbers."""
+"""The panels of a dashboard: their catalog, their frames for any selection, and the headline."""

@@ -230,7 +230,7 @@ def _places(names: list[str]) -> list[int]:
 
 
 def _waits(traces: TraceSet, selection: Selection, names: _Names, clock: Any) -> Ints:
-    """Return how long ranks wait in the communication of each name; -1 where that is not known."""
+    """Return how long ranks wait in the communication of each name; -1 if unknown."""
     found = np.full(len(names.names), -1, dtype=np.int64)
     if not (names.kind == _COMMUNICATION).any():
         return found

@@ -1,4 +1,4 @@
-"""What matters most, in a sentence."""
+"""The headline: the most important findings of a job, as sentences."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 #: Device work of accelerators that are no GPUs.
 _NO_GPU = {"mtia_ccp_events", "hpu_op"}
-#: Who waits less than this share of the run for them does not count as waiting.
+#: Ranks that wait for them less than this share of the run do not count as waiting.
 LEAST_SHARE = 0.02
 #: A phase is slow from this much over the median rank on.
 LEAST_OVER = 0.02
@@ -40,7 +40,7 @@ _PHASES = {
     "optimizer": "optimizer step",
 }
 #: Findings below this share of all ranks' time are none.
-#: What takes less than this share of what another finding takes comes after it.
+#: A finding with less than this share of another finding's time comes after it.
 DWARFED = 0.1
 #: A kernel stands out from this share of all device work on.
 LEAST_OF_WORK = 1 / 3
@@ -264,9 +264,9 @@ def headline(traces: TraceSet) -> Headline:
     run lies before and after the spans, where that is much. Files without device work:
     communication on the host, and the operator with most time of its own, as shares of the run.
     """
-    told = _of_formats(traces)
-    if told is not None:
-        return told
+    of_format = _of_formats(traces)
+    if of_format is not None:
+        return of_format
     if not any(len(trace) for trace in traces.values()):
         return Headline()
     times = run_times(traces)

@@ -1,4 +1,4 @@
-"""One event, one cell, next of the same name."""
+"""Replies about one event, one cell, and the next event of the same name."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def _args(index: RankIndex, table: Rows, row: int) -> tuple[list[tuple[str, str]
     if source is None:
         return [], None
     records = [int(table.record[row])]
-    if records[0] < 0:  # derived, so no record says anything of it
+    if records[0] < 0:  # derived, so there is no record
         return [], None
     if table.table == "events" and row in index.rank.table.end_record:
         records.append(index.rank.table.end_record[row])
@@ -263,7 +263,7 @@ def cell(index: RankIndex, number: int, start: int, end: int) -> dict[str, Any]:
             "max": largest if held else None,
         }
     covered, count = lane.spans.measure(edges)
-    # What is on lanes of waits are parts of events, of which nothing more can be told.
+    # Lanes of waits have parts of events, without details.
     named = bool(count[0]) and ref.role not in {"wait", "late"}
     row = _longest(index, ref, low, high) if named else None
     return {

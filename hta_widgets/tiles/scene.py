@@ -1,4 +1,4 @@
-"""What the page knows before the first tile."""
+"""The scene: all that a page needs before the first tile."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _median_rank(job: Job) -> Rank | None:
 
 
 def _phases(rank: Rank) -> Rows:
-    """Return annotations directly inside a step, or the outermost ones where there is no step."""
+    """Return annotations directly inside a step, or the outermost ones without steps."""
     table = rank.table
     on_host = np.array([track.role == "thread" for track in table.tracks], np.bool_)
     rows = np.flatnonzero((table.kind == _ANNOTATION) & on_host[table.track])
@@ -93,7 +93,7 @@ def _span(rank: Rank, row: int) -> dict[str, Any]:
     }
 
 
-#: What is missing, in words, by kind of problem; for one and for several.
+#: Missing records in words, by kind of problem: singular and plural.
 _WORDS = {
     "skipped": ("record skipped", "records skipped"),
     "truncated": ("file ends early", "files end early"),
@@ -104,7 +104,7 @@ _WORDS = {
     "stale": ("file changed", "files changed"),
 }
 
-#: What befalls a whole file, however many records of it tell.
+#: Problems of a whole file, counted once per file.
 _OF_FILES = frozenset({"truncated", "empty", "foreign", "stale"})
 
 MAX_LISTED = 200

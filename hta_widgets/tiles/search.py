@@ -161,7 +161,7 @@ LIMIT_S = 2.0
 
 _EXPRESSION = re.compile(r"/(.*)/(i?)", re.DOTALL)
 
-#: Which of the names match, and why none can.
+#: Mask of the names that match, and the reason if the pattern is invalid.
 Matches = tuple[list[bool], str | None]
 
 
@@ -312,7 +312,7 @@ class Search:
         self._names_used()
 
     def hits(self, text: str) -> Hits:
-        """Return the matches of a text; those of the last few texts are remembered."""
+        """Return the matches of a text; the last few results are kept."""
         return self._kept.of(text, lambda: self._match(text))
 
     def _match(self, text: str) -> Hits:
@@ -336,7 +336,7 @@ class Search:
 
     def _names_used(self) -> Bools:
         """Return which names an event, async or instant has: pools have those of other records."""
-        # No `cached_property`: those of Python 3.11 hold a lock, and this takes long.
+        # Not a `cached_property`, as Python 3.11 holds a lock of the class meanwhile.
         if self._used is None:
             self._used = self._find_used()
         return self._used

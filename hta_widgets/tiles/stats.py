@@ -1,4 +1,4 @@
-"""Where the devices' time goes, in any window: unions over all streams of a rank."""
+"""Device time of any window by kind: unions over all streams of a rank."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class DeviceTimes:
 
     @property
     def offsets(self) -> Ints:
-        """What to add to a rank's times for those in the covers."""
+        """Offsets from the ranks' times to the times of the covers."""
         lengths = self.high - self.low
         before: Ints = np.cumsum(lengths) - lengths
         return before - self.low

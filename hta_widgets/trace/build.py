@@ -319,7 +319,7 @@ class _Events:
     record: Ints
 
 
-#: Columns of `RankColumns` with an entry per record, and the type that those of events are of.
+#: Columns of `RankColumns` with an entry per record, and their types in the event table.
 _BY_ROW: dict[str, type[np.generic] | None] = {
     "phase": None,
     "start_ns": np.int64,

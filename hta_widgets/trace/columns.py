@@ -14,7 +14,7 @@ import numpy.typing as npt
 from msgspec import Raw
 
 Ints = npt.NDArray[np.int64]
-#: int16; int32 where a file has more categories than that
+#: int16, or int32 if a file has more categories
 CategoryCodes = npt.NDArray[np.int16] | npt.NDArray[np.int32]
 
 TrackRole = Literal["thread", "stream", "annotation", "other"]
@@ -63,13 +63,13 @@ class RecordSource(Protocol):
 
 @dataclass(slots=True)
 class CopyTable:
-    """What copies and fills state of themselves, by the number of their record.
+    """Rate and size that records of copies and fills state, by record number.
 
     Kept apart from the events: few have it, and it survives when events are left out.
     """
 
     record: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # ascending
-    #: as the profiler worked it out; NaN where the record states none
+    #: as the profiler computed it; NaN if the record has none
     gb_per_s: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
     size_bytes: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # -1 for none
 
@@ -77,7 +77,7 @@ class CopyTable:
         return len(self.record)
 
     def of(self, records: Ints) -> tuple[npt.NDArray[np.float64], Ints]:
-        """Return rate and size of each record; NaN and -1 where it states none."""
+        """Return rate and size of each record; NaN and -1 if it has none."""
         rate, size = np.full(len(records), np.nan), np.full(len(records), -1, np.int64)
         if len(self):
             at = np.minimum(np.searchsorted(self.record, records), len(self) - 1)
@@ -95,9 +95,9 @@ class RankColumns:
     numbers may be of narrower types than stated here, where they fit.
     """
 
-    phase: npt.NDArray[np.uint8]  # ord of the phase letter; 0 where the record has none
+    phase: npt.NDArray[np.uint8]  # ord of the phase letter; 0 for none
     start_ns: Ints
-    dur_ns: Ints  # -1 where the record states none
+    dur_ns: Ints  # -1 for none
     timed: npt.NDArray[np.bool_]
     name: npt.NDArray[np.int32]  # codes into `names`
     category: npt.NDArray[np.int32]  # codes into `categories`
@@ -120,7 +120,7 @@ class RankColumns:
     #: rows (not record numbers) of the ``f`` records without ``"bp": "e"``: their arrow ends at
     #: the next event of the thread instead of the enclosing one
     ends_at_next: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    #: scope of instants by row, where it is not the default ``"t"``
+    #: scope of instants by row, unless it is the default ``"t"``
     scope: dict[int, str] = field(default_factory=dict)
     copies: CopyTable = field(default_factory=CopyTable)
 
@@ -150,10 +150,10 @@ class TableFile(Protocol):
     """The file that the columns of a table are mapped from, and what else was written into it."""
 
     def fact(self, name: str) -> Any:
-        """Return a plain value that was written under a name; None where there is none."""
+        """Return the JSON value stored under a name; None if there is none."""
 
     def read(self, name: str) -> npt.NDArray[Any]:
-        """Return a column of numbers; `TraceError` where it is missing or damaged."""
+        """Return a column of numbers; raise `TraceError` if it is missing or damaged."""
 
 
 @dataclass(slots=True)
@@ -199,7 +199,7 @@ class EventTable:
 
     @property
     def file(self) -> TableFile | None:
-        """The file that holds just these events, of the same kinds; None where there is none."""
+        """The file with exactly these events and kinds; None if there is none."""
         return None
 
     def with_kinds(self, kind: npt.NDArray[np.uint8]) -> EventTable:
@@ -258,7 +258,7 @@ class AsyncTable:
     """Async intervals (phases b/n/e and S/T/F), paired by category, id and name."""
 
     start_ns: Ints
-    dur_ns: Ints  # -1 where no end was found
+    dur_ns: Ints  # -1 if no end was found
     name: npt.NDArray[np.int32]
     category: CategoryCodes
     async_id: list[str]
@@ -270,14 +270,14 @@ class AsyncTable:
 
 
 class NumberedRecords(ABC):
-    """What sources of records have in common; see `RecordSource`."""
+    """Common base of sources of records; see `RecordSource`."""
 
     @abstractmethod
     def __len__(self) -> int:
         """Return the number of records."""
 
     def record(self, index: int) -> bytes:
-        """Return the JSON object of one record; verbatim, or repaired where it is not JSON."""
+        """Return the JSON object of one record; verbatim, or repaired if it is not JSON."""
         return next(self.records(np.array([index], np.int64)))[1]
 
     def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:

@@ -15,7 +15,7 @@ from hta_widgets.trace.memo import memo
 if TYPE_CHECKING:
     from hta_widgets.trace.trace import Trace
 
-#: What PyTorch and NCCL say of communication; stores have it as columns.
+#: Args of communication by PyTorch and NCCL; stores have them as columns.
 COMMUNICATION_KEYS: tuple[str, ...] = (
     "Collective name",
     "dtype",
@@ -56,7 +56,7 @@ def event_args(
 
 
 def numbers_of(values: Sequence[Any], missing: int = -1) -> npt.NDArray[np.int64]:
-    """Return args as int64; `missing` where they are no whole numbers."""
+    """Return args as int64; `missing` for values that are not whole numbers."""
 
     def number(value: Any) -> int:
         try:
@@ -79,7 +79,7 @@ def _read(trace: Trace, rows: npt.NDArray[np.intp], keys: Sequence[str]) -> dict
         return found
     table = trace.table
     records = table.record[rows]
-    # Binary files have their args as columns, of which no text need be made.
+    # Binary files have their args as columns, so no text is parsed.
     columns = getattr(trace.source, "arg_columns", None)
     known = columns(records, keys) if columns is not None else None
     if known is not None:
@@ -140,7 +140,7 @@ def _args(body: bytes, keys: Sequence[str], decoder: msgspec.json.Decoder[Any]) 
     try:
         args = decoder.decode(body).args
     except (msgspec.DecodeError, UnicodeDecodeError):
-        # What the strict decoder refuses: control characters, or args that are no object.
+        # The strict decoder refuses control characters, and args that are not an object.
         try:
             event = json.loads(body.decode("utf-8", "replace"), strict=False)
         except ValueError:

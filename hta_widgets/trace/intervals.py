@@ -74,7 +74,7 @@ def intersect(a: Intervals, b: Intervals) -> Intervals:
 
 
 def complement(pieces: Intervals) -> Intervals:
-    """Return what is not covered, from the first to the last instant that int64 can tell."""
+    """Return the gaps, from the smallest to the largest int64."""
     start = np.concatenate(([_FIRST], pieces.end))
     end = np.concatenate((pieces.start, [_LAST]))
     lasting = end > start
@@ -97,7 +97,7 @@ def clip(pieces: Intervals, start: int | None, end: int | None) -> Intervals:
 
 
 class Covered:
-    """How much time is covered before any instant, by two lookups.
+    """Covered time before any instant, by two lookups.
 
     Covered time of ``[t0, t1)`` is ``covered(t1) - covered(t0)``, exact at any edge.
     """
@@ -149,7 +149,7 @@ class Cover:
 
     @property
     def ends(self) -> Ints:
-        """Where each piece ends."""
+        """End of each piece."""
         return self.starts + np.diff(self.prefix)
 
     @property

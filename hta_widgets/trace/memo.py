@@ -165,7 +165,7 @@ def memoized(
 
 #: Most bytes that results of stored ranks take; `keep_at_most` changes it.
 _most_bytes = 512 << 20
-#: The same where a page reads the same ranks again and again: 10 million events.
+#: The limit for pages, which read the same ranks repeatedly: 10 million events.
 _PAGE_BYTES = 2 << 30
 #: Bytes per event: mapped columns (70), and the results of a dozen analyses.
 _BYTES_PER_EVENT = 200

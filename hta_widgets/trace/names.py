@@ -53,7 +53,7 @@ _NCCL = re.compile(r"^[nr]ccl(?:Sym)?(?:Dev)?Kernel_(\w+)")
 _NCCL_OLD = re.compile(
     r"^nccl([A-Z][a-z]+(?:[A-Z][a-z]+)*?)(Ring|Tree|CollNet)(LL128|LL)?Kernel_?(\w*)"
 )
-#: One kernel for all collectives: its name does not tell which.
+#: One kernel for all collectives; its name does not contain which.
 _NCCL_GENERIC = re.compile(r"^(?:void )?([nr]ccl)(?:(?:Sym)?(?:Dev)?Kernel_)?Generic")
 _NCCL_ALGORITHM = re.compile(r"^(RING|TREE|NVLS\w*|COLLNET\w*|PAT)$")
 _XMMA = re.compile(r"^sm\d+_xmma_(?P<what>[a-z]+)_(?P<rest>.*)$")
@@ -72,7 +72,7 @@ _QUALIFIED = re.compile(r"^[A-Za-z_$~][\w$]*(?:::[A-Za-z_$~][\w$]*)*")
 
 @lru_cache(maxsize=1 << 16)
 def short_name(full: str) -> str:
-    """Return a short name that still tells what the event does."""
+    """Return a short name that still identifies the operation."""
     text = full.strip()
     for rule in (_host, _byteps, _nccl, _copy, _mangled, _gemm, _kernel):
         short = rule(text)
@@ -309,7 +309,7 @@ def _last_word(argument: str) -> str:
 
 #: The top-level key, the name of its metadata records, and the key of what they changed.
 MARK = "hta_widgets"
-#: Under which key of the mark a file says which worker's, GPU's or server's it is.
+#: Key of the mark with the worker, GPU or server of a file.
 IDENTITY = "identity"
 #: Key of the mark under which an export states its window and ranks of the job.
 PART = "part"
@@ -352,7 +352,7 @@ def original_id(raw: bytes, rank: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ExportPart:
-    """What one rank of an export holds of the job that it was taken from."""
+    """The part of a job that the file of an exported rank holds."""
 
     start_ns: int
     end_ns: int
@@ -364,20 +364,20 @@ class ExportPart:
     job_ranks: int
 
     def mark(self) -> dict[str, Any]:
-        """Return the entry of the file's mark that says so."""
+        """Return the part as an entry of the file's mark."""
         return {PART: asdict(self)}
 
 
 def part_in(metadata: Mapping[str, Any]) -> ExportPart | None:
-    """Return what a file's top-level keys say of the part that it is; None where it is whole."""
+    """Return the part stated in a file's top-level keys; None if the file is a whole rank."""
     mark = metadata.get(MARK)
     return part_of(mark.get(PART) if isinstance(mark, Mapping) else None)
 
 
-def part_of(told: object) -> ExportPart | None:
-    """Return the part that an entry tells of; None where it tells of none."""
+def part_of(entry: object) -> ExportPart | None:
+    """Return the part that an entry of the mark describes; None if it is invalid."""
     try:
-        part = ExportPart(**told) if isinstance(told, Mapping) else None
+        part = ExportPart(**entry) if isinstance(entry, Mapping) else None
     except TypeError:
         return None
     known = part is not None and all(isinstance(value, int) for value in asdict(part).values())

@@ -1,4 +1,4 @@
-"""What was skipped, repaired or guessed while a set was loaded: counted, never silent."""
+"""Problems found while loading: counts of records that were skipped, repaired or guessed."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ ProblemKind = Literal[
 
 PROBLEM_KINDS: tuple[ProblemKind, ...] = get_args(ProblemKind)
 
-#: Problems that leave the picture complete: they were repaired, guessed or placed, and counted.
+#: Problems without loss of events.
 COMPLETE = frozenset({"repaired", "rounding", "overlap", "guessed_rank", "duplicate_rank"})
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is not as the files should have it."""
+    """Number of problems of one kind in a file."""
 
     kind: ProblemKind
     count: int
@@ -43,7 +43,7 @@ class Problem:
 
     @property
     def is_harmless(self) -> bool:
-        """Whether no event is missing for it; of arrows without an end only the arrow is."""
+        """Whether all events are there; a flow without an end only loses its arrow."""
         return self.kind in COMPLETE or (self.kind == "unpaired" and self.detail.startswith("flow"))
 
 

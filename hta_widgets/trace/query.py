@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-# Only what `repr` writes is a clause; whatever else Python can write in a string stays as it is.
+# Only strings as `repr` writes them make a clause; others stay in the rest.
 _TEXT = (
     r"'(?:[^'\\\n]|\\(?:[\\'\"nrt]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}))*'"
     r'|"(?:[^"\\\n]|\\(?:[\\\'"nrt]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}))*"'
@@ -16,7 +16,7 @@ _TEXTS = re.compile(_TEXT)
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)")
 _PLAIN = {"n": "\n", "r": "\r", "t": "\t"}
 
-#: What a query is made of, as far as it matters for where it falls apart.
+#: Tokens that matter for splitting a query at ``and``.
 _TOKEN = re.compile(
     r"""(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`)"""
     r"|(?P<word>\w+)|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<other>.)",
@@ -26,7 +26,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Clauses:
-    """A query taken apart."""
+    """A query split into names, kinds and the rest."""
 
     rest: str | None = None
     names: tuple[str, ...] | None = None
@@ -34,7 +34,7 @@ class Clauses:
 
     @property
     def query(self) -> str | None:
-        """The query that says all this; None where there is nothing to say."""
+        """The query as text; None if it is empty."""
         clauses = [
             f"{word} in {list(values)!r}"
             for word, values in (("name", self.names), ("kind", self.kinds))
@@ -54,10 +54,9 @@ class Clauses:
 
 
 def read_clauses(query: str | None) -> Clauses:
-    """Take a query apart.
+    """Split a query into clauses.
 
-    A query that says the same in another form, or that has ``or`` outside of parentheses, is left
-    whole.
+    Queries of another form, or with ``or`` outside of parentheses, become `Clauses.rest`.
     """
     if query is None or not query.strip():
         return Clauses()
@@ -90,18 +89,18 @@ def _value(text: str) -> str:
 
 
 def read_text(literal: str) -> str | None:
-    """Return what a quoted text stands for; None where it is not quoted as `repr` does."""
+    """Return the value of a string literal; None if it is not as `repr` writes it."""
     return _value(literal) if re.fullmatch(_TEXT, literal) else None
 
 
 def conjuncts(query: str) -> list[str]:
-    """Return what ``and`` joins; the whole query where it is no conjunction."""
+    """Return the operands of ``and``; the whole query if it is not a conjunction."""
     parts, begin, depth = [], 0, 0
     for token in _TOKEN.finditer(query):
         depth += (token.lastgroup == "open") - (token.lastgroup == "close")
         if depth < 0 or (token.lastgroup == "other" and token[0] in "'\"`#"):
             return [query]
-        # To pandas the bar is as weak as the word.
+        # pandas gives the bar the same precedence as the word.
         if depth == 0 and (token[0] == "|" or token[0] == "or"):
             return [query]
         if depth == 0 and token[0] == "and":

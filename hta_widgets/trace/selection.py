@@ -120,7 +120,7 @@ class Selection:
         return member
 
     def chosen_of(self, trace: Trace, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        """Return those of some ascending rows of `trace` that `ids` names; all without `ids`."""
+        """Return the ascending `rows` of `trace` that are in `ids`; all rows without `ids`."""
         if self.ids is None:
             return rows
         named = self._rows_by_rank.get(trace.rank, np.empty(0, dtype=np.int64))
@@ -146,7 +146,7 @@ class Selection:
 
     @property
     def owner(self) -> TraceSet:
-        """The traces that it is of; a `TraceError` where it belongs to none."""
+        """The traces of the selection; raises `TraceError` if it is not bound to any."""
         if self.traces is None:
             raise TraceError(
                 "this selection belongs to no traces",
@@ -302,7 +302,7 @@ def selection_words(selection: Selection | None, short: Callable[[str], str] = s
 
 
 def window_words(start_ns: int | None, end_ns: int | None) -> str:
-    """Return a window with as many digits as its length needs; empty where it is open."""
+    """Return a window with as many digits as its length needs; empty if it is open."""
     if start_ns is None:
         return "" if end_ns is None else f"before {_instant(end_ns)}"
     if end_ns is None:
@@ -357,7 +357,7 @@ class TraceIndex:
 
     @cached_property
     def kind_counts(self) -> Ints:
-        """How many events there are of each kind."""
+        """Number of events of each kind."""
         return np.bincount(self.kind, minlength=len(KINDS))
 
     @memoized
@@ -412,7 +412,7 @@ def index_of(trace: Trace) -> TraceIndex:
 
 @memoized
 def device_index_of(trace: Trace) -> TraceIndex:
-    """Return the index of a rank, in which collectives on the host are no communication.
+    """Return the index of a rank that does not count host collectives as communication.
 
     They keep no device busy, and time between them is not idle.
     """

@@ -1,4 +1,4 @@
-"""Trace: one rank, and its DataFrames."""
+"""`Trace`: one rank of a job, and its DataFrames."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ EVENT_COLUMNS: tuple[str, ...] = (
     "step",
     "phase",
 )
-#: And those that can be asked for besides, in queries as well.
+#: Further columns, computed on request and in queries.
 _ON_DEMAND = ("prelaunched",)
 
 _PHASES = ("X", "B")
@@ -129,7 +129,7 @@ def dtype_of(values: Sequence[str]) -> pd.CategoricalDtype:
     try:
         return pd.CategoricalDtype(pd.Index(values))
     except UnicodeError:
-        # Arrow-backed strings refuse what is no valid Unicode; files hold it all the same.
+        # Arrow-backed strings refuse invalid Unicode, which files may contain.
         return pd.CategoricalDtype(pd.Index(values, dtype=object))
 
 
@@ -150,7 +150,7 @@ def _checked(columns: Iterable[str] | None, extra: Collection[str] = ()) -> list
 def event_frame(
     trace: Trace, rows: Rows | None = None, columns: Iterable[str] | None = None
 ) -> pd.DataFrame:
-    """Return events of one rank: the `rows` asked for (all) and the `columns` asked for (all)."""
+    """Return `rows` and `columns` of the events of one rank; by default all."""
     wanted = _checked(columns)
     picked: Rows = slice(None) if rows is None else rows
     data = {
@@ -226,7 +226,7 @@ def run_query(frame: pd.DataFrame, query: str) -> npt.NDArray[np.bool_]:
     if answers is None or not (answers.dtype == object or is_bool_dtype(answers.dtype)):
         raise _bad_query(query, "it is no condition")
     try:
-        # What cannot be told, such as a comparison with nothing, does not hold.
+        # Missing results, such as comparisons with missing values, count as False.
         return answers.astype("boolean").to_numpy(dtype=bool, na_value=False)
     except (TypeError, ValueError):
         raise _bad_query(query, "it is no condition") from None
@@ -297,7 +297,7 @@ class Trace:
     _table: EventTable = field(kw_only=True)
     _rules_version: int = field(default=-1, kw_only=True)
     _frame: pd.DataFrame | None = field(default=None, init=False)
-    #: what analyses derived from the columns alone, in their times, and may ask for again
+    #: results of the columns alone; see `hta_widgets.trace.memo`
     memo: dict[Any, Any] = field(default_factory=dict, init=False)
 
     # --- columns ----------------------------------------------------------------------------------
@@ -377,19 +377,19 @@ class Trace:
 
     @property
     def export_part(self) -> ExportPart | None:
-        """Which part of a job the file is an export of; None where it does not say so."""
+        """The part of a job that the file exports; None if it is not an export."""
         return part_in(self.metadata)
 
     @property
     def world_size(self) -> int:
-        """How many ranks the file says that the job has; 0 where it does not say."""
+        """Number of ranks of the job as stated in the file; 0 if it is not stated."""
         info = self.metadata.get("distributedInfo")
         size = info.get("world_size") if isinstance(info, dict) else None
         return size if type(size) is int else 0
 
     @property
     def window_ns(self) -> tuple[int, int] | None:
-        """The window of the job that the file is an export of; None where it is none."""
+        """The window of the job that the file exports; None if it is not an export."""
         part = self.export_part
         if part is None:
             return None
@@ -548,8 +548,8 @@ class Trace:
         return False
 
     def let_go(self) -> None:
-        """Forget what was derived; whoever asks for it again waits for it again."""
-        # Not cleared: others may be at work with what it holds.
+        """Release kept results; they are computed again when they are next needed."""
+        # Replaced and not cleared, as other threads may be using it.
         self.memo = {}
         self._frame = None
 

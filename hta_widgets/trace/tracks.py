@@ -21,7 +21,7 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(slots=True)
 class Settled:
-    """What the stack said of a track."""
+    """Result of the stack for one track."""
 
     spilled: Ints  # events that nest nowhere, ascending
     around: Ints  # the nested event that encloses each of these, -1 for none
@@ -139,7 +139,7 @@ _FEW_TRACKS = 256
 
 @dataclass(slots=True)
 class Lanes:
-    """Where events are drawn, and what encloses them."""
+    """Lane and parent of each event."""
 
     depth: npt.NDArray[np.int16]
     parent: npt.NDArray[np.int32]  # row, -1 for none
@@ -147,7 +147,7 @@ class Lanes:
     lanes: Ints  # by track: all lanes
     overlaps: int  # events put into spill lanes
     rounded: int  # events that nest only within the resolution
-    too_deep: int  # events below the deepest lane that can be told
+    too_deep: int  # events below the deepest lane
 
 
 def assign_lanes(
@@ -301,14 +301,14 @@ def _spill(
 _STREAM_TID = re.compile(r"(?:stream\s*)?(\d+)\s*", re.IGNORECASE)
 _SPANS = {"Spans", "Traces"}
 
-#: Where a file gives no order: programs first, then devices, then the profiler's own spans.
+#: Order of processes if a file gives none: programs, devices, the profiler's own spans.
 _DEVICE_SORT = 1 << 24
 _SPANS_SORT = 1 << 29
 
 
 @dataclass(slots=True)
 class Naming:
-    """What metadata records say of processes and threads; keys are pids, or (pid, tid)."""
+    """Metadata of processes and threads, by pid or (pid, tid)."""
 
     process: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
