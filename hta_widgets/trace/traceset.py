@@ -194,8 +194,7 @@ class TraceSet(Mapping[int, Trace]):
     def found(self) -> Problems:
         """A copy of what `problems` shows, to add to."""
         copy = Problems()
-        for problem in self._problems:
-            copy.add(problem.kind, problem.count, problem.detail, problem.rank, problem.file)
+        copy.merge(self._problems)
         return copy
 
     def summary(self) -> pd.DataFrame:
