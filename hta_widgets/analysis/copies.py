@@ -16,13 +16,12 @@ from hta_widgets.analysis.scope import (
     Part,
     Parts,
     Scope,
-    categorical,
     count_kinds,
-    joined,
     over_ranks,
     parts,
     result,
     scoped,
+    stacked,
 )
 from hta_widgets.analysis.steps import (
     STATISTICS,
@@ -195,29 +194,20 @@ def memory_bandwidth(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """
     chosen = parts(traces, **scope)
     found = list(over_ranks(chosen, _copies))
-    pool = _pool(found)
-    columns: dict[str, list[npt.NDArray[Any]]] = {
-        name: [] for name in ("rank", "copy_kind", "time_ns", "gb_per_s")
-    }
+    series = []
     for trace, copies in zip(chosen.traces, found, strict=True):
         steps = _steps(copies)
         kept = settled(steps.code, steps.time_ns)
-        columns["rank"].append(np.full(int(kept.sum()), trace.rank))
-        columns["copy_kind"].append(_codes(steps.kinds, pool)[steps.code[kept]])
-        columns["time_ns"].append(steps.time_ns[kept] + trace.shift_ns)
-        columns["gb_per_s"].append(steps.gb_per_s[kept])
-    rows = sum(map(len, columns["rank"]))
-    about = _about(chosen, found)
-    return result(
-        {
-            "rank": joined(columns["rank"]),
-            "copy_kind": categorical(joined(columns["copy_kind"], np.int32), pool.values),
-            "time_ns": joined(columns["time_ns"]),
-            "gb_per_s": joined(columns["gb_per_s"], np.float64),
-        },
-        **about,
-        note="" if rows else _why_empty(about),
-    )
+        series.append(
+            {
+                "rank": np.full(int(kept.sum()), trace.rank),
+                "copy_kind": (steps.code[kept], steps.kinds),
+                "time_ns": steps.time_ns[kept] + trace.shift_ns,
+                "gb_per_s": steps.gb_per_s[kept],
+            }
+        )
+    types = {"rank": np.int64, "copy_kind": str, "time_ns": np.int64, "gb_per_s": np.float64}
+    return _bandwidth_frame(chosen, found, stacked(series, types))
 
 
 @scoped
@@ -244,46 +234,40 @@ def memory_bandwidth_summary(traces: TraceSet, **scope: Unpack[Scope]) -> pd.Dat
     """
     chosen = parts(traces, **scope)
     found = list(over_ranks(chosen, _copies))
-    pool = _pool(found)
-    whole = ("rank", "copy_kind", "count", "busy_ns", "copies", "size_bytes")
-    names = ("rank", "copy_kind", *STATISTICS, "time_weighted_mean", "busy_ns", *whole[-2:])
-    columns: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in names}
+    rows = []
     for rank, copies in zip(chosen.ranks, found, strict=True):
         groups = len(copies.kinds)
         steps = _steps(copies)
         shown = settled(steps.code, steps.time_ns) & (steps.gb_per_s > 0)
-        figures = describe(steps.code[shown], groups, steps.gb_per_s[shown])
         held = np.where(steps.gb_per_s > 0, held_ns(steps.code, steps.time_ns), 0)
         area, busy = weighted(steps.code, groups, steps.gb_per_s, held)
-        known = copies.size_bytes > 0
         size = np.zeros(groups, dtype=np.int64)
-        np.add.at(size, copies.code[known], copies.size_bytes[known])
-        columns["rank"].append(np.full(groups, rank))
-        columns["copy_kind"].append(_codes(copies.kinds, pool))
-        for name in STATISTICS:
-            columns[name].append(figures[name])
-        columns["time_weighted_mean"].append(area / np.where(busy > 0, busy, np.nan))
-        columns["busy_ns"].append(busy)
-        columns["copies"].append(np.bincount(copies.code, minlength=groups))
-        columns["size_bytes"].append(size)
-    about = _about(chosen, found)
-    column = {
-        name: joined(values, np.int64 if name in whole else np.float64)
-        for name, values in columns.items()
+        np.add.at(size, copies.code, np.maximum(copies.size_bytes, 0))
+        rows.append(
+            {
+                "rank": np.full(groups, rank),
+                "copy_kind": (np.arange(groups), copies.kinds),
+                **describe(steps.code[shown], groups, steps.gb_per_s[shown]),
+                "time_weighted_mean": area / np.where(busy > 0, busy, np.nan),
+                "busy_ns": busy,
+                "copies": np.bincount(copies.code, minlength=groups),
+                "size_bytes": size,
+            }
+        )
+    types = {
+        "rank": np.int64,
+        "copy_kind": str,
+        **dict.fromkeys((*STATISTICS, "time_weighted_mean"), np.float64),
+        **dict.fromkeys(("count", "busy_ns", "copies", "size_bytes"), np.int64),
     }
-    return result(
-        {**column, "copy_kind": categorical(column["copy_kind"], pool.values)},
-        **about,
-        note="" if len(column["rank"]) else _why_empty(about),
-    )
+    return _bandwidth_frame(chosen, found, stacked(rows, types))
 
 
-def _pool(found: list[_Copies]) -> Pool:
-    return Pool(sorted({kind for copies in found for kind in copies.kinds}))
-
-
-def _codes(kinds: list[str], pool: Pool) -> npt.NDArray[np.int32]:
-    return np.array([pool.add(kind) for kind in kinds], dtype=np.int32)
+def _bandwidth_frame(chosen: Parts, found: list[_Copies], columns: dict[str, Any]) -> pd.DataFrame:
+    kind = columns["copy_kind"]
+    columns["copy_kind"] = kind.reorder_categories(sorted(kind.categories))
+    about = _about(chosen, found)
+    return result(columns, **about, note="" if len(kind) else _why_empty(about))
 
 
 def _about(chosen: Parts, found: list[_Copies]) -> dict[str, Any]:
@@ -340,16 +324,6 @@ def with_counters(
     -------
     TraceSet
         Of the same ranks and events.
-
-    Raises
-    ------
-    TraceError
-        Where a kind or a rank is not there.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> hw.Timeline(with_counters(traces))  # doctest: +SKIP
     """
     chosen: list[str] = [kinds] if isinstance(kinds, str) else list(kinds)
     unknown = [kind for kind in chosen if kind not in COUNTER_KINDS]

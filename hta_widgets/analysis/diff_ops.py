@@ -88,21 +88,11 @@ def diff_ops(
 
         ``.attrs["matched"]`` counts the events of each side.
 
-    Raises
-    ------
-    TraceError
-        Where a side is no traces, or a rank or step is not there.
-
     Notes
     -----
     The counts and totals of HTA's ``TraceDiff.compare_traces``, which adds up by name over all
     categories too. HTA counts the device's copies of annotations as CPU. It finds no step for
     events on stream 0, so it calls all kernels of AMD runs deleted; here they take part.
-
-    Examples
-    --------
-    >>> before, after = hw.load("runs/a"), hw.load("runs/b")  # doctest: +SKIP
-    >>> diff_ops(before, after, device="gpu", short_names=True).head()  # doctest: +SKIP
     """
     if device not in {"all", "cpu", "gpu"}:
         raise TraceError(f"no device {device!r}", remedy='Give "all", "cpu" or "gpu".')

@@ -99,12 +99,6 @@ def memory_events(
     Notes
     -----
     What the memory view of TensorBoard's profiler plugin was drawn from.
-
-    Examples
-    --------
-    >>> memory = memory_events(hw.load("runs/job"))  # doctest: +SKIP
-    >>> memory.groupby(["rank", "device"])["running_bytes"].max()  # doctest: +SKIP
-    >>> memory[memory["bytes"] > 0].groupby("operator")["bytes"].sum()  # doctest: +SKIP
     """
     columns: dict[str, list[npt.NDArray[Any]]] = {
         key: []
@@ -302,21 +296,11 @@ def memory_timeline(path: str | Path) -> pd.DataFrame:
         was for; ``preexisting_bytes``, what was there before the first event (empty in files of
         sums, which do not tell). ``matched`` counts events by action, or ``instants``.
 
-    Raises
-    ------
-    TraceError
-        Where the file is no such export: what is wrong with it, where, and what to do.
-
     Notes
     -----
     Sums and categories are those of HTA's ``MemoryAnalysis`` and of PyTorch's own plot. Memory
     that was there before the first event counts from that event on; HTA has a row of its own for
     it, with the same time.
-
-    Examples
-    --------
-    >>> memory = memory_timeline("memory.raw.json.gz")  # doctest: +SKIP
-    >>> memory.set_index("time_ns").sum(axis=1).max() / 2**30  # doctest: +SKIP
     """
     value = _decoded(Path(path))
     if _holds_sums(value):
