@@ -1,9 +1,14 @@
-"""What operators launch, and after what delays, by hand."""
+"""What operators launch, after what delays and in which sequences, by hand."""
+
+import json
+from pathlib import Path
 
 import pytest
 from support.small import call, copy, event, kernel, load
 
-from hta_widgets.analysis import operator_kernels, operator_launch_delays
+import hta_widgets as hw
+from hta_widgets.analysis import frequent_kernel_sequences, operator_kernels, operator_launch_delays
+from hta_widgets.export.overlays import export_patterns
 
 
 def op(name, start, end, *, tid=1, cat="cpu_op", **args):
@@ -127,3 +132,191 @@ def test_nothing_launched(tmp_path):
         assert frame.empty
         assert frame.attrs["note"].startswith("no ")
         assert function(traces, ranks=[]).empty
+
+
+def layer(start, names, *, tid=1, name="layer", number=0):
+    """An operator that launches kernels of these names, 10 ns each, 1000 ns later."""
+    events = [op(name, start, start + 100, tid=tid)]
+    for place, kernel_name in enumerate(names):
+        at = start + 10 + 10 * place
+        key = 1000 * number + start + place
+        events.append(call(at, at + 5, key, tid=tid))
+        events.append(kernel(at + 1000, at + 1010, name=kernel_name, launch=key))
+    return events
+
+
+def found(frame):
+    return frame[["pattern", "count", "kernel_ns", "operator_ns"]].to_numpy().tolist()
+
+
+TWICE = [
+    *layer(100, ["a", "b", "c"]),
+    *layer(300, ["a", "b", "c"]),
+    *layer(500, ["a", "c", "b", "b"]),
+    *layer(700, ["a"]),
+]
+
+
+def test_patterns_by_frequency(tmp_path):
+    frame = frequent_kernel_sequences(load(tmp_path, TWICE), "layer")
+    assert found(frame) == [
+        ["layer|a|b|c", 2, 60, 200],
+        ["layer|a|c|b|b", 1, 40, 100],
+    ]
+    assert list(frame.columns) == ["rank", "pattern", "count", "kernel_ns", "operator_ns"]
+    assert frame.attrs["matched"] == {"operators": 4, "occurrences": 3, "kernels": 10}
+
+
+def test_shorter_patterns_and_fewer_of_them(tmp_path):
+    traces = load(tmp_path, TWICE)
+    frame = frequent_kernel_sequences(traces, "layer", min_pattern_len=1)
+    assert frame["pattern"].tolist() == ["layer|a|b|c", "layer|a", "layer|a|c|b|b"]
+    assert found(frequent_kernel_sequences(traces, "layer", top_k=1)) == found(frame)[:1]
+
+
+def test_only_the_least_deep_or_every_outermost(tmp_path):
+    events = [*layer(100, ["a"]), op("model", 290, 450), *layer(300, ["b"])]
+    traces = load(tmp_path, events)
+    names = {"min_pattern_len": 1}
+    assert frequent_kernel_sequences(traces, "layer", **names)["pattern"].tolist() == ["layer|a"]
+    every = frequent_kernel_sequences(traces, "layer", every_depth=True, **names)
+    assert every["pattern"].tolist() == ["layer|a", "layer|b"]
+
+
+def test_an_operator_within_one_of_its_name_is_part_of_it(tmp_path):
+    events = [op("layer", 90, 600), *layer(100, ["a"]), *layer(300, ["b"])]
+    for every_depth in (False, True):
+        frame = frequent_kernel_sequences(
+            load(tmp_path, events), "layer", min_pattern_len=1, every_depth=every_depth
+        )
+        assert found(frame) == [["layer|a|b", 1, 20, 510]]
+
+
+def test_order_is_by_start_on_all_streams_with_copies_and_waits(tmp_path):
+    events = [
+        op("layer", 100, 200),
+        call(110, 115, 1),
+        call(120, 125, 2),
+        call(130, 135, 3),
+        kernel(500, 510, name="late", launch=1),
+        copy(300, 310, stream=0, correlation=2),
+        event("cuda_sync", "Stream Wait Event", 400, 404, pid=0, tid=9, stream=9, correlation=3),
+    ]
+    frame = frequent_kernel_sequences(load(tmp_path, events), "layer")
+    assert found(frame) == [["layer|Memcpy HtoD|Stream Wait Event|late", 1, 24, 100]]
+
+
+@pytest.mark.parametrize("above", ["## backward ##", "ProfilerStep#7"])
+def test_the_autograd_thread_lies_below_the_main_one(tmp_path, above):
+    events = [
+        op("ProfilerStep#7", 50, 900, cat="user_annotation"),
+        op("autograd::engine", 300, 500, tid=2),
+        *layer(310, ["b"], tid=2),
+        *layer(100, ["a"]),
+    ]
+    if above.startswith("##"):
+        events.append(op(above, 280, 600, cat="user_annotation"))
+    traces = load(tmp_path, events)
+    frame = frequent_kernel_sequences(traces, above, min_pattern_len=1)
+    kernels = "b" if above.startswith("##") else "a|b"
+    assert frame["pattern"].tolist() == [f"{above}|{kernels}"]
+    # On its own thread the one of the backward pass would be no deeper than the other.
+    assert frequent_kernel_sequences(traces, "layer", min_pattern_len=1)["pattern"].tolist() == [
+        "layer|a"
+    ]
+
+
+def test_windows_and_ranks(tmp_path):
+    traces = load(tmp_path, TWICE, TWICE[:7])
+    frame = frequent_kernel_sequences(traces, "layer")
+    assert frame["rank"].tolist() == [0, 0, 1]
+    assert found(frequent_kernel_sequences(traces, "layer", ranks=[1])) == [
+        ["layer|a|b|c", 1, 30, 100]
+    ]
+    cut = frequent_kernel_sequences(traces, "layer", window=(150, 1115), ranks=[0])
+    # The first lasts 50 ns of the window, and its kernels at 1110 …, 5 ns; the others' come later.
+    assert cut[["pattern", "count"]].to_numpy().tolist() == [
+        ["layer|a|b|c", 2],
+        ["layer|a|c|b|b", 1],
+    ]
+    assert cut["kernel_ns"].tolist() == [5, 0]
+    assert cut["operator_ns"].tolist() == [150, 100]
+
+
+def test_nothing_found(tmp_path):
+    traces = load(tmp_path, TWICE)
+    for name, options, why in [
+        ("nothing", {}, "no host event's name contains 'nothing'"),
+        ("", {}, "no host event's name contains ''"),
+        ("layer", {"min_pattern_len": 9}, "no 'layer' launched 9 or more device events"),
+    ]:
+        frame = frequent_kernel_sequences(traces, name, **options)
+        assert frame.empty
+        assert frame.attrs["note"] == why
+        assert frame["kernel_ns"].dtype == "int64"
+
+
+# --- marks in a file ------------------------------------------------------------------------------
+
+
+def records(path):
+    return json.loads(path.read_text())["traceEvents"]
+
+
+def test_occurrences_are_marked_and_the_rest_stays(tmp_path):
+    extra = event("cpu_op", "aten::other", 2000, 2010, pid=10, tid=1, keep=[1, 2])
+    traces = load(tmp_path, [*TWICE, extra])
+    folder = tmp_path / "out"
+    folder.mkdir()
+    report = export_patterns(traces, "layer", folder, top_k=1)
+    assert report.path == folder / "overlaid_rank-0.json"
+    written = records(report.path)
+    before = records(Path(traces[0].path))
+    assert len(written) == len(before)
+    marked = [entry for entry in written if "Patterns" in entry["args"]]
+    # Two occurrences of an operator, three calls and three kernels.
+    assert len(marked) == 2 * 7
+    assert all(entry["args"]["Patterns"] == {"layer|a|b|c": 2} for entry in marked)
+    for entry in marked:
+        del entry["args"]["Patterns"]
+    assert written == before
+    again = hw.load(report.path, cache=False, progress=False)
+    assert found(frequent_kernel_sequences(again, "layer")) == found(
+        frequent_kernel_sequences(traces, "layer")
+    )
+
+
+def test_the_rest_can_be_compressed(tmp_path):
+    profiler = {
+        "ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans",
+        "tid": "PyTorch Profiler", "ts": 0, "dur": 10, "args": {"Op count": 0},
+    }  # fmt: skip
+    traces = load(tmp_path, [profiler, *TWICE])
+    report = export_patterns(
+        traces, "layer", tmp_path, min_pattern_len=4, compress_other_kernels=True
+    )
+    written = records(report.path)
+    legend = next(entry for entry in written if entry["cat"] == "Trace")["args"]
+    others = [e for e in written if "Patterns" not in e["args"] and e["cat"] != "Trace"]
+    assert all(entry["args"] == {} for entry in others)
+    names = [legend[entry["name"]] for entry in others]
+    assert names.count("layer") == 3
+    assert sum("Patterns" in entry["args"] for entry in written) == 9
+
+
+def test_never_beside_the_input_unasked(tmp_path):
+    traces = load(tmp_path, TWICE)
+    own = hw.load(traces[0].path, cache=False, progress=False)
+    folder = tmp_path / traces[0].path.rsplit("/", 1)[0]
+    with pytest.raises(hw.TraceError, match="folder that the trace was read from"):
+        export_patterns(own, "layer", folder)
+    assert [entry.name for entry in folder.iterdir()] == ["rank-0.json"]
+    assert export_patterns(own[0], "layer", folder, beside_input=True).path.exists()
+
+
+def test_refusals(tmp_path):
+    traces = load(tmp_path, TWICE)
+    with pytest.raises(hw.TraceError, match="nothing to mark"):
+        export_patterns(traces, "nothing", tmp_path)
+    with pytest.raises(hw.TraceError, match="does not exist"):
+        export_patterns(traces, "layer", tmp_path / "none")
