@@ -102,11 +102,7 @@ def _copies(part: Part) -> _Copies:
     dur = np.where(dur > 0, dur, max(trace.resolution_ns, 1))
     derived = np.isnan(rate) & (size >= 0)
     rate[derived] = size[derived] / dur[derived]
-    start, end = table.start_ns[rows], table.start_ns[rows] + dur
-    if part.low is not None:
-        start = np.maximum(start, part.low)
-    if part.high is not None:
-        end = np.minimum(end, part.high)
+    start, end = part.clipped_edges(table.start_ns[rows], table.start_ns[rows] + dur)
     kinds = sorted(pool.values[at] for at in np.unique(code).tolist())
     place = np.array([kinds.index(k) if k in kinds else -1 for k in pool.values], dtype=np.intp)
     return _Copies(

@@ -630,13 +630,10 @@ def _stream_gaps(part: Part, short_ns: int, wanted: Ints | None) -> _StreamGaps:
         return _StreamGaps(streams.astype(np.int64), stream[pair], category, length)
     cut = np.subtract(*reversed(part.clipped_edges(before, after)))
     # Pairs without a gap between them count where the window holds the instant.
-    kept = (cut > 0) | ((length == 0) & part.has(following) & (after >= _low(part)))
+    begun = np.ones(len(after), dtype=bool) if part.low is None else after >= part.low
+    kept = (cut > 0) | ((length == 0) & part.has(following) & begun)
     there = np.union1d(stream[pair[kept]], stream[part.has(rows)])
     number = np.searchsorted(there, stream[pair[kept]])
     return _StreamGaps(
         streams[there].astype(np.int64), number, category[kept], np.maximum(cut[kept], 0)
     )
-
-
-def _low(part: Part) -> int:
-    return np.iinfo(np.int64).min if part.low is None else part.low

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis.host_stack import OperatorTree, operator_tree
+from hta_widgets.analysis.host_stack import operator_tree
 from hta_widgets.analysis.scope import (
     BUSY,
     Part,
@@ -176,12 +176,11 @@ def _calls(trace: Trace, category: str, prefix: str) -> Rows:
 
 def _stacks(trace: Trace, calls: Ints) -> list[list[str]]:
     """Return the names of the operators around some calls, outermost first."""
-    tree: OperatorTree = operator_tree(trace)
+    tree = operator_tree(trace)
     table = trace.table
     up = tree.forest.parent
     names = [table.names[code] for code in table.name[tree.rows].tolist()]
-    operator_of = tree.innermost
-    at = operator_of[calls]
+    at = tree.innermost[calls]
     paths: list[list[str]] = [[] for _ in range(len(calls))]
     while (at >= 0).any():
         for path, place in zip(paths, at.tolist(), strict=True):
