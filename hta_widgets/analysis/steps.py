@@ -39,6 +39,8 @@ Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 Flags = npt.NDArray[np.bool_]
 
+#: The argument of events that an export cut at its window; see `hta_widgets.export.edits`.
+CLIPPED = "hta_clipped"
 _STEP = re.compile(r"ProfilerStep\s*#\s*(\d{1,18})")
 
 #: What `device_times` returns, in this order.
@@ -108,7 +110,8 @@ def step_times(
 
         All int64. ``dur_deviation_ns, own_deviation_ns`` (float64): ``dur_ns`` and ``own_ns`` less
         the median over the ranks of that step; ``dur_deviation_share, own_deviation_share``
-        (float64): the same as a share of that median, NaN where it is 0.
+        (float64): the same as a share of that median, NaN where it is 0. Steps that the window
+        cuts are not compared: their deviations are NaN.
 
         ``.attrs["clock"]`` says whose times tell the last arrival.
 
@@ -131,9 +134,10 @@ def step_times(
         for name in ("rank", "step", "start_ns", "dur_ns", *DEVICE_TIMES)
     }
     column["own_ns"] = column["dur_ns"] - column["exposed_wait_ns"]
+    whole = joined([one["whole"] for one in found]).astype(bool)
     deviations = {}
     for name in ("dur", "own"):
-        apart, share = from_median(column["step"], column[f"{name}_ns"])
+        apart, share = from_median(column["step"], column[f"{name}_ns"], whole)
         deviations[f"{name}_deviation_ns"] = apart
         deviations[f"{name}_deviation_share"] = share
     without = [
@@ -142,7 +146,7 @@ def step_times(
     return result(
         {**column, **deviations},
         matched={"steps": len(column["step"]), **count_kinds(chosen)},
-        note=_note(without, len(chosen)),
+        note="; ".join(filter(None, (_note(without, len(chosen)), _cut_note(whole)))),
         clock=waits.clock,
     )
 
@@ -163,10 +167,41 @@ def _note(without: list[Trace], ranks: int) -> str:
     return f"no ProfilerStep{selected} on ranks {listed}" if without else ""
 
 
+def _cut_note(whole: Flags) -> str:
+    return "" if whole.all() else "steps that the window cuts are not compared between ranks"
+
+
 def _steps_of(trace: Trace) -> int:
     """Return how many steps a rank has, selected or not."""
+    return len(_all_steps(trace)[0])
+
+
+def _all_steps(trace: Trace) -> tuple[Ints, Ints, Ints]:
     part = part_of(trace, Selection())
-    return part.once("steps", lambda: len(host_steps(part)[0]))
+    return part.once("steps", lambda: host_steps(part))
+
+
+def are_whole(part: Part, steps: Ints) -> Flags:
+    """Return which of a rank's steps lie in the window, and were not cut by an export."""
+    numbers, start, end = _all_steps(part.trace)
+    at = np.searchsorted(numbers, steps)
+    whole = ~np.isin(steps, clipped_steps(part.trace))
+    if part.low is not None:
+        whole &= start[at] >= part.low
+    if part.high is not None:
+        whole &= end[at] <= part.high
+    return whole
+
+
+@memoized
+def clipped_steps(trace: Trace) -> Ints:
+    """Return the numbers of steps whose ranges an export cut at its window."""
+    if trace.window_ns is None:
+        return np.empty(0, dtype=np.int64)
+    table = trace.table
+    number = step_numbers(trace)[table.name]
+    rows = np.flatnonzero((number >= 0) & (table.stream < 0))
+    return np.unique(number[[row for row in rows.tolist() if CLIPPED in trace.args(row)]])
 
 
 def _of_rank(part: Part, waits: RankWaits) -> dict[str, Ints]:
@@ -184,6 +219,7 @@ def _of_rank(part: Part, waits: RankWaits) -> dict[str, Ints]:
         "step": numbers,
         "start_ns": start + trace.shift_ns,
         "dur_ns": end - start,
+        "whole": are_whole(part, numbers).astype(np.int64),
         **times,
     }
 
@@ -217,17 +253,22 @@ def _step_numbers(names: Sequence[str]) -> Ints:
     return numbers
 
 
-def from_median(step: Ints, value: Ints) -> tuple[Floats, Floats]:
-    """Return how far values are from the median of their step, and that as a share of it."""
-    middle = np.zeros(len(value))
-    if len(value):
+def from_median(step: Ints, values: Ints, whole: Flags) -> tuple[Floats, Floats]:
+    """Return how far values are from the median of their step, and that as a share of it.
+
+    Only whole steps are compared; the others are NaN.
+    """
+    middle = np.full(len(values), np.nan)
+    if whole.any():
+        kept = np.flatnonzero(whole)
+        step, value = step[kept], values[kept]
         order = np.lexsort((value, step))
         ordered = value[order].astype(np.float64)
         first = np.flatnonzero(np.diff(step[order], prepend=step[order][0] - 1))
         sizes = np.diff(np.append(first, len(value)))
         median = (ordered[first + (sizes - 1) // 2] + ordered[first + sizes // 2]) / 2
-        middle[order] = np.repeat(median, sizes)
-    apart = value - middle
+        middle[kept[order]] = np.repeat(median, sizes)
+    apart = values - middle
     return apart, apart / np.where(middle != 0, middle, np.nan)
 
 
@@ -358,7 +399,8 @@ def phase_times(
         - ``rank, step`` (int64)
         - ``start_ns, dur_ns`` (int64): first start; all its ranges in this step together
         - ``deviation_ns, deviation_share`` (float64): ``dur_ns`` less the median over the ranks of
-          that phase and step, and that as a share of the median, NaN where it is 0
+          that phase and step, and that as a share of the median, NaN where it is 0; NaN of
+          steps that the window cuts
 
     Notes
     -----
@@ -381,7 +423,8 @@ def phase_times(
     order = np.lexsort((column["step"], at, column["phase"]))
     pairs = np.stack([column["phase"], column["step"]])
     together = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
-    apart, share = from_median(together, times["dur_ns"])
+    whole = joined([one["whole"] for one in found]).astype(bool)
+    apart, share = from_median(together, times["dur_ns"], whole)
     labels = _labels(phases)
     codes = column["phase"][order].tolist()
     return result(
@@ -396,7 +439,7 @@ def phase_times(
             "deviation_share": share[order],
         },
         matched={"phases": len(phases), "ranges": sum(one["ranges"] for one in found)},
-        note="" if len(order) else _phase_note(traces, phases, chosen),
+        note=_cut_note(whole) if len(order) else _phase_note(traces, phases, chosen),
     )
 
 
@@ -552,6 +595,7 @@ def _phases_of_rank(part: Part, place: dict[str, int]) -> dict[str, Any]:
         "rank": np.full(len(first), part.rank, dtype=np.int64),
         "start_ns": start[first] + trace.shift_ns,
         "dur_ns": lasting,
+        "whole": are_whole(part, pairs[1]).astype(np.int64),
         "ranges": len(rows),
     }
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from hta_widgets.analysis.clusters import rank_clusters
 from hta_widgets.analysis.diff_ops import Side, parts_of
 from hta_widgets.analysis.scope import Part
-from hta_widgets.analysis.steps import host_steps
+from hta_widgets.analysis.steps import clipped_steps, host_steps
 from hta_widgets.analysis.stragglers import Waits, waits_of
 from hta_widgets.diff.families import formats_of, is_host_only, with_time_lines
 from hta_widgets.errors import TraceError
@@ -297,6 +297,7 @@ def steps_within(part: Part) -> tuple[Ints, Ints]:
         whole_rank = Part(part.trace, np.arange(len(table)), None, None)
         numbers, start, end = host_steps(whole_rank)
     kept = np.isin(numbers, np.unique(table.step[part.rows]))
+    kept &= ~np.isin(numbers, clipped_steps(part.trace))
     if part.low is not None:
         kept &= start >= part.low
     if part.high is not None:

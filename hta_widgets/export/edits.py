@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hta_widgets.analysis.steps import CLIPPED
 from hta_widgets.export.members import KEEP, Members
 from hta_widgets.formats.kineto.times import micros, nanoseconds_of_text as nanoseconds
 from hta_widgets.trace.columns import Fields, decode_fields, encode_fields
 
-_CLIPPED = "hta_clipped"
 _ARROW = (b'"s"', b'"t"', b'"f"')
 
 
@@ -95,7 +95,7 @@ class Clip:
 def _mark(fields: Fields, was: dict[str, bytes]) -> None:
     args = decode_fields(fields.get("args", b"{}"))
     if args is not None:
-        args[_CLIPPED] = encode_fields(was)
+        args[CLIPPED] = encode_fields(was)
         fields["args"] = encode_fields(args)
 
 

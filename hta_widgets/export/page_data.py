@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.host_stack import nested_parents
+from hta_widgets.analysis.steps import clipped_steps
 from hta_widgets.export.page_format import Block, ColumnWriter, Names, Types, packed
 from hta_widgets.live.job import TileEngine
 from hta_widgets.taxonomy import KINDS
@@ -224,6 +225,7 @@ class FullRank:
             "device_range": device_range(index),
             "types": types.listed,
             "host_collectives": _host_collectives(rank, types),
+            "clipped_steps": clipped_steps(rank.trace).tolist(),
             "flow_kinds": list(rank.trace.flow_table.kinds),
             "counters": series,
             "columns": writer.specs,

@@ -494,6 +494,7 @@ def _slowest_step(traces: TraceSet) -> Finding | None:
     None where steps are even.
     """
     frame = analysis.step_times(traces)
+    frame = frame[frame["dur_deviation_ns"].notna()]
     steps = frame["step"].nunique()
     if steps <= 1:
         return None

@@ -92,7 +92,7 @@ class Head:
         length = duration(end - start)
         drawing.text(place.left - 10, y + 17, length, theme.ink2, anchor="end")
         room = place.left - 10 - text_width(length) - 20
-        drawing.text(12, y + 17, fitted("whole job", room), theme.ink3)
+        drawing.text(12, y + 17, fitted(whole_name(self.scene), room), theme.ink3)
         drawing.rect(place.left, y, place.across, _MINIMAP, theme.lane)
         bins = int(reply["bins"])
         x = place.left + np.arange(bins + 1) / bins * place.across
@@ -709,7 +709,7 @@ class _Picture:
             ranks = f"{len(shown)} of {ranks}"
         events = plural(self.scene["events"], "event")
         if (place.start, place.end) == (low, high):
-            whole = "whole export" if self.scene.get("part") else "whole job"
+            whole = whole_name(self.scene)
             return f"{ranks}, {events}, {whole}, {duration(high - low)}"
         return (
             f"{ranks}, {place.start / 1e6:.3f}–{place.end / 1e6:.3f}\u2009ms "
@@ -896,3 +896,8 @@ class _Picture:
         bins = max(2, int(self.place.across))
         reply, buffer = self.engine.answer({"op": "ribbon", **window, "bins": bins})
         return {**reply, "bins": bins}, unpack(reply["columns"], buffer or b"")
+
+
+def whole_name(scene: Mapping[str, Any]) -> str:
+    """Return the name of all that is loaded: a job, or an export of a part of one."""
+    return "whole export" if scene.get("part") else "whole job"

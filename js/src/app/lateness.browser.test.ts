@@ -15,7 +15,7 @@ test("the line says who is waited for, the legend what a hatch means", async () 
   const keys = [...view.root.querySelectorAll<HTMLElement>(".hta-key-only")];
   await expect.poll(() => keys.map((key) => key.dataset.there)).toEqual(["yes", "yes"]);
   // One name of each is in sight, the long one where there is room.
-  expect(keys[0]!.innerText).toMatch(/^\s*(waiting on the stream|wait)\s+[\d<.\s]*%\s*$/);
+  expect(keys[0]!.innerText).toMatch(/^\s*(waiting on the stream|waiting)\s+[\d<.\s]*%\s*$/);
   expect(keys[1]!.innerText.trim()).toBe("late");
   expect(keys[0]!.querySelector(".hta-share")!.textContent).toMatch(/^\d.*%$/);
   // Waiting is a look of communication, not a kind that could be dimmed.

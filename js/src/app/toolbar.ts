@@ -57,7 +57,7 @@ export class Toolbar {
       h("div", { class: "hta-pair" }, this.undo, this.redo),
       button({
         text: "Fit",
-        name: "Zoom to the selection, or the whole job",
+        name: "Zoom to the selection, or to everything",
         key: "F",
         showKey: true,
         press: () => run("zoom-selection"),

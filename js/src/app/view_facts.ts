@@ -1,6 +1,6 @@
 /** What the window in view holds: asked when it rests, said in words, chips and a card. */
 
-import { formatTime, plural, rangesText } from "../draw/format";
+import { formatTime, plural, rangesText, wholeName } from "../draw/format";
 import { decodeLateness, decodeStats, type Lateness, type Stats } from "../protocol/decode";
 import { type Context, throttle } from "./context";
 import type { Folding } from "./folding";
@@ -132,7 +132,7 @@ export class ViewFacts {
         ? `of ${scene.ranks.length === 1 ? "the rank" : `all ${all}`}`
         : `of ${shown.length === 1 ? "rank" : "ranks"} ${rangesText(shown)}`;
     const view = stage.view();
-    return `${ranks} in view, ${isWhole(view, scene) ? "the whole job" : spanText(view)}`;
+    return `${ranks} in view, ${isWhole(view, scene) ? `the ${wholeName(scene)}` : spanText(view)}`;
   }
 
   private say(): void {

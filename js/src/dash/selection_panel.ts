@@ -6,7 +6,7 @@ import { type Child, fill, h } from "../app/dom";
 import { icon } from "../app/icons";
 import { selectionCode } from "../app/python";
 import type { Scene, SelectionJson } from "../contract";
-import { formatCount, formatDuration, plural } from "../draw/format";
+import { formatCount, formatDuration, plural, wholeName } from "../draw/format";
 import { type Part, without } from "./choice";
 import type { Content } from "./pane";
 import type { PanelFrame } from "./types";
@@ -112,7 +112,7 @@ export class SelectionPanel implements Content {
       phrases.length === 0
         ? [
             "The ",
-            h("b", {}, "whole job"),
+            h("b", {}, wholeName(scene)),
             `: ${range}${plural(scene.ranks.length, "rank")}, all tracks. `,
           ]
         : [h("b", {}, phrases.map(({ text }) => text).join(", ")), ": "];

@@ -38,6 +38,7 @@ export class DashToolbar {
   private readonly scope: HTMLButtonElement;
   private now: "selection" | "view" = "selection";
   private open: Popover | null = null;
+  private whole = "Whole job";
 
   constructor(private readonly ways: ToolbarWays) {
     this.problems = h("button", {
@@ -47,7 +48,7 @@ export class DashToolbar {
     });
     this.undo = undoButton(() => ways.undo());
     this.redo = redoButton(() => ways.redo());
-    this.scope = this.opener("Whole job", "What the figures are of", () => this.scopes());
+    this.scope = this.opener(this.whole, "What the figures are of", () => this.scopes());
     this.el = h(
       "div",
       { class: "hta-toolbar hta-dash-toolbar", role: "toolbar", "aria-label": "Dashboard" },
@@ -68,6 +69,7 @@ export class DashToolbar {
     this.title.title = scene.title;
     const length = formatDuration(scene.range[1] - scene.range[0]);
     const steps = scene.steps.length > 0 ? [plural(scene.steps.length, "step")] : [];
+    this.whole = scene.part ? "Whole export" : "Whole job";
     const before = format === "" ? "" : `${format} · `;
     const after = [...(scene.events > 0 ? [plural(scene.events, "event"), length] : []), ...steps];
     fill(this.facts, before, rankFacts(scene), ...after.map((one) => ` · ${one}`));
@@ -93,7 +95,7 @@ export class DashToolbar {
 
   setScope(scope: "selection" | "view", hasSelection: boolean): void {
     this.now = scope;
-    const text = scope === "view" ? "In view" : hasSelection ? "Selection" : "Whole job";
+    const text = scope === "view" ? "In view" : hasSelection ? "Selection" : this.whole;
     fill(this.scope, h("span", { class: "hta-button-text" }, text), " ▾");
     aria(this.scope, "label", `Figures are of: ${text}`);
   }
@@ -147,7 +149,7 @@ export class DashToolbar {
       this.item(
         "Selection",
         () => ways.setScope("selection"),
-        "the whole job where nothing is selected",
+        `the ${this.whole.toLowerCase()} if nothing is selected`,
         now === "selection",
       ),
       this.item(

@@ -153,3 +153,8 @@ export function rangesText(ranks: readonly number[]): string {
   if (parts.length <= 4) return parts.join(", ");
   return `${parts.slice(0, 2).join(", ")}, …, ${parts.at(-1)} (${formatCount(ranks.length)})`;
 }
+
+/** All that is loaded: a job, or an export of a part of one. */
+export function wholeName(scene: { part?: unknown }): string {
+  return scene.part ? "whole export" : "whole job";
+}

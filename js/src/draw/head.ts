@@ -7,7 +7,7 @@ import type { Ribbon } from "../protocol/ribbon";
 import { timeTicks } from "./axis";
 import type { LatenessByRank } from "./by_rank";
 import type { partsAt } from "./class_parts";
-import { formatAxis, formatDuration } from "./format";
+import { formatAxis, formatDuration, wholeName } from "./format";
 import { mix, pack, rgb } from "./paints";
 import type { Pen } from "./pen";
 import { drawJobRibbon } from "./ribbon";
@@ -94,7 +94,7 @@ export function drawMinimap(pen: Pen, head: HeadScene): void {
   const right = gutter - 10;
   const used = pen.width(length, FONT.label);
   pen.text(length, right, 20, FONT.label, theme.ink2, "right");
-  pen.fitted("whole job", 12, 20, right - used - 20, FONT.label, theme.ink3);
+  pen.fitted(wholeName(head.scene), 12, 20, right - used - 20, FONT.label, theme.ink3);
   if (lanesWidth <= 0) return;
   pen.rect(lanesX, minimapTop, lanesWidth, minimapHeight, theme.lane);
   if (minimap !== null) {

@@ -64,6 +64,8 @@ export interface FullHeader extends RankHeader {
   detail: "full";
   /** Positions in `types` of collectives on the host: communication, but no device's work. */
   host_collectives: number[];
+  /** Steps whose ranges an export cut at its window. */
+  clipped_steps: number[];
   flow_kinds: string[];
   /** Samples of each counter track, in the order of the tracks. */
   counters: number[];

@@ -1,5 +1,7 @@
 """Exports that are opened again: they know of which part of a job they are."""
 
+from pathlib import Path
+
 import pandas as pd
 import pytest
 from support.small import call, event, kernel, load
@@ -52,6 +54,31 @@ def test_figures_of_a_reopened_window_are_those_of_the_job_in_it(tmp_path, windo
     assert f"{length / 1e6:.3f} ms of a job" in scene["truth"]["text"]
     # The step around the window is cut on both ranks.
     assert back.problems.query("kind == 'part'").detail.str.contains("cross").all()
+
+
+@pytest.mark.parametrize("clip", [False, True])
+def test_steps_that_an_export_cut_are_not_compared(tmp_path, clip):
+    steps = [
+        event("user_annotation", f"ProfilerStep#{n}", at, at + 90_000, pid=10, tid=1)
+        for n, at in enumerate((0, 100_000, 200_000))
+    ]
+    slow = [{**one, "dur": 95} for one in steps]
+    ranks = ([*EVENTS[1:], *own] for own in (steps, steps, slow))
+    traces = load(tmp_path, *ranks)
+    back = reopened(traces, tmp_path, start_ns=50_000, end_ns=285_000, clip=clip)
+    frame = analysis.step_times(back)
+    compared = frame[frame["dur_deviation_ns"].notna()]
+    assert compared["step"].unique().tolist() == [1]
+    assert compared["dur_deviation_ns"].tolist() == [0, 0, 5_000]
+    assert frame[frame["step"] == 0]["dur_ns"].tolist() == [40_000, 40_000, 45_000]
+    assert "steps that the window cuts are not compared" in frame.attrs["note"]
+
+
+def test_an_export_is_not_called_the_whole_job(tmp_path):
+    back = reopened(load(tmp_path, EVENTS), tmp_path, start_ns=25_000, end_ns=70_000)
+    picture = Path(hw.Timeline(back).to_svg(tmp_path / "part.svg")).read_text("utf-8")
+    assert picture.count("whole export") == 3  # description, heading and minimap
+    assert "whole job" not in picture
 
 
 def test_a_window_inside_a_gap_is_idle_but_time_before_all_work_is_not(tmp_path):

@@ -200,9 +200,6 @@ export function steps(parts: readonly Part[], phases: PhasesHeader): PanelFrame 
     deviation_share: found.deviation,
   };
   const matched = { steps: found.steps, ...matchedKinds(countsOf(parts)) };
-  return frameOf(
-    columns,
-    { matched },
-    withoutSteps(numbersOf(parts), found.without, found.unselected),
-  );
+  const without = withoutSteps(numbersOf(parts), found.without, found.unselected);
+  return frameOf(columns, { matched }, [without, found.cut].filter(Boolean).join("; "));
 }

@@ -25,6 +25,8 @@ export interface StepRows {
   /** Ranks that have no step, and how many steps these have whatever is selected. */
   without: number[];
   unselected: number;
+  /** Empty unless the window cuts steps. */
+  cut: string;
 }
 
 /** Parts are of all times, or of the window of an export. */
@@ -70,6 +72,9 @@ export function stepRows(parts: readonly Part[], phases: PhasesHeader): StepRows
     steps: whole.length,
     without,
     unselected,
+    cut: whole.every((row) => row.whole)
+      ? ""
+      : "steps that the window cuts are not compared between ranks",
   };
 }
 
@@ -80,6 +85,8 @@ interface Spent {
   step: number;
   start: number;
   dur: number;
+  /** The step lies in the window: only such steps are compared. */
+  whole: boolean;
 }
 
 function chosen({ mask }: Part, row: number): boolean {
@@ -91,15 +98,27 @@ function clipped({ rank, low, high }: Part, row: number): [start: number, end: n
   return [Math.max(start[row]!, low), Math.min(start[row]! + dur[row]!, high)];
 }
 
+/** Steps of a rank that the window does not cut, and no export has cut. */
+function wholeSteps({ rank, low, high }: Part): (step: number) => boolean {
+  const { start, dur } = rank.rank.events;
+  const cut = new Set(rank.rank.header.clipped_steps);
+  for (const { row, number } of hostSteps(rank)) {
+    if (start[row]! < low || start[row]! + dur[row]! > high) cut.add(number);
+  }
+  return (step) => !cut.has(step);
+}
+
 /** From the first start to the last end of what belongs to one step. */
 function added(rows: readonly StepRow[], part: Part, phase: number): Spent[] {
   const { rank } = part;
   const byStep = new Map<number, Spent & { end: number }>();
+  const isWhole = wholeSteps(part);
   for (const { row, number } of rows) {
     const [from, to] = clipped(part, row);
     const known = byStep.get(number);
     if (known === undefined) {
-      const made = { phase, rank: rank.number, step: number, start: from, dur: to - from, end: to };
+      const [start, dur, whole] = [from, to - from, isWhole(number)];
+      const made = { phase, rank: rank.number, step: number, start, dur, end: to, whole };
       byStep.set(number, made);
       continue;
     }
@@ -113,12 +132,16 @@ function added(rows: readonly StepRow[], part: Part, phase: number): Spent[] {
 /** The first start, and the time of all of what belongs to one step. */
 function summed(rows: readonly StepRow[], part: Part, phase: number): Spent[] {
   const byStep = new Map<number, Spent>();
+  const isWhole = wholeSteps(part);
   for (const { row, number } of rows) {
     const [start, end] = clipped(part, row);
     const known = byStep.get(number);
     if (known !== undefined) known.dur += end - start;
-    else
-      byStep.set(number, { phase, rank: part.rank.number, step: number, start, dur: end - start });
+    else {
+      const whole = isWhole(number);
+      const rank = part.rank.number;
+      byStep.set(number, { phase, rank, step: number, start, dur: end - start, whole });
+    }
   }
   return [...byStep.values()];
 }
@@ -126,14 +149,16 @@ function summed(rows: readonly StepRow[], part: Part, phase: number): Spent[] {
 /** How far durations are from the median of their step, as a share of it. */
 function deviations(rows: readonly Spent[]): (number | null)[] {
   const byStep = new Map<number, number[]>();
-  for (const { step, dur } of rows) {
+  for (const { step, dur, whole } of rows) {
+    if (!whole) continue;
     const known = byStep.get(step);
     if (known === undefined) byStep.set(step, [dur]);
     else known.push(dur);
   }
   for (const durs of byStep.values()) durs.sort((a, b) => a - b);
-  return rows.map(({ step, dur }) => {
-    const durs = byStep.get(step)!;
+  return rows.map(({ step, dur, whole }) => {
+    const durs = byStep.get(step);
+    if (!whole || durs === undefined) return null;
     const middle = (durs[(durs.length - 1) >> 1]! + durs[durs.length >> 1]!) / 2;
     return middle === 0 ? null : (dur - middle) / middle;
   });
