@@ -15,7 +15,7 @@ import { type Child, h } from "./dom";
 import { asError, isAbort } from "./observed_source";
 import type { Rows } from "./rows";
 import type { Tooltip } from "./tooltip";
-import { arrivalWords } from "./words";
+import { arrivalWords, cutWords } from "./words";
 
 /** After resting this long on a cell, its exact figures are asked for. */
 const DWELL_MS = 140;
@@ -164,6 +164,8 @@ export class Hover {
       [h("b", {}, slice.name)],
       [`rank ${rank ?? "?"} · ${formatDuration(slice.dur)}${waiting}`],
     ];
+    const cut = cutWords(slice, this.ctx.scene);
+    if (cut !== "") lines.push([h("span", { class: "hta-note" }, cut)]);
     if ((slice.flags & 2) !== 0)
       lines.push([h("span", { class: "hta-note" }, "overlaps its neighbours: own lane")]);
     return lines;

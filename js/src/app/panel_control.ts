@@ -15,7 +15,7 @@ import type { Search } from "./search";
 import { EVERYTHING } from "./selection";
 import type { StatusLine } from "./status";
 import { formatCount, plural } from "../draw/format";
-import { eventWords, selectionWords, spanText } from "./words";
+import { cutWords, eventWords, selectionWords, spanText } from "./words";
 
 /** A drag of an edge ends in one request, a sequence of clicks in few. */
 const TOTALS_MS = 60;
@@ -118,7 +118,8 @@ export class PanelControl {
     const { picking, dock } = this;
     const { brief, detail, collective, error, active } = picking;
     const hasArea = picking.window !== null && !this.ctx.isPart;
-    this.details.show({ brief, detail, collective, error, hasArea, place: this.place() });
+    const cut = brief === null ? "" : cutWords(brief, this.ctx.scene);
+    this.details.show({ brief, detail, collective, error, hasArea, place: this.place(), cut });
     this.sayEvent();
     const shared = this.ctx.shared.state.selected_event;
     const key = active

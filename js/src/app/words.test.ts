@@ -5,6 +5,7 @@ import { rangesText } from "../draw/format";
 import type { Stats } from "../protocol/decode";
 import { EVERYTHING } from "./selection";
 import {
+  cutWords,
   plain,
   rowsWords,
   searchWords,
@@ -52,6 +53,19 @@ describe("the view in words", () => {
     const part = { job_ranks: 8, all_time: false, all_events: true, cut_events: 3 };
     const words = viewWords([60e6, 81e6], { ...scene, range: [60e6, 81e6], part }, stats());
     expect(text(words)).toMatch(/^Whole export, 21\.0 ms\./u);
+  });
+
+  test.each([
+    [59e6, 4e6, "begins 1.00 ms before the export's window"],
+    [80e6, 3e6, "ends 2.00 ms after the export's window"],
+    [59e6, 40e6, "begins 1.00 ms before and ends 18.0 ms after the export's window"],
+    [60e6, 4e6, "reaches the edge of the export's window, which may have cut it"],
+    [61e6, 4e6, ""],
+  ])("an event from %d on for %d ns that an export cut says so", (start, dur, words) => {
+    const part = { job_ranks: 8, all_time: false, all_events: true, cut_events: 3 };
+    const exported: Scene = { ...scene, range: [60e6, 81e6], part };
+    expect(cutWords({ start, dur }, exported).replaceAll("\u2009", " ")).toBe(words);
+    expect(cutWords({ start, dur }, scene)).toBe("");
   });
 
   test("one rank speaks in the singular, nothing communicated is not said", () => {

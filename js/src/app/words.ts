@@ -66,6 +66,20 @@ function stepInView(view: Span, scene: Scene): string | null {
   return null;
 }
 
+/** What the window of an export left of an event; empty for an event that is whole. */
+export function cutWords(event: { start: number; dur: number }, { part, range }: Scene): string {
+  if (!part) return "";
+  const before = range[0] - event.start;
+  const after = event.start + event.dur - range[1];
+  const words: string[] = [];
+  if (before > 0) words.push(`begins ${formatDuration(before)} before`);
+  if (after > 0) words.push(`ends ${formatDuration(after)} after`);
+  if (words.length > 0) return `${words.join(" and ")} the export's window`;
+  return part.cut_events > 0 && (before === 0 || after === 0)
+    ? "reaches the edge of the export's window, which may have cut it"
+    : "";
+}
+
 function head(view: Span, scene: Scene): Piece {
   const length = formatDuration(view[1] - view[0]);
   if (isWhole(view, scene)) {

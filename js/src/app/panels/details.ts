@@ -51,6 +51,8 @@ export interface DetailsState {
   error: Error | null;
   /** Process and track, as the rows name them. */
   place: string;
+  /** What the window of an export left of the event. */
+  cut: string;
   /** A window is selected too: offer to switch. */
   hasArea: boolean;
 }
@@ -68,6 +70,7 @@ export class DetailsPanel {
     collective: null,
     error: null,
     place: "",
+    cut: "",
     hasArea: false,
   };
 
@@ -131,10 +134,12 @@ export class DetailsPanel {
   }
 
   private known(brief: Brief): Fact[] {
+    const { cut } = this.state;
     return [
       { name: "Start", value: [formatTime(brief.start)], title: formatExact(brief.start) },
       { name: "Duration", value: [formatDuration(brief.dur)], title: formatExact(brief.dur) },
       { name: "Where", value: [this.where(brief)], title: this.where(brief) },
+      ...(cut === "" ? [] : [{ name: "Cut", value: [cut], title: cut }]),
     ];
   }
 
