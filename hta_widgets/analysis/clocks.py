@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,7 @@ from hta_widgets.analysis.matching import (
     recorded_shift,
     split,
 )
-from hta_widgets.analysis.scope import narrowed, result
+from hta_widgets.analysis.scope import Scope, narrowed, result, scoped
 from hta_widgets.readers.formats import provided
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.selection import Selection
@@ -56,13 +55,8 @@ class ClockFit:
         return bool((told & (self.recorded_residual_ns > 2 * self.residual_ns + 1_000)).any())
 
 
-def clock_offsets(
-    traces: TraceSet,
-    *,
-    selection: Selection | None = None,
-    window: tuple[int, int] | None = None,
-    ranks: Iterable[int] | None = None,
-) -> pd.DataFrame:
+@scoped
+def clock_offsets(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return how far each rank's clock is off, fitted from collectives.
 
     All ranks leave a collective together, so the clocks of two ranks differ by the median over
@@ -74,11 +68,8 @@ def clock_offsets(
 
     Parameters
     ----------
-    traces : TraceSet
     selection : Selection, optional
         Only collectives of which an event is selected count.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time.
     ranks : iterable of int, optional
         Only these ranks are returned; the fit uses all.
 
@@ -96,13 +87,8 @@ def clock_offsets(
     See Also
     --------
     TraceSet.with_clock
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> clock_offsets(traces)[["rank", "offset_ns", "residual_ns"]]  # doctest: +SKIP
     """
-    chosen = narrowed(traces, selection, window, ranks)
+    chosen = narrowed(traces, **scope)
     match = matching(traces)
     fit = clock_fit(traces)
     if not _is_all(chosen):

@@ -1,12 +1,12 @@
-"""Collectives, bandwidths, groups."""
+"""Collectives over all ranks: arrivals, waits and bandwidths; times by stream and process group."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from hta_widgets.analysis.comm_events import (
     OPERATIONS,
     CommEvents,
     Header,
+    bytes_of,
     unsized,
     unsized_note,
 )
@@ -26,11 +27,13 @@ from hta_widgets.analysis.matching import (
     identified,
     matching,
     recorded_shift,
+    stated_rank,
+    world_size,
 )
 from hta_widgets.analysis.scope import (
     BUSY,
     Part,
-    Window,
+    Scope,
     categorical,
     count_kinds,
     narrowed,
@@ -38,6 +41,7 @@ from hta_widgets.analysis.scope import (
     over_ranks,
     parts,
     result,
+    scoped,
 )
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
@@ -45,25 +49,66 @@ from hta_widgets.text import number_runs, run_text
 from hta_widgets.trace.event_args import event_args, numbers_of
 from hta_widgets.trace.intervals import Covered, Intervals, intersect, total, union
 from hta_widgets.trace.memo import memo, memoized
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 Ints = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
 Flags = npt.NDArray[np.bool_]
 Clock = Literal["host", "fitted"]
 
-#: Members give or take different amounts, and only the largest is the message.
+#: Collectives whose members give or take different amounts; the largest is the message.
 _ROOTED = [OPERATIONS.index(name) for name in ("gather", "scatter")]
+#: Collectives of which each link carries (n-1)/n of the message, and all of it.
+_SHARED = [
+    OPERATIONS.index(name)
+    for name in ("reduce_scatter", "all_gather", "all_to_all", "gather", "scatter")
+]
+_WHOLE = [OPERATIONS.index(name) for name in ("broadcast", "reduce", "send_recv")]
+
+_TIMES = ("count", "communication_ns", "overlapped_ns", "exposed_ns", "sum_ns", "max_ns")
+
+_GROUP = ("Process Group Name", "Process Group Description", "Process Group Ranks")
+_COLLECTIVE = "Collective name"
+_ELEMENTS = ("In msg nelems", "Out msg nelems")
+_DTYPE = "dtype"
+
+#: More elements than any message has; keeps products within int64.
+_MOST_ELEMENTS = 1 << 50
+
+#: What process groups are for; ``all`` has every rank of the job.
+GROUP_KINDS: tuple[str, ...] = (
+    "data",
+    "tensor",
+    "pipeline",
+    "context",
+    "expert",
+    "all",
+    "unknown",
+)
+
+#: Words of descriptions as PyTorch, DeepSpeed and Megatron give them. The first that occurs counts:
+#: ``EXPERT_DATA_PARALLEL`` reduces gradients, ``PIPELINE_MODEL_PARALLEL`` passes activations on.
+_WORDS: tuple[tuple[str, frozenset[str]], ...] = (
+    ("data", frozenset({"dp", "ddp", "fsdp", "hsdp", "data", "replicate", "shard", "zero"})),
+    ("pipeline", frozenset({"pp", "pipe", "pipeline"})),
+    ("tensor", frozenset({"tp", "tensor"})),
+    ("context", frozenset({"cp", "context", "sp", "sequence", "ulysses"})),
+    ("expert", frozenset({"ep", "expert", "moe"})),
+    ("tensor", frozenset({"mp", "model"})),
+    ("all", frozenset({"default", "world"})),
+)
+
+_SEND_RECV = OPERATIONS.index("send_recv")
+_ALL_TO_ALL = OPERATIONS.index("all_to_all")
 
 
+@scoped
 def collectives(
     traces: TraceSet,
     *,
     clock: Clock | None = None,
-    selection: Selection | None = None,
-    window: tuple[int, int] | None = None,
-    ranks: Iterable[int] | None = None,
+    **scope: Unpack[Scope],
 ) -> pd.DataFrame:
     """Return one row per collective and rank: when it came, how long it waited, how fast it was.
 
@@ -80,7 +125,6 @@ def collectives(
 
     Parameters
     ----------
-    traces : TraceSet
     clock : {"host", "fitted"}, optional
         Whose times: as recorded, or as `TraceSet.with_clock` moves them. Default: those of the
         set.
@@ -88,8 +132,6 @@ def collectives(
         Rows are returned of the events selected; all by default.
     window : (start_ns, end_ns), optional
         Narrows the selection in time. Rows are whole: nothing is cut at its edges.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -116,14 +158,8 @@ def collectives(
     ------
     TraceError
         For an unknown clock.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> frame = collectives(traces, clock="fitted")  # doctest: +SKIP
-    >>> frame.groupby("last_rank").wait_ns.sum()  # doctest: +SKIP
     """
-    chosen = narrowed(traces, selection, window, ranks)
+    chosen = narrowed(traces, **scope)
     match = matching(traces)
     name = traces.clock if clock is None else clock
     times = arrivals(traces, match, name)
@@ -132,14 +168,10 @@ def collectives(
     size, algorithm, bus = _bandwidths(match, times)
     trace, group = match.trace[rows], match.group[rows]
     names: dict[str, int] = {}
-    lookup = [
-        np.array([names.setdefault(text, len(names)) for text in one.names], dtype=np.int64)
-        for one in match.events
-    ]
     named = match.taken("name")
-    for number, codes in enumerate(lookup):
-        mine = match.of_trace[number]
-        named[mine] = codes[named[mine]]
+    for mine, events in zip(match.of_trace, match.events, strict=True):
+        codes = [names.setdefault(text, len(names)) for text in events.names]
+        named[mine] = np.array(codes, dtype=np.int64)[named[mine]]
     return result(
         {
             "collective": match.collective[rows],
@@ -271,21 +303,13 @@ def _bandwidths(
         size = np.where(np.isin(operation, _ROOTED), largest, size)
     members = match.each(np.where(match.expected > 0, match.expected, match.sizes()))
     share = (members - 1) / np.maximum(members, 1)
-    factors = {
-        "all_reduce": 2 * share,
-        "reduce_scatter": share,
-        "all_gather": share,
-        "all_to_all": share,
-        "gather": share,
-        "scatter": share,
-        "broadcast": np.ones(len(match)),
-        "reduce": np.ones(len(match)),
-        "send_recv": np.ones(len(match)),
-    }
-    factor = np.full(len(match), np.nan)
-    for name, values in factors.items():
-        mine = operation == OPERATIONS.index(name)
-        factor[mine] = values[mine]
+    ones = np.ones(len(match))
+    factor = np.select(
+        [operation == OPERATIONS.index("all_reduce")]
+        + [np.isin(operation, codes) for codes in (_SHARED, _WHOLE)],
+        [2 * share, share, ones],
+        np.nan,
+    )
     transfer = times.end_ns - times.last_ns
     known = (size > 0) & (transfer > 0)
     # Bytes per nanosecond are 10^9 bytes per second.
@@ -325,47 +349,9 @@ def _note(match: Matching, kept: Flags, matched: dict[str, int], traces: TraceSe
     return "; ".join(filter(None, parts))
 
 
-Rows = npt.NDArray[np.intp]
-
-_TIMES = ("count", "communication_ns", "overlapped_ns", "exposed_ns", "sum_ns", "max_ns")
-
-_GROUP = ("Process Group Name", "Process Group Description", "Process Group Ranks")
-_COLLECTIVE = "Collective name"
-_ELEMENTS = ("In msg nelems", "Out msg nelems")
-_DTYPE = "dtype"
-
-#: Bytes of an element, by PyTorch's names of its types.
-_SIZE = {
-    "bool": 1, "byte": 1, "char": 1, "float8_e4m3fn": 1, "float8_e4m3fnuz": 1, "float8_e5m2": 1,
-    "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1, "qint8": 1, "quint8": 1,
-    "bfloat16": 2, "half": 2, "short": 2, "uint16": 2,
-    "complexhalf": 4, "float": 4, "int": 4, "qint32": 4, "uint32": 4,
-    "complexfloat": 8, "double": 8, "long": 8, "uint64": 8,
-    "complexdouble": 16,
-}  # fmt: skip
-
-#: More elements than any message has; keeps products within int64.
-_MOST_ELEMENTS = 1 << 50
-
-
-def communication_by_stream(
-    traces: TraceSet,
-    *,
-    selection: Selection | None = None,
-    window: Window | None = None,
-    ranks: Iterable[int] | None = None,
-) -> pd.DataFrame:
+@scoped
+def communication_by_stream(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return how long each device stream communicates, and how much of it computing hides.
-
-    Parameters
-    ----------
-    traces : TraceSet
-    selection : Selection, optional
-        The events to work on; all by default.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time; times are clipped to it.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -383,40 +369,31 @@ def communication_by_stream(
     Overlap is defined as in `comm_comp_overlap`, here for each stream alone, with all computing of
     the rank, selected or not; times of streams that
     communicate at once add up to more than the rank's.
-
-    Examples
-    --------
-    >>> communication_by_stream(traces, ranks=[0])  # doctest: +SKIP
     """
-    chosen = parts(traces, selection, window, ranks)
-    keys: list[tuple[int, int]] = []
-    times = []
-    for rank, found in zip(chosen.ranks, over_ranks(chosen, _by_stream), strict=True):
-        for stream, spent in found:
-            keys.append((rank, stream))
-            times.append(spent)
+    chosen = parts(traces, **scope)
+    rows = [
+        (rank, *row)
+        for rank, found in zip(chosen.ranks, over_ranks(chosen, _by_stream), strict=True)
+        for row in found
+    ]
+    note = ["no communication kernels matched", on_hosts_note(traces.values())] if not rows else []
     return result(
         {
-            "rank": np.array([rank for rank, _ in keys], dtype=np.int64),
-            "stream": np.array([stream for _, stream in keys], dtype=np.int64),
-            **_columns(times),
+            "rank": np.array([rank for rank, _, _ in rows], dtype=np.int64),
+            "stream": np.array([stream for _, stream, _ in rows], dtype=np.int64),
+            **_columns([spent for _, _, spent in rows]),
         },
         matched=count_kinds(chosen, BUSY[:2]),
-        note=""
-        if keys
-        else "; ".join(
-            filter(None, ["no communication kernels matched", on_hosts_note(traces.values())])
-        ),
+        note="; ".join(filter(None, note)),
     )
 
 
+@scoped
 def communication_by_group(
     traces: TraceSet,
     *,
     by_collective: bool = False,
-    selection: Selection | None = None,
-    window: Window | None = None,
-    ranks: Iterable[int] | None = None,
+    **scope: Unpack[Scope],
 ) -> pd.DataFrame:
     """Return how long each process group communicates, how exposed, and how many bytes.
 
@@ -425,11 +402,8 @@ def communication_by_group(
 
     Parameters
     ----------
-    traces : TraceSet
     by_collective : bool, default False
         One row per collective of a group, such as ``allreduce``.
-    selection, window, ranks
-        What to work on, as in `communication_by_stream`.
 
     Returns
     -------
@@ -448,38 +422,34 @@ def communication_by_group(
     -----
     HTA has no such analysis. Sizes are elements times the size of their type, before any
     algorithm; `collectives` has bandwidths.
-
-    Examples
-    --------
-    >>> communication_by_group(traces, by_collective=True)  # doctest: +SKIP
     """
-    chosen = parts(traces, selection, window, ranks)
-    labels: list[tuple[str, ...]] = []
-    numbers: list[int] = []
-    times, sizes = [], []
+    chosen = parts(traces, **scope)
     labelled = (*_GROUP, *([_COLLECTIVE] if by_collective else []))
     of_ranks = over_ranks(chosen, _by_group, labelled)
-    for rank, found in zip(chosen.ranks, of_ranks, strict=True):
-        for label, spent, size in found:
-            numbers.append(rank)
-            labels.append(label)
-            times.append(spent)
-            sizes.append(size)
+    rows = [
+        (rank, *row) for rank, found in zip(chosen.ranks, of_ranks, strict=True) for row in found
+    ]
+    labels = [label for _, label, _, _ in rows]
     names = ("group", "description", "group_ranks", *(["collective"] if by_collective else []))
-    table = np.array(sizes, dtype=np.int64).reshape(-1, len(_ELEMENTS))
+    sizes = np.array([size for *_, size in rows], dtype=np.int64).reshape(-1, len(_ELEMENTS))
+    note = ""
+    if not rows:
+        note = "no communication kernels matched"
+    elif not any(label[0] for label in labels):
+        note = "the files do not say which process group a kernel belongs to"
     return result(
         {
-            "rank": np.array(numbers, dtype=np.int64),
+            "rank": np.array([rank for rank, *_ in rows], dtype=np.int64),
             **{
                 name: pd.array([label[place] for label in labels], dtype="str")
                 for place, name in enumerate(names)
             },
-            **_columns(times),
-            "in_bytes": table[:, 0],
-            "out_bytes": table[:, 1],
+            **_columns([spent for _, _, spent, _ in rows]),
+            "in_bytes": sizes[:, 0],
+            "out_bytes": sizes[:, 1],
         },
         matched=count_kinds(chosen, BUSY[:2]),
-        note=_group_note(labels),
+        note=note,
     )
 
 
@@ -497,7 +467,16 @@ def _by_group(
     rows = part.of_kinds("communication")
     compute = part.covered_by_all("compute") if len(rows) else Intervals.none()
     args = event_args(part.trace, rows, (*_GROUP, _COLLECTIVE, *_ELEMENTS, _DTYPE))
-    code, groups = _grouped([args[key] for key in labelled])
+    # Absent args count as empty text.
+    codes: dict[tuple[str, ...], int] = {}
+    code = np.array(
+        [
+            codes.setdefault(tuple("" if one is None else str(one) for one in event), len(codes))
+            for event in zip(*(args[key] for key in labelled), strict=True)
+        ],
+        dtype=np.int64,
+    )
+    groups = list(codes)
     of_bytes = [_bytes(args[elements], args[_DTYPE]) for elements in _ELEMENTS]
     spent = [_spent(part, rows[code == group], compute) for group in range(len(groups))]
     return [
@@ -506,97 +485,40 @@ def _by_group(
     ]
 
 
-def _group_note(labels: Sequence[tuple[str, ...]]) -> str:
-    if not labels:
-        return "no communication kernels matched"
-    if any(label[0] for label in labels):
-        return ""
-    return "the files do not say which process group a kernel belongs to"
-
-
 def _spent(part: Part, rows: Rows, compute: Intervals) -> tuple[int, ...]:
     """Return the values of `_TIMES` of some kernels of a rank that computes at `compute`."""
     start, end = part.clipped(rows)
     pieces = union(start, end)
     time, hidden = total(pieces), total(intersect(pieces, compute))
-    lasts = end - start
-    return len(rows), time, hidden, time - hidden, int(lasts.sum()), int(lasts.max())
+    duration = end - start
+    return len(rows), time, hidden, time - hidden, int(duration.sum()), int(duration.max())
 
 
 def _columns(times: Sequence[tuple[int, ...]]) -> dict[str, Any]:
     table = np.array(times, dtype=np.int64).reshape(-1, len(_TIMES))
-    count, time, hidden, exposed, spent, most = table.T
-    return {
-        "count": count,
-        "communication_ns": time,
-        "overlapped_ns": hidden,
-        "exposed_ns": exposed,
-        "overlap_share": hidden / np.where(time > 0, time, np.nan),
-        "sum_ns": spent,
-        "max_ns": most,
-    }
-
-
-def _grouped(values: Sequence[list[Any]]) -> tuple[Ints, list[tuple[str, ...]]]:
-    """Number the distinct combinations of args; return each event's number, and what it stands for.
-
-    Args that are absent count as empty text.
-    """
-    codes: dict[tuple[str, ...], int] = {}
-    code = [
-        codes.setdefault(tuple("" if one is None else str(one) for one in event), len(codes))
-        for event in zip(*values, strict=True)
-    ]
-    return np.array(code, dtype=np.int64), list(codes)
+    columns: dict[str, Any] = dict(zip(_TIMES, table.T, strict=True))
+    time = columns["communication_ns"]
+    share = columns["overlapped_ns"] / np.where(time > 0, time, np.nan)
+    spent = {name: columns.pop(name) for name in ("sum_ns", "max_ns")}
+    return {**columns, "overlap_share": share, **spent}
 
 
 def _bytes(elements: list[Any], dtypes: list[Any]) -> Ints:
     """Return the size of each message, -1 where it is not stated."""
     count = numbers_of(elements)
-    size = np.array([_SIZE.get(str(dtype).lower(), 0) for dtype in dtypes], dtype=np.int64)
+    size = np.array([bytes_of(str(dtype)) for dtype in dtypes], dtype=np.int64)
     stated = (count >= 0) & (count < _MOST_ELEMENTS) & (size > 0)
     return np.where(stated, np.where(stated, count, 0) * size, -1)
 
 
 def _stated(sizes: Ints) -> int:
+    """Add up the known sizes; -1 where none is known."""
     known = sizes[sizes >= 0]
     return int(known.sum()) if len(known) else -1
 
 
-#: What process groups are for; ``all`` has every rank of the job.
-GROUP_KINDS: tuple[str, ...] = (
-    "data",
-    "tensor",
-    "pipeline",
-    "context",
-    "expert",
-    "all",
-    "unknown",
-)
-
-#: Words of descriptions as PyTorch, DeepSpeed and Megatron give them. The first that occurs counts:
-#: ``EXPERT_DATA_PARALLEL`` reduces gradients, ``PIPELINE_MODEL_PARALLEL`` passes activations on.
-_WORDS: tuple[tuple[str, frozenset[str]], ...] = (
-    ("data", frozenset({"dp", "ddp", "fsdp", "hsdp", "data", "replicate", "shard", "zero"})),
-    ("pipeline", frozenset({"pp", "pipe", "pipeline"})),
-    ("tensor", frozenset({"tp", "tensor"})),
-    ("context", frozenset({"cp", "context", "sp", "sequence", "ulysses"})),
-    ("expert", frozenset({"ep", "expert", "moe"})),
-    ("tensor", frozenset({"mp", "model"})),
-    ("all", frozenset({"default", "world"})),
-)
-
-_SEND_RECV = OPERATIONS.index("send_recv")
-_ALL_TO_ALL = OPERATIONS.index("all_to_all")
-
-
-def parallel_groups(
-    traces: TraceSet,
-    *,
-    selection: Selection | None = None,
-    window: Window | None = None,
-    ranks: Iterable[int] | None = None,
-) -> pd.DataFrame:
+@scoped
+def parallel_groups(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return which ranks form which process groups, and what the groups are for.
 
     Groups are those that the files' headers list and those that communication kernels name. What
@@ -612,13 +534,8 @@ def parallel_groups(
 
     Parameters
     ----------
-    traces : TraceSet
     selection : Selection, optional
         Only this communication is counted; groups are returned all the same.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time; times are clipped to it.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -636,25 +553,15 @@ def parallel_groups(
     Notes
     -----
     HTA has no process groups. The header's list is ``distributedInfo.pg_config`` of PyTorch.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> parallel_groups(traces).drop_duplicates("group")[
-    ...     ["group", "ranks", "kind"]
-    ... ]  # doctest: +SKIP
     """
-    chosen = parts(traces, selection, window, ranks)
+    chosen = parts(traces, **scope)
     match = matching(traces)
-    numbers, groups = _all_groups(match)
-    world = _world(match.headers)
+    numbers, groups, groups_of = _all_groups(match)
+    kinds = _kinds(match, numbers, groups)
     of_trace = {trace.rank: number for number, trace in enumerate(match.traces)}
-    used = _operations(match, numbers, len(groups))
-    kinds = [_kind(one, used[number], world) for number, one in enumerate(groups)]
     rows: list[tuple[int, int, _Spent]] = []
-    headed = _in_headers(groups, len(numbers))
     places = [of_trace[rank] for rank in chosen.ranks]
-    own_groups = [sorted(set(numbers[place]) | headed[place]) for place in places]
+    own_groups = [groups_of[place] for place in places]
     each = [
         (match.events[place], numbers[place], mine)
         for place, mine in zip(places, own_groups, strict=True)
@@ -663,17 +570,30 @@ def parallel_groups(
     for place, mine, spent in zip(places, own_groups, of_ranks, strict=True):
         rows += [(number, place, one) for number, one in zip(mine, spent, strict=True)]
     rows.sort(key=lambda row: (-groups[row[0]].size, row[0], row[1]))
+    if not chosen:
+        notes = ["no ranks are selected"]
+    elif not rows:
+        notes = ["neither headers nor communication kernels tell of process groups"]
+    else:
+        missing = match.missing_ranks
+        notes = [
+            f"files of {missing} ranks are missing" if missing else "",
+            unsized_note(spent.unsized for _, _, spent in rows),
+        ]
     own = [groups[number] for number, _, _ in rows]
-    whole = [_stated_rank(match.traces[place]) for _, place, _ in rows]
+    stated = [stated_rank(match.traces[place]) for _, place, _ in rows]
     return result(
         {
             "group": pd.array([one.label for one in own], dtype="str"),
             "rank": np.array([match.traces[place].rank for _, place, _ in rows], dtype=np.int64),
-            "ranks": pd.array([_listed(one.ranks) for one in own], dtype="str"),
+            "ranks": pd.array(
+                [", ".join(run_text(run, "-") for run in number_runs(one.ranks)) for one in own],
+                dtype="str",
+            ),
             "position": np.array(
                 [
                     one.ranks.index(rank) if rank in one.ranks else -1
-                    for one, rank in zip(own, whole, strict=True)
+                    for one, rank in zip(own, stated, strict=True)
                 ],
                 dtype=np.int64,
             ),
@@ -690,7 +610,7 @@ def parallel_groups(
             "bytes": np.array([spent.size_bytes for _, _, spent in rows], dtype=np.int64),
         },
         matched={"groups": len(groups), **count_kinds(chosen, ("communication",))},
-        note=_parallel_note(chosen, match, rows),
+        note="; ".join(filter(None, notes)),
     )
 
 
@@ -700,53 +620,38 @@ def stage_of(traces: TraceSet) -> dict[int, int]:
     Ranks of different stages do different work, so they are not to be compared.
     """
     match = matching(traces)
-    numbers, groups = _all_groups(match)
-    used = _operations(match, numbers, len(groups))
-    world = _world(match.headers)
-    pipelines = {
-        number
-        for number, one in enumerate(groups)
-        if _kind(one, used[number], world)[0] == "pipeline"
-    }
+    numbers, groups, groups_of = _all_groups(match)
+    kinds = _kinds(match, numbers, groups)
     found = {}
-    headed = _in_headers(groups, len(numbers))
-    for place, trace in enumerate(match.traces):
-        rank, stage = _stated_rank(trace), 0
-        for number in (set(numbers[place]) | headed[place]) & pipelines:
-            members = groups[number].ranks
-            stage = max(stage, members.index(rank) if rank in members else 0)
-        found[trace.rank] = stage
+    for own, trace in zip(groups_of, match.traces, strict=True):
+        rank = stated_rank(trace)
+        members = [groups[number].ranks for number in own if kinds[number][0] == "pipeline"]
+        found[trace.rank] = max((one.index(rank) for one in members if rank in one), default=0)
     return found
 
 
-# --- which groups there are -----------------------------------------------------------------------
+# --- process groups -------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _Known:
-    """A process group, and the ranks (by position in the set) whose headers list it."""
+    """A process group of kernels or of a file's header."""
 
     label: str
     ranks: tuple[int, ...]
     size: int
     named: bool
     description: str = ""
-    listed_by: set[int] = field(default_factory=set)
 
 
-def _in_headers(groups: Sequence[_Known], count: int) -> list[set[int]]:
-    """Return for each rank the numbers of the groups that its header says it is in."""
-    found: list[set[int]] = [set() for _ in range(count)]
-    for number, one in enumerate(groups):
-        for place in one.listed_by:
-            found[place].add(number)
-    return found
+def _all_groups(match: Matching) -> tuple[list[list[int]], list[_Known], list[list[int]]]:
+    """Return the number of each group of each rank's `CommEvents`, all groups, and each rank's.
 
-
-def _all_groups(match: Matching) -> tuple[list[list[int]], list[_Known]]:
-    """Return the number of each group of each rank's `CommEvents`, and all groups."""
+    The last are, ascending, the groups of the rank's kernels and those that its header lists.
+    """
     numbers, named = identified(match.traces, match.events, match.headers)
     groups = [_Known(one.label, one.ranks, one.size, one.named) for one in named]
+    groups_of = [set(own) for own in numbers]
     by_members: dict[tuple[str, tuple[int, ...]], int] = {}
     for place, (mine, events) in enumerate(zip(numbers, match.events, strict=True)):
         for number, own in zip(mine, events.groups, strict=True):
@@ -755,7 +660,7 @@ def _all_groups(match: Matching) -> tuple[list[list[int]], list[_Known]]:
                 if not groups[number].description:
                     groups[number].description = _described(match.headers[place], events, own.name)
     for place, trace in enumerate(match.traces):
-        own_rank = _stated_rank(trace)
+        own_rank = stated_rank(trace)
         for group in match.headers[place].groups:
             name, ranks = group.name, group.ranks
             if own_rank not in ranks:
@@ -766,9 +671,9 @@ def _all_groups(match: Matching) -> tuple[list[list[int]], list[_Known]]:
                     name if all(one.label != name for one in groups) else f"{name} {list(ranks)}"
                 )
                 groups.append(_Known(label, ranks, len(ranks), True))
-            groups[number].listed_by.add(place)
+            groups_of[place].add(number)
             groups[number].description = groups[number].description or group.description
-    return numbers, groups
+    return numbers, groups, [sorted(own) for own in groups_of]
 
 
 def _described(header: Header, events: CommEvents, name: str) -> str:
@@ -780,27 +685,22 @@ def _described(header: Header, events: CommEvents, name: str) -> str:
     return events.descriptions[code] if 0 <= code < len(events.descriptions) else ""
 
 
-def _stated_rank(trace: Trace) -> int:
-    return trace.rank if trace.stated_rank is None else trace.stated_rank
-
-
-def _world(headers: Sequence[Header]) -> int:
-    """Return how many ranks the job has, as far as files say; -1 if none does."""
-    return max(
-        (
-            size
-            for header in headers
-            for size in (header.world_size, *(len(group.ranks) or -1 for group in header.groups))
-        ),
-        default=-1,
-    )
-
-
-# --- what they are for ----------------------------------------------------------------------------
+def _kinds(
+    match: Matching, numbers: Sequence[Sequence[int]], groups: Sequence[_Known]
+) -> list[tuple[str, bool]]:
+    """Return the purpose of each group, and whether it is a guess."""
+    used = np.zeros((len(groups), len(OPERATIONS)), dtype=np.int64)
+    for mine, events in zip(numbers, match.events, strict=True):
+        if len(events.rows):
+            group = np.array(mine, dtype=np.int64)[events.group]
+            np.add.at(used, (group, events.operation), 1)
+    listed = [len(group.ranks) for header in match.headers for group in header.groups]
+    world = max([world_size(match.headers), *listed])
+    return [_kind(group, counts, world) for group, counts in zip(groups, used, strict=True)]
 
 
 def _kind(group: _Known, used: Ints, world: int) -> tuple[str, bool]:
-    """Return what a group is for, and whether that is a guess; `used` counts its operations."""
+    """Return the purpose of a group, and whether it is a guess; `used` counts its operations."""
     everyone = group.named and 1 < group.size == world
     words = set(re.findall(r"[a-z]+", group.description.lower()))
     for kind, signs in _WORDS:
@@ -810,7 +710,7 @@ def _kind(group: _Known, used: Ints, world: int) -> tuple[str, bool]:
         return "all", False
     count = int(used.sum())
     if not group.named:
-        # Kernels alone do not tell: NCCL's all-to-all sends and receives.
+        # Kernels alone do not suffice: NCCL's all-to-all sends and receives.
         return "unknown", True
     if count and used[_SEND_RECV] == count:
         return "pipeline", True
@@ -820,19 +720,6 @@ def _kind(group: _Known, used: Ints, world: int) -> tuple[str, bool]:
     if len(group.ranks) >= 2 and len(apart) == 1:
         return ("tensor" if apart[0] == 1 else "data"), True
     return "unknown", True
-
-
-def _operations(match: Matching, numbers: Sequence[Sequence[int]], count: int) -> Ints:
-    """Return how often each group runs each operation, over all ranks and all of their time."""
-    used = np.zeros((count, len(OPERATIONS)), dtype=np.int64)
-    for mine, events in zip(numbers, match.events, strict=True):
-        if len(events.rows):
-            group = np.array(mine, dtype=np.int64)[events.group]
-            np.add.at(used, (group, events.operation), 1)
-    return used
-
-
-# --- what ranks spend in them ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -847,40 +734,20 @@ class _Spent:
 def _group_times(
     part: Part, events: CommEvents, numbers: Sequence[int], groups: Sequence[int]
 ) -> list[_Spent]:
-    """Return what a rank spends in each of `groups`."""
-    selected = np.zeros(len(part.trace), dtype=bool)
-    selected[part.rows] = True
+    """Return the operations, times and bytes of a rank in each of `groups`."""
+    selected = part.has(events.rows)
     group = np.array(numbers, dtype=np.int64)[events.group] if len(events.rows) else events.group
     found = []
     for number in groups:
-        mine = (group == number) & selected[events.rows]
-        size = events.size_bytes[mine]
+        mine = (group == number) & selected
         often = Counter(events.operation[mine].tolist())
         found.append(
             _Spent(
                 ", ".join(f"{OPERATIONS[code]} {count}" for code, count in often.most_common()),
                 int(mine.sum()),
                 total(union(*part.clipped(events.rows[mine]))),
-                int(size[size >= 0].sum()) if (size >= 0).any() else -1,
+                _stated(events.size_bytes[mine]),
                 unsized(events, mine),
             )
         )
     return found
-
-
-def _listed(ranks: Sequence[int]) -> str:
-    """Return ranks as text; runs of three and more as ``first-last``."""
-    return ", ".join(run_text(run, "-") for run in number_runs(ranks))
-
-
-def _parallel_note(
-    chosen: Sequence[Part], match: Matching, rows: Sequence[tuple[int, int, _Spent]]
-) -> str:
-    if not chosen:
-        return "no ranks are selected"
-    if not rows:
-        return "neither headers nor communication kernels tell of process groups"
-    parts = [unsized_note(spent.unsized for _, _, spent in rows)]
-    if match.missing_ranks:
-        parts.insert(0, f"files of {match.missing_ranks} ranks are missing")
-    return "; ".join(filter(None, parts))

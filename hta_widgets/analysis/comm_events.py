@@ -196,7 +196,7 @@ def comm_events(trace: Trace) -> CommEvents:
     operation = np.array([_operation(label) for label in names], dtype=np.int64)[name]
     groups_code, groups = _groups(trace, streams, args)
     dtype, dtypes = _coded(["" if value is None else str(value) for value in args["dtype"]])
-    bytes_each = np.array([_bytes_of(text) for text in dtypes], dtype=np.int64)[dtype]
+    bytes_each = np.array([bytes_of(text) for text in dtypes], dtype=np.int64)[dtype]
     stated_dtype = np.array([bool(text) for text in dtypes], dtype=bool)[dtype]
     elements = np.maximum(numbers_of(args["In msg nelems"]), numbers_of(args["Out msg nelems"]))
     size = np.where((elements >= 0) & (bytes_each > 0), elements * bytes_each, -1)
@@ -350,7 +350,8 @@ def _operation(label: str) -> int:
     return next((code for code, word in enumerate(_WORDS) if word in squeezed), _OTHER)
 
 
-def _bytes_of(dtype: str) -> int:
+@lru_cache(maxsize=4096)
+def bytes_of(dtype: str) -> int:
     """Return how many bytes an element has, -1 where the type is not known."""
     name = re.sub(r"^(torch\.|c10::|at::)", "", dtype.strip().lower())
     return next((size for size, names in _BYTES.items() if re.fullmatch(names, name)), -1)

@@ -326,12 +326,6 @@ def job_critical_path(
     HTA's critical path is that of one rank. Here nothing is longest: the walk follows what each
     event last waited for, so the time of the path is that of the span. Collectives that lack ranks'
     files are left by the last rank that is there.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> path = job_critical_path(traces, instance=1)  # doctest: +SKIP
-    >>> job_path_summary(path)  # doctest: +SKIP
     """
     match = matching(traces)
     fit = clock_fit(traces)
@@ -362,11 +356,6 @@ def job_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
         One row per rank and cause that occurs, the most time first: ``rank`` (int64), ``bound_by``,
         ``count`` (int64, segments), ``dur_ns`` (int64), ``share`` (float64, 0..1 of the path).
         Its attributes are those of the path.
-
-    Examples
-    --------
-    >>> path = job_critical_path(traces)  # doctest: +SKIP
-    >>> job_path_summary(path).groupby("rank")["share"].sum()  # doctest: +SKIP
     """
     groups = frame.groupby(["rank", "bound_by"], observed=True, sort=False)["dur_ns"]
     table = groups.agg(["size", "sum"]).reset_index()

@@ -172,7 +172,7 @@ def _copies(traces: Sequence[Trace]) -> list[int]:
     runs: dict[tuple[str | None, int], int] = {}
     copies = []
     for trace in traces:
-        stated = trace.rank if trace.stated_rank is None else trace.stated_rank
+        stated = stated_rank(trace)
         run = (trace.job, seen[trace.job, stated])
         copies.append(runs.setdefault(run, len(runs)))
         seen[trace.job, stated] += 1
@@ -270,7 +270,12 @@ def lacking(
 
 def loaded_ranks(traces: Iterable[Trace]) -> set[int]:
     """Return the ranks that have files, by the numbers that the files state."""
-    return {trace.rank if trace.stated_rank is None else trace.stated_rank for trace in traces}
+    return {stated_rank(trace) for trace in traces}
+
+
+def stated_rank(trace: Trace) -> int:
+    """Return the rank's number as its file states it, or else its key in the set."""
+    return trace.rank if trace.stated_rank is None else trace.stated_rank
 
 
 @dataclass(frozen=True, slots=True, eq=False)

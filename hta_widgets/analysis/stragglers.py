@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +18,13 @@ from hta_widgets.analysis.matching import Matching, counted, loaded_ranks, match
 from hta_widgets.analysis.scope import (
     BUSY,
     Part,
-    Window,
+    Scope,
     count_kinds,
     narrowed,
     over_ranks,
     parts,
     result,
+    scoped,
 )
 from hta_widgets.readers.formats import provided
 from hta_widgets.taxonomy import KINDS
@@ -123,13 +124,12 @@ def _waits(traces: TraceSet, match: Matching, clock: Clock) -> Waits:
     return Waits(match, arrivals(traces, match, clock), clock, number, complete)
 
 
+@scoped
 def exposed_waits(
     traces: TraceSet,
     *,
     clock: Clock | None = None,
-    selection: Selection | None = None,
-    window: Window | None = None,
-    ranks: Iterable[int] | None = None,
+    **scope: Unpack[Scope],
 ) -> pd.DataFrame:
     """Return how long each rank waits in collectives for the last of their ranks.
 
@@ -141,14 +141,9 @@ def exposed_waits(
 
     Parameters
     ----------
-    traces : TraceSet
     clock : {"host", "fitted"}, optional
         Whose times tell the last arrival. Default: those of the set, or the fitted ones where ends
         of collectives disagree on the recorded clock by clearly more than on the fitted one.
-    selection : Selection, optional
-        The events to work on; all by default.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time; waits are clipped to it.
     ranks : iterable of int, optional
         Narrows the selection to these ranks. Others still count as those that came last.
 
@@ -174,13 +169,8 @@ def exposed_waits(
     Notes
     -----
     HTA has no such analysis. ``exposed_wait_ns`` is what `step_times` has by step.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> exposed_waits(traces, window=(0, 10_000_000))  # doctest: +SKIP
     """
-    chosen = parts(traces, selection, window, ranks)
+    chosen = parts(traces, **scope)
     waits = waits_of(traces, clock)
     found = list(over_ranks(chosen, _of_rank, each=waits.each(chosen.ranks)))
     times = np.array(found, dtype=np.int64).reshape(-1, 4)
@@ -414,13 +404,12 @@ _EXTRA_WORK = "extra work"
 _HOST_WORK = "host work"
 
 
+@scoped
 def stragglers(
     traces: TraceSet,
     *,
     clock: Clock | None = None,
-    selection: Selection | None = None,
-    window: tuple[int, int] | None = None,
-    ranks: Iterable[int] | None = None,
+    **scope: Unpack[Scope],
 ) -> pd.DataFrame:
     """Return how often each rank comes last to collectives, what that costs, and its cause.
 
@@ -442,14 +431,11 @@ def stragglers(
 
     Parameters
     ----------
-    traces : TraceSet
     clock : {"host", "fitted"}, optional
         Whose times. Default: those of the set, or the fitted ones where ends of collectives
         disagree on the recorded clock by clearly more than on the fitted one.
     selection : Selection, optional
         Only collectives of which an event is selected count.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time.
     ranks : iterable of int, optional
         Only these ranks are returned; whom they make wait is counted over all.
 
@@ -478,14 +464,8 @@ def stragglers(
     -----
     HTA's method with the same aim ranks candidates by the start times of the longest kernels
     called ``ncclKernel…`` and always returns some.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> found = stragglers(traces)  # doctest: +SKIP
-    >>> found[found.is_straggler]  # doctest: +SKIP
     """
-    chosen = narrowed(traces, selection, window, ranks)
+    chosen = narrowed(traces, **scope)
     work = imposed_waits(traces, chosen, clock)
     match, count = work.match, len(traces)
     last, trace = work.last, match.trace
@@ -536,13 +516,12 @@ def stragglers(
     )
 
 
+@scoped
 def stragglers_by_step(
     traces: TraceSet,
     *,
     clock: Clock | None = None,
-    selection: Selection | None = None,
-    window: tuple[int, int] | None = None,
-    ranks: Iterable[int] | None = None,
+    **scope: Unpack[Scope],
 ) -> pd.DataFrame:
     """Return what `stragglers` adds up, step by step.
 
@@ -556,14 +535,8 @@ def stragglers_by_step(
         of ``ProfilerStep#n``, or the stretch's number where there are none (``.attrs["steps"]``
         says which); ``collectives`` (int64); ``score`` (float64); ``imposed_wait_ns`` and
         ``lost_ns`` (int64); ``lost_share`` (float64).
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> steps = stragglers_by_step(traces)  # doctest: +SKIP
-    >>> steps.pivot(index="step", columns="rank", values="lost_share")  # doctest: +SKIP
     """
-    chosen = narrowed(traces, selection, window, ranks)
+    chosen = narrowed(traces, **scope)
     work = imposed_waits(traces, chosen, clock)
     match, count = work.match, len(traces)
     numbers, column = np.unique(work.step, return_inverse=True)

@@ -287,13 +287,6 @@ def with_critical_path(
     ------
     TraceError
         Where the set has no such rank, or the range has fewer instances.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> view = hw.Timeline(hw.analysis.with_critical_path(traces, rank=0))  # doctest: +SKIP
-    >>> path = hw.analysis.critical_path(traces, rank=0)  # doctest: +SKIP
-    >>> view.select(hw.analysis.path_selection(path, traces))  # doctest: +SKIP
     """
     path = path_of(trace_of(traces, rank), annotation, instance, data_load_events=data_load_events)
     if path is None:
@@ -415,12 +408,6 @@ def critical_path(
     counts; a kernel that found its stream idle is bound by its launch whichever call launched
     it; no edge goes back in time; events without duration and the calls of all vendors take
     part. `hw.TraceAnalysis.critical_path_analysis` keeps HTA's rules.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> path = hw.analysis.critical_path(traces, rank=0, instance=1)  # doctest: +SKIP
-    >>> path.groupby("bound_by", observed=True)["dur_ns"].sum()  # doctest: +SKIP
     """
     trace = trace_of(traces, rank)
     path = path_of(trace, annotation, instance, data_load_events=data_load_events)
@@ -442,12 +429,6 @@ def critical_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
     DataFrame
         One row per rank and cause that occurs, the most time first: ``rank, bound_by, count``
         (segments), ``dur_ns``, ``share`` (0..1 of the span).
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> path = critical_path(traces, rank=0, instance=1)  # doctest: +SKIP
-    >>> critical_path_summary(path)[["bound_by", "share"]]  # doctest: +SKIP
     """
     groups = frame.groupby(["rank", "bound_by"], observed=True, sort=False)["dur_ns"]
     table = groups.agg(["size", "sum"]).reset_index()
@@ -471,13 +452,6 @@ def path_selection(frame: pd.DataFrame, traces: TraceSet) -> Selection:
         From `critical_path`.
     traces : TraceSet
         The set that it was made from.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> path = critical_path(traces, rank=0, instance=1)  # doctest: +SKIP
-    >>> timeline = hw.Timeline(traces)  # doctest: +SKIP
-    >>> timeline.select(path_selection(path, traces))  # doctest: +SKIP
     """
     known = frame[frame["id"] >= 0]
     pairs = set(zip(known["rank"].tolist(), known["id"].tolist(), strict=True))
