@@ -1,4 +1,4 @@
-"""What waits for what."""
+"""The edges of the graph of dependencies: launches, streams, threads, and waits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,21 @@ from hta_widgets.trace.event_args import event_args, numbers_of
 from hta_widgets.trace.grouping import stable_order
 from hta_widgets.trace.trace import Trace
 
+Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
+Mask = npt.NDArray[np.bool_]
+
+#: Earlier than any end.
+_NEVER = np.iinfo(np.int64).min
+_SYNC = KINDS.index("sync")
+#: The args of recorded waits for a CUDA event.
+_ARGS = ("wait_on_stream", "wait_on_cuda_event_record_corr_id")
+#: Operators that only run in a backward pass.
+_BACKWARD = re.compile(r"^autograd::engine|Backward\d*$")
+#: A kernel that was held back starts within this time after the work that held it has ended.
+_LATENCY_NS: Final = 10_000
+#: How many pieces of work that ended within it are looked at.
+_MOST: Final = 16
 
 #: The launching calls that HTA counts.
 _COUNTED = frozenset(
@@ -45,38 +59,6 @@ _COUNTED = frozenset(
         "runFunction - job_prep_and_submit_for_execution",
     }
 )
-
-
-def found_empty(trace: Trace, rows: Rows) -> npt.NDArray[np.bool_]:
-    """Return of which device rows the queue held only them at their call, and none at their start.
-
-    HTA counts the launches of its list that were called less those that have started, stream by
-    stream over the whole rank; a queue of unknown length is not empty.
-    """
-    table = trace.table
-    device = np.flatnonzero(table.stream >= 0)
-    call = trace.launch_of[device]
-    device, call = device[call >= 0], call[call >= 0]
-    counted = named(trace, call, _COUNTED.__contains__)
-    device, call = device[counted], call[counted]
-    count = len(device)
-    time = np.concatenate((table.start_ns[call], table.start_ns[device]))
-    step = np.repeat((1, -1), count)
-    stream = np.tile(table.stream[device], 2)
-    order = np.lexsort((-step, time, stream))
-    running = np.cumsum(step[order])
-    # Each stream adds up to zero.
-    length = np.empty(2 * count, dtype=np.int64)
-    length[order] = running
-    empty = np.zeros(len(trace) + 1, dtype=bool)
-    empty[device] = (length[:count] == 1) & (length[count:] == 0)
-    return empty[rows]
-
-
-Ints = npt.NDArray[np.int64]
-
-#: Stands for "never" among ends.
-_NEVER = np.iinfo(np.int64).min
 
 
 def add_device_work(
@@ -110,7 +92,7 @@ def add_device_work(
         called = np.where(returned <= table.start_ns[rows], returned, called)
     by_launch = (call >= 0) & (previous_end < called) & (awaited_end < called)
     if rules.as_hta:
-        by_launch &= found_empty(nodes.trace, rows)
+        by_launch &= _found_empty(nodes.trace, rows)
     by_previous = ~by_launch & (previous >= 0) & (awaited_end < previous_end)
     launches = call >= 0 if not rules.as_hta else by_launch
     launched = edges.add(
@@ -130,6 +112,32 @@ def add_device_work(
     return launched
 
 
+def _found_empty(trace: Trace, rows: Rows) -> npt.NDArray[np.bool_]:
+    """Return which device rows were alone in their queue from their call to their start.
+
+    HTA counts the launches of its list that were called less those that have started, stream by
+    stream over the whole rank; a queue of unknown length is not empty.
+    """
+    table = trace.table
+    device = np.flatnonzero(table.stream >= 0)
+    call = trace.launch_of[device]
+    device, call = device[call >= 0], call[call >= 0]
+    counted = named(trace, call, _COUNTED.__contains__)
+    device, call = device[counted], call[counted]
+    count = len(device)
+    time = np.concatenate((table.start_ns[call], table.start_ns[device]))
+    step = np.repeat((1, -1), count)
+    stream = np.tile(table.stream[device], 2)
+    order = np.lexsort((-step, time, stream))
+    running = np.cumsum(step[order])
+    # Each stream adds up to zero.
+    length = np.empty(2 * count, dtype=np.int64)
+    length[order] = running
+    empty = np.zeros(len(trace) + 1, dtype=bool)
+    empty[device] = (length[:count] == 1) & (length[count:] == 0)
+    return empty[rows]
+
+
 def _previous(nodes: Nodes, rules: Rules) -> Ints:
     """Return for each piece of device work the one before it on its stream, -1 for none."""
     table, rows = nodes.trace.table, nodes.device
@@ -144,12 +152,6 @@ def _previous(nodes: Nodes, rules: Rules) -> Ints:
     previous = np.empty(len(rows), dtype=np.int64)
     previous[order] = np.where(first, -1, before[: len(rows)])
     return previous
-
-
-Mask = npt.NDArray[np.bool_]
-
-#: Operators that only run in a backward pass.
-_BACKWARD = re.compile(r"^autograd::engine|Backward\d*$")
 
 
 class _Chains:
@@ -238,12 +240,6 @@ def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
     return [(forward, int(thread)) for thread in backward.tolist()]
 
 
-#: A kernel that was held back starts within this time after what held it has ended.
-_LATENCY_NS: Final = 10_000
-#: How many pieces of work that ended within it are looked at.
-_MOST: Final = 16
-
-
 def inferred_kernel_waits(nodes: Nodes) -> tuple[Ints, Ints]:
     """Return pairs of work that was awaited and of the kernel that waited.
 
@@ -274,7 +270,7 @@ def inferred_kernel_waits(nodes: Nodes) -> tuple[Ints, Ints]:
 def _asked_to_wait(nodes: Nodes, rows: Ints, call: Ints) -> Ints:
     """Return when the host last asked for a wait before each launch, -1: not since the one before.
 
-    Whichever thread asked: a backward pass leaves the wait to what comes after it.
+    Any thread counts: a backward pass leaves the wait to the code after it.
     """
     trace = nodes.trace
     table = trace.table
@@ -321,10 +317,6 @@ def _awaited(nodes: Nodes, rows: Ints, after: Ints, asked_ns: Ints) -> Ints:
     return found
 
 
-_SYNC = KINDS.index("sync")
-_ARGS = ("wait_on_stream", "wait_on_cuda_event_record_corr_id")
-
-
 @dataclass(frozen=True, eq=False)
 class Waits:
     """Pairs of what was awaited (device events) and who waited."""
@@ -339,30 +331,40 @@ class Waits:
 
 def find_waits(nodes: Nodes, rules: Rules) -> Waits:
     """Return the waits that the file records, and, unless as HTA, those that calls imply."""
-    trace = nodes.trace
-    rows = _sync_rows(trace)
+    trace, table = nodes.trace, nodes.trace.table
+    recorded_sync = [name.lower().endswith("_sync") for name in table.categories.values]
+    rows = np.flatnonzero(
+        (table.kind == _SYNC) & np.isin(table.category, np.flatnonzero(recorded_sync))
+    )
     call = trace.launch_of[rows]
     rows, call = rows[call >= 0], call[call >= 0]
     kernel_to_kernel = named(trace, rows, "Stream Wait Event".__eq__)
     event = named(trace, rows, "Event Sync".__eq__)
     stream = named(trace, rows, "Stream Sync".__eq__)
     context = named(trace, rows, {"Context Sync", "Device Sync"}.__contains__)
-    recorded = _recorded_work(trace, rows[kernel_to_kernel | event])
+    launches = _Launches(trace)
     work_of = np.full(len(trace) + 1, -1, dtype=np.int64)
-    work_of[rows[kernel_to_kernel | event]] = recorded
+    of_event = rows[kernel_to_kernel | event]
+    work_of[of_event] = _recorded_work(trace, of_event, launches)
 
     pairs = [
         (work_of[rows[event]], call[event]),
-        _on_own_stream(trace, rows[stream], call[stream]),
+        (
+            Ends.of_work(trace).before(table.track[rows[stream]], table.end_ns[call[stream]]),
+            call[stream],
+        ),
         _on_all_streams(trace, rows[context], call[context]),
     ]
     known = len(pairs)
     if not rules.as_hta:
         recorded_calls = np.concatenate([calls for _, calls in pairs])
-        pairs.append(_last_before_return(nodes, recorded_calls))
-        pairs.append(_own_copies(nodes, recorded_calls))
+        pairs.append(_last_before_return(nodes, recorded_calls, launches.rows))
+        pairs.append(_own_copies(nodes, recorded_calls, launches.rows))
     pairs = [(work[work >= 0], calls[work >= 0]) for work, calls in pairs]
-    waiting = _next_work(trace, rows[kernel_to_kernel], call[kernel_to_kernel])
+    waiting = launches.next_after(
+        table.track[rows[kernel_to_kernel]].astype(np.int64),
+        table.start_ns[call[kernel_to_kernel]],
+    )
     awaited = work_of[rows[kernel_to_kernel]]
     if not rules.as_hta and not kernel_to_kernel.any():
         awaited, waiting = inferred_kernel_waits(nodes)
@@ -377,23 +379,8 @@ def find_waits(nodes: Nodes, rules: Rules) -> Waits:
     )
 
 
-def _sync_rows(trace: Trace) -> Rows:
-    table = trace.table
-    categories = np.array([name.lower().endswith("_sync") for name in table.categories.values])
-    if not categories.any():
-        return np.empty(0, dtype=np.intp)
-    return np.flatnonzero((table.kind == _SYNC) & categories[table.category])
-
-
-def _on_own_stream(trace: Trace, rows: Rows, call: Ints) -> tuple[Ints, Ints]:
-    """What a stream had last done when the call that waits for the stream returned."""
-    table = trace.table
-    ends = Ends.of_work(trace)
-    return ends.before(table.track[rows], table.end_ns[call]), call
-
-
 def _on_all_streams(trace: Trace, rows: Rows, call: Ints) -> tuple[Ints, Ints]:
-    """What each stream of the device had last done when the call returned."""
+    """Return the last work of each stream of the device when the call returned."""
     table, tracks = trace.table, trace.tracks
     ends = Ends.of_work(trace)
     work, calls = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
@@ -407,8 +394,8 @@ def _on_all_streams(trace: Trace, rows: Rows, call: Ints) -> tuple[Ints, Ints]:
     return np.concatenate(work), np.concatenate(calls)
 
 
-def _recorded_work(trace: Trace, rows: Rows) -> Ints:
-    """Return what was launched last into the stream of an event before the event was recorded."""
+def _recorded_work(trace: Trace, rows: Rows, launches: _Launches) -> Ints:
+    """Return the work launched last into the stream of an event before the event was recorded."""
     table, tracks = trace.table, trace.tracks
     if not len(rows):
         return np.empty(0, dtype=np.int64)
@@ -433,15 +420,8 @@ def _recorded_work(trace: Trace, rows: Rows) -> Ints:
     record = np.array([record_of.get(key, -1) for key in recorded_by.tolist()], dtype=np.int64)
     found = np.full(len(rows), -1, dtype=np.int64)
     known = (track >= 0) & (record >= 0)
-    launches = _Launches(trace)
-    found[known] = launches.last_before(track[known], table.start_ns[record[known]])
+    found[known] = launches.next_after(track[known], table.start_ns[record[known]], -1)
     return found
-
-
-def _next_work(trace: Trace, rows: Rows, call: Ints) -> Ints:
-    """Return what is launched next into the stream of a wait."""
-    table = trace.table
-    return _Launches(trace).next_after(table.track[rows].astype(np.int64), table.start_ns[call])
 
 
 class _Launches:
@@ -451,22 +431,20 @@ class _Launches:
         table = trace.table
         rows = np.flatnonzero((table.stream >= 0) & (trace.launch_of >= 0) & (table.kind != _SYNC))
         called = table.start_ns[trace.launch_of[rows]]
+        self.rows = rows
         self._width = int(called.max(initial=0)) + 2
         key = table.track[rows].astype(np.int64) * self._width + called
         order = np.argsort(key, kind="stable")
         self._key, self._row = key[order], rows[order]
         self._track = table.track[self._row]
 
-    def last_before(self, track: Ints, time: Ints) -> Ints:
-        return self._at(np.searchsorted(self._key, self._asked(track, time)) - 1, track)
+    def next_after(self, track: Ints, time: Ints, step: int = 0) -> Ints:
+        """Return the first work launched into a stream from a time on, -1 for none.
 
-    def next_after(self, track: Ints, time: Ints) -> Ints:
-        return self._at(np.searchsorted(self._key, self._asked(track, time)), track)
-
-    def _asked(self, track: Ints, time: Ints) -> Ints:
-        return track * self._width + np.clip(time, -1, self._width - 1)
-
-    def _at(self, place: Ints, track: Ints) -> Ints:
+        With `step` -1 it is the last work launched before that time.
+        """
+        asked = track * self._width + np.clip(time, -1, self._width - 1)
+        place = np.searchsorted(self._key, asked) + step
         if not len(self._row):
             return np.full(len(place), -1, dtype=np.int64)
         inside = (place >= 0) & (place < len(self._row))
@@ -474,8 +452,8 @@ class _Launches:
         return np.where(inside & (self._track[place] == track), self._row[place], -1)
 
 
-def _last_before_return(nodes: Nodes, recorded: Ints) -> tuple[Ints, Ints]:
-    """Return what calls that synchronise must have waited for, where no sync row says it.
+def _last_before_return(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints, Ints]:
+    """Return what calls that synchronise must have waited for, where no sync row records it.
 
     Such a call returns after work has ended. The last work of any stream that was called for
     before and ended while the call ran is what kept it.
@@ -484,7 +462,6 @@ def _last_before_return(nodes: Nodes, recorded: Ints) -> tuple[Ints, Ints]:
     table = trace.table
     calls = nodes.host[named(trace, nodes.host, synchronizes)]
     calls = np.setdiff1d(calls, recorded).astype(np.int64)
-    work = np.flatnonzero((table.stream >= 0) & (trace.launch_of >= 0) & (table.kind != _SYNC))
     if not len(calls) or not len(work):
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     end = table.start_ns[work] + table.dur_ns[work]
@@ -498,11 +475,10 @@ def _last_before_return(nodes: Nodes, recorded: Ints) -> tuple[Ints, Ints]:
     return np.where(found, last, -1), calls
 
 
-def _own_copies(nodes: Nodes, recorded: Ints) -> tuple[Ints, Ints]:
+def _own_copies(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints, Ints]:
     """Return copies that had ended when the call that launched them returned: it waited."""
     trace = nodes.trace
     table = trace.table
-    work = np.flatnonzero((table.stream >= 0) & (trace.launch_of >= 0) & (table.kind != _SYNC))
     call = trace.launch_of[work]
     kept = (nodes.of_end[call] >= 0) & (table.end_ns[work] <= table.end_ns[call])
     work, call = work[kept], call[kept]

@@ -1,4 +1,4 @@
-"""Instants of one rank."""
+"""The nodes of the graph of dependencies: starts and ends of a rank's events in a stretch."""
 
 from __future__ import annotations
 
@@ -10,11 +10,21 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.analysis.critical.rules import Rules, named, patterns_of
+from hta_widgets.analysis.scope import BUSY
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
+
+Ints = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+Mask = npt.NDArray[np.bool_]
+
+_CALLS = re.compile(r"cpu_op|operator|(.+_)?(runtime|driver)", re.IGNORECASE)
+_CALLS_IN_HTA = re.compile(r"cpu_op|cuda_runtime|cuda_driver")
+_BUSY = [KINDS.index(kind) for kind in BUSY]
+_NO_WORK = [KINDS.index(kind) for kind in ("sync", "annotation")]
 
 
 @dataclass(frozen=True)
@@ -23,10 +33,10 @@ class Stretch:
 
     start_ns: int | None
     end_ns: int | None
-    rows: npt.NDArray[np.intp]
+    rows: Rows
     closed: bool = False
 
-    def holds(self, time: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def holds(self, time: Ints) -> Mask:
         """Return which instants lie in it."""
         inside = np.ones(len(time), dtype=bool)
         if self.start_ns is not None:
@@ -35,7 +45,7 @@ class Stretch:
             inside &= time <= self.end_ns if self.closed else time < self.end_ns
         return inside
 
-    def cut(self, time: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def cut(self, time: Ints) -> Ints:
         """Return ends of host events, at most that of the stretch."""
         if self.closed or self.end_ns is None:
             return time
@@ -43,13 +53,7 @@ class Stretch:
 
 
 def trace_of(traces: TraceSet, rank: int) -> Trace:
-    """Return one rank of a set.
-
-    Raises
-    ------
-    TraceError
-        Where it is not there, or `traces` is no set.
-    """
+    """Return one rank of a set; raise a TraceError where it is missing."""
     if isinstance(traces, Trace):
         raise TraceError(
             "analyses work on sets of traces, not on one rank of a set",
@@ -70,27 +74,33 @@ def stretch_of(
     closed: bool = False,
 ) -> Stretch | None:
     """Return the stretch of some instances of a range, None where the rank has no such range."""
-    first, last = _numbers(instance)
+    first, last = instance_numbers(instance)
     if annotation == "":
         return Stretch(None, None, np.empty(0, dtype=np.intp), closed)
-    table = trace.table
-    host = np.flatnonzero(table.stream < 0)
-    rows = host[named(trace, host, lambda name: annotation in name)]
+    table, rows = trace.table, ranges_named(trace, annotation)
     if not len(rows):
         return None
     if last >= len(rows):
+        names = [table.names[code] for code in table.name[rows[:5]].tolist()]
         raise TraceError(
             f"rank {trace.rank} has no instance {last} of {annotation!r}",
             path=trace.path,
             remedy=f"It has {len(rows)}, numbered from 0"
-            f" ({_shown([table.names[code] for code in table.name[rows].tolist()])}).",
+            f" ({', '.join(names)}{', …' if len(rows) > 5 else ''}).",
         )
     chosen = rows[first : last + 1]
     start, end = int(table.start_ns[chosen].min()), int(table.end_ns[chosen].max())
     return Stretch(start, end, chosen, closed)
 
 
-def _numbers(instance: int | tuple[int, int] | None) -> tuple[int, int]:
+def ranges_named(trace: Trace, annotation: str) -> Rows:
+    """Return the host events whose name contains a text."""
+    host = np.flatnonzero(trace.table.stream < 0)
+    return host[named(trace, host, lambda name: annotation in name)]
+
+
+def instance_numbers(instance: int | tuple[int, int] | None) -> tuple[int, int]:
+    """Return the first and last instance asked for; 0 by default."""
     if instance is None:
         return 0, 0
     if isinstance(instance, (int, np.integer)) and not isinstance(instance, bool):
@@ -105,20 +115,6 @@ def _numbers(instance: int | tuple[int, int] | None) -> tuple[int, int]:
             remedy="Give a number from 0 on, or the first and the last as a pair.",
         )
     return pair
-
-
-def _shown(names: list[str], most: int = 5) -> str:
-    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
-
-
-Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
-Mask = npt.NDArray[np.bool_]
-
-_CALLS = re.compile(r"cpu_op|operator|(.+_)?(runtime|driver)", re.IGNORECASE)
-_CALLS_IN_HTA = re.compile(r"cpu_op|cuda_runtime|cuda_driver")
-_BUSY = [KINDS.index(kind) for kind in ("compute", "communication", "memory")]
-_NO_WORK = [KINDS.index(kind) for kind in ("sync", "annotation")]
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,7 +262,7 @@ class EdgeList:
         type: npt.NDArray[np.uint8] | int,  # noqa: A002 - the field's term
         event: Ints | int = -1,
         *,
-        counts: npt.NDArray[np.bool_] | bool,
+        counts: Mask | bool,
     ) -> int:
         """Add edges between nodes (-1: not analysed); return how many there are.
 

@@ -1,4 +1,4 @@
-"""The longest path, as a frame."""
+"""The critical path of one rank: the graph, its longest path, and the path as a frame."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from hta_widgets.analysis.critical.nodes import (
     trace_of,
 )
 from hta_widgets.analysis.critical.rules import (
+    BLOCKING_IN_HTA,
     BOUNDS,
     EDGE_TYPES,
     EXACT,
@@ -35,7 +36,6 @@ from hta_widgets.analysis.critical.rules import (
     OPERATOR,
     SYNC,
     Rules,
-    is_blocking_in_hta,
     named,
     patterns_of,
 )
@@ -47,6 +47,11 @@ from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 Ints = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.uint8]
+
+#: The kind of the arrows along a path.
+_KIND = "critical_path"
+_CODE = {bound: code for code, bound in enumerate(BOUNDS)}
 
 
 def longest_path(count: int, edges: Edges, *, first: bool = False) -> Ints:
@@ -54,14 +59,8 @@ def longest_path(count: int, edges: Edges, *, first: bool = False) -> Ints:
 
     Among equals a path goes back along the edge from the latest node, and ends at the latest.
 
-    Parameters
-    ----------
-    count : int
-        How many nodes there are.
-    edges : Edges
-        Sorted by target; every edge goes from a lower number to a higher.
-    first : bool, default False
-        End at the first node of the greatest length instead of the latest, as HTA does.
+    Edges are sorted by target and go from a lower node to a higher. With `first` the path ends at
+    the first node of the greatest length instead of the latest, as in HTA.
     """
     if not len(edges):
         return np.empty(0, dtype=np.int64)
@@ -85,41 +84,21 @@ def longest_path(count: int, edges: Edges, *, first: bool = False) -> Ints:
     return np.array(path[::-1], dtype=np.int64)
 
 
-Codes = npt.NDArray[np.uint8]
-
-
 @dataclass(frozen=True, eq=False)
 class CriticalPath:
     """Dependencies between the events of one rank, and the longest path through them.
 
     Times are those of the rank's table; add ``trace.shift_ns`` for those that users see.
-
-    Attributes
-    ----------
-    trace : Trace
-    stretch : Stretch
-        What was asked for.
-    nodes : Nodes
-        Starts and ends of events, in topological order.
-    edges : Edges
-        What waits for what.
-    on_path : array of int64
-        Positions in `edges` of the path, in order.
-    blocked : array of bool
-        By id: calls whose own time does not count, as they wait for the device.
-    rules : Rules
-    matched : dict of str to int
-        How many events and dependencies each class matched.
     """
 
     trace: Trace
     stretch: Stretch
-    nodes: Nodes
+    nodes: Nodes  # in topological order
     edges: Edges
-    on_path: Ints
-    blocked: npt.NDArray[np.bool_]
+    on_path: Ints  # positions in `edges`, in order
+    blocked: npt.NDArray[np.bool_]  # by id: calls that wait for the device, so do not count
     rules: Rules
-    matched: dict[str, int]
+    matched: dict[str, int]  # how many events and dependencies of each class there are
 
     @cached_property
     def path_nodes(self) -> Ints:
@@ -154,20 +133,20 @@ class CriticalPath:
         edges, table = self.edges, self.trace.table
         kind, event = edges.type[positions], edges.event[positions]
         free = edges.weight_ns[positions] == 0
-        bound = np.full(len(positions), _code("cpu_outside_operators"), dtype=np.uint8)
-        bound[kind == KERNEL_KERNEL] = _code("gpu_kernel_kernel_overhead")
-        bound[kind == LAUNCH] = _code("gpu_kernel_launch_overhead")
-        bound[(kind == LAUNCH) & free] = _code("gpu_queue_wait")
-        bound[kind == SYNC] = _code("sync_overhead")
+        bound = np.full(len(positions), _CODE["cpu_outside_operators"], dtype=np.uint8)
+        bound[kind == KERNEL_KERNEL] = _CODE["gpu_kernel_kernel_overhead"]
+        bound[kind == LAUNCH] = _CODE["gpu_kernel_launch_overhead"]
+        bound[(kind == LAUNCH) & free] = _CODE["gpu_queue_wait"]
+        bound[kind == SYNC] = _CODE["sync_overhead"]
         operator = np.flatnonzero(kind == OPERATOR)
         rows = event[operator]
-        of_kind = np.full(len(KINDS), _code("gpu_compute_bound"), dtype=np.uint8)
-        of_kind[KINDS.index("communication")] = _code("gpu_communication_bound")
+        of_kind = np.full(len(KINDS), _CODE["gpu_compute_bound"], dtype=np.uint8)
+        of_kind[KINDS.index("communication")] = _CODE["gpu_communication_bound"]
         if not self.rules.as_hta:
-            of_kind[KINDS.index("memory")] = _code("gpu_memory_bound")
+            of_kind[KINDS.index("memory")] = _CODE["gpu_memory_bound"]
         on_host = self.nodes.on_host[edges.source[positions[operator]]]
-        host = np.where(self._loads_data(rows), _code("data_loading"), _code("cpu_bound"))
-        host = np.where(free[operator], _code("cpu_blocked"), host)
+        host = np.where(self._loads_data(rows), _CODE["data_loading"], _CODE["cpu_bound"])
+        host = np.where(free[operator], _CODE["cpu_blocked"], host)
         bound[operator] = np.where(on_host, host, of_kind[table.kind[rows]])
         return bound
 
@@ -198,7 +177,7 @@ def build(trace: Trace, stretch: Stretch, rules: Rules) -> CriticalPath:
     table = trace.table
     blocked = np.zeros(len(trace) + 1, dtype=bool)
     if rules.as_hta:
-        blocked[nodes.host[named(trace, nodes.host, is_blocking_in_hta)]] = True
+        blocked[nodes.host[named(trace, nodes.host, BLOCKING_IN_HTA.__contains__)]] = True
     else:
         end = table.start_ns[waits.work] + table.dur_ns[waits.work]
         kept = (end > table.start_ns[waits.call]) & (end <= table.end_ns[waits.call])
@@ -250,13 +229,6 @@ def path_of(
     return None if stretch is None else build(trace, stretch, rules)
 
 
-def _code(bound: str) -> int:
-    return BOUNDS.index(bound)
-
-
-_KIND = "critical_path"
-
-
 def with_critical_path(
     traces: TraceSet,
     rank: int,
@@ -291,7 +263,19 @@ def with_critical_path(
     path = path_of(trace_of(traces, rank), annotation, instance, data_load_events=data_load_events)
     if path is None:
         return traces
-    arrows = _with_arrows(path)
+    edges, flows = path.edges, path.trace.flow_table
+    leaving = path.on_path[edges.type[path.on_path] != OPERATOR]
+    row = path.nodes.row.astype(np.int64)
+    kinds = [*flows.kinds] if _KIND in flows.kinds else [*flows.kinds, _KIND]
+    none = np.full(len(leaving), -1, dtype=np.int64)
+    arrows = FlowTable(
+        np.concatenate((flows.kind, np.full(len(leaving), kinds.index(_KIND), dtype=np.uint8))),
+        np.concatenate((flows.source, row[edges.source[leaving]])),
+        np.concatenate((flows.target, row[edges.target[leaving]])),
+        kinds,
+        np.concatenate((flows.source_record, none)),
+        np.concatenate((flows.target_record, none)),
+    )
     return TraceSet(
         [
             trace.replace(flow_table=arrows) if trace.rank == rank else trace
@@ -300,27 +284,6 @@ def with_critical_path(
         like=traces,
         problems=traces.found,
     )
-
-
-def _with_arrows(path: CriticalPath) -> FlowTable:
-    edges, flows = path.edges, path.trace.flow_table
-    leaving = path.on_path[edges.type[path.on_path] != OPERATOR]
-    row = path.nodes.row.astype(np.int64)
-    source, target = row[edges.source[leaving]], row[edges.target[leaving]]
-    kinds = [*flows.kinds] if _KIND in flows.kinds else [*flows.kinds, _KIND]
-    none = np.full(len(leaving), -1, dtype=np.int64)
-    return FlowTable(
-        np.concatenate((flows.kind, np.full(len(leaving), kinds.index(_KIND), dtype=np.uint8))),
-        np.concatenate((flows.source, source)),
-        np.concatenate((flows.target, target)),
-        kinds,
-        np.concatenate((flows.source_record, none)),
-        np.concatenate((flows.target_record, none)),
-    )
-
-
-_OUTSIDE = BOUNDS.index("outside_path")
-_BETWEEN = BOUNDS.index("cpu_outside_operators")
 
 
 def critical_path(
@@ -413,7 +376,8 @@ def critical_path(
     path = path_of(trace, annotation, instance, data_load_events=data_load_events)
     if path is None:
         return _frame(None, traces, rank, f"no event of rank {rank} has {annotation!r} in its name")
-    return segments(path, traces)
+    note = "" if len(path.nodes) else "nothing that counts starts within the range"
+    return _frame(path, traces, rank, note)
 
 
 def critical_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
@@ -436,9 +400,10 @@ def critical_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
     table = table.astype({"count": np.int64, "dur_ns": np.int64, "rank": np.int64})
     whole = table.groupby("rank")["dur_ns"].transform("sum")
     table["share"] = table["dur_ns"] / whole.clip(lower=1)
-    table = table.sort_values(["rank", "dur_ns"], ascending=[True, False], kind="stable")
     table.attrs.update(frame.attrs)
-    return table.reset_index(drop=True)
+    return table.sort_values(
+        ["rank", "dur_ns"], ascending=[True, False], kind="stable", ignore_index=True
+    )
 
 
 def path_selection(frame: pd.DataFrame, traces: TraceSet) -> Selection:
@@ -459,12 +424,6 @@ def path_selection(frame: pd.DataFrame, traces: TraceSet) -> Selection:
     for rank, row in zip(launched["rank"].tolist(), launched["id"].tolist(), strict=True):
         pairs.add((rank, int(traces[rank].launch_of[row])))
     return traces.select(ids=sorted(pairs))
-
-
-def segments(path: CriticalPath, traces: TraceSet) -> pd.DataFrame:
-    """Return the table of a path."""
-    note = "" if len(path.nodes) else "nothing that counts starts within the range"
-    return _frame(path, traces, path.trace.rank, note)
 
 
 def _frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: str) -> pd.DataFrame:
@@ -510,8 +469,7 @@ def _frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: str) ->
 
 def _distinct(codes: npt.NDArray[np.int64], values: list[str]) -> pd.Categorical:
     """Return strings by code; values may occur twice."""
-    first = {value: code for code, value in reversed(list(enumerate(values)))}
-    distinct = list(first)
+    distinct = list(dict.fromkeys(reversed(values)))
     number = {value: code for code, value in enumerate(distinct)}
     lookup = np.array([number[value] for value in values], dtype=np.int64)
     return categorical(lookup[codes], distinct)
@@ -543,10 +501,12 @@ def _lead(path: CriticalPath, node: Ints) -> tuple[int, int]:
     """Return whose time it is before or after the path's outermost node, and its cause."""
     rows = path.stretch.rows
     if not len(node):
-        return (int(rows[0]) if len(rows) else -1), _BETWEEN
+        return (int(rows[0]) if len(rows) else -1), _CODE["cpu_outside_operators"]
     if not path.nodes.on_host[node[0]]:
-        return -1, _OUTSIDE
+        return -1, _CODE["outside_path"]
     table = path.trace.table
     row = int(path.nodes.row[node[0]])
     on_thread = len(rows) > 0 and bool((table.track[rows] == table.track[row]).any())
-    return int(table.parent[row]), _BETWEEN if on_thread or not len(rows) else _OUTSIDE
+    return int(table.parent[row]), _CODE["cpu_outside_operators"] if on_thread or not len(
+        rows
+    ) else _CODE["outside_path"]

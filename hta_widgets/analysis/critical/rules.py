@@ -26,7 +26,7 @@ EDGE_TYPES: Final[tuple[str, ...]] = (
 )
 OPERATOR, DEPENDENCY, LAUNCH, KERNEL_KERNEL, SYNC, LEAD = range(len(EDGE_TYPES))
 
-#: What time on the path is bound by: HTA's terms, then those of the time that HTA leaves out.
+#: The causes of time on the path: HTA's terms, then those of the time that HTA leaves out.
 BOUNDS: Final[tuple[str, ...]] = (
     "cpu_bound",
     "data_loading",
@@ -42,15 +42,14 @@ BOUNDS: Final[tuple[str, ...]] = (
     "outside_path",
 )
 
-#: Events that fetch data, where a program says nothing else: PyTorch's own ranges.
+#: Events that fetch data, by default: PyTorch's own ranges.
 DATA_LOADING: Final[tuple[str, ...]] = (r"DataLoader",)
 
-#: Calls that return only when the device has done something, and those that may wait for what
-#: they launch themselves.
+#: Calls that return only after device work, and those that may wait for their own copy.
 _BLOCKING: Final = re.compile(r"(cuda|hip|cu|mu|acl|aclrt)\w*Synchronize\w*", re.IGNORECASE)
 _COPYING: Final = re.compile(r"(cuda|hip|cu|mu|acl|aclrt)\w*Mem(cpy|set)\w*", re.IGNORECASE)
 #: The calls that HTA takes for blocking.
-_BLOCKING_IN_HTA: Final = frozenset(
+BLOCKING_IN_HTA: Final = frozenset(
     {
         "cudaDeviceSynchronize",
         "cudaStreamSynchronize",
@@ -78,24 +77,17 @@ def named(trace: Trace, rows: Rows, wanted: Callable[[str], object]) -> npt.NDAr
     """Return which of some events have a name that is `wanted`."""
     table = trace.table
     codes = table.name[rows]
-    says = np.zeros(len(table.names), dtype=bool)
-    used = np.unique(codes)
-    says[[code for code in used.tolist() if wanted(table.names[code])]] = True
-    return says[codes]
-
-
-def is_blocking_in_hta(name: str) -> bool:
-    """Tell whether HTA takes a call of this name for blocking."""
-    return name in _BLOCKING_IN_HTA
+    hits = [code for code in np.unique(codes).tolist() if wanted(table.names[code])]
+    return np.isin(codes, hits)
 
 
 def synchronizes(name: str) -> bool:
-    """Tell whether a call of this name waits for work that was launched before."""
+    """Return whether a call of this name waits for work that was launched before."""
     return _BLOCKING.fullmatch(name) is not None
 
 
 def copies(name: str) -> bool:
-    """Tell whether a call of this name copies or fills, and so may wait until that is done."""
+    """Return whether a call of this name copies or fills, and so may wait until that is done."""
     return _COPYING.fullmatch(name) is not None
 
 
