@@ -1,4 +1,4 @@
-"""One clock from collectives."""
+"""Offsets between the clocks of ranks, fitted from collectives."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ Floats = npt.NDArray[np.float64]
 
 #: Collectives that no rank can leave before all have arrived.
 _TOGETHER = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier")
+_COLUMNS = (
+    "offset_ns", "residual_ns", "recorded_residual_ns", "collectives", "part", "drift_ppm",
+)  # fmt: skip
 _ROUNDS = 12
-_TELLING = 3
+_LEAST = 3  # collectives that decide whether a clock is off
 _FLOOR_NS = 100.0  # no pair of clocks is known better than this
 _LONG_NS = 1_000_000_000  # drift shows only in traces longer than this
 _ENOUGH = 12  # and with more collectives than this
@@ -50,9 +53,9 @@ class ClockFit:
     @property
     def is_needed(self) -> bool:
         """Whether a recorded clock is off by clearly more than what the fit leaves."""
-        # A clock that few collectives tell of always fits them well.
-        told = self.collectives >= _TELLING
-        return bool((told & (self.recorded_residual_ns > 2 * self.residual_ns + 1_000)).any())
+        # A clock of few collectives always fits them well.
+        enough = self.collectives >= _LEAST
+        return bool((enough & (self.recorded_residual_ns > 2 * self.residual_ns + 1_000)).any())
 
 
 @scoped
@@ -69,7 +72,7 @@ def clock_offsets(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     Parameters
     ----------
     selection : Selection, optional
-        Only collectives of which an event is selected count.
+        Only collectives with a selected event count.
     ranks : iterable of int, optional
         Only these ranks are returned; the fit uses all.
 
@@ -91,22 +94,19 @@ def clock_offsets(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     chosen = narrowed(traces, **scope)
     match = matching(traces)
     fit = clock_fit(traces)
-    if not _is_all(chosen):
-        fit = _fit(match, _touched(match, chosen))
+    member, matched = counted(match, chosen)
+    if len(match) and not _is_all(chosen):
+        # Collectives with a selected event count.
+        fit = _fit(match, match.each(np.logical_or.reduceat(member, match.starts)))
     shown = np.array(
         [chosen.ranks is None or rank in chosen.ranks for rank in traces.ranks], dtype=bool
     )
     return result(
         {
             "rank": np.array(traces.ranks, dtype=np.int64)[shown],
-            "offset_ns": fit.offset_ns[shown],
-            "residual_ns": fit.residual_ns[shown],
-            "recorded_residual_ns": fit.recorded_residual_ns[shown],
-            "collectives": fit.collectives[shown],
-            "part": fit.part[shown],
-            "drift_ppm": fit.drift_ppm[shown],
+            **{name: getattr(fit, name)[shown] for name in _COLUMNS},
         },
-        matched=counted(match, chosen)[1],
+        matched=matched,
         note=_note(traces, fit, found=len(match) > 0),
     )
 
@@ -125,18 +125,9 @@ def _is_all(chosen: Selection) -> bool:
     )
 
 
-def _touched(match: Matching, chosen: Selection) -> npt.NDArray[np.bool_]:
-    """Return the entries of collectives of which an event is selected."""
-    member, _ = counted(match, chosen)
-    if not len(match):
-        return member
-    return match.each(np.logical_or.reduceat(member, match.starts))
-
-
 def _note(traces: TraceSet, fit: ClockFit, *, found: bool) -> str:
     if not len(traces):
         return "no ranks are loaded"
-    parts = np.unique(fit.part)
     if not fit.collectives.any() and found:
         return (
             "the selection or window holds none of the collectives that are on two ranks, so"
@@ -144,17 +135,13 @@ def _note(traces: TraceSet, fit: ClockFit, *, found: bool) -> str:
         )
     if not fit.collectives.any():
         return "no collective is found on two ranks, so clocks cannot be compared"
-    if len(parts) > 1:
-        listed = "; ".join(
-            ", ".join(
-                str(rank) for rank, p in zip(traces.ranks, fit.part, strict=True) if p == part
-            )
-            for part in parts[:8].tolist()
-        )
-        return f"no collectives connect these parts, so their clocks are not compared: {listed}" + (
-            "; …" if len(parts) > 8 else ""
-        )
-    return ""
+    parts = split(fit.part, int(fit.part.max()) + 1)
+    if len(parts) == 1:
+        return ""
+    ranks = np.array(traces.ranks)
+    listed = "; ".join(", ".join(map(str, ranks[part].tolist())) for part in parts[:8])
+    more = "; …" if len(parts) > 8 else ""
+    return f"no collectives connect these parts, so their clocks are not compared: {listed}{more}"
 
 
 # --- the fit --------------------------------------------------------------------------------------
@@ -165,7 +152,7 @@ def _fit(match: Matching, used: npt.NDArray[np.bool_]) -> ClockFit:
     ends = match.taken("end_ns")
     shifts = np.array([recorded_shift(trace) for trace in match.traces], dtype=np.int64)
     ends += shifts[match.trace]
-    used = used & _telling(match)
+    used = used & _usable(match)
     collective, trace = match.collective[used], match.trace[used]
     end, group = ends[used], match.group[used]
     offset, part = _solved(count, collective, trace, end, group)
@@ -185,24 +172,17 @@ def _fit(match: Matching, used: npt.NDArray[np.bool_]) -> ClockFit:
         residual[rank] = round(float(np.median(np.abs(off[mine]))))
         recorded[rank] = round(float(np.median(np.abs(raw[mine]))))
         drift[rank] = _drift_ppm(end[mine], off[mine])
-    return ClockFit(
-        offset,
-        residual,
-        sums,
-        part,
-        drift,
-        recorded,
-        max(0, -min(starts, default=0)),
-    )
+    lift = max(0, -min(starts, default=0))
+    return ClockFit(offset, residual, sums, part, drift, recorded, lift)
 
 
-def _telling(match: Matching) -> npt.NDArray[np.bool_]:
+def _usable(match: Matching) -> npt.NDArray[np.bool_]:
     """Return the entries to fit from: collectives that end together, or all in groups without."""
     together = np.isin(match.taken("operation"), [OPERATIONS.index(name) for name in _TOGETHER])
     has = np.zeros(len(match.groups), dtype=bool)
     has[match.group[together]] = True
-    telling: npt.NDArray[np.bool_] = together | (~has[match.group] & (match.taken("early") == 0))
-    return telling
+    usable: npt.NDArray[np.bool_] = together | (~has[match.group] & (match.taken("early") == 0))
+    return usable
 
 
 def _from_common(collective: Ints, end: Ints, total: int) -> Floats:
@@ -215,8 +195,7 @@ def _from_common(collective: Ints, end: Ints, total: int) -> Floats:
 
 def _middles(collective: Ints, values: Floats, total: int) -> tuple[Floats, Ints]:
     """Return the median of each collective's values, and how many it has."""
-    order = np.lexsort((values, collective))
-    ordered = values[order]
+    ordered = values[np.lexsort((values, collective))]
     sizes = np.bincount(collective, minlength=total)
     first = np.cumsum(sizes) - sizes
     low = first + np.maximum(sizes - 1, 0) // 2
@@ -280,7 +259,7 @@ def _against_hubs(table: Floats) -> tuple[Ints, Ints, Floats, Floats]:
             differences = table[rows, other] - table[rows, hub]
             middle = float(np.median(differences))
             scatter = 1.4826 * float(np.median(np.abs(differences - middle)))
-            # Few samples say little of how much they scatter.
+            # The scatter of few samples is uncertain.
             scatter += _FLOOR_NS + 10_000.0 / len(differences)
             pairs.append((hub, other))
             apart.append(middle)
@@ -331,7 +310,7 @@ def _least_squares(count: int, left: Ints, right: Ints, apart: Floats, weight: F
 
 
 def _drift_ppm(end: Ints, off: Floats) -> float:
-    """Return the slope of what the fit leaves over, between early and late collectives."""
+    """Return the slope of the fit's residuals between early and late collectives."""
     if len(end) < _ENOUGH or int(end.max() - end.min()) < _LONG_NS:
         return float("nan")
     order = np.argsort(end, kind="stable")
@@ -344,7 +323,7 @@ def _drift_ppm(end: Ints, off: Floats) -> float:
 
 
 def fitted_offsets(traces: TraceSet) -> tuple[list[int], int]:
-    """Return what to subtract from each rank's times, and how much of it brings all above 0.
+    """Return the offset to subtract from each rank's times, and the lift that keeps all above 0.
 
     Matched collectives fit the clocks, unless a format has a way of its own.
     """

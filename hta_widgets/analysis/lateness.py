@@ -1,4 +1,4 @@
-"""Why ranks come late to collectives: what they did since the one before, against the others."""
+"""How late ranks come to collectives, and on which work they spent the time before."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from hta_widgets.analysis.collectives import Arrivals, computed_between
 from hta_widgets.analysis.matching import Matching
-from hta_widgets.analysis.scope import over_ranks
+from hta_widgets.analysis.scope import BUSY, over_ranks
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.intervals import Covered, Intervals, intersect, subtract, union
 from hta_widgets.trace.memo import memoized
@@ -20,13 +20,13 @@ from hta_widgets.trace.trace import Trace
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-#: What a rank does before it arrives.
+#: The parts of a rank's time before it arrives.
 PARTS: tuple[str, ...] = ("compute", "waiting", "data_loading", "host")
 
-# Healthy ranks differ by a few percent; these tell more than that from noise.
+# Healthy ranks differ by a few percent, by noise; stragglers cost more than these limits.
 _COSTLY = 0.05  # of the others' time, on average over many steps
-_OF_TWO = 1.5  # times that for two ranks, of which each is the other's only measure
-_BY_CHANCE = 12.0  # over ranks times steps squared: what more is asked of few of them
+_OF_TWO = 1.5  # times that for two ranks, each compared with the other alone
+_BY_CHANCE = 12.0  # over ranks times steps squared: the increase for few of them
 
 _DATA_LOADING = re.compile(r"data_?load|DataLoader|data_?iter|next_batch", re.IGNORECASE)
 _FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.py\(\d+\): )")
@@ -34,7 +34,7 @@ _FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.py\(\d+\): )")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lateness:
-    """How late each entry of a `Matching` is, and what of it is the rank's own doing."""
+    """How late each entry of a `Matching` is, and the share that the rank itself causes."""
 
     late_ns: Floats
     own_share: Floats
@@ -43,10 +43,10 @@ class Lateness:
 
 
 def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
-    """Return which share of their time the others lose to a straggler, at least.
+    """Return the least share of their time that the others lose to a straggler.
 
-    The fewer the steps and ranks, the more often one of them is slowest by chance. `sure`: of one
-    or two steps so much is asked that it is hardly by chance.
+    The fewer the steps and ranks, the more often one of them is slowest by chance. With `sure` the
+    limit for one or two steps is so high that chance hardly reaches it.
     """
     few = 1 / steps + (_BY_CHANCE / ranks / steps**2 if sure else 0.0)
     return _COSTLY * (1 + few) * (_OF_TWO if ranks == 2 else 1.0)
@@ -63,13 +63,10 @@ def lateness(match: Matching, times: Arrivals, step: Ints) -> Lateness:
     share = np.clip(1.0 - inherited / np.maximum(late, 1.0), 0.0, 1.0)
     spent, exposed = _spent(match, times, since)
     spent["waiting"] = waited.astype(np.float64)
-    first = since == _NEVER
-    excess = {}
-    for part in PARTS:
-        values = spent[part]
-        apart = values - others_median(values, match)
-        apart[first] = np.nan
-        excess[part] = apart
+    excess = {
+        part: np.where(since == _NEVER, np.nan, spent[part] - others_median(spent[part], match))
+        for part in PARTS
+    }
     return Lateness(late, np.where(late > 0, share, 1.0), exposed, excess)
 
 
@@ -82,7 +79,7 @@ def others_median(values: Floats, match: Matching) -> Floats:
     place = np.empty(len(values), dtype=np.int64)
     place[order] = np.arange(len(values)) - first
     low, high = (count - 2) // 2, (count - 1) // 2
-    # Whoever stands before the middle moves it up by one when taken out.
+    # An entry before the middle moves it up by one when it is taken out.
     low = low + (place <= low)
     high = high + (place <= high)
     found: Floats = (ordered[first + low] + ordered[first + high]) / 2
@@ -106,15 +103,14 @@ def _before(match: Matching, times: Arrivals) -> Ints:
 def _waited_elsewhere(match: Matching, times: Arrivals, before: Ints) -> Ints:
     """Return how long each rank waited in other collectives since it came to the one before.
 
-    Not only since it left that one: who computes on meanwhile may wait for others there.
+    Not only since it left that one: a rank that computes meanwhile may wait for others there.
     """
     known = before >= 0
     since = np.where(known, times.arrival_ns[before], _NEVER)
     there = np.where(known, times.wait_ns[before], 0)
     waited = np.zeros(len(match), dtype=np.int64)
-    for number in range(len(match.traces)):
-        mine = match.of_trace[number]
-        mine = mine[np.argsort(times.arrival_ns[mine], kind="stable")]
+    for entries in match.of_trace:
+        mine = entries[np.argsort(times.arrival_ns[entries], kind="stable")]
         arrival = times.arrival_ns[mine]
         total = np.concatenate(([0], np.cumsum(times.wait_ns[mine])))
         own = np.arange(len(mine))
@@ -124,10 +120,10 @@ def _waited_elsewhere(match: Matching, times: Arrivals, before: Ints) -> Ints:
 
 
 def _inherited(match: Matching, times: Arrivals, step: Ints, late: Floats, waited: Ints) -> Floats:
-    """Return how much of each lateness came of waiting in other groups.
+    """Return how much of each lateness came from waiting in other groups.
 
-    Who computes on while a collective runs is as late to the next one, though it waited nowhere in
-    between. So what was inherited is carried on, as long as the rank is that late.
+    A rank that computes while a collective runs is as late to the next one, without a wait in
+    between. So inherited lateness is carried on, as long as the rank is that late.
     """
     order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
     more = np.maximum(waited - others_median(waited.astype(np.float64), match), 0.0)
@@ -137,7 +133,7 @@ def _inherited(match: Matching, times: Arrivals, step: Ints, late: Floats, waite
     opens = np.ones(len(order), dtype=bool)
     opens[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
     # carried[c] = min(bound[c], carried[c-1] + added[c]) is a running minimum once the sums are
-    # taken off; a step down at each new sequence lets it start afresh.
+    # taken off; a step down at each new sequence restarts it.
     total = np.cumsum(added)
     before = total - added
     start = before[np.flatnonzero(opens)][np.cumsum(opens) - 1] if len(order) else before
@@ -152,7 +148,7 @@ def _inherited(match: Matching, times: Arrivals, step: Ints, late: Floats, waite
 
 
 def _spent(match: Matching, times: Arrivals, since: Ints) -> tuple[dict[str, Floats], Ints]:
-    """Return what each rank did before it arrived, and how long it then waited and did nothing."""
+    """Return the parts of each rank's time before it arrived, and its waits without computing."""
     spent = {part: np.zeros(len(match)) for part in ("compute", "data_loading", "host")}
     exposed = times.wait_ns
     each = []
@@ -171,17 +167,19 @@ def _spent(match: Matching, times: Arrivals, since: Ints) -> tuple[dict[str, Flo
 def _spent_by_rank(
     trace: Trace, start: Ints, arrival: Ints, last: Ints
 ) -> tuple[dict[str, Ints], Ints]:
-    """Return how long a rank did what before it arrived, and computed from then to the last."""
+    """Return the parts of a rank's time before it arrived, and its computing until the last."""
     loading, idle = _idle(trace)
-    before = {"compute": computed_between(trace, start, arrival)}
-    for part, covered in (("data_loading", loading), ("host", idle)):
-        before[part] = covered(arrival) - covered(start)
+    before = {
+        "compute": computed_between(trace, start, arrival),
+        "data_loading": loading(arrival) - loading(start),
+        "host": idle(arrival) - idle(start),
+    }
     return before, computed_between(trace, arrival, last)
 
 
 @lru_cache(maxsize=1 << 14)
 def loads_data(name: str) -> bool:
-    """Whether an event of the host loads data, by its name without folders of Python files."""
+    """Return whether a host event loads data, by its name without folders of Python files."""
     return _DATA_LOADING.search(_FOLDERS.sub("", name)) is not None
 
 
@@ -190,8 +188,7 @@ def _idle(trace: Trace) -> tuple[Covered, Covered]:
     """Return when the device is idle while the host loads data, and when else it is."""
     table = trace.table
     end = table.start_ns + table.dur_ns
-    busy_kinds = [KINDS.index(kind) for kind in ("compute", "communication", "memory")]
-    busy = np.isin(table.kind, busy_kinds) & (table.stream >= 0)
+    busy = np.isin(table.kind, [KINDS.index(kind) for kind in BUSY]) & (table.stream >= 0)
     whole = Intervals.none()
     if len(table):
         whole = union(table.start_ns[:1], end.max(keepdims=True))

@@ -1,11 +1,11 @@
-"""Who waits for whom."""
+"""Waits in collectives, and the ranks that cause them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Unpack, overload
+from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ from hta_widgets.analysis.scope import (
 )
 from hta_widgets.readers.formats import provided
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.intervals import Intervals, subtract, total, union
+from hta_widgets.trace.intervals import subtract, total, union
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -37,13 +37,276 @@ from hta_widgets.trace.traceset import TraceSet
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 Flags = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+
+# A straggler has to cost more than `costly_share`, and to meet these limits.
+_STEADY = 0.8  # of what is costly, in the median step
+_STAND_OUT = 2.0  # times the typical other rank
+_STALL = 0.25  # of a step: one such step is more than noise
+_WORTH_NAMING = 0.02  # of the others' time, on average, where only some steps are slow
+_LEAST_COLLECTIVES = 4  # ranks with fewer are not judged
+
+# Limits for naming a rank that is not a straggler.
+_NEARLY_ALWAYS = 0.9  # of its collectives it is last at
+_WORTH_SAYING = 0.01  # of the run, which the others wait for it on average
+
+_CAUSES = {
+    "waiting": "waiting elsewhere",
+    "data_loading": "data loading",
+    "host": "launch-bound host",
+    "compute": "slower kernels",
+}
+_EXTRA_WORK = "extra work"
+_HOST_WORK = "host work"
+
+
+@scoped
+def exposed_waits(
+    traces: TraceSet,
+    *,
+    clock: Clock | None = None,
+    **scope: Unpack[Scope],
+) -> pd.DataFrame:
+    """Return how long each rank waits in collectives for the last of their ranks.
+
+    A rank waits in a collective from its own arrival to that of the last rank, or to the end of
+    its own event where that is earlier; the last rank is found before anything is selected, as
+    in `collectives`. The wait is *exposed* while no selected compute kernel of the rank runs, so it
+    is the part of ``exposed_communication_ns`` of `temporal_breakdown` in which no data could move
+    yet. Waits in collectives that run at once count once.
+
+    Parameters
+    ----------
+    clock : {"host", "fitted"}, optional
+        The clock of the arrivals. Default: that of the set, or the fitted one where ends of
+        collectives disagree on the recorded clock by clearly more than on the fitted one.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks. Others still count as those that came last.
+
+    Returns
+    -------
+    DataFrame
+        One row per selected rank, all int64:
+
+        - ``rank``
+        - ``collectives``: selected events of the rank that are matched with other ranks'
+        - ``wait_ns``: waiting in any of them; ``exposed_wait_ns``: and computing nothing
+        - ``exposed_communication_ns``: communicating at all and computing nothing
+
+        ``wait_ns`` and ``exposed_wait_ns`` are -1 where no communication of the rank, selected or
+        not, is matched: its waits are not known. ``.attrs["clock"]`` is the clock of the arrivals.
+
+    Raises
+    ------
+    TraceError
+        For an unknown clock, or a rank that is not there.
+
+    Notes
+    -----
+    HTA has no such analysis. ``exposed_wait_ns`` is what `step_times` has by step.
+    """
+    chosen = parts(traces, **scope)
+    waits = waits_of(traces, clock)
+    found = list(over_ranks(chosen, _of_rank, each=waits.each(chosen.ranks)))
+    times = np.array(found, dtype=np.int64).reshape(-1, 4)
+    unknown = np.array(chosen.ranks, dtype=np.int64)[times[:, 1] < 0].tolist()
+    note = "" if len(chosen) else "no ranks are selected"
+    if unknown:
+        of = f" of rank{'s' * (len(unknown) > 1)} {', '.join(map(str, unknown))}"
+        of = "" if len(unknown) == len(chosen) else of
+        note = f"no communication{of} is matched with other ranks', so waits are not known"
+    return result(
+        {
+            "rank": np.array(chosen.ranks, dtype=np.int64),
+            "collectives": times[:, 0],
+            "wait_ns": times[:, 1],
+            "exposed_wait_ns": times[:, 2],
+            "exposed_communication_ns": times[:, 3],
+        },
+        matched={**count_kinds(chosen, BUSY[:2]), "matched": int(times[:, 0].sum())},
+        note=note,
+        clock=waits.clock,
+    )
+
+
+@scoped
+def stragglers(
+    traces: TraceSet,
+    *,
+    clock: Clock | None = None,
+    **scope: Unpack[Scope],
+) -> pd.DataFrame:
+    """Return how often each rank comes last to collectives, at which cost, and why.
+
+    The rank that arrives last at a matched collective (`collectives`) makes the others wait. Some
+    rank always does; a straggler does so more than by chance, and at a cost that matters.
+    The measure is time lost: waits of the others in which they compute nothing, as a share of
+    their time, per step. A rank is a consistent straggler if it costs them 5 % on average over
+    many steps, nearly as much in the median step, and twice what the typical rank does. With few
+    steps and ranks the limit is higher, 5 % times 1 + 1 / steps + 12 / (ranks · steps²), and half
+    as much again for two ranks, each compared with the other alone. A rank is an occasional
+    straggler if it stalls them for a quarter of a step's time in some steps. Lateness that a rank
+    inherits by waiting in another group, such as for its neighbour in tensor parallelism, is not
+    counted against it. A rank is never a straggler if a file is missing from one of its groups,
+    because the late rank may be the missing one, or if it has fewer than four collectives.
+
+    The cause is what took longer than on the other ranks (median) between the previous collective
+    of the group and the arrival: kernels, which are slower or more; waiting in other collectives;
+    the device idle while the host loads data; the device idle otherwise, behind a slow host.
+
+    Parameters
+    ----------
+    clock : {"host", "fitted"}, optional
+        The clock of the arrivals. Default as in `exposed_waits`.
+    selection : Selection, optional
+        Only collectives of which an event is selected count.
+    ranks : iterable of int, optional
+        Only these ranks are returned; the waits that they cause are counted over all.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank. ``rank`` (int64); ``host`` (str); ``collectives`` (int64), how many
+        matched ones it takes part in; ``score`` (float64), the share of them at which it arrives
+        last, alone; ``late_ns_mean`` (float64), its arrival less the median arrival, on average;
+        ``imposed_wait_ns`` (int64), the others' waits where it is last, added up (of ranks that
+        come last at once the lowest is charged); ``wait_ns``
+        (int64), its own waits; ``lost_ns`` (int64), the part of the imposed waits in which the
+        others compute nothing and that the rank did not inherit; ``lost_share`` (float64), what
+        the others lose of their time, averaged over steps; ``is_straggler`` (bool); ``pattern``
+        (``"consistent"``, ``"occasional"`` or ``""``); ``cause`` (``"slower kernels"``, ``"extra
+        work"``, ``"launch-bound host"``, ``"host work"`` where no rank has a
+        device, ``"data loading"``, ``"waiting elsewhere"`` or ``""``);
+        ``late_compute_ns, late_waiting_ns, late_data_loading_ns, late_host_ns`` (int64), where
+        the rank is last: how much longer each took than on the others.
+
+        Ranks that are late and inherited it are no stragglers and have the cause ``"waiting
+        elsewhere"``. ``.attrs["clock"]`` is the clock of the arrivals, ``.attrs["matched"]`` as in
+        `collectives`.
+
+    Notes
+    -----
+    HTA's method with the same aim ranks candidates by the start times of the longest kernels
+    called ``ncclKernel…`` and always returns some.
+    """
+    chosen = narrowed(traces, **scope)
+    work = imposed_waits(traces, chosen, clock)
+    match, count = work.match, len(traces)
+    last, trace = work.last, match.trace
+    taken = np.bincount(trace[work.kept], minlength=count)
+    imposed, lost = np.zeros((2, count), dtype=np.int64)
+    np.add.at(imposed, trace[last], work.imposed_ns)
+    np.add.at(lost, trace[last], work.lost_ns)
+    middle = median_arrival(match, work.times)
+    late = np.bincount(
+        trace[work.kept], (work.times.arrival_ns - middle)[work.kept], minlength=count
+    )
+    own = np.zeros(count, dtype=np.int64)
+    np.add.at(own, trace[work.kept], work.times.wait_ns[work.kept])
+    excess = {
+        part: np.asarray(
+            np.bincount(trace[last], np.nan_to_num(values[last]), minlength=count), np.float64
+        )
+        for part, values in work.late.excess_ns.items()
+    }
+    shares, raw = step_shares(work, count)
+    lacking = np.array(match.lacking, dtype=bool)
+    pattern, likely = _patterns(shares), _patterns(shares, sure=False)
+    inherited = (likely == "") & (_patterns(raw, sure=False) != "")
+    # Who comes last of those loaded may have waited for one that is not.
+    unsure = lacking | (taken < _LEAST_COLLECTIVES)
+    pattern[unsure] = ""
+    cause = np.where(inherited & ~unsure, _CAUSES["waiting"], "").astype(object)
+    named = np.flatnonzero(pattern != "")
+    cause[named] = _causes(traces, excess, named)
+    shown = np.flatnonzero([chosen.ranks is None or rank in chosen.ranks for rank in traces.ranks])
+    columns = {
+        "rank": np.array(traces.ranks, dtype=np.int64),
+        "host": np.array([header.host for header in match.headers], dtype=object),
+        "collectives": taken,
+        "score": np.bincount(trace[last], work.alone, minlength=count) / np.maximum(taken, 1),
+        "late_ns_mean": late / np.maximum(taken, 1),
+        "imposed_wait_ns": imposed,
+        "wait_ns": own,
+        "lost_ns": lost,
+        "lost_share": np.nan_to_num(mean_share(shares)),
+        "is_straggler": pattern != "",
+        "pattern": pattern,
+        "cause": cause,
+        **{f"late_{part}_ns": np.rint(values).astype(np.int64) for part, values in excess.items()},
+    }
+    if not len(match):
+        shown = shown[:0]
+    return result(
+        {name: values[shown] for name, values in columns.items()},
+        matched=work.matched,
+        note=_straggler_note(work, count),
+        clock=work.clock,
+    )
+
+
+@scoped
+def stragglers_by_step(
+    traces: TraceSet,
+    *,
+    clock: Clock | None = None,
+    **scope: Unpack[Scope],
+) -> pd.DataFrame:
+    """Return the numbers of `stragglers` step by step.
+
+    Definitions are those of `stragglers`. Where the trace has no steps, the run is cut
+    into as many stretches as the rarest of its collectives occurs.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank and step with matched collectives. ``rank`` (int64); ``step`` (int64), n
+        of ``ProfilerStep#n``, or the stretch's number where there are none (``.attrs["steps"]``
+        says which); ``collectives`` (int64); ``score`` (float64); ``imposed_wait_ns`` and
+        ``lost_ns`` (int64); ``lost_share`` (float64).
+    """
+    chosen = narrowed(traces, **scope)
+    work = imposed_waits(traces, chosen, clock)
+    match, count = work.match, len(traces)
+    numbers, column = np.unique(work.step, return_inverse=True)
+    size = (len(numbers), count)
+    taken, last, imposed, lost = np.zeros((4, *size), dtype=np.int64)
+    np.add.at(taken, (column[work.kept], match.trace[work.kept]), 1)
+    at_last = (column[work.last], match.trace[work.last])
+    np.add.at(last, at_last, work.alone)
+    np.add.at(imposed, at_last, work.imposed_ns)
+    np.add.at(lost, at_last, work.lost_ns)
+    step_ns = step_time(work, numbers, column)
+    share = lost / (step_ns * np.maximum(companions(match, count), 1))
+    wanted = np.array(
+        [chosen.ranks is None or rank in chosen.ranks for rank in traces.ranks], dtype=bool
+    )
+    rank, step = np.nonzero((taken > 0).T & wanted.reshape(-1, 1))
+    return result(
+        {
+            "rank": np.array(traces.ranks, dtype=np.int64)[rank],
+            "step": numbers[step],
+            "collectives": taken[step, rank],
+            "score": last[step, rank] / np.maximum(taken[step, rank], 1),
+            "imposed_wait_ns": imposed[step, rank],
+            "lost_ns": lost[step, rank],
+            "lost_share": share[step, rank],
+        },
+        matched=work.matched,
+        note=_straggler_note(work, count),
+        clock=work.clock,
+        steps="ProfilerStep" if work.stated_steps else "stretches",
+    )
+
+
+# --- waits ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankWaits:
-    """Of one rank: the events in which it waits, and from when to when, in its table's times.
+    """The events in which a rank waits, and from when to when, in its table's times.
 
-    `unmatched` is the communication of which the files lack other ranks' events.
+    `unmatched` are its communication events without the events of all other ranks.
     """
 
     rows: Rows
@@ -54,12 +317,12 @@ class RankWaits:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Waits:
-    """When ranks wait in collectives, on the clock named."""
+    """The waits of ranks in collectives, on one clock."""
 
     match: Matching
     times: Arrivals
     clock: Clock
-    number: dict[int, int]  # of each rank its position in the set
+    number: dict[int, int]  # each rank's position in the set
     complete: Flags  # by entry: whether all ranks' events are there
 
     def of(self, trace: Trace) -> tuple[Rows, Ints, Ints]:
@@ -83,125 +346,31 @@ class Waits:
         known[place[self.complete[mine]]] = True
         return RankWaits(events.rows[place], events.start_ns[place], until, events.rows[~known])
 
-    def each(self, ranks: list[int]) -> EachRank:
-        """Return the waits of some ranks, as arguments of what is done with each."""
-        return EachRank(self, ranks)
-
-
-class EachRank(Sequence[tuple[RankWaits]]):
-    """The waits of some ranks, put together as they are asked for."""
-
-    def __init__(self, waits: Waits, ranks: Sequence[int]) -> None:
-        self._waits, self._ranks = waits, ranks
-
-    def __len__(self) -> int:
-        return len(self._ranks)
-
-    @overload
-    def __getitem__(self, place: int) -> tuple[RankWaits]: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> EachRank: ...
-
-    def __getitem__(self, place: int | slice) -> tuple[RankWaits] | EachRank:
-        if isinstance(place, slice):
-            return EachRank(self._waits, self._ranks[place])
-        return (self._waits.of_rank(self._ranks[place]),)
+    def each(self, ranks: list[int]) -> list[tuple[RankWaits]]:
+        """Return the waits of some ranks, as arguments for `over_ranks`."""
+        return [(self.of_rank(rank),) for rank in ranks]
 
 
 def waits_of(traces: TraceSet, clock: Clock | None = None) -> Waits:
     """Return the waits of all ranks; the clock is the fitted one where that is needed."""
-    if clock is None:
-        needed = traces.clock == "host" and clock_fit(traces).is_needed
-        clock = "fitted" if needed else traces.clock
+    clock = clock or _shared_clock(traces)
     match = matching(traces)
-    return memo(traces, ("waits", clock), lambda: _waits(traces, match, clock))
+
+    def derive() -> Waits:
+        number = {trace.rank: place for place, trace in enumerate(match.traces)}
+        complete = match.each((match.expected <= 0) | (match.sizes() >= match.expected))
+        return Waits(match, arrivals(traces, match, clock), clock, number, complete)
+
+    return memo(traces, ("waits", clock), derive)
 
 
-def _waits(traces: TraceSet, match: Matching, clock: Clock) -> Waits:
-    number = {trace.rank: place for place, trace in enumerate(match.traces)}
-    complete = match.each((match.expected <= 0) | (match.sizes() >= match.expected))
-    return Waits(match, arrivals(traces, match, clock), clock, number, complete)
+def _shared_clock(traces: TraceSet) -> Clock:
+    """Return the clock of the set, or the fitted one where the recorded one is skewed."""
+    is_skewed = traces.clock == "host" and clock_fit(traces).is_needed
+    return "fitted" if is_skewed else traces.clock
 
 
-@scoped
-def exposed_waits(
-    traces: TraceSet,
-    *,
-    clock: Clock | None = None,
-    **scope: Unpack[Scope],
-) -> pd.DataFrame:
-    """Return how long each rank waits in collectives for the last of their ranks.
-
-    A rank waits in a collective from its own arrival to that of the last rank, or to the end of
-    its own event where that is earlier; who is last is told before anything is selected, as in
-    `collectives`. The wait is *exposed* while no selected compute kernel of the rank runs, so it is
-    the part of ``exposed_communication_ns`` of `temporal_breakdown` in which no data could move
-    yet. Waits in collectives that run at once count once.
-
-    Parameters
-    ----------
-    clock : {"host", "fitted"}, optional
-        Whose times tell the last arrival. Default: those of the set, or the fitted ones where ends
-        of collectives disagree on the recorded clock by clearly more than on the fitted one.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks. Others still count as those that came last.
-
-    Returns
-    -------
-    DataFrame
-        One row per selected rank, all int64:
-
-        - ``rank``
-        - ``collectives``: selected events of the rank that are matched with other ranks'
-        - ``wait_ns``: waiting in any of them; ``exposed_wait_ns``: and computing nothing
-        - ``exposed_communication_ns``: communicating at all and computing nothing
-
-        ``wait_ns`` and ``exposed_wait_ns`` are -1 where no communication of the rank, selected or
-        not, is matched: what it waits for is not known. ``.attrs["clock"]`` says whose times tell
-        the last arrival.
-
-    Raises
-    ------
-    TraceError
-        For an unknown clock, or a rank that is not there.
-
-    Notes
-    -----
-    HTA has no such analysis. ``exposed_wait_ns`` is what `step_times` has by step.
-    """
-    chosen = parts(traces, **scope)
-    waits = waits_of(traces, clock)
-    found = list(over_ranks(chosen, _of_rank, each=waits.each(chosen.ranks)))
-    times = np.array(found, dtype=np.int64).reshape(-1, 4)
-    unknown = [
-        str(rank) for rank, wait in zip(chosen.ranks, times[:, 1].tolist(), strict=True) if wait < 0
-    ]
-    return result(
-        {
-            "rank": np.array(chosen.ranks, dtype=np.int64),
-            "collectives": times[:, 0],
-            "wait_ns": times[:, 1],
-            "exposed_wait_ns": times[:, 2],
-            "exposed_communication_ns": times[:, 3],
-        },
-        matched={**count_kinds(chosen, BUSY[:2]), "matched": int(times[:, 0].sum())},
-        note=_note(unknown, len(chosen)),
-        clock=waits.clock,
-    )
-
-
-def _note(unknown: list[str], ranks: int) -> str:
-    if not ranks:
-        return "no ranks are selected"
-    if not unknown:
-        return ""
-    where = "" if len(unknown) == ranks else f" of rank{'s' * (len(unknown) > 1)} "
-    listed = "" if len(unknown) == ranks else ", ".join(unknown)
-    return f"no communication{where}{listed} is matched with other ranks', so waits are not known"
-
-
-def waiting(part: Part, waits: RankWaits) -> tuple[npt.NDArray[np.intp], Ints, Ints]:
+def waiting(part: Part, waits: RankWaits) -> tuple[Rows, Ints, Ints]:
     """Return the selected events in which a rank waits, and from when to when in the window."""
     kept = part.has(waits.rows)
     rows, begin, until = waits.rows[kept], waits.begin[kept], waits.until[kept]
@@ -218,16 +387,16 @@ def _of_rank(part: Part, waits: RankWaits) -> tuple[int, int, int, int]:
     if not len(waits.rows):
         return 0, -1, -1, exposed
     rows, begin, until = waiting(part, waits)
-    pieces: Intervals = union(begin, until)
+    pieces = union(begin, until)
     return len(rows), total(pieces), total(subtract(pieces, compute)), exposed
 
 
-Floats = npt.NDArray[np.float64]
+# --- waits that ranks impose ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImposedWaits:
-    """The matched collectives that count, and who is charged with each.
+    """The matched collectives that count, and the rank charged with each.
 
     `last` are the entries of ranks that came last; where several came at once, of the lowest.
     """
@@ -241,21 +410,27 @@ class ImposedWaits:
     step: Ints  # of each entry
     stated_steps: bool
     last: Ints
-    alone: npt.NDArray[np.bool_]  # of each of `last`: whether no other came at once
-    imposed_ns: Ints  # of each of `last`: what the others wait
-    raw_ns: Ints  # ... and compute nothing in
-    lost_ns: Ints  # ... of which the rank did not inherit the cause
+    alone: Flags  # by `last`: whether no other rank came at the same time
+    imposed_ns: Ints  # by `last`: the waits of the others
+    raw_ns: Ints  # ... in which they compute nothing
+    lost_ns: Ints  # ... without the share that the rank inherited
 
 
 def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> ImposedWaits:
-    """Return who comes last to collectives, and what that costs the others.
+    """Return which ranks come last to collectives, and the cost for the others.
 
     Without a `clock` it is that of the set, or the fitted one where the recorded one is skewed.
     """
     match = matching(traces)
-    name = clock if clock is not None else "fitted" if _is_skewed(traces) else traces.clock
-    times, step, stated, late = _of_all(traces, match, name)
-    # Collectives count whole: whom a rank keeps waiting does not depend on who is shown.
+    name = clock or _shared_clock(traces)
+
+    def derive() -> tuple[Arrivals, Ints, bool, Lateness]:
+        times = arrivals(traces, match, name)
+        step, stated = _steps(match, times)
+        return times, step, stated, lateness(match, times, step)
+
+    times, step, stated, late = memo(traces, ("lateness", name), derive)
+    # Collectives count whole: imposed waits do not depend on which ranks are shown.
     everyone = Selection(
         chosen.start_ns, chosen.end_ns, None, chosen.tracks, chosen.query, chosen.ids, traces
     )
@@ -274,23 +449,6 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
         match, times, late, name, matched, np.flatnonzero(selected), step, stated, last,
         times.is_last[last], imposed[last], raw[last], lost,
     )  # fmt: skip
-
-
-def _of_all(
-    traces: TraceSet, match: Matching, clock: Clock
-) -> tuple[Arrivals, Ints, bool, Lateness]:
-    """Return what does not depend on the selection; it is kept with the set."""
-
-    def derive() -> tuple[Arrivals, Ints, bool, Lateness]:
-        times = arrivals(traces, match, clock)
-        step, stated = _steps(match, times)
-        return times, step, stated, lateness(match, times, step)
-
-    return memo(traces, ("lateness", clock), derive)
-
-
-def _is_skewed(traces: TraceSet) -> bool:
-    return traces.clock == "host" and clock_fit(traces).is_needed
 
 
 def median_arrival(match: Matching, times: Arrivals) -> Floats:
@@ -353,9 +511,9 @@ def step_time(work: ImposedWaits, numbers: Ints, column: Ints) -> float:
 
 
 def step_shares(work: ImposedWaits, count: int) -> tuple[Floats, Floats]:
-    """Return what each rank costs the others, by (step, rank), as a share of their time.
+    """Return the cost of each rank for the others, by (step, rank), as a share of their time.
 
-    The second array also counts what it inherited. NaN stands for steps that the file of the rank
+    The second array includes inherited lateness. NaN stands for steps that the file of the rank
     holds only in part.
     """
     match = work.match
@@ -376,198 +534,9 @@ def step_shares(work: ImposedWaits, count: int) -> tuple[Floats, Floats]:
 
 
 def mean_share(shares: Floats) -> Floats:
-    """Return the mean of each column, without what is not known."""
-    known = ~np.isnan(shares)
-    counts = known.sum(axis=0)
-    sums = np.where(known, shares, 0.0).sum(axis=0)
-    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
-
-
-# A straggler has to cost more than `costly_share`, and to meet these limits.
-_STEADY = 0.8  # of what is costly, in the median step
-_STAND_OUT = 2.0  # times the typical other rank
-_STALL = 0.25  # of a step: one such step is more than noise
-_WORTH_NAMING = 0.02  # of the others' time, on average, where only some steps are slow
-_LEAST_COLLECTIVES = 4  # ranks with fewer are not judged
-
-# Limits for naming a rank that is not a straggler.
-_NEARLY_ALWAYS = 0.9  # of its collectives it is last at
-_WORTH_SAYING = 0.01  # of the run, which the others wait for it on average
-
-_CAUSES = {
-    "waiting": "waiting elsewhere",
-    "data_loading": "data loading",
-    "host": "launch-bound host",
-    "compute": "slower kernels",
-}
-_EXTRA_WORK = "extra work"
-_HOST_WORK = "host work"
-
-
-@scoped
-def stragglers(
-    traces: TraceSet,
-    *,
-    clock: Clock | None = None,
-    **scope: Unpack[Scope],
-) -> pd.DataFrame:
-    """Return how often each rank comes last to collectives, what that costs, and its cause.
-
-    The rank that arrives last at a matched collective (`collectives`) makes the others wait. Some
-    rank always does; a straggler does so more than by chance, and at a cost that matters.
-    The measure is time lost: waits of the others in which they compute nothing, as a share of
-    their time, per step. A rank is a consistent straggler if it costs them 5 % on average over
-    many steps, nearly as much in the median step, and twice what the typical rank does. With few
-    steps and ranks the limit is higher, 5 % times 1 + 1 / steps + 12 / (ranks · steps²), and half
-    as much again for two ranks, each compared with the other alone. A rank is an occasional
-    straggler if it stalls them for a quarter of a step's time in some steps. Lateness that a rank
-    inherits by waiting in another group, such as for its neighbour in tensor parallelism, is not
-    counted against it. A rank is never a straggler if a file is missing from one of its groups,
-    because the late rank may be the missing one, or if it has fewer than four collectives.
-
-    The cause is what took longer than on the other ranks (median) between the previous collective
-    of the group and the arrival: kernels, which are slower or more; waiting in other collectives;
-    the device idle while the host loads data; the device idle otherwise, behind a slow host.
-
-    Parameters
-    ----------
-    clock : {"host", "fitted"}, optional
-        Whose times. Default: those of the set, or the fitted ones where ends of collectives
-        disagree on the recorded clock by clearly more than on the fitted one.
-    selection : Selection, optional
-        Only collectives of which an event is selected count.
-    ranks : iterable of int, optional
-        Only these ranks are returned; whom they make wait is counted over all.
-
-    Returns
-    -------
-    DataFrame
-        One row per rank. ``rank`` (int64); ``host`` (str); ``collectives`` (int64), how many
-        matched ones it takes part in; ``score`` (float64), the share of them at which it arrives
-        last, alone; ``late_ns_mean`` (float64), its arrival less the median arrival, on average;
-        ``imposed_wait_ns`` (int64), the others' waits where it is last, added up (of ranks that
-        come last at once the lowest is charged); ``wait_ns``
-        (int64), its own waits; ``lost_ns`` (int64), the part of the imposed waits in which the
-        others compute nothing and that the rank did not inherit; ``lost_share`` (float64), what
-        the others lose of their time, averaged over steps; ``is_straggler`` (bool); ``pattern``
-        (``"consistent"``, ``"occasional"`` or ``""``); ``cause`` (``"slower kernels"``, ``"extra
-        work"``, ``"launch-bound host"``, ``"host work"`` where no rank has a
-        device, ``"data loading"``, ``"waiting elsewhere"`` or ``""``);
-        ``late_compute_ns, late_waiting_ns, late_data_loading_ns, late_host_ns`` (int64), where
-        the rank is last: how much longer each took than on the others.
-
-        Ranks that are late and inherited it are no stragglers and have the cause ``"waiting
-        elsewhere"``. ``.attrs["clock"]`` says whose times were used, ``.attrs["matched"]`` as in
-        `collectives`.
-
-    Notes
-    -----
-    HTA's method with the same aim ranks candidates by the start times of the longest kernels
-    called ``ncclKernel…`` and always returns some.
-    """
-    chosen = narrowed(traces, **scope)
-    work = imposed_waits(traces, chosen, clock)
-    match, count = work.match, len(traces)
-    last, trace = work.last, match.trace
-    taken = np.bincount(trace[work.kept], minlength=count)
-    imposed, lost = np.zeros((2, count), dtype=np.int64)
-    np.add.at(imposed, trace[last], work.imposed_ns)
-    np.add.at(lost, trace[last], work.lost_ns)
-    middle = median_arrival(match, work.times)
-    late = np.bincount(
-        trace[work.kept], (work.times.arrival_ns - middle)[work.kept], minlength=count
-    )
-    own = np.zeros(count, dtype=np.int64)
-    np.add.at(own, trace[work.kept], work.times.wait_ns[work.kept])
-    excess = {part: _excess(work, part, count) for part in PARTS}
-    shares, raw = step_shares(work, count)
-    lacking = np.array(match.lacking, dtype=bool)
-    pattern, likely = _patterns(shares), _patterns(shares, sure=False)
-    inherited = (likely == "") & (_patterns(raw, sure=False) != "")
-    # Who comes last of those loaded may have waited for one that is not.
-    unsure = lacking | (taken < _LEAST_COLLECTIVES)
-    pattern[unsure] = ""
-    cause = np.where(inherited & ~unsure, _CAUSES["waiting"], "").astype(object)
-    named = np.flatnonzero(pattern != "")
-    cause[named] = _causes(traces, excess, named)
-    shown = np.flatnonzero([chosen.ranks is None or rank in chosen.ranks for rank in traces.ranks])
-    columns = {
-        "rank": np.array(traces.ranks, dtype=np.int64),
-        "host": np.array([header.host for header in match.headers], dtype=object),
-        "collectives": taken,
-        "score": np.bincount(trace[last], work.alone, minlength=count) / np.maximum(taken, 1),
-        "late_ns_mean": late / np.maximum(taken, 1),
-        "imposed_wait_ns": imposed,
-        "wait_ns": own,
-        "lost_ns": lost,
-        "lost_share": np.nan_to_num(mean_share(shares)),
-        "is_straggler": pattern != "",
-        "pattern": pattern,
-        "cause": cause,
-        **{f"late_{part}_ns": np.rint(values).astype(np.int64) for part, values in excess.items()},
-    }
-    if not len(match):
-        shown = shown[:0]
-    return result(
-        {name: values[shown] for name, values in columns.items()},
-        matched=work.matched,
-        note=_straggler_note(work, count),
-        clock=work.clock,
-    )
-
-
-@scoped
-def stragglers_by_step(
-    traces: TraceSet,
-    *,
-    clock: Clock | None = None,
-    **scope: Unpack[Scope],
-) -> pd.DataFrame:
-    """Return what `stragglers` adds up, step by step.
-
-    Parameters and definitions as in `stragglers`. Where the trace has no steps, the run is cut
-    into as many stretches as the rarest of its collectives occurs.
-
-    Returns
-    -------
-    DataFrame
-        One row per rank and step with matched collectives. ``rank`` (int64); ``step`` (int64), n
-        of ``ProfilerStep#n``, or the stretch's number where there are none (``.attrs["steps"]``
-        says which); ``collectives`` (int64); ``score`` (float64); ``imposed_wait_ns`` and
-        ``lost_ns`` (int64); ``lost_share`` (float64).
-    """
-    chosen = narrowed(traces, **scope)
-    work = imposed_waits(traces, chosen, clock)
-    match, count = work.match, len(traces)
-    numbers, column = np.unique(work.step, return_inverse=True)
-    size = (len(numbers), count)
-    taken, last, imposed, lost = np.zeros((4, *size), dtype=np.int64)
-    np.add.at(taken, (column[work.kept], match.trace[work.kept]), 1)
-    at_last = (column[work.last], match.trace[work.last])
-    np.add.at(last, at_last, work.alone)
-    np.add.at(imposed, at_last, work.imposed_ns)
-    np.add.at(lost, at_last, work.lost_ns)
-    step_ns = step_time(work, numbers, column)
-    share = lost / (step_ns * np.maximum(companions(match, count), 1))
-    wanted = np.array(
-        [chosen.ranks is None or rank in chosen.ranks for rank in traces.ranks], dtype=bool
-    )
-    rank, step = np.nonzero((taken > 0).T & wanted.reshape(-1, 1))
-    return result(
-        {
-            "rank": np.array(traces.ranks, dtype=np.int64)[rank],
-            "step": numbers[step],
-            "collectives": taken[step, rank],
-            "score": last[step, rank] / np.maximum(taken[step, rank], 1),
-            "imposed_wait_ns": imposed[step, rank],
-            "lost_ns": lost[step, rank],
-            "lost_share": share[step, rank],
-        },
-        matched=work.matched,
-        note=_straggler_note(work, count),
-        clock=work.clock,
-        steps="ProfilerStep" if work.stated_steps else "stretches",
-    )
+    """Return the mean of each column's known values."""
+    counts = (~np.isnan(shares)).sum(axis=0)
+    return np.where(counts > 0, np.nansum(shares, axis=0) / np.maximum(counts, 1), np.nan)
 
 
 # --- the judgement of a whole job -----------------------------------------------------------------
@@ -638,8 +607,7 @@ def _waited_at(work: ImposedWaits, collectives: Ints) -> int:
     for entries in work.match.of_trace:
         mine = entries[np.isin(work.match.collective[entries], collectives)]
         start = work.times.arrival_ns[mine]
-        covered = union(start, start + work.times.wait_ns[mine])
-        waited += int((covered.end - covered.start).sum())
+        waited += total(union(start, start + work.times.wait_ns[mine]))
     return waited
 
 
@@ -649,7 +617,7 @@ def _waited_at(work: ImposedWaits, collectives: Ints) -> int:
 def _patterns(shares: Floats, *, sure: bool = True) -> npt.NDArray[np.object_]:
     """Return for each rank whether it is a straggler: consistent, occasional, or "" for none.
 
-    `sure`: of one or two steps so much is asked that it is hardly by chance.
+    With `sure` the limit for one or two steps is so high that chance hardly reaches it.
     """
     count = shares.shape[1]
     found = np.full(count, "", dtype=object)
@@ -668,16 +636,8 @@ def _patterns(shares: Floats, *, sure: bool = True) -> npt.NDArray[np.object_]:
     return found
 
 
-def _excess(work: ImposedWaits, part: str, count: int) -> Floats:
-    """Add up how much longer a part took where the rank came last."""
-    values = np.nan_to_num(work.late.excess_ns[part][work.last])
-    found = np.zeros(count)
-    np.add.at(found, work.match.trace[work.last], values)
-    return found
-
-
 def _causes(traces: TraceSet, excess: Mapping[str, Floats], late: Ints) -> list[str]:
-    """Return the cause of each late rank: what took longer there than on the others."""
+    """Return the cause of each late rank: the part that took longer there than on the others."""
     if not len(late):
         return []
     found_of = np.array(list(over_ranks(traces, _kernels)), dtype=np.float64).reshape(-1, 3)
