@@ -1,4 +1,4 @@
-"""The same collective on all ranks."""
+"""Matching: which communication events of the ranks belong to the same collective or send."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -29,253 +30,20 @@ from hta_widgets.trace.traceset import TraceSet
 Ints = npt.NDArray[np.int64]
 
 _TOLERANCE_NS = 500_000  # ranks leave a collective within this time of each other
-_PROOF = 3  # so many ends that agree are no chance
+_PROOF = 3  # agreeing ends that rule out chance
 _MOST_PAIRS = 4_000_000
-
-
-def aligned(
-    content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints, *, sure: bool
-) -> Ints:
-    """Return for each of the other rank's events its position in the first rank's sequence.
-
-    Both sequences are of one process group, so they are parts of one sequence of collectives.
-    They are laid upon each other where contents agree; of several such places, for repeating
-    steps agree at many, the one counts at which the ends differ by the same time throughout.
-    That does not depend on the clocks. Where events are missing in between, events are matched
-    whose ends differ by what most pairs of events differ by.
-    """
-    count = len(other_content)
-    if not count or not len(content):
-        return np.full(count, MISSING)
-    shift, agreeing = _best_shift(content, end_ns, other_content, other_end_ns)
-    in_order = np.full(count, MISSING) if shift is None else np.arange(count) + shift
-    together = 0 if shift is None else _overlap(len(content), count, shift)
-    # A few ends agree by chance, unless all do.
-    proof = 1 if sure or agreeing == len(content) == count else _PROOF
-    if agreeing >= max(0.5 * together, proof):
-        return in_order
-    by_time = _by_time(content, end_ns, other_content, other_end_ns)
-    timed = int((by_time != MISSING).sum())
-    if timed >= (2 if sure else _PROOF) and timed > 1.5 * agreeing:
-        return by_time
-    # One or two events prove nothing by their ends.
-    return in_order if sure or len(content) == count <= 2 else np.full(count, MISSING)
-
-
-#: Position of what matches nothing.
+#: Position of an event without a match.
 MISSING = int(np.iinfo(np.int64).min)
-
-
-def _overlap(first: int, second: int, shift: int) -> int:
-    return min(first, shift + second) - max(0, shift)
-
-
-def _best_shift(
-    content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints
-) -> tuple[int | None, int]:
-    """Return where the other sequence lies on the first, and how many ends agree there."""
-    first, second = len(content), len(other_content)
-    need = max(1, min(first, second) // 2)
-    best: tuple[float, int, int] | None = None
-    for shift in range(need - second, first - need + 1):
-        low, high = max(0, shift), min(first, shift + second)
-        there = slice(low - shift, high - shift)
-        if content[low] != other_content[low - shift]:
-            continue
-        if not np.array_equal(content[low:high], other_content[there]):
-            continue
-        apart = other_end_ns[there] - end_ns[low:high]
-        middle = np.median(apart)
-        off = np.abs(apart - middle)
-        # The farther apart, the less likely; but clocks may be off by far more than one step.
-        share = (high - low) / min(first, second)
-        cost = (float(np.median(off)) + 1_000.0) / share**2 + 0.003 * abs(float(middle))
-        if best is None or cost < best[0]:
-            best = (cost, shift, int((off <= _TOLERANCE_NS).sum()))
-    return (None, 0) if best is None else (best[1], best[2])
-
-
-def _by_time(content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints) -> Ints:
-    """Match events of equal content at the difference of ends that most pairs share."""
-    found = np.full(len(other_content), MISSING)
-    if len(content) * len(other_content) > _MOST_PAIRS:
-        return found
-    apart = other_end_ns[:, None] - end_ns[None, :]
-    alike = other_content[:, None] == content[None, :]
-    sorted_apart = np.sort(apart[alike])
-    if not len(sorted_apart):
-        return found
-    reach = np.searchsorted(sorted_apart, sorted_apart + _TOLERANCE_NS, side="right")
-    votes = reach - np.arange(len(sorted_apart))
-    leaders = np.flatnonzero(votes == votes.max())
-    leader = int(leaders[np.abs(sorted_apart[leaders]).argmin()])
-    middle = int(np.median(sorted_apart[leader : reach[leader]]))
-    off = np.where(alike, np.abs(apart - middle), np.iinfo(np.int64).max)
-    nearest, back = off.argmin(axis=1), off.argmin(axis=0)
-    each = np.arange(len(other_content))
-    good = (off[each, nearest] <= _TOLERANCE_NS) & (back[nearest] == each)
-    found[good] = nearest[good]
-    return found
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A process group as the whole set knows it."""
+    """A process group of the whole set."""
 
     label: str
     ranks: tuple[int, ...]
     size: int
     named: bool
-
-
-def identified(
-    traces: Sequence[Trace], events: Sequence[CommEvents], headers: Sequence[Header]
-) -> tuple[list[list[int]], list[Group]]:
-    """Return for each trace's groups their numbers in one list of groups, and that list.
-
-    A group is told by its name and the list of its ranks. Where no two ranks call the group of a
-    list by the same name, the n-th name of each is the same group.
-    """
-    copies = _copies(traces)
-    by_members: dict[Hashable, dict[int, list[str]]] = defaultdict(dict)
-    for t, one in enumerate(events):
-        for group in one.groups:
-            by_members[_members_key(group, copies[t])].setdefault(t, []).append(group.name)
-    ordinal = {
-        key: _differ(list(names.values())) for key, names in by_members.items() if key is not None
-    }
-    streams = _stream_numbers(events)
-    numbers: dict[Hashable, int] = {}
-    identities: list[tuple[GroupName, int]] = []
-    keys = []
-    for t, one in enumerate(events):
-        mine = []
-        for group in one.groups:
-            members = _members_key(group, copies[t])
-            who: Hashable = group.name
-            if group.stream >= 0:
-                who = streams[t][group.stream]
-            elif ordinal[members]:
-                # Ranks call the same group by different names: the n-th of each is the same.
-                who = by_members[members][t].index(group.name)
-            number = numbers.setdefault((members, who), len(numbers))
-            if number == len(identities):
-                identities.append((group, copies[t]))
-            mine.append(number)
-        keys.append(mine)
-    return keys, _labelled(identities, headers)
-
-
-def _copies(traces: Sequence[Trace]) -> list[int]:
-    """Tell apart runs that are loaded together: ranks that claim the same number."""
-    seen: Counter[tuple[str | None, int]] = Counter()
-    runs: dict[tuple[str | None, int], int] = {}
-    copies = []
-    for trace in traces:
-        stated = stated_rank(trace)
-        run = (trace.job, seen[trace.job, stated])
-        copies.append(runs.setdefault(run, len(runs)))
-        seen[trace.job, stated] += 1
-    return copies
-
-
-def _members_key(group: GroupName, copy: int) -> Hashable:
-    if group.stream >= 0:
-        return ("stream", copy)
-    # As listed on the event: not every file has a header that completes long lists.
-    return (_numerals(group.listed) or group.ranks, group.size, copy)
-
-
-@lru_cache(maxsize=4096)
-def _numerals(listed: str) -> tuple[str, ...]:
-    return tuple(re.findall(r"\d+", listed))
-
-
-def _differ(names: list[list[str]]) -> bool:
-    """Whether no two ranks have a name of the group in common."""
-    if len(names) < 2:
-        return False
-    every = [name for one in names for name in set(one)]
-    return len(set(every)) == len(every)
-
-
-def _stream_numbers(events: Sequence[CommEvents]) -> list[dict[int, int]]:
-    """Return what stands for each stream without groups: its number, or its position."""
-    used = [sorted({group.stream for group in one.groups if group.stream >= 0}) for one in events]
-    distinct = {tuple(streams) for streams in used if streams}
-    alike = len(distinct) <= 1
-    return [
-        {stream: stream if alike else place for place, stream in enumerate(streams)}
-        for streams in used
-    ]
-
-
-def _labelled(identities: list[tuple[GroupName, int]], headers: Sequence[Header]) -> list[Group]:
-    names = Counter((group.name, copy) for group, copy in identities if group.stream < 0)
-    groups: list[Group] = []
-    taken: set[str] = set()
-    world = world_size(headers)
-    for group, copy in identities:
-        label, size, ranks = group.name, group.size, group.ranks
-        if group.stream >= 0:
-            label, size = f"stream {group.stream}", world
-        else:
-            if not ranks and size == world > 0:
-                ranks = tuple(range(size))
-            if names[label, copy] > 1 or not label:
-                listed = group.listed or f"{size} ranks"
-                label = f"{label} {listed}".strip()
-        if copy:
-            label = f"{label} ({copy + 1})"
-        unique, again = label, 2
-        while unique in taken:
-            unique, again = f"{label} #{again}", again + 1
-        taken.add(unique)
-        groups.append(Group(unique, ranks, size, group.stream < 0))
-    return groups
-
-
-def world_size(headers: Iterable[Header]) -> int:
-    """Return how many ranks the job has, as far as files say; -1 if none does."""
-    sizes = [header.world_size for header in headers if header.world_size > 0]
-    return max(sizes, default=-1)
-
-
-def missing_ranks(
-    traces: Sequence[Trace], groups: Sequence[Group], headers: Sequence[Header]
-) -> int:
-    """Return how many ranks take part, as far as files say, of which there is no file."""
-    have = loaded_ranks(traces)
-    named = {rank for group in groups for rank in group.ranks}
-    return max(len(named - have), world_size(headers) - len(have), 0)
-
-
-def lacking(
-    traces: Sequence[Trace],
-    groups: Sequence[Group],
-    keys: Sequence[Sequence[int]],
-) -> list[bool]:
-    """Return for each rank whether the file of any rank in its groups is missing.
-
-    `keys` are each rank's groups, as places in `groups`. Who comes late in such a group, or is
-    late elsewhere after it, may have waited for a rank that is not there.
-    """
-    have, members = loaded_ranks(traces), Counter(k for own in keys for k in set(own))
-    incomplete = [
-        bool(set(group.ranks) - have) if group.ranks else members[k] < group.size
-        for k, group in enumerate(groups)
-    ]
-    return [any(incomplete[k] for k in own) for own in keys]
-
-
-def loaded_ranks(traces: Iterable[Trace]) -> set[int]:
-    """Return the ranks that have files, by the numbers that the files state."""
-    return {stated_rank(trace) for trace in traces}
-
-
-def stated_rank(trace: Trace) -> int:
-    """Return the rank's number as its file states it, or else its key in the set."""
-    return trace.rank if trace.stated_rank is None else trace.stated_rank
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -321,24 +89,20 @@ class Matching:
         return np.repeat(values, self.sizes())
 
 
-def split(codes: Ints, count: int) -> list[Ints]:
-    """Return for each of `count` codes where it stands, ascending."""
-    if not count:
-        return []
-    order = np.argsort(codes, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(codes, minlength=count))[:-1])
+def matching(traces: TraceSet) -> Matching:
+    """Return which communication of the ranks belongs together.
 
-
-def recorded_shift(trace: Trace) -> int:
-    """Return what is to be added to a table's times for the recorded clock.
-
-    Matching works on it whatever clock a set lies on, so that collectives keep their numbers.
+    Collectives are matched by process group, then by sequence number where files have them, else
+    by order within the group, shifted to where names and sizes agree (`aligned`).
+    Sends and receives are matched within each pair of ranks. Kernels that name no group are
+    taken by device stream, and matched only as far as their ends agree.
     """
-    return trace.shift_ns + trace.clock_offset_ns
+    # The kept result holds on any clock; the ranks are on that of the set.
+    return replace(_matched(traces), traces=list(traces.values()), executor=traces.executor)
 
 
 def counted(match: Matching, chosen: Selection) -> tuple[npt.NDArray[np.bool_], dict[str, int]]:
-    """Return which entries are selected, and the counts of what is."""
+    """Return which entries are selected, and the counts of selected events and collectives."""
     kept = np.zeros(len(match), dtype=bool)
     communication = alone = 0
     for number, (events, member) in enumerate(
@@ -378,16 +142,23 @@ def _members(match: Matching, chosen: Selection) -> Iterator[npt.NDArray[np.bool
         yield next(found) if is_wanted else np.zeros(len(events.rows), dtype=bool)
 
 
-def matching(traces: TraceSet) -> Matching:
-    """Return which communication of the ranks belongs together.
+def split(codes: Ints, count: int) -> list[Ints]:
+    """Return for each of `count` codes where it stands, ascending."""
+    if not count:
+        return []
+    order = np.argsort(codes, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(codes, minlength=count))[:-1])
 
-    Collectives are matched by process group, then by sequence number where files have them, else
-    by order within the group, laid upon each other where names and sizes agree (`aligned`).
-    Sends and receives are matched within each pair of ranks. Kernels that name no group are
-    taken by device stream, and matched only as far as their ends agree.
+
+def recorded_shift(trace: Trace) -> int:
+    """Return the shift from a table's times to the recorded clock.
+
+    Matching works on it whatever clock a set lies on, so that collectives keep their numbers.
     """
-    # What is kept holds on any clock; the ranks are on that of the set.
-    return replace(_matched(traces), traces=list(traces.values()), executor=traces.executor)
+    return trace.shift_ns + trace.clock_offset_ns
+
+
+# --- matching -------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -412,53 +183,40 @@ def _matched(of: TraceSet) -> Matching:
         for one in events
     ]
     found: list[tuple[Ints, Ints, Ints, Ints]] = []  # slot, trace, place, lane
-    counts: Counter[str] = Counter(communication=sum(len(one.rows) for one in events))
-    matched_by: Counter[str] = Counter(sequence_number=0, order_and_time=0)
+    counts = dict.fromkeys(("communication", "matched", "partly_matched", "unmatched", "alone"), 0)
+    counts["communication"] = sum(len(one.rows) for one in events)
+    matched_by = {"sequence_number": 0, "order_and_time": 0}
     base = 0  # numbers of slots that no other lane uses
     for number, lane in enumerate(lanes):
         numbered = all((events[t].sequence[places] >= 0).all() for t, places in lane.members)
-        slots = (
+        slot = np.concatenate(
             _by_sequence(lane, events, codes)
             if numbered
             else _by_order(lane, traces, events, codes)
         )
-        slot = np.concatenate(slots)
-        trace = np.concatenate(
-            [np.full(len(places), t, dtype=np.int64) for t, places in lane.members]
-        )
         place = np.concatenate([places for _, places in lane.members])
-        lost = int((slot == MISSING).sum())
+        trace = np.repeat([t for t, _ in lane.members], [len(own) for _, own in lane.members])
         kept = slot != MISSING
         values, inverse, sizes = np.unique(slot[kept], return_inverse=True, return_counts=True)
         whole = _whole(lane, events, groups)
         several = sizes >= 2
         alone = "alone" if whole == 1 else "unmatched"
-        counts[alone] += lost + int((~several).sum())
+        counts[alone] += int((~kept).sum()) + int((~several).sum())
         complete = int((sizes[several] >= whole).sum()) if whole > 0 else int(several.sum())
         counts["matched"] += complete
         counts["partly_matched"] += int(several.sum()) - complete
         matched_by["sequence_number" if numbered else "order_and_time"] += int(several.sum())
         good = several[inverse]
         rows = np.flatnonzero(kept)[good]
-        found.append(
-            (
-                inverse[good] + base,
-                trace[rows],
-                place[rows],
-                np.full(len(rows), number, dtype=np.int64),
-            )
-        )
+        of_lane = np.full(len(rows), number, dtype=np.int64)
+        found.append((inverse[good] + base, trace[rows], place[rows], of_lane))
         base += len(values)
-    counted = {
-        key: counts[key]
-        for key in ("communication", "matched", "partly_matched", "unmatched", "alone")
-    }
-    return _sorted(traces, ranks, lanes, (groups, keys), found, counted, dict(matched_by))
+    return _sorted(traces, ranks, lanes, (groups, keys), found, counts, matched_by)
 
 
 @dataclass(slots=True, eq=False)
 class _RankComm:
-    """What is to be known of one rank."""
+    """The communication of one rank."""
 
     events: CommEvents
     steps: Ints
@@ -467,12 +225,11 @@ class _RankComm:
 
 def _comm_of_rank(trace: Trace) -> _RankComm:
     events = comm_events(trace)
-    steps = trace.table.step[events.rows]
-    return _RankComm(events, steps, header_of(trace))
+    return _RankComm(events, trace.table.step[events.rows], header_of(trace))
 
 
 def _communication(traces: TraceSet) -> list[_RankComm]:
-    """Return what ranks communicate: on their devices, or in calls on the host."""
+    """Return the communication of the ranks: on their devices, or in calls on the host."""
     found = list(over_ranks(traces, _comm_of_rank))
     members = list(traces.values())
     for calls_of in provided("collectives"):
@@ -536,9 +293,6 @@ def _sorted(
     )
 
 
-# --- which collective of the group ----------------------------------------------------------------
-
-
 def _lanes(
     events: Sequence[CommEvents], keys: Sequence[Sequence[int]], groups: Sequence[Group]
 ) -> list[_Lane]:
@@ -564,21 +318,21 @@ def _whole(lane: _Lane, events: Sequence[CommEvents], groups: Sequence[Group]) -
 
 def _by_sequence(lane: _Lane, events: Sequence[CommEvents], codes: Sequence[Ints]) -> list[Ints]:
     """Return slots by sequence number; one that repeats counts its repetitions."""
-    told = [codes[t][events[t].content_code[places]] for t, places in lane.members]
-    content = np.concatenate(told)
+    contents = [codes[t][events[t].content_code[places]] for t, places in lane.members]
+    content = np.concatenate(contents)
     numbers = np.concatenate([events[t].sequence[places] for t, places in lane.members])
     step = np.unique(numbers, return_inverse=True)[1].reshape(-1) * (int(content.max()) + 1)
     slot = np.unique(step + content, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    parts = np.split(slot, np.cumsum([len(one) for one in told])[:-1])
+    parts = np.split(slot, np.cumsum([len(one) for one in contents])[:-1])
     if all(len(np.unique(part)) == len(part) for part in parts):
         return parts
     slots: dict[tuple[int, int, int], int] = {}
     found = []
-    for (t, places), alike in zip(lane.members, told, strict=True):
+    for (t, places), own in zip(lane.members, contents, strict=True):
         sequence = events[t].sequence[places]
         seen: Counter[tuple[int, int]] = Counter()
         mine = np.empty(len(places), dtype=np.int64)
-        for k, key in enumerate(zip(sequence.tolist(), alike.tolist(), strict=True)):
+        for k, key in enumerate(zip(sequence.tolist(), own.tolist(), strict=True)):
             mine[k] = slots.setdefault((*key, seen[key]), len(slots))
             seen[key] += 1
         found.append(mine)
@@ -598,3 +352,230 @@ def _by_order(
         else aligned(contents[most], ends[most], contents[k], ends[k], sure=lane.sure)
         for k in range(len(lane.members))
     ]
+
+
+# --- alignment by order and time ------------------------------------------------------------------
+
+
+def aligned(
+    content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints, *, sure: bool
+) -> Ints:
+    """Return for each of the other rank's events its position in the first rank's sequence.
+
+    Both sequences are of one process group, so they are parts of one sequence of collectives.
+    The second is shifted along the first to where contents agree; of several such places, as
+    repeating steps agree at many, the one counts at which all ends differ by the same time, which
+    does not depend on the clocks. Where events are missing in between, those events match whose
+    ends differ by the same time as most pairs do.
+    """
+    count = len(other_content)
+    if not count or not len(content):
+        return np.full(count, MISSING)
+    shift, agreeing = _best_shift(content, end_ns, other_content, other_end_ns)
+    in_order = np.full(count, MISSING) if shift is None else np.arange(count) + shift
+    together = 0
+    if shift is not None:
+        together = min(len(content), shift + count) - max(0, shift)
+    # A few ends agree by chance, unless all do.
+    proof = 1 if sure or agreeing == len(content) == count else _PROOF
+    if agreeing >= max(0.5 * together, proof):
+        return in_order
+    by_time = _by_time(content, end_ns, other_content, other_end_ns)
+    timed = int((by_time != MISSING).sum())
+    if timed >= (2 if sure else _PROOF) and timed > 1.5 * agreeing:
+        return by_time
+    # One or two events prove nothing by their ends.
+    return in_order if sure or len(content) == count <= 2 else np.full(count, MISSING)
+
+
+def _best_shift(
+    content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints
+) -> tuple[int | None, int]:
+    """Return where the other sequence lies on the first, and how many ends agree there."""
+    first, second = len(content), len(other_content)
+    need = max(1, min(first, second) // 2)
+    best: tuple[float, int, int] | None = None
+    for shift in range(need - second, first - need + 1):
+        low, high = max(0, shift), min(first, shift + second)
+        there = slice(low - shift, high - shift)
+        if content[low] != other_content[low - shift]:
+            continue
+        if not np.array_equal(content[low:high], other_content[there]):
+            continue
+        apart = other_end_ns[there] - end_ns[low:high]
+        middle = np.median(apart)
+        off = np.abs(apart - middle)
+        # The farther apart, the less likely; but clocks may be off by far more than one step.
+        share = (high - low) / min(first, second)
+        cost = (float(np.median(off)) + 1_000.0) / share**2 + 0.003 * abs(float(middle))
+        if best is None or cost < best[0]:
+            best = (cost, shift, int((off <= _TOLERANCE_NS).sum()))
+    return (None, 0) if best is None else (best[1], best[2])
+
+
+def _by_time(content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints) -> Ints:
+    """Match events of equal content at the difference of ends that most pairs share."""
+    found = np.full(len(other_content), MISSING)
+    if len(content) * len(other_content) > _MOST_PAIRS:
+        return found
+    apart = other_end_ns[:, None] - end_ns[None, :]
+    equal = other_content[:, None] == content[None, :]
+    sorted_apart = np.sort(apart[equal])
+    if not len(sorted_apart):
+        return found
+    reach = np.searchsorted(sorted_apart, sorted_apart + _TOLERANCE_NS, side="right")
+    votes = reach - np.arange(len(sorted_apart))
+    leaders = np.flatnonzero(votes == votes.max())
+    leader = int(leaders[np.abs(sorted_apart[leaders]).argmin()])
+    middle = int(np.median(sorted_apart[leader : reach[leader]]))
+    off = np.where(equal, np.abs(apart - middle), np.iinfo(np.int64).max)
+    nearest, back = off.argmin(axis=1), off.argmin(axis=0)
+    each = np.arange(len(other_content))
+    good = (off[each, nearest] <= _TOLERANCE_NS) & (back[nearest] == each)
+    found[good] = nearest[good]
+    return found
+
+
+# --- process groups -------------------------------------------------------------------------------
+
+
+def identified(
+    traces: Sequence[Trace], events: Sequence[CommEvents], headers: Sequence[Header]
+) -> tuple[list[list[int]], list[Group]]:
+    """Return for each trace's groups their numbers in one list of groups, and that list.
+
+    A group is identified by its name and the list of its ranks. Where no two ranks call the group
+    of a list by the same name, the n-th name of each is the same group.
+    """
+    copies = _copies(traces)
+    by_members: dict[Hashable, dict[int, list[str]]] = defaultdict(dict)
+    for t, one in enumerate(events):
+        for group in one.groups:
+            by_members[_members_key(group, copies[t])].setdefault(t, []).append(group.name)
+    # Groups of several ranks that have no name of it in common.
+    ordinal = {
+        key: len(names) > 1 and max(Counter(chain(*map(set, names.values()))).values()) == 1
+        for key, names in by_members.items()
+    }
+    streams = _stream_numbers(events)
+    numbers: dict[Hashable, int] = {}
+    identities: list[tuple[GroupName, int]] = []
+    keys = []
+    for t, one in enumerate(events):
+        mine = []
+        for group in one.groups:
+            members = _members_key(group, copies[t])
+            identity: Hashable = group.name
+            if group.stream >= 0:
+                identity = streams[t][group.stream]
+            elif ordinal[members]:
+                # Ranks call the same group by different names: the n-th of each is the same.
+                identity = by_members[members][t].index(group.name)
+            number = numbers.setdefault((members, identity), len(numbers))
+            if number == len(identities):
+                identities.append((group, copies[t]))
+            mine.append(number)
+        keys.append(mine)
+    return keys, _labelled(identities, headers)
+
+
+def _copies(traces: Sequence[Trace]) -> list[int]:
+    """Tell apart runs that are loaded together: ranks that claim the same number."""
+    seen: Counter[tuple[str | None, int]] = Counter()
+    runs: dict[tuple[str | None, int], int] = {}
+    copies = []
+    for trace in traces:
+        stated = stated_rank(trace)
+        run = (trace.job, seen[trace.job, stated])
+        copies.append(runs.setdefault(run, len(runs)))
+        seen[trace.job, stated] += 1
+    return copies
+
+
+def _members_key(group: GroupName, copy: int) -> Hashable:
+    if group.stream >= 0:
+        return ("stream", copy)
+    # As listed on the event: not every file has a header that completes long lists.
+    return (_numerals(group.listed) or group.ranks, group.size, copy)
+
+
+@lru_cache(maxsize=4096)
+def _numerals(listed: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"\d+", listed))
+
+
+def _stream_numbers(events: Sequence[CommEvents]) -> list[dict[int, int]]:
+    """Return the identity of each stream without groups: its number, or its position."""
+    used = [sorted({group.stream for group in one.groups if group.stream >= 0}) for one in events]
+    same = len({tuple(streams) for streams in used if streams}) <= 1
+    return [
+        {stream: stream if same else place for place, stream in enumerate(streams)}
+        for streams in used
+    ]
+
+
+def _labelled(identities: list[tuple[GroupName, int]], headers: Sequence[Header]) -> list[Group]:
+    names = Counter((group.name, copy) for group, copy in identities if group.stream < 0)
+    groups: list[Group] = []
+    taken: set[str] = set()
+    world = world_size(headers)
+    for group, copy in identities:
+        label, size, ranks = group.name, group.size, group.ranks
+        if group.stream >= 0:
+            label, size = f"stream {group.stream}", world
+        else:
+            if not ranks and size == world > 0:
+                ranks = tuple(range(size))
+            if names[label, copy] > 1 or not label:
+                listed = group.listed or f"{size} ranks"
+                label = f"{label} {listed}".strip()
+        if copy:
+            label = f"{label} ({copy + 1})"
+        unique, again = label, 2
+        while unique in taken:
+            unique, again = f"{label} #{again}", again + 1
+        taken.add(unique)
+        groups.append(Group(unique, ranks, size, group.stream < 0))
+    return groups
+
+
+def world_size(headers: Iterable[Header]) -> int:
+    """Return how many ranks the job has by the files' headers, -1 if none states it."""
+    return max((header.world_size for header in headers if header.world_size > 0), default=-1)
+
+
+def missing_ranks(
+    traces: Sequence[Trace], groups: Sequence[Group], headers: Sequence[Header]
+) -> int:
+    """Return how many ranks of the job, by its groups and headers, have no file."""
+    have = loaded_ranks(traces)
+    named = {rank for group in groups for rank in group.ranks}
+    return max(len(named - have), world_size(headers) - len(have), 0)
+
+
+def lacking(
+    traces: Sequence[Trace],
+    groups: Sequence[Group],
+    keys: Sequence[Sequence[int]],
+) -> list[bool]:
+    """Return for each rank whether the file of any rank in its groups is missing.
+
+    `keys` are each rank's groups, as places in `groups`. A rank that is late in such a group, or
+    elsewhere after it, may have waited for a missing rank.
+    """
+    have, members = loaded_ranks(traces), Counter(k for own in keys for k in set(own))
+    incomplete = [
+        bool(set(group.ranks) - have) if group.ranks else members[k] < group.size
+        for k, group in enumerate(groups)
+    ]
+    return [any(incomplete[k] for k in own) for own in keys]
+
+
+def loaded_ranks(traces: Iterable[Trace]) -> set[int]:
+    """Return the ranks that have files, by the numbers that the files state."""
+    return {stated_rank(trace) for trace in traces}
+
+
+def stated_rank(trace: Trace) -> int:
+    """Return the rank's number as its file states it, or else its key in the set."""
+    return trace.rank if trace.stated_rank is None else trace.stated_rank
