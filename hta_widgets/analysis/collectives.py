@@ -76,7 +76,7 @@ _DTYPE = "dtype"
 #: More elements than any message has; keeps products within int64.
 _MOST_ELEMENTS = 1 << 50
 
-#: What process groups are for; ``all`` has every rank of the job.
+#: The purposes of process groups; ``all`` has every rank of the job.
 GROUP_KINDS: tuple[str, ...] = (
     "data",
     "tensor",
@@ -110,7 +110,7 @@ def collectives(
     clock: Clock | None = None,
     **scope: Unpack[Scope],
 ) -> pd.DataFrame:
-    """Return one row per collective and rank: when it came, how long it waited, how fast it was.
+    """Return arrival, wait, transfer and bandwidth of each rank in each collective.
 
     A collective moves data once the last of its ranks has arrived; until then the others wait.
     Events of different ranks are matched by process group and sequence number, or by order, names,
@@ -150,9 +150,9 @@ def collectives(
 
         ``.attrs["matched"]`` counts selected ``communication`` events, and collectives that are
         ``matched`` on all their ranks, ``partly_matched``, ``unmatched`` (one rank's event alone),
-        and of one rank (``alone``); the note says what is missing, and which types
-        of elements are not known. ``.attrs["clock"]`` says whose
-        times these are, ``.attrs["matched_by"]`` what collectives were matched by.
+        and of one rank (``alone``); the note names missing ranks and unknown types of elements.
+        ``.attrs["clock"]`` is the clock of the times, ``.attrs["matched_by"]`` counts collectives
+        by how they were matched.
 
     Raises
     ------
@@ -244,7 +244,7 @@ def arrivals(traces: TraceSet, match: Matching, clock: Clock) -> Arrivals:
     several = match.each(np.add.reduceat(at_last.astype(np.int64), match.starts)) > 1
     ranks = np.array([trace.rank for trace in match.traces], dtype=np.int64)[match.trace]
     who = match.each(np.maximum.reduceat(np.where(at_last, ranks, -1), match.starts))
-    # Who has left did not wait for those that came later.
+    # A rank that has left did not wait for those that came later.
     last = np.where(match.taken("early") == 1, np.minimum(last, end), last)
     return Arrivals(shifts, arrival, end, last, np.where(several, -1, who), at_last & ~several)
 
@@ -519,15 +519,15 @@ def _stated(sizes: Ints) -> int:
 
 @scoped
 def parallel_groups(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
-    """Return which ranks form which process groups, and what the groups are for.
+    """Return the ranks and the purpose of each process group.
 
-    Groups are those that the files' headers list and those that communication kernels name. What
-    one is for is what its description says (``mesh_tp``, ``DATA_PARALLEL_GROUP``, …). Where that
-    says nothing, it is guessed:
+    Groups are those that the files' headers list and those that communication kernels name. The
+    purpose is that of its description (``mesh_tp``, ``DATA_PARALLEL_GROUP``, …). Without one, it is
+    guessed:
 
     - a group of every rank of the job is ``all``, which is no guess;
     - one that only sends and receives passes activations on: ``pipeline``;
-    - one of which at least half of the collectives are all-to-all: ``expert``;
+    - one with at least half of its collectives all-to-all: ``expert``;
     - one of adjacent ranks, which are next to each other on a host: ``tensor``;
     - one of ranks that are equally far apart: ``data``;
     - else ``unknown``, as are streams that stand for groups where kernels name none.
@@ -677,7 +677,7 @@ def _all_groups(match: Matching) -> tuple[list[list[int]], list[_Known], list[li
 
 
 def _described(header: Header, events: CommEvents, name: str) -> str:
-    """Return what a file calls a group's purpose, in its header or on the group's first event."""
+    """Return a group's purpose in a file, from its header or the group's first event."""
     for group in header.groups:
         if group.name == name and group.ranks and group.description:
             return group.description

@@ -1,4 +1,4 @@
-"""What communication says of itself."""
+"""The communication events of one rank, with the args that identify their collective."""
 
 from __future__ import annotations
 
@@ -20,73 +20,9 @@ from hta_widgets.trace.event_args import COMMUNICATION_KEYS, event_args, numbers
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import Trace
 
-
-@dataclass(frozen=True, slots=True)
-class HeaderGroup:
-    """A process group as the header lists it; no ranks where the list is no list of ranks."""
-
-    name: str
-    description: str
-    ranks: tuple[int, ...]
-    is_listed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """What the header says; `world_size` is -1 and `host` empty where it says nothing."""
-
-    world_size: int
-    groups: tuple[HeaderGroup, ...]
-    host: str = ""
-
-
-@lru_cache(maxsize=4096)
-def one_of(ranks: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the first of equal tuples: all ranks of a job list the same ones."""
-    return ranks
-
-
-@lru_cache(maxsize=4096)
-def listed_ranks(text: str) -> tuple[int, ...]:
-    """Return the ranks that a text lists."""
-    return one_of(tuple(int(number) for number in re.findall(r"\d+", text)))
-
-
-@memoized
-def header_of(trace: Trace) -> Header:
-    """Return what the header of a rank's file says."""
-    metadata = trace.metadata
-    host = str(trace.host or metadata.get("host_name") or "")
-    return _read(metadata.get("distributedInfo"), host)
-
-
-def _read(info: Any, host: str) -> Header:
-    if not isinstance(info, dict):
-        return Header(-1, (), host)
-    size = info.get("world_size")
-    entries = info.get("pg_config")
-    groups = [
-        _group(entry)
-        for entry in (entries if isinstance(entries, list) else ())
-        if isinstance(entry, dict)
-    ]
-    return Header(size if isinstance(size, int) else -1, tuple(groups), host)
-
-
-def _group(entry: dict[str, object]) -> HeaderGroup:
-    ranks = entry.get("ranks")
-    is_listed = isinstance(ranks, list) and set(map(type, ranks)) <= {int, bool}
-    return HeaderGroup(
-        str(entry.get("pg_name", "")),
-        str(entry.get("pg_desc") or ""),
-        one_of(tuple(ranks)) if is_listed and isinstance(ranks, list) else (),
-        is_listed,
-    )
-
-
 Ints = npt.NDArray[np.int64]
 
-#: What collectives do, whatever libraries call them. The first that a name holds counts.
+#: The operations of collectives, in all libraries. The first one in a name counts.
 OPERATIONS: tuple[str, ...] = (
     "all_reduce",
     "reduce_scatter",
@@ -108,7 +44,7 @@ _UNEVEN = [OPERATIONS.index(name) for name in ("all_to_all", "gather", "scatter"
 
 _NAME = "Collective name"
 _DESCRIPTION = "Process Group Description"
-#: What is taken from the operator above where the event itself does not say it.
+#: Args taken from the operator above where the event itself lacks them.
 _OF_OPERATORS = tuple(key for key in COMMUNICATION_KEYS if key != _DESCRIPTION)
 #: Bytes of an element, as PyTorch stores it, by the name of its type in C++ or in Python. Of types
 #: below one byte, several share one or each takes one, so that an element of the tensor has 1.
@@ -121,11 +57,66 @@ _BYTES = {
     16: r"complexdouble|complex128|cdouble",
 }
 _RECORD = re.compile(r"record_param_comms$")
-#: Ranges that PyTorch puts around collectives, without what they do.
+#: Prefixes of the ranges that PyTorch puts around collectives.
 _RANGE = re.compile(r"(nccl|rccl|hccl|xccl|ucc):|c10d::(?=\w)")
 _SENDS, _RECEIVES = {"send", "isend"}, {"recv", "irecv"}
 _ONE_SIDED = _SENDS | _RECEIVES
 _LEVELS = 16  # how far above the launching call its process group's record may be
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderGroup:
+    """A process group in a file's header; no ranks where it lists none."""
+
+    name: str
+    description: str
+    ranks: tuple[int, ...]
+    is_listed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The job in a file's header; `world_size` is -1 and `host` empty where it states none."""
+
+    world_size: int
+    groups: tuple[HeaderGroup, ...]
+    host: str = ""
+
+
+@lru_cache(maxsize=4096)
+def one_of(ranks: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the first of equal tuples: all ranks of a job list the same ones."""
+    return ranks
+
+
+@lru_cache(maxsize=4096)
+def listed_ranks(text: str) -> tuple[int, ...]:
+    """Return the ranks in a text."""
+    return one_of(tuple(int(number) for number in re.findall(r"\d+", text)))
+
+
+@memoized
+def header_of(trace: Trace) -> Header:
+    """Return the ranks and process groups in the header of a rank's file."""
+    host = str(trace.host or trace.metadata.get("host_name") or "")
+    info = trace.metadata.get("distributedInfo")
+    if not isinstance(info, dict):
+        return Header(-1, (), host)
+    size, entries = info.get("world_size"), info.get("pg_config")
+    listed = entries if isinstance(entries, list) else []
+    groups = tuple(_group(entry) for entry in listed if isinstance(entry, dict))
+    return Header(size if isinstance(size, int) else -1, groups, host)
+
+
+def _group(entry: dict[str, object]) -> HeaderGroup:
+    ranks = entry.get("ranks")
+    is_listed = isinstance(ranks, list) and set(map(type, ranks)) <= {int, bool}
+    return HeaderGroup(
+        str(entry.get("pg_name", "")),
+        str(entry.get("pg_desc") or ""),
+        one_of(tuple(ranks)) if is_listed and isinstance(ranks, list) else (),
+        is_listed,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +146,13 @@ class CommEvents:
     group: Ints  # codes into `groups`
     groups: list[GroupName]
     size_bytes: Ints  # -1 where unknown
-    content: list[Hashable]  # what all members of a collective have alike, by code
+    content: list[Hashable]  # common to all members of a collective, by code
     content_code: Ints
     sequence: Ints  # -1 where unknown
     source: Ints  # ranks of a send and its receive, -1 for collectives
     target: Ints
     early: Ints  # 1 where a rank may leave before the last one came
-    #: of each of `groups` what its first event calls its purpose; none where that is not known
+    #: the purpose of each of `groups` on its first event; empty where unknown
     descriptions: list[str] = field(default_factory=list)
     #: codes into `dtypes` where only the type's size is missing for the event's, else -1
     unsized: Ints = field(default_factory=lambda: np.empty(0, np.int64))
@@ -170,7 +161,7 @@ class CommEvents:
 
 @memoized
 def comm_events(trace: Trace) -> CommEvents:
-    """Return the communication on a rank's device, with what its args say.
+    """Return the communication on a rank's device, with its args.
 
     Kernels without args take those of the ``record_param_comms`` operator that launched them.
     Where neither these nor the kernel name the collective, the range around its launch does:
@@ -181,7 +172,7 @@ def comm_events(trace: Trace) -> CommEvents:
     rows = np.flatnonzero(device)
     of_events = _args(trace, rows)
     sequence = numbers_of(of_events.pop("Seq"))
-    # But for their numbers, few events of many differ.
+    # Few events differ in more than their sequence number.
     like, args, kernels, streams = _distinct(
         of_events, table.name[rows].tolist(), table.stream[rows].tolist()
     )
@@ -189,8 +180,7 @@ def comm_events(trace: Trace) -> CommEvents:
     kernel_of = [names_of[code] for code in kernels]
     stated = [value if isinstance(value, str) and value else None for value in args[_NAME]]
     labels = [
-        value if value is not None else _kernel_label(kernel)
-        for value, kernel in zip(stated, kernel_of, strict=True)
+        value or _kernel_label(kernel) for value, kernel in zip(stated, kernel_of, strict=True)
     ]
     name, names = _coded(labels)
     operation = np.array([_operation(label) for label in names], dtype=np.int64)[name]
@@ -201,21 +191,20 @@ def comm_events(trace: Trace) -> CommEvents:
     elements = np.maximum(numbers_of(args["In msg nelems"]), numbers_of(args["Out msg nelems"]))
     size = np.where((elements >= 0) & (bytes_each > 0), elements * bytes_each, -1)
     source, target = _ends(trace, args, labels)
-    alike = np.where(np.isin(operation, _UNEVEN), -1, size)
+    shared_size = np.where(np.isin(operation, _UNEVEN), -1, size)
     peers = np.array([group.size for group in groups], dtype=np.int64)[groups_code]
-    # A kernel's name tells the algorithm, which all members share; where args tell the collective,
-    # they are what counts.
-    what = [
+    # All members share the kernel's name, that of the algorithm; stated labels come first.
+    contents = [
         (label if value is not None else kernel, amount)
         for label, value, kernel, amount in zip(
             _shared_labels(trace, labels, source.tolist(), peers.tolist()),
             stated,
             kernel_of,
-            alike.tolist(),
+            shared_size.tolist(),
             strict=True,
         )
     ]
-    content_code, content = _coded(what)
+    content_code, content = _coded(contents)
     return CommEvents(
         rows,
         table.start_ns[rows],
@@ -249,9 +238,7 @@ def _distinct(
         # Lists, where texts are usual.
         like = np.arange(len(events))
     columns = [list(column) for column in zip(*events, strict=True)]
-    if not columns:
-        columns = [[] for _ in range(len(args) + 2)]
-    *values, kernels, streams = columns
+    *values, kernels, streams = columns or [[] for _ in range(len(args) + 2)]
     return like, dict(zip(args, values, strict=True)), kernels, streams
 
 
@@ -273,8 +260,7 @@ def _args(trace: Trace, rows: npt.NDArray[np.intp]) -> dict[str, list[Any]]:
         return args
     operator = _enclosing(trace, trace.launch_of[rows[bare]], _RECORD)
     places, operators = np.flatnonzero(bare)[operator >= 0], operator[operator >= 0]
-    told = event_args(trace, operators, _OF_OPERATORS)
-    for key, values in told.items():
+    for key, values in event_args(trace, operators, _OF_OPERATORS).items():
         for place, value in zip(places.tolist(), values, strict=True):
             args[key][place] = value
     _name_by_ranges(trace, rows, args[_NAME])
@@ -282,7 +268,7 @@ def _args(trace: Trace, rows: npt.NDArray[np.intp]) -> dict[str, list[Any]]:
 
 
 def _name_by_ranges(trace: Trace, rows: npt.NDArray[np.intp], stated: list[Any]) -> None:
-    """Name what neither args nor the kernel tell, such as NCCL's generic one, by its range."""
+    """Name collectives that neither args nor the kernel name, such as NCCL's generic one."""
     table = trace.table
     unknown = [
         place
@@ -319,7 +305,7 @@ def _enclosing(trace: Trace, rows: Ints, name: re.Pattern[str]) -> Ints:
 def _shared_labels(
     trace: Trace, labels: list[str], sources: list[int], peers: list[int]
 ) -> list[str]:
-    """Return what both sides of a send and its receive call it.
+    """Return labels that both sides of a send and its receive share.
 
     One whose other side is unknown gets a name that no other rank has.
     """
@@ -335,7 +321,7 @@ def _shared_labels(
 
 @lru_cache(maxsize=1 << 14)
 def _kernel_label(kernel: str) -> str:
-    """Return what a kernel's name says that it does, as c10d would call it."""
+    """Return c10d's name of the collective in a kernel's name."""
     squeezed = re.sub(r"[^a-z]", "", kernel.lower())
     if "sendrecv" in squeezed:
         return "sendrecv"
@@ -358,20 +344,20 @@ def bytes_of(dtype: str) -> int:
 
 
 def unsized(events: CommEvents, mine: npt.NDArray[Any]) -> Counter[str]:
-    """Count those of some events whose size only the type of their elements hides, by the type."""
+    """Count events of unknown size by the unknown type of their elements."""
     codes = events.unsized[mine] if len(events.unsized) else events.unsized
     return Counter(events.dtypes[code] for code in codes[codes >= 0].tolist())
 
 
 def unsized_note(counts: Iterable[Counter[str]]) -> str:
-    """Say of how many events the size is unknown because the type of their elements is."""
+    """Return a note on events whose size is unknown for the type of their elements."""
     whole = sum(counts, Counter[str]())
     named = ", ".join(repr(name) for name in sorted(whole))
     return f"sizes of {whole.total()} events are unknown: elements of type {named}" if whole else ""
 
 
 def _ends(trace: Trace, args: dict[str, list[Any]], labels: list[str]) -> tuple[Ints, Ints]:
-    """Return who sends and who receives; PyTorch states only the other side."""
+    """Return the sending and the receiving rank; PyTorch states only the other side."""
     own = trace.rank if trace.stated_rank is None else trace.stated_rank
     source, target = numbers_of(args["Src Rank"]), numbers_of(args["Dst Rank"])
     sends = np.array([label.lower() in _SENDS for label in labels], dtype=bool)
@@ -410,7 +396,7 @@ def _groups(
 
 
 def _described(args: dict[str, list[Any]], code: Ints, count: int) -> list[str]:
-    """Return what the first event of each group calls its purpose."""
+    """Return the purpose of each group, as its first event states it."""
     found = [""] * count
     groups, first = np.unique(code, return_index=True)
     for group, place in zip(groups.tolist(), first.tolist(), strict=True):

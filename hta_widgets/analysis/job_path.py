@@ -135,7 +135,7 @@ def job_critical_path(
 
 
 def job_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return how much of a job's critical path is on which rank, and bound by what.
+    """Return how much of a job's critical path is on each rank, by cause.
 
     Parameters
     ----------
@@ -427,7 +427,7 @@ def walked(traces: Sequence[Trace], match: Matching, times: Arrivals, span: JobS
             begin = max(min(arrived, now), span.low)
             found.add(begin, now, place, COLLECTIVE, edge=edge, event=graph.event(edge))
             if begin == now and found.type and found.place[-1] == place:
-                # The rank left before the last one came, say the clocks.
+                # By the clocks, the rank left before the last one came.
                 found.type[-1] = COLLECTIVE
             found.overlap_ns += max(arrived - now, 0)
             found.jumps += 1
@@ -451,7 +451,7 @@ def walked(traces: Sequence[Trace], match: Matching, times: Arrivals, span: JobS
 
 
 class _Job:
-    """The graphs of the ranks that the path comes by, and where it may change over."""
+    """The graphs of the ranks on the path, and the collectives at which it may change ranks."""
 
     def __init__(
         self, traces: Sequence[Trace], match: Matching, times: Arrivals, span: JobSpan
@@ -501,7 +501,7 @@ def _last_entries(match: Matching, times: Arrivals) -> Ints:
 
 
 class _Graph:
-    """What depends on what on one rank, as lists, which a walk reads faster than arrays."""
+    """The dependencies of one rank, as lists, which a walk reads faster than arrays."""
 
     def __init__(self, trace: Trace, shift: int, span: JobSpan, rows: Ints, entries: Ints) -> None:
         self.trace = trace
@@ -540,7 +540,7 @@ class _Graph:
         return count - 1
 
     def running_after(self, node: int) -> tuple[int, int]:
-        """Return what runs on from a node, and what that is bound by."""
+        """Return the event that runs on from a node, and its cause."""
         nodes, table = self.path.nodes, self.trace.table
         row = int(nodes.row[node])
         if not nodes.on_host[node]:
@@ -571,7 +571,7 @@ def _binding(path: CriticalPath) -> Ints:
 
 
 def _begin(trace: Trace, low: int) -> int:
-    """Return from when on to look at a rank's host, so that all is known that runs after `low`."""
+    """Return the time from which to read a rank's host, for all that runs after `low`."""
     table = trace.table
     end = table.start_ns + table.dur_ns
     device = busy_rows(trace)

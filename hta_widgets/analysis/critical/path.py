@@ -381,7 +381,7 @@ def critical_path(
 
 
 def critical_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return how much of a critical path is bound by what.
+    """Return how much of a critical path each cause bounds.
 
     Parameters
     ----------
