@@ -91,12 +91,12 @@ def msgspec_floor(path: Path) -> Run:
 
 
 def json_pandas(paths: Sequence[Path], **limits: float) -> Run:
-    """The standard library's decoder and a frame of the records."""
+    """Time the standard library's decoder and a frame of the records."""
     return harness.run_code(_JSON_SETUP, _frames_of(paths), core=CORE, **limits)
 
 
 def orjson_pandas(paths: Sequence[Path], **limits: float) -> Run:
-    """The fastest decoder of whole documents, and a frame of the records."""
+    """Time the fastest decoder of whole documents, and a frame of the records."""
     if not ORJSON.exists():
         raise Missing("orjson is not installed (`make interop`)")
     return harness.run_code(_ORJSON_SETUP, _frames_of(paths), core=CORE, **limits)
@@ -107,7 +107,7 @@ def _frames_of(paths: Sequence[Path]) -> str:
 
 
 def viewer(name: str, path: Path, *, core: int | None = CORE, **limits: float) -> Run:
-    """A viewer in our browser, from opening the file to loaded."""
+    """Time a viewer in our browser, from opening the file to loaded."""
     try:
         from _viewers import VIEWERS  # noqa: PLC0415 - needs Playwright, which is optional
     except ImportError as error:
@@ -148,7 +148,7 @@ def rows_of_file(path: Path, store: Path) -> dict[str, Callable[[], Run]]:
 
 
 def rows_of_job(paths: Sequence[Path], **limits: float) -> dict[str, Callable[[], Run]]:
-    """What takes a job of many ranks besides ours and HTA; those are `big.py`'s."""
+    """Return the other tools that load a job of many ranks; `big.py` runs ours and HTA."""
     viewers = {**limits, "limit_mb": harness.LIMIT_MB}
 
     def catapult() -> Run:

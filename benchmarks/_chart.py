@@ -50,7 +50,7 @@ class Group:
 
 
 def groups(results: "Results") -> list[Group]:
-    """What was measured, in the page's order; groups without any figure are left to the tables."""
+    """Return the measurements in the page's order, without groups that have no figure."""
     found = [
         _file(results, "small", "Load 35 MB"),
         _file(results, "large", "Load 311 MB"),

@@ -193,7 +193,7 @@ def table(rows: Sequence[Row], anchor: str) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on and with."""
+    """Return the machine and the versions of the measurement."""
     models = [
         line.partition(":")[2].strip()
         for line in Path("/proc/cpuinfo").read_text().splitlines()

@@ -33,7 +33,7 @@ NAMES = [
 
 
 def made_up(ranks: int, events: int) -> TraceSet:
-    """A job like a training run: two busy host threads, compute and communication streams."""
+    """Make a job like a training run: two busy host threads, compute and communication streams."""
     pool = Pool(NAMES)
     return TraceSet([rank_of(number, events // ranks, pool) for number in range(ranks)])
 
@@ -100,7 +100,7 @@ def _rules_version() -> int:
 
 
 def nested(rng: Any, track: int, count: int, span: int, depths: int) -> dict[str, Any]:
-    """Calls within calls: each depth has twice as many, within the middle of those above."""
+    """Make nested calls: each depth has twice as many, in the middle of their parents."""
     outer = max(count // (2**depths - 1), 1)
     edges = np.sort(rng.integers(0, span, 2 * outer))
     start, end = edges[0::2], edges[1::2] + 1

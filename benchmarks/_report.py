@@ -52,7 +52,7 @@ class Results:
         return next((row for row in rows if isinstance(row, dict) and row["name"] == name), {})
 
     def seconds(self, size: str, name: str) -> float | None:
-        """The best time of a row of `load.py`."""
+        """Return the best time of a row of `load.py`."""
         runs = self.row(size, name).get("runs") or []
         return min((run["seconds"] for run in runs), default=None)
 
@@ -94,7 +94,7 @@ class Results:
 
 
 def machine(results: Results) -> str:
-    """What was measured on, with, and when."""
+    """Describe the machine, the versions and the date."""
     facts = [step["machine"] for step in results.steps.values() if step.get("machine")]
     if not facts:
         return "Not measured yet: `make bench`."
@@ -143,7 +143,7 @@ def _time_and_ratio(results: Results, size: str, name: str) -> list[str]:
 
 
 def again(results: Results) -> str:
-    """Loading a second time, from the cache and from a store."""
+    """Report loading a second time, from the cache and from a store."""
     lines = [
         "| | 35 MB | HTA's load takes | 311 MB | HTA's load takes |",
         "|---|---:|---:|---:|---:|",
@@ -161,7 +161,7 @@ def again(results: Results) -> str:
 
 
 def job(results: Results) -> str:
-    """What else takes the job of ten million events."""
+    """Report the other tools that load the job of ten million events."""
     rows = results.files.get("load", {}).get("job")
     lines = ["| the same job in others | time | peak of all processes |", "|---|---:|---:|"]
     if not isinstance(rows, list):
@@ -204,7 +204,7 @@ def analyses(results: Results) -> str:
 
 
 def viewers(results: Results) -> str:
-    """The same moves in three viewers."""
+    """Report the same moves in three viewers."""
     found = results.files.get("viewers", {})
     texts = []
     for size, head in (("small", "35 MB, 45 k events"), ("large", "311 MB, 1.62 M records")):

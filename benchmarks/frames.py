@@ -106,7 +106,7 @@ def settle(page: Page, kernel: Kernel, seconds: float = 120) -> None:
 
 
 def percentile(values: list[float], share: float) -> float:
-    """The value that `share` of the others do not exceed."""
+    """Return the value that `share` of the others do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 

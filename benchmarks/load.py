@@ -91,7 +91,7 @@ def stage_table(path: Path) -> str:
 
 
 def size_mb(path: Path) -> float:
-    """The JSON's size, without compression."""
+    """Return the JSON's size, without compression."""
     if path.suffix != ".gz":
         return path.stat().st_size / 1e6
     with gzip.open(path) as file:
@@ -121,7 +121,7 @@ def with_errors(rows: list[harness.Row]) -> list[harness.Row]:
 
 
 def compare_job(paths: list[Path], **limits: float) -> list[harness.Row]:
-    """What is not in `big.py`, once each: a part of it ends in not fitting."""
+    """Run once each tool that is not in `big.py`; some run out of memory."""
     for path in paths:
         path.read_bytes()
     rows = anchors.rows_of_job(paths, **limits)

@@ -113,7 +113,7 @@ class Line:
 
 
 def demo_files(ranks: int, steps: int) -> Path:
-    """The demo job's files, written where they are missing."""
+    """Return the demo job's files; write missing ones."""
     folder = DATA / f"demo{ranks}x{steps}"
     if not folder.is_dir():
         from hta_widgets.demo.job import write_demo  # noqa: PLC0415 - mostly they are there
@@ -124,7 +124,7 @@ def demo_files(ranks: int, steps: int) -> Path:
 
 
 def whole_store(ranks: int, steps: int) -> Path:
-    """A store of the demo job, written where it is missing."""
+    """Return a store of the demo job; write it if it is missing."""
     path = DATA / "ranks" / f"demo{ranks}x{steps}.store"
     if not path.is_dir():
         files = demo_files(ranks, steps)
@@ -135,7 +135,7 @@ def whole_store(ranks: int, steps: int) -> Path:
 
 
 def part_of(store: Path, ranks: int, times: int = 1) -> Path:
-    """A store of the first ranks of another, `times` over, whose files are links to its files."""
+    """Make a store of another's first ranks, `times` over, with links to its files."""
     from hta_widgets.store.files import (  # noqa: PLC0415 - this benchmark's own business
         MANIFEST,
         dump_manifest,

@@ -143,7 +143,7 @@ def show(engine: TileEngine, lanes: list[int], start: int, width: int) -> Spent:
 
 
 def first_answers(traces: TraceSet) -> tuple[TileEngine, list[dict[str, Any]]]:
-    """What a timeline costs before it rests, in the order in which the page asks."""
+    """Time a timeline's requests until it is complete, in the page's order."""
     laid_out, described = Spent(), Spent()
     engine = laid_out.on(lambda: TileEngine(traces))
     scene = described.on(engine.scene)

@@ -182,7 +182,7 @@ def perfetto(browser: Browser, path: Path) -> Iterator[Mover]:
 
 @contextmanager
 def catapult(browser: Browser, path: Path) -> Iterator[Mover]:
-    """The catapult viewer, which has all rows open."""
+    """Open the catapult viewer, which has all rows open."""
     with opened(browser, CATAPULT, path) as page:
         stage = page.locator(CATAPULT.stage)
         yield Mover(page, stage, lambda: page.keyboard.press("0"), "Alt", "Space")
@@ -190,7 +190,7 @@ def catapult(browser: Browser, path: Path) -> Iterator[Mover]:
 
 @contextmanager
 def opened(browser: Browser, viewer: Viewer, path: Path) -> Iterator[Page]:
-    """A viewer that opened a file."""
+    """Return a viewer that opened a file."""
     if viewer.missing:
         raise Missing(viewer.missing)
     with static_files(viewer.folder) as url:

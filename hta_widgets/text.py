@@ -159,7 +159,7 @@ def rate(gb_per_s: Number) -> str:
 
 
 def value(number: Number, unit: str = "") -> str:
-    """A value of a counter: up to four significant digits, large ones in groups."""
+    """Format a counter's value: up to four significant digits, large ones in groups."""
     if number is None or not _known(number):
         return UNKNOWN
     absolute = abs(float(number))

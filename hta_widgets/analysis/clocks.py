@@ -271,7 +271,7 @@ def _against_hubs(table: Floats) -> tuple[Ints, Ints, Floats, Floats]:
 
 
 def _parts(count: int, left: Ints, right: Ints) -> Ints:
-    """Number the connected parts by their lowest rank."""
+    """Assign numbers to the connected parts by their lowest rank."""
     part = np.arange(count, dtype=np.int64)
     while len(left):
         low = np.minimum(part[left], part[right])

@@ -67,14 +67,14 @@ class TraceSymbolTable:
         return not self.sym_table
 
     def add_symbols(self, symbols: Iterable[str]) -> None:
-        """Number new symbols."""
+        """Assign numbers to new symbols."""
         for symbol in symbols:
             if symbol not in self.sym_index:
                 self.sym_index[symbol] = len(self.sym_table)
                 self.sym_table.append(symbol)
 
     def add_symbols_mp(self, symbols_list: Iterable[Iterable[str]]) -> None:
-        """Number the new symbols of several lists."""
+        """Assign numbers to the new symbols of several lists."""
         for symbols in symbols_list:
             self.add_symbols(symbols)
 

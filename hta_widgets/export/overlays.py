@@ -205,7 +205,7 @@ class _Overlay:
             yield self._marked(number, text)
 
     def _flows_within(self) -> frozenset[int]:
-        """Records of the file's own arrows between events that stay."""
+        """Return records of the file's own arrows between events that stay."""
         trace = self._graph.trace
         table, flows = trace.table, trace.flow_table
         stays = np.array([name in _FRAME_OF_PATH for name in table.categories.values], dtype=bool)

@@ -217,7 +217,7 @@ def _copy_of(path: str, format: str) -> Path | None:  # noqa: A002 - as in `load
 
 @remembered
 def _code() -> tuple[object, ...]:
-    """What tells that a copy was made by this very code."""
+    """Return the fingerprint of the code that makes a cache entry."""
     rooms = ("trace", "tiles", "store", "readers", "formats/*")
     stamp = code_stamp("hta_widgets", "*.py", *(f"{room}/*.py" for room in rooms))
     return *stamp, sys.version_info[:2], np.__version__

@@ -394,7 +394,7 @@ def _foreign(start: Start) -> str:
 
 
 def _is_perfetto(start: bytes) -> bool:
-    """A Perfetto trace is a run of field 1, length-delimited: packets."""
+    """Check for a Perfetto trace: a sequence of packets, length-delimited field 1."""
     position = 0
     for _ in range(3):
         if position + 2 > len(start) or start[position] != 0x0A:

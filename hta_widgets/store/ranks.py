@@ -343,7 +343,7 @@ def _coded(name: str, values: list[str]) -> dict[str, Column]:
 
 @cache
 def _rules() -> str:
-    """What tells the built-in rules, by which kinds were told, from others."""
+    """Return the fingerprint of the built-in rules that classified the events."""
     return f"{zlib.crc32(Path(taxonomy.__file__).read_bytes()):08x}"
 
 

@@ -207,7 +207,7 @@ class Job:
 
 
 def lay_out(traces: Mapping[int, Trace]) -> Job:
-    """Number the lanes of all ranks."""
+    """Assign numbers to the lanes of all ranks."""
     ranks: list[Rank] = []
     lane = 0
     several = len(traces) > 1
@@ -268,7 +268,7 @@ def place_label(trace: Trace) -> str:
 
 
 def distinct(labels: Sequence[str]) -> list[str]:
-    """Number repeated labels: ``autograd thread``, ``autograd thread 2``."""
+    """Make repeated labels unique: ``autograd thread``, ``autograd thread 2``."""
     seen: dict[str, int] = {}
     result = []
     for label in labels:

@@ -91,7 +91,7 @@ def _host(text: str) -> str:
 
 
 def _byteps(text: str) -> str:
-    """A stage stands in the row of its tensor; a tensor's own name is that of its row."""
+    """Return the row's name: a stage is in the row of its tensor."""
     if not text.startswith("Comm."):
         return ""
     stage = text.rpartition(".")[2]

@@ -80,7 +80,7 @@ def _place(panel: str) -> Path:
 
 @cache
 def _made_by() -> tuple[object, ...]:
-    """What tells that an item was made by this very code and this very Bokeh."""
+    """Return the fingerprint of the code and the Bokeh version that make an item."""
     return code_stamp("bokeh", "*.py", "charts/*.py")
 
 

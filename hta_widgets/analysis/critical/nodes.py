@@ -204,7 +204,7 @@ def _device_rows(trace: Trace, inside: Mask, rules: Rules) -> Rows:
 
 
 def _ordered(trace: Trace, host: Rows, device: Rows, stretch: Stretch) -> Nodes:
-    """Number the nodes.
+    """Assign numbers to the nodes.
 
     At one instant what ends comes before what starts, what the device ends before what the host
     does, the host's launch before the kernel; events without duration start and end among what

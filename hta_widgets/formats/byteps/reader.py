@@ -46,7 +46,7 @@ _EMPTY_NAME = {True: "comm.json", False: "server_profile.json"}
 
 
 def place_workers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
-    """Number workers and their GPUs, and sort by both.
+    """Assign numbers to workers and their GPUs, and sort by both.
 
     A GPU's folder is called after its local rank. What holds these folders is a worker; workers
     count in natural order of their folders, those whose files are empty included.
@@ -78,7 +78,7 @@ def place_workers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
 
 
 def place_servers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
-    """Number servers in natural order of their files, those whose files are empty included."""
+    """Assign numbers to servers in natural order of their files, empty files included."""
     told = [trace.replace(**_identity(trace)) for trace in traces if _identity(trace)]
     others = [trace for trace in traces if not _identity(trace)]
     numbers = _numbers([*(t.path for t in others), *_empty(problems, worker=False)])

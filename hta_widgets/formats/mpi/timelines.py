@@ -201,7 +201,7 @@ def _events(
 
 
 def _count(group: Ints) -> Ints:
-    """Number the calls of each group in order."""
+    """Assign numbers to the calls of each group in order."""
     numbers = np.empty(len(group), dtype=np.int64)
     for code in np.unique(group).tolist():
         mine = np.flatnonzero(group == code)
