@@ -59,7 +59,7 @@ Clock = Literal["host", "fitted"]
 
 #: Collectives whose members give or take different amounts; the largest is the message.
 _ROOTED = [OPERATIONS.index(name) for name in ("gather", "scatter")]
-#: Collectives of which each link carries (n-1)/n of the message, and all of it.
+#: Collectives in which each link carries (n-1)/n of the message, or all of it.
 _SHARED = [
     OPERATIONS.index(name)
     for name in ("reduce_scatter", "all_gather", "all_to_all", "gather", "scatter")
@@ -142,7 +142,7 @@ def collectives(
         ``size_bytes`` (int64, -1 unknown); ``rank``, ``id`` and ``step`` (int64) of the device
         event; ``arrival_ns`` and ``end_ns`` (int64), its start and end; ``wait_ns`` (int64), last
         arrival less own arrival; ``transfer_ns`` (int64), own end less last arrival, negative where
-        a rank left before the last one came; ``last_rank`` (int64), who came last, -1 where
+        a rank left before the last one came; ``last_rank`` (int64), the last to come, -1 where
         several did at once; ``exposed_ns`` (int64), how long the event ran while the rank computed
         nothing; ``algbw_gb_s`` and ``busbw_gb_s`` (float64, NaN where unknown); ``ranks`` and
         ``group_size`` (int64), how many ranks' events there are, and how many the group has
@@ -243,10 +243,10 @@ def arrivals(traces: TraceSet, match: Matching, clock: Clock) -> Arrivals:
     at_last = arrival == last
     several = match.each(np.add.reduceat(at_last.astype(np.int64), match.starts)) > 1
     ranks = np.array([trace.rank for trace in match.traces], dtype=np.int64)[match.trace]
-    who = match.each(np.maximum.reduceat(np.where(at_last, ranks, -1), match.starts))
+    latest = match.each(np.maximum.reduceat(np.where(at_last, ranks, -1), match.starts))
     # A rank that has left did not wait for those that came later.
     last = np.where(match.taken("early") == 1, np.minimum(last, end), last)
-    return Arrivals(shifts, arrival, end, last, np.where(several, -1, who), at_last & ~several)
+    return Arrivals(shifts, arrival, end, last, np.where(several, -1, latest), at_last & ~several)
 
 
 def steps_of(match: Matching) -> Ints:
@@ -411,7 +411,7 @@ def communication_by_group(
         One row per rank and process group, in order of ranks, most time first:
 
         - ``rank``; ``group, description, group_ranks``: the group's name, what it is for, and its
-          ranks, as the file writes them; text, empty where the file does not say
+          ranks, as the file writes them; text, empty where the file has none
         - ``collective`` (text, with `by_collective`)
         - ``count, communication_ns, overlapped_ns, exposed_ns, overlap_share, sum_ns, max_ns`` as
           in `communication_by_stream`
@@ -542,7 +542,7 @@ def parallel_groups(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     DataFrame
         One row per group and rank that is loaded, groups of more ranks first. ``group`` (text),
         as in `collectives`; ``rank`` (int64); ``ranks`` (text), the members, such as ``0-7`` or
-        ``0, 4, 8``, empty where no file says; ``position`` (int64), the rank's among them, -1
+        ``0, 4, 8``, empty where unknown; ``position`` (int64), the rank's among them, -1
         unknown; ``size`` (int64, -1 unknown); ``kind`` (categorical): ``data``, ``tensor``,
         ``pipeline``, ``context``, ``expert``, ``all`` or ``unknown``; ``guessed`` (bool), whether
         that is no more than a guess; ``description`` (text), as in the file; ``operations`` (text),

@@ -461,7 +461,7 @@ class _Job:
         self._rows = match.taken("rows")
         self._last = _last_entries(match, times)
         together = np.isin(match.taken("operation"), _TOGETHER)
-        #: whether the rank waited for the last one, as far as clocks tell
+        #: whether the rank waited for the last one, by the clocks
         self._waited = (times.wait_ns > 0) & (together | (times.end_ns > times.last_ns))
 
     def graph(self, place: int) -> _Graph:

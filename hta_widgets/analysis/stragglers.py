@@ -159,7 +159,7 @@ def stragglers(
     clock : {"host", "fitted"}, optional
         The clock of the arrivals. Default as in `exposed_waits`.
     selection : Selection, optional
-        Only collectives of which an event is selected count.
+        Only collectives with a selected event count.
     ranks : iterable of int, optional
         Only these ranks are returned; the waits that they cause are counted over all.
 
@@ -331,7 +331,7 @@ class Waits:
         return found.rows, found.begin, found.until
 
     def unmatched(self, trace: Trace) -> Rows:
-        """Return the communication of which the files lack other ranks' events."""
+        """Return the communication without the events of all other ranks."""
         return self.of_rank(trace.rank).unmatched
 
     def of_rank(self, rank: int) -> RankWaits:

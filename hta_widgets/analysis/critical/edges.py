@@ -196,7 +196,7 @@ def add_threads(edges: EdgeList, nodes: Nodes, blocked: Mask) -> None:
 
 
 def add_hand_overs(edges: EdgeList, nodes: Nodes) -> int:
-    """Join threads of which one runs the backward pass of the other; return how many edges.
+    """Join threads where one runs the backward pass of the other; return how many edges.
 
     While the backward pass runs, the thread that asked for it waits. So where an outermost
     operator of one of them is the next to start after one of the other has ended, it depends on
@@ -319,7 +319,7 @@ def _awaited(nodes: Nodes, rows: Ints, after: Ints, asked_ns: Ints) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Waits:
-    """Pairs of what was awaited (device events) and who waited."""
+    """Pairs of awaited device events and the calls or kernels that waited."""
 
     work: Ints
     call: Ints

@@ -266,7 +266,7 @@ class EdgeList:
     ) -> int:
         """Add edges between nodes (-1: not analysed); return how many there are.
 
-        `counts` says of which edges the time between is their weight; of others it is 0.
+        The weight is the time between the nodes for edges that `counts`, else 0.
         """
         there = (source >= 0) & (target >= 0)
         forward = there & (source < target)

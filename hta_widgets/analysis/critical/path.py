@@ -160,11 +160,11 @@ class CriticalPath:
         at = np.arange(len(rows))[rows >= 0]
         above = rows[at]
         while len(at):
-            says = named(self.trace, above, wanted)
-            found[at[says]] = True
+            hit = named(self.trace, above, wanted)
+            found[at[hit]] = True
             if self.rules.as_hta:
                 break
-            up = ~says & (parent[above] >= 0)
+            up = ~hit & (parent[above] >= 0)
             at, above = at[up], parent[above[up]].astype(np.int64)
         return found
 
