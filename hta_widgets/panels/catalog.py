@@ -147,13 +147,7 @@ def empty_panels(formats: Iterable[str], scene: Mapping[str, Any]) -> dict[str, 
 def chosen_panels(
     panels: Sequence[str | Sequence[str]] | None, offered: Sequence[str] | None = None
 ) -> Choice:
-    """Return the checked value of `panels=`; None stands for all offered panels.
-
-    Raises
-    ------
-    TraceError
-        If a name is unknown or repeated, or rows are mixed with names.
-    """
+    """Return the checked value of `panels=`; None stands for all offered panels."""
     if panels is None:
         return all_panels() if offered is None else list(offered)
     if isinstance(panels, str) or not isinstance(panels, Iterable):
