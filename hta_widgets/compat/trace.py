@@ -28,9 +28,8 @@ from hta_widgets.compat.frames import (
 )
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.kineto.reader import peek_rank
-from hta_widgets.readers.discovery import find_files
+from hta_widgets.readers.discovery import find_files, natural_key
 from hta_widgets.readers.load import load
-from hta_widgets.readers.natural import natural_key
 from hta_widgets.readers.ranks import assign_ranks
 from hta_widgets.readers.streams import open_stream
 from hta_widgets.trace.problems import Problems

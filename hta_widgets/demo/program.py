@@ -8,9 +8,159 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, get_args
 
-from hta_widgets.demo import kernels as k
-from hta_widgets.demo.kernels import Work
 from hta_widgets.errors import TraceError
+
+_FLOPS_PER_NS = 190_000.0  # what bf16 matrix products reach, of 312 peak
+_BYTES_PER_NS = 1_350.0  # high-bandwidth memory
+_PCIE_BYTES_PER_NS = 22.0
+_NVLINK_BYTES_PER_NS = 230.0
+_MULTIPROCESSORS = 108
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One piece of work for a device stream."""
+
+    name: str
+    category: str  # kernel, gpu_memcpy or gpu_memset
+    base_ns: float  # duration before a rank's speed and noise; transfer time for collectives
+    details: str  # the part of its args that no run changes, as JSON members
+
+
+def _kernel(name: str, base_ns: float, grid: tuple[int, int, int], threads: int) -> Work:
+    blocks = grid[0] * grid[1] * grid[2] / _MULTIPROCESSORS
+    warps = blocks * threads / 32
+    occupancy = min(100, round(warps / 64 * 100))
+    details = (
+        f'"registers per thread": {32 + threads % 97}, "shared memory": {threads * 16 % 49152},\n'
+        f'      "blocks per SM": {blocks:.6f}, "warps per SM": {warps:.6f},\n'
+        f'      "grid": [{grid[0]}, {grid[1]}, {grid[2]}], "block": [{threads}, 1, 1],\n'
+        f'      "est. achieved occupancy %": {occupancy}'
+    )
+    return Work(name, "kernel", base_ns, details)
+
+
+def gemm(m: int, n: int, k: int, layout: str = "tn") -> Work:
+    """Multiply matrices of (m, k) and (k, n) in bf16."""
+    tile = (256, 128) if m * n >= 1 << 22 else (128, 64)
+    name = f"ampere_bf16_s16816gemm_bf16_{tile[0]}x{tile[1]}_ldg8_f2f_stages_64x3_{layout}"
+    grid = (-(-m // tile[0]), -(-n // tile[1]), 1)
+    return _kernel(name, 4_000 + 2.0 * m * n * k / _FLOPS_PER_NS, grid, 256)
+
+
+def elementwise(functor: str, size_bytes: int) -> Work:
+    """Run over elements, reading and writing `size_bytes` in all."""
+    name = (
+        f"void at::native::vectorized_elementwise_kernel<4, {functor}, at::detail::Array<char*, 3>"
+        f" >(int, {functor}, at::detail::Array<char*, 3>)"
+    )
+    return _kernel(name, 1_600 + size_bytes / _BYTES_PER_NS, (max(1, size_bytes >> 12), 1, 1), 128)
+
+
+def reduce(operation: str, size_bytes: int) -> Work:
+    """Reduce `size_bytes`."""
+    name = (
+        "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::"
+        f"func_wrapper_t<float, at::native::{operation}<float, float, float, float> >, unsigned"
+        " int, float, 4> >(at::native::ReduceOp<float, at::native::func_wrapper_t<float,"
+        f" at::native::{operation}<float, float, float, float> >, unsigned int, float, 4>)"
+    )
+    return _kernel(name, 3_000 + size_bytes / _BYTES_PER_NS, (max(1, size_bytes >> 15), 1, 1), 512)
+
+
+def layer_norm(rows: int, width: int, *, backward: str = "") -> Work:
+    """Normalise layers; `backward` is "", "input", "gamma" or "fused", which does both."""
+    size_bytes = rows * width * 4
+    if backward == "fused":
+        name = (
+            "void at::native::(anonymous namespace)::layer_norm_backward_fused_kernel"
+            "<c10::BFloat16, float>(c10::BFloat16 const*, c10::BFloat16 const*, float const*,"
+            " float const*, c10::BFloat16 const*, c10::BFloat16*, c10::BFloat16*, int)"
+        )
+        return _kernel(name, 2_500 + 1.9 * size_bytes / _BYTES_PER_NS, (rows, 1, 1), 128)
+    if backward == "input":
+        name = (
+            "void at::native::(anonymous namespace)::layer_norm_grad_input_kernel_vectorized"
+            "<c10::BFloat16, float>(c10::BFloat16 const*, c10::BFloat16 const*, float const*,"
+            " float const*, c10::BFloat16 const*, c10::BFloat16*, int)"
+        )
+    elif backward == "gamma":
+        name = (
+            "void at::native::(anonymous namespace)::GammaBetaBackwardCUDAKernel<c10::BFloat16,"
+            " float>(long, long, c10::BFloat16 const*, c10::BFloat16 const*, float const*,"
+            " float const*, c10::BFloat16*, c10::BFloat16*)"
+        )
+    else:
+        name = (
+            "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<c10::BFloat16,"
+            " float>(int, float, c10::BFloat16 const*, c10::BFloat16 const*, c10::BFloat16 const*,"
+            " float*, float*, c10::BFloat16*)"
+        )
+    return _kernel(name, 2_500 + 1.4 * size_bytes / _BYTES_PER_NS, (rows, 1, 1), 128)
+
+
+def flash_attention(heads: int, tokens: int, width: int, *, backward: bool = False) -> Work:
+    """Attend in one kernel, with `heads` heads over sequences of `tokens`."""
+    traits = "Flash_{}_kernel_traits<64, 128, 128, {}, 0, cutlass::bfloat16_t>".format(
+        *(("bwd", "8, 4, 4, 4, false, false") if backward else ("fwd", "4, false, false"))
+    )
+    kernel = "flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel" if backward else "flash_fwd_kernel"
+    params = "Flash_bwd_params" if backward else "Flash_fwd_params"
+    name = f"void pytorch_flash::{kernel}<pytorch_flash::{traits}, false, true, false, true, true>"
+    flops = 4.0 * heads * tokens * tokens * width * (2.5 if backward else 1.0) * 0.5
+    base_ns = 5_000 + flops / (_FLOPS_PER_NS * 0.6)
+    return _kernel(f"{name}(pytorch_flash::{params})", base_ns, (tokens // 128, 1, heads), 128)
+
+
+def softmax(rows: int, width: int, *, backward: bool = False) -> Work:
+    """Take the softmax of rows, as the loss does."""
+    which = "Backward" if backward else "Forward"
+    name = (
+        f"void at::native::(anonymous namespace)::cunn_SoftMax{which}<4, float, float, float,"
+        f" at::native::(anonymous namespace)::LogSoftMax{which}Epilogue>(float*, float const*, int)"
+    )
+    return _kernel(name, 4_000 + rows * width * 4 / _BYTES_PER_NS, (rows, 1, 1), 1024)
+
+
+def multi_tensor(functor: str, size_bytes: int) -> Work:
+    """Update many tensors in one launch of a fused optimizer."""
+    name = (
+        "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous"
+        f" namespace)::FusedOptimizerTensorListMetadata<4>, {functor}, float*, double>(at::native::"
+        f"(anonymous namespace)::FusedOptimizerTensorListMetadata<4>, {functor}, float*, double)"
+    )
+    return _kernel(name, 3_000 + size_bytes / _BYTES_PER_NS, (320, 1, 1), 512)
+
+
+def nccl(operation: str, size_bytes: int, ranks: int) -> Work:
+    """Communicate; the duration is the transfer that follows the last arrival."""
+    name = f"ncclDevKernel_{operation}(ncclDevKernelArgsStorage<4096ul>)"
+    share = (2.0 if operation.startswith("AllReduce") else 1.0) * (ranks - 1) / ranks
+    transfer_ns = collective_transfer_ns(size_bytes, share)
+    return _kernel(name, transfer_ns, (24, 1, 1), 544)
+
+
+def collective_transfer_ns(size_bytes: int, share: float) -> float:
+    """Return the time of a ring that moves `share` of the message over each link."""
+    return 14_000 + share * size_bytes / _NVLINK_BYTES_PER_NS
+
+
+def copy(direction: str, size_bytes: int) -> Work:
+    """Copy; `direction` is "HtoD (Pinned -> Device)" or the like."""
+    speed = _BYTES_PER_NS / 2 if direction.startswith("DtoD") else _PCIE_BYTES_PER_NS
+    base_ns = 1_200 + size_bytes / speed
+    details = (
+        f'"bytes": {size_bytes}, "memory bandwidth (GB/s)": {size_bytes / base_ns:.6f}'  # B/ns
+    )
+    return Work(f"Memcpy {direction}", "gpu_memcpy", base_ns, details)
+
+
+def memset(size_bytes: int) -> Work:
+    """Clear memory of the device."""
+    base_ns = 1_100 + size_bytes / _BYTES_PER_NS
+    details = f'"bytes": {size_bytes}, "memory bandwidth (GB/s)": {size_bytes / base_ns:.6f}'
+    return Work("Memset (Device)", "gpu_memset", base_ns, details)
+
 
 ChangeName = Literal["slow_operator", "fused_kernel", "moved_collective", "extra_copy"]
 
@@ -455,8 +605,8 @@ class Operators:
     def embedding(self) -> None:
         """Look the tokens up."""
         p, m = self.program, self.model
-        work = k.elementwise(CAST, m.rows * m.width * 4)
-        work = k.Work(_LOOK_UP, work.category, work.base_ns, work.details)
+        work = elementwise(CAST, m.rows * m.width * 4)
+        work = Work(_LOOK_UP, work.category, work.base_ns, work.details)
         shapes = _dims([m.words, m.width], [m.batch, m.tokens])
         with p.op("aten::embedding", details=shapes) as op:
             self.remember("EmbeddingBackward0", op, self._embedding_backward)
@@ -470,8 +620,8 @@ class Operators:
             p.op("aten::embedding_backward", before=1_500),
             p.op("aten::embedding_dense_backward", before=5_200),
         ):
-            p.launch(k.memset(m.words * m.width * 4))
-            p.launch(k.elementwise(CAST, m.words * m.width * 4))
+            p.launch(memset(m.words * m.width * 4))
+            p.launch(elementwise(CAST, m.words * m.width * 4))
         p.allocate(-m.activation_bytes)
         return m.words * m.width
 
@@ -487,7 +637,7 @@ class Operators:
             with p.op("aten::addmm", before=5_500, details=shapes) as op:
                 self.remember("AddmmBackward0", op, partial(self._linear_backward, *weight))
                 p.allocate(rows * width_out * 2)
-                p.launch(k.gemm(rows, width_out, width_in))
+                p.launch(gemm(rows, width_out, width_in))
 
     def _linear_backward(self, width_in: int, width_out: int) -> int:
         p, rows = self.program, self.model.rows
@@ -495,13 +645,13 @@ class Operators:
         shapes = _dims([rows, width_out], [width_out, width_in])
         with p.op("aten::mm", before=5_000, details=shapes):
             p.allocate(rows * width_in * 2)
-            p.launch(k.gemm(rows, width_in, width_out, "nn"))
+            p.launch(gemm(rows, width_in, width_out, "nn"))
         self._transposed()
         shapes = _dims([width_out, rows], [rows, width_in])
         with p.op("aten::mm", before=5_000, details=shapes):
-            p.launch(k.gemm(width_out, width_in, rows, "nt"))
+            p.launch(gemm(width_out, width_in, rows, "nt"))
         with p.op("aten::sum", before=4_200, details=_dims([rows, width_out], [], [], [])):
-            p.launch(k.reduce("sum_functor", rows * width_out * 2))
+            p.launch(reduce("sum_functor", rows * width_out * 2))
         p.allocate(-rows * width_out * 2)
         return width_in * width_out + width_out
 
@@ -519,7 +669,7 @@ class Operators:
             self._empty(m.activation_bytes)
             self._empty(m.rows * 4)
             self._empty(m.rows * 4)
-            p.launch(k.layer_norm(m.rows, m.width))
+            p.launch(layer_norm(m.rows, m.width))
 
     def _layer_norm_backward(self) -> int:
         p, m = self.program, self.model
@@ -527,7 +677,7 @@ class Operators:
             self._empty(m.activation_bytes)
             fused = "fused_kernel" in m.changes
             for half in ("fused",) if fused else ("input", "gamma"):
-                p.launch(k.layer_norm(m.rows, m.width, backward=half))
+                p.launch(layer_norm(m.rows, m.width, backward=half))
         p.allocate(-2 * m.activation_bytes)
         return 2 * m.width
 
@@ -550,7 +700,7 @@ class Operators:
             with p.op("aten::_flash_attention_forward", before=3_600):
                 self._empty(m.activation_bytes)
                 self._empty(m.batch * m.heads * m.tokens * 4)
-                p.launch(k.flash_attention(m.heads * m.batch, m.tokens, m.width // m.heads))
+                p.launch(flash_attention(m.heads * m.batch, m.tokens, m.width // m.heads))
 
     def _attention_backward(self) -> int:
         p, m = self.program, self.model
@@ -559,9 +709,9 @@ class Operators:
             p.op("aten::_flash_attention_backward", before=3_600),
         ):
             self._empty(m.activation_bytes)
-            p.launch(k.memset(m.rows * m.width * 4))
+            p.launch(memset(m.rows * m.width * 4))
             heads, width = m.heads * m.batch, m.width // m.heads
-            p.launch(k.flash_attention(heads, m.tokens, width, backward=True))
+            p.launch(flash_attention(heads, m.tokens, width, backward=True))
         p.allocate(-2 * m.activation_bytes)
         return 0
 
@@ -576,13 +726,13 @@ class Operators:
         with p.op("aten::gelu", before=cost_ns, after=900 * slower, details=shapes) as op:
             self.remember("GeluBackward0", op, self._gelu_backward)
             p.allocate(wide_bytes)
-            work = k.elementwise(_GELU, 2 * wide_bytes)
+            work = elementwise(_GELU, 2 * wide_bytes)
             p.launch(replace(work, base_ns=work.base_ns * slower), cost_ns=4_300 * slower)
 
     def _gelu_backward(self) -> int:
         wide_bytes = 4 * self.model.activation_bytes
         with self.program.op("aten::gelu_backward", before=3_000):
-            self.program.launch(k.elementwise(_GELU_BACKWARD, 3 * wide_bytes))
+            self.program.launch(elementwise(_GELU_BACKWARD, 3 * wide_bytes))
         self.program.allocate(-wide_bytes)
         return 0
 
@@ -592,7 +742,7 @@ class Operators:
         with p.op("aten::add", before=2_600, details=_dims([m.rows, m.width])) as op:
             self.remember("AddBackward0", op, self._add_backward)
             p.allocate(m.activation_bytes)
-            p.launch(k.elementwise(_ADD, 3 * m.activation_bytes))
+            p.launch(elementwise(_ADD, 3 * m.activation_bytes))
 
     def _add_backward(self) -> int:
         self.program.allocate(-self.model.activation_bytes)
@@ -621,7 +771,7 @@ class Operators:
             what = Collective("tensor", "_reduce_scatter_base", whole, part, "BFloat16", 2, number)
             api = ("c10d::_reduce_scatter_base_", "nccl:_reduce_scatter_base")
             kernel = "ReduceScatter_Sum_bf16_RING_LL"
-        p.collective(k.nccl(kernel, whole * 2, m.tensor_ranks), what, TENSORS, api)
+        p.collective(nccl(kernel, whole * 2, m.tensor_ranks), what, TENSORS, api)
         p.wait(COMPUTE, TENSORS)
         return 0
 
@@ -636,7 +786,7 @@ class Operators:
         if count == 0:
             return 0
         with p.op("aten::_foreach_mul_", before=3_000):
-            p.launch(k.elementwise(SCALE, count * 8))
+            p.launch(elementwise(SCALE, count * 8))
         if m.ranks > 1 and "moved_collective" in m.changes and not self.has_held:
             self.held, self.has_held = partial(self._reduce, count), True
         elif m.ranks > 1:
@@ -647,7 +797,7 @@ class Operators:
         p = self.program
         number = p.next_sequence("world")
         what = Collective("world", "allreduce", count, count, "Float", 4, number)
-        work = k.nccl("AllReduce_Sum_f32_RING_LL", count * 4, self.model.ranks)
+        work = nccl("AllReduce_Sum_f32_RING_LL", count * 4, self.model.ranks)
         p.collective(work, what, GRADIENTS, ("c10d::allreduce_", "nccl:all_reduce"))
 
     def reduce_held(self) -> None:
@@ -667,7 +817,7 @@ class Operators:
         ):
             self._empty(size_bytes)
             with p.op("aten::copy_", before=2_800):
-                p.launch(k.copy("DtoD (Device -> Device)", size_bytes))
+                p.launch(copy("DtoD (Device -> Device)", size_bytes))
 
 
 def _dims(*shapes: list[int]) -> str:
@@ -715,7 +865,7 @@ def _load_batch(program: Program, model: Model) -> None:
             program.leaf("aten::empty_strided", 1_500)
             program.allocate(size_bytes)
             with program.op("aten::copy_", before=2_800):
-                program.launch(k.copy("HtoD (Pinned -> Device)", size_bytes), COPY)
+                program.launch(copy("HtoD (Pinned -> Device)", size_bytes), COPY)
     program.wait(COMPUTE, COPY)
 
 
@@ -750,11 +900,11 @@ def _loss(program: Program, model: Model) -> None:
     # Captured in a graph: one launch, several kernels.
     rows, logits_bytes = model.rows, model.rows * model.words * 4
     works = [
-        k.elementwise(CAST, logits_bytes * 3 // 2),
-        k.softmax(rows, model.words),
-        k.reduce("MeanOps", rows * 4),
-        k.elementwise(SCALE, rows * 4),
-        k.softmax(rows, model.words, backward=True),
+        elementwise(CAST, logits_bytes * 3 // 2),
+        softmax(rows, model.words),
+        reduce("MeanOps", rows * 4),
+        elementwise(SCALE, rows * 4),
+        softmax(rows, model.words, backward=True),
     ]
     with program.annotation("loss", COMPUTE), program.op("CUDAGraph::replay", before=2_000):
         program.launch_graph(works)
@@ -798,12 +948,12 @@ def _optimizer(program: Program, model: Model) -> None:
     with program.annotation("Optimizer.step#AdamW.step", COMPUTE):
         with program.op("aten::_foreach_norm", before=6_000):
             for _ in range(2):
-                program.launch(k.reduce("NormTwoOps", model.parameters * 2))
+                program.launch(reduce("NormTwoOps", model.parameters * 2))
         with program.op("aten::_foreach_mul_", before=9_000):
-            program.launch(k.elementwise(SCALE, 4096))
+            program.launch(elementwise(SCALE, 4096))
         with program.op("aten::_fused_adamw_", before=26_000):
             for _ in range(launches):
-                work = k.multi_tensor(_ADAM, model.parameters * 16 // launches)
+                work = multi_tensor(_ADAM, model.parameters * 16 // launches)
                 program.launch(work, cost_ns=9_500)
     with program.annotation("Optimizer.zero_grad#AdamW.zero_grad"):
         program.spend(38_000)
@@ -815,7 +965,7 @@ def _read_loss(program: Program) -> None:
         program.op("aten::item", before=1_400),
         program.op("aten::_local_scalar_dense", before=2_000),
     ):
-        program.read_back(k.copy("DtoH (Device -> Pageable)", 4))
+        program.read_back(copy("DtoH (Device -> Pageable)", 4))
 
 
 def _pinner(model: Model) -> Program:

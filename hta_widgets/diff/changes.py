@@ -13,8 +13,7 @@ from hta_widgets.analysis.host_stack import covered_by_children
 from hta_widgets.analysis.idle import waiting_calls
 from hta_widgets.analysis.scope import joined, result
 from hta_widgets.diff.align import STEP_KINDS, kind_times, steps
-from hta_widgets.diff.compare import HOW, Comparison, RunSide, how_replaced
-from hta_widgets.diff.families import is_host_only
+from hta_widgets.diff.compare import HOW, Comparison, RunSide, how_replaced, is_host_only
 from hta_widgets.diff.pairs import Matches, match, splits_communication
 from hta_widgets.diff.statistics import either_test, paired
 from hta_widgets.diff.trees import (

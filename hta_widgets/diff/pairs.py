@@ -11,8 +11,7 @@ import pandas as pd
 
 from hta_widgets.analysis.idle import IDLE_CATEGORIES, gap_pieces, launched_first
 from hta_widgets.analysis.scope import Part, categorical, joined, result
-from hta_widgets.diff.compare import Comparison, RunSide, both_have_frames
-from hta_widgets.diff.families import is_host_only
+from hta_widgets.diff.compare import Comparison, RunSide, both_have_frames, is_host_only
 from hta_widgets.diff.trees import (
     STATUSES,
     Matched,

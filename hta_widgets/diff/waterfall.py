@@ -11,8 +11,7 @@ import pandas as pd
 from hta_widgets.analysis.host_stack import operator_tree
 from hta_widgets.analysis.scope import result
 from hta_widgets.diff.changes import path_times
-from hta_widgets.diff.compare import Comparison, RunSide
-from hta_widgets.diff.families import is_host_only
+from hta_widgets.diff.compare import Comparison, RunSide, is_host_only
 from hta_widgets.diff.pairs import (
     CAUSES,
     KIND_OF,

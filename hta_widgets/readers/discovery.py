@@ -20,12 +20,61 @@ from urllib.parse import unquote, urlsplit
 from hta_widgets.errors import TraceError
 from hta_widgets.files import scratch
 from hta_widgets.readers import cache
-from hta_widgets.readers.formats import WHAT_IS_READ, remedy_for, sniff
-from hta_widgets.readers.natural import natural_key
-from hta_widgets.readers.stored import manifest_in
-from hta_widgets.store.files import MANIFEST
+from hta_widgets.readers.formats import (
+    WHAT_IS_READ,
+    Outcome,
+    Start,
+    profile_type,
+    remedy_for,
+    sniff,
+)
+from hta_widgets.store.files import MANIFEST, begins_manifest
+from hta_widgets.store.ranks import Opened, open_store
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.traceset import TraceSet
+
+
+def manifest_in(folder: str | Path) -> str | None:
+    """Return the manifest that makes a folder a store, or None."""
+    path = Path(folder, MANIFEST)
+    try:
+        with path.open("rb") as file:
+            return str(path) if begins_manifest(file.read(64)) else None
+    except OSError:
+        return None
+
+
+def open_whole(path: str) -> Opened:
+    """Open a store with all that it says of its set."""
+    return open_store(path, profile_type=profile_type)
+
+
+def read_store(
+    path: str, *, advance: Callable[[int], object] | None = None, keepalive: Any = None
+) -> Outcome:
+    """Return a store's ranks for another set, whose clock they are placed on anew."""
+    del advance, keepalive
+    opened = open_store(path, profile_type=profile_type)
+    traces = tuple(trace.replace(shift_ns=0, clock_offset_ns=0) for trace in opened.traces)
+    problems = Problems()
+    for problem in opened.problems:
+        if problem.kind != "clock":  # of the set that it was
+            problems.add(problem.kind, problem.count, problem.detail, problem.rank, problem.file)
+    return Outcome(traces, problems)
+
+
+def is_store(start: Start) -> bool:
+    """Whether a file is the manifest of a store."""
+    return begins_manifest(start.stripped)
+
+
+_DIGITS = re.compile(r"(\d+)")
+
+
+def natural_key(path: str) -> list[tuple[int, int, str]]:
+    """Sort ``rank-10`` behind ``rank-9``."""
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in _DIGITS.split(path)]
+
 
 _MOST_FOREIGN_ROWS = 50
 

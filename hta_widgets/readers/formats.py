@@ -123,8 +123,8 @@ _OF_MPI: dict[str, Any] = {
 FORMATS: tuple[Format, ...] = (
     Format(
         name="store",
-        sniff="hta_widgets.readers.stored:is_store",
-        read="hta_widgets.readers.stored:read_store",
+        sniff="hta_widgets.readers.discovery:is_store",
+        read="hta_widgets.readers.discovery:read_store",
     ),
     Format(
         name="byteps",

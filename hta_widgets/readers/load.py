@@ -24,6 +24,7 @@ from hta_widgets.readers.discovery import (
     Found,
     find_files,
     is_remote,
+    open_whole,
     report_foreign,
 )
 from hta_widgets.readers.formats import (
@@ -37,7 +38,6 @@ from hta_widgets.readers.formats import (
 )
 from hta_widgets.readers.parallel import as_bytes, give_back, plan_load, read_elsewhere
 from hta_widgets.readers.ranks import assign_ranks
-from hta_widgets.readers.stored import open_whole
 from hta_widgets.readers.streams import decompressed_size, stage
 from hta_widgets.store.rank_file import limit_columns
 from hta_widgets.trace.problems import Problems

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.diff.beside import beside
+from hta_widgets.diff.tables import beside
 from hta_widgets.panels.catalog import Panel
 from hta_widgets.panels.frames import taken
 from hta_widgets.panels.headline import Finding

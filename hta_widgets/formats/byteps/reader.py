@@ -26,7 +26,7 @@ from hta_widgets.formats.byteps.rows import (
     stage_of,
     worker_rows,
 )
-from hta_widgets.readers.natural import natural_key
+from hta_widgets.readers.discovery import natural_key
 from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import (
     AsyncTable,

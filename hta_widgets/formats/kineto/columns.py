@@ -27,7 +27,7 @@ from hta_widgets.formats.kineto.times import (
     plain_integers,
     resolution,
 )
-from hta_widgets.readers.notes import Notes
+from hta_widgets.readers.ranks import Notes
 from hta_widgets.trace.columns import CopyTable, Ints, Pool, RankColumns
 from hta_widgets.trace.problems import ProblemKind
 

@@ -40,8 +40,7 @@ from hta_widgets.formats.kineto.tolerant import (
     read_top_level,
     starts_record,
 )
-from hta_widgets.readers.notes import Notes
-from hta_widgets.readers.ranks import stated_rank
+from hta_widgets.readers.ranks import Notes, stated_rank
 from hta_widgets.readers.streams import (
     Checkpoints,
     Window,

@@ -21,7 +21,7 @@ from hta_widgets.formats.kineto.records import (
     record_of,
     with_backslashes_escaped,
 )
-from hta_widgets.readers.notes import Notes
+from hta_widgets.readers.ranks import Notes
 
 _scan = json.JSONDecoder(
     strict=False, parse_int=len, parse_float=len, parse_constant=len

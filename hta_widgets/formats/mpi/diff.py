@@ -9,10 +9,10 @@ import pandas as pd
 
 from hta_widgets.analysis.collectives import collectives
 from hta_widgets.analysis.scope import result
-from hta_widgets.diff.beside import beside, of_sides, rows_of
 from hta_widgets.diff.compare import Comparison, RunSide
 from hta_widgets.diff.findings import Finding, is_profiles
 from hta_widgets.diff.statistics import mean_parts
+from hta_widgets.diff.tables import beside, of_sides, rows_of
 from hta_widgets.formats.mpi.ranks import mpi_imbalance, mpi_ranks, mpi_stragglers
 from hta_widgets.formats.mpi.routines import (
     MpiRank,
