@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.charts.bokeh_modules import models
 from hta_widgets.charts.data import (
     are_whole,
     columns_of,
@@ -27,15 +26,20 @@ from hta_widgets.charts.figure import (
     blank,
     keep_fitting,
     mixed,
+    models,
     new_figure,
     plain_axis,
     sentences,
     unmatched,
 )
 from hta_widgets.charts.lanes import time_axis
-from hta_widgets.charts.marks import Bars, Column, Dots, Tooltip, Whiskers
 from hta_widgets.charts.rows import (
     NAMED_ROWS,
+    Bars,
+    Column,
+    Dots,
+    Tooltip,
+    Whiskers,
     brush,
     extremes,
     legend_of,

@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.idle import IDLE_CATEGORIES
-from hta_widgets.charts.bokeh_modules import models
 from hta_widgets.charts.data import (
     draws,
     fact_ranks,
@@ -27,13 +26,18 @@ from hta_widgets.charts.figure import (
     blank,
     keep_fitting,
     mixed,
+    models,
     new_figure,
     sentences,
     shows_itself,
     unmatched,
 )
-from hta_widgets.charts.marks import Bars, Column, Dots, Tooltip, Whiskers
 from hta_widgets.charts.rows import (
+    Bars,
+    Column,
+    Dots,
+    Tooltip,
+    Whiskers,
     brush,
     extremes,
     is_sheet,

@@ -11,8 +11,7 @@ import pandas as pd
 from hta_widgets.charts.data import draws, draws_only, require, require_diff, told_apart
 from hta_widgets.charts.device import idle_words
 from hta_widgets.charts.figure import blank, sentences, unmatched
-from hta_widgets.charts.marks import Bars, Column, Dots, Tooltip, Whiskers
-from hta_widgets.charts.rows import nice_ticks, rows_chart
+from hta_widgets.charts.rows import Bars, Column, Dots, Tooltip, Whiskers, nice_ticks, rows_chart
 from hta_widgets.charts.theme import Theme, theme_of
 from hta_widgets.text import (
     MINUS,

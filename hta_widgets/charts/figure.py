@@ -6,16 +6,33 @@ import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from hta_widgets.charts.bokeh_modules import embed, models, plotting, resources
 from hta_widgets.charts.data import listed
 from hta_widgets.charts.theme import FONT, Theme, theme_of
 from hta_widgets.text import count
+
+
+class _Later:
+    """Stands for a module until one of its names is asked for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self._name), name)
+
+
+embed: Any = _Later("bokeh.embed")
+models: Any = _Later("bokeh.models")
+plotting: Any = _Later("bokeh.plotting")
+resources: Any = _Later("bokeh.resources")
+
 
 #: BokehJS is large: one cell's output brings it along, and the others wait for it. By script: the
 #: cell, and the run of it.

@@ -9,17 +9,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.charts.bokeh_modules import models
 from hta_widgets.charts.figure import (
     add_tooltip,
     drawn,
     keep_fitting,
     mixed,
+    models,
     new_figure,
     plain_axis,
 )
-from hta_widgets.charts.marks import Tooltip
-from hta_widgets.charts.rows import brush
+from hta_widgets.charts.rows import Tooltip, brush
 from hta_widgets.charts.theme import Theme
 from hta_widgets.text import count
 

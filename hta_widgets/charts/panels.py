@@ -9,7 +9,6 @@ from typing import Any
 import pandas as pd
 
 from hta_widgets.analysis.idle import IDLE_CATEGORIES
-from hta_widgets.charts.bokeh_modules import embed
 from hta_widgets.charts.device import (
     comm_comp_overlap,
     device_idle_breakdown,
@@ -18,6 +17,7 @@ from hta_widgets.charts.device import (
     queue_length_summary,
     temporal_breakdown,
 )
+from hta_widgets.charts.figure import embed
 from hta_widgets.charts.ranks import rank_time_heatmap
 from hta_widgets.charts.rows import inks_sheet, laid_out_by_the_page
 from hta_widgets.charts.steps import step_phases

@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.charts.bokeh_modules import models
 from hta_widgets.charts.data import columns_of, draws, listed, require
-from hta_widgets.charts.figure import add_tooltip, blank, keep_dominant, sentences
+from hta_widgets.charts.figure import add_tooltip, blank, keep_dominant, models, sentences
 from hta_widgets.charts.lanes import Lane, lanes_figure
-from hta_widgets.charts.marks import Bars, Column, Tooltip
-from hta_widgets.charts.rows import legend_of, rows_chart, time_ticks
+from hta_widgets.charts.rows import Bars, Column, Tooltip, legend_of, rows_chart, time_ticks
 from hta_widgets.charts.theme import Theme, theme_of
 from hta_widgets.text import count, duration, plural, share
 

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.charts.bokeh_modules import models
 from hta_widgets.charts.data import KIND_ORDER, draws, listed, placed, ramp, require
 from hta_widgets.charts.figure import (
     add_tooltip,
@@ -17,15 +16,19 @@ from hta_widgets.charts.figure import (
     drawn,
     keep_fitting,
     mixed,
+    models,
     new_figure,
     plain_axis,
     sentences,
     unmatched,
 )
 from hta_widgets.charts.lanes import time_axis
-from hta_widgets.charts.marks import Bars, Column, Tooltip, Whiskers
 from hta_widgets.charts.rows import (
     NAMED_ROWS,
+    Bars,
+    Column,
+    Tooltip,
+    Whiskers,
     add_boxes,
     add_rules,
     add_words,

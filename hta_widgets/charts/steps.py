@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.charts.bokeh_modules import models
 from hta_widgets.charts.data import (
     draws,
     draws_only,
@@ -27,11 +26,15 @@ from hta_widgets.charts.data import (
     told_apart,
     top_rows,
 )
-from hta_widgets.charts.figure import add_tooltip, blank, sentences, unmatched
+from hta_widgets.charts.figure import add_tooltip, blank, models, sentences, unmatched
 from hta_widgets.charts.lanes import MOST_POINTS, Lane, lanes_figure, step_lanes
-from hta_widgets.charts.marks import Bars, Column, Dots, Tooltip, Whiskers
 from hta_widgets.charts.rows import (
     NAMED_ROWS,
+    Bars,
+    Column,
+    Dots,
+    Tooltip,
+    Whiskers,
     legend_of,
     nice_ticks,
     rows_chart,

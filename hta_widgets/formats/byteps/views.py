@@ -9,8 +9,17 @@ import pandas as pd
 
 from hta_widgets.charts.data import draws, ramp, require
 from hta_widgets.charts.figure import blank, sentences
-from hta_widgets.charts.marks import Bars, Column, Tooltip, Whiskers
-from hta_widgets.charts.rows import add_times, note_of, rows_chart, stacked, time_ticks
+from hta_widgets.charts.rows import (
+    Bars,
+    Column,
+    Tooltip,
+    Whiskers,
+    add_times,
+    note_of,
+    rows_chart,
+    stacked,
+    time_ticks,
+)
 from hta_widgets.charts.theme import Theme, theme_of
 from hta_widgets.formats.byteps.frames import by_iteration, by_tensor
 from hta_widgets.formats.byteps.rows import node_label

@@ -9,8 +9,16 @@ import pandas as pd
 
 from hta_widgets.charts.data import draws, draws_panel, ramp, require, require_measure
 from hta_widgets.charts.figure import blank, sentences
-from hta_widgets.charts.marks import Bars, Column, Tooltip, Whiskers
-from hta_widgets.charts.rows import note_of, rows_chart, stacked, time_ticks
+from hta_widgets.charts.rows import (
+    Bars,
+    Column,
+    Tooltip,
+    Whiskers,
+    note_of,
+    rows_chart,
+    stacked,
+    time_ticks,
+)
 from hta_widgets.charts.theme import Theme, theme_of
 from hta_widgets.formats.mpi.frames import by_routine, by_size
 from hta_widgets.text import (

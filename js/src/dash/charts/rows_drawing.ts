@@ -12,7 +12,7 @@ import { stillOnly, toggled } from "./choice";
 /** Marks are met from this far. px. */
 const REACH = 7;
 
-/** As `charts/marks.py` has it. */
+/** As `charts/rows.py` has it. */
 const FAINT = 0.3;
 
 interface Glyph {
