@@ -23,8 +23,7 @@ from hta_widgets.diff.tables import makers
 from hta_widgets.export.page_format import ColumnWriter
 from hta_widgets.export.svg.drawing import GROUPS, Classed, ClassParts, looks
 from hta_widgets.live import operations
-from hta_widgets.live.change_events import rows_of_change
-from hta_widgets.live.event_classes import CLASSES, Codes, EventClasses
+from hta_widgets.live.event_classes import CLASSES, Codes, EventClasses, rows_of_change
 from hta_widgets.live.operations import Answer, answer
 from hta_widgets.panels.frames import as_json
 from hta_widgets.taxonomy import KINDS

@@ -7,8 +7,7 @@ import pytest
 import hta_widgets as hw
 from hta_widgets import diff
 from hta_widgets.demo.job import write_demo
-from hta_widgets.live.change_events import rows_of_change
-from hta_widgets.live.event_classes import CLASSES, classes_of_pairs
+from hta_widgets.live.event_classes import CLASSES, classes_of_pairs, rows_of_change
 from hta_widgets.tiles.cells import unpack
 
 
