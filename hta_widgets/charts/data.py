@@ -14,7 +14,9 @@ import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.errors import TraceError
-from hta_widgets.live.job import PanelEngine
+from hta_widgets.panels.catalog import panels, without_own
+from hta_widgets.panels.frames import MAKERS, MARKED
+from hta_widgets.panels.headline import headline
 from hta_widgets.text import count, number_runs, plural, run_text
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -182,7 +184,14 @@ def draws_panel(panel: str) -> Callable[[Draw], Draw]:
     def frame_of(source: Any, options: dict[str, Any]) -> pd.DataFrame:
         selection = source if isinstance(source, Selection) else None
         traces = source if selection is None else selection.owner
-        return PanelEngine(traces).frame(panel, selection, **options)
+        traces = traces.on(None)
+        known = panels()[panel]
+        make = known.frame or MAKERS[panel]
+        frame = make(traces, without_own(known, selection or Selection()), options.get("top"))
+        if panel in MARKED:
+            named = headline(traces)
+            frame.attrs |= {"late_ranks": named.late_ranks, "fact_ranks": named.fact_ranks}
+        return frame
 
     return _taking(f'a Dashboard\'s panel_frame("{panel}")', frame_of)
 

@@ -14,8 +14,15 @@ import numpy as np
 from hta_widgets import diff
 from hta_widgets.diff.align import BASES
 from hta_widgets.export.page import TEXT_PER_BYTE, OfflineData, embed, job_document, joined
-from hta_widgets.export.page_format import Block, Content, ascii_json, packed, save_page
-from hta_widgets.live.comparison import DiffAnswers
+from hta_widgets.export.page_format import (
+    Block,
+    ColumnWriter,
+    Content,
+    ascii_json,
+    packed,
+    save_page,
+)
+from hta_widgets.live.comparison import DiffAnswers, PairTable
 from hta_widgets.live.job import TileEngine
 from hta_widgets.text import plural
 
@@ -94,7 +101,7 @@ def _held(
     own = [packed("frames", ascii_json(frames))]
     document: dict[str, Any] = {"version": 1, "widget": "diff", "traits": dict(traits)}
     if answers.has_events:
-        columns = answers.pair_table.write()
+        columns = pair_columns(answers.pair_table)
         own.append(columns.block("pairs"))
         document["pairs"] = {
             "columns": columns.specs,
@@ -268,3 +275,22 @@ def _parts_drawn(frame: dict[str, Any]) -> dict[str, Any]:
                 words = {"name": f"{len(rest)} more", "short": f"{len(rest)} more"}
                 made[name].append(words.get(name, values[rest[0]] if name == "kind" else None))
     return {"rows": len(made["kind"]), "columns": made, "attrs": frame["attrs"]}
+
+
+def pair_columns(table: PairTable) -> ColumnWriter:
+    """Return the columns from which a page answers requests about pairs of calls."""
+    out = ColumnWriter()
+    device = table.is_device
+    for k in (0, 1):
+        out.ints(f"rank{k}", table.rank[k] + 1, delta=True)
+        out.ints(f"id{k}", table.id[k] + 1, delta=True)
+        # The page reads the times of other pairs from their events.
+        out.ints(f"start{k}", table.start[k][device], delta=True)
+        out.ints(f"dur{k}", table.dur[k][device])
+    out.ints("status", table.status)
+    out.ints("class", table.classes.of_pairs)
+    out.ints("node", table.node + 1)
+    for row, rows in enumerate(table.rows_of_changes()):
+        out.ints(f"change{row}", rows.astype(np.int64), delta=True)
+    out.ints("device", device)
+    return out

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,6 @@ from hta_widgets.diff.compare import Comparison, RunSide, conditions
 from hta_widgets.diff.findings import kind_labels
 from hta_widgets.diff.pairs import pairs
 from hta_widgets.diff.tables import makers
-from hta_widgets.export.page_format import ColumnWriter
-from hta_widgets.export.svg.drawing import GROUPS, Classed, ClassParts, looks
 from hta_widgets.live import operations
 from hta_widgets.live.event_classes import CLASSES, Codes, EventClasses, rows_of_change
 from hta_widgets.live.operations import Answer, answer
@@ -55,29 +53,6 @@ def class_overview(both: Comparison, classes: EventClasses) -> pd.DataFrame:
     found = pd.DataFrame(columns, index=range(BINS))
     found.attrs.update(attrs)
     return found
-
-
-def class_parts(overview: pd.DataFrame, side: int) -> ClassParts | None:
-    """Return what each class takes of a side's device work; None where there is none.
-
-    What the legend names first is first: it stands on the ground of a minimap.
-    """
-    word = _SIDES[side]
-    if f"{word}_start_ns" not in overview.attrs:
-        return None
-    order = [CLASSES.index(name) for _, names in GROUPS for name in names]
-    times = {
-        code: overview[f"{word}_{code}"].to_numpy(np.float64)
-        for code in order
-        if f"{word}_{code}" in overview
-    }
-    whole = sum(times.values(), np.zeros(BINS))
-    shares = {
-        code: np.divide(time, whole, out=np.zeros(BINS), where=whole > 0)
-        for code, time in times.items()
-    }
-    span = overview.attrs[f"{word}_start_ns"], overview.attrs[f"{word}_end_ns"]
-    return ClassParts(*span, shares)
 
 
 def _edges(start: int, end: int) -> Ints:
@@ -160,7 +135,7 @@ class PairTable:
 
     def ties(self, side: int, start_ns: int, end_ns: int, most: int) -> dict[str, Any]:
         """Return the longest pieces of device work in a window, with their partners."""
-        device = np.isin(self.kind, [KINDS.index(kind) for kind in _DEVICE_COLUMNS])
+        device = self.is_device
         start, dur = self.start[side], self.dur[side]
         there = device & (self.id[side] >= 0) & (start < end_ns) & (start + dur > start_ns)
         rows = np.flatnonzero(there & (self.id[1 - side] >= 0))
@@ -192,24 +167,15 @@ class PairTable:
             found.append(np.stack([self.rank[k][there], self.id[k][there]], axis=1).tolist())
         return {"events": found}
 
-    def write(self) -> ColumnWriter:
-        """Return what answers the same in a page."""
-        out = ColumnWriter()
-        device = np.isin(self.kind, [KINDS.index(kind) for kind in _DEVICE_COLUMNS])
-        for k in (0, 1):
-            out.ints(f"rank{k}", self.rank[k] + 1, delta=True)
-            out.ints(f"id{k}", self.id[k] + 1, delta=True)
-            # Times of others are asked of their own events.
-            out.ints(f"start{k}", self.start[k][device], delta=True)
-            out.ints(f"dur{k}", self.dur[k][device])
-        out.ints("status", self.status)
-        out.ints("class", self.classes.of_pairs)
-        out.ints("node", self.node + 1)
-        for row in range(min(len(self._changes), _MOST_CHANGES)):
-            rows = rows_of_change(self._frame, self._changes.iloc[row])
-            out.ints(f"change{row}", rows.astype(np.int64), delta=True)
-        out.ints("device", device)
-        return out
+    @property
+    def is_device(self) -> npt.NDArray[np.bool_]:
+        """Whether each pair is device work."""
+        return np.isin(self.kind, [KINDS.index(kind) for kind in _DEVICE_COLUMNS])
+
+    def rows_of_changes(self) -> list[Ints]:
+        """Return the pairs of each of the first changes."""
+        count = min(len(self._changes), _MOST_CHANGES)
+        return [rows_of_change(self._frame, self._changes.iloc[row]) for row in range(count)]
 
 
 def _nodes(frame: pd.DataFrame, tree: pd.DataFrame) -> Ints:
@@ -387,7 +353,7 @@ class DiffAnswers:
         if what == "changes":
             return as_json(_with_short(diff.changes(both)).head(_MOST_ROWS))
         if what == "overview":
-            return as_json(self._overview)
+            return as_json(self.overview)
         if what == "table":
             found = makers(both)[rest](both)
             shown = found.head(_MOST_ROWS)
@@ -452,23 +418,9 @@ class DiffAnswers:
         return PairTable(self.both, self.tree)
 
     @cached_property
-    def _overview(self) -> pd.DataFrame:
+    def overview(self) -> pd.DataFrame:
+        """The device work of each class in equal parts of both sides."""
         return class_overview(self.both, self.pair_table.classes)
-
-    def classed(self, side: int, theme: str) -> Classed:
-        """Return what pictures of a side need to be coloured by what became of each event."""
-        counts = self.pair_table.classes.counts()["counts"]
-        there = {code for side_ in counts for code, count in enumerate(side_) if count}
-        groups = [
-            (name, [code for code in map(CLASSES.index, names) if code in there])
-            for name, names in GROUPS
-        ]
-        return Classed(
-            partial(self.classes_of, side),
-            looks(theme),
-            [(name, codes) for name, codes in groups if codes],
-            class_parts(self._overview, side),
-        )
 
     def classes_of(self, side: int, rank: int) -> Codes | None:
         """Return what became of each event of a rank, as a class; None where that is not known."""

@@ -20,7 +20,7 @@ from hta_widgets.live import operations
 from hta_widgets.live.background import PENDING, Work, Works, due
 from hta_widgets.live.operations import Answer, Request, answer
 from hta_widgets.panels.catalog import panel_of, panels, without_own
-from hta_widgets.panels.frames import CLOCK, MAKERS, as_json
+from hta_widgets.panels.frames import CLOCK, MAKERS, MARKED, as_json
 from hta_widgets.panels.headline import headline
 from hta_widgets.tiles.cells import NameKeys, answer_tiles
 from hta_widgets.tiles.details import cell, checked_row, details, neighbor, snap
@@ -37,8 +37,6 @@ from hta_widgets.trace.traceset import TraceSet
 T = TypeVar("T")
 
 MOST_FRAMES = 100
-#: Panels whose charts draw a dot a rank.
-_MARKED = ("kernel_durations", "steps")
 
 
 def _matched(traces: TraceSet) -> Work[None]:
@@ -69,7 +67,7 @@ class PanelEngine:
     ) -> pd.DataFrame:
         """Return what a panel shows."""
         found = self._frame(panel, selection, top).copy()
-        if panel in _MARKED:
+        if panel in MARKED:
             named = self._headline.value
             found.attrs |= {"late_ranks": named.late_ranks, "fact_ranks": named.fact_ranks}
         return found

@@ -308,6 +308,9 @@ def steps(traces: TraceSet, selection: Selection, clock: Any) -> pd.DataFrame:
     return found
 
 
+#: Panels whose charts draw one dot per rank.
+MARKED = ("kernel_durations", "steps")
+
 #: Rows of tables, and of the chart of kernels' durations, unless more are asked for.
 TOP = 200
 TOP_DURATIONS = 12

@@ -21,7 +21,7 @@ from hta_widgets.diff.findings import Finding
 from hta_widgets.diff.tables import makers
 from hta_widgets.errors import TraceError
 from hta_widgets.export.page_diff import DiffOffline, save_diff
-from hta_widgets.export.svg.drawing import LEAST_BESIDE_PX, side_width, stacked_svg
+from hta_widgets.export.svg.drawing import LEAST_BESIDE_PX, classed, side_width, stacked_svg
 from hta_widgets.export.svg.picture import timeline_svg
 from hta_widgets.export.trace import ExportReport, export_pair
 from hta_widgets.live import operations
@@ -155,7 +155,7 @@ def diff_svg(
             theme=theme,
             folded=view.folded,
             only=None if ranks is None else [ranks[place]],
-            classed=answers.classed(place, theme) if color == "change" else None,
+            classed=classed(answers, place, theme) if color == "change" else None,
         )
         for place, (view, word, side) in enumerate(zip(sides, SIDES, both.sides, strict=True))
     ]

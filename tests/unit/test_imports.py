@@ -34,11 +34,6 @@ UPWARD = {
     ("trace/traceset.py", "export"),
     ("trace/traceset.py", "store"),
 }
-# To be moved: charts that ask a page's answers for frames, and what both kinds of pages share.
-UPWARD |= {
-    ("charts/data.py", "live"),
-    ("live/comparison.py", "export"),
-}
 
 HEADLESS = {*GROUND, *ANALYSED, "diff"}
 WIDGET_LIBRARIES = {"anywidget", "bokeh", "ipywidgets", "jupyterlab", "traitlets"}

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from hta_widgets.charts.theme import Theme
+from hta_widgets.live.comparison import BINS, DiffAnswers
 from hta_widgets.live.event_classes import CLASSES
 
 FAMILY = (
@@ -396,6 +399,45 @@ class Classed:
     looks: Sequence[Look]
     groups: Sequence[tuple[str, Sequence[int]]]
     parts: ClassParts | None = None
+
+
+def classed(answers: DiffAnswers, side: int, theme: str) -> Classed:
+    """Return the classes of a side's events, which say what became of each."""
+    classes = answers.pair_table.classes
+    there = {code for side_ in classes.counts()["counts"] for code, n in enumerate(side_) if n}
+    groups = [
+        (name, [code for code in map(CLASSES.index, names) if code in there])
+        for name, names in GROUPS
+    ]
+    return Classed(
+        partial(answers.classes_of, side),
+        looks(theme),
+        [(name, codes) for name, codes in groups if codes],
+        class_parts(answers.overview, side),
+    )
+
+
+def class_parts(overview: pd.DataFrame, side: int) -> ClassParts | None:
+    """Return what each class takes of a side's device work; None where there is none.
+
+    What the legend names first is first: it stands on the ground of a minimap.
+    """
+    word = ("before", "after")[side]
+    if f"{word}_start_ns" not in overview.attrs:
+        return None
+    order = [CLASSES.index(name) for _, names in GROUPS for name in names]
+    times = {
+        code: overview[f"{word}_{code}"].to_numpy(np.float64)
+        for code in order
+        if f"{word}_{code}" in overview
+    }
+    whole = sum(times.values(), np.zeros(BINS))
+    shares = {
+        code: np.divide(time, whole, out=np.zeros(BINS), where=whole > 0)
+        for code, time in times.items()
+    }
+    span = overview.attrs[f"{word}_start_ns"], overview.attrs[f"{word}_end_ns"]
+    return ClassParts(*span, shares)
 
 
 class ClassColours(Colours):

@@ -8,8 +8,8 @@ import pytest
 
 import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
-from hta_widgets.export.svg.drawing import COLOURS, GROUPS
-from hta_widgets.live.comparison import BINS, class_parts
+from hta_widgets.export.svg.drawing import COLOURS, GROUPS, class_parts
+from hta_widgets.live.comparison import BINS
 from hta_widgets.live.event_classes import CLASSES
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -93,7 +93,7 @@ def test_colours_and_legend_are_those_of_the_page(repo):
 
 
 def test_the_overview_holds_all_device_work_of_each_class(view):
-    overview = view._answers._overview
+    overview = view._answers.overview
     kinds = ("compute", "communication", "memory")
     for side, word in enumerate(("before", "after")):
         found = {}
