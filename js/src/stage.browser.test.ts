@@ -164,6 +164,21 @@ describe("the view", () => {
     expect(heard.slice(1, -1).every(([, , done]) => !done)).toBe(true);
   });
 
+  test("its arrival is told after a last frame that was all but there", () => {
+    mount();
+    const heard: boolean[] = [];
+    stage.onView((_, done) => heard.push(done));
+    const frame = vi.spyOn(window, "requestAnimationFrame").mockReturnValue(1);
+    const clock = vi.spyOn(performance, "now").mockReturnValue(0);
+    stage.setView([1.2e8, 1.3e8], 60);
+    const draw = frame.mock.lastCall![0];
+    draw(60 - 1e-9);
+    frame.mock.lastCall![0](61);
+    clock.mockRestore();
+    frame.mockRestore();
+    expect(heard.at(-1)).toBe(true);
+  });
+
   test("asks for the tiles of where it goes, not of every stop", async () => {
     mount();
     await drawn();

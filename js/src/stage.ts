@@ -50,6 +50,7 @@ class DrawnStage implements Stage {
   private geometry: Geometry;
   private readonly rowsView: RowsView;
   private readonly loop = new FrameLoop((now) => this.draw(now));
+  /** The view whose arrival the listeners have heard of. */
   private told: Span | null = null;
   /** The geometry is that of this scene. */
   private measured = false;
@@ -331,7 +332,7 @@ class DrawnStage implements Stage {
   private tell(done: boolean): void {
     const { view } = this.camera;
     if (done && this.told === view) return;
-    this.told = view;
+    this.told = done ? view : null;
     for (const listener of this.viewListeners) listener(view, done);
   }
 
