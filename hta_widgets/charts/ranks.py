@@ -588,7 +588,7 @@ _METRICS = {
     "communication": ("communication", "waiting included", "waiting"),
     "exposed_communication": ("exposed communication", "that no compute hides", "waiting"),
     "waiting": (
-        "waiting on the stream",
+        "waiting",
         "a rank that never waits comes last",
         "waiting",
     ),

@@ -2,6 +2,7 @@
 
 import type { Kind, Scene } from "../contract";
 import { formatShare } from "../draw/format";
+import { isMpi } from "../draw/mpi";
 import { type Context, Emitter } from "./context";
 import { button, kindName, swatch } from "./controls";
 import { aria, h, toggle } from "./dom";
@@ -212,12 +213,14 @@ export class Legend {
 
   /** Keys of what is drawn over communication; they are no switches. */
   private stateKeys(): HTMLElement[] {
+    const where = this.ctx.scene.ranks.every(isMpi) ? "in MPI" : "on the stream";
+    const placed = (text: string) => text.replace("on the stream", where);
     this.states = STATES.map(({ name, long, short, words, share }) =>
       h(
         "span",
-        { class: "hta-chip hta-key-only", title: words, hidden: true },
+        { class: "hta-chip hta-key-only", title: placed(words), hidden: true },
         h("i", { class: `hta-swatch hta-swatch-${name}`, "aria-hidden": "true" }),
-        ...named(long, short),
+        ...named(placed(long), short),
         share && h("span", { class: "hta-share" }),
       ),
     );

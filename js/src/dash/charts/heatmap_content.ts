@@ -25,7 +25,7 @@ const METRICS: Readonly<Record<string, Metric>> = {
     ramp: "waiting",
   },
   waiting: {
-    words: "waiting on the stream",
+    words: "waiting",
     said: "a rank that never waits comes last",
     ramp: "waiting",
   },
