@@ -1,9 +1,9 @@
-"""One time axis for both."""
+"""Put two runs on one time axis, step by step, and compare the lengths of their steps."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,29 +14,31 @@ from hta_widgets.analysis.scope import result
 from hta_widgets.diff.compare import Comparison, RunSide
 from hta_widgets.diff.pairs import KIND_OF, moments
 from hta_widgets.diff.statistics import either_test, mean_parts
-from hta_widgets.diff.trees import aligned_places
+from hta_widgets.diff.trees import aligned_places, ranges
 from hta_widgets.errors import TraceError
 from hta_widgets.trace.intervals import Covered, union
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-
 Base = Literal["absolute", "first_step", "steps", "collectives", "scaled"]
 
 #: The time bases, as `align` takes them.
 BASES: tuple[Base, ...] = ("absolute", "first_step", "steps", "collectives", "scaled")
-
+#: The kinds that have a lane each, in the order in which they are drawn.
+LANES = ("compute", "communication", "memory")
+#: The kinds of time in a step.
+STEP_KINDS = ("compute", "communication", "memory", "idle", "cpu")
+ALPHA = 0.05  # differences with a larger p-value are not called changes
 _MOST = 1 << 62
 
 
 @dataclass(frozen=True, eq=False)
 class TimeMap:
-    """Maps a run's own times onto the common axis and back, piece by piece, in whole ns.
+    """Maps a run's own times to the common axis and back, piece by piece, in whole ns.
 
-    Pieces ``[own_start, own_end)`` go to ``[common_start, common_end)``, which are as long or
-    longer, never shorter: so each own instant has a place of its own, and the way back gives it
-    exactly. Before the first and after the last piece, times go on as they are. What lies between
-    two pieces on the common axis is a gap: the other run has something there, this one has not.
+    Pieces ``[own_start, own_end)`` go to ``[common_start, common_end)``, which are at least as
+    long, so that the way back is exact. Times before the first and after the last piece keep their
+    distance to it. A gap between two pieces on the common axis is time that only the other run has.
 
     Attributes
     ----------
@@ -50,44 +52,32 @@ class TimeMap:
     common_end: Ints
 
     def to_common(self, time_ns: npt.ArrayLike) -> Ints:
-        """Return the places of own times on the common axis."""
+        """Return own times on the common axis."""
         time = np.asarray(time_ns, dtype=np.int64)
-        piece = np.clip(
-            np.searchsorted(self.own_start, time, side="right") - 1, 0, len(self.own_start) - 1
-        )
-        own, common = self._lengths(piece)
-        inside = time - self.own_start[piece]
-        beyond = (inside < 0) | (inside >= own)
+        piece, inside, own, common = self._pieces(time, self.own_start)
         scaled = _scaled(np.clip(inside, 0, own), common, own, up=False)
-        after = inside - own + common
-        moved = np.where(inside < 0, inside, np.where(beyond, after, scaled))
-        placed: Ints = self.common_start[piece] + moved
+        after = np.where(inside >= own, inside - own + common, scaled)
+        placed: Ints = self.common_start[piece] + np.where(inside < 0, inside, after)
         return placed
 
     def to_own(self, time_ns: npt.ArrayLike) -> Ints:
-        """Return the own times at places of the common axis; in a gap, the instant before it."""
+        """Return times of the common axis as own times; in a gap, the instant before it."""
         time = np.asarray(time_ns, dtype=np.int64)
-        piece = np.clip(
-            np.searchsorted(self.common_start, time, side="right") - 1, 0, len(self.own_start) - 1
-        )
-        own, common = self._lengths(piece)
-        inside = time - self.common_start[piece]
+        piece, inside, own, common = self._pieces(time, self.common_start)
+        scaled = np.minimum(_scaled(np.clip(inside, 0, common), own, common, up=True), own)
         last = piece == len(self.own_start) - 1
-        beyond = (inside < 0) | (inside >= common)
-        after = np.where(last, inside - common + own, own)
-        scaled = _scaled(np.clip(inside, 0, common), own, common, up=True)
-        moved = np.where(inside < 0, inside, np.where(beyond, after, np.minimum(scaled, own)))
-        placed: Ints = self.own_start[piece] + moved
+        after = np.where(inside >= common, np.where(last, inside - common + own, own), scaled)
+        placed: Ints = self.own_start[piece] + np.where(inside < 0, inside, after)
         return placed
 
     def gaps(self) -> tuple[Ints, Ints]:
-        """Return the stretches of the common axis in which the run has nothing."""
+        """Return start and end of the gaps on the common axis, in which this run has nothing."""
         start, end = self.common_end[:-1], self.common_start[1:]
         lasting = end > start
         return start[lasting], end[lasting]
 
     def in_gap(self, time_ns: npt.ArrayLike) -> Flags:
-        """Return which places of the common axis lie in a gap."""
+        """Return which times of the common axis are in a gap."""
         start, end = self.gaps()
         time = np.asarray(time_ns, dtype=np.int64)
         if not len(start):
@@ -96,24 +86,26 @@ class TimeMap:
         found: Flags = (at >= 0) & (time < end[np.maximum(at, 0)])
         return found
 
-    def _lengths(self, piece: Ints) -> tuple[Ints, Ints]:
+    def _pieces(self, time: Ints, starts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+        """Return the piece of each time, the time since its start, and its two lengths."""
+        piece = np.clip(np.searchsorted(starts, time, side="right") - 1, 0, len(starts) - 1)
         own = self.own_end[piece] - self.own_start[piece]
-        return own, self.common_end[piece] - self.common_start[piece]
+        return piece, time - starts[piece], own, self.common_end[piece] - self.common_start[piece]
 
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """Two runs on one axis.
+    """Two runs on one time axis.
 
     Attributes
     ----------
     base : str
     before, after : TimeMap
     slots : DataFrame
-        One row per pair of steps, or of collectives, in order. ``slot`` (int64);
-        ``before_label, after_label`` (str); int64: ``before_start_ns, before_end_ns,
-        after_start_ns, after_end_ns`` in each run's own times; ``common_start_ns, common_end_ns``,
-        the slot on the axis; ``delta_ns``, how much longer it takes after.
+        One row per pair of steps, or of collectives, in order: ``slot`` (int64); ``before_label,
+        after_label`` (str); and int64 ``before_start_ns, before_end_ns, after_start_ns,
+        after_end_ns`` in each run's own times, ``common_start_ns, common_end_ns`` on the common
+        axis, and ``delta_ns``, how much longer the slot takes after.
     gaps : DataFrame
         One row per stretch of the axis in which a run has no counterpart: ``side`` (``before``,
         ``after``), ``start_ns, end_ns`` (int64, common axis).
@@ -126,46 +118,41 @@ class Alignment:
     gaps: pd.DataFrame
 
     def segments(self) -> pd.DataFrame:
-        """Return the pieces of both maps, as a page needs them.
+        """Return the pieces of both maps.
 
         Returns
         -------
         DataFrame
             ``side`` and int64 ``own_start_ns, own_end_ns, common_start_ns, common_end_ns``.
         """
-        maps = (self.before, self.after)
-        sizes = [len(one.own_start) for one in maps]
-        columns = ("own_start", "own_end", "common_start", "common_end")
-        return pd.DataFrame(
-            {
-                "side": np.repeat(np.array(["before", "after"], dtype=object), sizes),
-                **{
-                    f"{name}_ns": np.concatenate([getattr(one, name) for one in maps])
-                    for name in columns
-                },
-            }
-        )
+        names = ("own_start", "own_end", "common_start", "common_end")
+        maps = {"before": self.before, "after": self.after}
+        frames = [
+            pd.DataFrame({"side": side} | {f"{name}_ns": getattr(one, name) for name in names})
+            for side, one in maps.items()
+        ]
+        return pd.concat(frames, ignore_index=True)
 
 
 def align(diff: Comparison, base: Base = "steps") -> Alignment:
-    """Lay two runs on one time axis.
+    """Align two runs on one time axis.
 
     Parameters
     ----------
     diff : Comparison
     base : {"absolute", "first_step", "steps", "collectives", "scaled"}, default "steps"
-        - ``"absolute"``: each run's own times, as they are
-        - ``"first_step"``: moved, so that the first steps that belong together start at once
-        - ``"steps"``: every pair of steps starts at once; a slot is as long as the longer of the
+        - ``"absolute"``: each run's own times, unchanged
+        - ``"first_step"``: the second run is moved so that the first matched steps start together
+        - ``"steps"``: every pair of steps starts together; a slot is as long as the longer of the
           two, and the shorter ends in a gap
-        - ``"collectives"``: the same with every pair of collectives of the first pair of ranks:
-          those of one name in one order
+        - ``"collectives"``: the same with every pair of collectives of the first pair of ranks,
+          which match by name and order
         - ``"scaled"``: the shorter run is stretched evenly to the length of the longer one
 
     Returns
     -------
     Alignment
-        On several ranks a step runs from its earliest start to its latest end.
+        A step of several ranks runs from its earliest start to its latest end.
 
     Raises
     ------
@@ -178,196 +165,140 @@ def align(diff: Comparison, base: Base = "steps") -> Alignment:
     >>> both.after.to_common(after_events["start_ns"])  # doctest: +SKIP
     """
     if base not in BASES:
-        raise TraceError(f"there is no time base {base!r}", remedy=f"They are {', '.join(BASES)}.")
-    labels = [_labels(side) for side in diff.sides]
+        raise TraceError(f"no time base {base!r}", remedy=f"Use {', '.join(BASES)}.")
+    labels = [
+        [f"ProfilerStep#{step}" for step in side.steps.tolist()] if side.has_steps else ["all"]
+        for side in diff.sides
+    ]
     marks = [side.envelope() for side in diff.sides]
     note = ""
     if base == "collectives":
-        found = _collectives(diff)
-        if found is None:
+        pairs = _collectives(diff)
+        if pairs is None:
             note = "no collectives belong together: steps are lined up instead"
         else:
-            marks, labels = found
-    starts, ends = [list(one) for one in zip(*marks, strict=True)]
+            marks, labels = pairs
     if base in ("steps", "collectives"):
-        bounds = [_bounds(start, end) for start, end in zip(starts, ends, strict=True)]
-        before, after = _warped(bounds[0], bounds[1])
+        before, after = _slot_maps(*(_bounds(*mark) for mark in marks))
     else:
-        shift = 0 if base == "absolute" else int(starts[0][0] - starts[1][0])
-        first = [int(start[0]) for start in starts]
-        lengths = [max(int(end[-1]) - at, 1) for end, at in zip(ends, first, strict=True)]
-        common = max(lengths) if base == "scaled" else 0
-        if base == "scaled":
-            shift = first[0] - first[1]
-        maps = [
-            TimeMap(*(np.array([value], dtype=np.int64) for value in values))
-            for values in (
-                (first[0], first[0] + lengths[0], first[0], first[0] + (common or lengths[0])),
-                (
-                    first[1],
-                    first[1] + lengths[1],
-                    first[1] + shift,
-                    first[1] + shift + (common or lengths[1]),
-                ),
-            )
-        ]
-        before, after = maps
+        first = [int(start[0]) for start, _ in marks]
+        lengths = [max(int(end[-1]) - at, 1) for (_, end), at in zip(marks, first, strict=True)]
+        common = lengths if base != "scaled" else [max(lengths)] * 2
+        starts = first if base == "absolute" else [first[0]] * 2
+        before, after = (
+            TimeMap(*(np.array([time]) for time in (own, own + length, start, start + size)))
+            for own, length, start, size in zip(first, lengths, starts, common, strict=True)
+        )
     return Alignment(
-        base,
-        before,
-        after,
-        _slots(before, after, starts, ends, labels, note),
-        _gap_frame(before, after),
+        base, before, after, _slots((before, after), marks, labels, note), _gap_frame(before, after)
     )
 
 
-def _labels(side: RunSide) -> list[str]:
-    return [f"ProfilerStep#{step}" for step in side.steps.tolist()] if side.has_steps else ["all"]
-
-
 def _bounds(start: Ints, end: Ints) -> Ints:
-    """Return where slots begin, and where the last one ends: what follows a step is its slot's.
+    """Return the starts of slots, which join, and the end of the last one.
 
-    Steps of several ranks may overlap, and steps need not follow each other in order.
+    Steps of several ranks may overlap, and need not follow each other in order.
     """
     bounds: Ints = np.maximum.accumulate(np.append(start, end[-1] if len(end) else 0))
     return bounds
 
 
-def _warped(before: Ints, after: Ints) -> tuple[TimeMap, TimeMap]:
-    """Return maps on which all slots, given by their bounds, start in line."""
+def _slot_maps(before: Ints, after: Ints) -> tuple[TimeMap, TimeMap]:
+    """Return maps on which all slots, given by their bounds, start together."""
     lengths = np.maximum(np.diff(before), np.diff(after))
     slots = before[0] + np.concatenate(([0], np.cumsum(lengths)))
-    return _placed(before, slots), _placed(after, slots)
 
+    def placed(own: Ints) -> TimeMap:
+        # One more piece for the time after the last slot.
+        ends = np.append(slots[:-1] + np.diff(own), slots[-1])
+        return TimeMap(own, np.append(own[1:], own[-1]), slots, ends)
 
-def _placed(own: Ints, slots: Ints) -> TimeMap:
-    """Return the map of pieces that start where slots do; what follows the last is one more."""
-    ends = np.append(slots[:-1] + np.diff(own), slots[-1])
-    return TimeMap(own, np.append(own[1:], own[-1]), slots, ends)
+    return placed(before), placed(after)
 
 
 def _slots(
-    before: TimeMap,
-    after: TimeMap,
-    starts: list[Ints],
-    ends: list[Ints],
+    maps: tuple[TimeMap, TimeMap],
+    marks: list[tuple[Ints, Ints]],
     labels: list[list[str]],
     note: str,
 ) -> pd.DataFrame:
-    placed = [one.to_common(start) for one, start in zip((before, after), starts, strict=True)]
-    # The last instant of a step is placed; one more is its end.
-    ended = [
-        one.to_common(np.maximum(end - 1, start)) + (end > start)
-        for one, start, end in zip((before, after), starts, ends, strict=True)
-    ]
-    return result(
-        {
-            "slot": np.arange(len(starts[0]), dtype=np.int64),
-            "before_label": pd.array(labels[0], dtype="str"),
-            "after_label": pd.array(labels[1], dtype="str"),
-            "before_start_ns": starts[0],
-            "before_end_ns": ends[0],
-            "after_start_ns": starts[1],
-            "after_end_ns": ends[1],
-            "common_start_ns": np.minimum(*placed),
-            "common_end_ns": np.maximum(*ended),
-            "delta_ns": (ends[1] - starts[1]) - (ends[0] - starts[0]),
-        },
-        matched={"slots": len(starts[0])},
-        note=note,
+    columns: dict[str, Any] = {"slot": np.arange(len(marks[0][0]), dtype=np.int64)}
+    columns["before_label"], columns["after_label"] = (pd.array(one, dtype="str") for one in labels)
+    for word, (start, end) in zip(("before", "after"), marks, strict=True):
+        columns |= {f"{word}_start_ns": start, f"{word}_end_ns": end}
+    every = list(zip(maps, marks, strict=True))
+    columns["common_start_ns"] = np.minimum(*(one.to_common(start) for one, (start, _) in every))
+    # The end of a step is one more than its last instant, which is in its slot.
+    columns["common_end_ns"] = np.maximum(
+        *(one.to_common(np.maximum(end - 1, start)) + (end > start) for one, (start, end) in every)
     )
+    lengths = [end - start for start, end in marks]
+    columns["delta_ns"] = lengths[1] - lengths[0]
+    return result(columns, matched={"slots": len(lengths[0])}, note=note)
 
 
 def _gap_frame(before: TimeMap, after: TimeMap) -> pd.DataFrame:
-    found = [one.gaps() for one in (before, after)]
-    sides = np.repeat(np.array(["before", "after"], dtype=object), [len(gap[0]) for gap in found])
+    gaps = before.gaps(), after.gaps()
+    counts = [len(start) for start, _ in gaps]
+    sides = np.repeat(np.array(["before", "after"], dtype=object), counts)
+    start, end = (np.concatenate(one) for one in zip(*gaps, strict=True))
     return result(
-        {
-            "side": pd.Series(sides, dtype=object),
-            "start_ns": np.concatenate([gap[0] for gap in found]),
-            "end_ns": np.concatenate([gap[1] for gap in found]),
-        },
-        matched={"before": len(found[0][0]), "after": len(found[1][0])},
+        {"side": pd.Series(sides, dtype=object), "start_ns": start, "end_ns": end},
+        matched={"before": counts[0], "after": counts[1]},
         note="" if len(sides) else "no gaps: nothing is without a counterpart",
     )
 
 
-# --- collectives ----------------------------------------------------------------------------------
-
-
-def _collectives(
-    diff: Comparison,
-) -> tuple[list[tuple[Ints, Ints]], list[list[str]]] | None:
-    """Return starts and ends of the collectives that belong together, and their names."""
-    names: dict[str, int] = {}
-    found = [
-        _collectives_of(side, rank, names)
+def _collectives(diff: Comparison) -> tuple[list[tuple[Ints, Ints]], list[list[str]]] | None:
+    """Return starts and ends of the matched collectives, and their names; None without any."""
+    codes: dict[str, int] = {}
+    ranks = [
+        _collectives_of(side, rank, codes)
         for side, rank in zip(diff.sides, diff.rank_pairs[0], strict=True)
     ]
-    pairs: list[npt.NDArray[np.int64]] = []
+    pairs = [np.empty((2, 0), np.int64)]
     for step in range(diff.step_count):
-        mine = [np.flatnonzero(one[2] == step) for one in found]
-        codes = [one[3][rows] for one, rows in zip(found, mine, strict=True)]
-        places = aligned_places(
-            codes[0], codes[1], codes[0].astype(np.uint64), codes[1].astype(np.uint64)
-        )
-        pairs.append(np.stack([mine[0][places[:, 0]], mine[1][places[:, 1]]], axis=1))
-    joined = np.concatenate(pairs) if pairs else np.empty((0, 2), np.int64)
-    if not len(joined):
+        rows = [np.flatnonzero(one[2] == step) for one in ranks]
+        a, b = (one[3][row] for one, row in zip(ranks, rows, strict=True))
+        places = aligned_places(a, b, a.astype(np.uint64), b.astype(np.uint64))
+        pairs.append(np.stack([row[place] for row, place in zip(rows, places.T, strict=True)]))
+    both = list(zip(ranks, np.concatenate(pairs, axis=1), strict=True))
+    if not len(both[0][1]):
         return None
-    texts = list(names)
-    rows = joined[:, 0], joined[:, 1]
-    marks = [(one[0][row], one[1][row]) for one, row in zip(found, rows, strict=True)]
-    labels = [
-        [texts[code] for code in one[3][row].tolist()] for one, row in zip(found, rows, strict=True)
-    ]
-    return marks, labels
+    names = list(codes)
+    marks = [(start[rows], end[rows]) for (start, end, *_), rows in both]
+    return marks, [[names[code] for code in one[3][rows].tolist()] for one, rows in both]
 
 
 def _collectives_of(
-    side: RunSide, rank: int, names: dict[str, int]
+    side: RunSide, rank: int, codes: dict[str, int]
 ) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return start, end, place of the step and name of a rank's collectives, in order of start."""
+    """Return start, end, step and name code of a rank's collectives, in order of start."""
     part = side.parts[rank]
     match = matching(side.traces)
     number = [trace.rank for trace in match.traces].index(rank)
-    events = match.events[number]
-    rows = np.sort(events.rows)
+    rows = np.sort(match.events[number].rows)
     rows = rows[np.isin(rows, part.rows)]
-    table, shift = part.table, part.trace.shift_ns
-    windows = side.windows[rank]
-    start = table.start_ns[rows] + shift
-    at = np.searchsorted(windows[:, 0], start, side="right") - 1
-    inside = (at >= 0) & (start < windows[np.maximum(at, 0), 1])
-    rows, start, at = rows[inside], start[inside], at[inside]
-    code = np.array(
-        [names.setdefault(table.names[k], len(names)) for k in table.name[rows].tolist()],
-        dtype=np.int64,
-    )
-    return start, start + table.dur_ns[rows], at, code
+    table = part.table
+    start = table.start_ns[rows] + part.trace.shift_ns
+    step = side.step_at(rank, start)
+    rows, start, step = rows[step >= 0], start[step >= 0], step[step >= 0]
+    code = [codes.setdefault(table.names[k], len(codes)) for k in table.name[rows].tolist()]
+    return start, start + table.dur_ns[rows], step, np.array(code, dtype=np.int64)
 
 
 def _scaled(value: Ints, numerator: Ints, denominator: Ints, *, up: bool) -> Ints:
     """Return ``value * numerator / denominator`` in whole numbers, rounded down or up."""
     denominator = np.maximum(denominator, 1)
-    same = numerator == denominator
-    if same.all():
+    if (numerator == denominator).all():
         return value
-    most = int(np.abs(value).max(initial=0)) * int(numerator.max(initial=0))
-    if most < _MOST:
-        product = value * numerator
-        return -(-product // denominator) if up else product // denominator
-    # Beyond int64 Python's own integers are exact, if slower.
-    product = value.astype(object) * numerator.astype(object)
-    below = denominator.astype(object)
-    exact = -(-product // below) if up else product // below
-    found: Ints = exact.astype(np.int64)
-    return found
-
-
-#: The kinds that have a lane each, in the order in which they are drawn.
-LANES = ("compute", "communication", "memory")
+    terms = value, numerator, denominator
+    if int(np.abs(value).max(initial=0)) * int(numerator.max(initial=0)) >= _MOST:
+        # Beyond int64 Python's own integers are exact, if slower.
+        terms = tuple(one.astype(object) for one in terms)  # type: ignore[assignment]
+    product = terms[0] * terms[1]
+    exact = -(-product // terms[2]) if up else product // terms[2]
+    return exact.astype(np.int64)
 
 
 def lanes(diff: Comparison, line: Alignment, *, pair: int = 0, bins: int = 1600) -> pd.DataFrame:
@@ -375,57 +306,34 @@ def lanes(diff: Comparison, line: Alignment, *, pair: int = 0, bins: int = 1600)
     slots = line.slots
     length = (slots["common_end_ns"] - slots["common_start_ns"]).to_numpy()
     cell_ns = max(1, -(-int(length.sum()) // max(bins, 1)))
-    found: dict[str, list[Ints]] = {name: [] for name in ("slot", "side", "lane", "cell", "busy")}
-    for place, side in enumerate(diff.sides):
-        rank = diff.rank_pairs[pair][place]
+    frames = []
+    for number, side in enumerate(diff.sides):
+        rank = diff.rank_pairs[pair][number]
+        part = side.parts[rank]
         start, end = side.windows[rank].T
         count = -(-(end - start) // cell_ns)
         slot = np.repeat(np.arange(len(start)), count)
-        cell = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+        cell = ranges(np.zeros_like(count), count)
         low = start[slot] + cell * cell_ns
         high = np.minimum(low + cell_ns, end[slot])
         for lane, kind in enumerate(LANES):
-            covered = _covered(side, rank, kind)
-            busy = covered(high) - covered(low)
-            kept = busy > 0
-            rows = int(kept.sum())
-            for name, values in (
-                ("slot", slot[kept]),
-                ("side", np.full(rows, place)),
-                ("lane", np.full(rows, lane)),
-                ("cell", cell[kept]),
-                ("busy", busy[kept]),
-            ):
-                found[name].append(values.astype(np.int64))
-    columns = {name: np.concatenate(values) for name, values in found.items()}
-    columns["busy_ns"] = columns.pop("busy")
-    rows = len(columns["slot"])
+            covered = Covered(*union(*part.clipped(part.of_kinds(kind))))
+            shift = part.trace.shift_ns
+            busy = covered(high - shift) - covered(low - shift)
+            columns = {"slot": slot, "side": number, "lane": lane, "cell": cell, "busy_ns": busy}
+            frames.append(pd.DataFrame(columns)[busy > 0])
+    found = pd.concat(frames, ignore_index=True)
     return result(
-        columns,
-        matched={"cells": rows},
-        note="" if rows else "no device work in the steps that are compared",
+        {name: found[name] for name in found},
+        matched={"cells": len(found)},
+        note="" if len(found) else "no device work in the steps that are compared",
         cell_ns=cell_ns,
         lanes=list(LANES),
     )
 
 
-def _covered(side: RunSide, rank: int, kind: str) -> Covered:
-    part = side.parts[rank]
-    start, end = part.clipped(part.of_kinds(kind))
-    shift = part.trace.shift_ns
-    pieces = union(start + shift, end + shift)
-    return Covered(pieces.start, pieces.end)
-
-
-#: What is likelier than this to be chance is not called a change.
-ALPHA = 0.05
-
-#: What the moments of a step are parted into.
-STEP_KINDS = ("compute", "communication", "memory", "idle", "cpu")
-
-
 def steps(diff: Comparison) -> pd.DataFrame:
-    """Return how much longer each step takes after than before, and what of it goes to which kind.
+    """Return how much longer each step takes after than before, in total and by kind of time.
 
     Parameters
     ----------
@@ -435,17 +343,15 @@ def steps(diff: Comparison) -> pd.DataFrame:
     -------
     DataFrame
         One row per pair of steps, in order: ``slot`` (int64), from 0; ``before_step, after_step``
-        (int64), their numbers, -1 where the whole is one stretch; and int64 ``before_ns, after_ns,
-        diff_ns``: lengths of the steps on the host, of several ranks the mean, rounded so that
-        the kinds add up; ``change_share`` (float64); and by kind, ``compute_diff_ns,
-        communication_diff_ns, memory_diff_ns, idle_diff_ns, cpu_diff_ns`` (int64), which add up
-        to ``diff_ns``: see `waterfall`.
+        (int64), their numbers, -1 without steps; int64 ``before_ns, after_ns, diff_ns``, lengths of
+        the steps on the host, means over ranks, rounded so that the kinds add up; ``change_share``
+        (float64); and int64 ``compute_diff_ns, communication_diff_ns, memory_diff_ns, idle_diff_ns,
+        cpu_diff_ns``, which add up to ``diff_ns``: see `waterfall`.
 
-        ``.attrs``: ``p_value``, how likely the steps differ as much by chance: by Welch's test, and
-        where at least three steps have the same numbers on both sides by Student's t-test of the
-        pairs, twice the smaller of the two; None with fewer than two steps; ``is_significant``,
-        whether that is below 0.05, or None; ``median_share``, the median of ``change_share``;
-        ``before_std_ns, after_std_ns`` (float), the spread of the steps.
+        ``.attrs``: ``p_value`` by Welch's test; if at least three steps have the same numbers on
+        both sides, twice the smaller of this and Student's t-test of the pairs; None with fewer
+        than two steps. ``is_significant``, whether it is below 0.05, or None; ``median_share``, the
+        median of ``change_share``; ``before_std_ns, after_std_ns`` (float), the spread of steps.
 
     Examples
     --------

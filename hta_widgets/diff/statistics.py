@@ -1,4 +1,4 @@
-"""Means that add up; paired tests."""
+"""Means that add up, and tests of whether two runs differ by chance."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+_lgamma = np.vectorize(math.lgamma, otypes=[np.float64])
+_ROUNDS = 200
+_TINY = 1e-300
+LEAST_PAIRS = 3  # differences from which their spread is estimated
 
 
 def mean_parts(sums: Ints, count: int) -> Ints:
-    """Return each of `sums` by `count`, such that they add up to the sum of all by `count`.
+    """Return `sums` divided by `count`, rounded so that they add up to the total's rounded mean.
 
-    What is left over when all are rounded down goes, one each, to those that lost most by it; the
-    total is rounded half up.
+    All are rounded down; the units left over go to the largest remainders. Halves round up.
     """
     whole, rest = np.divmod(sums.astype(np.int64), count)
     total = (2 * int(sums.sum()) + count) // (2 * count)
@@ -24,46 +29,37 @@ def mean_parts(sums: Ints, count: int) -> Ints:
     return whole
 
 
-Floats = npt.NDArray[np.float64]
-
-_lgamma = np.vectorize(math.lgamma, otypes=[np.float64])
-_ROUNDS = 200
-_TINY = 1e-300
-
-#: Fewer differences than these tell nothing of how differences spread.
-LEAST_PAIRS = 3
-
-
 def welch(before: Floats, after: Floats) -> Floats:
-    """Return how likely means differ as much as they do by chance alone, two-sided.
+    """Return the two-sided p-value of Welch's t-test of each column; rows are steps.
 
-    Welch's t-test, which lets the two sides spread differently: values of steps of one run are
-    taken for independent draws.
+    The steps of one run count as independent draws; the two sides may spread differently.
     """
     counts = len(before), len(after)
-    columns = before.shape[1]
     if min(counts) < 2:
-        return np.full(columns, np.nan)
+        return np.full(before.shape[1], np.nan)
     gap = after.mean(axis=0) - before.mean(axis=0)
     errors = [side.var(axis=0, ddof=1) / len(side) for side in (before, after)]
     error = errors[0] + errors[1]
-    # Rounding of means must not count as spread.
-    still = error <= (1e-12 * np.maximum(np.abs(gap), 1e-12)) ** 2
-    safe = np.where(still, 1.0, error)
-    freedom = safe**2 / np.maximum(
+    freedom = error**2 / np.maximum(
         errors[0] ** 2 / (counts[0] - 1) + errors[1] ** 2 / (counts[1] - 1), _TINY
     )
+    return _p_value(gap, error, freedom)
+
+
+def _p_value(mean: Floats, error: Floats, freedom: Floats) -> Floats:
+    """Return the p-value of Student's t for means with squared standard errors `error`."""
+    # Rounding of means must not count as spread.
+    still = error <= (1e-12 * np.maximum(np.abs(mean), 1e-12)) ** 2
     freedom = np.where(still, 1.0, freedom)
-    likely = _beta(freedom / 2, 0.5, freedom / (freedom + gap**2 / safe))
-    found: Floats = np.where(still, np.where(np.abs(gap) > 0, 0.0, 1.0), likely)
+    likely = _beta(freedom / 2, 0.5, freedom / (freedom + mean**2 / np.where(still, 1.0, error)))
+    found: Floats = np.where(still, np.where(np.abs(mean) > 0, 0.0, 1.0), likely)
     return found
 
 
 def paired_steps(before: Floats, after: Floats) -> Floats:
-    """Return how likely values of steps differ by chance alone, each step with its own partner.
+    """Return the p-value of each column by a paired t-test of the logarithms of ratios.
 
-    Student's t-test of the logarithms of ratios: steps that differ by nature differ so on both
-    sides, and a change by one factor is as large in each of them.
+    Steps that differ by nature do so on both sides; a change by one factor is equal in all steps.
     """
     count, columns = before.shape
     known = (before > 0).all(axis=0) & (after > 0).all(axis=0)
@@ -76,11 +72,11 @@ def paired_steps(before: Floats, after: Floats) -> Floats:
 def either_test(
     before: Floats, after: Floats, *, by_step: bool, factors: tuple[float, float] = (1, 10)
 ) -> Floats:
-    """Return how likely means differ by chance alone, by the test that tells more.
+    """Return the p-value of each column by Welch's test, and `paired_steps` if `by_step`.
 
-    Welch's test, and where the steps are the same on both sides also `paired_steps`: the smaller
-    of the two, each times its factor, as two tests err more often than one. Of many values the
-    first decides, and both err at most a tenth more often.
+    The smaller of the two counts, each multiplied by its factor, because two tests err more often
+    than one. With the default factors Welch's test decides among many columns, and together both
+    err at most a tenth more often.
     """
     found = welch(before, after)
     if by_step and len(before) >= LEAST_PAIRS:
@@ -89,22 +85,16 @@ def either_test(
 
 
 def paired(group: Ints, difference: Floats, size: int) -> Floats:
-    """Return how likely the mean difference of each group is not 0 by chance alone, two-sided.
+    """Return the p-value of the mean difference of each group, by Student's paired t-test.
 
-    Student's t-test of paired values: for calls that find partners within one step, where no other
-    steps tell how much they spread.
+    Used for calls with partners in a single step, when no other steps show how much they spread.
     """
     count = np.bincount(group, minlength=size).astype(np.float64)
-    enough = count >= LEAST_PAIRS
     mean = np.bincount(group, difference, size) / np.maximum(count, 1)
     spread = np.bincount(group, (difference - mean[group]) ** 2, size)
     freedom = np.maximum(count - 1, 1)
-    error = spread / freedom / np.maximum(count, 1)
-    still = error <= (1e-12 * np.maximum(np.abs(mean), 1e-12)) ** 2
-    safe = np.where(still, 1.0, error)
-    likely = _beta(freedom / 2, 0.5, freedom / (freedom + mean**2 / safe))
-    likely = np.where(still, np.where(np.abs(mean) > 0, 0.0, 1.0), likely)
-    found: Floats = np.where(enough, likely, np.nan)
+    likely = _p_value(mean, spread / freedom / np.maximum(count, 1), freedom)
+    found: Floats = np.where(count >= LEAST_PAIRS, likely, np.nan)
     return found
 
 
@@ -127,7 +117,7 @@ def _beta(a: Floats, b: float, x: Floats) -> Floats:
 
 
 def _fraction(a: Floats, b: Floats, x: Floats) -> Floats:
-    """Evaluate the continued fraction of the incomplete beta function (Lentz's way)."""
+    """Evaluate the continued fraction of the incomplete beta function by Lentz's method."""
     c = np.ones_like(x)
     d = _away(1 - (a + b) * x / (a + 1))
     d = 1 / d
@@ -148,6 +138,6 @@ def _fraction(a: Floats, b: Floats, x: Floats) -> Floats:
 
 
 def _away(values: Floats) -> Floats:
-    """Keep from dividing by zero."""
+    """Replace values near 0, by which the fraction divides."""
     found: Floats = np.where(np.abs(values) < _TINY, _TINY, values)
     return found

@@ -1,4 +1,4 @@
-"""Call trees and their matching."""
+"""Build the call trees of two ranks and match their nodes."""
 
 from __future__ import annotations
 
@@ -19,25 +19,44 @@ from hta_widgets.analysis.host_stack import (
     forest_of,
     nearest,
     nested_parents,
+    of_category,
+    of_name,
 )
 from hta_widgets.analysis.scope import BUSY, Part
 from hta_widgets.diff.compare import RunSide
 from hta_widgets.taxonomy import KINDS
 
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 Hashes = npt.NDArray[np.uint64]
+
+#: Classes of nodes. Nodes of one class and parent form a sequence; device work is apart, because it
+#: runs when its stream reaches it, so its times do not order it among operators.
+OPERATOR, CALL, WORK = 0, 1, 2
+#: The category of Python functions.
+FRAME = "python_function"
+#: Categories of ``status`` in `pairs`, in order.
+STATUSES: tuple[str, ...] = ("same", "changed", "added", "removed", "moved", "replaced")
+_SAME_NODE, _ADDED, _REMOVED, _MOVED, _REPLACED = (
+    STATUSES.index(word) for word in ("same", "added", "removed", "moved", "replaced")
+)
 
 _RUNS = (1, 4, 16, 64)
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_MIX = tuple(
+    np.uint64(value) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+)
 _MOST_CELLS = 4_000_000  # of the table of one exact alignment
-
-#: What a pair is worth: the same name and the same below it, or the same name alone; and what other
-#: full names take away, which of all pairs that a table can hold is less than a step between them.
+#: Scores of a pair with equal names and equal subtrees, and of one with equal names only. Different
+#: full names cost the last one, so little that all pairs of a table lose less than one step.
 _SAME, _NAMESAKE, _OTHER_FULL = 3 << 13, 2 << 13, 1
+_TOUCH_NS = 2_000  # rounded times of a call may exceed its operator's by this
+_ROUNDS = 4
 
-#: Names, hashes and full names of a sequence; and of two.
-_Side = tuple[Ints, Hashes, Ints]
-_Sides = tuple[_Side, _Side]
+_CALLS = "(.+_)?(runtime|driver)"
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}")
+_LINE = re.compile(r"(?:.*[/\\])?([^/\\]+)\(\d+\): (.+)", re.DOTALL)
+_MODULE = re.compile(r"(nn\.Module: .+)_\d+", re.DOTALL)
 
 
 def aligned_places(
@@ -50,83 +69,72 @@ def aligned_places(
 ) -> Ints:
     """Return places of elements that belong together, (pairs, 2), ascending on both sides.
 
-    Only elements of one name pair. Among all pairings that keep the order, the one is taken that
-    pairs most, where elements that are alike in all below them count half as much again; of
-    pairings that are worth as much the one with most full names that agree. Long sequences are
-    first parted at elements, or runs of them, that occur once on each side. Turned round, with `b`
-    first, the same elements pair.
+    Elements pair if their names are equal. Among all pairings in order, the one with the highest
+    score is taken: equal subtrees count half as much again, and equal full names break ties. Long
+    sequences are first split at elements, or runs of them, that occur once on each side. The result
+    does not depend on which side is `a`.
     """
-    a_full, b_full = (a if a_full is None else a_full), (b if b_full is None else b_full)
-    # Of pairings that are worth as much, what the sequences hold decides, not which is given first.
     if (len(b), b_hash.tobytes()) < (len(a), a_hash.tobytes()):
         return aligned_places(b, a, b_hash, a_hash, b_full, a_full)[:, ::-1]
-    found: list[tuple[int, int, int]] = []  # place in a, place in b, length of the run
-    _align(((a, a_hash, a_full), (b, b_hash, b_full)), 0, 0, found)
-    if not found:
-        return np.empty((0, 2), dtype=np.int64)
-    first_a, first_b, length = (
-        np.array(column, dtype=np.int64) for column in zip(*found, strict=True)
+    # Rows are names, hashes and full names.
+    one, other = (
+        np.stack([names.astype(np.uint64), hashes, (names if full is None else full).astype("u8")])
+        for names, hashes, full in ((a, a_hash, a_full), (b, b_hash, b_full))
     )
-    within = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
-    pairs = np.stack([np.repeat(first_a, length), np.repeat(first_b, length)], axis=1)
-    pairs += within[:, None]
+    found: list[tuple[int, int, int]] = []  # place in a, place in b, length of the run
+    _align(one, other, 0, 0, found)
+    first_a, first_b, length = np.array(found, dtype=np.int64).reshape(-1, 3).T
+    pairs = np.stack([ranges(first_a, length), ranges(first_b, length)], axis=1)
     return pairs[np.argsort(pairs[:, 0], kind="stable")]
 
 
-def _align(sides: _Sides, at_a: int, at_b: int, found: list[tuple[int, int, int]]) -> None:
+def _align(a: Hashes, b: Hashes, at_a: int, at_b: int, found: list[tuple[int, int, int]]) -> None:
     """Add runs of pairs of two sequences that begin at these places."""
-    (a, a_hash, a_full), (b, b_hash, b_full) = sides
-    short = min(len(a), len(b))
-    if len(a) * len(b) <= _MOST_CELLS and not np.array_equal(a_hash, b_hash):
-        # Which of several that are alike, their full names say.
-        equal = (a_hash[:short] == b_hash[:short]) & (a_full[:short] == b_full[:short])
-        from_end = (a_hash[::-1][:short] == b_hash[::-1][:short]) & (
-            a_full[::-1][:short] == b_full[::-1][:short]
-        )
-    else:
-        equal = a_hash[:short] == b_hash[:short]
-        from_end = a_hash[::-1][:short] == b_hash[::-1][:short]
-    # What is alike at both ends belongs together in a best pairing.
-    head = int(np.argmin(equal)) if not equal.all() else short
-    from_end = from_end[: short - head]
-    tail = int(np.argmin(from_end)) if not from_end.all() else short - head
+    short = min(a.shape[1], b.shape[1])
+    is_small = a.shape[1] * b.shape[1] <= _MOST_CELLS
+    # Elements that are equal at both ends pair in a best pairing.
+    rows = slice(1, 3) if is_small and not np.array_equal(a[1], b[1]) else slice(1, 2)
+    head = _equal_ahead(a[rows, :short], b[rows, :short])
+    tail = _equal_ahead(a[rows, ::-1][:, : short - head], b[rows, ::-1][:, : short - head])
     if head:
         found.append((at_a, at_b, head))
     if tail:
-        found.append((at_a + len(a) - tail, at_b + len(b) - tail, tail))
-    left_a, left_b = slice(head, len(a) - tail), slice(head, len(b) - tail)
-    a, a_hash, a_full = a[left_a], a_hash[left_a], a_full[left_a]
-    b, b_hash, b_full = b[left_b], b_hash[left_b], b_full[left_b]
+        found.append((at_a + a.shape[1] - tail, at_b + b.shape[1] - tail, tail))
+    a, b = a[:, head : a.shape[1] - tail], b[:, head : b.shape[1] - tail]
     at_a, at_b = at_a + head, at_b + head
-    if not len(a) or not len(b):
+    size_a, size_b = a.shape[1], b.shape[1]
+    if not size_a or not size_b:
         return
-    if len(a) * len(b) <= _MOST_CELLS:
-        best = _best((a, a_hash, a_full), (b, b_hash, b_full))
-        found += [(at_a + i, at_b + j, 1) for i, j in best]
+    if size_a * size_b <= _MOST_CELLS:
+        found += [(at_a + i, at_b + j, 1) for i, j in _best(a, b)]
         return
-    anchors = _landmarks(a_hash, b_hash)
+    anchors = _landmarks(a[1], b[1])
     if not len(anchors):
-        anchors = _landmarks(a.astype(np.uint64), b.astype(np.uint64))
+        anchors = _landmarks(a[0], b[0])
     if not len(anchors):
-        found += [(at_a + i, at_b + j, 1) for i, j in _by_count(a, b)]
+        # Pair the n-th element of a name with the n-th.
+        pairs = _namesakes(a[0], b[0], as_many=False)
+        found += [(at_a + i, at_b + j, 1) for i, j in _rising(pairs).tolist()]
         return
     from_a = from_b = 0
-    for i, j in [*anchors.tolist(), [len(a), len(b)]]:
-        part = (
-            (a[from_a:i], a_hash[from_a:i], a_full[from_a:i]),
-            (b[from_b:j], b_hash[from_b:j], b_full[from_b:j]),
-        )
-        _align(part, at_a + from_a, at_b + from_b, found)
-        if i < len(a):
+    for i, j in [*anchors.tolist(), [size_a, size_b]]:
+        _align(a[:, from_a:i], b[:, from_b:j], at_a + from_a, at_b + from_b, found)
+        if i < size_a:
             found.append((at_a + i, at_b + j, 1))
         from_a, from_b = i + 1, j + 1
 
 
-def _best(one: _Side, other: _Side) -> list[tuple[int, int]]:
-    """Return the pairing worth most, by the table of all beginnings."""
-    table = _table(one, other) if len(one[0]) <= len(other[0]) else _table(other, one).T
+def _equal_ahead(a: Hashes, b: Hashes) -> int:
+    """Return how many columns at the beginning are equal."""
+    differs = (a != b).any(axis=0)
+    return int(differs.argmax()) if differs.any() else len(differs)
+
+
+def _best(a: Hashes, b: Hashes) -> list[tuple[int, int]]:
+    """Return the pairing with the highest score, from the table of all beginnings."""
+    table = _table(a, b) if a.shape[1] <= b.shape[1] else _table(b, a).T
     pairs = []
-    i, j = len(one[0]), len(other[0])
+    i, j = a.shape[1], b.shape[1]
     while i and j:
         here = table[i, j]
         if here == table[i - 1, j]:
@@ -139,22 +147,22 @@ def _best(one: _Side, other: _Side) -> list[tuple[int, int]]:
     return pairs[::-1]
 
 
-def _table(one: _Side, other: _Side) -> npt.NDArray[np.int32]:
-    """Return what the best pairing of each two beginnings is worth, row by row of the shorter."""
-    (a, a_hash, a_full), (b, b_hash, b_full) = one, other
-    gain = np.where(
-        a_hash[:, None] == b_hash, np.int32(_SAME), (a[:, None] == b) * np.int32(_NAMESAKE)
+def _table(one: Hashes, other: Hashes) -> npt.NDArray[np.int32]:
+    """Return the highest score of each two beginnings, row by row of the shorter sequence."""
+    same_name, same_hash, same_full = (
+        mine[:, None] == theirs for mine, theirs in zip(one, other, strict=True)
     )
-    gain -= ((gain > 0) & (a_full[:, None] != b_full)) * np.int32(_OTHER_FULL)
-    table = np.zeros((len(a) + 1, len(b) + 1), dtype=np.int32)
-    worth = np.empty(len(b), dtype=np.int32)
+    gain = np.where(same_hash, np.int32(_SAME), same_name * np.int32(_NAMESAKE))
+    gain -= ((gain > 0) & ~same_full) * np.int32(_OTHER_FULL)
+    table = np.zeros((one.shape[1] + 1, other.shape[1] + 1), dtype=np.int32)
+    score = np.empty(other.shape[1], dtype=np.int32)
     rows = list(table)
     above = rows[0]
     for here, mine in zip(rows[1:], gain, strict=True):
-        # Without a gain it is worth no more than what stands above.
-        np.add(above[:-1], mine, out=worth)
-        np.maximum(worth, above[1:], out=worth)
-        np.maximum.accumulate(worth, out=here[1:])
+        # Without a gain, the score is at most that of the row above.
+        np.add(above[:-1], mine, out=score)
+        np.maximum(score, above[1:], out=score)
+        np.maximum.accumulate(score, out=here[1:])
         above = here
     return table
 
@@ -170,7 +178,7 @@ def _landmarks(a: Hashes, b: Hashes) -> Ints:
 
 
 def _runs(values: Hashes, length: int) -> Hashes:
-    """Return a hash of each run of `length` elements, by its first."""
+    """Return a hash of each run of `length` elements, by its first element."""
     found = values
     width = 1
     with np.errstate(over="ignore"):
@@ -180,24 +188,23 @@ def _runs(values: Hashes, length: int) -> Hashes:
     return found
 
 
-def _anchors(a: npt.NDArray[np.integer], b: npt.NDArray[np.integer]) -> Ints:
-    """Return places of what occurs once on each side, as many as keep the order (patience)."""
+def _anchors(a: Hashes, b: Hashes) -> Ints:
+    """Return places of values that occur once on each side, as many as keep the order."""
     one_a, at_a, count_a = np.unique(a, return_index=True, return_counts=True)
     one_b, at_b, count_b = np.unique(b, return_index=True, return_counts=True)
     _, in_a, in_b = np.intersect1d(
         one_a[count_a == 1], one_b[count_b == 1], assume_unique=True, return_indices=True
     )
-    pairs = np.stack([at_a[count_a == 1][in_a], at_b[count_b == 1][in_b]], axis=1)
+    return _rising(np.stack([at_a[count_a == 1][in_a], at_b[count_b == 1][in_b]], axis=1))
+
+
+def _rising(pairs: Ints) -> Ints:
+    """Return as many of the pairs as ascend on both sides (patience sorting)."""
     pairs = pairs[np.argsort(pairs[:, 0])]
-    return pairs[_longest_rise(pairs[:, 1].tolist())]
-
-
-def _longest_rise(values: list[int]) -> list[int]:
-    """Return the places of a longest ascending part."""
     tops: list[int] = []
     holders: list[int] = []
-    before = [-1] * len(values)
-    for place, value in enumerate(values):
+    before = [-1] * len(pairs)
+    for place, value in enumerate(pairs[:, 1].tolist()):
         at = bisect.bisect_left(tops, value)
         before[place] = holders[at - 1] if at else -1
         if at == len(tops):
@@ -210,46 +217,14 @@ def _longest_rise(values: list[int]) -> list[int]:
     while at >= 0:
         chain.append(at)
         at = before[at]
-    return chain[::-1]
-
-
-def _by_count(a: Ints, b: Ints) -> list[tuple[int, int]]:
-    """Pair the n-th of a name with the n-th, as far as that keeps the order."""
-    places: dict[int, list[int]] = {}
-    for place, name in enumerate(b.tolist()):
-        places.setdefault(name, []).append(place)
-    seen: dict[int, int] = {}
-    pairs = []
-    for place, name in enumerate(a.tolist()):
-        number = seen.get(name, 0)
-        seen[name] = number + 1
-        if number < len(places.get(name, ())):
-            pairs.append((place, places[name][number]))
-    return [pairs[k] for k in _longest_rise([j for _, j in pairs])]
-
-
-Flags = npt.NDArray[np.bool_]
-
-#: Classes of nodes. Those of one class and parent form a sequence: work runs when its stream gets
-#: to it, so its times say nothing of its place among the operators.
-OPERATOR, CALL, WORK = 0, 1, 2
-
-_CALL_CATEGORY = re.compile(r"(.+_)?(runtime|driver)", re.IGNORECASE)
-_ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}")
-#: The category of Python functions.
-FRAME = "python_function"
-_LINE = re.compile(r"(?:.*[/\\])?([^/\\]+)\(\d+\): (.+)", re.DOTALL)
-_MODULE = re.compile(r"(nn\.Module: .+)_\d+", re.DOTALL)
-_MIX = tuple(
-    np.uint64(value) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-)
+    return pairs[chain[::-1]]
 
 
 def compared_name(name: str, *, frame: bool) -> str:
-    """Return a name without what differs between two runs of the same program.
+    """Return a name without the parts that differ between two runs of the same program.
 
-    Addresses count as one. Of a Python function the file's name and the function's count, not the
-    folder or the line; of an ``nn.Module`` its class, not its number.
+    All addresses are equal. A Python function keeps the names of its file and its own, without
+    folder and line; an ``nn.Module`` keeps its class, without its number.
     """
     text = _ADDRESS.sub("0x…", name) if "0x" in name else name
     if not frame:
@@ -261,7 +236,7 @@ def compared_name(name: str, *, frame: bool) -> str:
 
 
 class NamePool:
-    """Codes of names that both sides share, and how each is shown."""
+    """Codes of the names of both sides, and the text shown for each."""
 
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
@@ -285,7 +260,7 @@ class NamePool:
 
     @property
     def names(self) -> list[str]:
-        """The names as they are shown, by code; no two are alike."""
+        """The shown name of each code, all distinct."""
         often = Counter(self._shown)
         return [
             shown if often[shown] == 1 else name
@@ -298,10 +273,7 @@ class NamePool:
         return np.array(codes, dtype=np.int64)
 
     def hashes(self) -> Hashes:
-        """Return a number for each name that tells the name, by code.
-
-        Codes depend on which side was read first; what is made of these does not.
-        """
+        """Return a hash of each name, by code; codes depend on the reading order, hashes do not."""
         new = itertools.islice(self._codes, len(self._hashes), None)
         self._hashes += [
             int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest())
@@ -315,7 +287,7 @@ class NamePool:
 
 @dataclass(frozen=True, eq=False)
 class RankTree:
-    """Nodes of one rank, sorted by class, then time; device work hangs below its operator."""
+    """Nodes of one rank, sorted by class, then time; device work is below its operator."""
 
     part: Part
     rows: Ints
@@ -328,10 +300,10 @@ class RankTree:
     lane: Ints
     order: Ints
     outside: int
-    #: when the host did it, or launched it
+    #: on the host; of device work, of its launch
     begin_ns: Ints
     end_ns: Ints
-    #: what a collective moves, as a code of the pool; -1 for the rest
+    #: data that a collective moves, as a code of the pool; -1 for the rest
     content: Ints
     forest: Forest
 
@@ -340,19 +312,18 @@ class RankTree:
 
     @property
     def durations(self) -> Ints:
-        """How long each lasts within the window."""
+        """The duration of each node within the window."""
         return self.part.durations(self.rows)
 
     def hashes(self, name_hashes: Hashes) -> Hashes:
-        """Return for each node what it is with all operators and work below it, in order.
+        """Return a hash of each node with all operators and work below it, in order.
 
-        Collectives of one name are told apart by what they move.
+        Collectives also differ by the data that they move.
         """
         own = name_hashes[self.name].copy()
         stated = self.content >= 0
         own[stated] += mixed(name_hashes[self.content[stated]])
         counted = self.kind != CALL
-        # Places among siblings: their order decides, not their distance.
         for members in reversed(self.forest.levels[1:]):
             kids = members[counted[members]]
             if not len(kids):
@@ -361,13 +332,14 @@ class RankTree:
             kids = kids[order]
             above = self.parent[kids]
             first = np.flatnonzero(np.diff(above, prepend=-2))
-            place = np.arange(len(kids)) - np.repeat(first, np.diff(np.append(first, len(kids))))
+            # The place among siblings, so that their order counts.
+            place = ranges(np.zeros_like(first), np.diff(np.append(first, len(kids))))
             np.add.at(own, above, mixed(own[kids] + mixed(place.astype(np.uint64) + _MIX[0])))
         return own
 
 
 def mixed(values: Hashes) -> Hashes:
-    """Scramble numbers, so that sums of them tell what was summed."""
+    """Scramble numbers, so that equal sums mean equal terms."""
     one, two, three = _MIX
     with np.errstate(over="ignore"):
         value = values + one
@@ -378,9 +350,9 @@ def mixed(values: Hashes) -> Hashes:
 
 
 def steps_of_rows(side: RunSide, part: Part, rows: Ints) -> Ints:
-    """Return which of the compared steps each event belongs to.
+    """Return the number of the compared step of each event.
 
-    -1 stands for steps that are not compared; the number of steps for outside of all steps. Device
+    -1 for steps that are not compared; the count of steps for events outside of all steps. Device
     work whose launch is not in the file belongs to the step in which it starts.
     """
     count = len(side.steps)
@@ -394,11 +366,8 @@ def steps_of_rows(side: RunSide, part: Part, rows: Ints) -> Ints:
     found: Ints = np.where(ascending[at] == step, order[at], np.where(step < 0, count, -1))
     unknown = (step < 0) & (table.stream[rows] >= 0) & (part.trace.launch_of[rows] < 0)
     lost = np.flatnonzero(unknown)
-    windows = side.windows[part.rank] - part.trace.shift_ns
-    start = table.start_ns[rows[lost]]
-    within = np.searchsorted(windows[:, 0], start, side="right") - 1
-    inside = (within >= 0) & (start < windows[np.maximum(within, 0), 1])
-    found[lost[inside]] = within[inside]
+    within = side.step_at(part.rank, table.start_ns[rows[lost]] + part.trace.shift_ns)
+    found[lost[within >= 0]] = within[within >= 0]
     return found
 
 
@@ -406,26 +375,26 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
     """Return the call tree of one rank."""
     part = side.parts[rank]
     trace, table = part.trace, part.table
-    left_out, call_category = _categories(part, stacks=stacks)
     on_device = table.stream >= 0
     busy = np.zeros(len(KINDS), dtype=bool)
     busy[[KINDS.index(kind) for kind in BUSY]] = True
     work = on_device & busy[table.kind]
     kept = np.zeros(len(table), dtype=bool)
     kept[part.rows] = True
-    # Waits on the device repeat what the calls of the runtime say.
-    kept &= ~left_out[table.category] & (table.kind != KINDS.index("sync"))
-    kept &= (~on_device | work) & ~_is_step(part)
+    # Waits on the device repeat calls of the runtime.
+    kept &= (table.kind != KINDS.index("sync")) & (~on_device | work)
+    kept &= ~of_category(trace, "trace" if stacks else f"trace|{FRAME}")
+    kept &= ~of_name(trace, lambda name: name.startswith("ProfilerStep"))
     slot = np.full(len(table), -1, dtype=np.int64)
     slot[part.rows] = steps_of_rows(side, part, part.rows)
     kept &= slot >= 0
-    call = kept & call_category[table.category] & ~on_device
+    call = kept & of_category(trace, _CALLS)
     operator = kept & ~call & ~work
 
     above = below_backward(trace, nested_parents(trace, operator))
     up = nearest(above, operator)
     parent = np.where(work, up[trace.launch_of], up[above])
-    # What another step encloses is the outermost of its own.
+    # A node that another step's operator encloses is an outermost one of its own step.
     parent[(parent >= 0) & (slot[parent] != slot)] = -1
 
     rows = np.flatnonzero(kept)
@@ -434,19 +403,18 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
     at = position[parent[rows]]
     kind = np.select([call[rows], work[rows]], [CALL, WORK], OPERATOR).astype(np.int8)
     launched = np.where(work[rows], trace.launch_of[rows], rows)
-    # Of one launch, or of none that is known, by time, which is by row.
+    # Work of the same launch, or of an unknown one, is ordered by time, which is by row.
     when = np.where(launched >= 0, launched, rows)
     order = np.empty(len(rows), dtype=np.int64)
     order[np.lexsort((rows, when))] = np.arange(len(rows))
-    of_frames = np.array([text == FRAME for text in table.categories.values] + [False])
-    frame = of_frames[table.category[rows]]
-    # Names of Python functions behind all others.
+    frame = of_category(trace, FRAME)[rows]
+    # Names of Python functions are behind all others.
     key, at_key = np.unique(table.name[rows] + frame * len(table.names), return_inverse=True)
     texts = [table.names[code % len(table.names)] for code in key.tolist()]
     full, name = [], []
-    for text, is_frame in zip(texts, key >= len(table.names), strict=True):
+    for text, of_frame in zip(texts, (key >= len(table.names)).tolist(), strict=True):
         full.append(compared_name(text, frame=False))
-        name.append(pool.code(compared_name(text, frame=bool(is_frame)), full[-1]))
+        name.append(pool.code(compared_name(text, frame=of_frame), full[-1]))
     return RankTree(
         part,
         rows,
@@ -475,38 +443,9 @@ def _contents(part: Part, rows: Ints, pool: NamePool) -> Ints:
     return found[rows]
 
 
-def _categories(part: Part, *, stacks: bool) -> tuple[Flags, Flags]:
-    """Return which categories are left out, and which are calls of the runtime, by code."""
-    texts = part.table.categories.values
-    # The last entry stands for none.
-    left_out = [text.lower() == "trace" or (text == FRAME and not stacks) for text in texts]
-    calls = [_CALL_CATEGORY.fullmatch(text) is not None for text in texts]
-    return np.array([*left_out, False]), np.array([*calls, False])
-
-
-def _is_step(part: Part) -> Flags:
-    table = part.table
-    named = np.array([text.startswith("ProfilerStep") for text in table.names.values] + [False])
-    found: Flags = named[table.name]
-    return found
-
-
-#: What can become of an event, in the order of the categories of ``status``.
-STATUSES: tuple[str, ...] = ("same", "changed", "added", "removed", "moved", "replaced")
-
-_SAME_NODE, _ADDED, _REMOVED, _MOVED, _REPLACED = (
-    STATUSES.index(word) for word in ("same", "added", "removed", "moved", "replaced")
-)
-
-#: How far a call may reach beyond the operator that it is in: files write ts and dur with few
-#: digits, and round each by itself.
-_TOUCH_NS = 2_000
-_ROUNDS = 4
-
-
 @dataclass(eq=False)
 class Matched:
-    """Two ranks' call trees, and which nodes belong together."""
+    """Two ranks' call trees, and the partner of each node."""
 
     trees: tuple[RankTree, RankTree]
     partner: tuple[Ints, Ints]
@@ -514,7 +453,7 @@ class Matched:
     path: tuple[Ints, Ints] = field(default=(np.empty(0, np.int64), np.empty(0, np.int64)))
 
     def shared_path(self, side: int, rank_of_path: Ints) -> Ints:
-        """Return for each node a path that its partner has, too: the first of theirs."""
+        """Return a path for each node that is equal for both of a pair: the first of their two."""
         own = self.path[side]
         nodes = np.flatnonzero(self.partner[side] >= 0)
         theirs = self.path[1 - side][self.partner[side][nodes]]
@@ -529,7 +468,7 @@ class Matched:
 class TreeMatcher:
     """Matches two trees from the outermost operators down.
 
-    Neither side is preferred: the other way round the same nodes find each other.
+    The result does not depend on the order of the sides.
     """
 
     def __init__(self, trees: tuple[RankTree, RankTree], name_hashes: Hashes) -> None:
@@ -543,11 +482,11 @@ class TreeMatcher:
         self.listed = [_Listed(tree, root) for tree, root in zip(trees, self.roots, strict=True)]
 
     def run(self) -> Matched:
-        """Return which nodes belong together."""
+        """Return the partner and status of all nodes."""
         before, after = self.trees
         count = [int(root.max(initial=-1)) + 1 for root in self.roots]
         shared = np.arange(max(0, min(count)), dtype=np.int64)
-        self._down(shared + len(before), shared + len(after), moved=False)
+        self._down(shared + len(before), shared + len(after))
         self._edges()
         self._frames()
         self._moves()
@@ -560,18 +499,17 @@ class TreeMatcher:
             status.append(found)
         return Matched(self.trees, (self.partner[0], self.partner[1]), (status[0], status[1]))
 
-    def _down(self, a: Ints, b: Ints, *, moved: bool) -> None:
-        """Match all below pairs of nodes, level by level."""
+    def _down(self, a: Ints, b: Ints, *, moved: bool = False) -> None:
+        """Match everything below pairs of nodes, level by level."""
         while len(a):
             found = self._level(a, b)
             if moved:
-                self.moved[0][found[:, 0]] = True
-                self.moved[1][found[:, 1]] = True
+                self.moved[0][found[:, 0]] = self.moved[1][found[:, 1]] = True
             goes_on = self.trees[0].kind[found[:, 0]] == OPERATOR
-            a, b = found[goes_on, 0], found[goes_on, 1]
+            a, b = found[goes_on].T
 
     def _level(self, a: Ints, b: Ints) -> Ints:
-        """Match what lies directly below pairs of nodes; return the pairs found."""
+        """Match the children of pairs of nodes; return the pairs found."""
         kinds = np.arange(3)
         buckets = (a[:, None] * 3 + kinds).ravel(), (b[:, None] * 3 + kinds).ravel()
         counts = [one.count[bucket] for one, bucket in zip(self.listed, buckets, strict=True)]
@@ -580,7 +518,7 @@ class TreeMatcher:
         sizes = [count[there] for count in counts]
         even = np.flatnonzero(sizes[0] == sizes[1])
         nodes = [
-            one.nodes[_ranges(begin[even], sizes[0][even])]
+            one.nodes[ranges(begin[even], sizes[0][even])]
             for one, begin in zip(self.listed, first, strict=True)
         ]
         group = np.repeat(even, sizes[0][even])
@@ -591,100 +529,86 @@ class TreeMatcher:
         uneven = sizes[0] != sizes[1]
         uneven[group[differs]] = True
         direct = ~uneven[group]
-        pairs = ([nodes[0][direct]], [nodes[1][direct]])
-        replaced: tuple[list[Ints], list[Ints]] = ([], [])
+        pairs = [np.stack([nodes[0][direct], nodes[1][direct]], axis=1)]
+        replaced: list[Ints] = []
         for place in np.flatnonzero(uneven).tolist():
             mine, theirs = (
                 one.nodes[begin[place] : begin[place] + size[place]]
                 for one, begin, size in zip(self.listed, first, sizes, strict=True)
             )
             self._sequence(mine, theirs, pairs, replaced)
-        found = np.stack([np.concatenate(side) for side in pairs], axis=1)
+        found = np.concatenate(pairs)
         self._join(found)
-        self._keep(found)
-        if replaced[0]:
-            self._join(np.stack([np.concatenate(side) for side in replaced], axis=1))
+        if replaced:
+            self._join(np.concatenate(replaced), replaced=True)
         return found
 
-    def _sequence(
-        self,
-        mine: Ints,
-        theirs: Ints,
-        pairs: tuple[list[Ints], list[Ints]],
-        replaced: tuple[list[Ints], list[Ints]],
-    ) -> None:
-        """Lay two sequences of siblings upon each other; add what belongs together."""
+    def _sequence(self, mine: Ints, theirs: Ints, pairs: list[Ints], replaced: list[Ints]) -> None:
+        """Align two sequences of siblings; add the pairs, and pairs of replaced work."""
         mine, theirs = mine[self.partner[0][mine] < 0], theirs[self.partner[1][theirs] < 0]
         if not len(mine) or not len(theirs):
             return
         places = self._places(mine, theirs)
-        in_mine, in_theirs = places[:, 0], places[:, 1]
-        pairs[0].append(mine[in_mine])
-        pairs[1].append(theirs[in_theirs])
+        pairs.append(np.stack([mine[places[:, 0]], theirs[places[:, 1]]], axis=1))
         both = min(len(mine), len(theirs)) - len(places)
-        one = mine[0]
-        if not both or self.trees[0].kind[one] != WORK or self.trees[0].parent[one] < 0:
-            return
-        left = []
-        for k, (every, at) in enumerate(((mine, in_mine), (theirs, in_theirs))):
-            alone = np.ones(len(every), dtype=bool)
-            alone[at] = False
-            left.append(every[alone])
-            self.replaced[k][left[k]] = True
-        replaced[0].append(left[0][:both])
-        replaced[1].append(left[1][:both])
+        if both and self.trees[0].kind[mine[0]] == WORK and self.trees[0].parent[mine[0]] >= 0:
+            left = np.delete(mine, places[:, 0]), np.delete(theirs, places[:, 1])
+            for k in (0, 1):
+                self.replaced[k][left[k]] = True
+            replaced.append(np.stack([left[0][:both], left[1][:both]], axis=1))
 
     def _places(self, mine: Ints, theirs: Ints) -> Ints:
-        """Return places of what belongs together of two sequences, (pairs, 2)."""
+        """Return the `aligned_places` of two sequences of nodes."""
         one, other = self.trees
         hashes = self.hashes[0][mine], self.hashes[1][theirs]
         full = one.full_name[mine], other.full_name[theirs]
-        # A hash tells the name, too.
+        # Hashes include the names.
         key = tuple(values.tobytes() for values in (*hashes, *full))
         if key not in self.known:
             self.known[key] = aligned_places(one.name[mine], other.name[theirs], *hashes, *full)
         return self.known[key]
 
-    def _join(self, found: Ints) -> None:
-        self.partner[0][found[:, 0]] = found[:, 1]
-        self.partner[1][found[:, 1]] = found[:, 0]
+    def _join(self, found: Ints, *, replaced: bool = False) -> None:
+        """Pair nodes; work that was replaced and now has its own partner is not any more."""
+        a, b = found.T
+        self.partner[0][a], self.partner[1][b] = b, a
+        self.replaced[0][a] = self.replaced[1][b] = replaced
 
-    def _keep(self, found: Ints) -> None:
-        """Take back that work was replaced which now has its own partner."""
-        for k in (0, 1):
-            self.replaced[k][found[:, k]] = False
+    def _join_below(self, found: Ints, *, moved: bool = False) -> None:
+        """Pair nodes, and match everything below them."""
+        self._join(found)
+        if moved:
+            self.moved[0][found[:, 0]] = self.moved[1][found[:, 1]] = True
+        goes_on = self.trees[0].kind[found[:, 0]] == OPERATOR
+        self._down(*found[goes_on].T, moved=moved)
 
     def _edges(self) -> None:
-        """Pair calls at the edge of an operator, which times put inside on one side alone.
+        """Pair calls at the edge of an operator that enclose them on one side only.
 
-        Times are written with few digits, so that of two calls that touch it is chance which one
-        encloses the other, and with it whose call a third is.
+        Times have few digits. Which of two calls that touch encloses the other is chance, and so is
+        the parent of a third.
         """
         for _ in range(_ROUNDS):
-            ways = np.concatenate([self._touching(0)[:, ::-1], self._touching(1)])
-            if not len(ways):
+            both = np.concatenate([self._touching(0)[:, ::-1], self._touching(1)])
+            if not len(both):
                 return
-            # Where both ways found something for one call, that stays which comes first on both
-            # sides: pairs that share a call cannot come equally early.
-            early = sum(tree.order[ways[:, k]] for k, tree in enumerate(self.trees))
+            # A call found from both sides keeps the pair that is first on both; pairs that share a
+            # call cannot be equally early.
+            early = sum(tree.order[both[:, k]] for k, tree in enumerate(self.trees))
             taken: tuple[set[int], set[int]] = (set(), set())
-            kept = []
-            for a, b in ways[np.argsort(early, kind="stable")].tolist():
+            pairs = []
+            for a, b in both[np.argsort(early, kind="stable")].tolist():
                 if a not in taken[0] and b not in taken[1]:
                     taken[0].add(a)
                     taken[1].add(b)
-                    kept.append((a, b))
-            pairs = np.array(kept, dtype=np.int64)
-            self._join(pairs)
-            self._keep(pairs)
-            goes_on = self.trees[0].kind[pairs[:, 0]] == OPERATOR
-            self._down(pairs[goes_on, 0], pairs[goes_on, 1], moved=False)
+                    pairs.append((a, b))
+            self._join_below(np.array(pairs, dtype=np.int64))
 
     def _touching(self, side: int) -> Ints:
-        """Return calls of the other side and of this one, of which only this one has a parent.
+        """Return pairs of calls, of the other side and of this one; only the second has a parent.
 
-        Its parent has a partner; the call of the other side lies within that one's times, or so
-        little beyond that digits may be to blame.
+        That parent has a partner, and the call of the other side is within the partner's times, or
+        exceeds them by no more than rounding does.
         """
         tree, other = self.trees[side], self.trees[1 - side]
         partner = self.partner[side]
@@ -718,37 +642,29 @@ class TreeMatcher:
         return np.array(found, dtype=np.int64).reshape(-1, 2)
 
     def _frames(self) -> None:
-        """Pair what Python functions without a partner call as if their callers had called it.
+        """Pair the callees of Python functions without a partner as if their callers called them.
 
-        Another version of a library has a function more between two that both have.
+        Another version of a library may have one more function between two that both sides have.
         """
         for _ in range(_ROUNDS):
-            alone = [
-                tree.frame & (mine < 0) for tree, mine in zip(self.trees, self.partner, strict=True)
-            ]
+            alone = [tree.frame & (self.partner[k] < 0) for k, tree in enumerate(self.trees)]
             if not any(one.any() for one in alone):
                 return
             lists = [self._lifted(k, alone[k]) for k in (0, 1)]
             pairs = [
-                self._nested(lists[0][key], lists[1][key])
+                pair
                 for key in lists[0].keys() & lists[1].keys()
+                for pair in self._nested(lists[0][key], lists[1][key])
             ]
-            found = np.array([pair for some in pairs for pair in some], dtype=np.int64).reshape(
-                -1, 2
-            )
-            if not len(found):
+            if not pairs:
                 return
-            self._join(found)
-            self._keep(found)
-            goes_on = self.trees[0].kind[found[:, 0]] == OPERATOR
-            # What these call is listed, too, and has its partner where both call it.
-            self._down(found[goes_on, 0], found[goes_on, 1], moved=False)
+            self._join_below(np.array(pairs, dtype=np.int64))
 
-    def _lifted(self, side: int, alone: npt.NDArray[np.bool_]) -> dict[tuple[int, int], Ints]:
-        """Return nodes without a partner by class and by the nearest caller that has one, in order.
+    def _lifted(self, side: int, alone: Flags) -> dict[tuple[int, int], Ints]:
+        """Return nodes without a partner by class and nearest caller with a partner, in order.
 
-        Callers are named by the node of the first side; outermost nodes by their root. Only those
-        with nothing but Python functions without a partner in between.
+        Callers are given as nodes of the first side, outermost nodes by their root. Between a node
+        and its caller are only Python functions without a partner.
         """
         tree = self.trees[side]
         nodes = np.flatnonzero(self.partner[side] < 0)
@@ -768,7 +684,7 @@ class TreeMatcher:
         }
 
     def _nested(self, mine: Ints, theirs: Ints) -> list[tuple[int, int]]:
-        """Pair two lists of nodes, callers before what they call, such that callers pair, too."""
+        """Pair two lists of nodes, callers before callees, such that their callers pair too."""
         taken: tuple[dict[int, int], dict[int, int]] = ({}, {})
         for i, j in self._places(mine, theirs).tolist():
             a, b = int(mine[i]), int(theirs[j])
@@ -784,10 +700,9 @@ class TreeMatcher:
         return above if above in taken else -1
 
     def _moves(self) -> None:
-        """Pair operators that are left over on both sides of a step.
+        """Pair operators left over on both sides of a step.
 
-        First those alike in all below them, then those of one name of which both sides have as
-        many.
+        First by equal subtrees, then by name if both sides have the same number of them.
         """
         for by_content in (True, False):
             keys = []
@@ -799,17 +714,14 @@ class TreeMatcher:
                 outermost &= tree.forest.sums((tree.kind != CALL).astype(np.int64)) > 1
                 nodes = np.flatnonzero(outermost)
                 nodes = nodes[np.argsort(tree.order[nodes], kind="stable")]
-                told = self.hashes[k][nodes] if by_content else tree.name[nodes].astype(np.uint64)
-                keys.append((nodes, mixed(told + mixed(tree.slot[nodes].astype(np.uint64)))))
-            (a, told_a), (b, told_b) = keys
+                own = self.hashes[k][nodes] if by_content else tree.name[nodes].astype(np.uint64)
+                keys.append((nodes, mixed(own + mixed(tree.slot[nodes].astype(np.uint64)))))
+            (a, a_key), (b, b_key) = keys
             if not len(a) or not len(b):
                 return
-            places = _namesakes(told_a, told_b, as_many=not by_content)
+            places = _namesakes(a_key, b_key, as_many=not by_content)
             found = np.stack([a[places[:, 0]], b[places[:, 1]]], axis=1)
-            self._join(found)
-            self.moved[0][found[:, 0]] = True
-            self.moved[1][found[:, 1]] = True
-            self._down(found[:, 0], found[:, 1], moved=True)
+            self._join_below(found, moved=True)
 
 
 class _Listed:
@@ -826,38 +738,37 @@ class _Listed:
 
 
 def _roots(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
-    """Return for each outermost node the number of its step and track, which both sides share."""
+    """Return the number of the step and track of each outermost node, shared by both sides."""
     lanes = _lanes(trees)
     size = max((int(lane.max(initial=-1)) for lane in lanes), default=-1) + 1
     found = []
     slots = max(tree.outside for tree in trees) + 1
     for tree, lane in zip(trees, lanes, strict=True):
         root = np.where(tree.parent < 0, tree.slot * size + lane[tree.lane], 0)
-        # The last one is there on both sides, so that both have as many.
+        # The last number occurs on both sides, so that both have equally many.
         found.append(np.append(root, slots * size))
     return found[0][:-1], found[1][:-1]
 
 
 def _lanes(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
-    """Return numbers of tracks: those that run the same have the same on both sides."""
-    profiles: list[dict[int, dict[tuple[int, int], int]]] = []
+    """Return numbers of tracks, shared by the tracks of both sides that run the same work."""
+    profiles: list[dict[int, Counter[tuple[int, int]]]] = []
     for tree in trees:
         outermost = np.flatnonzero(tree.parent < 0)
         keys = np.stack([tree.lane, tree.name, tree.kind == WORK], axis=1)[outermost]
         distinct, counts = np.unique(keys, axis=0, return_counts=True)
-        profile: dict[int, dict[tuple[int, int], int]] = {}
+        profiles.append({lane: Counter() for lane in distinct[:, 0].tolist()})
         for (lane, name, work), count in zip(distinct.tolist(), counts.tolist(), strict=True):
-            profile.setdefault(lane, {})[name, work] = count
-        profiles.append(profile)
-    alike = [
-        (sum(min(count, theirs.get(key, 0)) for key, count in mine.items()), -a - b, a, b)
+            profiles[-1][lane][name, work] = count
+    shared = [
+        ((mine & theirs).total(), -a - b, a, b)
         for a, mine in profiles[0].items()
         for b, theirs in profiles[1].items()
     ]
     number = [np.full(len(tree.part.table.tracks) + 1, -1, dtype=np.int64) for tree in trees]
     following = 0
-    # Of those that run as much of the same the first on both sides, whichever side is which.
-    for score, _, a, b in sorted(alike, reverse=True):
+    # Most shared work first; ties do not depend on the order of the sides.
+    for score, _, a, b in sorted(shared, reverse=True):
         if score > 0 and number[0][a] < 0 and number[1][b] < 0:
             number[0][a] = number[1][b] = following
             following += 1
@@ -870,31 +781,32 @@ def _lanes(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
 
 
 def _namesakes(a: Hashes, b: Hashes, *, as_many: bool) -> Ints:
-    """Return places of the n-th of a key and the n-th, (pairs, 2)."""
+    """Return places of the n-th element of a key on both sides, (pairs, 2).
+
+    With `as_many`, only of keys that occur equally often on both sides.
+    """
     keys, codes = np.unique(np.concatenate([a, b]), return_inverse=True)
     mine, theirs = codes[: len(a)].astype(np.int64), codes[len(a) :].astype(np.int64)
+    kept = np.arange(len(a)), np.arange(len(b))
     if as_many:
         counts = [np.bincount(one, minlength=len(keys)) for one in (mine, theirs)]
-        alike = counts[0] == counts[1]
-        kept = np.flatnonzero(alike[mine]), np.flatnonzero(alike[theirs])
-    else:
-        kept = np.arange(len(a)), np.arange(len(b))
+        equal = counts[0] == counts[1]
+        kept = np.flatnonzero(equal[mine]), np.flatnonzero(equal[theirs])
     places = numbered(mine[kept[0]]), numbered(theirs[kept[1]])
     _, in_a, in_b = np.intersect1d(*places, assume_unique=True, return_indices=True)
     return np.stack([kept[0][in_a], kept[1][in_b]], axis=1)
 
 
 def numbered(codes: Ints) -> Ints:
-    """Return codes that also count how often each was there before."""
+    """Return each code, and in the low 32 bits how often it occurred before."""
     order = np.argsort(codes, kind="stable")
     first = np.flatnonzero(np.diff(codes[order], prepend=-1)) if len(codes) else order
-    sizes = np.diff(np.append(first, len(codes)))
     number = np.empty(len(codes), dtype=np.int64)
-    number[order] = np.arange(len(codes)) - np.repeat(first, sizes)
+    number[order] = ranges(np.zeros_like(first), np.diff(np.append(first, len(codes))))
     return (codes << 32) | number
 
 
-def _ranges(first: Ints, count: Ints) -> Ints:
-    """Return all places of runs, given where they begin and how long they are."""
+def ranges(first: Ints, count: Ints) -> Ints:
+    """Return all numbers of runs, given their first numbers and their lengths."""
     within = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
     return np.repeat(first, count) + within

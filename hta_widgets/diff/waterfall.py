@@ -1,7 +1,8 @@
-"""Where the difference comes from."""
+"""Show how the difference of two runs is made up: by kind, cause, operator, and in a call tree."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Literal
 
 import numpy as np
@@ -30,37 +31,39 @@ from hta_widgets.trace.trace import dtype_of
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Level = Literal["kind", "cause", "operator", "kernel"]
 
 _STATUSES = ("same", "changed", "added", "removed")
+_KIND_OF_WORK = ("compute", "communication", "memory")
 
 
 def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> pd.DataFrame:
-    """Return the operator tree of both runs, calls of one path taken together.
+    """Return the operator tree of both runs, calls of one path added up.
 
     Parameters
     ----------
     diff : Comparison
     measure : {"device", "host"}, default "device"
-        ``"device"``: time of device work, which forms the leaves; a node has that of all below it,
-        so children add up to their parent less its own. ``"host"``: time of operators on the host;
-        a node's ``self`` is what no operator below it covers, waiting for the device included.
+        ``"device"``: time of device work, which forms the leaves; a node has the time of all work
+        below it. ``"host"``: time of operators on the host; a node's ``self`` time is not covered
+        by operators below it, and includes waiting for the device.
 
     Returns
     -------
     DataFrame
-        One row per path, parents before their children, siblings by after's or before's time,
-        whichever is longer. Of the paired ranks, per step, means over steps and ranks:
+        One row per path, parents before children, siblings by the longer of their two times. Per
+        step, means over steps and the paired ranks:
 
         - ``node`` (int64), from 0; ``parent`` (int64), -1 for the outermost; ``depth`` (int64)
-        - ``name`` (str); ``path`` (str), what encloses it, outermost first, ``" > "`` between
-        - ``kind`` (category): ``cpu`` for operators and annotations, and of device work its own
+        - ``name`` (str); ``path`` (str), its callers, outermost first, ``" > "`` between
+        - ``kind`` (category): ``cpu`` for operators and annotations; that of device work
         - ``before_count, after_count`` (float64)
-        - ``before_ns, after_ns, diff_ns`` (float64): with all below
-        - ``before_self_ns, after_self_ns, diff_self_ns`` (float64): without
+        - ``before_ns, after_ns, diff_ns`` (float64): with all nodes below
+        - ``before_self_ns, after_self_ns, diff_self_ns`` (float64): without them
         - ``status`` (category): ``added, removed``; ``changed``, another count; ``same``
 
         ``.attrs["without_waiting"]``: whether collectives count without waiting for other ranks,
-        which both sides' files must tell.
+        which needs the waits of both sides.
 
     Examples
     --------
@@ -70,25 +73,24 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
     if measure not in {"device", "host"}:
         raise TraceError(f"no measure {measure!r}", remedy='Say "device" or "host".')
     matches = match(diff)
-    parent = np.array(matches.path_parent, dtype=np.int64)
-    kind = np.array(matches.path_kind, dtype=np.int64)
+    parent, kind, depth = matches.path_parent, matches.path_kind, matches.path_depth
     taken = kind != CALL if measure == "device" else kind == OPERATOR
-    depth = np.zeros(len(parent), dtype=np.int64)
-    for path in range(len(parent)):  # paths, which are few; parents come first
-        depth[path] = depth[parent[path]] + 1 if parent[path] >= 0 else 0
     count, total, alone = [], [], []
     for times in path_times(diff):
-        count.append(_mean(times.count, len(parent)))
-        own = _mean(times.device_ns if measure == "device" else times.host_ns, len(parent))
+        count.append(times.count.mean(axis=0))
         if measure == "device":
-            total.append(_summed(own, parent, depth))
-            alone.append(own)
+            alone.append(times.device_ns.mean(axis=0))
+            below = alone[-1].copy()
+            for level in range(int(depth.max(initial=0)), 0, -1):
+                members = np.flatnonzero(depth == level)
+                np.add.at(below, parent[members], below[members])
+            total.append(below)
         else:
+            total.append(times.host_ns.mean(axis=0))
             below = np.zeros(len(parent))
             inner = np.flatnonzero((parent >= 0) & taken)
-            np.add.at(below, parent[inner], own[inner])
-            total.append(own)
-            alone.append(np.maximum(own - below, 0.0))
+            np.add.at(below, parent[inner], total[-1][inner])
+            alone.append(np.maximum(total[-1] - below, 0.0))
     there = taken & ((count[0] > 0) | (count[1] > 0))
     order = _depth_first(parent, there, np.maximum(*total))
     position = np.full(len(parent) + 1, -1, dtype=np.int64)
@@ -125,22 +127,8 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
     )
 
 
-def _mean(values: Floats, size: int) -> Floats:
-    found: Floats = values.mean(axis=0) if len(values) else np.zeros(size)
-    return found
-
-
-def _summed(own: Floats, parent: Ints, depth: Ints) -> Floats:
-    """Return what each path and all below it hold."""
-    total = own.copy()
-    for level in range(int(depth.max(initial=0)), 0, -1):
-        members = np.flatnonzero(depth == level)
-        np.add.at(total, parent[members], total[members])
-    return total
-
-
 def _depth_first(parent: Ints, there: npt.NDArray[np.bool_], size: Floats) -> Ints:
-    """Return the paths with each one's children behind it, the largest first."""
+    """Return the paths, each followed by its children, the largest first."""
     children: dict[int, list[int]] = {}
     for path in np.flatnonzero(there).tolist():
         children.setdefault(int(parent[path]), []).append(path)
@@ -156,7 +144,7 @@ def _depth_first(parent: Ints, there: npt.NDArray[np.bool_], size: Floats) -> In
 
 
 def _kinds(matches: Matches, paths: Ints) -> Ints:
-    """Return the kind of each path: of device work that of its events, else ``cpu``."""
+    """Return the kind of each path: of device work its own, else ``cpu``."""
     kind = np.full(len(matches.path_name), KINDS.index("cpu"), dtype=np.int64)
     for one in matches.ranks:
         for tree, path in zip(one.trees, one.path, strict=True):
@@ -165,51 +153,43 @@ def _kinds(matches: Matches, paths: Ints) -> Ints:
     return kind[paths]
 
 
-Level = Literal["kind", "cause", "operator", "kernel"]
-
-_KIND_OF_WORK = ("compute", "communication", "memory")
-
-
 def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) -> pd.DataFrame:
-    """Return where the difference of the step times comes from.
+    """Return how the difference of the step times is made up.
 
-    Every moment of the steps counts once: as computing if any compute kernel runs, else as
-    communicating, else as copying, else as idle. A moment belongs to the step of the host in whose
-    range it lies, whichever step launched the work. So the rows add up to the step times, and their
+    Every moment of a step counts once: as compute if any compute kernel runs, else as
+    communication, else as copies, else as idle. It counts for the step in whose range on the host
+    it is, whichever step launched the work. So the rows add up to the step times, and their
     differences to the difference of the step times, to the nanosecond.
 
-    Of BytePS, a step is what a GPU spends from its first synchronisation to that of the next step.
-    Of the partition that ends last in it, the stages count as communicating or copying, the queues
-    before them as idle; the rest is the host's. Of MPI time lines, calls count as communicating,
-    the rest as the host's.
+    A BytePS step of a GPU lasts from its first synchronisation to that of the next step. Of the
+    partition that ends last in it, stages count as communication or copies, queues before them as
+    idle, and the rest as host. In MPI time lines calls count as communication, the rest as host.
 
     Parameters
     ----------
     diff : Comparison
     by : {"kind", "cause", "operator", "kernel"}, default "kind"
         - ``"kind"``: compute, exposed communication, exposed copies, idle
-        - ``"cause"``: idle parted by what the device waited for, as in
+        - ``"cause"``: idle time by what the device waited for, as in
           `hta_widgets.analysis.device_idle_breakdown` (``nothing_launched``: after the rank's last
-          work); exposed communication by waiting for other ranks and transfer, where the files of
-          both sides tell; of BytePS the queue before a stage (``stage_queue``, ``root_wait``), the
-          word given to other GPUs (``coordination``), and the time until the framework was told
-          (``tail``)
-        - ``"operator"``, ``"kernel"``: work parted further by the innermost operator that launched
-          it, or by its own name; where several pieces of a kind run at once, the moment is that of
-          the one that was there first; of BytePS by stage, queues before it included, and of MPI
-          by routine
+          work); exposed communication as waiting for other ranks and transfer, if both sides have
+          the waits; for BytePS also the queue before a stage (``stage_queue``, ``root_wait``), the
+          signal to other GPUs (``coordination``) and the return to the framework (``tail``)
+        - ``"operator"``, ``"kernel"``: work by the innermost operator that launched it, or by its
+          own name; if several pieces of a kind run at once, time belongs to the first of them. For
+          BytePS by stage, with the queues before it; for MPI by routine
     step : int, optional
-        One pair of steps, by its place; all by default.
+        The place of one pair of steps; all by default.
 
     Returns
     -------
     DataFrame
         One row per kind, cause, operator or kernel, by size of the difference: ``kind``
         (category: ``compute, communication, memory, idle``, and ``cpu`` for ranks without device
-        work); ``cause`` (category); ``name`` (str) where it is by operator or kernel, empty for
-        idle; and int64 ``before_ns, after_ns, diff_ns``: sums over the steps that are compared, and
-        of several ranks means over the ranks, rounded so that they add up. ``change_share``
-        (float64): the difference as a share of before, NaN where that is 0.
+        work); ``cause`` (category); ``name`` (str) by operator or kernel, empty for idle; int64
+        ``before_ns, after_ns, diff_ns``: sums over the compared steps, means over the ranks,
+        rounded so that they add up; ``change_share`` (float64): the difference as a share of
+        before, NaN if that is 0.
 
         ``.attrs``: ``before_ns, after_ns`` (the totals), ``steps``, ``before_ranks, after_ranks``,
         ``communication_split``.
@@ -230,48 +210,36 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
         )
     if step is not None and not 0 <= step < diff.step_count:
         raise TraceError(
-            f"there is no pair of steps {step}",
-            remedy=f"They are counted from 0 to {diff.step_count - 1}.",
+            f"no pair of steps {step}", remedy=f"They are counted from 0 to {diff.step_count - 1}."
         )
-    keys: dict[tuple[str, str], int] = {}
-    sums = [_sums(diff, side, by, step, keys) for side in diff.sides]
-    size = len(keys)
-    # What is left over by rounding must not go by which side came first.
-    listed = list(keys)
-    in_order = np.array(sorted(range(size), key=listed.__getitem__), dtype=np.intp)
-    means = []
-    for side, one in zip(diff.sides, sums, strict=True):
-        values = np.zeros(size, dtype=np.int64)
-        values[: len(one)] = one
-        values[in_order] = mean_parts(values[in_order], len(side.ranks))
-        means.append(values)
-    before, after = means
-    shown = [k for k, key in enumerate(keys) if before[k] or after[k] or (by == "kind" and key[0])]
+    sums = [_sums(diff, side, by, step) for side in diff.sides]
+    # Sorted, so that rounding does not depend on which side is first.
+    keys = sorted(sums[0].keys() | sums[1].keys())
+    before, after = (
+        mean_parts(np.array([one[key] for key in keys], dtype=np.int64), len(side.ranks))
+        for side, one in zip(diff.sides, sums, strict=True)
+    )
     change = after - before
-    order = sorted(shown, key=lambda k: (-abs(int(change[k])), listed[k]))
-    rows = np.array(order, dtype=np.intp)
-    causes = [listed[k][0] for k in order]
+    rows = np.argsort(-np.abs(change), kind="stable")
+    if by != "kind":
+        rows = rows[(before[rows] != 0) | (after[rows] != 0)]
+    totals = int(before.sum()), int(after.sum())
+    before, after, change = before[rows], after[rows], change[rows]
+    causes = [keys[k][0] for k in rows.tolist()]
+    kinds = [KIND_OF.get(cause, cause) for cause in causes]
     columns: dict[str, object] = {
-        "kind": pd.Categorical([KIND_OF.get(c, c) for c in causes], dtype=dtype_of(_kinds_of())),
-        "cause": pd.Categorical(causes, dtype=dtype_of(_causes())),
+        "kind": pd.Categorical(kinds, dtype=dtype_of((*KINDS, "idle"))),
+        "cause": pd.Categorical(causes, dtype=dtype_of((*CAUSES, "idle"))),
     }
     if by in {"operator", "kernel"}:
-        columns["name"] = pd.array([listed[k][1] for k in order], dtype="str")
-    base = before[rows].astype(np.float64)
+        columns["name"] = pd.array([keys[k][1] for k in rows.tolist()], dtype="str")
+    columns |= {"before_ns": before, "after_ns": after, "diff_ns": change}
     return result(
-        {
-            **columns,
-            "before_ns": before[rows],
-            "after_ns": after[rows],
-            "diff_ns": change[rows],
-            "change_share": change[rows] / np.where(base > 0, base, np.nan),
-        },
-        matched={
-            side: int(one.sum()) for side, one in zip(("before", "after"), means, strict=True)
-        },
+        {**columns, "change_share": change / np.where(before > 0, before, np.nan)},
+        matched={"before": totals[0], "after": totals[1]},
         note="" if len(rows) else "the steps have no length",
-        before_ns=int(before.sum()),
-        after_ns=int(after.sum()),
+        before_ns=totals[0],
+        after_ns=totals[1],
         steps=diff.step_count if step is None else 1,
         before_ranks=len(diff.before.ranks),
         after_ranks=len(diff.after.ranks),
@@ -279,47 +247,28 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
     )
 
 
-def _kinds_of() -> tuple[str, ...]:
-    return (*KINDS, "idle")
-
-
-def _causes() -> tuple[str, ...]:
-    return (*CAUSES, "idle")
-
-
-def _sums(
-    diff: Comparison, side: RunSide, by: str, step: int | None, keys: dict[tuple[str, str], int]
-) -> Ints:
-    """Return the time of each key over all ranks of a side; new keys are added to `keys`."""
-    found: dict[int, int] = {}
-
-    def add(cause: str, name: str, time: int) -> None:
-        key = keys.setdefault((cause, name), len(keys))
-        found[key] = found.get(key, 0) + time
-
+def _sums(diff: Comparison, side: RunSide, by: str, step: int | None) -> Counter[tuple[str, str]]:
+    """Return the time of each cause and name over all ranks of a side."""
+    found: Counter[tuple[str, str]] = Counter()
     chosen = slice(None) if step is None else slice(step, step + 1)
     by_work = by in {"operator", "kernel"}
     for rank, causes in moments(diff, side).items():
         pieces = chains(diff, side).get(rank)
         if by_work and pieces is not None:
             for piece in pieces:
-                add(piece.cause, piece.stage, int(piece.times_ns[chosen].sum()))
+                found[piece.cause, piece.stage] += int(piece.times_ns[chosen].sum())
         elif by_work:
             for cause, name, time in _work(diff, side, rank, by, step):
-                add(cause, name, time)
+                found[cause, name] += time
         for cause, times in causes.items():
             kind = KIND_OF[cause]
             if by_work and (kind in _KIND_OF_WORK if pieces is None else cause != "host"):
                 continue
-            if by == "kind":
-                cause = {"communication": "communication", "idle": "idle"}.get(kind, cause)  # noqa: PLW2901
-                if cause == "host" and not times.any():
-                    continue
-            add(cause, "", int(times[chosen].sum()))
-    values = np.zeros(len(keys), dtype=np.int64)
-    for key, time in found.items():
-        values[key] = time
-    return values
+            if by == "kind" and cause == "host" and not times.any():
+                continue
+            shown = kind if by == "kind" and kind in {"communication", "idle"} else cause
+            found[shown, ""] += int(times[chosen].sum())
+    return found
 
 
 def _work(
@@ -336,11 +285,8 @@ def _work(
     owner = rows
     if by == "operator" and not is_host_only(part.trace.format):
         tree = operator_tree(part.trace, annotations=True)
-        position = tree.innermost[part.trace.launch_of[rows]]
-        if not len(tree.rows):
-            owner = np.full(len(rows), -1, dtype=np.int64)
-        else:
-            owner = np.where(position >= 0, tree.rows[position], -1)
+        # The last entry is for work without an operator, -1.
+        owner = np.append(tree.rows, -1)[tree.innermost[part.trace.launch_of[rows]]]
     name = np.where(owner >= 0, table.name[owner], -1).astype(np.int64)
     packed, inverse = np.unique(name * 3 + kind, return_inverse=True)
     sums = np.zeros(len(packed), dtype=np.int64)
