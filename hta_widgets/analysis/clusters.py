@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Unpack
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from hta_widgets.analysis.scope import (
     Parts,
     Scope,
     count_kinds,
+    joined,
     narrowed,
     over_ranks,
     parts,
@@ -54,9 +55,8 @@ TIMES: tuple[str, ...] = (
     "exposed_wait_ns",
     "unmatched_exposed_ns",
 )
-_MOST_KERNELS = 48  # names of kernels that are told apart, by time
+_MAX_KERNELS = 48  # names of kernels that are compared, by time
 
-#: What can be looked at.
 HEATMAP_METRICS: tuple[str, ...] = (
     "busy",
     "compute",
@@ -65,45 +65,49 @@ HEATMAP_METRICS: tuple[str, ...] = (
     "waiting",
     "idle",
 )
-MOST_BINS = 1 << 16
+_MAX_BINS = 1 << 16
 _SCATTER = 3.0  # times the usual standard error may be chance
-_UNSURE = 1.5  # of that more for two steps, half of it for three, and so on
-_FEW = 1 / 3  # of the ranks that do the same work: more are no outliers
-_MOST_REASONS = 3
-_WIDER = 1.5  # times the tolerance, where there are too many clusters
-_BLOCK = 64  # ranks that are compared with all others at a time, within a processor's cache
+_UNSURE = 1.5  # added to 1 as a factor for two steps, half of it for three, and so on
+_FEW = 1 / 3  # of the ranks of a stage: larger clusters are not outliers
+_MAX_REASONS = 3
+_WIDER = 1.5  # factor of the tolerance while there are too many clusters
+_BLOCK = 64  # ranks compared with all others at a time, within a processor's cache
 
-#: What is compared, causes first, and how a difference is put into words.
-_COMPARED: tuple[tuple[str, str, str], ...] = (
-    ("compute", "computes {} longer", "computes {} shorter"),
-    ("idle", "its device idles {} of {} longer", "its device idles {} of {} less"),
-    ("kernels", "", ""),
-    (
-        "transfer",
+#: The features compared, causes first: the time that scatters, and the texts of differences.
+_COMPARED: dict[str, tuple[str, str, str]] = {
+    "compute": ("compute_ns", "computes {} longer", "computes {} shorter"),
+    "idle": ("idle_ns", "its device idles {} of {} longer", "its device idles {} of {} less"),
+    "kernels": ("", "", ""),
+    "transfer": (
+        "exposed_communication_ns",
         "communicates {} of {} longer, not hidden by computing",
         "communicates {} of {} less, not hidden by computing",
     ),
-    ("lost", "costs the others {} of their time more", "costs the others {} of their time less"),
-    ("wait", "waits {} of {} longer", "waits {} of {} less"),
-    ("step", "its steps take {} longer", "its steps take {} shorter"),
-)
-_NAMES = tuple(name for name, _, _ in _COMPARED)
+    "lost": (
+        "",
+        "costs the others {} of their time more",
+        "costs the others {} of their time less",
+    ),
+    "wait": ("exposed_wait_ns", "waits {} of {} longer", "waits {} of {} less"),
+    "step": ("step_ns", "its steps take {} longer", "its steps take {} shorter"),
+}
+_NAMES = tuple(_COMPARED)
 
-#: Of these a difference is told as a share of the time itself, not of a step.
+#: Differences shown as a share of the time itself, not of a step.
 _RELATIVE = frozenset({"compute", "step"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankFeatures:
-    """Where each rank's time goes; one row per rank."""
+    """The times and kernels by which ranks are compared; one row per rank."""
 
-    times_ns: Floats
-    error_ns: Floats
+    times_ns: Floats  # by `TIMES`, the mean over steps
+    error_ns: Floats  # the standard error of the mean
     lost_share: Floats
-    kernels: Floats
+    kernels: Floats  # share of compute time by name of kernel
     kernel_names: list[str]
     steps: Ints
-    shared: bool
+    shared: bool  # whether all ranks' means are over the same steps
 
 
 def rank_features(
@@ -111,47 +115,43 @@ def rank_features(
 ) -> RankFeatures:
     """Return the features of the ranks, over the steps that all of them have.
 
-    Where they have none in common each rank's own count, and where there are no steps the whole
-    time of a rank is one.
+    Without common steps, each rank's own steps count; without steps, its whole time is one.
     """
     found = list(over_ranks(chosen, _of_rank, None, each=waits.each(chosen.ranks)))
-    common = _common([one.stepped for one in found])
+    stepped = [one.numbers for one in found if len(one.numbers)]
+    values, counts = np.unique(joined(stepped), return_counts=True)
+    common = values[counts == len(stepped)]
     if len(common):
-        # Few have steps that others lack: those are gone over again.
-        again = [len(one.stepped) > 0 and len(one.stepped) != len(common) for one in found]
-        places = np.flatnonzero(again).tolist()
+        # Few ranks have steps that others lack: only these are computed again.
+        places = [k for k, one in enumerate(found) if len(one.numbers) not in {0, len(common)}]
         rest = Parts([chosen.traces[place] for place in places], chosen.selection, chosen.executor)
         others = over_ranks(rest, _of_rank, common, each=waits.each(rest.ranks))
         for place, one in zip(places, others, strict=True):
             found[place] = one
-    names: dict[str, int] = {}
-    kernels = [
-        (np.array([names.setdefault(n, len(names)) for n in one.kernels], np.int64), one.kernel_ns)
-        for one in found
-    ]
-    share, kernel_names = _shares(kernels, list(names))
-    counts = np.array([one.steps for one in found], dtype=np.int64)
+    share, kernel_names = _kernel_shares([one.kernel_ns for one in found])
+    work = imposed_waits(traces, narrowed, waits.clock)
+    lost = np.zeros(len(traces))
+    if len(work.match):
+        lost = np.nan_to_num(mean_share(step_shares(work)[0]))
     return RankFeatures(
         np.array([one.times for one in found]).reshape(-1, len(TIMES)),
         np.array([one.error for one in found]).reshape(-1, len(TIMES)),
-        _lost(traces, chosen, waits, narrowed),
+        lost[np.isin(traces.ranks, chosen.ranks)],
         share,
         kernel_names,
-        counts,
+        np.array([one.steps for one in found], dtype=np.int64),
         bool(len(common)),
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _OfRank:
-    """The features of one rank, over its steps or those asked for."""
+class _OfRank(NamedTuple):
+    """The features of one rank."""
 
-    stepped: Ints  # its steps
+    numbers: Ints  # of all its steps
     steps: int
     times: Floats
     error: Floats
-    kernels: list[str]
-    kernel_ns: Floats
+    kernel_ns: dict[str, float]
 
 
 def _of_rank(part: Part, common: Ints | None, waits: RankWaits) -> _OfRank:
@@ -159,11 +159,17 @@ def _of_rank(part: Part, common: Ints | None, waits: RankWaits) -> _OfRank:
     code, dur, count = _stretches(part, steps, steps[0] if common is None else common)
     spent = device_times(part, code, len(dur), waits)
     own = dur - spent["exposed_wait_ns"]
-    table = np.stack([dur, own, *(spent[name] for name in TIMES[2:])], axis=1)
+    times = np.stack([dur, own, *(spent[name] for name in TIMES[2:])], axis=1)
     error = np.zeros(len(TIMES))
     if len(dur) > 1:
-        error = table.std(axis=0, ddof=1) / np.sqrt(len(dur))
-    return _OfRank(steps[0], count, table.mean(axis=0), error, *_kernels(part, code))
+        error = times.std(axis=0, ddof=1) / np.sqrt(len(dur))
+    table = part.table
+    rows = part.rows[(part.kinds == KINDS.index("compute")) & (table.stream[part.rows] >= 0)]
+    rows = rows[code[rows] >= 0]
+    kernel_ns = np.bincount(table.name[rows], part.durations(rows), minlength=len(table.names))
+    names = table.names.values
+    by_name = {names[name]: kernel_ns[name] for name in np.flatnonzero(kernel_ns).tolist()}
+    return _OfRank(steps[0], count, times.mean(axis=0), error, by_name)
 
 
 def _stretches(part: Part, steps: tuple[Ints, Ints, Ints], common: Ints) -> tuple[Ints, Ints, int]:
@@ -181,53 +187,19 @@ def _stretches(part: Part, steps: tuple[Ints, Ints, Ints], common: Ints) -> tupl
     return code, dur, 0
 
 
-def _common(numbers: Sequence[Ints]) -> Ints:
-    """Return the steps that every rank has, of those that have steps at all."""
-    having = [one for one in numbers if len(one)]
-    if not having:
-        return np.empty(0, dtype=np.int64)
-    values, counts = np.unique(np.concatenate(having), return_counts=True)
-    common: Ints = values[counts == len(having)]
-    return common
-
-
-def _lost(traces: TraceSet, chosen: Parts, waits: Waits, narrowed: Selection) -> Floats:
-    found = imposed_waits(traces, narrowed, waits.clock)
-    if not len(found.match):
-        return np.zeros(len(chosen))
-    shares, _ = step_shares(found, len(traces))
-    mean = np.nan_to_num(mean_share(shares))
-    place = {rank: number for number, rank in enumerate(traces.ranks)}
-    return mean[[place[rank] for rank in chosen.ranks]]
-
-
-def _kernels(part: Part, code: Ints) -> tuple[list[str], Floats]:
-    """Return the names of the rank's compute kernels, and how long each runs."""
-    table = part.table
-    rows = part.rows[(part.kinds == KINDS.index("compute")) & (table.stream[part.rows] >= 0)]
-    rows = rows[code[rows] >= 0]
-    spent: Floats = np.bincount(
-        table.name[rows], part.durations(rows), minlength=len(table.names)
-    ).astype(np.float64)
-    used = np.flatnonzero(spent)
-    names = table.names.values
-    return [names[name] for name in used.tolist()], spent[used]
-
-
-def _shares(kernels: Sequence[tuple[Ints, Floats]], names: list[str]) -> tuple[Floats, list[str]]:
-    """Return the share of each name in each rank's compute; what is rare goes into one column."""
-    whole = np.zeros((len(kernels), len(names)))
-    for place, (numbers, spent) in enumerate(kernels):
-        whole[place, numbers] = spent
-    whole /= np.maximum(whole.sum(axis=1, keepdims=True), 1.0)
-    # What is much of any rank's time counts, also where few ranks run it.
-    order = np.argsort(-whole.max(axis=0, initial=0.0), kind="stable")
-    most, rest = order[:_MOST_KERNELS], order[_MOST_KERNELS:]
-    kept = whole[:, most]
+def _kernel_shares(kernels: Sequence[dict[str, float]]) -> tuple[Floats, list[str]]:
+    """Return the share of each name in each rank's compute; rare names become one column."""
+    table = pd.DataFrame(list(kernels), index=range(len(kernels))).fillna(0.0)
+    share, names = np.array(table, dtype=np.float64, order="C"), [*table.columns]
+    share /= np.maximum(share.sum(axis=1, keepdims=True), 1.0)
+    # A kernel counts if it takes much of any rank's time, even if few ranks run it.
+    order = np.argsort(-share.max(axis=0, initial=0.0), kind="stable")
+    first, rest = order[:_MAX_KERNELS], order[_MAX_KERNELS:]
+    kept = [names[k] for k in first.tolist()]
     if not len(rest):
-        return kept, [names[k] for k in most.tolist()]
-    other = whole[:, rest].sum(axis=1, keepdims=True)
-    return np.concatenate((kept, other), axis=1), [*(names[k] for k in most.tolist()), "others"]
+        return share[:, first], kept
+    other = share[:, rest].sum(axis=1, keepdims=True)
+    return np.concatenate((share[:, first], other), axis=1), [*kept, "others"]
 
 
 @scoped
@@ -275,22 +247,22 @@ def rank_time_heatmap(
             f"there is no metric {metric!r}",
             remedy=f"The metrics are {', '.join(HEATMAP_METRICS)}.",
         )
-    if not 1 <= bins <= MOST_BINS:
-        raise TraceError(f"{bins} bins cannot be made", remedy=f"Ask for 1 to {MOST_BINS}.")
+    if not 1 <= bins <= _MAX_BINS:
+        raise TraceError(f"{bins} bins cannot be made", remedy=f"Ask for 1 to {_MAX_BINS}.")
     chosen = narrowed(traces, **scope)
     low = traces.start_ns if chosen.start_ns is None else chosen.start_ns
-    high = traces.end_ns if chosen.end_ns is None else chosen.end_ns
-    edges = bin_edges(low, max(low, high), bins)
-    # Idle is told by the work around it, which may lie outside of the window.
-    of_all_times = Selection(None, None, chosen.ranks, chosen.tracks, chosen.query, chosen.ids)
-    ranks_of = parts(traces, of_all_times)
+    high = max(traces.end_ns if chosen.end_ns is None else chosen.end_ns, low)
+    # In two parts, so that a long job times many bins stays within int64.
+    width, rest = divmod(high - low, bins)
+    steps = np.arange(bins + 1, dtype=np.int64)
+    edges = low + width * steps + rest * steps // bins
+    # Idle time depends on the work around it, which may be outside of the window.
+    ranks_of = parts(traces, replace(chosen, start_ns=None, end_ns=None))
     waits = waits_of(traces, clock) if metric == "waiting" else None
-    none: Sequence[tuple[Any, ...]] = [(None,)] * len(ranks_of)
-    own = none if waits is None else waits.each(ranks_of.ranks)
-    found = list(over_ranks(ranks_of, _in_bins, metric, edges, each=own))
+    each = None if waits is None else waits.each(ranks_of.ranks)
+    found = list(over_ranks(ranks_of, _in_bins, metric, edges, each=each))
     values = np.array([value for value, _, _ in found], dtype=np.int64).reshape(-1, bins)
-    starts = np.tile(edges[:-1], len(ranks_of))
-    ends = np.tile(edges[1:], len(ranks_of))
+    starts, ends = np.tile(edges[:-1], len(ranks_of)), np.tile(edges[1:], len(ranks_of))
     length = np.where(ends > starts, ends - starts, np.nan)
     attrs: dict[str, Any] = {} if waits is None else {"clock": waits.clock}
     return result(
@@ -310,38 +282,25 @@ def rank_time_heatmap(
     )
 
 
-def bin_edges(start: int, end: int, bins: int) -> Ints:
-    """Return the edges of bins, rounded down to whole nanoseconds."""
-    steps = np.arange(bins + 1, dtype=np.int64)
-    # In two parts, so that a long job times many bins stays within int64.
-    whole, rest = divmod(end - start, bins)
-    edges: Ints = start + whole * steps + rest * steps // bins
-    return edges
-
-
-def metric_times(part: Part, metric: str, waits: RankWaits | None = None) -> Intervals:
+def _metric_times(part: Part, metric: str, waits: RankWaits | None) -> Intervals:
     """Return when a metric holds for a rank, in its table's times."""
     if metric == "busy":
         return part.covered(*BUSY)
     if metric == "exposed_communication":
         return subtract(part.covered("communication"), part.covered("compute"))
-    if metric == "waiting":
-        if waits is None:
-            raise ValueError("waits are to be given")
+    if metric == "waiting" and waits is not None:
         return union(*waiting(part, waits)[1:])
     if metric == "idle":
-        if part.span is None:
-            return Intervals.none()
-        start, end = part.span
+        start, end = part.span or (0, 0)
         return subtract(union([start], [end]), part.covered(*BUSY))
     return part.covered(metric)
 
 
 def _in_bins(
-    part: Part, metric: str, edges: Ints, waits: RankWaits | None
+    part: Part, metric: str, edges: Ints, waits: RankWaits | None = None
 ) -> tuple[Ints, bool, int]:
     """Return the time in each bin, whether the device does anything, and its span in the bins."""
-    pieces = metric_times(part, metric, waits)
+    pieces = _metric_times(part, metric, waits)
     within: Ints = np.diff(Covered(*pieces)(edges - part.trace.shift_ns))
     first, last = part.span or (0, 0)
     low, high = (int(edge) - part.trace.shift_ns for edge in (edges[0], edges[-1]))
@@ -488,126 +447,115 @@ def clustered(features: RankFeatures, stage: Ints, tolerance: float, max_cluster
     compared = _Compared.of(features, tolerance)
     apart = compared.distances()
     apart[stage[:, None] != stage[None, :]] = np.inf
-    standing = _standing_for(apart, 1.0)
-    outlier, typical = _outliers(standing, stage)
-    widened = 1.0
-    most = max(max_clusters, len(np.unique(stage)))
-    folded = standing
-    while len(np.unique(folded)) > most:
+    similar = _representatives(apart, 1.0)
+    outlier, typical = _outliers(similar, stage)
+    widened, folded = 1.0, similar
+    while len(np.unique(folded)) > max(max_clusters, len(np.unique(stage))):
         widened *= _WIDER
-        folded = _standing_for(apart, widened)
-    order, sizes = np.unique(folded, return_counts=True)
-    by_size = order[np.lexsort((order, -sizes))]
+        folded = _representatives(apart, widened)
+    ranks, sizes = np.unique(folded, return_counts=True)
     number = np.zeros(len(stage), dtype=np.int64)
-    number[by_size] = np.arange(len(by_size))
+    number[ranks[np.lexsort((ranks, -sizes))]] = np.arange(len(ranks))
     own = np.arange(len(stage))
-    why = [
-        "" if standing[k] == typical[k] else compared.why(k, int(typical[k]))
-        for k in range(len(stage))
-    ]
     return Clusters(
         number[folded],
         folded,
         apart[own, folded] / widened,
         apart[own, typical],
         outlier,
-        why,
+        [
+            "" if similar[k] == typical[k] else compared.why(k, int(typical[k]))
+            for k in range(len(stage))
+        ],
         tolerance * widened,
     )
 
 
-def _standing_for(apart: Floats, limit: float) -> Ints:
-    """Return who stands for each rank: again and again the one with most ranks like it left.
+def _representatives(apart: Floats, limit: float) -> Ints:
+    """Return each rank's representative: repeatedly the one with most similar ranks left.
 
-    Of several the one that is closest to those, then the first.
+    Of several the one that is closest to these ranks, then the first.
     """
-    alike = apart <= limit
-    close = np.where(alike, apart, 0.0)
+    similar = apart <= limit
+    close = np.where(similar, apart, 0.0)
     found = np.arange(len(apart))
     left = np.ones(len(apart), dtype=bool)
-    count = alike.sum(axis=1)
+    count = similar.sum(axis=1)
     near = close.sum(axis=1)
     while left.any():
         most = int(count[left].max())
         if most <= 1:
-            # Whoever is left stands for itself.
             break
         best = np.flatnonzero(left & (count == most))
         closest = int(best[np.argmin(near[best])])
-        mine = np.flatnonzero(alike[closest] & left)
+        mine = np.flatnonzero(similar[closest] & left)
         found[mine] = closest
         left[mine] = False
-        count -= alike[mine].sum(axis=0)
+        count -= similar[mine].sum(axis=0)
         near -= close[mine].sum(axis=0)
     return found
 
 
-def _outliers(standing: Ints, stage: Ints) -> tuple[Flags, Ints]:
-    """Return which ranks are outliers, and who is typical of each rank's stage."""
+def _outliers(similar: Ints, stage: Ints) -> tuple[Flags, Ints]:
+    """Return which ranks are outliers, and the representative typical of each rank's stage."""
     outlier = np.zeros(len(stage), dtype=bool)
     typical = np.zeros(len(stage), dtype=np.int64)
-    sizes = np.bincount(standing, minlength=len(stage))
+    sizes = np.bincount(similar, minlength=len(stage))
+    size = sizes[similar]
     for one in np.unique(stage).tolist():
         members = stage == one
         largest = int(np.where(members, sizes, -1).argmax())
         typical[members] = largest
-        size = sizes[standing]
-        few = (size <= _FEW * members.sum()) & (2 * size <= sizes[largest])
-        outlier |= members & few
+        outlier |= members & (size <= _FEW * members.sum()) & (2 * size <= sizes[largest])
     return outlier, typical
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Compared:
-    """What is compared, in the order of `_NAMES` but for kernels, and what may differ."""
+    """The compared features in the order of `_NAMES`, kernels aside, and allowed differences."""
 
     features: RankFeatures
-    least: Floats  # (ranks, names), as shares of the median rank's step; kernels: 0
-    most: Floats  # the same, where it is not known exactly
+    low: Floats  # (ranks, names), as shares of the median rank's step; kernels: 0
+    high: Floats  # the same; larger than `low` if not exactly known
     limits: Floats
 
     @classmethod
     def of(cls, features: RankFeatures, tolerance: float) -> _Compared:
-        time = {name: features.times_ns[:, k] for k, name in enumerate(TIMES)}
-        error = {name: features.error_ns[:, k] for k, name in enumerate(TIMES)}
-        # Without steps the length of a trace says how long it was recorded, no more.
-        stepped = bool(features.steps.any())
-        whole = time["step_ns"]
-        step = np.full(len(whole), np.median(whole)) if stepped and len(whole) else whole
+        count = len(features.times_ns)
+        time = dict(zip(TIMES, features.times_ns.T, strict=True))
+        error = {"": np.zeros(count), **dict(zip(TIMES, features.error_ns.T, strict=True))}
+        step = time["step_ns"]
+        if count and features.steps.any():
+            # Without steps the length of a trace is only that of its recording.
+            step = np.full(count, np.median(step))
         step = np.maximum(step, 1.0)
-        none = np.zeros(len(features.times_ns))
         exposed, wait = time["exposed_communication_ns"], time["exposed_wait_ns"]
-        waiting_at_most = np.maximum(np.minimum(wait + time["unmatched_exposed_ns"], exposed), wait)
-        columns = {
-            "compute": (time["compute_ns"] / step,) * 2,
-            "idle": (time["idle_ns"] / step,) * 2,
-            "kernels": (none, none),
-            "transfer": ((exposed - waiting_at_most) / step, (exposed - wait) / step),
-            "lost": (features.lost_share,) * 2,
-            "wait": (wait / step, waiting_at_most / step),
-            "step": (whole / step,) * 2,
+        max_wait = np.maximum(np.minimum(wait + time["unmatched_exposed_ns"], exposed), wait)
+        low = {
+            "compute": time["compute_ns"] / step,
+            "idle": time["idle_ns"] / step,
+            "kernels": np.zeros(count),
+            "transfer": (exposed - max_wait) / step,
+            "lost": features.lost_share,
+            "wait": wait / step,
+            "step": time["step_ns"] / step,
         }
-        scatter = {
-            "compute": error["compute_ns"],
-            "idle": error["idle_ns"],
-            "transfer": error["exposed_communication_ns"],
-            "wait": error["exposed_wait_ns"],
-            "step": error["step_ns"],
-        }
-        steps = int(np.median(features.steps)) if len(features.steps) else 0
-        allowed = _SCATTER * (1 + _UNSURE / max(steps - 1, 1))
-        limits = [
-            max(tolerance, allowed * float(np.median(scatter.get(name, none) / step)))
-            if len(none)
-            else tolerance
-            for name in _NAMES
-        ]
-        least, most = (np.stack([columns[name][k] for name in _NAMES], axis=1) for k in range(2))
-        return cls(features, least, most, np.array(limits))
+        high = {**low, "transfer": (exposed - wait) / step, "wait": max_wait / step}
+        limits = np.full(len(_NAMES), tolerance)
+        if count:
+            allowed = _SCATTER * (1 + _UNSURE / max(int(np.median(features.steps)) - 1, 1))
+            scatter = [float(np.median(error[name] / step)) for name, _, _ in _COMPARED.values()]
+            limits = np.maximum(limits, allowed * np.array(scatter))
+        return cls(
+            features,
+            np.stack([low[name] for name in _NAMES], axis=1),
+            np.stack([high[name] for name in _NAMES], axis=1),
+            limits,
+        )
 
     def distances(self) -> Floats:
         """Return the largest difference of each pair of ranks, in what may differ."""
-        count, kernels = len(self.least), self.features.kernels.T
+        count, kernels = len(self.low), self.features.kernels.T
         limit = self.limits[_NAMES.index("kernels")]
         found = np.zeros((count, count))
         for low in range(0, count, _BLOCK):
@@ -616,29 +564,29 @@ class _Compared:
             for share in kernels:
                 block += np.abs(share[rows, None] - share)
             block /= 2 * limit
-            for low_of, high_of, limit_of in zip(
-                self.least.T, self.most.T, self.limits.tolist(), strict=True
+            for least, most, allowed in zip(
+                self.low.T, self.high.T, self.limits.tolist(), strict=True
             ):
-                np.maximum(block, (low_of[rows, None] - high_of) / limit_of, out=block)
-                np.maximum(block, (low_of - high_of[rows, None]) / limit_of, out=block)
+                np.maximum(block, (least[rows, None] - most) / allowed, out=block)
+                np.maximum(block, (least - most[rows, None]) / allowed, out=block)
         return found
 
     def why(self, one: int, typical: int) -> str:
-        """Say what differs by more than it may, at most three things, causes first."""
-        more = self.least[one] - self.most[typical]
-        less = self.most[one] - self.least[typical]
+        """Describe at most three differences beyond their limits, causes first."""
+        more = self.low[one] - self.high[typical]
+        less = self.high[one] - self.low[typical]
         apart = np.where(more > 0, more, np.where(less < 0, less, 0.0))
         shares = self.features.kernels[one] - self.features.kernels[typical]
         apart[_NAMES.index("kernels")] = np.abs(shares).sum() / 2
-        telling = np.flatnonzero(np.abs(apart) > self.limits)
-        most = telling[np.argsort(-(np.abs(apart) / self.limits)[telling], kind="stable")]
+        beyond = np.flatnonzero(np.abs(apart) > self.limits)
+        largest = beyond[np.argsort(-(np.abs(apart) / self.limits)[beyond], kind="stable")]
         return "; ".join(
-            self._words(k, float(apart[k]), shares, float(self.least[typical, k]))
-            for k in sorted(most[:_MOST_REASONS].tolist())
+            self._text(_NAMES[k], float(apart[k]), shares, float(self.low[typical, k]))
+            for k in sorted(largest[:_MAX_REASONS].tolist())
         )
 
-    def _words(self, which: int, apart: float, shares: Floats, usual: float) -> str:
-        name, more, less = _COMPARED[which]
+    def _text(self, name: str, apart: float, shares: Floats, usual: float) -> str:
+        _, more, less = _COMPARED[name]
         if name == "kernels":
             kernel = int(np.abs(shares).argmax())
             return (
@@ -648,8 +596,7 @@ class _Compared:
             )
         if name in _RELATIVE and usual > 0:
             apart /= usual
-        stepped = bool(self.features.steps.any())
-        unit = "a step" if stepped else "its time"
+        unit = "a step" if self.features.steps.any() else "its time"
         return (more if apart > 0 else less).format(_percent(abs(apart)), unit)
 
 

@@ -158,6 +158,11 @@ class CommEvents:
     unsized: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     dtypes: list[str] = field(default_factory=list)
 
+    @property
+    def is_alone(self) -> npt.NDArray[np.bool_]:
+        """Which events are of groups of one rank."""
+        return np.array([group.size == 1 for group in self.groups], dtype=bool)[self.group]
+
 
 @memoized
 def comm_events(trace: Trace) -> CommEvents:

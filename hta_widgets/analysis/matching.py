@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from hta_widgets.analysis.comm_events import (
     CommEvents,
@@ -32,6 +33,7 @@ Ints = npt.NDArray[np.int64]
 _TOLERANCE_NS = 500_000  # ranks leave a collective within this time of each other
 _PROOF = 3  # agreeing ends that rule out chance
 _MOST_PAIRS = 4_000_000
+_COLUMNS = ["trace", "place", "group", "source", "target", "sequence", "content", "start", "end"]
 #: Position of an event without a match.
 MISSING = int(np.iinfo(np.int64).min)
 
@@ -85,8 +87,22 @@ class Matching:
         return np.diff(np.append(self.starts, len(self)))
 
     def each(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Spread one value per collective over its entries."""
+        """Return for each entry the value of its collective."""
         return np.repeat(values, self.sizes())
+
+    def spread(self, reduce: np.ufunc, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return for each entry the values of its collective's entries, reduced to one."""
+        return self.each(reduce.reduceat(values, self.starts)) if len(self) else values
+
+    def last_entries(self, wait_ns: Ints) -> Ints:
+        """Return for each collective the first of its entries that does not wait."""
+        late = np.where(wait_ns == 0, np.arange(len(self)), len(self))
+        return np.minimum.reduceat(late, self.starts) if len(self) else late
+
+    @property
+    def is_complete(self) -> npt.NDArray[np.bool_]:
+        """Whether each collective has the events of all its ranks, as far as known."""
+        return (self.expected <= 0) | (self.sizes() >= self.expected)
 
 
 def matching(traces: TraceSet) -> Matching:
@@ -103,43 +119,32 @@ def matching(traces: TraceSet) -> Matching:
 
 def counted(match: Matching, chosen: Selection) -> tuple[npt.NDArray[np.bool_], dict[str, int]]:
     """Return which entries are selected, and the counts of selected events and collectives."""
+    members = [
+        np.full(len(events.rows), chosen.ranks is None or trace.rank in chosen.ranks)
+        for trace, events in zip(match.traces, match.events, strict=True)
+    ]
+    if not replace(chosen, ranks=None).is_everything:
+        wanted = [k for k, member in enumerate(members) if member.any()]
+        selected = Parts([match.traces[k] for k in wanted], chosen, match.executor)
+        each = [(match.events[k].rows,) for k in wanted]
+        for k, member in zip(wanted, over_ranks(selected, Part.has, each=each), strict=True):
+            members[k] = member
     kept = np.zeros(len(match), dtype=bool)
-    communication = alone = 0
-    for number, (events, member) in enumerate(
-        zip(match.events, _members(match, chosen), strict=True)
-    ):
-        mine = match.of_trace[number]
-        kept[mine] = member[match.place[mine]]
-        single = np.array([group.size == 1 for group in events.groups], dtype=bool)
-        communication += int(member.sum())
-        alone += int((member & single[events.group]).sum()) if len(single) else 0
-    shown = np.unique(match.collective[kept])
-    complete = (match.expected <= 0) | (match.sizes() >= match.expected)
+    for entries, member in zip(match.of_trace, members, strict=True):
+        kept[entries] = member[match.place[entries]]
+    communication = sum(int(member.sum()) for member in members)
+    alone = sum(
+        int((member & events.is_alone).sum())
+        for member, events in zip(members, match.events, strict=True)
+    )
+    complete = match.is_complete[np.unique(match.collective[kept])]
     return kept, {
         "communication": communication,
-        "matched": int(complete[shown].sum()),
-        "partly_matched": int((~complete[shown]).sum()),
+        "matched": int(complete.sum()),
+        "partly_matched": int((~complete).sum()),
         "unmatched": communication - int(kept.sum()) - alone,
         "alone": alone,
     }
-
-
-def _members(match: Matching, chosen: Selection) -> Iterator[npt.NDArray[np.bool_]]:
-    """Yield for each rank which of its events are selected."""
-    wanted = [chosen.ranks is None or trace.rank in chosen.ranks for trace in match.traces]
-    some = any(
-        value is not None
-        for value in (chosen.start_ns, chosen.end_ns, chosen.tracks, chosen.query, chosen.ids)
-    )
-    if not some:
-        for is_wanted, events in zip(wanted, match.events, strict=True):
-            yield np.full(len(events.rows), is_wanted, dtype=bool)
-        return
-    asked = [trace for trace, is_wanted in zip(match.traces, wanted, strict=True) if is_wanted]
-    rows = [(e.rows,) for e, is_wanted in zip(match.events, wanted, strict=True) if is_wanted]
-    found = over_ranks(Parts(asked, chosen, match.executor), Part.has, each=rows)
-    for is_wanted, events in zip(wanted, match.events, strict=True):
-        yield next(found) if is_wanted else np.zeros(len(events.rows), dtype=bool)
 
 
 def split(codes: Ints, count: int) -> list[Ints]:
@@ -161,197 +166,120 @@ def recorded_shift(trace: Trace) -> int:
 # --- matching -------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Lane:
-    """One sequence of collectives; members are (trace, places)."""
-
-    group: int
-    members: list[tuple[int, Ints]]
-    sure: bool
-
-
 @memoized
 def _matched(of: TraceSet) -> Matching:
     traces = list(of.values())
-    ranks = _communication(of)
-    events, headers = [one.events for one in ranks], [one.header for one in ranks]
+    events, steps, headers = _communication(of)
     keys, groups = identified(traces, events, headers)
-    lanes = _lanes(events, keys, groups)
-    contents: dict[Hashable, int] = {}
-    codes = [
-        np.array([contents.setdefault(item, len(contents)) for item in one.content], np.int64)
-        for one in events
-    ]
-    found: list[tuple[Ints, Ints, Ints, Ints]] = []  # slot, trace, place, lane
-    counts = dict.fromkeys(("communication", "matched", "partly_matched", "unmatched", "alone"), 0)
-    counts["communication"] = sum(len(one.rows) for one in events)
-    matched_by = {"sequence_number": 0, "order_and_time": 0}
-    base = 0  # numbers of slots that no other lane uses
-    for number, lane in enumerate(lanes):
-        numbered = all((events[t].sequence[places] >= 0).all() for t, places in lane.members)
-        slot = np.concatenate(
-            _by_sequence(lane, events, codes)
-            if numbered
-            else _by_order(lane, traces, events, codes)
-        )
-        place = np.concatenate([places for _, places in lane.members])
-        trace = np.repeat([t for t, _ in lane.members], [len(own) for _, own in lane.members])
-        kept = slot != MISSING
-        values, inverse, sizes = np.unique(slot[kept], return_inverse=True, return_counts=True)
-        whole = _whole(lane, events, groups)
-        several = sizes >= 2
-        alone = "alone" if whole == 1 else "unmatched"
-        counts[alone] += int((~kept).sum()) + int((~several).sum())
-        complete = int((sizes[several] >= whole).sum()) if whole > 0 else int(several.sum())
-        counts["matched"] += complete
-        counts["partly_matched"] += int(several.sum()) - complete
-        matched_by["sequence_number" if numbered else "order_and_time"] += int(several.sum())
-        good = several[inverse]
-        rows = np.flatnonzero(kept)[good]
-        of_lane = np.full(len(rows), number, dtype=np.int64)
-        found.append((inverse[good] + base, trace[rows], place[rows], of_lane))
-        base += len(values)
-    return _sorted(traces, ranks, lanes, (groups, keys), found, counts, matched_by)
-
-
-@dataclass(slots=True, eq=False)
-class _RankComm:
-    """The communication of one rank."""
-
-    events: CommEvents
-    steps: Ints
-    header: Header
-
-
-def _comm_of_rank(trace: Trace) -> _RankComm:
-    events = comm_events(trace)
-    return _RankComm(events, trace.table.step[events.rows], header_of(trace))
-
-
-def _communication(traces: TraceSet) -> list[_RankComm]:
-    """Return the communication of the ranks: on their devices, or in calls on the host."""
-    found = list(over_ranks(traces, _comm_of_rank))
-    members = list(traces.values())
-    for calls_of in provided("collectives"):
-        for place, events in calls_of(members).items():
-            found[place].events = events
-            found[place].steps = members[place].table.step[events.rows]
-    return found
-
-
-def _sorted(
-    traces: list[Trace],
-    ranks: list[_RankComm],
-    lanes: list[_Lane],
-    of_groups: tuple[list[Group], list[list[int]]],
-    found: list[tuple[Ints, Ints, Ints, Ints]],
-    counts: dict[str, int],
-    matched_by: dict[str, int],
-) -> Matching:
-    groups, keys = of_groups
-    events, headers = [one.events for one in ranks], [one.header for one in ranks]
-    empty = np.empty(0, dtype=np.int64)
-    slot, trace, place, lane = (
-        np.concatenate([part[k] for part in found]) if found else empty for k in range(4)
+    table = _events_of_all(traces, events, keys)
+    is_numbered = table.groupby("lane")["sequence"].transform("min") >= 0
+    for _, of_lane in table[~is_numbered].groupby("lane"):
+        named = groups[of_lane["group"].iloc[0]].named
+        table.loc[of_lane.index, "sequence"] = _by_order(of_lane, sure=named)
+        table.loc[of_lane.index, "content"] = 0
+    # A sequence number that repeats counts its repetitions.
+    table["repeat"] = table.groupby(["lane", "trace", "sequence", "content"]).cumcount()
+    slots = table.groupby(["lane", "sequence", "content", "repeat"])
+    size, slot, first = slots["trace"].transform("size"), slots.ngroup(), slots["start"]
+    group_size = np.array([group.size for group in groups], dtype=np.int64)
+    whole = np.where(table["source"] >= 0, 2, group_size[table["group"]])
+    kept = np.asarray((size >= 2) & (table["sequence"] != MISSING))
+    # Collectives are numbered by their first start.
+    order = np.lexsort((table["trace"], slot, first.transform("min")))
+    order = order[kept[order]]
+    trace, place, lane, group = (
+        table[name].to_numpy()[order] for name in ("trace", "place", "lane", "group")
     )
-    start = np.empty(len(slot), dtype=np.int64)
-    for number, one in enumerate(events):
-        mine = trace == number
-        start[mine] = one.start_ns[place[mine]] + recorded_shift(traces[number])
-    order = np.lexsort((trace, slot))
-    slot, trace, place, lane, start = (a[order] for a in (slot, trace, place, lane, start))
-    begins = np.flatnonzero(np.diff(slot, prepend=-1)) if len(slot) else empty
-    first = np.minimum.reduceat(start, begins) if len(begins) else empty
-    sizes = np.diff(np.append(begins, len(slot)))
-    rank_of = np.empty(len(begins), dtype=np.int64)
-    rank_of[np.argsort(first, kind="stable")] = np.arange(len(begins))
-    numbers = np.repeat(rank_of, sizes)
-    order = np.argsort(numbers, kind="stable")
-    collective = numbers[order]
-    group_of = np.array([one.group for one in lanes], dtype=np.int64)
-    lane = lane[order]
-    whole_of = np.array([_whole(one, events, groups) for one in lanes], dtype=np.int64)
-    starts = np.flatnonzero(np.diff(collective, prepend=-1))
+    starts = np.flatnonzero(np.diff(slot.to_numpy()[order], prepend=-1))
+    sizes = np.diff(np.append(starts, len(order)))
+    expected = whole[order[starts]]
+    complete = (expected <= 0) | (sizes >= expected)
+    by_number = int(is_numbered.to_numpy()[order[starts]].sum())
     return Matching(
         traces,
         events,
-        collective,
-        trace[order],
-        place[order],
+        np.repeat(np.arange(len(starts)), sizes),
+        trace,
+        place,
         lane,
-        group_of[lane],
-        split(trace[order], len(traces)),
+        group,
+        split(trace, len(traces)),
         starts,
-        whole_of[lane[starts]],
+        expected,
         groups,
-        counts,
-        matched_by,
+        {
+            "communication": len(table),
+            "matched": int(complete.sum()),
+            "partly_matched": int((~complete).sum()),
+            "unmatched": int((~kept & (whole != 1)).sum()),
+            "alone": int((~kept & (whole == 1)).sum()),
+        },
+        {"sequence_number": by_number, "order_and_time": len(starts) - by_number},
         missing_ranks(traces, groups, headers),
         lacking(traces, groups, keys),
         headers,
-        [one.steps for one in ranks],
+        steps,
     )
 
 
-def _lanes(
-    events: Sequence[CommEvents], keys: Sequence[Sequence[int]], groups: Sequence[Group]
-) -> list[_Lane]:
-    lanes: dict[tuple[int, int, int], _Lane] = {}
-    for t, one in enumerate(events):
-        if not len(one.rows):
-            continue
-        number = np.array(keys[t], dtype=np.int64)[one.group]
-        pairs = np.stack([number, one.source, one.target], axis=1)
-        distinct, inverse = np.unique(pairs, axis=0, return_inverse=True)
-        inverse = inverse.reshape(-1)
-        for k, (group, source, target) in enumerate(distinct.tolist()):
-            lane = lanes.setdefault((group, source, target), _Lane(group, [], groups[group].named))
-            lane.members.append((t, np.flatnonzero(inverse == k)))
-    return list(lanes.values())
+def _comm_of_rank(trace: Trace) -> tuple[CommEvents, Ints, Header]:
+    events = comm_events(trace)
+    return events, trace.table.step[events.rows], header_of(trace)
 
 
-def _whole(lane: _Lane, events: Sequence[CommEvents], groups: Sequence[Group]) -> int:
-    """Return how many ranks each collective of a lane has."""
-    trace, places = lane.members[0]
-    return 2 if events[trace].source[places[0]] >= 0 else groups[lane.group].size
+def _communication(traces: TraceSet) -> tuple[list[CommEvents], list[Ints], list[Header]]:
+    """Return the ranks' communication, on devices or in host calls, its steps, and the headers."""
+    found = list(over_ranks(traces, _comm_of_rank))
+    events, steps = [one[0] for one in found], [one[1] for one in found]
+    members = list(traces.values())
+    for calls_of in provided("collectives"):
+        for place, calls in calls_of(members).items():
+            events[place], steps[place] = calls, members[place].table.step[calls.rows]
+    return events, steps, [one[2] for one in found]
 
 
-def _by_sequence(lane: _Lane, events: Sequence[CommEvents], codes: Sequence[Ints]) -> list[Ints]:
-    """Return slots by sequence number; one that repeats counts its repetitions."""
-    contents = [codes[t][events[t].content_code[places]] for t, places in lane.members]
-    content = np.concatenate(contents)
-    numbers = np.concatenate([events[t].sequence[places] for t, places in lane.members])
-    step = np.unique(numbers, return_inverse=True)[1].reshape(-1) * (int(content.max()) + 1)
-    slot = np.unique(step + content, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    parts = np.split(slot, np.cumsum([len(one) for one in contents])[:-1])
-    if all(len(np.unique(part)) == len(part) for part in parts):
-        return parts
-    slots: dict[tuple[int, int, int], int] = {}
-    found = []
-    for (t, places), own in zip(lane.members, contents, strict=True):
-        sequence = events[t].sequence[places]
-        seen: Counter[tuple[int, int]] = Counter()
-        mine = np.empty(len(places), dtype=np.int64)
-        for k, key in enumerate(zip(sequence.tolist(), own.tolist(), strict=True)):
-            mine[k] = slots.setdefault((*key, seen[key]), len(slots))
-            seen[key] += 1
-        found.append(mine)
-    return found
+def _events_of_all(
+    traces: Sequence[Trace], events: Sequence[CommEvents], keys: Sequence[Sequence[int]]
+) -> pd.DataFrame:
+    """Return the communication of all ranks below each other, on the recorded clock.
+
+    A ``lane`` is one sequence of collectives: those of a group, or of a pair of ranks in it.
+    """
+    contents: dict[Hashable, int] = {}
+    blocks = []
+    for number, (trace, one) in enumerate(zip(traces, events, strict=True)):
+        codes = [contents.setdefault(item, len(contents)) for item in one.content]
+        columns = {
+            "trace": np.full(len(one.rows), number),
+            "place": np.arange(len(one.rows)),
+            "group": np.array(keys[number], dtype=np.int64)[one.group],
+            "source": one.source,
+            "target": one.target,
+            "sequence": one.sequence,
+            "content": np.array(codes, dtype=np.int64)[one.content_code],
+            "start": one.start_ns + recorded_shift(trace),
+            "end": one.end_ns + recorded_shift(trace),
+        }
+        blocks.append(pd.DataFrame(columns))
+    table = pd.concat(blocks, ignore_index=True) if blocks else pd.DataFrame(columns=_COLUMNS)
+    of_lane = ["group", "source", "target"]
+    first = table.groupby(of_lane)["trace"].transform("min")
+    table["lane"] = table.groupby([first, *of_lane]).ngroup()
+    return table
 
 
-def _by_order(
-    lane: _Lane, traces: Sequence[Trace], events: Sequence[CommEvents], codes: Sequence[Ints]
-) -> list[Ints]:
-    """Return slots by order, contents and times, against the rank that has most."""
-    contents = [codes[t][events[t].content_code[places]] for t, places in lane.members]
-    ends = [events[t].end_ns[places] + recorded_shift(traces[t]) for t, places in lane.members]
-    most = max(range(len(lane.members)), key=lambda k: len(contents[k]))
-    return [
-        np.arange(len(contents[k]))
-        if k == most
-        else aligned(contents[most], ends[most], contents[k], ends[k], sure=lane.sure)
-        for k in range(len(lane.members))
+def _by_order(of_lane: pd.DataFrame, *, sure: bool) -> Ints:
+    """Return slots by order, contents and times, against the rank that has most events."""
+    ranks = [
+        (own["content"].to_numpy(), own["end"].to_numpy()) for _, own in of_lane.groupby("trace")
     ]
+    most = max(ranks, key=lambda own: len(own[0]))
+    return np.concatenate(
+        [
+            np.arange(len(own[0])) if own is most else aligned(*most, *own, sure=sure)
+            for own in ranks
+        ]
+    )
 
 
 # --- alignment by order and time ------------------------------------------------------------------

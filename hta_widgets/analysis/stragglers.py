@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Unpack
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -39,12 +39,12 @@ Rows = npt.NDArray[np.intp]
 Flags = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
-# A straggler has to cost more than `costly_share`, and to meet these limits.
-_STEADY = 0.8  # of what is costly, in the median step
+# Limits of a straggler, in addition to `costly_share`.
+_STEADY = 0.8  # of the costly share, in the median step
 _STAND_OUT = 2.0  # times the typical other rank
 _STALL = 0.25  # of a step: one such step is more than noise
-_WORTH_NAMING = 0.02  # of the others' time, on average, where only some steps are slow
-_LEAST_COLLECTIVES = 4  # ranks with fewer are not judged
+_WORTH_NAMING = 0.02  # of the others' time, on average, if only some steps are slow
+_MIN_COLLECTIVES = 4  # ranks with fewer are not judged
 
 # Limits for naming a rank that is not a straggler.
 _NEARLY_ALWAYS = 0.9  # of its collectives it is last at
@@ -62,26 +62,23 @@ _HOST_WORK = "host work"
 
 @scoped
 def exposed_waits(
-    traces: TraceSet,
-    *,
-    clock: Clock | None = None,
-    **scope: Unpack[Scope],
+    traces: TraceSet, *, clock: Clock | None = None, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
     """Return how long each rank waits in collectives for the last of their ranks.
 
     A rank waits in a collective from its own arrival to that of the last rank, or to the end of
-    its own event where that is earlier; the last rank is found before anything is selected, as
-    in `collectives`. The wait is *exposed* while no selected compute kernel of the rank runs, so it
-    is the part of ``exposed_communication_ns`` of `temporal_breakdown` in which no data could move
-    yet. Waits in collectives that run at once count once.
+    its own event if that is earlier; the last rank is found before anything is selected, as
+    in `collectives`. The wait is *exposed* while no selected compute kernel of the rank runs: it
+    is the part of ``exposed_communication_ns`` of `temporal_breakdown` before data can move.
+    Waits in collectives that overlap count once.
 
     Parameters
     ----------
     clock : {"host", "fitted"}, optional
-        The clock of the arrivals. Default: that of the set, or the fitted one where ends of
-        collectives disagree on the recorded clock by clearly more than on the fitted one.
+        The clock of the arrivals. Default: that of the set, or the fitted one if ends of
+        collectives disagree clearly more on the recorded clock than on the fitted one.
     ranks : iterable of int, optional
-        Narrows the selection to these ranks. Others still count as those that came last.
+        Narrows the selection to these ranks. Any rank may be the last to arrive.
 
     Returns
     -------
@@ -90,39 +87,35 @@ def exposed_waits(
 
         - ``rank``
         - ``collectives``: selected events of the rank that are matched with other ranks'
-        - ``wait_ns``: waiting in any of them; ``exposed_wait_ns``: and computing nothing
-        - ``exposed_communication_ns``: communicating at all and computing nothing
+        - ``wait_ns``: time in any wait; ``exposed_wait_ns``: the same without compute
+        - ``exposed_communication_ns``: all communication without compute
 
-        ``wait_ns`` and ``exposed_wait_ns`` are -1 where no communication of the rank, selected or
-        not, is matched: its waits are not known. ``.attrs["clock"]`` is the clock of the arrivals.
+        ``wait_ns`` and ``exposed_wait_ns`` are -1 if no communication of the rank, selected or
+        not, is matched. ``.attrs["clock"]`` is the clock of the arrivals.
 
     Raises
     ------
     TraceError
-        For an unknown clock, or a rank that is not there.
+        For an unknown clock, or a rank that is not in the set.
 
     Notes
     -----
-    HTA has no such analysis. ``exposed_wait_ns`` is what `step_times` has by step.
+    HTA has no such analysis. `step_times` has ``exposed_wait_ns`` by step.
     """
     chosen = parts(traces, **scope)
     waits = waits_of(traces, clock)
     found = list(over_ranks(chosen, _of_rank, each=waits.each(chosen.ranks)))
     times = np.array(found, dtype=np.int64).reshape(-1, 4)
-    unknown = np.array(chosen.ranks, dtype=np.int64)[times[:, 1] < 0].tolist()
+    ranks = np.array(chosen.ranks, dtype=np.int64)
+    unknown = ranks[times[:, 1] < 0].tolist()
     note = "" if len(chosen) else "no ranks are selected"
     if unknown:
         of = f" of rank{'s' * (len(unknown) > 1)} {', '.join(map(str, unknown))}"
         of = "" if len(unknown) == len(chosen) else of
         note = f"no communication{of} is matched with other ranks', so waits are not known"
+    columns = ("collectives", "wait_ns", "exposed_wait_ns", "exposed_communication_ns")
     return result(
-        {
-            "rank": np.array(chosen.ranks, dtype=np.int64),
-            "collectives": times[:, 0],
-            "wait_ns": times[:, 1],
-            "exposed_wait_ns": times[:, 2],
-            "exposed_communication_ns": times[:, 3],
-        },
+        {"rank": ranks, **dict(zip(columns, times.T, strict=True))},
         matched={**count_kinds(chosen, BUSY[:2]), "matched": int(times[:, 0].sum())},
         note=note,
         clock=waits.clock,
@@ -131,16 +124,13 @@ def exposed_waits(
 
 @scoped
 def stragglers(
-    traces: TraceSet,
-    *,
-    clock: Clock | None = None,
-    **scope: Unpack[Scope],
+    traces: TraceSet, *, clock: Clock | None = None, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
     """Return how often each rank comes last to collectives, at which cost, and why.
 
     The rank that arrives last at a matched collective (`collectives`) makes the others wait. Some
     rank always does; a straggler does so more than by chance, and at a cost that matters.
-    The measure is time lost: waits of the others in which they compute nothing, as a share of
+    The measure is time lost: waits of the others without compute, as a share of
     their time, per step. A rank is a consistent straggler if it costs them 5 % on average over
     many steps, nearly as much in the median step, and twice what the typical rank does. With few
     steps and ranks the limit is higher, 5 % times 1 + 1 / steps + 12 / (ranks · steps²), and half
@@ -150,9 +140,10 @@ def stragglers(
     counted against it. A rank is never a straggler if a file is missing from one of its groups,
     because the late rank may be the missing one, or if it has fewer than four collectives.
 
-    The cause is what took longer than on the other ranks (median) between the previous collective
-    of the group and the arrival: kernels, which are slower or more; waiting in other collectives;
-    the device idle while the host loads data; the device idle otherwise, behind a slow host.
+    The cause is the part of the time between the previous collective of the group and the arrival
+    that took longer than on the other ranks (median): kernels, which are slower or more; waiting in
+    other collectives; the device idle while the host loads data; the device idle otherwise, behind
+    a slow host.
 
     Parameters
     ----------
@@ -166,21 +157,20 @@ def stragglers(
     Returns
     -------
     DataFrame
-        One row per rank. ``rank`` (int64); ``host`` (str); ``collectives`` (int64), how many
-        matched ones it takes part in; ``score`` (float64), the share of them at which it arrives
-        last, alone; ``late_ns_mean`` (float64), its arrival less the median arrival, on average;
-        ``imposed_wait_ns`` (int64), the others' waits where it is last, added up (of ranks that
-        come last at once the lowest is charged); ``wait_ns``
-        (int64), its own waits; ``lost_ns`` (int64), the part of the imposed waits in which the
-        others compute nothing and that the rank did not inherit; ``lost_share`` (float64), what
-        the others lose of their time, averaged over steps; ``is_straggler`` (bool); ``pattern``
-        (``"consistent"``, ``"occasional"`` or ``""``); ``cause`` (``"slower kernels"``, ``"extra
-        work"``, ``"launch-bound host"``, ``"host work"`` where no rank has a
-        device, ``"data loading"``, ``"waiting elsewhere"`` or ``""``);
-        ``late_compute_ns, late_waiting_ns, late_data_loading_ns, late_host_ns`` (int64), where
-        the rank is last: how much longer each took than on the others.
+        One row per rank. ``rank`` (int64); ``host`` (str); ``collectives`` (int64), the number of
+        matched ones it takes part in; ``score`` (float64), the share of them at which it is the
+        only last rank; ``late_ns_mean`` (float64), its arrival less the median arrival, on average;
+        ``imposed_wait_ns`` (int64), the others' waits in collectives at which it is last, added up
+        (if several ranks are last, the lowest is charged); ``wait_ns`` (int64), its own waits;
+        ``lost_ns`` (int64), the imposed waits without compute, less the inherited share;
+        ``lost_share`` (float64), the others' lost share of their time, averaged over steps;
+        ``is_straggler`` (bool); ``pattern`` (``"consistent"``, ``"occasional"`` or ``""``);
+        ``cause`` (``"slower kernels"``, ``"extra work"``, ``"launch-bound host"``, ``"host work"``
+        if no rank has a device, ``"data loading"``, ``"waiting elsewhere"`` or ``""``);
+        ``late_compute_ns, late_waiting_ns, late_data_loading_ns, late_host_ns`` (int64), by how
+        much each took longer than on the others, over the collectives at which the rank is last.
 
-        Ranks that are late and inherited it are no stragglers and have the cause ``"waiting
+        Ranks with inherited lateness are not stragglers and have the cause ``"waiting
         elsewhere"``. ``.attrs["clock"]`` is the clock of the arrivals, ``.attrs["matched"]`` as in
         `collectives`.
 
@@ -191,123 +181,98 @@ def stragglers(
     """
     chosen = narrowed(traces, **scope)
     work = imposed_waits(traces, chosen, clock)
-    match, count = work.match, len(traces)
-    last, trace = work.last, match.trace
-    taken = np.bincount(trace[work.kept], minlength=count)
-    imposed, lost = np.zeros((2, count), dtype=np.int64)
-    np.add.at(imposed, trace[last], work.imposed_ns)
-    np.add.at(lost, trace[last], work.lost_ns)
-    middle = median_arrival(match, work.times)
-    late = np.bincount(
-        trace[work.kept], (work.times.arrival_ns - middle)[work.kept], minlength=count
-    )
-    own = np.zeros(count, dtype=np.int64)
-    np.add.at(own, trace[work.kept], work.times.wait_ns[work.kept])
+    match, times, kept = work.match, work.times, work.kept
+    taken = work.of_ranks(kept)
+    middle = pd.Series(times.arrival_ns).groupby(match.collective).transform("median").to_numpy()
     excess = {
-        part: np.asarray(
-            np.bincount(trace[last], np.nan_to_num(values[last]), minlength=count), np.float64
-        )
+        part: work.of_ranks(np.where(work.is_charged, np.nan_to_num(values), 0.0))
         for part, values in work.late.excess_ns.items()
     }
-    shares, raw = step_shares(work, count)
-    lacking = np.array(match.lacking, dtype=bool)
+    shares, raw = step_shares(work)
     pattern, likely = _patterns(shares), _patterns(shares, sure=False)
     inherited = (likely == "") & (_patterns(raw, sure=False) != "")
-    # Who comes last of those loaded may have waited for one that is not.
-    unsure = lacking | (taken < _LEAST_COLLECTIVES)
+    # The last of the loaded ranks may have waited for one without a file.
+    unsure = np.array(match.lacking, dtype=bool) | (taken < _MIN_COLLECTIVES)
     pattern[unsure] = ""
     cause = np.where(inherited & ~unsure, _CAUSES["waiting"], "").astype(object)
     named = np.flatnonzero(pattern != "")
     cause[named] = _causes(traces, excess, named)
-    shown = np.flatnonzero([chosen.ranks is None or rank in chosen.ranks for rank in traces.ranks])
     columns = {
         "rank": np.array(traces.ranks, dtype=np.int64),
         "host": np.array([header.host for header in match.headers], dtype=object),
         "collectives": taken,
-        "score": np.bincount(trace[last], work.alone, minlength=count) / np.maximum(taken, 1),
-        "late_ns_mean": late / np.maximum(taken, 1),
-        "imposed_wait_ns": imposed,
-        "wait_ns": own,
-        "lost_ns": lost,
+        "score": work.of_ranks(work.is_alone) / np.maximum(taken, 1),
+        "late_ns_mean": work.of_ranks(np.where(kept, times.arrival_ns - middle, 0.0))
+        / np.maximum(taken, 1),
+        "imposed_wait_ns": work.of_ranks(work.imposed_ns),
+        "wait_ns": work.of_ranks(np.where(kept, times.wait_ns, 0)),
+        "lost_ns": work.of_ranks(work.lost_ns),
         "lost_share": np.nan_to_num(mean_share(shares)),
         "is_straggler": pattern != "",
         "pattern": pattern,
         "cause": cause,
         **{f"late_{part}_ns": np.rint(values).astype(np.int64) for part, values in excess.items()},
     }
-    if not len(match):
-        shown = shown[:0]
+    shown = _shown(traces, chosen) if len(match) else slice(0)
     return result(
         {name: values[shown] for name, values in columns.items()},
         matched=work.matched,
-        note=_straggler_note(work, count),
+        note=_straggler_note(work),
         clock=work.clock,
     )
 
 
 @scoped
 def stragglers_by_step(
-    traces: TraceSet,
-    *,
-    clock: Clock | None = None,
-    **scope: Unpack[Scope],
+    traces: TraceSet, *, clock: Clock | None = None, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
     """Return the numbers of `stragglers` step by step.
 
-    Definitions are those of `stragglers`. Where the trace has no steps, the run is cut
+    Definitions are those of `stragglers`. If the trace has no steps, the run is cut
     into as many stretches as the rarest of its collectives occurs.
 
     Returns
     -------
     DataFrame
         One row per rank and step with matched collectives. ``rank`` (int64); ``step`` (int64), n
-        of ``ProfilerStep#n``, or the stretch's number where there are none (``.attrs["steps"]``
-        says which); ``collectives`` (int64); ``score`` (float64); ``imposed_wait_ns`` and
-        ``lost_ns`` (int64); ``lost_share`` (float64).
+        of ``ProfilerStep#n``, or the stretch's number (see ``.attrs["steps"]``); ``collectives``
+        (int64); ``score`` (float64); ``imposed_wait_ns`` and ``lost_ns`` (int64); ``lost_share``
+        (float64).
     """
     chosen = narrowed(traces, **scope)
     work = imposed_waits(traces, chosen, clock)
-    match, count = work.match, len(traces)
-    numbers, column = np.unique(work.step, return_inverse=True)
-    size = (len(numbers), count)
-    taken, last, imposed, lost = np.zeros((4, *size), dtype=np.int64)
-    np.add.at(taken, (column[work.kept], match.trace[work.kept]), 1)
-    at_last = (column[work.last], match.trace[work.last])
-    np.add.at(last, at_last, work.alone)
-    np.add.at(imposed, at_last, work.imposed_ns)
-    np.add.at(lost, at_last, work.lost_ns)
-    step_ns = step_time(work, numbers, column)
-    share = lost / (step_ns * np.maximum(companions(match, count), 1))
-    wanted = np.array(
-        [chosen.ranks is None or rank in chosen.ranks for rank in traces.ranks], dtype=bool
-    )
-    rank, step = np.nonzero((taken > 0).T & wanted.reshape(-1, 1))
+    taken, lost = work.sums(work.kept), work.sums(work.lost_ns)
+    share = lost / work.time_of_others()
+    rank, step = np.nonzero((taken > 0).T & _shown(traces, chosen)[:, None])
+    columns = {
+        "collectives": taken,
+        "score": work.sums(work.is_alone) / np.maximum(taken, 1),
+        "imposed_wait_ns": work.sums(work.imposed_ns),
+        "lost_ns": lost,
+        "lost_share": share,
+    }
     return result(
         {
             "rank": np.array(traces.ranks, dtype=np.int64)[rank],
-            "step": numbers[step],
-            "collectives": taken[step, rank],
-            "score": last[step, rank] / np.maximum(taken[step, rank], 1),
-            "imposed_wait_ns": imposed[step, rank],
-            "lost_ns": lost[step, rank],
-            "lost_share": share[step, rank],
+            "step": work.steps[step],
+            **{name: values[step, rank] for name, values in columns.items()},
         },
         matched=work.matched,
-        note=_straggler_note(work, count),
+        note=_straggler_note(work),
         clock=work.clock,
         steps="ProfilerStep" if work.stated_steps else "stretches",
     )
 
 
+def _shown(traces: TraceSet, chosen: Selection) -> Flags:
+    return np.array([chosen.ranks is None or rank in chosen.ranks for rank in traces.ranks], bool)
+
+
 # --- waits ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RankWaits:
-    """The events in which a rank waits, and from when to when, in its table's times.
-
-    `unmatched` are its communication events without the events of all other ranks.
-    """
+class RankWaits(NamedTuple):
+    """A rank's waits, in its table's times; `unmatched` events lack those of other ranks."""
 
     rows: Rows
     begin: Ints
@@ -322,28 +287,16 @@ class Waits:
     match: Matching
     times: Arrivals
     clock: Clock
-    number: dict[int, int]  # each rank's position in the set
-    complete: Flags  # by entry: whether all ranks' events are there
-
-    def of(self, trace: Trace) -> tuple[Rows, Ints, Ints]:
-        """Return the events in which a rank waits, and from when to when, in its table's times."""
-        found = self.of_rank(trace.rank)
-        return found.rows, found.begin, found.until
-
-    def unmatched(self, trace: Trace) -> Rows:
-        """Return the communication without the events of all other ranks."""
-        return self.of_rank(trace.rank).unmatched
 
     def of_rank(self, rank: int) -> RankWaits:
         """Return the waits of a rank."""
-        number = self.number[rank]
-        mine, events = self.match.of_trace[number], self.match.events[number]
-        place = self.match.place[mine]
-        last = self.times.last_ns[mine] - self.times.shifts_ns[number]
+        match, number = self.match, [trace.rank for trace in self.match.traces].index(rank)
+        entries, events = match.of_trace[number], match.events[number]
+        place = match.place[entries]
+        last = self.times.last_ns[entries] - self.times.shifts_ns[number]
         until = np.minimum(last, events.end_ns[place])
-        alone = np.array([group.size == 1 for group in events.groups], dtype=bool)
-        known: Flags = alone[events.group] if len(events.rows) else np.zeros(0, dtype=bool)
-        known[place[self.complete[mine]]] = True
+        known = events.is_alone
+        known[place[match.is_complete[match.collective[entries]]]] = True
         return RankWaits(events.rows[place], events.start_ns[place], until, events.rows[~known])
 
     def each(self, ranks: list[int]) -> list[tuple[RankWaits]]:
@@ -352,20 +305,16 @@ class Waits:
 
 
 def waits_of(traces: TraceSet, clock: Clock | None = None) -> Waits:
-    """Return the waits of all ranks; the clock is the fitted one where that is needed."""
+    """Return the waits of all ranks; `clock` as in `exposed_waits`."""
     clock = clock or _shared_clock(traces)
     match = matching(traces)
-
-    def derive() -> Waits:
-        number = {trace.rank: place for place, trace in enumerate(match.traces)}
-        complete = match.each((match.expected <= 0) | (match.sizes() >= match.expected))
-        return Waits(match, arrivals(traces, match, clock), clock, number, complete)
-
-    return memo(traces, ("waits", clock), derive)
+    return memo(
+        traces, ("waits", clock), lambda: Waits(match, arrivals(traces, match, clock), clock)
+    )
 
 
 def _shared_clock(traces: TraceSet) -> Clock:
-    """Return the clock of the set, or the fitted one where the recorded one is skewed."""
+    """Return the clock of the set, or the fitted one if the recorded one is skewed."""
     is_skewed = traces.clock == "host" and clock_fit(traces).is_needed
     return "fitted" if is_skewed else traces.clock
 
@@ -373,12 +322,10 @@ def _shared_clock(traces: TraceSet) -> Clock:
 def waiting(part: Part, waits: RankWaits) -> tuple[Rows, Ints, Ints]:
     """Return the selected events in which a rank waits, and from when to when in the window."""
     kept = part.has(waits.rows)
-    rows, begin, until = waits.rows[kept], waits.begin[kept], waits.until[kept]
-    if part.low is not None:
-        begin, until = np.maximum(begin, part.low), np.maximum(until, part.low)
-    if part.high is not None:
-        begin, until = np.minimum(begin, part.high), np.minimum(until, part.high)
-    return rows, begin, until
+    begin, until = (
+        np.clip(times[kept], part.low, part.high) for times in (waits.begin, waits.until)
+    )
+    return waits.rows[kept], begin, until
 
 
 def _of_rank(part: Part, waits: RankWaits) -> tuple[int, int, int, int]:
@@ -396,9 +343,9 @@ def _of_rank(part: Part, waits: RankWaits) -> tuple[int, int, int, int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImposedWaits:
-    """The matched collectives that count, and the rank charged with each.
+    """The matched collectives that count, and the rank charged with each; arrays go by entry.
 
-    `last` are the entries of ranks that came last; where several came at once, of the lowest.
+    Of ranks that come last together the lowest is charged. Times are 0 for all other entries.
     """
 
     match: Matching
@@ -406,21 +353,58 @@ class ImposedWaits:
     late: Lateness
     clock: Clock
     matched: dict[str, int]
-    kept: Ints  # entries of the collectives that count
-    step: Ints  # of each entry
+    steps: Ints  # numbers of the steps
+    step: Ints  # positions in `steps`
     stated_steps: bool
-    last: Ints
-    alone: Flags  # by `last`: whether no other rank came at the same time
-    imposed_ns: Ints  # by `last`: the waits of the others
-    raw_ns: Ints  # ... in which they compute nothing
-    lost_ns: Ints  # ... without the share that the rank inherited
+    kept: Flags  # whether the collective counts
+    is_charged: Flags
+    is_alone: Flags  # charged, and no other rank came at the same time
+    imposed_ns: Ints  # waits of the others
+    raw_ns: Ints  # ... without compute
+    lost_ns: Ints  # ... and without the share that the rank inherited
+
+    def sums(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Add up values of entries by step and rank."""
+        shape = len(self.steps), len(self.match.traces)
+        found = np.zeros(shape, dtype=np.result_type(values, np.int64))
+        np.add.at(found, (self.step, self.match.trace), values)
+        return found
+
+    def of_ranks(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Add up values of entries by rank."""
+        totals: npt.NDArray[Any] = self.sums(values).sum(axis=0)
+        return totals
+
+    def companions(self) -> Ints:
+        """Return the number of other ranks with which each rank shares collectives, at least 1."""
+        match = self.match
+        member = np.zeros((match.lane.max(initial=-1) + 1, len(match.traces)), dtype=np.float32)
+        member[match.lane, match.trace] = 1
+        shared: Ints = (member.T @ member > 0).sum(axis=1)
+        return np.maximum(shared - 1, 1)
+
+    def time_of_others(self) -> Floats:
+        """Return for each rank the length of a step, added up over its companions."""
+        return self.companions().astype(np.float64) * self._step_ns()
+
+    def _step_ns(self) -> float:
+        """Return the length of a step, from one step's last collective to that of the next."""
+        last_end = np.full(len(self.steps), np.iinfo(np.int64).min)
+        np.maximum.at(last_end, self.step, self.times.end_ns)
+        known = self.steps >= 0
+        apart = np.diff(last_end[known]) / np.maximum(np.diff(self.steps[known]), 1)
+        if len(apart) and np.median(apart) > 0:
+            return float(np.median(apart))
+        starts = [
+            trace.start_ns - trace.shift_ns + shift
+            for trace, shift in zip(self.match.traces, self.times.shifts_ns.tolist(), strict=True)
+            if len(trace)
+        ]
+        return float(max(int(last_end.max(initial=0)) - min(starts, default=0), 1))
 
 
 def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> ImposedWaits:
-    """Return which ranks come last to collectives, and the cost for the others.
-
-    Without a `clock` it is that of the set, or the fitted one where the recorded one is skewed.
-    """
+    """Return which ranks come last to collectives, and the cost; `clock` as in `exposed_waits`."""
     match = matching(traces)
     name = clock or _shared_clock(traces)
 
@@ -431,42 +415,28 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
 
     times, step, stated, late = memo(traces, ("lateness", name), derive)
     # Collectives count whole: imposed waits do not depend on which ranks are shown.
-    everyone = Selection(
-        chosen.start_ns, chosen.end_ns, None, chosen.tracks, chosen.query, chosen.ids, traces
-    )
+    everyone = replace(chosen, ranks=None, traces=traces)
     selected, matched = counted(match, everyone)
-    if len(match):
-        selected = match.each(np.logical_or.reduceat(selected, match.starts))
-        imposed = match.each(np.add.reduceat(times.wait_ns, match.starts))
-        raw = match.each(np.add.reduceat(late.exposed_wait_ns, match.starts))
-        entries = np.where(times.wait_ns == 0, np.arange(len(match)), len(match))
-        last = np.minimum.reduceat(entries, match.starts)
-        last = last[selected[last]]
-    else:
-        imposed = raw = last = np.zeros(0, dtype=np.int64)
-    lost = np.rint(raw[last] * late.own_share[last]).astype(np.int64)
+    kept = match.spread(np.logical_or, selected)
+    is_charged = np.zeros(len(match), dtype=bool)
+    is_charged[match.last_entries(times.wait_ns)] = True
+    is_charged &= kept
+    imposed, raw = (
+        np.where(is_charged, match.spread(np.add, waits), 0)
+        for waits in (times.wait_ns, late.exposed_wait_ns)
+    )
+    steps, column = np.unique(step, return_inverse=True)
     return ImposedWaits(
-        match, times, late, name, matched, np.flatnonzero(selected), step, stated, last,
-        times.is_last[last], imposed[last], raw[last], lost,
+        match, times, late, name, matched, steps, column, stated, kept, is_charged,
+        is_charged & times.is_last, imposed, raw, np.rint(raw * late.own_share).astype(np.int64),
     )  # fmt: skip
-
-
-def median_arrival(match: Matching, times: Arrivals) -> Floats:
-    """Return for each entry the median arrival of its collective."""
-    order = np.lexsort((times.arrival_ns, match.collective))
-    ordered = times.arrival_ns[order]
-    sizes = match.sizes()
-    low, high = match.starts + (sizes - 1) // 2, match.starts + sizes // 2
-    return match.each((ordered[low] + ordered[high]) / 2)
 
 
 def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:
     """Return each entry's step, the same for all of a collective, and whether files state it."""
-    if not len(match):
-        return np.empty(0, dtype=np.int64), True
-    step = np.maximum.reduceat(steps_of(match), match.starts)
-    if (step >= 0).any():
-        return match.each(step), True
+    step = match.spread(np.maximum, steps_of(match))
+    if not len(match) or (step >= 0).any():
+        return step, True
     content = [
         match.events[t].content[match.events[t].content_code[p]]
         for t, p in zip(
@@ -481,56 +451,22 @@ def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:
     return match.each(place * stretches // len(first)), False
 
 
-def companions(match: Matching, count: int) -> Ints:
-    """Return with how many others each rank shares collectives."""
-    pairs = np.unique(match.lane * count + match.trace)
-    begins = np.flatnonzero(np.diff(pairs // count, prepend=-1))
-    distinct = {members.tobytes() for members in np.split(pairs % count, begins[1:])}
-    beside = np.zeros((count, count), dtype=bool)
-    for text in distinct:
-        members = np.frombuffer(text, dtype=np.int64)
-        beside[np.ix_(members, members)] = True
-    others: Ints = np.maximum(beside.sum(axis=1) - 1, 0)
-    return others
-
-
-def step_time(work: ImposedWaits, numbers: Ints, column: Ints) -> float:
-    """Return how long a step takes, from one step's last collective to the next one's."""
-    last_end = np.full(len(numbers), np.iinfo(np.int64).min)
-    np.maximum.at(last_end, column, work.times.end_ns)
-    known = numbers >= 0
-    apart = np.diff(last_end[known]) / np.maximum(np.diff(numbers[known]), 1)
-    if len(apart) and np.median(apart) > 0:
-        return float(np.median(apart))
-    starts = [
-        trace.start_ns - trace.shift_ns + shift
-        for trace, shift in zip(work.match.traces, work.times.shifts_ns.tolist(), strict=True)
-        if len(trace)
-    ]
-    return float(max(int(last_end.max(initial=0)) - min(starts, default=0), 1))
-
-
-def step_shares(work: ImposedWaits, count: int) -> tuple[Floats, Floats]:
+def step_shares(work: ImposedWaits) -> tuple[Floats, Floats]:
     """Return the cost of each rank for the others, by (step, rank), as a share of their time.
 
     The second array includes inherited lateness. NaN stands for steps that the file of the rank
     holds only in part.
     """
-    match = work.match
-    numbers, column = np.unique(work.step, return_inverse=True)
-    lost, raw, taken = np.zeros((3, len(numbers), count))
-    np.add.at(taken, (column, match.trace), 1)
-    at_last = (column[work.last], match.trace[work.last])
-    np.add.at(lost, at_last, work.lost_ns)
-    np.add.at(raw, at_last, work.raw_ns)
-    step_ns = step_time(work, numbers, column)
-    scale = step_ns * np.maximum(companions(match, count), 1)
-    chosen = np.zeros(len(numbers), dtype=bool)
-    chosen[np.unique(column[work.kept])] = True
-    stated = numbers >= 0
-    usual = np.median(taken[stated], axis=0) if stated.any() else np.zeros(count)
-    partial = ~(chosen & stated)[:, None] | (taken * 2 < usual) | (taken == 0)
-    return np.where(partial, np.nan, lost / scale), np.where(partial, np.nan, raw / scale)
+    taken = work.sums(np.ones(len(work.match)))
+    stated = work.steps >= 0
+    known = stated & (work.sums(work.kept).sum(axis=1) > 0)
+    usual = np.median(taken[stated], axis=0) if stated.any() else np.zeros(taken.shape[1])
+    partial = ~known[:, None] | (taken * 2 < usual) | (taken == 0)
+    scale = work.time_of_others()
+    lost, raw = (
+        np.where(partial, np.nan, work.sums(cost) / scale) for cost in (work.lost_ns, work.raw_ns)
+    )
+    return lost, raw
 
 
 def mean_share(shares: Floats) -> Floats:
@@ -554,7 +490,7 @@ class LastRank:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The late ranks of a job; every page, panel and message reads them from here."""
+    """The late ranks of a job, for all pages, panels and messages."""
 
     stragglers: list[int]
     causes: dict[int, str]
@@ -564,7 +500,7 @@ class Judgement:
 
 
 def judgement(traces: TraceSet) -> Judgement:
-    """Return the late ranks of the whole job, whatever part of it is shown."""
+    """Return the late ranks of the whole job."""
     found = stragglers(traces)
     work = imposed_waits(traces, Selection(), None)
     missing = work.match.missing_ranks
@@ -581,22 +517,21 @@ def _last(traces: TraceSet, work: ImposedWaits, found: pd.DataFrame) -> list[Las
     """Return the ranks that are last at nearly all collectives and are not stragglers."""
     match = work.match
     start_ns, end_ns = traces.span_ns
-    run_ns = max(end_ns - start_ns, 1)
-    others = np.maximum(companions(match, len(traces)), 1)
+    others = work.companions().tolist()
     last = []
     for place, row in enumerate(found.to_dict("records")):
-        always = row["collectives"] >= _LEAST_COLLECTIVES and row["score"] >= _NEARLY_ALWAYS
+        always = row["collectives"] >= _MIN_COLLECTIVES and row["score"] >= _NEARLY_ALWAYS
         if row["is_straggler"] or not always:
             continue
-        mine = match.trace[work.last] == place
-        wait_ns = _waited_at(work, match.collective[work.last[mine]]) / int(others[place])
-        if wait_ns < _WORTH_SAYING * run_ns:
+        charged = work.is_charged & (match.trace == place)
+        wait_ns = _waited_at(work, match.collective[charged]) / others[place]
+        if wait_ns < _WORTH_SAYING * max(end_ns - start_ns, 1):
             continue
         cause = str(row["cause"])
         if not cause and not match.lacking[place]:
             excess = {part: found[f"late_{part}_ns"].to_numpy(float) for part in PARTS}
             (cause,) = _causes(traces, excess, np.array([place]))
-        imposed, lost = (int(values[mine].sum()) for values in (work.imposed_ns, work.raw_ns))
+        imposed, lost = (int(values[charged].sum()) for values in (work.imposed_ns, work.raw_ns))
         last.append(LastRank(int(row["rank"]), wait_ns, 1 - lost / max(imposed, 1), cause))
     return sorted(last, key=lambda one: -one.wait_ns)
 
@@ -611,14 +546,11 @@ def _waited_at(work: ImposedWaits, collectives: Ints) -> int:
     return waited
 
 
-# --- whether a rank is one ------------------------------------------------------------------------
+# --- limits and causes ----------------------------------------------------------------------------
 
 
 def _patterns(shares: Floats, *, sure: bool = True) -> npt.NDArray[np.object_]:
-    """Return for each rank whether it is a straggler: consistent, occasional, or "" for none.
-
-    With `sure` the limit for one or two steps is so high that chance hardly reaches it.
-    """
+    """Return each rank's pattern: consistent, occasional, or ""; `sure` as in `costly_share`."""
     count = shares.shape[1]
     found = np.full(count, "", dtype=object)
     mean = mean_share(shares)
@@ -640,12 +572,11 @@ def _causes(traces: TraceSet, excess: Mapping[str, Floats], late: Ints) -> list[
     """Return the cause of each late rank: the part that took longer there than on the others."""
     if not len(late):
         return []
-    found_of = np.array(list(over_ranks(traces, _kernels)), dtype=np.float64).reshape(-1, 3)
-    kernels, mean_ns, on_device = found_of[:, 0], found_of[:, 1], bool(found_of[:, 2].any())
+    kernels, mean_ns, on_device = np.array(list(over_ranks(traces, _kernels)), np.float64).T
     found = []
     for rank in late.tolist():
         part = max(PARTS, key=lambda name: excess[name][rank])
-        cause = _CAUSES[part] if on_device or part != "host" else _HOST_WORK
+        cause = _CAUSES[part] if on_device.any() or part != "host" else _HOST_WORK
         if part == "compute":
             others = np.delete(np.arange(len(kernels)), rank)
             more = kernels[rank] / max(float(np.median(kernels[others])), 1e-12)
@@ -667,15 +598,15 @@ def _kernels(trace: Trace) -> tuple[float, float, bool]:
     return number / span, mean, bool(on_device.any())
 
 
-def _straggler_note(work: ImposedWaits, count: int) -> str:
-    if count < 2:
+def _straggler_note(work: ImposedWaits) -> str:
+    if len(work.match.traces) < 2:
         return "one rank keeps no other waiting: load several"
     if not len(work.match):
         return "no collective is found on two ranks, so none can be seen to wait for another"
-    if not len(work.kept):
+    if not work.kept.any():
         return (
             "the selection or window holds none of the collectives that are on two ranks, so"
-            " nothing is told of who is late"
+            " late ranks are not known"
         )
     parts = []
     if work.match.missing_ranks:

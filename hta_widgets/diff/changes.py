@@ -165,7 +165,7 @@ def _of_tree(side: RunSide, tree: RankTree, *, split: bool) -> NodeTimes:
     own[~operator] = 0
     device = np.where(tree.kind == WORK, length, 0)
     if split:
-        rows, _, until = side.waits.of(part.trace)
+        rows, _, until, _ = side.waits.of_rank(part.rank)
         position = np.full(len(part.table), -1, dtype=np.int64)
         position[tree.rows] = np.arange(len(tree))
         at = position[rows]

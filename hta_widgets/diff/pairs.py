@@ -311,7 +311,7 @@ def _is_matched(side: RunSide) -> bool:
         compute = union(*part.clipped(_work(part, "compute")))
         alone = subtract(union(*part.clipped(_work(part, "communication"))), compute)
         exposed += int(_per_step(alone, windows).sum())
-        rows = side.waits.unmatched(part.trace)
+        rows = side.waits.of_rank(part.rank).unmatched
         rows = rows[np.isin(rows, part.rows)]
         unknown = subtract(union(*part.clipped(rows)), compute)
         unmatched += int(_per_step(unknown, windows).sum())
@@ -336,7 +336,7 @@ def _of_rank(side: RunSide, rank: int, *, split: bool) -> dict[str, Ints]:
     exposed = subtract(communication, compute)
     pieces = {"compute": compute, "communication": exposed}
     if split:
-        waiting, begin, until = side.waits.of(part.trace)
+        waiting, begin, until, _ = side.waits.of_rank(part.rank)
         kept = np.isin(waiting, part.rows)
         wait = intersect(exposed, union(begin[kept], until[kept]))
         pieces["communication"] = Intervals.none()
