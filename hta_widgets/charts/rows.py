@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
 
+from hta_widgets.charts.data import Draw, require
 from hta_widgets.charts.figure import (
     add_tooltip,
+    blank,
     drawn,
     keep_fitting,
     mixed,
@@ -22,7 +26,7 @@ from hta_widgets.charts.figure import (
     plain_axis,
     plotting,
 )
-from hta_widgets.charts.theme import FONT, Theme
+from hta_widgets.charts.theme import FONT, Theme, theme_of
 from hta_widgets.text import axis_time, duration
 
 
@@ -508,6 +512,80 @@ def rows_chart(
         legend=box,
     )
     return figure
+
+
+_PARAMETERS = """
+Parameters
+----------
+"""
+_FRAME = """frame : DataFrame, TraceSet, Trace or Selection
+    Of `hta_widgets.analysis.{name}`; traces are analysed first.
+"""
+_SHARED = """width : int, optional
+    In CSS px. Default: the width of the output area.
+theme : {"light", "dark"} or Theme, default "light"
+title : str, optional
+"""
+_RETURNS = """
+Returns
+-------
+bokeh.plotting.figure
+"""
+_EXAMPLE = """
+
+Examples
+--------
+>>> charts.{name}(analysis.{name}(traces))  # doctest: +SKIP
+"""
+
+
+def defines_rows(takes: Callable[[Draw], Draw], title: str, *needs: str) -> Callable[[Draw], Draw]:
+    """Make a chart of a function that returns the arguments of `rows_chart` for a frame and theme.
+
+    The chart takes `width`, `theme` and `title` too, draws a note if the frame is empty or the
+    function returns one, and refuses a frame that lacks one of the columns `needs`. What `title_by`
+    holds is appended to the title. `takes` is `draws` or one of its kind.
+    """
+    default = title
+
+    def decorate(define: Draw) -> Draw:
+        name = define.__name__
+
+        @wraps(define, assigned=("__module__", "__name__", "__qualname__"))
+        def chart(
+            frame: pd.DataFrame,
+            *,
+            width: int | None = None,
+            theme: str | Theme = "light",
+            title: str = default,
+            **options: Any,
+        ) -> Any:
+            colors = theme_of(theme)
+            if frame.empty:
+                return blank(frame, title, colors, width)
+            require(frame, name, *needs)
+            content = define(frame, colors, **options)
+            if isinstance(content, str):
+                return blank(frame, title, colors, width, note=content)
+            title += content.pop("title_by", "")
+            if "row" not in content["data"]:
+                content["data"]["row"] = np.arange(len(content["data"]))
+            return rows_chart(**content, title=title, theme=colors, width=width)
+
+        given = inspect.signature(chart, follow_wrapped=False).parameters
+        own = [one for key, one in inspect.signature(define).parameters.items() if key != "theme"]
+        shared = [given[key] for key in ("width", "theme", "title")]
+        vars(chart)["__signature__"] = inspect.Signature([*own, *shared])
+        doc, _, returns = inspect.cleandoc(define.__doc__ or "").partition(_RETURNS[:-1])
+        doc, _, described = doc.partition(_PARAMETERS)
+        if not described.startswith("frame "):
+            described = _FRAME.format(name=name) + described
+        described += _SHARED + (_RETURNS + returns.removeprefix("\n")).rstrip()
+        described += _EXAMPLE.format(name=name)
+        chart.__doc__ = f"{doc.rstrip()}\n{_PARAMETERS}{described}"
+        return takes(chart)
+
+    return decorate
 
 
 def brush(theme: Theme) -> Any:

@@ -1,4 +1,4 @@
-"""Comm.json and server_profile.json."""
+"""Build the traces of BytePS files: comm.json of workers, server_profile.json of servers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from hta_widgets.formats.byteps.rows import (
     PREFIX,
@@ -20,7 +21,7 @@ from hta_widgets.formats.byteps.rows import (
     is_key,
     last_push_end,
     node_label,
-    nth_of_group,
+    number_in_group,
     requests_of,
     servers_of_keys,
     stage_of,
@@ -33,56 +34,60 @@ from hta_widgets.trace.columns import (
     CounterTable,
     RankColumns,
     RecordSource,
-    Track,
 )
 from hta_widgets.trace.names import IDENTITY, MARK
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import Naming
 
+Ints = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+
 _MACHINE = re.compile(r"(?i)(worker|host|node|machine|server)s?[-_. ]?\d+")
 _NUMBERED = re.compile(r"(?i)(?:worker|server)[-_. ]?(\d{1,5})")
-_EMPTY_NAME = {True: "comm.json", False: "server_profile.json"}
+
+#: The category that worker files state since 2019-12; added to older ones.
+_WORKER_CATEGORY = "Comm"
+_SERVER_CATEGORY = "byteps-server"
+#: Category of waits, which follow from the records around them.
+_WAIT_CATEGORY = "waiting"
+_WORKER_WAIT = "waiting for root"
+_SERVER_WAIT = "waiting for other pushes"
+
+# --- numbers of workers, GPUs and servers ---------------------------------------------------------
 
 
 def place_workers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
     """Assign numbers to workers and their GPUs, and sort by both.
 
-    A GPU's folder is called after its local rank. What holds these folders is a worker; workers
-    count in natural order of their folders, those whose files are empty included.
+    The folder of a GPU is named after its local rank; the folder above it is the worker. Workers
+    count in natural order of their folders, including those whose files are empty.
     """
-    told = [trace for trace in traces if _identity(trace)]
+    placed = [trace.replace(**_identity(trace)) for trace in traces if _identity(trace)]
     others = [trace for trace in traces if not _identity(trace)]
-    empty = _empty(problems, worker=True)
-    folders = [_worker_folder(path) for path in (*(t.path for t in others), *empty)]
-    numbers = _numbers(folders)
-    placed = [trace.replace(**_identity(trace)) for trace in told]
+    paths = [*(trace.path for trace in others), *_empty_files(problems, "comm.json")]
+    numbers = _numbers([_worker_folder(path) for path in paths])
     taken: dict[tuple[str | None, int], set[int]] = {}
     for trace in others:
-        folder = _worker_folder(trace.path)
-        job, worker = numbers[folder]
-        local_rank = _local_rank(trace.path)
+        job, worker = numbers[_worker_folder(trace.path)]
+        stated = local_rank = _local_rank(trace.path)
         used = taken.setdefault((job, worker), set())
         if local_rank is None or local_rank in used:
-            stated, local_rank = local_rank, next(n for n in range(len(used) + 1) if n not in used)
+            local_rank = next(n for n in range(len(used) + 1) if n not in used)
             if stated is not None:
-                problems.add(
-                    "duplicate_rank",
-                    1,
-                    f"is of local rank {stated}, as another file is; kept as {local_rank}",
-                    file=trace.path,
-                )
+                detail = f"is of local rank {stated}, as another file is; kept as {local_rank}"
+                problems.add("duplicate_rank", 1, detail, file=trace.path)
         used.add(local_rank)
         placed.append(trace.replace(job=job, worker=worker, local_rank=local_rank))
     return sorted(placed, key=lambda trace: (trace.job or "", trace.worker, trace.local_rank))
 
 
 def place_servers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
-    """Assign numbers to servers in natural order of their files, empty files included."""
-    told = [trace.replace(**_identity(trace)) for trace in traces if _identity(trace)]
+    """Assign numbers to servers in natural order of their files, including empty files."""
+    placed = [trace.replace(**_identity(trace)) for trace in traces if _identity(trace)]
     others = [trace for trace in traces if not _identity(trace)]
-    numbers = _numbers([*(t.path for t in others), *_empty(problems, worker=False)])
-    placed = told
+    paths = [*(trace.path for trace in others), *_empty_files(problems, "server_profile.json")]
+    numbers = _numbers(paths)
     for trace in others:
         job, server = numbers[trace.path]
         placed.append(trace.replace(job=job, server=server))
@@ -92,7 +97,7 @@ def place_servers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
 
 
 def _name_keys(servers: Sequence[Trace]) -> None:
-    """Say on the tracks which tensor and partition a key is, which all servers' keys tell."""
+    """Label the tracks by tensor and partition, which follow from the keys of all servers."""
     keys = [
         np.array(sorted({int(t.pid) for t in trace.tracks if is_key(t.pid)}), np.uint64)
         for trace in servers
@@ -106,27 +111,25 @@ def _name_keys(servers: Sequence[Trace]) -> None:
 
 
 def _identity(trace: Trace) -> dict[str, Any]:
-    """Return what a file that we exported says of itself."""
+    """Return the numbers and the job that a file exported by this package states."""
     mark = trace.metadata.get(MARK)
-    told = mark.get(IDENTITY) if isinstance(mark, dict) else None
-    if not isinstance(told, dict):
+    stated = mark.get(IDENTITY) if isinstance(mark, dict) else None
+    if not isinstance(stated, dict):
         return {}
-    numbers = {
-        name: told[name]
+    found: dict[str, Any] = {
+        name: number
         for name in ("worker", "local_rank", "server")
-        if isinstance(told.get(name), int) and told[name] >= 0
+        if isinstance(number := stated.get(name), int) and number >= 0
     }
-    job = told.get("job")
-    return {**numbers, **({"job": job} if isinstance(job, str) else {})}
+    job = stated.get("job")
+    return found | ({"job": job} if isinstance(job, str) else {})
 
 
-def _empty(problems: Problems, *, worker: bool) -> list[str]:
+def _empty_files(problems: Problems, name: str) -> list[str]:
     return [
         problem.file
         for problem in problems
-        if problem.kind == "empty"
-        and problem.file
-        and PurePath(problem.file).name == _EMPTY_NAME[worker]
+        if problem.kind == "empty" and problem.file and PurePath(problem.file).name == name
     ]
 
 
@@ -137,104 +140,54 @@ def _local_rank(path: str) -> int | None:
 
 def _worker_folder(path: str) -> str:
     folder = PurePath(path).parent
-    return str(folder.parent) if _local_rank(path) is not None else str(folder)
+    return str(folder if _local_rank(path) is None else folder.parent)
 
 
 def _numbers(paths: Sequence[str]) -> dict[str, tuple[str | None, int]]:
     """Return job and number of each path.
 
-    Workers and servers that are numbered by their folders keep these numbers; others count in
-    natural order within a job.
+    Numbers in the names of folders are kept if all paths of a job have different ones; else paths
+    count in natural order within the job.
     """
-    ordered = sorted(set(paths), key=natural_key)
-    folders = {_job(path) for path in ordered}
-    names = {folder: folder and PurePath(folder).name for folder in folders}
-    if len(set(names.values())) < len(folders):
-        names = {folder: folder for folder in folders}
+    jobs: dict[str | None, list[str]] = {}
+    for path in sorted(set(paths), key=natural_key):
+        jobs.setdefault(_job(path), []).append(path)
+    names = {folder: folder and PurePath(folder).name for folder in jobs}
+    if len(set(names.values())) < len(jobs):
+        names = {folder: folder for folder in jobs}
     numbers: dict[str, tuple[str | None, int]] = {}
-    count: dict[str | None, int] = {}
-    for path in ordered:
-        folder = _job(path)
-        numbers[path] = (names[folder] or None, count.get(folder, 0))
-        count[folder] = count.get(folder, 0) + 1
-    stated = {path: _stated(path) for path in ordered}
-    for folder in folders:
-        own = {path: stated[path] for path in ordered if _job(path) == folder}
-        if None not in own.values() and len(set(own.values())) == len(own):
-            numbers |= {
-                path: (numbers[path][0], number)
-                for path, number in own.items()
-                if number is not None
-            }
+    for folder, members in jobs.items():
+        stated = [number for path in members if (number := _stated(path)) is not None]
+        whole = len(set(stated)) == len(members)
+        for path, number in zip(members, stated if whole else range(len(members)), strict=True):
+            numbers[path] = names[folder] or None, number
     return numbers
 
 
 def _stated(path: str) -> int | None:
-    """Return the number of the worker or server in whose folder a path is."""
+    """Return the number in the name of the worker's or server's folder of a path."""
     found = [match for part in PurePath(path).parts if (match := _NUMBERED.fullmatch(part))]
     return int(found[-1][1]) if found else None
 
 
 def _job(path: str) -> str | None:
-    """Return the folder that the machines' folders are in."""
+    """Return the folder that contains the folders of the machines."""
     parts = PurePath(path).parts
-    at = [place for place, part in enumerate(parts) if _MACHINE.fullmatch(part)]
-    return str(PurePath(*parts[: at[0]])) if at and at[0] else None
+    first = next((at for at, part in enumerate(parts) if _MACHINE.fullmatch(part)), 0)
+    return str(PurePath(*parts[:first])) if first else None
 
 
-Ints = npt.NDArray[np.int64]
-
-#: Category of the waits that no record states, but that follow from those around them.
-BYTEPS_WAIT = "waiting"
-
-
-def named_tracks(tracks: Sequence[Track]) -> list[Track]:
-    """Return tracks that are called what they are, not taken for threads of a program."""
-    return [replace(track, role="other") for track in tracks]
-
-
-def in_flight(
-    name: str, spans: Sequence[tuple[str, Ints, Ints]], others: CounterTable
-) -> CounterTable:
-    """Return counters of how many spans of each kind are open at a time."""
-    times, series, values = [others.time_ns], [others.series_id], [others.value]
-    known = list(others.series)
-    for label, start, end in spans:
-        if not len(start) or (name, label, "value") in others.series:
-            continue
-        change = np.concatenate([np.ones(len(start)), -np.ones(len(end))])
-        at, where = np.unique(np.concatenate([start, end]), return_inverse=True)
-        times.append(at)
-        values.append(np.cumsum(np.bincount(where.reshape(-1), change)))
-        series.append(np.full(len(at), len(known), np.int32))
-        known.append((name, label, "value"))
-    time_ns = np.concatenate(times)
-    return CounterTable(
-        time_ns=time_ns.astype(np.int64),
-        series_id=np.concatenate(series).astype(np.int32),
-        value=np.concatenate(values).astype(np.float64),
-        series=known,
-        record=np.concatenate(
-            [others.record, np.full(len(time_ns) - len(others.record), -1, np.int64)]
-        ),
-    )
-
-
-Rows = npt.NDArray[np.intp]
-
-_CATEGORY = "byteps-server"
-_WAIT = "waiting for other pushes"
+# --- servers --------------------------------------------------------------------------------------
 
 
 def is_server(columns: RankColumns) -> bool:
-    """Whether nearly all there is are begins and ends of requests."""
-    # Counters are of our own exports.
+    """Whether more than half of the records are begins and ends of requests."""
+    # Counters occur only in files that this package exported.
     events = np.flatnonzero(columns.timed & ~np.isin(columns.phase, (ord("M"), ord("C"))))
     if not len(events):
         return False
     request = np.array([REQUEST.fullmatch(name) is not None for name in columns.names.values])
     bracket = np.isin(columns.phase[events], (ord("B"), ord("E")))
-    # A broken record or two do not make a file another one.
     return int((bracket & request[columns.name[events]]).sum()) > len(events) // 2
 
 
@@ -249,20 +202,17 @@ def build_server(
     """Build the trace of one server.
 
     A track holds the requests of one worker for one key. Requests that are open at the end of the
-    file are asyncs without a duration. Pulls that came before the last push of their iteration
-    wait for it; that part of them is shown as well.
+    file are asyncs without a duration. The time that a pull waits for the last push of its
+    iteration is an async as well.
     """
-    brackets = np.flatnonzero(
-        columns.timed & ((columns.phase == ord("B")) | (columns.phase == ord("E")))
-    )
+    brackets = np.flatnonzero(columns.timed & np.isin(columns.phase, (ord("B"), ord("E"))))
     group = columns.pid[brackets].astype(np.int64) * len(columns.names) + columns.name[brackets]
     opens = columns.phase[brackets] == ord("B")
     begins, ends, alone = (brackets[at] for at in first_in_first_out(group, opens))
-    begun = brackets[opens]
     iteration = np.full(len(columns.phase), -1, np.int64)
-    iteration[begun] = nth_of_group(group[opens])
+    iteration[brackets[opens]] = number_in_group(group[opens])
     open_rows = alone[columns.phase[alone] == ord("B")]
-    own = columns.categories.add(_CATEGORY)
+    own = columns.categories.add(_SERVER_CATEGORY)
     columns.category = np.full(len(columns.category), own, columns.category.dtype)
     nodes = _on_nodes(columns)
     trace = build_trace(
@@ -278,11 +228,19 @@ def build_server(
         stated_rank=rank,
     )
     table = trace.table
-    table.tracks[:] = [_as_in_file(track) for track in named_tracks(table.tracks)]
+    table.tracks[:] = [replace(track, role="other", tid=track.pid) for track in table.tracks]
     of_record = np.full(int(columns.record.max(initial=-1)) + 1, -1, np.int64)
     of_record[columns.record] = iteration
     table.step[:] = of_record[table.record]
-    trace.async_table = _open_requests(trace, columns, open_rows, iteration)
+    trace.async_table = _async_table(
+        columns.start_ns[open_rows] - trace.zero_ns,
+        np.full(len(open_rows), -1),
+        columns.name[open_rows],
+        np.full(len(open_rows), table.categories.add("open request")),
+        [str(number) for number in iteration[open_rows].tolist()],
+        [columns.pids[code] for code in columns.pid[open_rows].tolist()],
+        columns.record[open_rows],
+    )
     requests = requests_of(trace)
     trace.counter_table = _open_over_time(trace, requests)
     trace.async_table = _with_waits(trace, requests)
@@ -291,28 +249,18 @@ def build_server(
 
 
 def first_in_first_out(group: Ints, opens: npt.NDArray[np.bool_]) -> tuple[Rows, Rows, Rows]:
-    """Pair each end with the first begin of its group that is open."""
-    order = np.argsort(group, kind="stable")
-    opening = opens[order]
-    balance = np.cumsum(np.where(opening, 1, -1))
-    starts = np.flatnonzero(np.diff(group[order], prepend=-1))
-    sizes = np.diff(np.append(starts, len(order)))
-    before = np.concatenate([[0], balance])[starts]
-    level = balance - np.repeat(before, sizes)
-    # An end without a begin takes the level lower than it ever was in its group.
-    lost = np.zeros(len(order), np.bool_)
-    for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
-        own = level[start : start + size]
-        if own.min(initial=0) < 0:
-            lowest = np.minimum.accumulate(np.minimum(np.concatenate([[0], own]), 0))
-            lost[start : start + size] = np.diff(lowest) < 0
-    kept_ends = np.flatnonzero(~opening & ~lost)
-    kept_begins = np.flatnonzero(opening)
-    of_group = np.repeat(np.arange(len(starts)), sizes)
-    ends_of = np.bincount(of_group[kept_ends], minlength=len(starts))
-    paired = nth_of_group(of_group[kept_begins]) < ends_of[of_group[kept_begins]]
-    alone = np.sort(np.concatenate([order[kept_begins[~paired]], order[np.flatnonzero(lost)]]))
-    return order[kept_begins[paired]], order[kept_ends], alone
+    """Pair each end with the first open begin of its group: begins, ends, unpaired records."""
+    balance = pd.Series(np.where(opens, 1, -1)).groupby(group).cumsum()
+    lowest = balance.clip(upper=0).groupby(group).cummin()
+    # An end without a begin takes the balance lower than it was in its group before.
+    lost = (lowest < lowest.groupby(group).shift(fill_value=0)).to_numpy()
+    begins, ends = np.flatnonzero(opens), np.flatnonzero(~opens & ~lost)
+    closed = pd.Series(group[ends]).value_counts().reindex(group[begins], fill_value=0)
+    paired = number_in_group(group[begins]) < closed.to_numpy()
+    alone = np.sort(np.concatenate([begins[~paired], np.flatnonzero(lost)]))
+    begins = begins[paired]
+    by_begin, by_end = (np.argsort(group[rows], kind="stable") for rows in (begins, ends))
+    return begins[by_begin], ends[by_end], alone
 
 
 def _on_nodes(columns: RankColumns) -> Naming:
@@ -326,10 +274,10 @@ def _on_nodes(columns: RankColumns) -> Naming:
     names.process_sort = {pid: place for place, pid in enumerate(keys)}
     tid_of_name = np.full(len(columns.names), columns.tids.add("other"), columns.tid.dtype)
     for code, name in enumerate(columns.names.values):
-        found = REQUEST.fullmatch(name)
-        if found is None:
+        request = REQUEST.fullmatch(name)
+        if request is None:
             continue
-        node = int(found[2])
+        node = int(request[2])
         tid = f"node {node}"
         tid_of_name[code] = columns.tids.add(tid)
         for pid in keys:
@@ -339,72 +287,43 @@ def _on_nodes(columns: RankColumns) -> Naming:
     return names
 
 
-def _as_in_file(track: Track) -> Track:
-    return replace(track, tid=track.pid)
-
-
-def _open_requests(trace: Trace, columns: RankColumns, rows: Rows, iteration: Ints) -> AsyncTable:
-    rows = rows[np.argsort(columns.start_ns[rows], kind="stable")]
-    return AsyncTable(
-        start_ns=columns.start_ns[rows] - trace.zero_ns,
-        dur_ns=np.full(len(rows), -1, np.int64),
-        name=columns.name[rows],
-        category=np.full(len(rows), trace.table.categories.add("open request"), np.int32),
-        async_id=[str(iteration[row]) for row in rows.tolist()],
-        pid=[columns.pids[code] for code in columns.pid[rows].tolist()],
-        record=columns.record[rows],
-    )
-
-
 def _open_over_time(trace: Trace, requests: Requests) -> CounterTable:
-    closed = requests.closed
     last = int(max(requests.start_ns.max(initial=0), requests.end_ns.max(initial=0)))
-    end = np.where(closed, requests.end_ns, last)
+    end = np.where(requests.closed, requests.end_ns, last)
     spans = [
         (node_label(node), requests.start_ns[of := requests.node == node], end[of])
         for node in np.unique(requests.node).tolist()
     ]
-    return in_flight("open requests", spans, trace.counter_table)
+    return _with_counters("open requests", spans, trace.counter_table)
 
 
 def _with_waits(trace: Trace, requests: Requests) -> AsyncTable:
-    """Add how long pulls waited for the last push of their iteration."""
+    """Add the waits of pulls for the last push of their iteration."""
     table, opened = trace.table, trace.async_table
-    ready = last_push_end(requests)
-    end = np.minimum(ready, requests.end_ns)
+    end = np.minimum(last_push_end(requests), requests.end_ns)
     at = np.flatnonzero(~requests.push & requests.closed & (end > requests.start_ns))
-    tracks = [table.tracks[code] for code in table.track[requests.row[at]].tolist()]
-    start = np.concatenate([opened.start_ns, requests.start_ns[at]])
-    order = np.argsort(start, kind="stable")
-    count = len(at)
-    pids = [*opened.pid, *(track.pid for track in tracks)]
-    ids = [*opened.async_id, *map(str, requests.iteration[at].tolist())]
-    name, category = table.names.add(_WAIT), table.categories.add(BYTEPS_WAIT)
-    return AsyncTable(
-        start_ns=start[order],
-        dur_ns=np.concatenate([opened.dur_ns, end[at] - requests.start_ns[at]])[order],
-        name=np.concatenate([opened.name, np.full(count, name)]).astype(np.int32)[order],
-        category=np.concatenate([opened.category, np.full(count, category)]).astype(np.int32)[
-            order
-        ],
-        async_id=[ids[place] for place in order.tolist()],
-        pid=[pids[place] for place in order.tolist()],
-        record=np.concatenate([opened.record, np.full(count, -1)]).astype(np.int64)[order],
+    tracks = table.track[requests.row[at]].tolist()
+    name, category = table.names.add(_SERVER_WAIT), table.categories.add(_WAIT_CATEGORY)
+    return _async_table(
+        np.concatenate([opened.start_ns, requests.start_ns[at]]),
+        np.concatenate([opened.dur_ns, end[at] - requests.start_ns[at]]),
+        np.concatenate([opened.name, np.full(len(at), name)]),
+        np.concatenate([opened.category, np.full(len(at), category)]),
+        [*opened.async_id, *map(str, requests.iteration[at].tolist())],
+        [*opened.pid, *(table.tracks[code].pid for code in tracks)],
+        np.concatenate([opened.record, np.full(len(at), -1)]),
     )
 
 
-#: What the files state since 2019-12; set where older ones do not.
-_WORKER_CATEGORY = "Comm"
-_WORKER_WAIT = "waiting for root"
+# --- workers --------------------------------------------------------------------------------------
 
 
 def is_worker(columns: RankColumns) -> bool:
-    """Whether nearly all complete events are of tensors, as none but BytePS names them."""
+    """Whether more than half of the complete events have BytePS's names of tensors."""
     complete = np.flatnonzero(columns.phase == ord("X"))
     if not len(complete):
         return False
     tensor = np.array([pid.startswith(PREFIX) for pid in columns.pids.values])
-    # A broken record or two do not make a file another one.
     return int(tensor[columns.pid[complete]].sum()) > len(complete) // 2
 
 
@@ -418,9 +337,9 @@ def build_worker(
 ) -> Trace:
     """Build the trace of one GPU of a worker.
 
-    The records keep their names. What they lack is added: the step, counted from 0 in the file;
-    on GPUs other than the root, how long a partition waits for the root to bring it back from
-    the servers; and how many partitions are with the servers at a time.
+    The records keep their names. Added are the step, counted from 0 in the file; on GPUs other
+    than the root, the wait of a partition for the root to return it from the servers; and the
+    number of partitions at the servers over time.
     """
     blank = [code for code, text in enumerate(columns.categories.values) if not text]
     if blank:
@@ -440,19 +359,20 @@ def build_worker(
         stated_rank=rank,
     )
     table = trace.table
-    table.tracks[:] = named_tracks(table.tracks)
-    table.categories.add(BYTEPS_WAIT)
-    table.step[:] = nth_of_group(table.track.astype(np.int64) * len(table.names) + table.name)
+    table.tracks[:] = [replace(track, role="other") for track in table.tracks]
+    table.categories.add(_WAIT_CATEGORY)
+    table.step[:] = number_in_group(table.track.astype(np.int64) * len(table.names) + table.name)
     rows = worker_rows(trace)
-    trace.async_table = _waits(trace, rows)
-    trace.counter_table = _counters(trace, rows)
+    if "COPYH2D" in rows.stages and not rows.is_root:
+        trace.async_table = _root_waits(trace, rows)
+    trace.counter_table = _in_flight(trace, rows)
     _note_problems(rows, rank, path, problems)
     trace.memo.clear()
     return trace
 
 
 def _naming(columns: RankColumns) -> Naming:
-    """Call tensors by their names, in the order of their declaration, and number partitions."""
+    """Name processes after tensors, in the order of their declaration, and number partitions."""
     names = Naming()
     declared: dict[str, int] = {}
     threads = columns.pid.astype(np.int64) * max(len(columns.tids), 1) + columns.tid
@@ -472,39 +392,34 @@ def _naming(columns: RankColumns) -> Naming:
     return names
 
 
-def _waits(trace: Trace, rows: WorkerRows) -> AsyncTable:
-    """Return when partitions of a GPU that is not the root wait for the root's word."""
+def _root_waits(trace: Trace, rows: WorkerRows) -> AsyncTable:
+    """Return the waits of a GPU's partitions for the root."""
     table, parts = trace.table, rows.parts
-    if "COPYH2D" not in rows.stages or rows.is_root:
-        return trace.async_table
     copies = (parts.stage == rows.stages.index("COPYH2D")) & parts.complete & ~parts.first
-    copies &= parts.queue_ns > 0
-    at = np.flatnonzero(copies)
-    at = at[np.argsort(parts.start_ns[at] - parts.queue_ns[at], kind="stable")]
-    tracks = table.track[parts.row[at]]
-    return AsyncTable(
-        start_ns=parts.start_ns[at] - parts.queue_ns[at],
-        dur_ns=parts.queue_ns[at],
-        name=np.full(len(at), table.names.add(_WORKER_WAIT), np.int32),
-        category=np.full(len(at), table.categories.add(BYTEPS_WAIT), np.int32),
-        async_id=[table.tracks[code].tid for code in tracks.tolist()],
-        pid=[table.tracks[code].pid for code in tracks.tolist()],
-        record=np.full(len(at), -1, np.int64),
+    at = np.flatnonzero(copies & (parts.queue_ns > 0))
+    tracks = [table.tracks[code] for code in table.track[parts.row[at]].tolist()]
+    return _async_table(
+        parts.start_ns[at] - parts.queue_ns[at],
+        parts.queue_ns[at],
+        np.full(len(at), table.names.add(_WORKER_WAIT)),
+        np.full(len(at), table.categories.add(_WAIT_CATEGORY)),
+        [track.tid for track in tracks],
+        [track.pid for track in tracks],
+        np.full(len(at), -1),
     )
 
 
-def _counters(trace: Trace, rows: WorkerRows) -> CounterTable:
-    """Return how many partitions are in each of the stages that take long, at any time."""
-    parts = rows.parts
-    spans: list[tuple[str, Ints, Ints]] = []
+def _in_flight(trace: Trace, rows: WorkerRows) -> CounterTable:
+    """Return the number of partitions in each of the long stages over time."""
+    parts, waits = rows.parts, trace.async_table
+    spans = [(_WORKER_WAIT, waits.start_ns, waits.start_ns + np.maximum(waits.dur_ns, 0))]
     if rows.is_root:
-        for name in ("PUSH", "PULL"):
-            at = parts.stage == rows.stages.index(name)
-            spans.append((name, parts.start_ns[at], parts.start_ns[at] + parts.dur_ns[at]))
-    else:
-        waits = trace.async_table
-        spans.append((_WORKER_WAIT, waits.start_ns, waits.start_ns + np.maximum(waits.dur_ns, 0)))
-    return in_flight("partitions", spans, trace.counter_table)
+        end = parts.start_ns + parts.dur_ns
+        spans = [
+            (name, parts.start_ns[at := parts.stage == rows.stages.index(name)], end[at])
+            for name in ("PUSH", "PULL")
+        ]
+    return _with_counters("partitions", spans, trace.counter_table)
 
 
 def _note_problems(rows: WorkerRows, rank: int | None, path: str, problems: Problems) -> None:
@@ -515,12 +430,59 @@ def _note_problems(rows: WorkerRows, rank: int | None, path: str, problems: Prob
     steps = int(totals.step.max()) + 1
     groups = np.stack([parts.tensor, parts.key, parts.stage])
     counts = np.unique(groups, axis=1, return_counts=True)[1] if len(parts.row) else np.empty(0)
-    problems.add(
-        "truncated",
-        int((counts < steps).sum()),
-        f"stages of partitions that lack some of the {steps} steps",
-        rank,
-        path,
-    )
+    detail = f"stages of partitions that lack some of the {steps} steps"
+    problems.add("truncated", int((counts < steps).sum()), detail, rank, path)
     bare = set(range(len(rows.tensors))) - set(np.unique(parts.tensor).tolist())
     problems.add("truncated", len(bare), "tensors without any stage", rank, path)
+
+
+# --- tables of both -------------------------------------------------------------------------------
+
+
+def _async_table(
+    start: Ints,
+    dur: Ints,
+    name: npt.NDArray[Any],
+    category: npt.NDArray[Any],
+    ids: Sequence[str],
+    pids: Sequence[str],
+    record: Ints,
+) -> AsyncTable:
+    """Return asyncs, sorted by start."""
+    order = np.argsort(start, kind="stable")
+    places = order.tolist()
+    return AsyncTable(
+        start_ns=start[order],
+        dur_ns=dur[order],
+        name=name[order].astype(np.int32),
+        category=category[order].astype(np.int32),
+        async_id=[ids[place] for place in places],
+        pid=[pids[place] for place in places],
+        record=record[order].astype(np.int64),
+    )
+
+
+def _with_counters(
+    name: str, spans: Sequence[tuple[str, Ints, Ints]], others: CounterTable
+) -> CounterTable:
+    """Add counters of the number of open spans of each label over time."""
+    times, series, values = [others.time_ns], [others.series_id], [others.value]
+    known = list(others.series)
+    for label, start, end in spans:
+        if not len(start) or (name, label, "value") in others.series:
+            continue
+        change = np.concatenate([np.ones(len(start)), -np.ones(len(end))])
+        at, where = np.unique(np.concatenate([start, end]), return_inverse=True)
+        times.append(at)
+        values.append(np.cumsum(np.bincount(where.reshape(-1), change)))
+        series.append(np.full(len(at), len(known), np.int32))
+        known.append((name, label, "value"))
+    time_ns = np.concatenate(times).astype(np.int64)
+    added = np.full(len(time_ns) - len(others.record), -1, np.int64)
+    return CounterTable(
+        time_ns=time_ns,
+        series_id=np.concatenate(series).astype(np.int32),
+        value=np.concatenate(values).astype(np.float64),
+        series=known,
+        record=np.concatenate([others.record, added]),
+    )

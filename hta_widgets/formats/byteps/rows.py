@@ -1,24 +1,26 @@
-"""Stages, partitions, requests as columns."""
+"""The events of BytePS files as columns: totals and stages of a worker, requests of a server."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from hta_widgets.trace.memo import memoized
 
 if TYPE_CHECKING:
     from hta_widgets.trace.trace import Trace
 
-
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Keys = npt.NDArray[np.uint64]
 
-#: What tensors' names begin with.
+#: Prefix of tensors' names.
 PREFIX = "Comm."
 #: The thread of a tensor's whole synchronisation.
 TOTAL = "total"
@@ -37,6 +39,39 @@ STAGES: tuple[str, ...] = (
     "COORDINATE_BROADCAST",
     "BROADCAST",
 )
+
+REQUEST = re.compile(r"(push|pull)-([0-9]{1,9})")
+_KEYS = 1 << 64
+_RAW_KEYS = 1 << 32
+#: More servers than any job has.
+_MOST_SERVERS = 4096
+
+
+def int_columns(names: str, **dtypes: Any) -> dict[str, Any]:
+    """Return the dtypes of some columns: int64, or those given."""
+    return dict.fromkeys(names.split(), np.int64) | dtypes
+
+
+def stack(blocks: Iterable[Mapping[str, Any]], dtypes: Mapping[str, Any]) -> dict[str, Any]:
+    """Put the columns of one block per file below each other; a single value fills its block."""
+    columns: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in dtypes}
+    for block in blocks:
+        rows = next(len(values) for values in block.values() if isinstance(values, np.ndarray))
+        for name, dtype in dtypes.items():
+            columns[name].append(np.broadcast_to(np.asarray(block[name], dtype), rows))
+    whole: dict[str, Any] = {}
+    for name, dtype in dtypes.items():
+        values = np.concatenate(columns[name]) if columns[name] else np.empty(0, dtype)
+        whole[name] = pd.Series(values, dtype=object) if dtype is object else values
+    return whole
+
+
+def number_in_group(group: Ints) -> Ints:
+    """Return the number of earlier entries of the same group for each entry."""
+    return np.asarray(pd.Series(group).groupby(group).cumcount(), np.int64)
+
+
+# --- workers --------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -64,47 +99,36 @@ class StageRows:
     #: since the stage before ended; of a first stage, since the total began
     queue_ns: Ints
     #: whether it is the first of its partition and step
-    first: npt.NDArray[np.bool_]
-    #: whether its partition has in this step every stage that it has in any: of a cut file it
-    #: may not, and then its queues are not known
-    complete: npt.NDArray[np.bool_]
+    first: Bools
+    #: whether its partition has in this step every stage that it has in any; if a cut file lacks
+    #: some, the queues are unknown
+    complete: Bools
 
 
 @dataclass(slots=True)
 class WorkerRows:
-    """The events of one worker's file by what they are."""
+    """The totals and stages of one worker's file."""
 
     tensors: list[str]  # without the prefix
     stages: list[str]  # in the order of the pipeline
     totals: TotalRows
     parts: StageRows
-    #: events that are neither
-    others: int = field(default=0)
+    others: int  # number of events that are neither
 
     @property
     def is_root(self) -> bool:
-        """Whether the file is of the GPU that talks to the servers: it waits for no other's word.
+        """Whether the file is of the GPU that talks to the servers.
 
-        Without servers it is the one that gives the others the word.
+        Without servers it is the GPU that coordinates the others.
         """
-        names = [self.stages[code] for code in np.unique(self.parts.stage).tolist()]
-        if any(name in {"PUSH", "PULL"} for name in names):
+        names = {self.stages[code] for code in np.unique(self.parts.stage).tolist()}
+        if names & {"PUSH", "PULL"}:
             return True
         return bool(names) and not any(name.startswith("COORDINATE_") for name in names)
 
 
-def declared_key(key: Ints) -> Ints:
-    """Return which tensor in the order of declaration a key is of."""
-    return key >> 16
-
-
-def partition(key: Ints) -> Ints:
-    """Return which partition of its tensor a key is."""
-    return key & 0xFFFF
-
-
 def stage_of(pid: str, tid: str, name: str) -> str | None:
-    """Return the stage of an event, `TOTAL` for a tensor's whole, or None where it is neither."""
+    """Return the stage of an event, `TOTAL` for a whole synchronisation, None for other events."""
     if not pid.startswith(PREFIX) or not name.startswith(pid):
         return None
     if tid == TOTAL:
@@ -116,23 +140,9 @@ def stage_of(pid: str, tid: str, name: str) -> str | None:
     return stage[1:]
 
 
-def nth_of_group(group: Ints) -> Ints:
-    """Return how many earlier entries of the same group each entry has."""
-    order = np.argsort(group, kind="stable")
-    sorted_group = group[order]
-    starts = np.flatnonzero(np.diff(sorted_group, prepend=sorted_group[:1] - 1))
-    sizes = np.diff(np.append(starts, len(group)))
-    nth = np.empty(len(group), np.int64)
-    nth[order] = np.arange(len(group)) - np.repeat(starts, sizes)
-    return nth
-
-
 @memoized
 def worker_rows(trace: Trace) -> WorkerRows:
-    """Return the rows of a worker's trace; worked out once per trace.
-
-    Times are those of `Trace.table`. Steps are those of its ``step`` column.
-    """
+    """Return the rows of a worker's trace; times are those of `Trace.table`."""
     table = trace.table
     tensors: dict[str, int] = {}
     stages: dict[str, int] = {name: code for code, name in enumerate(STAGES)}
@@ -141,93 +151,69 @@ def worker_rows(trace: Trace) -> WorkerRows:
     of_pair = np.full((len(unique), 3), -1, np.int64)  # tensor, stage (-2: total), key
     for place, code in enumerate(unique.tolist()):
         track = table.tracks[code // len(table.names)]
-        stage = stage_of(track.pid, track.tid, table.names[code % len(table.names)])
-        if stage is None:
+        name = stage_of(track.pid, track.tid, table.names[code % len(table.names)])
+        if name is None:
             continue
-        tensor = tensors.setdefault(track.pid.removeprefix(PREFIX), len(tensors))
-        if stage == TOTAL:
-            of_pair[place] = tensor, -2, -1
+        number = tensors.setdefault(track.pid.removeprefix(PREFIX), len(tensors))
+        if name == TOTAL:
+            of_pair[place] = number, -2, -1
         else:
-            of_pair[place] = tensor, stages.setdefault(stage, len(stages)), int(track.tid)
+            of_pair[place] = number, stages.setdefault(name, len(stages)), int(track.tid)
     tensor, stage, key = of_pair[inverse.reshape(-1)].T
+    step, start, dur = table.step, table.start_ns, table.dur_ns
     whole, part = np.flatnonzero(stage == -2), np.flatnonzero(stage >= 0)
-    totals = TotalRows(
-        whole, tensor[whole], table.step[whole], table.start_ns[whole], table.dur_ns[whole]
+    totals = TotalRows(whole, tensor[whole], step[whole], start[whole], dur[whole])
+    part = part[np.lexsort((stage[part], start[part], step[part], key[part], tensor[part]))]
+    nothing, never = np.zeros(len(part), np.int64), np.zeros(len(part), np.bool_)
+    parts = StageRows(
+        part,
+        tensor[part],
+        key[part],
+        stage[part],
+        step[part],
+        start[part],
+        dur[part],
+        nothing,
+        never,
+        never,
     )
-    parts = _queued(
-        StageRows(
-            part,
-            tensor[part],
-            key[part],
-            stage[part],
-            table.step[part],
-            table.start_ns[part],
-            table.dur_ns[part],
-            np.empty(0, np.int64),
-            np.empty(0, np.bool_),
-            np.empty(0, np.bool_),
-        ),
-        totals,
-    )
-    names, parts.stage = _in_order(list(stages), parts)
+    if len(part):
+        _add_queues(parts, totals)
+    names = _sort_stages(list(stages), parts)
     return WorkerRows(list(tensors), names, totals, parts, len(table) - len(whole) - len(part))
 
 
-def _queued(rows: StageRows, totals: TotalRows) -> StageRows:
-    """Sort along the pipeline, and work out how long each stage's task waited before it."""
-    order = np.lexsort((rows.stage, rows.start_ns, rows.step, rows.key, rows.tensor))
-    for name in ("row", "tensor", "key", "stage", "step", "start_ns", "dur_ns"):
-        setattr(rows, name, getattr(rows, name)[order])
-    if not len(order):
-        return rows
-    first = np.ones(len(order), np.bool_)
+def _add_queues(rows: StageRows, totals: TotalRows) -> None:
+    """Compute how long each stage's task waited before it, and which partitions are complete."""
+    first = np.ones(len(rows.row), np.bool_)
     first[1:] = (np.diff(rows.tensor) != 0) | (np.diff(rows.key) != 0) | (np.diff(rows.step) != 0)
-    ready = np.empty(len(order), np.int64)
-    ready[1:] = (rows.start_ns + rows.dur_ns)[:-1]
+    ready = np.roll(rows.start_ns + rows.dur_ns, 1)
     steps = int(max(rows.step.max(), totals.step.max(initial=0))) + 1
     began = np.full((int(max(rows.tensor.max(), totals.tensor.max(initial=0))) + 1) * steps, -1)
     began[totals.tensor * steps + totals.step] = totals.start_ns
     own = began[(rows.tensor * steps + rows.step)[first]]
-    # Of a cut file the total may be missing: what was waited before the first stage is unknown.
+    # A cut file may lack the total: the wait before the first stage is then unknown.
     ready[first] = np.where(own >= 0, own, rows.start_ns[first])
     rows.queue_ns, rows.first = rows.start_ns - ready, first
-    starts = np.flatnonzero(first)
-    sizes = np.diff(np.append(starts, len(order)))
-    new_key = (np.diff(rows.tensor[starts], prepend=-1) != 0) | (
-        np.diff(rows.key[starts], prepend=rows.key[0] - 1) != 0
-    )
-    of_key = np.cumsum(new_key) - 1
-    most = np.zeros(int(of_key[-1]) + 1, np.int64)
-    np.maximum.at(most, of_key, sizes)
-    rows.complete = np.repeat(sizes == most[of_key], sizes)
-    return rows
+    count = pd.DataFrame({"tensor": rows.tensor, "key": rows.key, "visit": np.cumsum(first)})
+    count["size"] = count.groupby("visit")["visit"].transform("size")
+    most = count.groupby(["tensor", "key"])["size"].transform("max")
+    rows.complete = (count["size"] == most).to_numpy()
 
 
-def _in_order(names: list[str], rows: StageRows) -> tuple[list[str], Ints]:
-    """Put stages that are not BytePS's own behind those that they follow."""
+def _sort_stages(names: list[str], rows: StageRows) -> list[str]:
+    """Put stages that are not BytePS's own behind those that they follow; renumber the rows."""
     place = np.arange(len(names), dtype=np.float64)
     for code in range(len(STAGES), len(names)):
         at = np.flatnonzero((rows.stage == code) & ~rows.first)
         before = rows.stage[at - 1]
-        before = before[before < len(STAGES)]
-        place[code] = (float(before.max()) if len(before) else -1.0) + 0.5
+        place[code] = before[before < len(STAGES)].max(initial=-1) + 0.5
     order = np.argsort(place, kind="stable")
-    code_of = np.empty(len(names), np.int64)
-    code_of[order] = np.arange(len(names))
-    return [names[code] for code in order.tolist()], code_of[rows.stage]
+    rows.stage = np.argsort(order)[rows.stage]
+    return [names[code] for code in order.tolist()]
 
 
-if TYPE_CHECKING:
-    from hta_widgets.trace.trace import Trace
-
-
-Keys = npt.NDArray[np.uint64]
-
-REQUEST = re.compile(r"(push|pull)-([0-9]{1,9})")
-_KEYS = 1 << 64
-_RAW_KEYS = 1 << 32
-#: More servers than any job has.
-_MOST_SERVERS = 4096
+# --- servers --------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -240,7 +226,7 @@ class Requests:
 
     row: Ints  # id of the event
     key: Keys
-    push: npt.NDArray[np.bool_]
+    push: Bools
     node: Ints
     iteration: Ints
     start_ns: Ints
@@ -250,16 +236,14 @@ class Requests:
         return len(self.row)
 
     @property
-    def closed(self) -> npt.NDArray[np.bool_]:
+    def closed(self) -> Bools:
         """Whether the request was answered while the file was written."""
         return self.end_ns >= 0
 
 
 def node_label(node: int) -> str:
-    """Return what ps-lite's node id tells: workers are 9, 11, 13 …, servers even numbers."""
-    if node < 8:
-        return f"node {node}"
-    return f"node {node} (ps rank {(node - 8) // 2})"
+    """Return a ps-lite node id as text: workers are 9, 11, 13 …, servers even numbers."""
+    return f"node {node}" if node < 8 else f"node {node} (ps rank {(node - 8) // 2})"
 
 
 def is_key(text: str) -> bool:
@@ -269,67 +253,49 @@ def is_key(text: str) -> bool:
 
 @memoized
 def requests_of(trace: Trace) -> Requests:
-    """Return the requests of a server's trace; worked out once per trace."""
+    """Return the requests of a server's trace."""
     table, asyncs = trace.table, trace.async_table
     parsed = [REQUEST.fullmatch(name) for name in table.names.values]
-    is_request = np.array([found is not None for found in parsed], np.bool_)
-    is_push = np.array([found is not None and found[1] == "push" for found in parsed], np.bool_)
-    node = np.array([int(found[2]) if found else -1 for found in parsed], np.int64)
-    keyed = [is_key(track.pid) for track in table.tracks]
-    key = np.array(
-        [int(track.pid) if good else 0 for track, good in zip(table.tracks, keyed, strict=True)],
-        np.uint64,
-    )
-    rows = np.flatnonzero(is_request[table.name]) if len(table) else np.empty(0, np.int64)
-    rows = rows[np.array(keyed, np.bool_)[table.track[rows]]] if len(rows) else rows
+    is_request = np.array([match is not None for match in parsed], np.bool_)
+    is_push = np.array([match is not None and match[1] == "push" for match in parsed], np.bool_)
+    node = np.array([int(match[2]) if match else -1 for match in parsed], np.int64)
+    pids = [track.pid for track in table.tracks]
+    keyed = np.array([is_key(pid) for pid in pids], np.bool_)
+    key = np.array([int(pid) if is_key(pid) else 0 for pid in pids], np.uint64)
+    rows = np.flatnonzero(is_request[table.name] & keyed[table.track])
     opened = np.flatnonzero(is_request[asyncs.name] & (asyncs.record >= 0))
-    opened = opened[np.array([is_key(asyncs.pid[at]) for at in opened.tolist()], np.bool_)]
-    open_name = asyncs.name[opened]
+    opened = np.array([at for at in opened.tolist() if is_key(asyncs.pid[at])], np.int64)
+    open_key = np.array([int(asyncs.pid[at]) for at in opened.tolist()], np.uint64)
+    iteration = np.array([int(asyncs.async_id[at]) for at in opened.tolist()], np.int64)
+    name = np.concatenate([table.name[rows], asyncs.name[opened]])
     start = np.concatenate([table.start_ns[rows], asyncs.start_ns[opened]]).astype(np.int64)
+    none = np.full(len(opened), -1)
     order = np.argsort(start, kind="stable")
-    name = np.concatenate([table.name[rows], open_name])
     return Requests(
-        row=np.concatenate([rows, np.full(len(opened), -1)]).astype(np.int64)[order],
-        key=np.concatenate(
-            [
-                key[table.track[rows]] if len(rows) else key[:0],
-                np.array([int(asyncs.pid[at]) for at in opened.tolist()], np.uint64),
-            ]
-        )[order],
+        row=np.concatenate([rows, none]).astype(np.int64)[order],
+        key=np.concatenate([key[table.track[rows]], open_key])[order],
         push=is_push[name][order],
         node=node[name][order],
-        iteration=np.concatenate(
-            [
-                table.step[rows],
-                np.array([int(asyncs.async_id[at]) for at in opened.tolist()], np.int64),
-            ]
-        )[order].astype(np.int64),
+        iteration=np.concatenate([table.step[rows], iteration]).astype(np.int64)[order],
         start_ns=start[order],
-        end_ns=np.concatenate([table.end_ns[rows], np.full(len(opened), -1)]).astype(np.int64)[
-            order
-        ],
+        end_ns=np.concatenate([table.end_ns[rows], none]).astype(np.int64)[order],
     )
 
 
 def last_push_end(requests: Requests) -> Ints:
-    """Return for each request when the last push of its key and iteration was done, -1: unknown."""
-    result = np.full(len(requests), -1, np.int64)
-    if not len(requests):
-        return result
-    pairs = np.stack([requests.key.view(np.int64), requests.iteration])
-    group = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
-    last = np.full(int(group.max()) + 1, -1, np.int64)
-    done = requests.push & requests.closed
-    np.maximum.at(last, group[done], requests.end_ns[done])
-    return last[group]
+    """Return the end of the last push of each request's key and iteration; -1 if unknown."""
+    done = np.where(requests.push & requests.closed, requests.end_ns, -1)
+    groups = pd.Series(done).groupby([requests.key, requests.iteration])
+    last: Ints = groups.transform("max").to_numpy(np.int64)
+    return last
 
 
 def servers_of_keys(keys: Sequence[Keys]) -> tuple[int, list[Mapping[int, tuple[int, int]]]]:
-    """Tell what keys on the wire mean, from the keys of all servers' files of a job.
+    """Return the number of servers, and for each file its keys as (server, raw key).
 
     A server's keys are ``server * floor((2**64 - 1) / servers) + raw key``. The number of servers
     is the smallest for which raw keys have 32 bits at most and every tensor's partitions, which
-    are counted over all files, begin at 0.
+    are counted over all files of the job, begin at 0; if there is none, it is 0.
     """
     every = [int(key) for file in keys for key in file.tolist()]
     for servers in range(max(1, len(keys)), _MOST_SERVERS):
@@ -340,9 +306,7 @@ def servers_of_keys(keys: Sequence[Keys]) -> tuple[int, list[Mapping[int, tuple[
         first: dict[int, int] = {}
         for key in raw:
             first[key >> 16] = min(first.get(key >> 16, 1 << 16), key & 0xFFFF)
-        # With few files some partitions are on servers that are not here, but never all first ones.
+        # With few files some partitions are on other servers, but never all of the first ones.
         if min(first.values(), default=0) == 0 and max(first.values(), default=0) < 1 << 15:
-            return servers, [
-                {int(key): divmod(int(key), stride) for key in file.tolist()} for file in keys
-            ]
+            return servers, [{key: divmod(key, stride) for key in file.tolist()} for file in keys]
     return 0, [{} for _ in keys]

@@ -1,230 +1,188 @@
-"""Requests, worker lag, clock."""
+"""Analyses of BytePS servers: requests, load, arrivals of pushes, clocks against the workers'."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis.scope import (
-    by_column,
-    categorical,
-    joined_columns,
-    parts,
-    result,
-)
+from hta_widgets.analysis.scope import Part, Scope, by_column, categorical, parts, result, scoped
 from hta_widgets.formats.byteps.rows import (
+    Bools,
+    Ints,
     Requests,
-    declared_key,
+    int_columns,
     last_push_end,
     node_label,
     requests_of,
     servers_of_keys,
+    stack,
     worker_rows,
 )
-from hta_widgets.formats.byteps.workers import (
-    CONSISTENT_SHARE,
-    NO_SERVERS,
-    NO_WORKERS,
-    server_parts,
-)
+from hta_widgets.formats.byteps.workers import CONSISTENT_SHARE, NO_WORKERS
 from hta_widgets.trace.intervals import total, union
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-Ints = npt.NDArray[np.int64]
+NO_SERVERS = "no BytePS server profiles (server_profile.json) among what was loaded"
 
 
-def byteps_requests(
-    traces: TraceSet,
-    *,
-    selection: Selection | str | None = None,
-    window: tuple[int, int] | None = None,
-    ranks: Iterable[int] | None = None,
-) -> pd.DataFrame:
-    """Return every request that was answered: whose, for what, how long, waiting for whom.
+def _server_parts(traces: TraceSet, **scope: Unpack[Scope]) -> list[tuple[Part, Requests, Bools]]:
+    """Return the servers, their requests, and flags of the selected ones.
+
+    Requests that were never answered have no event: they count if nothing is selected by name,
+    kind or id, and if they begin in the window.
+    """
+    found = []
+    for part in parts(traces, **scope):
+        if part.trace.format != "byteps-server":
+            continue
+        requests = requests_of(part.trace)
+        chosen = np.zeros(len(part.trace) + 1, np.bool_)
+        chosen[part.rows] = True
+        picked = chosen[requests.row]  # row -1 is the last entry: not chosen
+        if len(part.rows) == len(part.trace) or (part.low, part.high) != (None, None):
+            opened = ~requests.closed
+            if part.low is not None:
+                opened &= requests.start_ns >= part.low
+            if part.high is not None:
+                opened &= requests.start_ns < part.high
+            picked |= opened
+        found.append((part, requests, picked))
+    return found
+
+
+@scoped
+def byteps_requests(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+    """Return every answered request with its sender, its key, and its waiting and service time.
 
     A begin is paired with the first open end of its key and name. The n-th push (pull) of a node
-    for a key is of iteration n. Of a pull that came before the last push of its iteration, the
-    time until that push was done is waiting; the rest is service. A push only takes service, in
-    which the queue of the server's thread is included.
-
-    Parameters
-    ----------
-    traces : TraceSet
-    selection : Selection or str, optional
-        Only selected requests.
-    window : (int, int), optional
-        Only those that overlap it; each counts whole.
-    ranks : iterable of int, optional
+    for a key belongs to iteration n. If a pull came before the last push of its iteration, the
+    time until that push ended is waiting; the rest is service. A push has only service, which
+    includes the queue of the server's thread. Requests that overlap the window count whole.
 
     Returns
     -------
     DataFrame
-        One row per request, by arrival, with
+        One row per request, by arrival:
 
-        ``server`` : int64
-        ``key`` : uint64
-            As sent on the wire; larger than int64 and doubles can hold.
-        ``op`` : category
-            ``push`` or ``pull``.
-        ``node`` : int64
-            ps-lite's id: its rank is ``(node - 8) // 2``, which need not be the number of a
-            worker's folder.
-        ``iteration`` : int64
-            From 0 in the file.
-        ``start_ns, dur_ns, wait_ns, service_ns`` : int64
-            ``dur_ns = wait_ns + service_ns``.
-        ``tensor`` : object
-            Name by the workers' traces, where they are loaded too.
-        ``declared_key, partition`` : int64
-            What the key means; -1 where the keys do not tell.
-        ``rank, id`` : int64
-            The event.
-        ``job`` : object
+        - ``server`` (int64)
+        - ``key`` (uint64): as sent on the wire; larger than int64 and doubles can hold
+        - ``op`` (category): ``push`` or ``pull``
+        - ``node`` (int64): ps-lite's id. Its rank is ``(node - 8) // 2``, which need not be the
+          number of a worker's folder
+        - ``iteration`` (int64): from 0 in the file
+        - ``start_ns, dur_ns, wait_ns, service_ns`` (int64): ``dur_ns = wait_ns + service_ns``
+        - ``tensor`` (object): name from the workers' traces, if these are loaded too
+        - ``declared_key, partition`` (int64): meaning of the key; -1 if unknown
+        - ``rank, id`` (int64): the event; ``job`` (object)
 
-        ``.attrs["open"]``: requests without an end, which are left out.
-
-    Examples
-    --------
-    >>> requests = analysis.byteps_requests(traces)  # doctest: +SKIP
-    >>> requests.groupby(["server", "node", "op"], observed=True)[
-    ...     "wait_ns"
-    ... ].mean()  # doctest: +SKIP
+        ``.attrs["open"]``: the number of requests without an end, which are left out.
     """
-    found = server_parts(traces, selection, window, ranks)
-    meaning = _meanings(traces)
-    blocks: list[dict[str, npt.NDArray[np.generic]]] = []
-    tensors: list[str] = []
-    jobs: list[str | None] = []
+    found = _server_parts(traces, **scope)
+    raw, names = _raw_keys(traces), _tensor_names(traces)
+    blocks: list[dict[str, Any]] = []
     open_ = 0
     matched = {"push": 0, "pull": 0}
     for part, requests, chosen in found:
         trace = part.trace
         open_ += int((chosen & ~requests.closed).sum())
         at = np.flatnonzero(chosen & requests.closed)
-        wait = waits_of(requests)[at]
+        push = requests.push[at]
+        wait = _waits(requests)[at]
         dur = requests.end_ns[at] - requests.start_ns[at]
-        raw, names = meaning[trace.rank]
         unique, where = np.unique(requests.key[at], return_inverse=True)
-        of_raw = np.array([raw.get(key, -1) for key in unique.tolist()], np.int64)[where]
-        declared = np.where(of_raw >= 0, declared_key(of_raw), -1)
-        tensors += [names.get(key, "") for key in declared.tolist()]
-        jobs += [trace.job] * len(at)
-        matched["push"] += int(requests.push[at].sum())
-        matched["pull"] += int((~requests.push[at]).sum())
+        raw_key = np.array([raw[trace.rank].get(key, -1) for key in unique.tolist()], np.int64)
+        of_raw = raw_key[where]
+        declared = np.where(of_raw >= 0, of_raw >> 16, -1)
+        tensors = names.get(trace.job, {})
+        matched["push"] += int(push.sum())
+        matched["pull"] += int((~push).sum())
         blocks.append(
             {
-                "server": np.full(len(at), trace.server),
+                "server": trace.server,
                 "key": requests.key[at],
-                "op": (~requests.push[at]).astype(np.int64),
+                "op": ~push,
                 "node": requests.node[at],
                 "iteration": requests.iteration[at],
                 "start_ns": requests.start_ns[at] + trace.shift_ns,
                 "dur_ns": dur,
                 "wait_ns": wait,
                 "service_ns": dur - wait,
+                "tensor": [tensors.get(key, "") for key in declared.tolist()],
                 "declared_key": declared,
                 "partition": np.where(of_raw >= 0, of_raw & 0xFFFF, -1),
-                "rank": np.full(len(at), trace.rank),
+                "rank": trace.rank,
                 "id": requests.row[at],
+                "job": trace.job,
             }
         )
-    data = joined_columns(blocks, _COLUMNS, key=np.uint64)
+    columns = int_columns(
+        "server key op node iteration start_ns dur_ns wait_ns service_ns tensor declared_key"
+        " partition rank id job",
+        key=np.uint64,
+        tensor=object,
+        job=object,
+    )
+    data = stack(blocks, columns)
     return result(
-        {
-            **{name: data[name] for name in ("server", "key")},
-            "op": categorical(data["op"], ("push", "pull")),
-            **{name: data[name] for name in _COLUMNS[3:9]},
-            "tensor": pd.Series(tensors, dtype=object),
-            **{name: data[name] for name in _COLUMNS[9:]},
-            "job": pd.Series(jobs, dtype=object),
-        },
+        {**data, "op": categorical(data["op"], ("push", "pull"))},
         matched={**matched, "open": open_},
         note="" if found else NO_SERVERS,
         open=open_,
     )
 
 
-_COLUMNS = (
-    "server",
-    "key",
-    "op",
-    "node",
-    "iteration",
-    "start_ns",
-    "dur_ns",
-    "wait_ns",
-    "service_ns",
-    "declared_key",
-    "partition",
-    "rank",
-    "id",
-)
-
-
-def waits_of(requests: Requests) -> Ints:
-    """Return how long each pull waited for the last push of its iteration; 0 for pushes."""
+def _waits(requests: Requests) -> Ints:
+    """Return the time that each pull waited for the last push of its iteration; 0 for pushes."""
     until = np.minimum(last_push_end(requests), requests.end_ns)
     wait = np.maximum(until - requests.start_ns, 0)
     return np.where(requests.push | ~requests.closed, 0, wait)
 
 
-def raw_keys(traces: TraceSet) -> dict[int, dict[int, int]]:
-    """Return for each server's rank what its keys are without the server's part."""
+def _raw_keys(traces: TraceSet) -> dict[int, dict[int, int]]:
+    """Return for each server's rank its keys without the server's part."""
     by_job: dict[str | None, list[Trace]] = {}
     for trace in traces.values():
         if trace.format == "byteps-server":
             by_job.setdefault(trace.job, []).append(trace)
-    found: dict[int, dict[int, int]] = {}
+    raw: dict[int, dict[int, int]] = {}
     for servers in by_job.values():
         keys = [np.unique(requests_of(trace).key) for trace in servers]
         for trace, meaning in zip(servers, servers_of_keys(keys)[1], strict=True):
-            found[trace.rank] = {key: raw for key, (_, raw) in meaning.items()}
-    return found
+            raw[trace.rank] = {key: of_server for key, (_, of_server) in meaning.items()}
+    return raw
 
 
-def _meanings(traces: TraceSet) -> dict[int, tuple[dict[int, int], dict[int, str]]]:
-    """Return for each server's rank the raw keys, and names of tensors by their declared key."""
+def _tensor_names(traces: TraceSet) -> dict[str | None, dict[int, str]]:
+    """Return for each job the workers' names of tensors by their declared key."""
     names: dict[str | None, dict[int, str]] = {}
     for trace in traces.values():
-        if trace.format != "byteps":
-            continue
-        rows = worker_rows(trace)
-        pairs = np.unique(np.stack([declared_key(rows.parts.key), rows.parts.tensor]), axis=1)
-        for key, tensor in pairs.T.tolist():
-            names.setdefault(trace.job, {})[key] = rows.tensors[tensor]
-    return {rank: (raw, names.get(traces[rank].job, {})) for rank, raw in raw_keys(traces).items()}
+        if trace.format == "byteps":
+            rows = worker_rows(trace)
+            pairs = np.unique(np.stack([rows.parts.key >> 16, rows.parts.tensor]), axis=1)
+            for key, tensor in pairs.T.tolist():
+                names.setdefault(trace.job, {})[key] = rows.tensors[tensor]
+    return names
 
 
-def byteps_servers(
-    traces: TraceSet,
-    *,
-    selection: Selection | str | None = None,
-    window: tuple[int, int] | None = None,
-    ranks: Iterable[int] | None = None,
-) -> pd.DataFrame:
-    """Return how much each server had to do: a hash of keys that shares badly shows here.
+@scoped
+def byteps_servers(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+    """Return the load of each server, which shows an uneven distribution of keys.
 
-    Parameters
-    ----------
-    traces : TraceSet
-    selection, window, ranks
-        Which requests count; each counts whole.
+    Each selected request counts whole.
 
     Returns
     -------
     DataFrame
-        One row per server: ``server, requests, open, keys, iterations`` (int64; of iterations those
-        that every node pushed)``, busy_ns`` (int64, when any push was worked on)``, push_ns,
+        One row per server: ``server, requests, open, keys, iterations`` (int64; iterations that
+        every node pushed)``, busy_ns`` (int64, time in which any push was in work)``, push_ns,
         wait_ns, service_ns`` (int64, sums of pushes, and of the two parts of pulls) and ``job``.
     """
-    found = server_parts(traces, selection, window, ranks)
+    found = _server_parts(traces, **scope)
     rows: list[tuple[object, ...]] = []
     matched = {"push": 0, "pull": 0}
     for part, requests, chosen in found:
@@ -232,14 +190,14 @@ def byteps_servers(
         push, pull = closed & requests.push, closed & ~requests.push
         matched["push"] += int(push.sum())
         matched["pull"] += int(pull.sum())
-        dur, wait = requests.end_ns - requests.start_ns, waits_of(requests)
+        dur, wait = requests.end_ns - requests.start_ns, _waits(requests)
         rows.append(
             (
                 part.trace.server,
                 int(closed.sum()),
                 int((chosen & ~requests.closed).sum()),
                 len(np.unique(requests.key[chosen])),
-                complete_iterations(requests, chosen),
+                _complete_iterations(requests, chosen),
                 total(union(requests.start_ns[push], requests.end_ns[push])),
                 int(dur[push].sum()),
                 int(wait[pull].sum()),
@@ -247,42 +205,146 @@ def byteps_servers(
                 part.trace.job,
             )
         )
-    names = (
-        "server", "requests", "open", "keys", "iterations", "busy_ns", "push_ns", "wait_ns",
-        "service_ns",
-    )  # fmt: skip
+    columns = int_columns(
+        "server requests open keys iterations busy_ns push_ns wait_ns service_ns job", job=object
+    )
+    return result(by_column(rows, columns), matched=matched, note="" if found else NO_SERVERS)
+
+
+def _complete_iterations(requests: Requests, chosen: Bools) -> int:
+    """Return the number of (key, iteration) that every node pushed."""
+    push = requests.push & chosen
+    sizes = pd.Series(requests.node[push]).groupby([requests.key[push], requests.iteration[push]])
+    return int((sizes.size() == len(np.unique(requests.node[push]))).sum())
+
+
+@scoped
+def byteps_worker_lag(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+    """Return the delay of each node's pushes, and the time that others wait for them.
+
+    For each key and iteration, a push's lag is its arrival minus the first arrival of all nodes'
+    pushes. All arrivals are times of the server's own clock, so clocks need not agree. A node that
+    arrives last, and is the only one, made the others' pulls wait.
+
+    Returns
+    -------
+    DataFrame
+        One row per node, over all servers of its job:
+
+        - ``node`` (int64)
+        - ``score`` (float64): share of (key, iteration) in which only it arrives last
+        - ``mean_lag_ns`` (float64); ``median_lag_ns, max_lag_ns`` (int64): the median is one of
+          the lags, the upper one of the middle two if their number is even
+        - ``imposed_wait_ns`` (int64): sum of the other nodes' waits in their pulls, over those in
+          which it is last
+        - ``iterations`` (int64): number of (key, iteration) that every node pushed; others do not
+          count
+        - ``label`` (object): the node's ps-lite rank; the profile does not state which worker that
+          is
+        - ``straggler`` (bool): ``score`` of 0.8 or more, and a median lag above 0. Chance is one
+          over the number of nodes
+        - ``job`` (object)
+    """
+    arrivals = byteps_arrivals(traces, **scope)
+    lags = arrivals.groupby(["job", "node"], sort=True, as_index=False).agg(
+        score=("last", "mean"),
+        mean_lag_ns=("lag_ns", "mean"),
+        median_lag_ns=("lag_ns", lambda lag: np.sort(lag)[len(lag) // 2]),
+        max_lag_ns=("lag_ns", "max"),
+        imposed_wait_ns=("imposed_wait_ns", "sum"),
+        iterations=("last", "size"),
+    )
+    late = (lags["score"] >= CONSISTENT_SHARE) & (lags["median_lag_ns"] > 0)
+    columns: dict[Any, Any] = lags.drop(columns="job").to_dict("series")
+    columns["label"] = pd.Series([node_label(node) for node in lags["node"]], dtype=object)
+    columns["straggler"] = late
+    columns["job"] = pd.Series([job or None for job in lags["job"]], dtype=object)
     return result(
-        by_column(rows, dict.fromkeys(names, np.int64) | {"job": object}),
-        matched=matched,
-        note="" if found else NO_SERVERS,
+        columns,
+        matched=arrivals.attrs["matched"],
+        note=arrivals.attrs.get("note", ""),
+        dropped=arrivals.attrs["dropped"],
     )
 
 
-def complete_iterations(requests: Requests, chosen: npt.NDArray[np.bool_]) -> int:
-    """Return of how many (key, iteration) every node's push is there."""
-    push = np.flatnonzero(requests.push & chosen)
-    if not len(push):
-        return 0
-    nodes = len(np.unique(requests.node[push]))
-    pairs = np.stack([requests.key[push].view(np.int64), requests.iteration[push]])
-    return int((np.unique(pairs, axis=1, return_counts=True)[1] == nodes).sum())
+@scoped
+def byteps_arrivals(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+    """Return when each node's push of each key and iteration reached the server.
+
+    Returns
+    -------
+    DataFrame
+        One row per key, iteration and node, of iterations that every node of the server pushed:
+        ``job`` (object, empty for none)``, server`` (int64)``, key`` (uint64)``, iteration, node,
+        start_ns, lag_ns`` (int64, behind the first)``, last`` (bool, the only last one)`` and
+        ``imposed_wait_ns`` (int64, of the others' pulls if it is last).
+        ``.attrs["dropped"]``: the number of pushes of iterations that lack one of another node.
+    """
+    found = _server_parts(traces, **scope)
+    blocks: list[pd.DataFrame] = []
+    matched = 0
+    group, place = ["key", "iteration"], ["key", "iteration", "node"]
+    for part, requests, chosen in found:
+        own = pd.DataFrame(
+            {
+                "job": pd.Series([part.trace.job or ""] * len(requests), dtype=object),
+                "server": part.trace.server,
+                "key": requests.key,
+                "iteration": requests.iteration,
+                "node": requests.node,
+                "start_ns": requests.start_ns + part.trace.shift_ns,
+                "wait_ns": _waits(requests),
+            }
+        )
+        pushes = own[requests.push & chosen]
+        matched += len(pushes)
+        nodes = pushes["node"].nunique()
+        if nodes < 2:
+            continue
+        whole = pushes.groupby(group)["node"].transform("size") == nodes
+        pushes = pushes[whole].sort_values(place, ignore_index=True)
+        pulls = own[~requests.push & requests.closed & chosen].groupby(place)["wait_ns"].last()
+        pushes["wait_ns"] = pulls.reindex(
+            pd.MultiIndex.from_frame(pushes[place]), fill_value=0
+        ).to_numpy()
+        groups = pushes.groupby(group)
+        pushes["lag_ns"] = pushes["start_ns"] - groups["start_ns"].transform("min")
+        pushes["last"] = pushes["lag_ns"] == groups["lag_ns"].transform("max")
+        pushes["last"] &= groups["last"].transform("sum") == 1
+        waited = groups["wait_ns"].transform("sum") - pushes["wait_ns"]
+        pushes["imposed_wait_ns"] = waited.where(pushes["last"], 0)
+        blocks.append(pushes)
+    columns = int_columns(
+        "job server key iteration node start_ns lag_ns last imposed_wait_ns",
+        job=object,
+        key=np.uint64,
+        last=np.bool_,
+    )
+    data = stack([{name: block[name].to_numpy() for name in columns} for block in blocks], columns)
+    rows = len(data["key"])
+    note = "" if rows else "no iteration was pushed by every node"
+    return result(
+        data,
+        matched={"push": matched},
+        note=note if found else NO_SERVERS,
+        dropped=matched - rows,
+    )
 
 
-#: A node, and how many iterations it was served before the worker's trace began.
+# --- clocks ---------------------------------------------------------------------------------------
+
+#: A node, and the number of iterations that the server served before the worker's trace began.
 _Place = tuple[int, int]
 
 _NONE = np.iinfo(np.int64).min
-_OPS = ("PUSH", "PULL")
-#: An alignment that leaves out more of a worker's requests than this explains nothing.
+#: Smallest share of a worker's requests that an alignment must match.
 _LEAST_MATCHED = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """One way in which a worker's requests can be those of a node at a server."""
+    """Clock offset of a server, if a worker's requests are those of a certain node."""
 
-    node: int
-    offset: int
     low_ns: int
     high_ns: int
     requests: int
@@ -292,99 +354,84 @@ class _Fit:
         return (self.low_ns + self.high_ns) // 2
 
 
+#: The possible nodes of one worker at each server, by the server's rank.
+_Fits = dict[int, dict[_Place, _Fit]]
+#: Position of each raw key, and per node begins and ends by (operation, key, iteration).
+_Tables = tuple[dict[int, int], dict[int, tuple[Ints, Ints]]]
+
+
 def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.DataFrame:
-    """Return per worker and server how far their clocks are apart, within which error.
+    """Return the clock offset between each worker and server, with its error.
 
     A request reaches the server after the worker sent it, and the server answers it before the
-    worker has the answer. So for each PUSH and PULL, with theta what the server's clock is ahead,
+    worker has the answer. So for each PUSH and PULL, with theta the server's clock less the
+    worker's,
 
         ``end at the server - end at the worker <= theta <= arrival - start at the worker``.
 
     All requests together leave an interval; its middle is the estimate, half its width the error.
-    Which node a worker is, and how many iterations the server served before the worker's trace
-    began, no file says: what leaves an interval for all servers is taken, the nearest to zero if
-    several do.
+    No file states the node of a worker or the number of iterations that the server served before
+    the worker's trace began: the pair that leaves an interval at every server is used, the nearest
+    to zero if there are several.
 
     Parameters
     ----------
     traces : TraceSet
         Workers' and servers' files of one job, or of several.
     ranks : iterable of int, optional
+        Narrows the files to these ranks.
 
     Returns
     -------
     DataFrame
-        One row per worker and server whose requests can be told apart, with
+        One row per worker and server whose requests can be matched:
 
-        ``worker, server`` : int64
-        ``rank, server_rank`` : int64
-            Of the worker's root GPU, and of the server.
-        ``node`` : int64
-            ps-lite's id of the worker.
-        ``skipped_iterations`` : int64
-            That the server served before the first step of the worker's file.
-        ``offset_ns`` : int64
-            Server's clock minus worker's clock, as recorded.
-        ``error_ns`` : int64
-            Half the width of the interval.
-        ``low_ns, high_ns`` : int64
-            The interval.
-        ``requests`` : int64
-        ``alternatives`` : int64
-            How many other nodes or iterations would do as well: 0 is certain.
-        ``job`` : object
-
-    Examples
-    --------
-    >>> analysis.byteps_clock(traces)[
-    ...     ["worker", "server", "offset_ns", "error_ns"]
-    ... ]  # doctest: +SKIP
+        - ``worker, server`` (int64)
+        - ``rank, server_rank`` (int64): of the worker's root GPU, and of the server
+        - ``node`` (int64): ps-lite's id of the worker
+        - ``skipped_iterations`` (int64): iterations that the server served before the first step
+          of the worker's file
+        - ``offset_ns`` (int64): server's clock minus worker's clock, as recorded
+        - ``error_ns`` (int64): half the width of the interval; ``low_ns, high_ns`` (int64): the
+          interval
+        - ``requests`` (int64)
+        - ``alternatives`` (int64): number of other nodes or iterations that are possible; with 0
+          the match is certain
+        - ``job`` (object)
     """
     chosen = [part.trace for part in parts(traces, None, None, ranks)]
-    workers = [t for t in chosen if t.format == "byteps" and _has_pulls(t)]
-    servers = [t for t in chosen if t.format == "byteps-server"]
-    raw = raw_keys(traces)
+    workers = [trace for trace in chosen if trace.format == "byteps" and _has_pulls(trace)]
+    servers = [trace for trace in chosen if trace.format == "byteps-server"]
+    raw = _raw_keys(traces)
     rows: list[tuple[object, ...]] = []
-    for job in sorted({t.job or "" for t in workers}):
-        of_job = [t for t in servers if (t.job or "") == job]
-        tables = {t.rank: _server_tables(t, raw[t.rank]) for t in of_job}
-        options: list[_Options] = []
-        for worker in (t for t in workers if (t.job or "") == job):
-            own = {t.rank: _fits(worker, tables[t.rank]) for t in of_job}
-            known = {rank: fits for rank, fits in own.items() if fits is not None}
-            options.append(_Options(worker, known))
-        for worker, place, others, fits_of in _chosen(options):
+    for job in sorted({trace.job or "" for trace in workers}):
+        tables = {t.rank: _tables(t, raw[t.rank]) for t in servers if (t.job or "") == job}
+        options: list[tuple[Trace, _Fits]] = []
+        for worker in workers:
+            if (worker.job or "") == job:
+                every = {rank: _fits(worker, of_server) for rank, of_server in tables.items()}
+                options.append((worker, {r: fits for r, fits in every.items() if fits is not None}))
+        for worker, (node, skipped), others, fits_of in _assigned(options):
             for rank, fits in fits_of.items():
-                fit = fits[place]
-                rows.append(
-                    (
-                        worker.worker,
-                        traces[rank].server,
-                        worker.rank,
-                        rank,
-                        fit.node,
-                        fit.offset,
-                        fit.theta_ns,
-                        (fit.high_ns - fit.low_ns + 1) // 2,
-                        fit.low_ns,
-                        fit.high_ns,
-                        fit.requests,
-                        others,
-                        worker.job,
-                    )
-                )
+                fit = fits[node, skipped]
+                error = (fit.high_ns - fit.low_ns + 1) // 2
+                place = worker.worker, traces[rank].server, worker.rank, rank, node, skipped
+                interval = fit.theta_ns, error, fit.low_ns, fit.high_ns, fit.requests
+                rows.append((*place, *interval, others, worker.job))
     note = NO_WORKERS if not workers else NO_SERVERS if not servers else ""
     if workers and servers and not rows:
         note = "no worker's requests can be told apart at the servers: are they of one run?"
-    return result(
-        by_column(rows, dict.fromkeys(_CLOCK_COLUMNS, np.int64) | {"job": object}),
-        matched={"workers": len(workers), "servers": len(servers)},
-        note=note,
+    columns = int_columns(
+        "worker server rank server_rank node skipped_iterations offset_ns error_ns low_ns high_ns"
+        " requests alternatives job",
+        job=object,
     )
+    matched = {"workers": len(workers), "servers": len(servers)}
+    return result(by_column(rows, columns), matched=matched, note=note)
 
 
 def byteps_offsets(traces: TraceSet) -> dict[int, int] | None:
-    """Return what the clock of each rank is ahead of the first worker's, where that is certain.
+    """Return each rank's clock offset to the first worker, for ranks with a certain match.
 
     None without both workers and servers.
     """
@@ -395,40 +442,16 @@ def byteps_offsets(traces: TraceSet) -> dict[int, int] | None:
     certain = clocks[clocks["alternatives"] == 0]
     for _, of_job in certain.groupby(certain["job"].fillna(""), sort=False):
         first = of_job[of_job["worker"] == of_job["worker"].min()]
-        of_server = dict(zip(first["server_rank"], first["offset_ns"], strict=True))
+        of_server = first.set_index("server_rank")["offset_ns"]
         offsets |= {int(rank): int(offset) for rank, offset in of_server.items()}
-        for worker, own in of_job.groupby("worker"):
-            shared = own[own["server_rank"].isin(list(of_server))]
-            ahead = [
-                of_server[rank] - offset
-                for rank, offset in zip(shared["server_rank"], shared["offset_ns"], strict=True)
-            ]
-            if not ahead:
-                continue
-            job = own["job"].iloc[0]
+        shared = of_job[of_job["server_rank"].isin(of_server.index)]
+        for worker, own in shared.groupby("worker"):
+            ahead = (own["server_rank"].map(of_server) - own["offset_ns"]).tolist()
             for rank, trace in traces.items():
-                if trace.format == "byteps" and (trace.worker, trace.job) == (worker, job):
+                place = trace.worker, trace.job
+                if trace.format == "byteps" and place == (worker, own["job"].iloc[0]):
                     offsets[rank] = round(sum(ahead) / len(ahead))
     return offsets
-
-
-_CLOCK_COLUMNS = (
-    "worker",
-    "server",
-    "rank",
-    "server_rank",
-    "node",
-    "skipped_iterations",
-    "offset_ns",
-    "error_ns",
-    "low_ns",
-    "high_ns",
-    "requests",
-    "alternatives",
-)
-
-#: Of one node: begins and ends by (operation, raw key's place, iteration).
-Tables = tuple[dict[int, int], dict[int, tuple[Ints, Ints]]]
 
 
 def _has_pulls(trace: Trace) -> bool:
@@ -436,8 +459,8 @@ def _has_pulls(trace: Trace) -> bool:
     return bool((rows.parts.stage == rows.stages.index("PULL")).any())
 
 
-def _server_tables(trace: Trace, raw: dict[int, int]) -> Tables:
-    """Return a place for each raw key, and per node begins and ends, `_NONE` where missing."""
+def _tables(trace: Trace, raw: dict[int, int]) -> _Tables:
+    """Return the requests of a server as tables, `_NONE` where there is no request."""
     requests = requests_of(trace)
     places = {key: place for place, key in enumerate(sorted(set(raw.values())))}
     of_key = np.array([places.get(raw.get(k, -1), -1) for k in requests.key.tolist()], np.int64)
@@ -454,24 +477,24 @@ def _server_tables(trace: Trace, raw: dict[int, int]) -> Tables:
     return places, tables
 
 
-def _fits(worker: Trace, tables: Tables) -> dict[_Place, _Fit] | None:
-    """Return all (node, skipped iterations) that leave an interval; None: no keys in common."""
+def _fits(worker: Trace, tables: _Tables) -> dict[_Place, _Fit] | None:
+    """Return all places of a worker that leave an interval; None without common keys."""
     rows = worker_rows(worker)
     places, by_node = tables
-    part = rows.parts
-    sent = np.isin(part.stage, [rows.stages.index(name) for name in _OPS])
-    place = np.array([places.get(key, -1) for key in part.key.tolist()], np.int64)
+    of = rows.parts
+    pull = rows.stages.index("PULL")
+    sent = np.isin(of.stage, [rows.stages.index("PUSH"), pull])
+    place = np.array([places.get(key, -1) for key in of.key.tolist()], np.int64)
     at = np.flatnonzero(sent & (place >= 0))
     if not len(at):
         return None
-    op = (part.stage[at] == rows.stages.index("PULL")).astype(np.int64)
-    where, step = place[at], part.step[at]
-    start = part.start_ns[at] + worker.zero_ns
-    end = start + part.dur_ns[at]
+    op, where, step = (of.stage[at] == pull).astype(np.int64), place[at], of.step[at]
+    start = of.start_ns[at] + worker.zero_ns
+    end = start + of.dur_ns[at]
     found = {}
     for node, (begins, ends) in by_node.items():
-        for offset in range(max(begins.shape[2] - int(step.min()), 0)):
-            iteration = step + offset
+        for skipped in range(max(begins.shape[2] - int(step.min()), 0)):
+            iteration = step + skipped
             inside = np.flatnonzero(iteration < begins.shape[2])
             cell = (op[inside], where[inside], iteration[inside])
             begin = begins[cell]
@@ -481,247 +504,38 @@ def _fits(worker: Trace, tables: Tables) -> dict[_Place, _Fit] | None:
             high = int((begin - start[inside])[known].min())
             low = int((ends[cell] - end[inside])[known].max())
             if low <= high:
-                found[node, offset] = _Fit(node, offset, low, high, int(known.sum()))
+                found[node, skipped] = _Fit(low, high, int(known.sum()))
     return found
 
 
-@dataclass(slots=True)
-class _Options:
-    """What a worker may be at all servers, by server's rank."""
+def _assigned(options: list[tuple[Trace, _Fits]]) -> list[tuple[Trace, _Place, int, _Fits]]:
+    """Assign a node to each worker, those with the fewest possible nodes first.
 
-    worker: Trace
-    fits: dict[int, dict[_Place, _Fit]]
-
-    def common(self) -> set[_Place]:
-        """Return what fits every server."""
-        every = [set(own) for own in self.fits.values()]
-        return set.intersection(*every) if every else set()
-
-
-def _chosen(
-    options: list[_Options],
-) -> list[tuple[Trace, _Place, int, dict[int, dict[_Place, _Fit]]]]:
-    """Choose a node for each worker, whose choice is smallest first; no two are the same.
-
-    What is certain narrows the choice of the others; what is guessed does not make them certain.
+    Certain assignments exclude their nodes for other workers; guesses do so too, but do not make
+    the others certain.
     """
     left, taken, certain = list(options), set[int](), set[int]()
-    found = []
+    assigned = []
+
+    def free(fits: _Fits, gone: set[int]) -> list[_Place]:
+        """Return the places that fit every server and whose node is free."""
+        every = [set(own) for own in fits.values()]
+        common = set.intersection(*every) if every else set()
+        return [place for place in common if place[0] not in gone]
+
     while left:
-
-        def free(option: _Options, gone: set[int]) -> list[_Place]:
-            return [place for place in option.common() if place[0] not in gone]
-
-        left.sort(key=lambda option: (len(free(option, certain)), option.worker.worker))
-        option = left.pop(0)
-        possible = free(option, taken)
-        if not possible:
+        left.sort(key=lambda option: (len(free(option[1], certain)), option[0].worker))
+        worker, fits = left.pop(0)
+        distance = {
+            place: sum(abs(own[place].theta_ns) for own in fits.values())
+            for place in free(fits, taken)
+        }
+        if not distance:
             continue
-        fits = option.fits
-
-        def distance(place: _Place, fits: dict[int, dict[_Place, _Fit]] = fits) -> Any:
-            return sum(abs(own[place].theta_ns) for own in fits.values()), place
-
-        best = min(possible, key=distance)
-        others = len(free(option, certain)) - 1
+        best = min(distance, key=lambda place: (distance[place], place))
+        others = len(free(fits, certain)) - 1
         taken.add(best[0])
         if not others:
             certain.add(best[0])
-        found.append((option.worker, best, others, fits))
-    return sorted(found, key=lambda choice: choice[0].worker)
-
-
-def byteps_worker_lag(
-    traces: TraceSet,
-    *,
-    selection: Selection | str | None = None,
-    window: tuple[int, int] | None = None,
-    ranks: Iterable[int] | None = None,
-) -> pd.DataFrame:
-    """Return per worker node how late its pushes are, and how long others wait for it.
-
-    For each key and iteration, a push's lag is its arrival minus the first arrival of all nodes'
-    pushes. A server's own clock tells all of them, so clocks need not agree. Who arrives last, and
-    alone, made the others' pulls wait.
-
-    Parameters
-    ----------
-    traces : TraceSet
-    selection : Selection or str, optional
-        Only selected requests.
-    window : (int, int), optional
-    ranks : iterable of int, optional
-
-    Returns
-    -------
-    DataFrame
-        One row per node, over all servers of its job, with
-
-        ``node`` : int64
-        ``score`` : float64
-            Share of (key, iteration) in which it alone arrives last.
-        ``mean_lag_ns`` : float64
-        ``median_lag_ns, max_lag_ns`` : int64
-            The median is one of the lags: of an even number, the upper one of the middle two.
-        ``imposed_wait_ns`` : int64
-            Sum, over those in which it is last, of the other nodes' waits in their pulls.
-        ``iterations`` : int64
-            How many (key, iteration) every node pushed; others do not count.
-        ``label`` : object
-            The node's ps-lite rank; which worker that is, the profile does not say.
-        ``straggler`` : bool
-            ``score`` of 0.8 or more, and a median lag above 0. Chance is one over the number of
-            nodes.
-        ``job`` : object
-    """
-    arrivals = byteps_arrivals(traces, selection=selection, window=window, ranks=ranks)
-    rows: list[tuple[object, ...]] = []
-    for job in sorted(arrivals["job"].unique().tolist()) if len(arrivals) else []:
-        of_job = arrivals[arrivals["job"] == job]
-        for node in sorted(of_job["node"].unique().tolist()):
-            own = of_job[of_job["node"] == node]
-            lag = own["lag_ns"].to_numpy()
-            score = float(own["last"].mean())
-            rows.append(
-                (
-                    node,
-                    score,
-                    float(lag.mean()),
-                    _median(lag),
-                    int(lag.max()),
-                    int(own["imposed_wait_ns"].sum()),
-                    len(own),
-                    node_label(node),
-                    score >= CONSISTENT_SHARE and _median(lag) > 0,
-                    job or None,
-                )
-            )
-    return result(
-        by_column(rows, _LAG),
-        matched=arrivals.attrs["matched"],
-        note=arrivals.attrs.get("note", ""),
-        dropped=arrivals.attrs["dropped"],
-    )
-
-
-_LAG = {
-    "node": np.int64,
-    "score": np.float64,
-    "mean_lag_ns": np.float64,
-    "median_lag_ns": np.int64,
-    "max_lag_ns": np.int64,
-    "imposed_wait_ns": np.int64,
-    "iterations": np.int64,
-    "label": object,
-    "straggler": np.bool_,
-    "job": object,
-}
-
-
-def _median(lag: Ints) -> int:
-    return int(np.sort(lag)[len(lag) // 2])
-
-
-def byteps_arrivals(
-    traces: TraceSet,
-    *,
-    selection: Selection | str | None = None,
-    window: tuple[int, int] | None = None,
-    ranks: Iterable[int] | None = None,
-) -> pd.DataFrame:
-    """Return when each node's push of each key and iteration reached the server.
-
-    Parameters
-    ----------
-    traces : TraceSet
-    selection, window, ranks
-        As for `byteps_worker_lag`.
-
-    Returns
-    -------
-    DataFrame
-        One row per key, iteration and node, of iterations that every node of the server pushed:
-        ``job`` (object, empty for none)``, server`` (int64)``, key`` (uint64)``, iteration, node,
-        start_ns, lag_ns`` (int64, behind the first)``, last`` (bool, alone)`` and
-        ``imposed_wait_ns`` (int64, of the others' pulls where it is last).
-        ``.attrs["dropped"]``: pushes of iterations that lack one of another node.
-    """
-    found = server_parts(traces, selection, window, ranks)
-    blocks: list[dict[str, npt.NDArray[np.generic]]] = []
-    jobs: list[str] = []
-    matched = dropped = 0
-    for part, requests, chosen in found:
-        pushes = np.flatnonzero(requests.push & chosen)
-        matched += len(pushes)
-        at, nodes = _complete(requests, pushes)
-        dropped += len(pushes) - len(at)
-        if not len(at):
-            continue
-        start = requests.start_ns[at].reshape(-1, nodes)
-        lag = start - start.min(axis=1, keepdims=True)
-        latest = lag == lag.max(axis=1, keepdims=True)
-        last = latest & (latest.sum(axis=1, keepdims=True) == 1)
-        waits = _pull_waits(requests, chosen, at).reshape(-1, nodes)
-        imposed = np.where(last, waits.sum(axis=1, keepdims=True) - waits, 0)
-        blocks.append(
-            {
-                "server": np.full(len(at), part.trace.server),
-                "key": requests.key[at],
-                "iteration": requests.iteration[at],
-                "node": requests.node[at],
-                "start_ns": requests.start_ns[at] + part.trace.shift_ns,
-                "lag_ns": lag.ravel(),
-                "last": last.ravel(),
-                "imposed_wait_ns": imposed.ravel(),
-            }
-        )
-        jobs += [part.trace.job or ""] * len(at)
-    data = joined_columns(blocks, _LAG_COLUMNS, key=np.uint64, last=np.bool_)
-    note = "" if found else NO_SERVERS
-    if found and not len(data["key"]):
-        note = "no iteration was pushed by every node"
-    return result(
-        {"job": pd.Series(jobs, dtype=object), **data},
-        matched={"push": matched},
-        note=note,
-        dropped=dropped,
-    )
-
-
-_LAG_COLUMNS = (
-    "server",
-    "key",
-    "iteration",
-    "node",
-    "start_ns",
-    "lag_ns",
-    "last",
-    "imposed_wait_ns",
-)
-
-
-def _complete(requests: Requests, pushes: Ints) -> tuple[Ints, int]:
-    """Return the pushes of iterations that every node has, sorted, and the number of nodes."""
-    nodes = len(np.unique(requests.node[pushes]))
-    if nodes < 2:
-        return pushes[:0], max(nodes, 1)
-    order = pushes[
-        np.lexsort((requests.node[pushes], requests.iteration[pushes], requests.key[pushes]))
-    ]
-    key, iteration = requests.key[order], requests.iteration[order]
-    new = np.append(True, (key[1:] != key[:-1]) | (np.diff(iteration) != 0))
-    group = np.cumsum(new) - 1
-    return order[(np.bincount(group) == nodes)[group]], nodes
-
-
-def _pull_waits(requests: Requests, chosen: npt.NDArray[np.bool_], pushes: Ints) -> Ints:
-    """Return for each push how long the same node's pull of the iteration waited."""
-    pulls = np.flatnonzero(~requests.push & requests.closed & chosen)
-    both = np.concatenate([pushes, pulls])
-    place = np.stack(
-        [requests.key[both].view(np.int64), requests.iteration[both], requests.node[both]]
-    )
-    group = np.unique(place, axis=1, return_inverse=True)[1].reshape(-1)
-    wait = np.zeros(int(group.max(initial=-1)) + 1, np.int64)
-    wait[group[len(pushes) :]] = waits_of(requests)[pulls]
-    return wait[group[: len(pushes)]]
+        assigned.append((worker, best, others, fits))
+    return sorted(assigned, key=lambda one: one[0].worker)
