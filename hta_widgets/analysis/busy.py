@@ -1,4 +1,4 @@
-"""Device time by kind, overlap, totals."""
+"""Device time by kind, its overlap, and totals of selected events."""
 
 from __future__ import annotations
 
@@ -6,32 +6,30 @@ from collections.abc import Collection, Sequence
 from typing import Any, Unpack
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.scope import (
     BUSY,
     Part,
+    Parts,
     Scope,
+    categorical,
     count_kinds,
     joined_columns,
-    narrowed,
     over_ranks,
     parts,
     prelaunched_note,
     result,
     scoped,
+    statistics_by_name,
 )
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.grouping import dense, group_statistics
 from hta_widgets.trace.intervals import Intervals, intersect, subtract, total
-from hta_widgets.trace.memo import walked
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.trace import Trace, dtype_of
 from hta_widgets.trace.traceset import TraceSet
 
-#: HTA's words, in the order in which a label puts them together.
+#: HTA's words, in the order in which they appear in a label.
 _WORDS = {"compute": "COMPUTATION", "communication": "COMMUNICATION", "memory": "MEMORY"}
 
 _TIMES = (
@@ -49,17 +47,16 @@ _TIMES = (
 
 @scoped
 def temporal_breakdown(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
-    """Return how much of each rank's device time is idle, computing, or busy with other work.
+    """Split each rank's device time into idle, computing and other work.
 
-    The span runs from the start of the first to the end of the last device work of the rank in
-    the whole job, on all streams together; with a window, it is what of that lies in the window,
-    also where the device idles all the time. So the times of adjacent windows add up to those of
-    both together. Every instant of the span counts once: as computing if any compute kernel runs,
-    else as non-compute if anything communicates or copies, else as idle. So
+    The span runs from the first start to the last end of the rank's device work in the whole job,
+    on all streams, and is cut at the window's edges; times of adjacent windows add up. Every
+    instant of the span counts once: as computing if any compute kernel runs, else as non-compute
+    if anything communicates or copies, else as idle. Hence, to the nanosecond,
     ``idle_ns + compute_ns + non_compute_ns == span_ns`` and
-    ``exposed_communication_ns + exposed_memory_ns == non_compute_ns``, to the nanosecond.
-    Rows of synchronisation on a stream are waits, not work. Events that are not selected count
-    for nothing: of a selection of communication, all of it is exposed.
+    ``exposed_communication_ns + exposed_memory_ns == non_compute_ns``.
+    Synchronisation rows on a stream are waits, not work. Only selected events count: in a
+    selection of communication, all of it is exposed.
 
     Returns
     -------
@@ -68,8 +65,7 @@ def temporal_breakdown(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame
 
         - ``rank``
         - ``idle_ns, compute_ns, non_compute_ns, span_ns``
-        - ``idle_pct, compute_pct, non_compute_pct``: of the span, 0..100; NaN where it has no
-          length
+        - ``idle_pct, compute_pct, non_compute_pct``: of the span, 0..100; NaN for a span of 0 ns
         - ``busy_ns``: any work; ``communication_ns, memory_ns``: any of that kind, whatever else
           runs
         - ``exposed_communication_ns``: communicating and not computing; ``exposed_memory_ns``:
@@ -105,7 +101,7 @@ def temporal_breakdown(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame
 
 
 def without_work(chosen: Sequence[int], working: Collection[int]) -> str:
-    """Say which ranks are left out for want of device work; empty where none is."""
+    """Name the ranks that are left out because they have no device work; empty if all have."""
     idle = [str(rank) for rank in chosen if rank not in working]
     if not idle:
         return "" if chosen else "no ranks are selected"
@@ -115,7 +111,7 @@ def without_work(chosen: Sequence[int], working: Collection[int]) -> str:
 
 
 def _split(part: Part) -> tuple[int, ...] | None:
-    """Return the values of `_TIMES`; None where the device does nothing."""
+    """Return the values of `_TIMES`, or None without device work."""
     if part.span is None:
         return None
     start, end = part.span
@@ -141,16 +137,15 @@ def _split(part: Part) -> tuple[int, ...] | None:
 def kernel_type_breakdown(
     traces: TraceSet, *, include_memory: bool = True, per_rank: bool = False, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
-    """Return how long which kinds of device work ran, alone and at the same time.
+    """Return the time of each kind of device work, alone and overlapping others.
 
-    Every instant at which a device of a rank is busy goes to exactly one label: the kinds that
-    run then, such as ``COMPUTATION overlapping COMMUNICATION``. Times are added over ranks.
+    Every busy instant of a rank's device counts for exactly one label: the kinds that run then,
+    such as ``COMPUTATION overlapping COMMUNICATION``. Times are added over ranks.
 
     Parameters
     ----------
     include_memory : bool, default True
-        Whether copies and fills count. Without them, instants at which only they run count
-        nowhere.
+        Whether copies and fills count.
     per_rank : bool, default False
         One row per rank and label instead; shares are of the rank.
 
@@ -166,7 +161,7 @@ def kernel_type_breakdown(
 
     Notes
     -----
-    Labels and definition are those of the type table of HTA's GPU kernel breakdown.
+    Labels and definition as in the type table of HTA's GPU kernel breakdown.
     """
     chosen = parts(traces, **scope)
     kinds = BUSY if include_memory else BUSY[:2]
@@ -220,26 +215,25 @@ def _at_once(covers: Sequence[Intervals]) -> list[int]:
 
 @scoped
 def comm_comp_overlap(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
-    """Return which share of each rank's communication is hidden behind computing.
+    """Return the share of each rank's communication that overlaps computing.
 
-    ``overlap_share`` is the time in which the rank computes and communicates at once, over the
-    time in which it communicates. Communication kernels that run at once count once. Of a
-    selection its communication counts, and all computing of the rank in the window, selected or
-    not: what hides communication does not depend on what one looks at.
+    ``overlap_share`` is the time in which the rank computes and communicates, divided by the time
+    in which it communicates; concurrent communication kernels count once. All computing of the
+    rank in the window counts, whether it is selected or not.
 
     Returns
     -------
     DataFrame
-        One row per rank, also where nothing communicates:
+        One row per rank, including ranks without communication:
 
         - ``rank`` (int64)
         - ``communication_ns, overlapped_ns`` (int64): communicating at all, and while computing
-        - ``overlap_share`` (float): 0..1, NaN where nothing communicates
+        - ``overlap_share`` (float): 0..1, NaN without communication
         - ``exposed_ns`` (int64): communicating and not computing
         - ``compute_ns`` (int64): computing at all
 
-        ``.attrs["note"]`` says where no kernels matched communication; `hta_widgets.taxonomy.add`
-        teaches their names.
+        ``.attrs["note"]`` lists ranks without communication kernels; `hta_widgets.taxonomy.add`
+        adds rules for their names.
 
     Notes
     -----
@@ -281,35 +275,9 @@ def _silence(silent: Sequence[str], ranks: int) -> str:
     return f"no communication kernels matched{where}"
 
 
-@scoped
-def totals_by_kind(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
-    """Return the time of the selected events, added up by kind.
-
-    Durations are added as they are: time in which events overlap or enclose each other counts
-    for each of them. Durations are clipped to the window; counts are of the events that overlap
-    it.
-
-    Returns
-    -------
-    DataFrame
-        One row per kind that occurs, by time: ``kind, count, sum_ns, mean_ns, min_ns, max_ns``;
-        ``device_ns`` and ``host_ns`` are the parts of ``sum_ns`` on device streams and elsewhere.
-    """
-    return _ordered(_sum_up(traces, narrowed(traces, **scope)), ["kind"])
-
-
-@scoped
-def totals_by_name(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
-    """Return the time of the selected events, added up by kind and name.
-
-    Parameters and meaning as in `totals_by_kind`.
-    """
-    return _ordered(_sum_up(traces, narrowed(traces, **scope)), ["kind", "name"])
-
-
 def totals(traces: TraceSet, selection: Selection | None = None, most: int = 200) -> dict[str, Any]:
-    """Return both tables as JSON values, for the panel next to a selection."""
-    sums = _sum_up(traces, narrowed(traces, selection))
+    """Return totals by kind and by name as JSON values, for the panel next to a selection."""
+    sums = _sum_up(parts(traces, selection))
     by_name = _ordered(sums, ["kind", "name"])
     shown = _records(by_name.head(most))
     return {
@@ -320,36 +288,26 @@ def totals(traces: TraceSet, selection: Selection | None = None, most: int = 200
     }
 
 
-def _sum_up(traces: TraceSet, selection: Selection) -> pd.DataFrame:
-    """Add up each rank's events by kind and name, within the window."""
-    found = [_sums_of(trace, selection) for trace in walked(traces.values())]
+def totals_by(traces: TraceSet, keys: list[str], **scope: Unpack[Scope]) -> pd.DataFrame:
+    """Return the time of the selected events by ``kind``, or by ``kind`` and ``name``.
+
+    Durations are clipped to the window; events that overlap or enclose each other all count.
+    ``device_ns`` and ``host_ns`` are the parts of ``sum_ns`` on device streams and elsewhere.
+    """
+    return _ordered(_sum_up(parts(traces, **scope)), keys)
+
+
+def _sum_up(chosen: Parts) -> pd.DataFrame:
+    """Return one row per rank, name and kind."""
+    found = []
+    for part in chosen:
+        columns, code = statistics_by_name(part, part.rows)
+        device_ns = np.zeros_like(columns["sum_ns"])
+        on_device = part.table.stream[part.rows] >= 0
+        np.add.at(device_ns, code, np.where(on_device, part.durations(part.rows), 0))
+        found.append({**columns, "device_ns": device_ns})
     names = ("kind", "name", "count", "sum_ns", "min_ns", "max_ns", "device_ns")
     return pd.DataFrame(joined_columns(found, names, name=object))
-
-
-def _sums_of(trace: Trace, selection: Selection) -> dict[str, npt.NDArray[Any]]:
-    table = trace.table
-    rows = np.flatnonzero(selection.mask(trace))
-    start, end = table.start_ns[rows], table.end_ns[rows]
-    if selection.start_ns is not None:
-        start = np.maximum(start, selection.start_ns - trace.shift_ns)
-    if selection.end_ns is not None:
-        end = np.minimum(end, selection.end_ns - trace.shift_ns)
-    key = table.name[rows].astype(np.int64) * len(KINDS) + table.kind[rows]
-    code, occurring = dense(key, len(table.names) * len(KINDS))
-    inside = group_statistics(code, len(occurring), end - start)
-    device_ns = np.zeros(len(occurring), dtype=np.int64)
-    np.add.at(device_ns, code, np.where(table.stream[rows] >= 0, end - start, 0))
-    names = [table.names[name] for name in (occurring // len(KINDS)).tolist()]
-    return {
-        "kind": occurring % len(KINDS),
-        "name": np.array(names, dtype=object),
-        "count": inside.count,
-        "sum_ns": inside.sum,
-        "min_ns": inside.min,
-        "max_ns": inside.max,
-        "device_ns": device_ns,
-    }
 
 
 def _ordered(sums: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
@@ -358,7 +316,7 @@ def _ordered(sums: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     frame = sums.groupby(keys, sort=False).agg(added).reset_index()
     order = np.lexsort((frame["kind"], -frame["count"], -frame["sum_ns"]))
     frame = frame.iloc[order].reset_index(drop=True)
-    frame["kind"] = pd.Categorical.from_codes(frame["kind"], dtype=dtype_of(KINDS))
+    frame["kind"] = categorical(frame["kind"].to_numpy(), KINDS)
     frame.insert(list(frame).index("min_ns"), "mean_ns", frame["sum_ns"] / frame["count"])
     frame["host_ns"] = frame["sum_ns"] - frame["device_ns"]
     counts = np.bincount(sums["kind"], sums["count"], len(KINDS)).astype(np.int64).tolist()

@@ -417,8 +417,8 @@ def rank_clusters(
     )
 
 
-def _clusters_note(chosen: Sequence[Part], features: RankFeatures) -> str:
-    if not chosen:
+def _clusters_note(chosen: Parts, features: RankFeatures) -> str:
+    if not len(chosen):
         return "no ranks are selected"
     if len(chosen) == 1:
         return "one rank has no other to be like: load several"

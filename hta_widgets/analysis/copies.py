@@ -11,7 +11,16 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis.launches import queue_steps
+from hta_widgets.analysis.launches import (
+    STATISTICS,
+    describe,
+    held_ns,
+    in_order,
+    queue_steps,
+    running_total,
+    settled,
+    weighted,
+)
 from hta_widgets.analysis.scope import (
     Part,
     Parts,
@@ -22,15 +31,6 @@ from hta_widgets.analysis.scope import (
     result,
     scoped,
     stacked,
-)
-from hta_widgets.analysis.steps import (
-    STATISTICS,
-    describe,
-    held_ns,
-    in_order,
-    running_total,
-    settled,
-    weighted,
 )
 from hta_widgets.errors import TraceError
 from hta_widgets.trace.columns import CounterTable, Pool

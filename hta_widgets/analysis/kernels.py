@@ -1,4 +1,4 @@
-"""Kernels by name and rank, hardware counters."""
+"""Kernels by name and rank, and their hardware counters."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from hta_widgets.analysis.scope import (
     Part,
     Parts,
     Scope,
+    categorical,
     count_kinds,
-    joined,
     joined_columns,
     over_ranks,
     parts,
     prelaunched_note,
     result,
     scoped,
+    statistics_by_name,
 )
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.grouping import dense, group_statistics
-from hta_widgets.trace.trace import Trace, dtype_of
+from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 
 _RANGE = "cuda_profiler_range"
-_MOST = 1 << 63
+_INT64_END = 1 << 63
 
 #: Floating point operations of one executed instruction, by the counter of that instruction:
 #: a fused multiply-add is two. Of double (d), single (f) and half (h) precision.
@@ -51,14 +51,14 @@ def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return the hardware counters of each kernel, and the operators that launched it.
 
     With ``experimental_config=_ExperimentalConfig(profiler_metrics=[...])`` PyTorch's profiler
-    measures counters for each kernel instead of recording when kernels run: the file holds events
-    of category ``cuda_profiler_range``, one per kernel, without a link to their launch. The k-th
-    of them belongs to the k-th call that launches a kernel, on whatever thread.
+    measures counters for each kernel instead of recording when kernels run. The file then holds
+    one event of category ``cuda_profiler_range`` per kernel, without a link to its launch. The
+    k-th event is paired with the k-th call that launches a kernel, on any thread.
 
     Parameters
     ----------
     selection : Selection, optional
-        Of which kernels; all by default. Which launch is whose is found among all events.
+        The kernels; all by default. They are paired with launches before they are selected.
 
     Returns
     -------
@@ -70,35 +70,33 @@ def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         ``name``
             str
         ``start_ns, dur_ns``
-            int64; the profiler spreads them evenly, they are no durations of kernels
+            int64; spread evenly by the profiler, not the times at which kernels ran
         ``launch_id``
-            int64, id of the launching call, -1 where there is none
+            int64, id of the launching call, -1 for none
         ``op_stack``
             list of str: the operators around the launch, outermost first
         ``top_level_op, bottom_level_op``
-            str, the first and last of them; empty where there are none
+            str, the first and last operator; empty without operators
         *one column per counter*
-            as it is called in the file; int64 (-1: not measured), or float64 (NaN: not measured)
-            where any value is a fraction
+            named as in the file; int64 (-1: not measured), or float64 (NaN: not measured) if any
+            value is a fraction
         ``flops``
-            int64: floating point operations, where counters of SASS instructions tell them (see
+            int64: floating point operations, if the file has counters of SASS instructions (see
             ``CUDA_SASS_INSTRUCTION_COUNTER_FLOPS``)
 
-        ``.attrs["matched"]`` counts ``kernels`` and ``launches``. Where their numbers differ on a
-        rank, kernels are paired from the first on, so pairs behind a missing event are wrong;
-        ``.attrs["note"]`` says so.
+        ``.attrs["matched"]`` counts ``kernels`` and ``launches``. If they differ on a rank, pairs
+        after the missing event are wrong, and ``.attrs["note"]`` lists the rank.
 
     Notes
     -----
     Definition of HTA's ``get_cupti_counter_data_with_operators``, which returns nothing for ranks
-    where the numbers differ, and knows calls named ``cudaLaunchKernel…`` alone: here driver calls
-    named ``cuLaunchKernel…`` (Triton) count where that makes the numbers equal.
+    whose numbers differ, and counts calls named ``cudaLaunchKernel…`` only. Driver calls named
+    ``cuLaunchKernel…`` (Triton) count here if that makes the numbers equal.
     """
-    found: dict[str, list[Any]] = {key: [] for key in ("rank", "id", "start", "dur", "launch")}
+    blocks: list[dict[str, npt.NDArray[Any]]] = []
     names: list[str] = []
     stacks: list[list[str]] = []
     args: list[Mapping[str, Any]] = []
-    matched = {"kernels": 0, "launches": 0}
     notes = []
     for part in parts(traces, **scope):
         trace, table = part.trace, part.table
@@ -113,13 +111,14 @@ def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
             )
         chosen = np.isin(kernels, part.rows)
         rows, launch_of = kernels[chosen], launch_of[chosen]
-        matched["kernels"] += len(rows)
-        matched["launches"] += int((launch_of >= 0).sum())
-        found["rank"].append(np.full(len(rows), trace.rank))
-        found["id"].append(rows)
-        found["start"].append(table.start_ns[rows] + trace.shift_ns)
-        found["dur"].append(table.dur_ns[rows])
-        found["launch"].append(launch_of)
+        block = {
+            "rank": np.full(len(rows), trace.rank),
+            "id": rows,
+            "start_ns": table.start_ns[rows] + trace.shift_ns,
+            "dur_ns": table.dur_ns[rows],
+            "launch_id": launch_of,
+        }
+        blocks.append(block)
         names += [table.names[code] for code in table.name[rows].tolist()]
         if len(rows):
             stacks += _stacks(trace, launch_of)
@@ -129,24 +128,23 @@ def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
             f"no events of category {_RANGE}: counters are recorded where profiler_metrics are"
             " asked for"
         )
+    column = joined_columns(blocks, ("rank", "id", "start_ns", "dur_ns", "launch_id"))
     counters = _counters(args)
     columns: dict[str, Any] = {
-        "rank": joined(found["rank"]),
-        "id": joined(found["id"]),
+        "rank": column["rank"],
+        "id": column["id"],
         "name": pd.Series(names, dtype=object),
-        "start_ns": joined(found["start"]),
-        "dur_ns": joined(found["dur"]),
-        "launch_id": joined(found["launch"]),
+        **{name: column[name] for name in ("start_ns", "dur_ns", "launch_id")},
         "op_stack": pd.Series(stacks, dtype=object),
-        "top_level_op": pd.Series([stack[0] if stack else "" for stack in stacks], dtype=object),
-        "bottom_level_op": pd.Series(
-            [stack[-1] if stack else "" for stack in stacks], dtype=object
-        ),
+        "top_level_op": pd.Series(["".join(stack[:1]) for stack in stacks], dtype=object),
+        "bottom_level_op": pd.Series(["".join(stack[-1:]) for stack in stacks], dtype=object),
     }
     columns |= {key: values for key, values in counters.items() if key not in columns}
     flops = _flops(counters)
     if flops is not None:
         columns["flops"] = flops
+    launched = int((column["launch_id"] >= 0).sum())
+    matched = {"kernels": len(names), "launches": launched}
     return result(columns, matched=matched, note="; ".join(notes))
 
 
@@ -191,7 +189,7 @@ def _stacks(trace: Trace, calls: Ints) -> list[list[str]]:
 
 
 def _args(trace: Trace, rows: Rows) -> list[Mapping[str, Any]]:
-    """Return all args of some events; which counters there are, only they tell."""
+    """Return all args of some events."""
     known: dict[int, Mapping[str, Any]] = {}
     records = trace.table.record[rows]
     if trace.source is not None:
@@ -206,7 +204,7 @@ def _args(trace: Trace, rows: Rows) -> list[Mapping[str, Any]]:
 
 
 def _counters(args: Sequence[Mapping[str, Any]]) -> dict[str, npt.NDArray[Any]]:
-    """Return one column per arg that is a number anywhere, in the order in which they occur."""
+    """Return one column per arg with any number, in order of first occurrence."""
     keys = dict.fromkeys(key for one in args for key in one)
     columns = {}
     for key in keys:
@@ -214,7 +212,7 @@ def _counters(args: Sequence[Mapping[str, Any]]) -> dict[str, npt.NDArray[Any]]:
         there = [value for value in values if value is not None]
         if not there:
             continue
-        whole = all(isinstance(value, int) and abs(value) < _MOST for value in there)
+        whole = all(isinstance(value, int) and abs(value) < _INT64_END for value in there)
         missing = -1 if whole else np.nan
         columns[key] = np.array(
             [missing if value is None else value for value in values],
@@ -233,7 +231,7 @@ def _number(value: Any) -> int | float | None:
 
 
 def _flops(counters: Mapping[str, npt.NDArray[Any]]) -> Ints | None:
-    """Add up the operations of the instructions counted; None where none were."""
+    """Return the floating point operations of each kernel; None without such counters."""
     known = [key for key in CUDA_SASS_INSTRUCTION_COUNTER_FLOPS if key in counters]
     if not known:
         return None
@@ -250,8 +248,8 @@ def kernel_breakdown(
 ) -> pd.DataFrame:
     """Return count and durations of every kernel, by rank.
 
-    Durations are added as they are, so kernels that run at once count both. They are clipped to
-    the window; counts are of the kernels that overlap it.
+    Durations of concurrent kernels add up. They are clipped to the window; a kernel counts if it
+    overlaps the window.
 
     Parameters
     ----------
@@ -272,8 +270,8 @@ def kernel_breakdown(
 
     Notes
     -----
-    The statistics of HTA's GPU kernel breakdown, for every kernel: nothing is put together as
-    "others", after which HTA's minimum, maximum, mean and deviation are those of sums.
+    The statistics of HTA's GPU kernel breakdown, without its group "others", whose minimum,
+    maximum, mean and deviation HTA computes from sums.
     """
     chosen = parts(traces, **scope)
     kinds = BUSY if include_memory else BUSY[:2]
@@ -291,14 +289,14 @@ def kernel_breakdown(
 def kernel_duration_by_rank(
     traces: TraceSet, *, include_memory: bool = True, top: int | None = None, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
-    """Return how long each kernel takes on each rank, to see ranks that differ.
+    """Return the durations of each kernel on each rank, to compare ranks.
 
     Parameters
     ----------
     include_memory : bool, default True
         Whether copies and fills are listed.
     top : int, optional
-        Only so many kernels, those with most time over all ranks.
+        Return only this many kernels, those with most time over all ranks.
 
     Returns
     -------
@@ -307,12 +305,11 @@ def kernel_duration_by_rank(
 
         - ``rank`` (int64); ``name`` (text); ``kind`` (categorical)
         - ``count`` (int64)
-        - ``mean_ns`` (float); ``min_ns, max_ns, sum_ns`` (int64): of the kernel on this rank
+        - ``mean_ns`` (float); ``min_ns, max_ns, sum_ns`` (int64)
 
     Notes
     -----
-    The table behind the bars of mean, minimum and maximum per rank that HTA draws with its GPU
-    kernel breakdown.
+    HTA draws these numbers as bars with its GPU kernel breakdown.
     """
     chosen = parts(traces, **scope)
     kinds = BUSY if include_memory else BUSY[:2]
@@ -342,7 +339,7 @@ def _kernel_frame(
 ) -> pd.DataFrame:
     columns = {
         **column,
-        "kind": pd.Categorical.from_codes(column["kind"], dtype=dtype_of(KINDS)),
+        "kind": categorical(column["kind"], KINDS),
         "name": pd.array(column["name"].tolist(), dtype="str"),
         "mean_ns": column["sum_ns"] / column["count"],
     }
@@ -361,19 +358,4 @@ def _statistics(chosen: Parts, kinds: Sequence[str]) -> dict[str, npt.NDArray[An
 
 
 def _of_rank(part: Part, kinds: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
-    table = part.table
-    rows = part.of_kinds(*kinds)
-    key = table.name[rows].astype(np.int64) * len(KINDS) + table.kind[rows]
-    code, occurring = dense(key, len(table.names) * len(KINDS))
-    lasts = group_statistics(code, len(occurring), part.durations(rows))
-    names = [table.names[name] for name in (occurring // len(KINDS)).tolist()]
-    return {
-        "rank": np.full(len(occurring), part.rank, dtype=np.int64),
-        "kind": occurring % len(KINDS),
-        "name": np.array(names, dtype=object),
-        "count": lasts.count,
-        "sum_ns": lasts.sum,
-        "min_ns": lasts.min,
-        "max_ns": lasts.max,
-        "std_ns": lasts.std,
-    }
+    return statistics_by_name(part, part.of_kinds(*kinds))[0]

@@ -1,4 +1,4 @@
-"""Launch delays, and how many launches wait on each stream."""
+"""Launches and their delays, and the queue of launches on each stream."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any, Generic, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from hta_widgets.analysis.scope import (
     Scope,
     categorical,
     count_kinds,
-    joined,
+    joined_columns,
     narrowed,
     over_ranks,
     parts,
@@ -28,25 +28,15 @@ from hta_widgets.analysis.scope import (
     stacked,
     used_texts,
 )
-from hta_widgets.analysis.steps import (
-    STATISTICS,
-    describe,
-    held_ns,
-    in_order,
-    running_total,
-    settled,
-    weighted,
-)
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.grouping import stable_order
-from hta_widgets.trace.trace import dtype_of
+from hta_widgets.trace.grouping import group_order, stable_order
 from hta_widgets.trace.traceset import TraceSet
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 
 _OUTLIERS = ("short kernel", "long call", "late start")
-NOTHING = "no device work is selected whose launch the files hold"
+_NOTHING = "no device work is selected whose launch the files hold"
 
 #: Columns of `launch_stats`, and their dtypes.
 _LAUNCHES = {
@@ -61,10 +51,10 @@ _LAUNCHES = {
 T = TypeVar("T")
 _STILL = "the window holds nothing: no queue changes or lasts in it"
 
-#: How many launches a CUDA stream takes before the next one blocks the host.
+#: Launches that a CUDA stream holds before the next one blocks the host.
 MAX_QUEUE_LENGTH = 1024
 
-#: Queues that stay this close to the limit, for this share of the trace, are full in all but name.
+#: A queue this close to the limit, for this share of the trace, is reported as nearly full.
 _NEARLY = 0.98
 _LONG = 0.01
 
@@ -73,12 +63,12 @@ _LONG = 0.01
 def launch_stats(
     traces: TraceSet, *, include_memory: bool = True, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
-    """Return every launch with the device work that it launched, and how long each took.
+    """Return every launch, the device work that it launched, and the durations of both.
 
-    All calls that launch count, of every vendor: runtime and driver, kernels, copies and fills,
-    cooperative launches, graphs. A graph launch has as many rows as it launched events. Of calls
-    that share an id, the innermost that launches is taken, so no kernel counts twice. Rows are of
-    the selected device work; durations are whole, also where a window cuts the event.
+    All launching calls of every vendor count: runtime and driver, kernels, copies and fills,
+    cooperative launches, graphs. A graph launch has one row per launched event. If calls share an
+    id, the innermost that launches is taken, so no kernel counts twice. A window does not cut
+    durations.
 
     Parameters
     ----------
@@ -92,7 +82,7 @@ def launch_stats(
     DataFrame
         One row per launch and device event, by rank and the call's start:
 
-        - ``rank, correlation`` (int64, -1 where the file links by other means)
+        - ``rank, correlation`` (int64, -1 if the file links by other means)
         - ``kernel`` (the full name), ``kind``, ``launch`` (name of the call): categorical
         - ``stream`` (int64)
         - ``cpu_dur_ns, gpu_dur_ns`` (int64): the call's duration and the device event's
@@ -104,35 +94,33 @@ def launch_stats(
 
     Notes
     -----
-    Durations and delay are those of HTA's CUDA kernel launch statistics, which knows three of the
-    calls, and does not tell which kernel it was.
+    Durations and delay as in HTA's CUDA kernel launch statistics, which covers three of the calls
+    and does not name the kernel.
     """
     chosen = parts(traces, **scope)
     kinds = BUSY if include_memory else BUSY[:2]
     found = list(over_ranks(chosen, _launches_of, kinds))
     column = stacked([columns for columns, _ in found], _LAUNCHES)
-    column["kind"] = pd.Categorical.from_codes(column["kind"], dtype=dtype_of(KINDS))
+    column["kind"] = categorical(column["kind"], KINDS)
     return result(
         column,
         matched={**count_kinds(chosen, kinds), "launched": len(column["rank"])},
-        note=prelaunched_note(chosen) if len(column["rank"]) else NOTHING,
+        note=prelaunched_note(chosen) if len(column["rank"]) else _NOTHING,
         unlaunched=sum(lost for _, lost in found),
     )
 
 
-def launched_rows(part: Part, work: Rows) -> tuple[Ints, Rows, int]:
-    """Return the calls that launched device events, these events, and how many have no call."""
+def _launched(part: Part, work: Rows) -> tuple[Ints, Rows, int]:
+    """Return the calls that launched device events, these events, and the number without a call."""
     call = part.trace.launch_of[work]
     known = call >= 0
-    if known.all():
-        return call, work, 0
     return call[known], work[known], int(len(work) - known.sum())
 
 
 def _launches_of(part: Part, kinds: Sequence[str]) -> tuple[dict[str, Any], int]:
-    """Return a rank's columns, and how many of its events have no call."""
+    """Return a rank's columns, and the number of its events without a call."""
     table = part.table
-    call, work, lost = launched_rows(part, part.of_kinds(*kinds))
+    call, work, lost = _launched(part, part.of_kinds(*kinds))
     order = stable_order(call)
     call, work = call[order], work[order]
     call_end = table.start_ns[call] + table.dur_ns[call]
@@ -161,9 +149,9 @@ def launch_outliers(
     include_memory: bool = True,
     **scope: Unpack[Scope],
 ) -> pd.DataFrame:
-    """Return which kernels are launched at a bad price, and how often.
+    """Count the launches of each kernel that are inefficient.
 
-    Three things stand out, and a launch may be several of them:
+    There are three kinds of outliers; a launch may be several of them:
 
     - ``short kernel``: the call takes at most `runtime_cutoff_ns`, and the kernel less than it
     - ``long call``: the call takes more than `runtime_cutoff_ns`
@@ -186,8 +174,8 @@ def launch_outliers(
 
     Notes
     -----
-    The cutoffs and the three views are those of HTA's CUDA kernel launch statistics, which draws
-    them as histograms. `launch_stats` has the single launches.
+    Cutoffs and outliers as in HTA's CUDA kernel launch statistics, which draws them as
+    histograms. `launch_stats` has the single launches.
     """
     stats = launch_stats(traces, include_memory=include_memory, **scope)
     call, kernel, delay = (
@@ -198,34 +186,34 @@ def launch_outliers(
         call > runtime_cutoff_ns,
         delay > launch_delay_cutoff_ns,
     )
-    names = list(stats["kernel"].cat.categories)
-    at, group = np.unique(
-        stats["rank"].to_numpy() * max(len(names), 1) + stats["kernel"].cat.codes.to_numpy(),
-        return_inverse=True,
-    )
-    launches = np.bincount(group, minlength=len(at))
-    rows = [
-        (code, place, int(count))
-        for code, mask in enumerate(masks)
-        for place, count in enumerate(np.bincount(group[mask], minlength=len(at)).tolist())
-        if count
+    keys = ["rank", "kernel"]
+    blocks = [
+        stats[mask]
+        .groupby(keys, observed=True)
+        .agg(
+            count=("kernel_id", "size"),
+            cpu_sum_ns=("cpu_dur_ns", "sum"),
+            gpu_sum_ns=("gpu_dur_ns", "sum"),
+            launch_delay_sum_ns=("launch_delay_ns", "sum"),
+        )
+        .reset_index()
+        for mask in masks
     ]
-    outlier, place, count = np.array(rows, dtype=np.int64).reshape(-1, 3).T
-    sums = {
-        f"{name}_sum_ns": _sums(values, masks, group, len(at))[outlier, place]
-        for name, values in (("cpu", call), ("gpu", kernel), ("launch_delay", delay))
-    }
-    rank, name = at[place] // max(len(names), 1), at[place] % max(len(names), 1)
-    order = np.lexsort((name, -count, outlier, rank))
+    found = pd.concat(blocks, ignore_index=True)
+    launches = stats.groupby(keys, observed=True).size().reset_index(name="launches")
+    found = found.merge(launches)
+    outlier = np.repeat(np.arange(len(masks)), list(map(len, blocks)))
+    order = np.lexsort((found["kernel"].cat.codes, -found["count"], outlier, found["rank"]))
+    found = found.iloc[order].reset_index(drop=True)
     frame = result(
         {
-            "rank": rank[order],
+            "rank": found["rank"],
             "outlier": categorical(outlier[order], _OUTLIERS),
-            "kernel": categorical(name[order], names),
-            "count": count[order],
-            "launches": launches[place][order],
-            "share": (count / launches[place])[order],
-            **{key: values[order] for key, values in sums.items()},
+            "kernel": found["kernel"],
+            "count": found["count"],
+            "launches": found["launches"],
+            "share": found["count"] / found["launches"],
+            **{name: found[name] for name in ("cpu_sum_ns", "gpu_sum_ns", "launch_delay_sum_ns")},
         },
         matched={
             **stats.attrs["matched"],
@@ -239,40 +227,30 @@ def launch_outliers(
     return frame
 
 
-def _sums(values: Ints, masks: tuple[npt.NDArray[np.bool_], ...], group: Rows, groups: int) -> Ints:
-    """Return the sums of the values that each mask takes, by mask and group, in integers."""
-    sums = np.zeros((len(masks), groups), dtype=np.int64)
-    for code, mask in enumerate(masks):
-        np.add.at(sums[code], group[mask], values[mask])
-    return sums
-
-
 @dataclass(frozen=True, slots=True)
 class QueueSteps:
-    """All changes of a rank's queues, by stream and time; launches before starts at an instant."""
+    """All changes of a rank's queues, by stream and time; launches precede starts at an instant."""
 
     streams: Ints
-    code: npt.NDArray[np.intp]
+    code: Rows  # position in `streams`
     time_ns: Ints
     queue_length: Ints
     row: Ints
     device_row: Ints
     early: int
     unlaunched: int
-    kinds: dict[str, int]
 
 
 def queue_steps(part: Part, *, launches: bool = False) -> QueueSteps:
     """Return all changes of the queues of one rank's selected device work."""
     table = part.table
-    call, work, unlaunched = launched_rows(part, part.busy_rows())
+    call, work, unlaunched = _launched(part, part.busy_rows())
     if launches:
         # Work is sorted by start, so the first of a call and stream is the first to start.
         entry = call * (int(table.stream.max(initial=0)) + 1) + table.stream[work]
         first = np.sort(np.unique(entry, return_index=True)[1])
         call, work = call[first], work[first]
     enters, leaves = table.start_ns[call], table.start_ns[work]
-    early = leaves < enters
     streams, code = np.unique(table.stream[work].astype(np.int64), return_inverse=True)
     code = np.concatenate((code, code))
     time_ns = np.concatenate((enters, np.maximum(enters, leaves)))
@@ -285,80 +263,57 @@ def queue_steps(part: Part, *, launches: bool = False) -> QueueSteps:
         running_total(code[order], change[order]),
         np.concatenate((call, work))[order],
         np.concatenate((work, work))[order],
-        int(early.sum()),
+        int((leaves < enters).sum()),
         unlaunched,
-        count_kinds([part], BUSY),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class OfQueues(Generic[T]):
-    """What was found of one rank's queues, and how many events are in them."""
+def _over_queues(
+    traces: TraceSet, scope: Scope, function: Callable[..., T], *args: Any, launches: bool = False
+) -> tuple[list[T], dict[str, Any]]:
+    """Return a function's result for each rank's queues, and the attributes of their frame.
 
-    found: T
-    kinds: dict[str, int]
-    launched: int
-    unlaunched: int
-    early: int
-
-
-def over_queues(
-    traces: TraceSet,
-    scope: Scope,
-    function: Callable[..., T],
-    *args: Any,
-    launches: bool = False,
-) -> list[OfQueues[T]]:
-    """Return what a function says of each rank's selected events of all times, and its queues.
-
-    It is given them with the window's edges, since what waits through the whole window is in none
-    of the events that overlap it.
+    The function receives the selected events of all times, with the window's edges: work that
+    waits throughout the window is in none of the events that overlap it.
     """
     chosen = narrowed(traces, **scope)
     always = parts(traces, replace(chosen, start_ns=None, end_ns=None))
     edges = (chosen.start_ns, chosen.end_ns)
-    return list(over_ranks(always, _queue_steps_of_rank, function, edges, launches, *args))
+    found = list(over_ranks(always, _of_queues, function, edges, launches, *args))
+    counts = np.array([of_rank for _, of_rank in found], dtype=np.int64).reshape(-1, 3)
+    launched, unlaunched, early = counts.sum(axis=0).tolist()
+    matched = {**count_kinds(always), "launched": launched}
+    about = {"matched": matched, "unlaunched": unlaunched, "early": early}
+    return [value for value, _ in found], about
 
 
-def _queue_steps_of_rank(
+def _of_queues(
     part: Part,
     function: Callable[..., T],
     edges: tuple[int | None, int | None],
-    launches: bool,  # noqa: FBT001 - from the function above alone
+    launches: bool,  # noqa: FBT001 - passed on by `over_ranks`
     *args: Any,
-) -> OfQueues[T]:
+) -> tuple[T, tuple[int, int, int]]:
     steps = part.once(("queue_steps", launches), partial(queue_steps, part, launches=launches))
     low, high = (None if edge is None else edge - part.trace.shift_ns for edge in edges)
     found = function(replace(part, low=low, high=high, plain=False), steps, *args)
-    return OfQueues(found, steps.kinds, len(steps.row) // 2, steps.unlaunched, steps.early)
-
-
-def counts_of(found: Sequence[OfQueues[Any]]) -> dict[str, Any]:
-    """Return what frames of these queues say of them in ``attrs``."""
-    return {
-        "matched": {
-            **{kind: sum(one.kinds.get(kind, 0) for one in found) for kind in BUSY},
-            "launched": sum(one.launched for one in found),
-        },
-        "unlaunched": sum(one.unlaunched for one in found),
-        "early": sum(one.early for one in found),
-    }
+    return found, (len(steps.row) // 2, steps.unlaunched, steps.early)
 
 
 @scoped
 def queue_length(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
-    """Return how many launched events wait on each stream, at every instant at which that changes.
+    """Return the number of launched events that wait on each stream, at each instant of change.
 
     Device work (kernels, copies, fills) waits from the start of the call that launches it to its
-    own start. A graph launch puts in as many as it launches.
+    own start. A graph launch adds as many events as it launches.
 
     Parameters
     ----------
     selection : Selection, optional
-        The device work whose queues are looked at; all by default.
+        The device work whose queues are returned; all by default.
     window : (start_ns, end_ns), optional
-        Cuts the series: each stream's first row is then at the window's start, with what waits
-        there already.
+        Cuts the series: each stream's first row is then at the window's start, with the events
+        that wait there already.
 
     Returns
     -------
@@ -366,30 +321,24 @@ def queue_length(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         One row per rank, stream and instant of change, in that order: ``rank, stream, time_ns,
         queue_length`` (int64), the length after all changes at that instant; it holds until the
         stream's next row. ``.attrs["unlaunched"]`` counts device work without a launch in the
-        files, ``.attrs["early"]`` what starts before its call by the files' clocks and so never
-        waits.
+        files, ``.attrs["early"]`` work that starts before its call by the files' clocks and
+        therefore never waits.
 
     Notes
     -----
     The definition is that of HTA's queue length time series, which knows a dozen calls by name
     and has one row per event, in no particular order at an instant.
     """
-    found = over_queues(traces, scope, _series)
-    names = ("rank", "stream", "time_ns", "queue_length")
-    return result(
-        {name: joined([one.found[name] for one in found]) for name in names},
-        **counts_of(found),
-        note="" if any(len(one.found["rank"]) for one in found) else NOTHING,
-    )
+    found, about = _over_queues(traces, scope, _series)
+    columns = joined_columns(found, ("rank", "stream", "time_ns", "queue_length"))
+    return result(columns, **about, note="" if len(columns["rank"]) else _NOTHING)
 
 
 def _series(part: Part, steps: QueueSteps) -> dict[str, Ints]:
     time_ns = steps.time_ns
     if part.low is not None:
         time_ns = np.maximum(time_ns, part.low)
-    kept = settled(steps.code, time_ns)
-    if part.high is not None:
-        kept &= time_ns < part.high
+    kept = settled(steps.code, time_ns) & _inside(part, time_ns)
     return {
         "rank": np.full(int(kept.sum()), part.rank),
         "stream": steps.streams[steps.code[kept]],
@@ -408,29 +357,21 @@ def queue_length_summary(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFra
         One row per rank and stream: ``rank, stream``; ``count, mean, std, min, 25%, 50%, 75%,
         max`` of the length after each change in the window (two per launched event), however
         long it holds; ``time_weighted_mean``: the mean over time, from the stream's first to its
-        last change in the trace, cut at the window's edges, so that what waits there already
-        counts; ``span_ns`` (int64): that time.
+        last change in the trace, cut at the window's edges; ``span_ns`` (int64): that time.
 
     Notes
     -----
-    The statistics are those of HTA's queue length summary. Changes are frequent where the queue
-    is short-lived, so they say little of how long it usually is; the mean over time does.
+    Statistics as in HTA's queue length summary. They weigh each change equally, so prefer
+    ``time_weighted_mean`` for the usual length of a queue.
     """
-    found = over_queues(traces, scope, _statistics)
+    found, about = _over_queues(traces, scope, _statistics)
     names = ("rank", "stream", *STATISTICS, "time_weighted_mean", "span_ns")
-    columns = {name: [one.found[name] for one in found] for name in names}
-    note = "" if any(map(len, columns["rank"])) else NOTHING
-    if not note and not any(one.any() for one in (*columns["count"], *columns["span_ns"])):
+    floats = dict.fromkeys((*STATISTICS[1:], "time_weighted_mean"), np.float64)
+    columns = joined_columns(found, names, **floats)
+    note = "" if len(columns["rank"]) else _NOTHING
+    if not note and not (columns["count"].any() or columns["span_ns"].any()):
         note = _STILL
-    whole = {"rank", "stream", "count", "span_ns"}
-    return result(
-        {
-            name: joined(values, np.int64 if name in whole else np.float64)
-            for name, values in columns.items()
-        },
-        **counts_of(found),
-        note=note,
-    )
+    return result(columns, **about, note=note)
 
 
 def _statistics(part: Part, steps: QueueSteps) -> dict[str, npt.NDArray[Any]]:
@@ -440,22 +381,20 @@ def _statistics(part: Part, steps: QueueSteps) -> dict[str, npt.NDArray[Any]]:
         values[there] for values in (steps.code, steps.time_ns, steps.queue_length)
     )
     inside = _inside(part, time_ns)
-    figures = describe(code[inside], groups, length[inside])
-    held = held_ns(code, time_ns, part.low, part.high)
-    area, span = weighted(code, groups, length, held)
+    area, span = weighted(code, groups, length, held_ns(code, time_ns, part.low, part.high))
     return {
         "rank": np.full(groups, part.rank),
         "stream": steps.streams,
-        **{name: figures[name] for name in STATISTICS},
+        **describe(code[inside], groups, length[inside]),
         "time_weighted_mean": area / np.where(span > 0, span, np.nan),
         "span_ns": span.astype(np.int64),
     }
 
 
 def _within(part: Part, steps: QueueSteps) -> slice | npt.NDArray[np.intp]:
-    """Return the changes in the window, of each stream with those right before and after it.
+    """Return the changes in the window, and each stream's last before and first after it.
 
-    What waits as the window begins was said by the change before, until the one after.
+    Their queue lengths hold at the window's edges.
     """
     if part.low is None and part.high is None:
         return slice(None)
@@ -484,19 +423,18 @@ def _inside(part: Part, time_ns: Ints) -> npt.NDArray[np.bool_]:
 def time_blocked_on_full_queue(
     traces: TraceSet, *, max_queue_length: int = MAX_QUEUE_LENGTH, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
-    """Return how long each stream's queue was full, so that launching on it blocks the host.
+    """Return how long each stream's queue was full, which blocks the host that launches on it.
 
-    What fills a queue are launches: unlike in `queue_length`, a graph counts once, until its
-    first kernel starts.
+    Unlike in `queue_length`, a graph launch counts once, until its first kernel starts.
 
-    A duration of 0 does not say that the host never was blocked. Files may show a queue that is
-    full as a few launches shorter than the limit: look at ``peak`` and ``at_peak_ns``, and lower
-    `max_queue_length` where a queue stays at its peak while launch calls last long.
+    A duration of 0 does not exclude that the host was blocked: queues in files may be full a few
+    launches below the limit. Check ``peak`` and ``at_peak_ns``, and lower `max_queue_length` if a
+    queue stays at its peak while launch calls last long.
 
     Parameters
     ----------
     max_queue_length : int, default 1024
-        From how many waiting launches on a queue is full; CUDA's limit by default.
+        Number of waiting launches from which on a queue is full; CUDA's limit by default.
 
     Returns
     -------
@@ -505,79 +443,56 @@ def time_blocked_on_full_queue(
         (int64) at `max_queue_length` or more; ``share``: of the trace's duration, 0..1;
         ``trace_ns`` (int64): that duration, from the first to the last start of an event of the
         rank, or the window's part of it; ``peak`` (int64): the largest length that lasts any
-        time; ``at_peak_ns`` (int64): how long it does.
+        time; ``at_peak_ns`` (int64): the time at that length.
 
-        ``.attrs["note"]`` names queues that never get to `max_queue_length`, but spend 1 % of the
+        ``.attrs["note"]`` names queues that never reach `max_queue_length`, but spend 1 % of the
         trace or more within 2 % below it.
 
     Notes
     -----
-    The definition is that of HTA's time blocked on a full queue, which keeps one stream a rank.
+    The definition is that of HTA's time blocked on a full queue, which keeps one stream per rank.
     """
-    found = over_queues(traces, scope, _blocked, max_queue_length, launches=True)
-    names = ("rank", "stream", "duration_ns", "trace_ns", "peak", "at_peak_ns")
-    column = {name: joined([one.found[0][name] for one in found]) for name in names}
-    near = [text for one in found for text in one.found[1]]
-    whole = column["trace_ns"]
+    found, about = _over_queues(traces, scope, _blocked, max_queue_length, launches=True)
+    names = ("rank", "stream", "duration_ns", "share", "trace_ns", "peak", "at_peak_ns")
+    column = joined_columns([columns for columns, _ in found], names, share=np.float64)
+    near = [text for _, texts in found for text in texts]
     return result(
-        {
-            "rank": column["rank"],
-            "stream": column["stream"],
-            "duration_ns": column["duration_ns"],
-            "share": column["duration_ns"] / np.where(whole > 0, whole, np.nan),
-            "trace_ns": whole,
-            "peak": column["peak"],
-            "at_peak_ns": column["at_peak_ns"],
-        },
-        **counts_of(found),
-        note=_note(near, max_queue_length) if len(whole) else NOTHING,
+        column,
+        **about,
+        note=_note(near, max_queue_length) if len(column["rank"]) else _NOTHING,
     )
 
 
 def _blocked(
     part: Part, steps: QueueSteps, max_queue_length: int
-) -> tuple[dict[str, Ints], list[str]]:
-    """Return a rank's columns, and which of its queues are nearly full for long."""
-    groups = len(steps.streams)
+) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
+    """Return a rank's columns, and descriptions of its queues that are nearly full for long."""
+    groups, length = len(steps.streams), steps.queue_length
     held = held_ns(steps.code, steps.time_ns, part.low, part.high)
-    length = steps.queue_length
     peak = np.zeros(groups, dtype=np.int64)
     np.maximum.at(peak, steps.code, np.where(held > 0, length, 0))
-    duration, at_peak, nearly = (
-        _time_in(steps.code, groups, held, those)
-        for those in (
-            length >= max_queue_length,
-            length == peak[steps.code],
-            (length >= _NEARLY * max_queue_length) & (length < max_queue_length),
-        )
-    )
+    duration, at_peak, nearly = np.zeros((3, groups), dtype=np.int64)
+    np.add.at(duration, steps.code, np.where(length >= max_queue_length, held, 0))
+    np.add.at(at_peak, steps.code, np.where(length == peak[steps.code], held, 0))
+    below = (length >= _NEARLY * max_queue_length) & (length < max_queue_length)
+    np.add.at(nearly, steps.code, np.where(below, held, 0))
     trace_ns = _trace_ns(part)
     almost = (duration == 0) & (nearly > 0) & (nearly >= _LONG * trace_ns)
     near = [
-        _nearly_full(part.rank, int(steps.streams[at]), int(peak[at]), int(nearly[at]))
+        f"of rank {part.rank} stream {steps.streams[at]} for {nearly[at] / 1e6:,.1f} ms, at up to"
+        f" {peak[at]:,}"
         for at in np.flatnonzero(almost).tolist()
     ]
     columns = {
         "rank": np.full(groups, part.rank),
         "stream": steps.streams,
         "duration_ns": duration,
+        "share": duration / (trace_ns or np.nan),
         "trace_ns": np.full(groups, trace_ns),
         "peak": peak,
         "at_peak_ns": at_peak,
     }
     return columns, near
-
-
-def _time_in(
-    code: npt.NDArray[np.intp], groups: int, held: Ints, those: npt.NDArray[np.bool_]
-) -> Ints:
-    found = np.zeros(groups, dtype=np.int64)
-    np.add.at(found, code[those], held[those])
-    return found
-
-
-def _nearly_full(rank: int, stream: int, peak: int, nearly_ns: int) -> str:
-    return f"of rank {rank} stream {stream} for {nearly_ns / 1e6:,.1f} ms, at up to {peak:,}"
 
 
 def _note(near: list[str], limit: int) -> str:
@@ -591,7 +506,7 @@ def _note(near: list[str], limit: int) -> str:
 
 
 def _trace_ns(part: Part) -> int:
-    """Return the time from the rank's first to its last start; the profiler's own span is none."""
+    """Return the time from the rank's first to its last start, without the profiler's own span."""
     table = part.table
     span = [code for code, name in enumerate(table.categories.values) if name == "Trace"]
     start = table.start_ns[~np.isin(table.category, span)] if span else table.start_ns
@@ -601,3 +516,71 @@ def _trace_ns(part: Part) -> int:
     low = low if part.low is None else max(low, part.low)
     high = high if part.high is None else min(high, part.high)
     return max(high - low, 0)
+
+
+#: Names of the statistics, as pandas' ``describe`` has them.
+STATISTICS = ("count", "mean", "std", "min", "25%", "50%", "75%", "max")
+
+
+def in_order(group: npt.NDArray[Any], groups: int, time_ns: Ints) -> Rows:
+    """Return the stable order by group and time."""
+    if not len(time_ns):
+        return np.empty(0, dtype=np.intp)
+    by_time = stable_order(time_ns - time_ns.min())
+    return by_time[group_order(group[by_time], groups)]
+
+
+def running_total(group: npt.NDArray[Any], change: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the cumulative sum of changes within each group; rows are sorted by group."""
+    total = np.cumsum(change)
+    if not len(total):
+        return total
+    first = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
+    total -= np.repeat((total - change)[first], np.diff(np.append(first, len(total))))
+    return total
+
+
+def settled(group: npt.NDArray[Any], time_ns: Ints) -> npt.NDArray[np.bool_]:
+    """Return whether each change is the last of its group at its instant."""
+    last = np.ones(len(time_ns), dtype=bool)
+    last[:-1] = (group[1:] != group[:-1]) | (time_ns[1:] != time_ns[:-1])
+    return last
+
+
+def held_ns(
+    group: npt.NDArray[Any], time_ns: Ints, low: int | None = None, high: int | None = None
+) -> Ints:
+    """Return how long each value holds within the window; the last of a group holds no time."""
+    until = np.append(time_ns[1:], time_ns[-1:])
+    ends = np.append(group[1:] != group[:-1], True)[: len(time_ns)]
+    until[ends] = time_ns[ends]
+    start = time_ns if low is None else np.maximum(time_ns, low)
+    until = until if high is None else np.minimum(until, high)
+    held: Ints = np.maximum(until - start, 0)
+    return held
+
+
+def weighted(
+    group: npt.NDArray[Any], groups: int, value: npt.NDArray[Any], held: Ints
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return the sum of each group's values weighted by the time that they hold, and that time."""
+    time = held.astype(np.float64)
+    area = np.bincount(group, weights=value * time, minlength=groups).astype(np.float64)
+    return area, np.bincount(group, weights=time, minlength=groups).astype(np.float64)
+
+
+def describe(group: npt.NDArray[Any], groups: int, value: npt.NDArray[Any]) -> dict[str, Any]:
+    """Return the columns of pandas' ``describe`` for each group; NaN for groups without values."""
+    found = np.full((groups, len(STATISTICS)), np.nan)
+    order = group_order(group, groups)
+    first = np.searchsorted(group[order], np.arange(groups + 1))
+    for code in range(groups):
+        values = value[order[first[code] : first[code + 1]]].astype(np.float64)
+        found[code, 0] = len(values)
+        if len(values):
+            std = values.std(ddof=1) if len(values) > 1 else np.nan
+            quartiles = np.quantile(values, (0, 0.25, 0.5, 0.75, 1))
+            found[code, 1:] = (values.mean(), std, *quartiles)
+    columns: dict[str, Any] = dict(zip(STATISTICS, found.T, strict=True))
+    columns["count"] = columns["count"].astype(np.int64)
+    return columns

@@ -1,16 +1,16 @@
-"""The selected events rank by rank, and result frames."""
+"""Select the events of each rank that an analysis works on, and build its result frame."""
 
 from __future__ import annotations
 
 import inspect
 import re
-import threading
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypedDict, TypeVar, overload
+from itertools import pairwise
+from typing import Any, TypedDict, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +21,9 @@ from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import Time, as_window
 from hta_widgets.trace.columns import EventTable, Pool
+from hta_widgets.trace.grouping import dense, group_statistics
 from hta_widgets.trace.intervals import Intervals, clip, union
-from hta_widgets.trace.memo import memo, walked
+from hta_widgets.trace.memo import LRU, memo, walked
 from hta_widgets.trace.selection import Selection, as_ranks, device_index_of, member_rows
 from hta_widgets.trace.trace import Trace, dtype_of
 from hta_widgets.trace.traceset import TraceSet
@@ -34,20 +35,16 @@ Window = tuple[Time, Time]
 T = TypeVar("T")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-#: How many selections of a rank are kept, so that analyses of one share what they find, and how
-#: many times its events they may hold together.
-_MOST_PARTS = 16
-_MOST_ROWS = 3
-
-#: Notebooks answer their pages beside the cell that runs, and pages' data is made beside both.
-_keeping = threading.Lock()
+#: Limits per rank: selections that are kept, and their events together as a multiple of all.
+_MAX_PARTS = 16
+_MAX_ROWS = 3
 
 #: Kinds in which a device is busy.
 BUSY: tuple[str, ...] = ("compute", "communication", "memory")
 
 
 class Scope(TypedDict, total=False):
-    """The keywords by which every analysis narrows the events that it works on."""
+    """Keywords that narrow the events an analysis works on."""
 
     selection: Selection | None
     window: Window | None
@@ -102,7 +99,7 @@ def scoped(function: Function) -> Function:
 class Part:
     """The selected events of one rank.
 
-    Times are those of `Trace.table`; add ``trace.shift_ns`` for the times that users see.
+    Times are on the clock of `Trace.table`; add ``trace.shift_ns`` before returning them to users.
     """
 
     trace: Trace
@@ -114,7 +111,7 @@ class Part:
     _found: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
     def once(self, key: Hashable, find: Callable[[], T]) -> T:
-        """Return what was found under this key, or find it; nobody may change it."""
+        """Return the result kept under `key`; compute it if there is none. It is read-only."""
         if key not in self._found:
             self._found[key] = find()
         found: T = self._found[key]
@@ -132,12 +129,12 @@ class Part:
 
     @cached_property
     def kinds(self) -> npt.NDArray[np.uint8]:
-        """Codes of the kinds of `rows`; collectives on the host are no communication here."""
+        """Codes of the kinds of `rows`; collectives on the host do not count as communication."""
         return device_index_of(self.trace).kind[self.rows]
 
     @cached_property
     def kind_counts(self) -> Ints:
-        """How many of the events are of each kind."""
+        """Number of selected events by kind."""
         if self.plain and self.low is None and self.high is None:
             return device_index_of(self.trace).kind_counts
         return np.bincount(self.kinds, minlength=len(KINDS))
@@ -154,7 +151,7 @@ class Part:
         return self.rows[wanted[self.kinds]]
 
     def has(self, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Return which of some events are selected."""
+        """Return whether each of some events is selected."""
         if len(self.rows) == len(self.table):
             return np.ones(len(rows), dtype=bool)
         return self._is_selected[rows]
@@ -171,17 +168,17 @@ class Part:
 
     @property
     def whole(self) -> Part:
-        """The events that the same selection holds at all times."""
+        """The same selection without its window."""
         if self.low is None and self.high is None:
             return self
         return part_of(self.trace, replace(self.chosen_by, start_ns=None, end_ns=None))
 
     @cached_property
     def span(self) -> tuple[int, int] | None:
-        """The window, from the first start to the last end of selected device work of all times.
+        """The window, limited to the time from the first to the last selected device work.
 
-        Whether the device idles in a window is told by the work around it, so that times of
-        adjacent windows add up to those of both. None where the window lies before or after.
+        The work outside the window counts as well, so that idle times of adjacent windows add up.
+        None if the window lies before or after all work.
         """
         first, last = self.whole.edges or (0, 0)
         low = first if self.low is None else max(first, self.low)
@@ -190,9 +187,9 @@ class Part:
 
     @cached_property
     def edges(self) -> tuple[int, int] | None:
-        """The first start and the last end of the selected device work; None for none.
+        """The first start and the last end of the selected device work; None without work.
 
-        Of an export, those of the rank's work in the job.
+        In an exported window these are the edges of the rank's work in the whole job.
         """
         start, end = self.clipped(self.busy_rows())
         stated = self.trace.stated_work_ns
@@ -202,7 +199,7 @@ class Part:
         return (first, last) if stated is None else (min(first, stated[0]), max(last, stated[1]))
 
     def clipped_edges(self, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-        """Return starts and ends, cut at the window's edges."""
+        """Cut starts and ends at the window's edges."""
         return (
             start if self.low is None else np.maximum(start, self.low),
             end if self.high is None else np.minimum(end, self.high),
@@ -214,12 +211,12 @@ class Part:
         return self.clipped_edges(start, start + self.table.dur_ns[rows])
 
     def durations(self, rows: Rows) -> Ints:
-        """Return how long some events last within the window."""
+        """Return the durations of some events within the window."""
         start, end = self.clipped(rows)
         return end - start
 
     def covered(self, *kinds: str) -> Intervals:
-        """Return when, within the window, any selected event of these kinds runs."""
+        """Return the times in the window at which a selected event of these kinds runs."""
         if self.plain:
             return self.covered_by_all(*kinds)
         return self.once(("covered", kinds), lambda: self._covered(kinds))
@@ -231,9 +228,9 @@ class Part:
         return union(*self.clipped(self.of_kinds(*kinds)))
 
     def covered_by_all(self, *kinds: str) -> Intervals:
-        """Return when, within the window, any event of these kinds runs, selected or not.
+        """Return the times in the window at which any event of these kinds runs, selected or not.
 
-        Whether communication is hidden is a matter of what else its rank does then.
+        Computing hides communication even if only the communication is selected.
         """
         return self.once(
             ("covered by all", kinds),
@@ -241,11 +238,11 @@ class Part:
         )
 
 
-class Parts(Sequence[Part]):
-    """The selected events of several ranks, rank by rank.
+class Parts:
+    """The selected events of several ranks.
 
-    They are found when they are asked for. Whoever goes through them lets each go before the next,
-    unless all fit into what may be kept; so hold on to what is found of a part, not to the part.
+    A part is computed when it is accessed. Iterating releases each rank before the next unless all
+    fit into the memory limit, so keep results of a part, not the part.
     """
 
     def __init__(self, traces: Sequence[Trace], selection: Selection, executor: Any = None) -> None:
@@ -262,15 +259,7 @@ class Parts(Sequence[Part]):
     def __len__(self) -> int:
         return len(self.traces)
 
-    @overload
-    def __getitem__(self, place: int) -> Part: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[Part]: ...
-
-    def __getitem__(self, place: int | slice) -> Part | list[Part]:
-        if isinstance(place, slice):
-            return [part_of(trace, self.selection) for trace in self.traces[place]]
+    def __getitem__(self, place: int) -> Part:
         return part_of(self.traces[place], self.selection)
 
     def __iter__(self) -> Iterator[Part]:
@@ -280,7 +269,7 @@ class Parts(Sequence[Part]):
             self.kind_counts[trace.rank] = part.kind_counts
 
     def counts(self) -> Ints:
-        """Return how many events are of each kind, over all ranks."""
+        """Return the number of events by kind, over all ranks."""
         unknown = [trace for trace in self.traces if trace.rank not in self.kind_counts]
         for trace in walked(unknown):
             self.kind_counts[trace.rank] = part_of(trace, self.selection).kind_counts
@@ -296,7 +285,7 @@ def narrowed(
     window: Window | None = None,
     ranks: Iterable[int] | int | None = None,
 ) -> Selection:
-    """Return the selection of what satisfies all three; a text is a query over event columns."""
+    """Return the intersection of all three; a text is a query over event columns."""
     if isinstance(traces, Trace):
         raise TraceError(
             "analyses work on sets of traces, not on one rank of a set",
@@ -323,7 +312,7 @@ def narrowed(
         end = max(start, end)
     exported = traces.window_ns
     if exported is not None:
-        # What events do outside of it says nothing of the job.
+        # Outside of it the export lacks events of the job.
         start = exported[0] if start is None else max(start, exported[0])
         end = max(exported[1] if end is None else min(end, exported[1]), start)
     if ranks is not None:
@@ -345,7 +334,7 @@ def parts(
     window: Window | None = None,
     ranks: Iterable[int] | int | None = None,
 ) -> Parts:
-    """Return the selected events, rank by rank; ranks that are not selected are left out."""
+    """Return the selected events of each selected rank."""
     chosen = narrowed(traces, selection, window, ranks)
     return Parts(
         [trace for trace in traces.values() if chosen.ranks is None or trace.rank in chosen.ranks],
@@ -355,40 +344,26 @@ def parts(
 
 
 def part_of(trace: Trace, selection: Selection) -> Part:
-    """Return the events of one rank that a selection of it holds; it is kept for a while."""
-    # Whoever asks for other ranks, or for another set of the same traces, gets the same.
-    selection = Selection(
-        selection.start_ns,
-        selection.end_ns,
-        None,
-        selection.tracks,
-        selection.query,
-        selection.ids,
-    )
-    # By the clock's shift, as `TraceSet.with_clock` shares a rank's results.
-    kept: OrderedDict[Selection, Part] = memo(trace, ("parts", trace.shift_ns), OrderedDict)
-    with _keeping:
-        known = kept.get(selection)
-        if known is not None:
-            kept.move_to_end(selection)
-            return known
-    shift = trace.shift_ns
-    made = Part(
+    """Return the events of one rank in a selection; the latest selections are kept."""
+    # The same whatever ranks are selected besides, and in every set that holds the trace.
+    selection = replace(selection, ranks=None, traces=None)
+    shift, limit = trace.shift_ns, _MAX_ROWS * len(trace)
+    kept: LRU[Selection, Part] = memo(
         trace,
-        member_rows(selection, trace),
-        None if selection.start_ns is None else selection.start_ns - shift,
-        None if selection.end_ns is None else selection.end_ns - shift,
-        selection.tracks is None and selection.query is None and selection.ids is None,
-        selection,
+        ("parts", shift),
+        lambda: LRU(limit, lambda part: max(len(part.rows), limit // _MAX_PARTS)),
     )
-    with _keeping:
-        kept[selection] = made
-        while len(kept) > 1 and (
-            len(kept) > _MOST_PARTS
-            or sum(len(part.rows) for part in kept.values()) > _MOST_ROWS * len(trace)
-        ):
-            kept.popitem(last=False)
-    return made
+    return kept.of(
+        selection,
+        lambda: Part(
+            trace,
+            member_rows(selection, trace),
+            None if selection.start_ns is None else selection.start_ns - shift,
+            None if selection.end_ns is None else selection.end_ns - shift,
+            selection.tracks is None and selection.query is None and selection.ids is None,
+            selection,
+        ),
+    )
 
 
 def on_hosts_note(traces: Iterable[Trace]) -> str:
@@ -409,52 +384,8 @@ def on_hosts_note(traces: Iterable[Trace]) -> str:
     )
 
 
-def count_kinds(chosen: Sequence[Part], kinds: Sequence[str] = BUSY) -> dict[str, int]:
-    """Return how many selected events are of each kind, also where there are none."""
-    if isinstance(chosen, Parts):
-        counts = chosen.counts()
-    else:
-        counts = np.zeros(len(KINDS), dtype=np.int64)
-        for part in chosen:
-            counts += part.kind_counts
-    return {kind: int(counts[KINDS.index(kind)]) for kind in kinds}
-
-
-_BATCHES = 4  # for each worker: who is done early takes another
-_UNDER_WAY = 2  # batches for each worker
-
-_Each = Sequence[tuple[Any, ...]]
-
-
-def over_ranks(
-    over: TraceSet | Parts | Sequence[Trace],
-    function: Callable[..., T],
-    *args: Any,
-    each: _Each | None = None,
-    executor: Executor | None = None,
-) -> Iterator[T]:
-    """Yield what a function returns of each rank, in the order of the ranks.
-
-    Of stored ranks, what was read and derived of one is let go before the next, unless all of them
-    fit into what may be kept (`hta_widgets.trace.memo`). On an executor ranks are worked on in
-    batches, a few of which are under way at once; ranks that are in memory here are not sent.
-    """
-    parts = over if isinstance(over, Parts) else None
-    traces: Sequence[Trace]
-    if isinstance(over, TraceSet):
-        traces = list(over.values())
-    else:
-        traces = over.traces if isinstance(over, Parts) else over
-    if executor is None:
-        executor = getattr(over, "executor", None)
-    if executor is not None and traces and all(trace.in_file for trace in traces):
-        yield from _elsewhere(executor, traces, parts, function, args, each)
-    else:
-        yield from _here(traces, parts, function, args, each)
-
-
 def prelaunched_note(chosen: Parts) -> str:
-    """Say how much of the selected device work was launched before recording began."""
+    """Describe the share of the selected device work that was launched before recording began."""
     counts = np.array(list(over_ranks(chosen, _prelaunched)), dtype=np.int64).reshape(-1, 3)
     count, early_ns, all_ns = counts.sum(axis=0).tolist()
     if not count:
@@ -469,88 +400,123 @@ def prelaunched_note(chosen: Parts) -> str:
 
 
 def _prelaunched(part: Part) -> tuple[int, int, int]:
-    """Return how many selected device events are, how long they last, and how long all do."""
+    """Return the number and duration of prelaunched device events, and the duration of all."""
     rows = part.busy_rows()
     dur_ns, mine = part.durations(rows), part.trace.prelaunched[rows]
     return int(mine.sum()), int(dur_ns[mine].sum()), int(dur_ns.sum())
 
 
-def _here(
-    traces: Sequence[Trace],
-    parts: Parts | None,
+def count_kinds(chosen: Parts, kinds: Sequence[str] = BUSY) -> dict[str, int]:
+    """Return the number of selected events by kind; 0 for kinds without events."""
+    counts = chosen.counts()
+    return {kind: int(counts[KINDS.index(kind)]) for kind in kinds}
+
+
+def statistics_by_name(
+    part: Part, rows: Rows
+) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.int32]]:
+    """Return columns of durations in the window, a row per name and kind, and each event's row."""
+    table = part.table
+    key = table.name[rows].astype(np.int64) * len(KINDS) + table.kind[rows]
+    code, occurring = dense(key, len(table.names) * len(KINDS))
+    lasts = group_statistics(code, len(occurring), part.durations(rows))
+    names = [table.names[name] for name in (occurring // len(KINDS)).tolist()]
+    columns = {
+        "rank": np.full(len(occurring), part.rank, dtype=np.int64),
+        "kind": occurring % len(KINDS),
+        "name": np.array(names, dtype=object),
+        "count": lasts.count,
+        "sum_ns": lasts.sum,
+        "min_ns": lasts.min,
+        "max_ns": lasts.max,
+        "std_ns": lasts.std,
+    }
+    return columns, code
+
+
+_BATCHES = 4  # per worker, so that one that finishes early takes another
+_UNDER_WAY = 2  # batches per worker
+
+_Each = Sequence[tuple[Any, ...]]
+_Found = tuple[Any, Ints | None]  # a rank's result, and its number of events by kind
+
+
+def over_ranks(
+    over: TraceSet | Parts | Sequence[Trace],
     function: Callable[..., T],
-    args: tuple[Any, ...],
-    each: _Each | None,
+    *args: Any,
+    each: _Each | None = None,
+    executor: Executor | None = None,
 ) -> Iterator[T]:
+    """Yield the result of ``function(rank, *args, *each[i])`` for each rank, in order.
+
+    Data of a stored rank is released before the next, unless all fit into the memory limit
+    (`hta_widgets.trace.memo`). An executor receives batches of ranks, a few at a time; ranks that
+    are in memory are not sent.
+    """
+    parts = over if isinstance(over, Parts) else None
+    if isinstance(over, TraceSet):
+        traces: Sequence[Trace] = list(over.values())
+    else:
+        traces = over.traces if isinstance(over, Parts) else over
     selection = None if parts is None else parts.selection
-    own: Sequence[tuple[Any, ...]] = [()] * len(traces) if each is None else each
-    for trace, more in zip(walked(traces), own, strict=True):
-        found, counts = _of_rank(trace, selection, function, (*args, *more))
+    if executor is None:
+        executor = getattr(over, "executor", None)
+    arguments = [args] * len(traces) if each is None else [(*args, *more) for more in each]
+    if executor is not None and traces and all(trace.in_file for trace in traces):
+        found = _elsewhere(executor, traces, selection, function, arguments)
+    else:
+        found = _here(traces, selection, function, arguments)
+    for trace, (value, counts) in zip(traces, found, strict=True):
         if counts is not None and parts is not None:
             parts.kind_counts[trace.rank] = counts
-        yield found
+        yield value
 
 
-def _of_rank(
-    trace: Trace, selection: Selection | None, function: Callable[..., T], args: tuple[Any, ...]
-) -> tuple[T, Ints | None]:
-    if selection is None:
-        return function(trace, *args), None
-    part = part_of(trace, selection)
-    return function(part, *args), part.kind_counts
-
-
-# --- elsewhere ------------------------------------------------------------------------------------
+def _here(
+    traces: Sequence[Trace],
+    selection: Selection | None,
+    function: Callable[..., Any],
+    arguments: _Each,
+) -> Iterator[_Found]:
+    for trace, args in zip(walked(traces), arguments, strict=True):
+        if selection is None:
+            yield function(trace, *args), None
+        else:
+            part = part_of(trace, selection)
+            yield function(part, *args), part.kind_counts
 
 
 def _elsewhere(
     executor: Executor,
     traces: Sequence[Trace],
-    parts: Parts | None,
-    function: Callable[..., T],
-    args: tuple[Any, ...],
-    each: _Each | None,
-) -> Iterator[T]:
-    selection = None if parts is None else parts.selection
-    workers = workers_of(executor)
-    batches = deque(np.array_split(np.arange(len(traces)), min(len(traces), workers * _BATCHES)))
-    sent: deque[tuple[list[int], Future[Any]]] = deque()
-    while batches or sent:
-        while batches and len(sent) < workers * _UNDER_WAY:
-            places = batches[0].tolist()
-            own = None if each is None else [each[place] for place in places]
-            batch = [traces[place] for place in places]
-            try:
-                future = submit(executor, _of_batch, batch, selection, function, args, own)
-            except Closed:
-                # What is left is done here.
-                break
-            batches.popleft()
-            sent.append((places, future))
-        if not sent:
-            rest = [int(place) for batch in batches for place in batch]
-            own = None if each is None else [each[place] for place in rest]
-            yield from _here([traces[place] for place in rest], parts, function, args, own)
-            return
-        places, future = sent.popleft()
-        for place, (found, counts) in zip(places, result_of(future), strict=True):
-            if counts is not None and parts is not None:
-                parts.kind_counts[traces[place].rank] = counts
-            yield found
-
-
-def _of_batch(
-    traces: Sequence[Trace],
     selection: Selection | None,
     function: Callable[..., Any],
-    args: tuple[Any, ...],
-    each: _Each | None,
-) -> list[tuple[Any, Ints | None]]:
-    own: Sequence[tuple[Any, ...]] = [()] * len(traces) if each is None else each
-    return [
-        _of_rank(trace, selection, function, (*args, *more))
-        for trace, more in zip(walked(traces), own, strict=True)
-    ]
+    arguments: _Each,
+) -> Iterator[_Found]:
+    workers = workers_of(executor)
+    edges = np.linspace(0, len(traces), min(len(traces), workers * _BATCHES) + 1).astype(int)
+    batches = deque(pairwise(edges.tolist()))
+    sent: deque[Future[Any]] = deque()
+    while batches or sent:
+        while batches and len(sent) < workers * _UNDER_WAY:
+            low, high = batches[0]
+            work = traces[low:high], selection, function, arguments[low:high]
+            try:
+                sent.append(submit(executor, _of_batch, *work))
+            except Closed:
+                break
+            batches.popleft()
+        if not sent:
+            # The executor is closed: the other ranks are worked on here.
+            low = batches[0][0]
+            yield from _here(traces[low:], selection, function, arguments[low:])
+            return
+        yield from result_of(sent.popleft())
+
+
+def _of_batch(*work: Any) -> list[_Found]:
+    return list(_here(*work))
 
 
 def result(
@@ -571,24 +537,39 @@ def result(
 
 
 def joined(arrays: Sequence[npt.NDArray[Any]], dtype: Any = np.int64) -> npt.NDArray[Any]:
-    """Put one array per rank below each other; of `dtype` also where there are none."""
+    """Concatenate one array per rank; the result is of `dtype` even without arrays."""
     if not len(arrays):
         return np.empty(0, dtype=dtype)
     return np.concatenate(arrays).astype(dtype, copy=False)
 
 
+def stacked(blocks: Sequence[Mapping[str, Any]], dtypes: Mapping[str, Any]) -> dict[str, Any]:
+    """Concatenate the columns of one block per rank.
+
+    Blocks hold a column of dtype ``str`` as codes and strings; the result is categorical.
+    """
+    columns: dict[str, Any] = {}
+    for name, dtype in dtypes.items():
+        values = [block[name] for block in blocks]
+        if dtype is str:
+            pool = Pool()
+            numbers = [np.array([pool.add(text) for text in own], np.int32) for _, own in values]
+            codes = [own[code] for own, (code, _) in zip(numbers, values, strict=True)]
+            columns[name] = categorical(joined(codes, np.int32), pool.values)
+        else:
+            columns[name] = joined(values, dtype)
+    return columns
+
+
 def joined_columns(
     blocks: Sequence[Mapping[str, npt.NDArray[Any]]], names: Iterable[str], **dtypes: Any
 ) -> dict[str, npt.NDArray[Any]]:
-    """Put the columns of one block per rank below each other: int64, or what `dtypes` say."""
-    return {
-        name: joined([block[name] for block in blocks], dtypes.get(name, np.int64))
-        for name in names
-    }
+    """Concatenate the columns of one block per rank: int64, or the dtypes given by name."""
+    return stacked(blocks, {name: dtypes.get(name, np.int64) for name in names})
 
 
 def by_column(rows: Iterable[Sequence[Any]], dtypes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return rows, values in the order of `dtypes`, as columns; also where there are no rows."""
+    """Return rows, with values in the order of `dtypes`, as columns of these dtypes."""
     values = list(zip(*rows, strict=True)) or [()] * len(dtypes)
     return {
         name: pd.Series(column, dtype=object) if dtype is object else np.array(column, dtype)
@@ -607,21 +588,3 @@ def used_texts(
     """Return codes into the strings that occur, and these strings."""
     used, code = np.unique(codes, return_inverse=True)
     return code.astype(np.int32), [texts[one] for one in used.tolist()]
-
-
-def stacked(blocks: Sequence[Mapping[str, Any]], dtypes: Mapping[str, Any]) -> dict[str, Any]:
-    """Put the columns of one block per rank below each other.
-
-    Columns of dtype ``str`` are pairs of codes and strings in blocks, and become categorical.
-    """
-    columns: dict[str, Any] = {}
-    for name, dtype in dtypes.items():
-        values = [block[name] for block in blocks]
-        if dtype is str:
-            pool = Pool()
-            numbers = [np.array([pool.add(text) for text in own], np.int32) for _, own in values]
-            codes = [own[code] for own, (code, _) in zip(numbers, values, strict=True)]
-            columns[name] = categorical(joined(codes, np.int32), pool.values)
-        else:
-            columns[name] = joined(values, dtype)
-    return columns

@@ -1,12 +1,12 @@
-"""Steps and phases."""
+"""Durations of steps and of their phases, compared between ranks."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -16,17 +16,18 @@ from hta_widgets.analysis.collectives import Clock
 from hta_widgets.analysis.host_stack import nearest
 from hta_widgets.analysis.scope import (
     Part,
-    Window,
+    Parts,
+    Scope,
     count_kinds,
-    joined,
+    joined_columns,
     over_ranks,
     part_of,
     parts,
     result,
+    scoped,
 )
 from hta_widgets.analysis.stragglers import RankWaits, waits_of
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.grouping import group_order, stable_order
 from hta_widgets.trace.intervals import Intervals, subtract, union
 from hta_widgets.trace.memo import memo, memoized, walked
 from hta_widgets.trace.names import short_name
@@ -58,34 +59,25 @@ DEVICE_TIMES: tuple[str, ...] = (
 )
 
 
+@scoped
 def step_times(
-    traces: TraceSet,
-    *,
-    clock: Clock | None = None,
-    selection: Selection | None = None,
-    window: Window | None = None,
-    ranks: Iterable[int] | None = None,
+    traces: TraceSet, *, clock: Clock | None = None, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
-    """Return how long each rank takes for each step, and what its device does in that time.
+    """Return the duration of each rank's steps, and the activities of its device in each.
 
-    Ranks that wait for each other in collectives take equally long for a step, so step time alone
-    hides the slow rank: its step is as long as that of the others, who wait. What tells is
-    ``own_ns``, the step less the time that the rank waited in collectives and computed nothing; the
-    slow rank has most of it.
+    Ranks that wait for each other in collectives take equally long for a step, which hides the
+    slow rank. Compare ``own_ns``, the step without the time in which the rank waited in
+    collectives and computed nothing: the slow rank has most of it.
 
-    A step is the host's range ``ProfilerStep#n``. Device work belongs to the step that launched it,
-    also where it runs on after the range has ended, so ``device_span_ns`` may be longer than
-    ``dur_ns``. A rank waits from its arrival at a collective to that of the last rank, as in
-    `collectives`.
+    A step is the host's range ``ProfilerStep#n``. Device work belongs to the step that launched
+    it, even if it runs after the end of the range, so ``device_span_ns`` may exceed ``dur_ns``. A
+    rank waits from its arrival at a collective to that of the last rank, as in `collectives`.
 
     Parameters
     ----------
-    traces : TraceSet
     clock : {"host", "fitted"}, optional
-        Whose times tell the last arrival. Default: those of the set, or the fitted ones where ends
-        of collectives disagree on the recorded clock by clearly more than on the fitted one.
-    selection : Selection, optional
-        The events to work on; all by default.
+        Clock for the order of arrivals. Default: the clock of the set, or the fitted one if the
+        ends of collectives clearly disagree on the recorded clock.
     window : (start_ns, end_ns), optional
         Narrows the selection in time; steps and device work are clipped to it.
     ranks : iterable of int, optional
@@ -95,17 +87,17 @@ def step_times(
     -------
     DataFrame
         One row per rank and step, in that order. ``rank``; ``step``, n of ``ProfilerStep#n``;
-        ``start_ns, dur_ns`` of the range on the host; of the device work that it launched, over all
-        streams:
+        ``start_ns, dur_ns`` of the range on the host; for the device work that it launched, over
+        all streams:
 
         - ``device_start_ns`` (-1 for none), ``device_span_ns``: from the first start to the last
           end; ``busy_ns``: any work; ``idle_ns``: the rest of the span
         - ``compute_ns, communication_ns``: any of that kind, whatever else runs;
           ``exposed_communication_ns``: communicating and not computing
-        - ``wait_ns``: in a collective that has not all its ranks yet; ``exposed_wait_ns``: and
-          computing nothing
-        - ``unmatched_exposed_ns``: communicating and not computing, in collectives of which the
-          files lack other ranks' events, so that what of it is waiting is known in part at best
+        - ``wait_ns``: in a collective before its last rank arrives; ``exposed_wait_ns``: the part
+          without computing
+        - ``unmatched_exposed_ns``: communicating and not computing, in collectives whose events
+          on other ranks are missing, so that waiting cannot be separated
         - ``own_ns``: ``dur_ns - exposed_wait_ns``
 
         All int64. ``dur_deviation_ns, own_deviation_ns`` (float64): ``dur_ns`` and ``own_ns`` less
@@ -113,28 +105,15 @@ def step_times(
         (float64): the same as a share of that median, NaN where it is 0. Steps that the window
         cuts are not compared: their deviations are NaN.
 
-        ``.attrs["clock"]`` says whose times tell the last arrival.
-
-    Raises
-    ------
-    TraceError
-        For an unknown clock, or a rank that is not there.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> steps = step_times(traces)  # doctest: +SKIP
-    >>> steps.groupby("rank")["own_deviation_share"].mean()  # doctest: +SKIP
+        ``.attrs["clock"]`` is the clock used.
     """
-    chosen = parts(traces, selection, window, ranks)
+    chosen = parts(traces, **scope)
     waits = waits_of(traces, clock)
     found = list(over_ranks(chosen, _of_rank, each=waits.each(chosen.ranks)))
-    column = {
-        name: joined([one[name] for one in found])
-        for name in ("rank", "step", "start_ns", "dur_ns", *DEVICE_TIMES)
-    }
+    names = ("rank", "step", "start_ns", "dur_ns", *DEVICE_TIMES, "whole")
+    column = joined_columns(found, names, whole=np.bool_)
+    whole = column.pop("whole")
     column["own_ns"] = column["dur_ns"] - column["exposed_wait_ns"]
-    whole = joined([one["whole"] for one in found]).astype(bool)
     deviations = {}
     for name in ("dur", "own"):
         apart, share = from_median(column["step"], column[f"{name}_ns"], whole)
@@ -154,7 +133,7 @@ def step_times(
 def _note(without: list[Trace], ranks: int) -> str:
     if not ranks:
         return "no ranks are selected"
-    known = sum(_steps_of(trace) for trace in walked(without))
+    known = sum(len(_all_steps(trace)[0]) for trace in walked(without))
     if len(without) == ranks:
         if known:
             return (
@@ -171,18 +150,14 @@ def _cut_note(whole: Flags) -> str:
     return "" if whole.all() else "steps that the window cuts are not compared between ranks"
 
 
-def _steps_of(trace: Trace) -> int:
-    """Return how many steps a rank has, selected or not."""
-    return len(_all_steps(trace)[0])
-
-
 def _all_steps(trace: Trace) -> tuple[Ints, Ints, Ints]:
+    """Return the `host_steps` of a rank, selected or not."""
     part = part_of(trace, Selection())
     return part.once("steps", lambda: host_steps(part))
 
 
 def are_whole(part: Part, steps: Ints) -> Flags:
-    """Return which of a rank's steps lie in the window, and were not cut by an export."""
+    """Return whether each step lies in the window and was not cut by an export."""
     numbers, start, end = _all_steps(part.trace)
     at = np.searchsorted(numbers, steps)
     whole = ~np.isin(steps, clipped_steps(part.trace))
@@ -204,7 +179,7 @@ def clipped_steps(trace: Trace) -> Ints:
     return np.unique(number[[row for row in rows.tolist() if CLIPPED in trace.args(row)]])
 
 
-def _of_rank(part: Part, waits: RankWaits) -> dict[str, Ints]:
+def _of_rank(part: Part, waits: RankWaits) -> dict[str, npt.NDArray[Any]]:
     numbers, start, end = host_steps(part)
     trace = part.trace
     code = np.empty(0, dtype=np.int64)
@@ -219,7 +194,7 @@ def _of_rank(part: Part, waits: RankWaits) -> dict[str, Ints]:
         "step": numbers,
         "start_ns": start + trace.shift_ns,
         "dur_ns": end - start,
-        "whole": are_whole(part, numbers).astype(np.int64),
+        "whole": are_whole(part, numbers),
         **times,
     }
 
@@ -240,7 +215,7 @@ def host_steps(part: Part) -> tuple[Ints, Ints, Ints]:
 
 
 def step_numbers(trace: Trace) -> Ints:
-    """Return for each name of a rank which step it is of, -1 for names that are no step's."""
+    """Return the step number in each name of a rank, -1 for other names."""
     names = trace.table.names
     return memo(trace, ("step_numbers", len(names)), lambda: _step_numbers(names.values))
 
@@ -254,10 +229,7 @@ def _step_numbers(names: Sequence[str]) -> Ints:
 
 
 def from_median(step: Ints, values: Ints, whole: Flags) -> tuple[Floats, Floats]:
-    """Return how far values are from the median of their step, and that as a share of it.
-
-    Only whole steps are compared; the others are NaN.
-    """
+    """Return the deviation of whole steps from their median, absolute and as a share of it."""
     middle = np.full(len(values), np.nan)
     if whole.any():
         kept = np.flatnonzero(whole)
@@ -272,11 +244,8 @@ def from_median(step: Ints, values: Ints, whole: Flags) -> tuple[Floats, Floats]
     return apart, apart / np.where(middle != 0, middle, np.nan)
 
 
-# --- the device -----------------------------------------------------------------------------------
-
-
 def device_times(part: Part, code: Ints, count: int, waits: RankWaits) -> dict[str, Ints]:
-    """Return `DEVICE_TIMES` of a rank's work, stretch by stretch."""
+    """Return `DEVICE_TIMES` of a rank's work for each of `count` ranges; `code` is by event."""
     if not count:
         return {name: np.empty(0, dtype=np.int64) for name in DEVICE_TIMES}
     rows = part.whole.busy_rows()
@@ -285,7 +254,7 @@ def device_times(part: Part, code: Ints, count: int, waits: RankWaits) -> dict[s
     last = np.full(count, np.iinfo(np.int64).min)
     np.minimum.at(first, code[rows], part.table.start_ns[rows])
     np.maximum.at(last, code[rows], part.table.end_ns[rows])
-    # A window in which the device idles all the time is a part of the step as any other.
+    # A window without device work still belongs to the step's span.
     first, last = part.clipped_edges(first, last)
     rows = part.busy_rows()
     rows = rows[code[rows] >= 0]
@@ -329,11 +298,11 @@ def device_times(part: Part, code: Ints, count: int, waits: RankWaits) -> dict[s
 
 
 class _Apart:
-    """Lays stretches, which may overlap, one behind the other, so that one union serves all."""
+    """Places ranges of time that may overlap one after the other, to unite all in one pass."""
 
     def __init__(self, first: int, last: int, count: int) -> None:
         self._first, self._count = first, count
-        # One more than anything lasts: what ends one stretch does not touch the next.
+        # One ns between ranges, so that intervals of neighbours do not touch.
         self._width = last - first + 1
 
     def pieces(self, code: Ints, start: Ints, end: Ints) -> Intervals:
@@ -341,14 +310,14 @@ class _Apart:
         return union(start + moved, end + moved)
 
     def lengths(self, pieces: Intervals) -> Ints:
-        """Return the covered time of each stretch."""
+        """Return the covered time of each range."""
         found = np.zeros(self._count, dtype=np.int64)
         np.add.at(found, pieces.start // self._width, pieces.end - pieces.start)
         return found
 
 
 _LOADING = re.compile(r"enumerate\(DataLoader\)|^data_?load(ing|er)?$", re.IGNORECASE)
-#: Of libraries, not of the program's own course.
+#: Ranges of communication libraries.
 _NOT_A_PHASE = re.compile(r"(nccl|gloo|mpi|ucc|c10d|rccl):", re.IGNORECASE)
 _LABELS = (
     (re.compile(r"Optimizer\.step#|.*\boptimizer[._ ]?step\b", re.IGNORECASE), "optimizer"),
@@ -360,30 +329,21 @@ _LABELS = (
 _FRAMED = re.compile(r"#+ *(.*?) *#+")
 
 
-def phase_times(
-    traces: TraceSet,
-    *,
-    selection: Selection | None = None,
-    window: Window | None = None,
-    ranks: Iterable[int] | None = None,
-) -> pd.DataFrame:
-    """Return how long each rank's host takes for each phase of a step, against the other ranks.
+@scoped
+def phase_times(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+    """Return the time of each rank's host in each phase of a step, compared with other ranks.
 
     Step time alone hides the slow rank, as all wait for it at the end of a step: its forward pass
-    takes longer than the others', and its backward pass, in which they wait, shorter.
+    takes longer than that of others, and its backward pass, in which they wait, shorter.
 
-    Phases are ranges of the host (`record_function` and what PyTorch marks itself: the forward
-    pass of DDP, the optimizer, the DataLoader) that lie on the thread of ``ProfilerStep``, within a
-    step and within no other such range; of these, the names that occur exactly once in more than
-    half of all steps of all ranks, whatever is selected. Ranges of communication libraries are
-    none. Where the host runs ahead of its device, a phase is the time in which its work is
-    launched.
+    Phases are the outermost ranges of the host (`record_function` and PyTorch's own: the forward
+    pass of DDP, the optimizer, the DataLoader) on the thread of ``ProfilerStep`` within a step,
+    whose names occur exactly once in more than half of all steps of all ranks, selected or not.
+    Ranges of communication libraries do not count. If the host runs ahead of its device, a phase
+    is the time in which its work is launched.
 
     Parameters
     ----------
-    traces : TraceSet
-    selection : Selection, optional
-        The events to work on; all by default.
     window : (start_ns, end_ns), optional
         Narrows the selection in time; phases are clipped to it.
     ranks : iterable of int, optional
@@ -404,39 +364,29 @@ def phase_times(
 
     Notes
     -----
-    HTA has no such analysis. `step_times` has whole steps and what devices do in them.
-
-    Examples
-    --------
-    >>> traces = hw.load("runs/job")  # doctest: +SKIP
-    >>> phases = phase_times(traces)  # doctest: +SKIP
-    >>> phases.groupby(["phase", "rank"])["deviation_share"].median()  # doctest: +SKIP
+    HTA has no such analysis. `step_times` has whole steps and the activities of devices.
     """
-    chosen = parts(traces, selection, window, ranks)
+    chosen = parts(traces, **scope)
     phases = _phases(traces)
     place = {name: number for number, name in enumerate(phases)}
     found = list(over_ranks(chosen, _phases_of_rank, place))
-    column = {key: joined([one[key] for one in found]) for key in ("phase", "rank", "step")}
-    times = {key: joined([one[key] for one in found]) for key in ("start_ns", "dur_ns")}
-    position = {rank: number for number, rank in enumerate(chosen.ranks)}
-    at = np.array([position[rank] for rank in column["rank"].tolist()], dtype=np.int64)
-    order = np.lexsort((column["step"], at, column["phase"]))
+    names = ("phase", "rank", "step", "start_ns", "dur_ns", "whole")
+    column = joined_columns(found, names, whole=np.bool_)
+    whole = column.pop("whole")
     pairs = np.stack([column["phase"], column["step"]])
     together = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
-    whole = joined([one["whole"] for one in found]).astype(bool)
-    apart, share = from_median(together, times["dur_ns"], whole)
-    labels = _labels(phases)
-    codes = column["phase"][order].tolist()
+    column["deviation_ns"], column["deviation_share"] = from_median(
+        together, column["dur_ns"], whole
+    )
+    # Each rank's rows are by phase and step, and ranks are in order.
+    order = np.argsort(column["phase"], kind="stable")
+    column = {name: values[order] for name, values in column.items()}
+    codes, labels = column.pop("phase").tolist(), _labels(phases)
     return result(
         {
             "phase": pd.array([labels[code] for code in codes], dtype="str"),
             "name": pd.array([phases[code] for code in codes], dtype="str"),
-            "rank": column["rank"][order],
-            "step": column["step"][order],
-            "start_ns": times["start_ns"][order],
-            "dur_ns": times["dur_ns"][order],
-            "deviation_ns": apart[order],
-            "deviation_share": share[order],
+            **column,
         },
         matched={"phases": len(phases), "ranges": sum(one["ranges"] for one in found)},
         note=_cut_note(whole) if len(order) else _phase_note(traces, phases, chosen),
@@ -445,7 +395,7 @@ def phase_times(
 
 @dataclass(frozen=True, slots=True)
 class PhaseRanges:
-    """Which ranges are phases of steps, whatever is selected."""
+    """The ranges of all ranks that are phases of steps, selected or not."""
 
     names: list[str]
     labels: list[str]
@@ -469,7 +419,7 @@ def _ranges_of_phases(trace: Trace, place: dict[str, int]) -> tuple[Rows, Ints, 
 
 
 def phase_label(name: str) -> str:
-    """Return what a phase is called: ``Optimizer.step#SGD.step`` is the ``optimizer``."""
+    """Return the label of a phase: ``optimizer`` for ``Optimizer.step#SGD.step``."""
     framed = _FRAMED.fullmatch(name)
     plain = framed[1] if framed and framed[1] else name
     for pattern, label in _LABELS:
@@ -479,7 +429,7 @@ def phase_label(name: str) -> str:
 
 
 def _labels(names: Sequence[str]) -> list[str]:
-    """Return one label per phase; where several have the same, the later ones keep their name."""
+    """Return one label per phase; of phases with the same label, later ones keep their name."""
     labels: list[str] = []
     for name in names:
         label = phase_label(name)
@@ -487,8 +437,8 @@ def _labels(names: Sequence[str]) -> list[str]:
     return labels
 
 
-def _phase_note(traces: TraceSet, phases: Sequence[str], chosen: Sequence[Part]) -> str:
-    if not chosen:
+def _phase_note(traces: TraceSet, phases: Sequence[str], chosen: Parts) -> str:
+    if not len(chosen):
         return "no ranks are selected"
     if phases:
         return "the selection or window holds no phase of a step"
@@ -521,7 +471,7 @@ def _in_steps(trace: Trace) -> _InSteps:
     range_kind = table.kind == KINDS.index("annotation")
     is_range = (range_kind | loads[table.name]) & ~others[table.name] & on_host & ~is_step
     rows = np.flatnonzero(is_range & np.isin(table.track, np.unique(table.track[steps])))
-    # What encloses each, a range or a step; those that only another range encloses are parts of it.
+    # The range or step that encloses each; ranges within other ranges do not count.
     above = nearest(table.parent, is_range | is_step)[table.parent[rows]]
     direct = (above >= 0) & is_step[above]
     rows = rows[direct]
@@ -530,7 +480,7 @@ def _in_steps(trace: Trace) -> _InSteps:
 
 @memoized
 def _phases(traces: TraceSet) -> list[str]:
-    """Return the names of phases, as they follow each other."""
+    """Return the names of phases, in order of their median start within a step."""
     once: Counter[str] = Counter()
     offset: dict[str, list[int]] = {}
     total = 0
@@ -544,9 +494,9 @@ def _phases(traces: TraceSet) -> list[str]:
 
 
 def _alone_in_steps(trace: Trace) -> tuple[int, list[tuple[str, int]]]:
-    """Return how many steps a rank has, and what occurs once in a step, how long after its first.
+    """Return a rank's number of steps, and the names that occur once in a step.
 
-    The first is the first range of the step.
+    Each name has its start, relative to the first range of the step.
     """
     found = _in_steps(trace)
     table = trace.table
@@ -571,7 +521,7 @@ def _alone_in_steps(trace: Trace) -> tuple[int, list[tuple[str, int]]]:
 
 
 def _places(trace: Trace, ranges: _InSteps, place: dict[str, int]) -> Ints:
-    """Return which phase each range is of, -1 for none."""
+    """Return the phase of each range, -1 for none."""
     table = trace.table
     codes = {code: place.get(table.names[code], -1) for code in np.unique(table.name[ranges.rows])}
     return np.array([codes[code] for code in table.name[ranges.rows].tolist()], dtype=np.int64)
@@ -595,90 +545,6 @@ def _phases_of_rank(part: Part, place: dict[str, int]) -> dict[str, Any]:
         "rank": np.full(len(first), part.rank, dtype=np.int64),
         "start_ns": start[first] + trace.shift_ns,
         "dur_ns": lasting,
-        "whole": are_whole(part, pairs[1]).astype(np.int64),
+        "whole": are_whole(part, pairs[1]),
         "ranges": len(rows),
     }
-
-
-#: Names of the statistics, as pandas' ``describe`` has them.
-STATISTICS = ("count", "mean", "std", "min", "25%", "50%", "75%", "max")
-
-_QUARTILES = (0.25, 0.5, 0.75)
-
-
-def in_order(group: npt.NDArray[Any], groups: int, time_ns: Ints) -> Rows:
-    """Return the order by group and time; what falls together stays in its order."""
-    if not len(time_ns):
-        return np.empty(0, dtype=np.intp)
-    by_time = stable_order(time_ns - time_ns.min())
-    return by_time[group_order(group[by_time], groups)]
-
-
-def running_total(group: npt.NDArray[Any], change: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the sum of the changes of the group so far; rows must be sorted by group."""
-    total = np.cumsum(change)
-    if not len(total):
-        return total
-    first = _first_of_group(group)
-    before = np.repeat((total - change)[first], np.diff(np.append(first, len(total))))
-    total -= before
-    return total
-
-
-def settled(group: npt.NDArray[Any], time_ns: Ints) -> Flags:
-    """Return which changes are the last of their group at their instant."""
-    last = np.ones(len(time_ns), dtype=bool)
-    last[:-1] = (group[1:] != group[:-1]) | (time_ns[1:] != time_ns[:-1])
-    return last
-
-
-def held_ns(
-    group: npt.NDArray[Any], time_ns: Ints, low: int | None = None, high: int | None = None
-) -> Ints:
-    """Return how long each value holds within the window; the last of a group holds no time."""
-    if not len(time_ns):
-        return np.empty(0, dtype=np.int64)
-    until = np.append(time_ns[1:], time_ns[-1])
-    ends = np.append(group[1:] != group[:-1], True)
-    until[ends] = time_ns[ends]
-    start = time_ns if low is None else np.maximum(time_ns, low)
-    until = until if high is None else np.minimum(until, high)
-    held: Ints = np.maximum(until - start, 0)
-    return held
-
-
-def weighted(
-    group: npt.NDArray[Any], groups: int, value: npt.NDArray[Any], held: Ints
-) -> tuple[Floats, Floats]:
-    """Return of each group the value times the time that it holds, and that time."""
-    time = held.astype(np.float64)
-    area = np.bincount(group, weights=value * time, minlength=groups)
-    return area.astype(np.float64), np.bincount(group, weights=time, minlength=groups).astype(
-        np.float64
-    )
-
-
-def describe(group: npt.NDArray[Any], groups: int, value: npt.NDArray[Any]) -> dict[str, Any]:
-    """Return statistics of the values of each group; NaN of groups without any.
-
-    The same as pandas' ``describe``: standard deviation of a sample, quartiles between values.
-    """
-    found = np.full((groups, len(STATISTICS)), np.nan)
-    order = group_order(group, groups)
-    first = np.searchsorted(group[order], np.arange(groups + 1))
-    for code in range(groups):
-        values = value[order[first[code] : first[code + 1]]].astype(np.float64)
-        found[code, 0] = len(values)
-        if not len(values):
-            continue
-        std = values.std(ddof=1) if len(values) > 1 else np.nan
-        quartiles = np.quantile(values, _QUARTILES)
-        found[code, 1:] = (values.mean(), std, values.min(), *quartiles, values.max())
-    columns: dict[str, Any] = dict(zip(STATISTICS, found.T, strict=True))
-    columns["count"] = columns["count"].astype(np.int64)
-    return columns
-
-
-def _first_of_group(group: npt.NDArray[Any]) -> Rows:
-    """Return where each group begins; rows must be sorted by group."""
-    return np.flatnonzero(np.append(True, group[1:] != group[:-1]))

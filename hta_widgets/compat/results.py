@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.steps import STATISTICS
+from hta_widgets.analysis.launches import STATISTICS
 from hta_widgets.compat.frames import TraceSymbolTable, in_us, is_comm_kernel
 from hta_widgets.compat.trace import Trace
 

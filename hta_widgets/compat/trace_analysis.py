@@ -19,9 +19,8 @@ import pandas as pd
 from hta_widgets import analysis
 from hta_widgets.analysis.copies import bandwidth_steps
 from hta_widgets.analysis.kernels import CUDA_SASS_INSTRUCTION_COUNTER_FLOPS  # noqa: F401
-from hta_widgets.analysis.launches import queue_steps
+from hta_widgets.analysis.launches import STATISTICS, describe, queue_steps
 from hta_widgets.analysis.scope import joined, parts
-from hta_widgets.analysis.steps import STATISTICS, describe
 from hta_widgets.compat.config import (
     CUDA_MAX_LAUNCH_QUEUE_PER_STREAM,
     DEFAULT_TRACE_DIR,

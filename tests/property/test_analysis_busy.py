@@ -18,7 +18,7 @@ from hta_widgets.analysis import (
     rank_time_heatmap,
     temporal_breakdown,
 )
-from hta_widgets.analysis.busy import totals_by_name
+from hta_widgets.analysis.busy import totals_by
 
 MAKE = {"compute": kernel, "communication": nccl, "memory": copy}
 WORDS = {"compute": "COMPUTATION", "communication": "COMMUNICATION", "memory": "MEMORY"}
@@ -241,6 +241,10 @@ def test_gaps_of_streams_are_those_of_walking_along(folder, work, window, delay)
         assert (row["idle_ns"], row["gaps"]) == (spent[key], gaps[key])
 
 
+def _totals_by_name(traces, **scope):
+    return totals_by(traces, ["kind", "name"], **scope)
+
+
 TIMES = {
     temporal_breakdown: ["rank"],
     device_idle_breakdown: ["rank", "idle_category"],
@@ -250,7 +254,7 @@ TIMES = {
     communication_by_stream: ["rank", "stream"],
     exposed_waits: ["rank"],
     rank_time_heatmap: ["rank"],
-    totals_by_name: ["kind", "name"],
+    _totals_by_name: ["kind", "name"],
 }
 #: Instants, and what is no time that adds up.
 NO_TIMES = {"start_ns", "end_ns", "max_ns", "min_ns", "mean_ns"}
