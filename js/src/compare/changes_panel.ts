@@ -7,7 +7,7 @@ import { classLook, classOfChange, lookStyle } from "./event_classes";
 import { type Frame, noteOf, number, type Row, rowsOf, text } from "./frames";
 import { RowsPane } from "./pane";
 
-const MORE = 20;
+const MORE_CHANGES = 20;
 
 /** What came out of chance how rarely; where nothing is known of the spread, that. */
 export function chanceWords(
@@ -95,7 +95,7 @@ export class ChangesPanel extends RowsPane<number> {
       ...rows.slice(0, this.shown).map((row, at) => this.row(row, at)),
       rows.length === 0 &&
         h("p", { class: "hta-note" }, noteOf(frame) || "Nothing changed beyond the noise."),
-      this.moreOf(rows, "change", MORE),
+      this.moreOf(rows, "change", MORE_CHANGES),
     );
   }
 

@@ -5,7 +5,7 @@ import type { Model } from "../app/shared";
 import type { SelectionJson, SharedState, Span } from "../contract";
 import { type Line, partnerView, toCommon, toOwn } from "./maps";
 
-export interface Side {
+export interface SideView {
   app: TimelineApp;
   model: Model;
   el: HTMLElement;
@@ -34,7 +34,7 @@ export class Coupling {
   private saveTimer = 0;
 
   constructor(
-    private readonly sides: readonly [Side, Side],
+    private readonly sides: readonly [SideView, SideView],
     private readonly ways: CouplingWays,
     private readonly signal: AbortSignal,
   ) {

@@ -10,7 +10,7 @@ import { RowsPane } from "./pane";
 
 type Key = "name" | "before_ns" | "after_ns" | "diff_ns" | "count";
 
-const MORE = 50;
+const MORE_NAMES = 50;
 const TEXTS: Record<Key, string> = {
   name: "name",
   before_ns: "before",
@@ -111,7 +111,7 @@ export class NamesTable extends RowsPane<string> {
           { class: "hta-note" },
           typeof attrs.note === "string" && attrs.note !== "" ? attrs.note : "No such name.",
         ),
-      this.moreOf(rows, "name", MORE),
+      this.moreOf(rows, "name", MORE_NAMES),
     );
   }
 

@@ -29,7 +29,7 @@ export interface Classes {
 
 const SHADES = 3;
 const PENDING = 0.55;
-const PALE_COLUMN = 0.75;
+const PALE_CLASS_COLUMN = 0.75;
 /** Share of the colour in the ground between the lines, and in a call of the host. */
 const HATCH_GROUND = 0.16;
 const TINT = 0.3;
@@ -56,7 +56,7 @@ export function classPaints(theme: Theme, kinds: readonly Kind[], classes: Class
   const ramps = (alpha: number): Paints["columns"] => ({
     solid: ramp(lane, alpha),
     counter: ramp(lane, alpha),
-    pale: ramp(bg, PALE_COLUMN * alpha),
+    pale: ramp(bg, PALE_CLASS_COLUMN * alpha),
     bar: ramp(bg, alpha),
   });
   const table = (of: (colour: Rgb) => Rgb): Uint32Array =>

@@ -22,7 +22,7 @@ interface Cell {
   window: [number, number];
 }
 
-export function stragglers(frame: PanelFrame, theme: Theme): RowsContent | string {
+export function stragglersChart(frame: PanelFrame, theme: Theme): RowsContent | string {
   if (frame.rows === 0) return noteOf(frame) || "nothing to draw";
   const byServers = frame.attrs.source === "servers";
   const labels = texts(frame, "label");
@@ -141,7 +141,7 @@ export function stragglers(frame: PanelFrame, theme: Theme): RowsContent | strin
   };
 }
 
-export function servers(frame: PanelFrame): RowsContent | string {
+export function serversChart(frame: PanelFrame): RowsContent | string {
   if (frame.rows === 0) return noteOf(frame) || "nothing to draw";
   const number = numbers(frame, "server");
   const [push, service, wait, busy, keys, requests] = eachOf(
@@ -187,7 +187,7 @@ export function servers(frame: PanelFrame): RowsContent | string {
   };
 }
 
-export function clock(frame: PanelFrame): RowsContent | string {
+export function clockChart(frame: PanelFrame): RowsContent | string {
   if (frame.rows === 0) return noteOf(frame) || "nothing to draw";
   const [worker, server, rank, other, offset, error, low, high, requests] = eachOf(
     [

@@ -14,7 +14,7 @@ const MOST_STAGES = 56;
 
 const NAME = (tensor: string): string => `Comm.${tensor}`;
 
-export function gradients(frame: PanelFrame): RowsContent | string {
+export function gradientsChart(frame: PanelFrame): RowsContent | string {
   if (frame.rows === 0) return noteOf(frame) || "nothing to draw";
   const tensors = texts(frame, "tensor");
   const jobs = texts(frame, "job");
@@ -120,7 +120,7 @@ function stageRows(frame: PanelFrame): StageRow[] {
   });
 }
 
-export function stages(frame: PanelFrame): RowsContent | string {
+export function stagesChart(frame: PanelFrame): RowsContent | string {
   if (frame.rows === 0) return noteOf(frame) || "nothing to draw";
   const rows = stageRows(frame);
   const queue = rows.map(({ queue: sum, count }) => sum / count);
@@ -179,7 +179,7 @@ export function stages(frame: PanelFrame): RowsContent | string {
   };
 }
 
-export function blame(frame: PanelFrame): RowsContent | string {
+export function blameChart(frame: PanelFrame): RowsContent | string {
   if (frame.rows === 0) return noteOf(frame) || "nothing to draw";
   const workers = numbers(frame, "worker");
   const [share, slack, pulls, sum] = eachOf(["blame", "slack_ns", "pulls", "pull_ns"], (name) =>

@@ -5,9 +5,9 @@ import type { MakeRows } from "../charts/content";
 import type { Drawing } from "../charts/drawing";
 import { type Dimension, RowsDrawing } from "../charts/rows_drawing";
 import type { PanelFrame } from "../types";
-import * as servers from "./byteps_server_charts";
-import * as workers from "./byteps_worker_charts";
-import * as mpi from "./mpi_charts";
+import { clockChart, serversChart, stragglersChart } from "./byteps_server_charts";
+import { blameChart, gradientsChart, stagesChart } from "./byteps_worker_charts";
+import { ranksChart, routinesChart, sizesChart } from "./mpi_charts";
 import { WindowDrawing } from "./window_drawing";
 
 interface Kind {
@@ -28,13 +28,13 @@ function rows(title: string, dimension: Dimension | "window", content: MakeRows)
 }
 
 export const FORMAT_CHARTS: Readonly<Record<string, Kind>> = {
-  byteps_gradients: rows("Slowest gradients", "names", workers.gradients),
-  byteps_stages: rows("Stages of the pipeline", "ranks", workers.stages),
-  byteps_stragglers: rows("Who is late, iteration by iteration", "window", servers.stragglers),
-  byteps_blame: rows("Whom PULLs wait for", "ranks", workers.blame),
-  byteps_servers: rows("Load of the servers", "ranks", servers.servers),
-  byteps_clock: rows("Clocks of servers against workers", "ranks", servers.clock),
-  mpi_ranks: rows("Time in MPI, by rank", "ranks", mpi.ranks),
-  mpi_sizes: rows("Message sizes", "names", mpi.sizes),
-  mpi_routines: rows("MPI routines over ranks", "names", mpi.routines),
+  byteps_gradients: rows("Slowest gradients", "names", gradientsChart),
+  byteps_stages: rows("Stages of the pipeline", "ranks", stagesChart),
+  byteps_stragglers: rows("Who is late, iteration by iteration", "window", stragglersChart),
+  byteps_blame: rows("Whom PULLs wait for", "ranks", blameChart),
+  byteps_servers: rows("Load of the servers", "ranks", serversChart),
+  byteps_clock: rows("Clocks of servers against workers", "ranks", clockChart),
+  mpi_ranks: rows("Time in MPI, by rank", "ranks", ranksChart),
+  mpi_sizes: rows("Message sizes", "names", sizesChart),
+  mpi_routines: rows("MPI routines over ranks", "names", routinesChart),
 };

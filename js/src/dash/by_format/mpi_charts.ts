@@ -14,7 +14,7 @@ const LEAST_TOLD = 0.01;
 
 const seconds = (value: number): string => formatDuration(value * 1e9);
 
-export function ranks(frame: PanelFrame): RowsContent | string {
+export function ranksChart(frame: PanelFrame): RowsContent | string {
   const column = (name: string): number[] => numbers(frame, name);
   const jobs = texts(frame, "job");
   const hosts = texts(frame, "host");
@@ -137,7 +137,7 @@ export function sizeWords(low: number, high: number): string {
   return from === to ? to : to.endsWith(unit) ? `${least}–${to}` : `${from}–${to}`;
 }
 
-export function sizes(frame: PanelFrame, theme: Theme): RowsContent | string {
+export function sizesChart(frame: PanelFrame, theme: Theme): RowsContent | string {
   if (frame.rows === 0) return noteOf(frame) || "nothing to draw";
   const measure = (frame.attrs.measure ?? "calls") as Measure;
   const jobs = texts(frame, "job");
@@ -234,7 +234,7 @@ export function sizes(frame: PanelFrame, theme: Theme): RowsContent | string {
 const BUSY_LIGHT = ["#e4eef8", "#94c0e4", "#4f97d0", "#1f6fb2", "#0d4a80", "#062b50"];
 const BUSY_DARK = ["#1a2f47", "#1f5b95", "#3580cc", "#62a6ee", "#9ccafa", "#d9ecff"];
 
-export function routines(frame: PanelFrame): RowsContent | string {
+export function routinesChart(frame: PanelFrame): RowsContent | string {
   if (frame.rows === 0) return noteOf(frame) || "nothing to draw";
   const jobs = texts(frame, "job").slice(0, TOP);
   const routine = texts(frame, "name").slice(0, TOP);

@@ -4,9 +4,9 @@ import type { Reply, SelectionJson, Source } from "../../contract";
 import { EVERYTHING } from "../../app/selection";
 import { withoutOwn } from "../catalog";
 import type { PanelFrame } from "../types";
-import * as servers from "./byteps_servers";
-import * as workers from "./byteps_workers";
-import * as mpi from "./mpi_frames";
+import { requestsByKey, servers, stragglers } from "./byteps_servers";
+import { blame, gradients, stages } from "./byteps_workers";
+import { routines, sizes, whole } from "./mpi_frames";
 import type { Tables } from "./rows";
 
 type Make = (tables: Tables, selection: SelectionJson) => PanelFrame;
@@ -18,19 +18,19 @@ interface Maker {
 }
 
 const MAKERS: Readonly<Record<string, Maker>> = {
-  byteps_gradients: { from: "gradients", make: workers.gradients },
-  byteps_stages: { from: "stages", make: workers.stages },
-  byteps_stragglers: { from: "requests", make: servers.stragglers },
-  byteps_blame: { from: "stages", make: workers.blame },
-  byteps_servers: { from: "requests", make: servers.servers },
-  byteps_requests: { from: "requests", make: servers.requestsByKey },
-  byteps_clock: { from: "byteps_clock", make: (tables) => mpi.whole(tables, "byteps_clock") },
-  mpi_ranks: { from: "mpi_ranks", make: (tables) => mpi.whole(tables, "mpi_ranks") },
-  mpi_hosts: { from: "mpi_hosts", make: (tables) => mpi.whole(tables, "mpi_hosts") },
-  mpi_routines: { from: "routines", make: mpi.routines },
-  mpi_routine_table: { from: "routines", make: mpi.routines },
-  mpi_sizes: { from: "sizes", make: mpi.sizes },
-  mpi_messages: { from: "sizes", make: mpi.sizes },
+  byteps_gradients: { from: "gradients", make: gradients },
+  byteps_stages: { from: "stages", make: stages },
+  byteps_stragglers: { from: "requests", make: stragglers },
+  byteps_blame: { from: "stages", make: blame },
+  byteps_servers: { from: "requests", make: servers },
+  byteps_requests: { from: "requests", make: requestsByKey },
+  byteps_clock: { from: "byteps_clock", make: (tables) => whole(tables, "byteps_clock") },
+  mpi_ranks: { from: "mpi_ranks", make: (tables) => whole(tables, "mpi_ranks") },
+  mpi_hosts: { from: "mpi_hosts", make: (tables) => whole(tables, "mpi_hosts") },
+  mpi_routines: { from: "routines", make: routines },
+  mpi_routine_table: { from: "routines", make: routines },
+  mpi_sizes: { from: "sizes", make: sizes },
+  mpi_messages: { from: "sizes", make: sizes },
 };
 
 /** What a panel shows by the page's own tables; null where it has none for it. */

@@ -14,7 +14,7 @@ function seconds(value: Value): string {
   return formatDuration(typeof value === "number" ? value * 1e9 : null);
 }
 
-function nameCell(row: Row, text: string, title = ""): Child[] {
+function namedCell(row: Row, text: string, title = ""): Child[] {
   const hint = `${title || text}\nClick selects, Ctrl adds`;
   return [
     h(
@@ -66,7 +66,7 @@ const routine = (width: string): ColumnLook => ({
   title: "routine",
   hint: "By name",
   width,
-  cell: (row, _most, frame) => nameCell(row, routineName(row, frame)),
+  cell: (row, _most, frame) => namedCell(row, routineName(row, frame)),
 });
 
 const mean = (hint: string, from: number): ColumnLook =>
@@ -90,7 +90,7 @@ const REQUESTS: TableLook = {
       title: "key",
       hint: "By key",
       width: "auto",
-      cell: (row) => nameCell(row, String(row("name")), `Key ${String(row("name"))}`),
+      cell: (row) => namedCell(row, String(row("name")), `Key ${String(row("name"))}`),
     },
     {
       by: "tensor",
@@ -207,7 +207,7 @@ const HOSTS: TableLook = {
       hint: "By name",
       width: "minmax(0, 1.2fr)",
       cell: (row, _most, frame) =>
-        nameCell(
+        namedCell(
           row,
           severalJobs(frame)
             ? `${String(row("job"))} · ${String(row("host"))}`

@@ -2,7 +2,7 @@
 
 export type Column = readonly unknown[] | Float64Array;
 
-export interface Source {
+export interface BokehSource {
   data: Record<string, Column>;
   selected: { indices: number[] };
 }
@@ -72,8 +72,8 @@ export class Sheet {
     return this.known.get(name) ?? null;
   }
 
-  source(name: string): Source | null {
-    return this.model(name) as Source | null;
+  source(name: string): BokehSource | null {
+    return this.model(name) as BokehSource | null;
   }
 
   fill(name: string, data: Record<string, Column>): void {

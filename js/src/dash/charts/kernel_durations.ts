@@ -13,7 +13,7 @@ const APART = 0.05;
 /** Of a rank's time for the kernels that are drawn: what is less stands out in per cent only. */
 const OF_WORK = 0.01;
 /** The scale goes at least and at most this far from the median. */
-const NEAREST = 0.1;
+const LEAST_SCALE = 0.1;
 const FARTHEST = 1;
 
 export function kernelDurations(frame: PanelFrame, theme: Theme): RowsContent | string {
@@ -159,7 +159,7 @@ function reachOf(apart: readonly number[], waits: readonly boolean[]): number {
   const all = waits.every(Boolean);
   const far = apart.reduce(
     (most, each, at) => (all || !waits[at]! ? Math.max(most, Math.abs(each)) : most),
-    NEAREST,
+    LEAST_SCALE,
   );
   return Math.min(far, FARTHEST);
 }

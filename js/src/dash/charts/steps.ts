@@ -28,7 +28,7 @@ const STANDS_OUT = 4;
 /** … and this share of a whole step: what is far off in per cent may cost next to nothing. */
 const OF_STEP = 0.02;
 /** The scale goes this share of a step to either side, or farther. */
-const NEAREST = 0.05;
+const LEAST_REACH = 0.05;
 /** Part of a row over which the steps are spread. */
 const SPREAD = 0.56;
 
@@ -64,7 +64,7 @@ export function steps(frame: PanelFrame, theme: Theme): RowsContent | string {
   const place = new Map(numbered.map((each, at) => [each, at - (numbered.length - 1) / 2]));
   const pitch = SPREAD / Math.max(numbered.length - 1, 1);
   const furthest = ns.reduce((far, each) => Math.max(far, Math.abs(each)), 0);
-  const reach = Math.max(furthest * 1.08, NEAREST * whole, 1);
+  const reach = Math.max(furthest * 1.08, LEAST_REACH * whole, 1);
   const late = new Set(alone ? [] : lateRanks(frame));
   const facts = new Set(alone ? [] : factRanks(frame));
   const byRank = members.map((all) => (alone ? [] : medians(all, rank, ns, apart)));

@@ -92,7 +92,7 @@ export function breakdown(parts: readonly Part[]): PanelFrame {
   return frameOf(columns, attrs, notes.filter((note) => note !== "").join("; "));
 }
 
-export function overlaps(parts: readonly Part[]): PanelFrame {
+export function overlapRows(parts: readonly Part[]): PanelFrame {
   const columns = blank(
     "rank",
     "communication_ns",

@@ -1,6 +1,6 @@
 /** Why a rank's device as a whole waits: the gaps in which none of its streams works, by cause. */
 
-import { CAUSES as CATEGORIES } from "../../dash/charts/idle";
+import { CAUSES } from "../../dash/charts/idle";
 import { countBelow, countUpTo } from "../sorted";
 import { Cover } from "../spans";
 import { busyTimes, spanOf } from "./busy_times";
@@ -66,7 +66,7 @@ export class Gaps {
   constructor(part: Part) {
     this.rank = part.rank;
     this.host = hostTime(part.rank);
-    const size = CATEGORIES.length;
+    const size = CAUSES.length;
     // Each gap ends with the start of other work.
     const most = part.rank.work.row.length + 1;
     const [starts, ends] = [new Float64Array(most), new Float64Array(most)];
@@ -93,7 +93,7 @@ export class Gaps {
 
   /** What each part of a gap is for is told by the whole gap, also where the window cuts it. */
   within({ low, high }: Part): Idle {
-    const size = CATEGORIES.length;
+    const size = CAUSES.length;
     const found: Idle = { time: new Float64Array(size), gaps: new Int32Array(size) };
     const first = countUpTo(this.end, low);
     const last = countBelow(this.start, high) - 1;

@@ -9,7 +9,7 @@ import type { Rank } from "../rank";
 import { eventColumns, trackTest } from "../selection";
 
 /** Masks that are kept of a rank. */
-const KEPT = 6;
+const KEPT_MASKS = 6;
 const STRIDE = 1 << 12;
 
 /** Columns that are the same for all events of a type. */
@@ -44,7 +44,7 @@ export class Masks {
     known.delete(key);
     known.set(key, mask);
     for (const old of known.keys()) {
-      if (known.size <= KEPT) break;
+      if (known.size <= KEPT_MASKS) break;
       known.delete(old);
     }
     return mask;

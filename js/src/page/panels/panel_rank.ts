@@ -13,7 +13,7 @@ import { type Part, reachOf } from "./part";
 import { BUSY, type Kernel, type Work } from "./work";
 
 /** Answers that are kept of a rank, beside those of everything. */
-const KEPT = 96;
+const KEPT_RESULTS = 96;
 
 type Entries = ReturnType<Collectives["part"]>;
 
@@ -147,7 +147,7 @@ export class PanelRank {
     const made = make(part);
     this.known.set(key, made);
     for (const old of this.known.keys()) {
-      if (this.known.size <= KEPT) break;
+      if (this.known.size <= KEPT_RESULTS) break;
       this.known.delete(old);
     }
     return made;

@@ -10,7 +10,7 @@ import { Pacer } from "../pacer";
 import { readSelection } from "../selection";
 import { busyTimes, spanOf } from "./busy_times";
 import { kernelDurations, kernels, operators } from "./frames_by_name";
-import { breakdown, idleCauses, kernelTypes, overlaps, queues, steps } from "./frames_by_rank";
+import { breakdown, idleCauses, kernelTypes, overlapRows, queues, steps } from "./frames_by_rank";
 import { binEdges, heatmap, heatmapNote, type Metric, METRICS } from "./heatmap";
 import { Masks } from "./masks";
 import { matchedKinds } from "./notes";
@@ -22,7 +22,7 @@ const TOP = 200;
 const TOP_DURATIONS = 12;
 const MOST_BINS = 4096;
 /** Frames of all panels for a few selections. */
-const KEPT = 48;
+const KEPT_FRAMES = 48;
 const NO_PHASES: PhasesHeader = { names: [], labels: [] };
 
 type Request = Record<string, unknown>;
@@ -46,7 +46,7 @@ export class Panels {
     const { names, page } = job;
     this.frames = {
       breakdown,
-      overlap: overlaps,
+      overlap: overlapRows,
       idle: idleCauses,
       queue: queues,
       kernel_types: kernelTypes,
@@ -88,7 +88,7 @@ export class Panels {
     this.known.delete(key);
     this.known.set(key, frame);
     for (const old of this.known.keys()) {
-      if (this.known.size <= KEPT) break;
+      if (this.known.size <= KEPT_FRAMES) break;
       this.known.delete(old);
     }
   }
