@@ -321,3 +321,11 @@ export interface Stage {
   invalidate(): void;
   destroy(): void;
 }
+
+export function isAbort(error: unknown): boolean {
+  return error instanceof Error && error.name === "AbortError";
+}
+
+export function asError(error: unknown): Error {
+  return error instanceof Error ? error : new Error(String(error));
+}

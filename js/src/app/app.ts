@@ -1,5 +1,6 @@
 /** One view of a timeline: puts the parts together and into a page. */
 
+import { asError, isAbort } from "../contract";
 import type { Scene, Source, Span, Stage, ThemeName } from "../contract";
 import { watchBoxes } from "../layout/size_watcher";
 import { makeParts, type Parts } from "./assembly";
@@ -11,7 +12,7 @@ import { LaneIndex } from "./lane_index";
 import type { Led } from "./led";
 import { kindsOf } from "./legend";
 import { ErrorStrip } from "./notice";
-import { asError, isAbort, ObservedSource } from "./observed_source";
+import { ObservedSource } from "./observed_source";
 import { type Key, KEYS, type Model, Shared } from "./shared";
 import type { KernelSays } from "./status";
 import { applyTheme } from "./theme_vars";

@@ -1,8 +1,8 @@
 /** Folds ranks that look alike into one row: what is asked for it, and which rows it hides. */
 
+import { isAbort } from "../contract";
 import type { Alike, Reply, SelectionJson } from "../contract";
 import { type Context, Emitter } from "./context";
-import { isAbort } from "./observed_source";
 import type { Rows } from "./rows";
 import { foldedWords } from "./words";
 

@@ -1,9 +1,9 @@
 /** A widget's view on its model: an app that follows the state and the traces that it names. */
 
+import { asError } from "../contract";
 import type { RenderProps } from "@anywidget/types";
 import type { Scene } from "../contract";
 import { brokenPanel } from "./notice";
-import { asError } from "./observed_source";
 import { readScene } from "./scene";
 import { listenTo, type Model } from "./shared";
 

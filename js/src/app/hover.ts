@@ -1,5 +1,6 @@
 /** Follows the pointer: outlines what is under it and says what it is. */
 
+import { asError, isAbort } from "../contract";
 import type { Alike, Brief, Hit, RowInfo, SceneTrack, Slice } from "../contract";
 import {
   formatCount,
@@ -12,7 +13,6 @@ import {
 import { type Context, debounce, Emitter } from "./context";
 import { kindName } from "./controls";
 import { type Child, h } from "./dom";
-import { asError, isAbort } from "./observed_source";
 import type { Rows } from "./rows";
 import type { Tooltip } from "./tooltip";
 import { arrivalWords, cutWords } from "./words";

@@ -1,5 +1,6 @@
 /** One source for the stage and everything around it: equal questions are asked once. */
 
+import { asError, isAbort } from "../contract";
 import type { Reply, Source, Span } from "../contract";
 import { WITHIN_MS } from "../data/tile_loader";
 import { isPending } from "../protocol/decode";
@@ -112,14 +113,6 @@ export class ObservedSource implements Source {
 export function wholeSpan(span: Span): { start: number; end: number } {
   const start = Math.floor(span[0]);
   return { start, end: Math.max(Math.ceil(span[1]), start + 1) };
-}
-
-export function isAbort(error: unknown): boolean {
-  return error instanceof Error && error.name === "AbortError";
-}
-
-export function asError(error: unknown): Error {
-  return error instanceof Error ? error : new Error(String(error));
 }
 
 function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {

@@ -1,9 +1,9 @@
 /** Which panel is open, and what it shows. */
 
+import { asError, isAbort } from "../contract";
 import { type Context, debounce, throttle } from "./context";
 import { copyWords } from "./clipboard";
 import type { Navigation } from "./navigation";
-import { asError, isAbort } from "./observed_source";
 import { AreaPanel } from "./panels/area";
 import { DetailsPanel } from "./panels/details";
 import type { Dock } from "./panels/dock";

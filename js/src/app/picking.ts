@@ -1,5 +1,6 @@
 /** The selected event, its details and arrows; the selected window or set of events. */
 
+import { asError, isAbort } from "../contract";
 import type { Brief, Overlay, SelectionJson, SharedState, Slice, Span } from "../contract";
 import { type Context, Emitter } from "./context";
 import { type Collective, lastOf, readCollective } from "./collective";
@@ -20,7 +21,6 @@ import {
   withoutOwn,
   withoutRanks,
 } from "./selection";
-import { asError, isAbort } from "./observed_source";
 
 export class Picking {
   /** The event or what is known of it has changed. */

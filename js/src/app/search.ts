@@ -1,9 +1,9 @@
 /** Search by name: counts, and stepping from hit to hit. */
 
+import { asError, isAbort } from "../contract";
 import type { Brief } from "../contract";
 import { type Context, debounce, Emitter } from "./context";
 import type { Picking } from "./picking";
-import { asError, isAbort } from "./observed_source";
 import { type HitCount, isWhole } from "./words";
 
 const TYPE_MS = 160;

@@ -1,5 +1,6 @@
 /** What the window in view holds: asked when it rests, said in words, chips and a card. */
 
+import { isAbort } from "../contract";
 import { formatTime, plural, rangesText, wholeName } from "../draw/format";
 import { decodeLateness, decodeStats, type Lateness, type Stats } from "../protocol/decode";
 import { type Context, throttle } from "./context";
@@ -8,7 +9,7 @@ import { same } from "./history";
 import type { Legend } from "./legend";
 import type { Navigation } from "./navigation";
 import { Card } from "./notice";
-import { isAbort, wholeSpan } from "./observed_source";
+import { wholeSpan } from "./observed_source";
 import type { Rows } from "./rows";
 import type { StatusLine } from "./status";
 import { isWhole, spanText, viewWords } from "./words";

@@ -1,9 +1,9 @@
 /** One view of a comparison: puts the parts together and into a page. */
 
+import { asError, isAbort } from "../contract";
 import type { MakeStage } from "../app/app";
 import { fill, h } from "../app/dom";
 import { detectTheme, watchTheme } from "../app/host_theme";
-import { asError, isAbort } from "../app/observed_source";
 import { failure } from "../app/panels/parts";
 import type { Model } from "../app/shared";
 import { applyTheme } from "../app/theme_vars";

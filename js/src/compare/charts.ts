@@ -1,7 +1,7 @@
 /** All that is drawn from frames: steps, sums, changes, names, the operator tree. */
 
+import { asError, isAbort } from "../contract";
 import { fill, h } from "../app/dom";
-import { asError, isAbort } from "../app/observed_source";
 import { failure } from "../app/panels/parts";
 import type { ThemeName } from "../contract";
 import { formatDuration, plural } from "../draw/format";

@@ -1,7 +1,7 @@
 /** Where the difference comes from: kinds that add up, each of which opens into what it is made of. */
 
+import { asError, isAbort } from "../contract";
 import { fill, h } from "../app/dom";
-import { asError, isAbort } from "../app/observed_source";
 import { failure } from "../app/panels/parts";
 import { causeWords } from "../dash/charts/idle";
 import { formatDuration } from "../draw/format";

@@ -1,7 +1,7 @@
 /** The place of a chart: it waits for BokehJS and the figure, and shows the newest numbers then. */
 
+import { asError } from "../contract";
 import { h } from "../app/dom";
-import { asError } from "../app/observed_source";
 import { failure } from "../app/panels/parts";
 import type { ThemeName } from "../contract";
 import type { Content } from "./pane";

@@ -1,6 +1,6 @@
 /** The charts, which come after everything else: their library and figures are asked for one by one. */
 
-import { asError } from "../app/observed_source";
+import { asError } from "../contract";
 import type { Source, ThemeName } from "../contract";
 import { isChart } from "./catalog";
 import { ChartSlot, type FigureItems, type MakeChart } from "./chart_slot";

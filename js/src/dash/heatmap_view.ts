@@ -1,7 +1,7 @@
 /** The heatmap below the timeline: the same window, one measure, chosen beside its title. */
 
+import { asError, isAbort } from "../contract";
 import { h } from "../app/dom";
-import { asError, isAbort } from "../app/observed_source";
 import type { SelectionJson, Source, Span } from "../contract";
 import { withoutOwn } from "./catalog";
 import type { ChartSlot } from "./chart_slot";

@@ -3,7 +3,7 @@
  * has been answered before is not asked again.
  */
 
-import { asError, isAbort } from "../app/observed_source";
+import { asError, isAbort } from "../contract";
 import type { SelectionJson, Source } from "../contract";
 import { WITHIN_MS } from "../data/tile_loader";
 import { withoutOwn } from "./catalog";

@@ -1,8 +1,8 @@
 /** Asks for a file's name and lets the kernel write it. */
 
+import { asError, isAbort } from "../contract";
 import { button } from "../app/controls";
 import { fill, h } from "../app/dom";
-import { asError, isAbort } from "../app/observed_source";
 import type { Source } from "../contract";
 import { formatBytes } from "../draw/format";
 

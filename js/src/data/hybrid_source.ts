@@ -1,5 +1,6 @@
 /** Asks the kernel, and the page's own data where the kernel is silent or gone. */
 
+import { asError, isAbort } from "../contract";
 import type { Reply, Source } from "../contract";
 import { askAgain } from "./again";
 
@@ -241,14 +242,6 @@ function heard<T>(listeners: Set<T>, listener: T, signal: AbortSignal): void {
 
 function abandoned(): Error {
   return new DOMException("The request was abandoned.", "AbortError");
-}
-
-function isAbort(error: unknown): boolean {
-  return error instanceof Error && error.name === "AbortError";
-}
-
-function asError(error: unknown): Error {
-  return error instanceof Error ? error : new Error(String(error));
 }
 
 /** A page does not write files, nor does it draw what only Python draws. */

@@ -1,9 +1,9 @@
 /** The comparison widget: one app per view, on the two states that the model names. */
 
+import { asError } from "../contract";
 import "./diff.css";
 import type { RenderProps } from "@anywidget/types";
 import { brokenPanel } from "../app/notice";
-import { asError } from "../app/observed_source";
 import { readScene } from "../app/scene";
 import type { Model } from "../app/shared";
 import { DiffApp } from "../compare/app";

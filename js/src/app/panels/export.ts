@@ -1,5 +1,6 @@
 /** Writing a window as a new trace file. */
 
+import { asError, isAbort } from "../../contract";
 import type { Scene, SelectionJson, Source, Span } from "../../contract";
 import { download } from "../../page/download";
 import { formatBytes, formatCount, formatDuration, plural } from "../../draw/format";
@@ -7,7 +8,6 @@ import { button, checkbox } from "../controls";
 import { type Child, fill, h } from "../dom";
 import { exportCode, type ExportChoice } from "../python";
 import { EVERYTHING, windowSelection } from "../selection";
-import { asError, isAbort } from "../observed_source";
 import { rowsWords, selectionHead, spanText } from "../words";
 import { closeButton, type Copy } from "./parts";
 
