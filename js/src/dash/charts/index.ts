@@ -2,7 +2,10 @@
 
 import type { ThemeName } from "../../contract";
 import type { Brush, ChartPanel } from "../types";
-import { FORMAT_CHARTS } from "../by_format/charts";
+import { clockChart, serversChart, stragglersChart } from "../by_format/byteps_server_charts";
+import { blameChart, gradientsChart, stagesChart } from "../by_format/byteps_worker_charts";
+import { ranksChart, routinesChart, sizesChart } from "../by_format/mpi_charts";
+import { WindowDrawing } from "../by_format/window_drawing";
 import type { Bokeh } from "./bokeh";
 import { breakdown } from "./breakdown";
 import type { MakeRows } from "./content";
@@ -22,18 +25,19 @@ interface Kind {
   make: Make;
 }
 
-function rows(title: string, dimension: Dimension, content: MakeRows): Kind {
+function rows(title: string, dimension: Dimension | "window", content: MakeRows): Kind {
   return {
     title,
     make: (frame, theme) => {
       const found = content(frame, theme);
-      return typeof found === "string" ? found : new RowsDrawing(found, dimension, theme);
+      if (typeof found === "string") return found;
+      if (dimension === "window") return new WindowDrawing(found, theme);
+      return new RowsDrawing(found, dimension, theme);
     },
   };
 }
 
 const KINDS: Readonly<Record<string, Kind>> = {
-  ...FORMAT_CHARTS,
   breakdown: rows("Where GPU time goes", "ranks", breakdown),
   overlap: rows("Communication, and how much compute hides", "ranks", overlap),
   idle: rows("Why devices are idle", "ranks", idle),
@@ -48,6 +52,15 @@ const KINDS: Readonly<Record<string, Kind>> = {
       return typeof found === "string" ? found : new HeatmapDrawing(found, theme);
     },
   },
+  byteps_gradients: rows("Slowest gradients", "names", gradientsChart),
+  byteps_stages: rows("Stages of the pipeline", "ranks", stagesChart),
+  byteps_stragglers: rows("Who is late, iteration by iteration", "window", stragglersChart),
+  byteps_blame: rows("Whom PULLs wait for", "ranks", blameChart),
+  byteps_servers: rows("Load of the servers", "ranks", serversChart),
+  byteps_clock: rows("Clocks of servers against workers", "ranks", clockChart),
+  mpi_ranks: rows("Time in MPI, by rank", "ranks", ranksChart),
+  mpi_sizes: rows("Message sizes", "names", sizesChart),
+  mpi_routines: rows("MPI routines over ranks", "names", routinesChart),
 };
 
 export { heatmapFrame } from "./heatmap_content";

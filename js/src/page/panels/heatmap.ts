@@ -20,7 +20,7 @@ export type Metric = (typeof METRICS)[number];
 const ALL = 7;
 
 /** When a metric holds for a rank; the part is of all times. */
-function coverOf(part: Part, metric: Metric): Cover {
+function coverOfMetric(part: Part, metric: Metric): Cover {
   return part.rank.once(`heatmap ${metric}`, part, () => {
     const of = (kinds: number): Cover =>
       part.mask === null
@@ -60,7 +60,7 @@ export function binEdges(start: number, end: number, bins: number): Float64Array
 export function heatmap(parts: readonly Part[], metric: Metric, edges: Float64Array): Float64Array {
   const bins = edges.length - 1;
   const out = new Float64Array(parts.length * bins);
-  parts.forEach((part, at) => out.set(coverOf(part, metric).between(edges), at * bins));
+  parts.forEach((part, at) => out.set(coverOfMetric(part, metric).between(edges), at * bins));
   return out;
 }
 
